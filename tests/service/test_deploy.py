@@ -58,7 +58,7 @@ def test_the_image_brings_the_extras_that_there_are() -> None:
 
 def test_the_image_is_well_while_the_service_answers() -> None:
     """Not while it can learn: a full disk is no reason to begin anew."""
-    about = (ROOT / "src/onepass/service/http/app.py").read_text()
+    about = (ROOT / "src/onepass/service/http/routes.py").read_text()
     (path,) = re.findall(r"http://127\.0\.0\.1:8080(\S+?)'", RECIPE)
     assert path == "/v2/health/live"
     assert f'Endpoint("GET", "{path}"' in about

@@ -21,7 +21,7 @@ from web_server import Server, asked, rows
 import onepass as op
 from onepass.errors import BusyError, ForbiddenError, UnauthorizedError
 from onepass.service.http.auth import Tokens
-from onepass.service.http.exchange import Room
+from onepass.service.http.context import Room
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
 GET = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n"
@@ -36,7 +36,15 @@ CHUNKED = POST + b"Transfer-Encoding: chunked\r\n"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("attack")
     op.save(op.RLSRegressor(ridge=1e-6), folder / "rls.onepass")
-    options = (str(folder / "rls.onepass"), "--seconds", "2", "--most-bytes", "1000000")
+    options = (
+        str(folder / "rls.onepass"),
+        "--seconds",
+        "2",
+        "--idle-timeout",
+        "2",
+        "--most-bytes",
+        "1000000",
+    )
     with Server(folder / "data", *options) as running:
         assert running.asked("POST", LEARN, rows([[1], [2]], [1, 2]))[0] == 200
         yield running
@@ -249,11 +257,11 @@ def test_long_bodies_have_room_together(server: Server) -> None:
 
 def test_room_is_given_back() -> None:
     room = Room(10)
-    room.take(7)
+    room.reserve(7)
     with pytest.raises(BusyError, match="at most 10 bytes"):
-        room.take(4)
-    room.take(-7)
-    room.take(10)
+        room.reserve(4)
+    room.reserve(-7)
+    room.reserve(10)
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="no prlimit here")
@@ -366,23 +374,19 @@ def test_all_tokens_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(hmac, "compare_digest", compared)
 
-    class Headed:
-        def __init__(self, token: str) -> None:
-            self.token = token
-
-        def header(self, name: bytes) -> str | None:
-            return f"Bearer {self.token}" if name == b"authorization" else None
+    def fields(token: str) -> dict[bytes, bytes]:
+        return {b"authorization": f"Bearer {token}".encode()}
 
     for token in (*names, "a" * 15 + "b", "", "x"):
         counted.clear()
         if token in names:
-            tokens.hold(Headed(token), "learn")
+            tokens.check(fields(token), "learn")
             with pytest.raises(ForbiddenError):
-                tokens.hold(Headed(token), "admin")
+                tokens.check(fields(token), "admin")
             assert len(counted) == 6
         else:
             with pytest.raises(UnauthorizedError):
-                tokens.hold(Headed(token), "learn")
+                tokens.check(fields(token), "learn")
             assert len(counted) == 3
         assert all(len(one) == len(other) == 32 for one, other in counted)
 

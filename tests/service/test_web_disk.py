@@ -1,5 +1,6 @@
 """A disk that stalls, is full or fails, over HTTP: who asks is told; nothing is lost or twice."""
 
+import json
 import shutil
 import subprocess
 import threading
@@ -16,7 +17,7 @@ from web_server import Server, asked, output, rows
 import onepass as op
 from onepass.errors import CheckpointError, DamagedError, StoreError
 from onepass.service.client import Client
-from onepass.service.http.exchange import Failures
+from onepass.service.http.responses import ErrorResponses
 from onepass.service.http.status import pathless
 from onepass.service.requests import Block
 
@@ -178,9 +179,10 @@ def test_a_disk_that_fails_is_told_without_paths(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [StoreError, DamagedError, CheckpointError])
 @pytest.mark.parametrize("folder", ["/srv/my data", "served", "."])
 def test_no_message_names_a_folder(kind: Any, folder: str) -> None:
-    told = Failures(Path(folder)).told
+    respond = ErrorResponses(Path(folder))
     for path in (f"{folder}/flow.db", f"{folder}/flow.db-wal", "/etc/onepass/flow.db"):
-        message = told(kind(f"op.durable: {path} could not be read: '{path}', ({path}).")).message
+        error = kind(f"op.durable: {path} could not be read: '{path}', ({path}).")
+        message = json.loads(respond(error, "id").body)["error"]
         ending = path.rpartition("/")[2]
         expected = f"op.durable: {ending} could not be read: '{ending}', ({ending})."
         assert message == (expected if path[:2] != "./" else message)
@@ -194,12 +196,13 @@ def test_addresses_are_no_paths() -> None:
 
 
 def test_what_is_not_ours_is_told_by_a_number(caplog: pytest.LogCaptureFixture) -> None:
-    told = Failures(Path("/srv")).told
+    respond = ErrorResponses(Path("/srv"))
     for wrong in (ValueError("secret"), TypeError("secret"), KeyError("secret"), OSError("secret")):
-        found = told(wrong)
-        number = found.message.rpartition(" ")[2].rstrip(".")
-        assert (found.status, "secret" in found.message, len(number)) == (500, False, 16)
-        assert caplog.records[-1].told == {"number": number}  # type: ignore[attr-defined]
+        found = respond(wrong, "0123456789abcdef")
+        message = json.loads(found.body)["error"]
+        assert (found.status_code, "secret" in message) == (500, False)
+        assert "0123456789abcdef" in message
+        assert caplog.records[-1].told == {"request": "0123456789abcdef"}  # type: ignore[attr-defined]
 
 
 def test_a_damaged_upload_is_told_without_paths(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from web_server import Server, rows
 
-from onepass.service.http.openapi import DESCRIBED
+from onepass.service.http.routes import ENDPOINTS
 
 KINDS = ["application/json", "application/octet-stream", "application/vnd.apache.arrow.stream",
-         "text/csv", "application/x-onepass", "", "multipart/form-data"]  # fmt: skip
+         "text/csv", "application/x-ndjson", "application/x-onepass", "",
+         "multipart/form-data"]  # fmt: skip
 ODD = [None, True, -1, 0, 1, 2**63, 10**400, -0.0, 1e308, "", "x", "NaN", "\ud800", [], {}, [[]]]
 VALUES = st.recursive(
     st.sampled_from(ODD), lambda inner: st.lists(inner, max_size=3)
@@ -44,7 +45,11 @@ BODIES = (
                        b'{"model":"rls","settings":{"rls.ridge":"x"}}', b'{"to":1e400}',
                        b"[" * 100_000, b"a,b\n1\n"])
 )  # fmt: skip
-SAFE = [(method, path) for method, path in DESCRIBED if method != "DELETE" and path != "/metrics"]
+SAFE = [
+    (each.method, each.path)
+    for each in ENDPOINTS
+    if each.method != "DELETE" and each.path != "/metrics"
+]
 NAMES = ["rls", "none", "..", "%00", "%2e%2e%2f", "a" * 3000, "%ff"]
 
 

@@ -17,7 +17,7 @@ import pytest
 from web_server import TOKEN, Server, asked, rows
 
 from onepass.errors import ParameterError, ServiceError
-from onepass.service.http.auth import Tokens, hold_safe
+from onepass.service.http.auth import Tokens, check_safe
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
 MOST = 20_000
@@ -210,17 +210,17 @@ def test_roles(guarded: Server) -> None:
 
 
 def test_tokens_are_read() -> None:
-    tokens = Tokens.read("# all\n\npredict,learn " + "a" * 16 + "\nadmin " + "a" * 16, "here")
+    tokens = Tokens.parse("# all\n\npredict,learn " + "a" * 16 + "\nadmin " + "a" * 16, "here")
     assert repr(tokens) == "<1 tokens>"
     for text in ("", "admin", "king " + "a" * 16, "admin short", "admin " + "ü" * 16):
         with pytest.raises(ParameterError) as wrong:
-            Tokens.read(text, "here")
+            Tokens.parse(text, "here")
         assert "a" * 16 not in str(wrong.value)
     for host in ("0.0.0.0", "::", "192.168.1.1", "example.org"):  # noqa: S104  it is refused
         with pytest.raises(ParameterError):
-            hold_safe(host, Tokens({}), "serve")
+            check_safe(host, Tokens({}), "serve")
     for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
-        hold_safe(host, Tokens({}), "serve")
+        check_safe(host, Tokens({}), "serve")
 
 
 def test_tls(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """What is refused before it does harm: endless causes, broad rows, words that nobody heeds."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -11,10 +9,7 @@ from web_server import Server, rows
 
 from onepass.errors import ParameterError, ShapeError
 from onepass.features import presets
-from onepass.service.http.app import Application
-from onepass.service.http.auth import Tokens
-from onepass.service.protocol.limits import Limits
-from onepass.service.registry import Shelf, hold_learnable
+from onepass.service.registry import hold_learnable
 from onepass.validation import arrays
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
@@ -45,19 +40,6 @@ def test_csv_that_is_refused(server: Server, body: bytes, told: str) -> None:
     status, found, _ = server.asked("POST", "/invocations", body, CSV)
     assert (status, told in found["error"]) == (400, True), found
     assert server.asked("GET", "/v2/health/live")[0] == 200
-
-
-def test_a_cause_of_itself_ends(tmp_path: Path) -> None:
-    one, other = ParameterError("one"), ParameterError("other")
-    one.__cause__, other.__cause__ = other, one
-    site = Application(
-        Shelf(tmp_path, "here"), tokens=Tokens({}), limits=Limits(), first=None, patience=60.0
-    )
-    found: list[Any] = []
-    thread = Thread(target=lambda: found.append(site.failed(one)), daemon=True)
-    thread.start()
-    thread.join(10)
-    assert [answer.status for answer in found] == [400]
 
 
 def broad(d: int, y: float | None = 1.0) -> dict[str, Any]:

@@ -14,7 +14,8 @@ import schemathesis
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from onepass.service.http.openapi import described
+from onepass.service.http.openapi import describe
+from onepass.service.http.routes import ENDPOINTS
 
 NAMES = {"name": ["rls", "none"], "version": ["1", "7"], "file": ["page.js", "none.js"]}
 CHANGES = [("/v2/models/{name}", "put"), ("/v2/models/{name}", "delete")]  # of any name
@@ -33,7 +34,7 @@ CHECKS = [
 
 def description() -> dict[str, Any]:
     """As it is served, with names of which some are there."""
-    found = described("1.0")
+    found = describe(ENDPOINTS, "1.0")
     for path, operations in found["paths"].items():
         for method, operation in operations.items():
             for each in operation["parameters"]:
@@ -42,7 +43,12 @@ def description() -> dict[str, Any]:
     return found
 
 
-@schemathesis.serializer("application/vnd.apache.arrow.stream", "application/x-onepass", "text/csv")
+@schemathesis.serializer(
+    "application/vnd.apache.arrow.stream",
+    "application/x-ndjson",
+    "application/x-onepass",
+    "text/csv",
+)
 def sent(_: Any, value: Any) -> bytes:
     data = getattr(value, "data", value)
     return data if isinstance(data, bytes) else str(data).encode(errors="replace")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -50,6 +50,7 @@ def serve(
     most_bytes: Count = 64 << 20,
     most_features: Count = 4096,
     seconds: Seconds = 30.0,
+    idle_timeout: Seconds = 75.0,
     patience: Seconds = 60.0,
     log: Annotated[Literal["debug", "info", "warning", "error"], Parameter()] = "info",
     quiet: Quiet = False,
@@ -113,14 +114,16 @@ def serve(
     most_rows
         Rows of a request, by default 1,048,576.
     most_bytes
-        Bytes of a request's body, by default 67,108,864.
+        Bytes of a request's body, by default 67,108,864; of JSON at most 8,388,608.
     most_features
         Features that a learner may come to have, those of categories too, by default 4096: least
         squares take the square of them in memory, 8 bytes each. So many classes, and answers a row,
         as well.
     seconds
-        Within which a request must come, its headers and its body, and its answer be taken; by
-        default 30.
+        Request timeout in seconds (default 30): the headers of a request must arrive within it,
+        and its body too.
+    idle_timeout
+        Seconds that a connection without a request stays open (default 75).
     patience
         Seconds within which rows must be on the disk, by default 60; who waits longer is told that
         it is not known yet, and to ask again with the same key.
@@ -129,39 +132,52 @@ def serve(
     quiet
         Do not say where it listens.
     """
-    from onepass.service.http.app import logged, set_up
-    from onepass.service.http.auth import Tokens, hold_safe, loopback
-    from onepass.service.http.server import Listening, Stopping, fed, read, run, shelved, started
+    from onepass.service.http.auth import Tokens, check_safe, is_loopback
+    from onepass.service.http.log import log as write_log
+    from onepass.service.http.log import set_up
+    from onepass.service.http.server import (
+        Listening,
+        Stopping,
+        feed,
+        open_registry,
+        parse_sources,
+        run,
+    )
 
     where = "serve"
-    with usage(where), Stopping() as stopping:
+    with usage(where), Stopping() as stopping, ExitStack() as stack:
         found = _tokens(tokens, where, Tokens)
-        hold_safe(host, found, where)
-        listening = Listening(host, port, certificate, key, seconds)
-        listening.hold_free(where)
-        sources = read(source)
+        check_safe(host, found, where)
+        listening = Listening(host, port, certificate, key, seconds, idle_timeout)
+        sockets = [stack.enter_context(each) for each in listening.bind(where)]
+        sources = parse_sources(source)
         set_up(log)
         try:
-            shelf = shelved(
+            registry = open_registry(
                 data, window=window, drift=drift, most_waiting=most_waiting,
                 snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, keep=keep,
                 most_features=most_features, most_pending=most_pending,
             )  # fmt: skip
-            with closing(shelf):
-                _begun(shelf, model, name, task, values(settings))
-                app = started(
-                    shelf, tokens=found, most_bytes=most_bytes, most_rows=most_rows, first=first,
-                    patience=patience,
+            with closing(registry):
+                _begun(registry, model, name, task, values(settings))
+                from onepass.service.http.app import create_app
+                from onepass.service.protocol.limits import Limits
+
+                app = create_app(
+                    registry, tokens=found, limits=Limits(nbytes=most_bytes, rows=most_rows),
+                    default_model=first, commit_timeout=patience,
                 )  # fmt: skip
-                fed(shelf, sources)
-                if found and certificate is None and not loopback(host):
-                    logged("tokens come over plain HTTP", why="there is no --certificate")
-                run(app, listening, lambda at: _ready(at, shelf, first, quiet), stopping, where)
-                logged("stopping")
+                feed(registry, sources)
+                if found and certificate is None and not is_loopback(host):
+                    write_log("tokens are sent over plain HTTP", why="there is no --certificate")
+                run(
+                    app, listening, sockets, lambda at: _ready(at, registry, first, quiet), stopping
+                )
+                write_log("stopping")
         except KeyboardInterrupt:  # while they were opened, or closed
             if not stopping.code:
                 raise
-        logged("stopped")
+        write_log("stopped")
     return stopping.code
 
 
@@ -218,10 +234,10 @@ def _hold_none(options: Mapping[str, object], needed: str) -> None:
 
 
 def _tokens(path: Path | None, where: str, kind: "type[Tokens]") -> "Tokens":
-    said = os.environ.get(_TOKEN)
+    token = os.environ.get(_TOKEN)
     if path is not None:
         return kind.from_file(path, f"{where}: --tokens")
-    return kind.read(f"admin {said}", _TOKEN) if said else kind({})
+    return kind.parse(f"admin {token}", _TOKEN) if token else kind({})
 
 
 def _ready(
@@ -230,9 +246,9 @@ def _ready(
     first: str | None,
     quiet: bool,  # noqa: FBT001  as the switch has it
 ) -> None:
-    from onepass.service.http.app import logged
+    from onepass.service.http.log import log
 
-    logged("started", url=at, models=[served.name for served in shelf])
+    log("started", url=at, models=[served.name for served in shelf])
     names = ", ".join(served.name for served in shelf) or "none yet: PUT /v2/models/NAME makes one"
     if shelf.failed:
         names += f"; not opened, see the log: {', '.join(shelf.failed)}"

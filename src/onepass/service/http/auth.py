@@ -1,8 +1,8 @@
-"""Auth: who may do what, by tokens.
+"""Authorisation by bearer tokens.
 
-A token has roles. Whoever may learn may predict, and whoever may administer may do both. Without
-tokens everybody on this machine may do everything, but no page that a browser has from elsewhere:
-neither by asking across origins, nor by a name of its own that leads to this machine.
+A token has roles: learn includes predict, and admin includes both. Without tokens every local
+process may do everything, but no web page of another origin: neither by a cross-origin request, nor
+by DNS rebinding, that is, under a name of its own that leads to this machine.
 """
 
 import hashlib
@@ -11,40 +11,21 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
-from onepass.errors import (
-    ForbiddenError,
-    ParameterError,
-    SourceError,
-    UnauthorizedError,
-)
+from onepass.errors import ForbiddenError, ParameterError, SourceError, UnauthorizedError
 
-__all__ = [
-    "ADMIN",
-    "LEARN",
-    "PREDICT",
-    "Tokens",
-    "hold_safe",
-    "loopback",
-]
+__all__ = ["ADMIN", "LEARN", "PREDICT", "Tokens", "check_safe", "is_loopback"]
 
 PREDICT, LEARN, ADMIN = "predict", "learn", "admin"
 
-_ALLOWS = {PREDICT: {PREDICT}, LEARN: {PREDICT, LEARN}, ADMIN: {PREDICT, LEARN, ADMIN}}
+_INCLUDES = {PREDICT: {PREDICT}, LEARN: {PREDICT, LEARN}, ADMIN: {PREDICT, LEARN, ADMIN}}
 _SHORTEST = 16  # characters of a token
-
-
-class _Headed(Protocol):
-    """What has headers."""
-
-    def header(self, name: bytes) -> str | None:
-        """One of them."""
+_MAKE = "Make one with: openssl rand -hex 32"
 
 
 class Tokens:
-    """Tokens and their roles; of tokens, no more than digests is kept.
+    """Tokens and their roles; only digests of tokens are stored.
 
     Parameters
     ----------
@@ -54,7 +35,7 @@ class Tokens:
 
     def __init__(self, roles: Mapping[str, Iterable[str]]) -> None:
         self._roles = [
-            (_digest(token), frozenset().union(*(_ALLOWS[role] for role in given)))
+            (_digest(token), frozenset().union(*(_INCLUDES[role] for role in given)))
             for token, given in roles.items()
         ]
 
@@ -65,43 +46,40 @@ class Tokens:
         return f"<{len(self._roles)} tokens>"
 
     @classmethod
-    def read(cls, text: str, where: str) -> "Tokens":
-        """Tokens out of lines such as ``learn,predict 7f3a…``.
+    def parse(cls, text: str, where: str) -> "Tokens":
+        """Tokens from lines such as ``learn,predict 7f3a…``.
 
         Parameters
         ----------
         text : str
-            Roles and a token a line; empty lines and those that begin with # are passed over.
+            Roles and a token a line; empty lines and those that begin with # are ignored.
         where : str
             The file, for messages.
 
         Raises
         ------
         ParameterError
-            If a line is none such. The message never has the token.
+            If a line has another form. The message never has the token.
         """
         found: dict[str, list[str]] = {}
         for number, line in enumerate(text.splitlines(), start=1):
             words = line.split()
             if not words or words[0].startswith("#"):
                 continue
-            roles = words[0].split(",")
-            if len(words) != 2 or not _ALLOWS.keys() >= set(roles):
+            at, roles = f"{where}, line {number}", words[0].split(",")
+            if len(words) != 2 or not _INCLUDES.keys() >= set(roles):
                 raise ParameterError(
-                    f"{where}, line {number}: must be roles and a token, such as 'learn,predict "
-                    "TOKEN', with roles of predict, learn and admin, got another line. Fix it."
+                    f"{at}: must be roles and a token, such as 'learn,predict TOKEN', with roles "
+                    "of predict, learn and admin, got another line. Fix it."
                 )
-            if len(words[1]) < _SHORTEST:
+            token = words[1]
+            if len(token) < _SHORTEST or not token.isascii():
+                got = f"{len(token)}" if token.isascii() else "others"
                 raise ParameterError(
-                    f"{where}, line {number}: a token must have at least {_SHORTEST} characters, "
-                    f"got {len(words[1])}. Make one with: openssl rand -hex 32"
+                    f"{at}: a token must have at least {_SHORTEST} characters, all of them ASCII, "
+                    f"got {got}. {_MAKE}"
                 )
-            if not words[1].isascii():
-                raise ParameterError(
-                    f"{where}, line {number}: a token must be of ASCII characters, as headers of "
-                    "HTTP are, got others. Make one with: openssl rand -hex 32"
-                )
-            found.setdefault(words[1], []).extend(roles)
+            found.setdefault(token, []).extend(roles)
         if not found:
             raise ParameterError(
                 f"{where}: must hold at least one token, got none. Write a line such as 'admin "
@@ -111,7 +89,7 @@ class Tokens:
 
     @classmethod
     def from_file(cls, path: Path, where: str) -> "Tokens":
-        """Tokens out of a file.
+        """Tokens of a file, as ``parse`` reads them.
 
         Raises
         ------
@@ -120,18 +98,21 @@ class Tokens:
         """
         try:
             text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as failed:
-            raise SourceError(f"{where}: {path} must be a file of text, got: {failed}.") from failed
-        return cls.read(text, str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"{where}: {path} must be a text file, got: {error}.") from error
+        return cls.parse(text, str(path))
 
-    def hold(self, asking: _Headed, role: str | None, what: str = "this request") -> None:
-        """Refuse whoever has no token with this role, or where there are none, is not from here.
+    def check(
+        self, fields: Mapping[bytes, bytes], role: str | None, what: str = "this request"
+    ) -> None:
+        """Refuse a request without a token of a role; without tokens, one of another origin.
 
         Parameters
         ----------
-        asking : Asking
+        fields : mapping of bytes to bytes
+            Headers by their names in lower case.
         role : str or None
-            None if nobody needs a token.
+            None if no token is needed.
         what : str
             What needs the role, for messages.
 
@@ -140,32 +121,31 @@ class Tokens:
         UnauthorizedError, ForbiddenError
         """
         if not self._roles:
-            wrong = _stranger(asking.header(b"host"), asking.header(b"origin"))
+            wrong = _foreign(fields.get(b"host"), fields.get(b"origin"))
             if wrong is not None:
                 raise ForbiddenError(wrong)
         elif role is not None:
-            self._hold_role(asking.header(b"authorization"), role, what)
+            self._check_role(fields.get(b"authorization", b"").decode("latin-1"), role, what)
 
-    def _hold_role(self, header: str | None, role: str, what: str) -> None:
-        scheme, _, token = (header or "").partition(" ")
-        came = _digest(token.strip() if scheme.lower() == "bearer" else "")
+    def _check_role(self, header: str, role: str, what: str) -> None:
+        scheme, _, token = header.partition(" ")
+        digest = _digest(token.strip() if scheme.lower() == "bearer" else "")
         allowed: frozenset[str] = frozenset()
-        for digest, roles in self._roles:  # all of them: how long it takes tells nothing
-            allowed |= roles if hmac.compare_digest(digest, came) else frozenset()
+        for each, roles in self._roles:  # all of them: the time must not depend on the token
+            allowed |= roles if hmac.compare_digest(each, digest) else frozenset()
         if not allowed:
             raise UnauthorizedError(
-                "a token must come with each request, as 'Authorization: Bearer TOKEN'; none came, "
-                "or an unknown one."
+                "a token must come with each request, as 'Authorization: Bearer TOKEN', got none, "
+                "or an unknown one. Send a valid token."
             )
         if role not in allowed:
             raise ForbiddenError(
-                f"the token must have the role {role!r} for {what}; it has others. Use another "
-                "token."
+                f"the token must have the role {role!r} for {what}, got others. Use another token."
             )
 
 
-def hold_safe(host: str, tokens: Tokens, where: str) -> None:
-    """Refuse to listen where others reach it, without a token.
+def check_safe(host: str, tokens: Tokens, where: str) -> None:
+    """Refuse to listen where other machines reach the service, without a token.
 
     Parameters
     ----------
@@ -179,7 +159,7 @@ def hold_safe(host: str, tokens: Tokens, where: str) -> None:
     ------
     ParameterError
     """
-    if not tokens and not loopback(host):
+    if not tokens and not is_loopback(host):
         raise ParameterError(
             f"{where}: on {host}, which others can reach, there must be tokens, got none. Give "
             "--tokens FILE or the environment variable ONEPASS_TOKEN, or listen on 127.0.0.1."
@@ -187,27 +167,27 @@ def hold_safe(host: str, tokens: Tokens, where: str) -> None:
 
 
 @lru_cache(maxsize=256)
-def _stranger(host: str | None, origin: str | None) -> str | None:
-    """Why a request is not of this machine's own; None if it may be."""
+def _foreign(host: bytes | None, origin: bytes | None) -> str | None:
+    """Why a request is not of this machine; None if it is."""
     try:
-        name = None if host is None else urlsplit(f"//{host}").hostname or ""
-        page = None if origin is None else urlsplit(origin).netloc
+        name = None if host is None else urlsplit(f"//{host.decode('latin-1')}").hostname or ""
+        page = None if origin is None else urlsplit(origin.decode("latin-1")).netloc
     except ValueError:
         name, page = "", ""
-    if name is not None and not loopback(name):
+    if name is not None and not is_loopback(name):
         return (
-            "without tokens the service must be asked by the address of this machine, such as "
-            "127.0.0.1 or localhost, got another in the header Host. Give it tokens."
+            "without tokens the header Host must be an address of this machine, such as 127.0.0.1 "
+            "or localhost, got another. Start the service with tokens."
         )
-    if page is not None and page.lower() != (host or "").lower():
+    if page is not None and page.lower() != (host or b"").decode("latin-1").lower():
         return (
-            "without tokens no page from elsewhere may ask, but the header Origin names another. "
-            "Give the service tokens."
+            "without tokens the header Origin must be that of the service itself, got another. "
+            "Start the service with tokens."
         )
     return None
 
 
-def loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether an address is reached from this machine alone.
 
     Parameters

@@ -1,246 +1,125 @@
-"""Connection: HTTP/1.1 on one connection: answers in the order of the requests.
-
-httptools reads the requests; uvicorn listens, speaks TLS, and stops. What lies between is kept
-short, since all that is asked goes through it: a request whose answer is there at once has it
-written before the next is looked at, without a task of its own.
-
-Who need not wait for an answer before they ask again may send further requests meanwhile. Short
-ones to learn, one after the other, are learned and written together; any other request begins when
-all before it are answered.
-
-Where a request is refused before all of it is there, its rest is read for a while: an answer that a
-reset follows is often lost.
-"""
+"""HTTP/1.1 connection: that of uvicorn, with bounds on heads, connections and idle time."""
 
 import asyncio
-import time
-from collections.abc import Awaitable
-from functools import partial
+import sys
 from typing import Any
 
-from onepass.service.http.door import Coming
-from onepass.service.http.exchange import Answer, Letter
-from onepass.service.http.reading import NEVER, Reading, Turn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-__all__ = ["Connection"]
+from onepass.errors import ParameterError
 
-_IDLE = 30.0  # seconds that a connection is kept for another request
-_LINGER = 2.0  # seconds for which the rest of a refused request is read
-_TAKEN = 1 << 16  # bytes of an answer that must be taken within the time
-_CLOSE = b"connection: close\r\n"
-_REFUSED = 400  # and all above it
-_ABREAST, _SHORT = 64, 1 << 12  # requests that are under way together, and bytes of each
+if sys.platform != "win32":
+    import resource
+
+__all__ = ["Connection", "max_connections"]
+
+_BODY = {b"content-length", b"transfer-encoding"}
+_HEAD = 1 << 16  # bytes without a complete head, or a part of a body
+_RESERVED_FILES = 128  # left to learners and to Python
 
 
-class Connection(Reading):
+def max_connections() -> int:
+    """How many connections leave files for learners."""
+    if sys.platform == "win32":
+        return 1 << 30
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 1 << 30 if files == resource.RLIM_INFINITY else max(files - _RESERVED_FILES, files // 2)
+
+
+class Connection(HttpToolsProtocol):
     """One connection.
 
-    Parameters
-    ----------
-    door : Door
+    ``request_timeout`` is that of the whole server: seconds until a request must be complete.
     """
 
-    _full = False  # whether answers are not taken
-    _paused = False  # whether nothing is read
-    _stops = False  # whether it ends when nothing is under way
-    _ignores = False  # whether something came that is not looked at
-    _over = NEVER  # when it is not waited for any longer, once it is closed
-    _unsent: tuple[float, int] | None = None  # when so many bytes were still to be taken
+    request_timeout = 30.0
+    limit = 1 << 30
+    """Connections at once; further ones are closed."""
 
-    # -- what the transport tells --------------------------------------------------------------
+    _timer: asyncio.TimerHandle | None = None
+    _size = 0  # bytes since the last head or part of a body
+    _unsent = 0  # bytes of responses that the client had not received at the last look
 
     def connection_made(self, transport: Any) -> None:
-        """A client is there."""
-        self._transport = transport
-        self._door.connections.add(self)
-        self._until = time.monotonic() + self._door.seconds
-        if self._door.stops or len(self._door.connections) > self._door.most:
+        """Close a connection beyond the limit; wait for its first request."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limit:
             transport.abort()
+        self._wait()
 
-    def connection_lost(self, wrong: BaseException | None) -> None:
-        """The client is gone; what it asked to be learned is learned all the same."""
-        del wrong
-        self._door.connections.discard(self)
-        self._drop()
-        self._ends, self._parser = True, None
-
-    def eof_received(self) -> bool:
-        """The client sends no more; whether it may still have an answer."""
-        self._ends, self._until = True, NEVER
-        if self._transport.get_extra_info("ssl_object") is not None:
-            self._door.flush()  # TLS ends both ways at once
-            return False
-        if self._coming is not None:  # of which there will be no more
-            self._coming.done()
-            self._coming = None
-        if not self._under_way and not self._waiting:
-            self._close()
-        return True
-
-    def pause_writing(self) -> None:
-        """The client does not take its answers: no more are made."""
-        self._full = True
-
-    def resume_writing(self) -> None:
-        """It takes them again."""
-        self._full = False
-        self._advance()
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._stop_waiting()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Something came."""
-        if self._ends:
-            self._ignores = True
-            return
-        self._read(data)
-        self._ends = self._ends or (self._stops and self._coming is None)
-        if self._waiting:
-            self._advance()
-
-    # -- answers -------------------------------------------------------------------------------
-
-    def _advance(self) -> None:
-        """Answer those that wait, as far as it can be done at once."""
-        waiting, under_way = self._waiting, self._under_way
-        while waiting and not self._full and (not under_way or self._may_join(waiting[0])):
-            coming = waiting.popleft()
-            answer = coming.refused or self._site.answer(coming.asking, coming.verb)  # type: ignore[arg-type]
-            if type(answer) is not Answer:
-                self._await(coming, answer)
-            elif not under_way:
-                self._send(coming, answer)
-            elif answer.status < _REFUSED:  # it tells of now, not of when it is its turn
-                coming.asking.abreast = False  # type: ignore[union-attr]
-                waiting.appendleft(coming)
-            else:
-                under_way.append(Turn(coming, None, answer))
-        if self._coming is not None:
-            self._invite()
-        pauses = not self._ends and (bool(waiting) or self._full)
-        if pauses is not self._paused and not self._transport.is_closing():
-            self._paused = pauses
-            if pauses:
-                self._transport.pause_reading()
-                return
-            self._transport.resume_reading()
-            if self._coming is not None:  # its time begins anew
-                self._until = time.monotonic() + self._door.seconds
-
-    def _may_join(self, coming: Coming) -> bool:
-        """Whether a request may be begun though others are under way."""
-        last, asking = self._under_way[-1], coming.asking
-        if asking is None or coming.refused is not None or not asking.abreast:
-            return False
-        short = len(asking.body) <= _SHORT and len(self._under_way) < _ABREAST
-        return short and last.abreast and last.coming.keeps
-
-    def _await(self, coming: Coming, answer: Letter | Awaitable[Answer]) -> None:
-        """Go on when an answer is there."""
-        if isinstance(answer, Letter):
-            turn = Turn(coming, answer)
-            answer.then = partial(self._settled, turn)
-        else:  # it is to be learned when much else is done: none may overtake it
-            task = asyncio.ensure_future(answer)
-            turn = Turn(coming, task, None, False)  # noqa: FBT003
-            task.add_done_callback(lambda done: self._settled(turn, _found(done)))
-        self._under_way.append(turn)
-        self._door.tasks.add(turn.awaited)
-
-    def _settled(self, turn: Turn, found: Answer | BaseException) -> None:
-        """What was waited for is an answer, or an error; those before it are sent first."""
-        self._door.tasks.discard(turn.awaited)
-        turn.awaited, turn.found = None, found
-        under_way = self._under_way
-        while under_way and (told := under_way[0].found) is not None:
-            coming = under_way.popleft().coming
-            if isinstance(told, asyncio.CancelledError):
-                coming.done()
-                self._drop()
-                self._close()
-            else:
-                self._send(coming, told if type(told) is Answer else self._site.failed(told))
-        self._advance()
-
-    def _send(self, coming: Coming, answer: Answer) -> None:
-        coming.done()
-        more = self._waiting or self._under_way or (self._coming is not None and not self._ends)
-        keeps = coming.keeps and bool(more or not (self._ends or self._stops))
-        lines = self._door.lines()
-        self._site.count(answer.status)
-        data = answer.whole(coming.method, lines if keeps else lines + _CLOSE)
-        self._door.send(self._transport, data)
-        if keeps:
-            if self._coming is None and not self._waiting and not self._under_way:
-                self._until = time.monotonic() + min(_IDLE, self._door.seconds)
-            return
-        self._ends = True
-        self._drop()
-        if self._ignores if self._stops else coming.cut:  # what is not read would be a reset
-            self._until = time.monotonic() + _LINGER
+        """Refuse a head that is too long; wait for the rest of a request."""
+        self._size += len(data)
+        super().data_received(data)
+        if self._size > _HEAD:
+            self._refuse(431, b"the head of the request is too long")
+        elif self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            self._wait()
         else:
-            self._close()
+            self._stop_waiting()
 
-    # -- the end -------------------------------------------------------------------------------
+    def on_headers_complete(self) -> None:
+        """Refuse a body behind an upgrade: httptools would read it as the next request."""
+        self._size = 0
+        if self.parser.should_upgrade() and not _BODY.isdisjoint(dict(self.headers)):
+            raise ParameterError("a body behind an upgrade")
+        super().on_headers_complete()
+        self.headers = []  # of trailers, which are no headers of the request
 
-    def shutdown(self) -> None:
-        """Answer what is there, and end: uvicorn asks for it when it is told to stop."""
-        self._stops = True
-        if self._coming is not None and self._coming.method:  # its head is there
-            return
-        self._ends, self._until = True, NEVER
-        if self._coming is not None:
-            self._coming.done()
-            self._coming = None
-        if not self._under_way and not self._waiting:
-            self._close()
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._size = 0
+        super().on_body(body)
 
-    def look(self, now: float) -> None:
-        """End it if its time is over: a request that is not whole is refused.
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request."""
+        del msg
+        self._size += 1
+        self._refuse(400, b"the request must be one of HTTP/1.1, without an upgrade or a tunnel")
 
-        Parameters
-        ----------
-        now : float
-            By ``time.monotonic``.
-        """
-        if self._until <= now and not self._paused:
-            self._until = NEVER
-            if self._coming is not None and not self._ends:
-                must = b'{"error":"the request must come in time, but it did not; send it again"}'
-                self._cut(Answer(must, status=408))
-                self._advance()
-            else:
-                self._close()
-        left = self._transport.get_write_buffer_size()
-        if self._over < now and not left:  # by TLS the other is still to say that it has ended
-            self._transport.abort()
-        at, before = self._unsent or (now, left)
-        if not left:
-            self._unsent = None
-        elif self._unsent is None or left <= before - _TAKEN or left > before:
-            self._unsent = (now, left)
-        elif at < now - self._door.seconds:
-            self._transport.abort()  # to close it would wait until all is taken
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection; abort it if the client receives nothing of its responses."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and unsent == self._unsent:
+            self.transport.abort()
+        elif unsent:
+            self._unsent = unsent
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        else:
+            super().timeout_keep_alive_handler()
 
-    def wait_longer(self, seconds: float) -> None:
-        """Wait so much longer for all that is waited for.
+    def _wait(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.request_timeout, self._late)
 
-        Parameters
-        ----------
-        seconds : float
-        """
-        self._until += seconds
-        self._over += seconds
-        if self._unsent is not None:
-            self._unsent = (self._unsent[0] + seconds, self._unsent[1])
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _close(self) -> None:
-        """Close it, after all that was sent; what still comes is not looked at."""
-        self._ends = True
-        self._over = min(self._over, time.monotonic() + _LINGER)
-        self._door.send(self._transport, b"", closes=True)
+    def _late(self) -> None:
+        self._timer = None
+        if self.flow.read_paused:  # the rest may have come
+            self._wait()
+        else:
+            self._refuse(408, b"the request must arrive in time, but it did not; send it again")
 
-
-def _found(done: asyncio.Future[Answer]) -> Answer | BaseException:
-    """What a task gave or raised."""
-    if done.cancelled():
-        return asyncio.CancelledError()
-    return done.exception() or done.result()
+    def _refuse(self, status: int, error: bytes) -> None:
+        """Close the connection, with a response to a request that has none."""
+        idle = self.cycle is None or self.cycle.response_complete
+        if self._size if idle else self.cycle.more_body and not self.pipeline:
+            self.transport.write(
+                b"%bcontent-type: application/json\r\nconnection: close\r\n\r\n"
+                b'{"error":"%b"}' % (STATUS_LINE[status], error)
+            )
+        if not idle:  # its handler need not wait for the rest
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()

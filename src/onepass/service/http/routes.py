@@ -1,678 +1,374 @@
-"""Handlers of the HTTP routes: predict, learn, delayed labels, administration and metadata.
+"""Endpoints of metadata, status and administration, and the table of all endpoints."""
 
-Requests and responses are in the formats of :mod:`onepass.service.protocol`.
-"""
-
-import hashlib
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
-import numpy as np
+from msgspec import Meta
 from sklearn.base import is_classifier
+from starlette.responses import Response
 
 from onepass.errors import ParameterError, UnknownError
 from onepass.features.presets import pipelines
 from onepass.serialization import archive
 from onepass.serialization.models import given_back
 from onepass.service import page
-from onepass.service.http.auth import LEARN, Tokens
-from onepass.service.http.exchange import Answer, Asking, Mail, OfRows, Threads
-from onepass.service.http.openapi import described
-from onepass.service.http.status import exposition, onepass_version, pathless, state
-from onepass.service.protocol import arrow, mlflow, v2
-from onepass.service.protocol.limits import Limits
-from onepass.service.protocol.rows import ANSWERS, ROLES, Asked, Output, Reply
-from onepass.service.protocol.v2 import model
-from onepass.service.registry import Served, Shelf, hold_learnable
-from onepass.service.requests import Receipt, Request
-from onepass.service.writer import said_of
-from onepass.types import Array
-from onepass.validation.arrays import bounded
-from onepass.validation.table import Table
+from onepass.service.http import rows
+from onepass.service.http.auth import ADMIN, LEARN, PREDICT
+from onepass.service.http.openapi import Endpoint, describe
+from onepass.service.http.request import ServiceRequest
+from onepass.service.http.responses import json_response, sent
+from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS
+from onepass.service.http.status import State, exposition, onepass_version, pathless, state
+from onepass.service.protocol import mlflow, records, v2
+from onepass.service.protocol.rows import Reply
+from onepass.service.registry import Served, hold_learnable
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["About", "Admin", "Format", "Verbs", "asks", "format_of", "of_model"]
-
-
-_HEADER = b"inference-header-content-length"
-_LONGEST = 128  # of a content type that is told from others
-_STREAM = "application/vnd.apache.arrow.stream"
-
-
-@dataclass(frozen=True)
-class Format:
-    """How bytes are read, and answers written.
-
-    Parameters
-    ----------
-    reader : callable
-        Of a body, limits, and whether it is to be learned.
-    writer : callable
-        Of what was asked, and of answers by their names.
-    tells_ids : bool, default True
-        Whether ids have a place in its answers.
-    tells_size : bool, default True
-        Whether a short body holds few rows: within a packed one there may be any number.
-    """
-
-    reader: Callable[..., Asked]
-    writer: Callable[..., Reply]
-    tells_ids: bool = True
-    tells_size: bool = True
-
-    def read(self, body: bytes, limits: Limits, *, learning: bool) -> Asked:
-        """What a body asks.
-
-        Raises
-        ------
-        RequestError
-        """
-        return self.reader(body, limits, learning=learning)
-
-    def answer(
-        self,
-        name: str,
-        version: int,
-        asked: Asked,
-        found: Mapping[str, Array],
-        *,
-        again: bool = False,
-    ) -> Answer:
-        """Answers as they go back.
-
-        Parameters
-        ----------
-        name, version : str and int
-            Of the learner that answers.
-        asked : Asked
-        found : mapping of str to ndarray
-        again : bool, default False
-            Whether the rows had been learned before: the header ``Idempotent-Replayed`` says so.
-        """
-        reply = self.writer(asked, found, model=name, version=str(version))
-        headers = {"X-Onepass-Version": str(version)}
-        if reply.headers is not None:
-            headers.update(reply.headers)
-        if again:
-            headers["Idempotent-Replayed"] = "true"
-        return Answer(reply.body, reply.kind, headers=headers)
-
-
-def format_of(asking: Asking, *, scoring: bool = False) -> Format:
-    """The format that a request's headers name.
-
-    Parameters
-    ----------
-    asking : Asking
-        Whatever its content type, a body that is no Arrow stream is one of the protocol's: many who
-        ask do not say.
-    scoring : bool, default False
-        Whether it is MLflow's ``/invocations``.
-    """
-    form = _named((asking.header(b"content-type") or "")[:_LONGEST], scoring)
-    header = asking.header(_HEADER) if form is _TENSORS else None
-    return form if header is None else Format(partial(v2.read, header=header), v2.write)
-
-
-@lru_cache(maxsize=64)
-def _named(said: str, scoring: bool) -> Format:  # noqa: FBT001
-    """The format of a content type."""
-    kind = said.partition(";")[0].strip().lower()
-    if kind == _STREAM:
-        return _ARROW
-    if scoring:
-        return _CSV if kind == "text/csv" else _MLFLOW
-    return _TENSORS
-
-
-def _scored(asked: Asked, found: Mapping[str, Array], *, model: str, version: str) -> Reply:
-    """MLflow's answer, which says nothing else."""
-    del asked, model, version
-    return mlflow.write(found)
-
-
-_TENSORS = Format(v2.read, v2.write)
-_ARROW = Format(arrow.read, arrow.write, tells_size=False)
-_CSV = Format(mlflow.read_csv, _scored, tells_ids=False)
-_MLFLOW = Format(mlflow.read, _scored, tells_ids=False)
-
-
-def asks(parameters: Mapping[str, object] | None, *, may: bool) -> bool:
-    """Whether ids are asked for, by which answers come later.
-
-    Parameters
-    ----------
-    parameters : mapping of str to object, or None
-        As they came; those of other names are other servers'.
-    may : bool
-        Whether that can be asked for here.
-
-    Raises
-    ------
-    ParameterError
-        If it can not, or is neither true nor false; or if ``seconds`` stands there without it. To
-        pass them over would be to lose rows that somebody means to answer.
-    """
-    if not parameters:
-        return False
-    wanted = parameters.get("ask", False)
-    if not isinstance(wanted, bool):
-        raise ParameterError(
-            f"the parameter 'ask' must be true or false, got {wanted!r:.40}. Give one of them."
-        )
-    if wanted and not may:
-        raise ParameterError(
-            "the parameter 'ask' must come with infer, got true elsewhere. Send the rows to "
-            "/v2/models/NAME/infer, and their answers, by the ids that it gives, to answers."
-        )
-    if "seconds" in parameters and not wanted:
-        raise ParameterError(
-            "the parameter 'seconds' must come with 'ask', got it alone. Send \"ask\": true to "
-            "infer too, or leave it out."
-        )
-    return wanted
-
-
-_LARGE = 1 << 16  # bytes; more are left to another thread, so that others need not wait
-_QUICK = 2e-3  # seconds that a prediction may take in the event loop
-_ROWS = 8  # the overhead of a request in rows: as long as the prediction of about so many
-_DAY = 86400.0
-
-
-class Verbs:
-    """What whoever predicts and learns may ask for.
-
-    Parameters
-    ----------
-    shelf : Shelf
-    limits : Limits
-        Of one request.
-    first : str, optional
-        The learner that answers ``/invocations``; by default the only one.
-    threads : Threads
-    tokens : Tokens
-    """
-
-    def __init__(
-        self, shelf: Shelf, limits: Limits, first: str | None, threads: Threads, tokens: Tokens
-    ) -> None:
-        self._shelf, self._limits, self._first = shelf, limits, first
-        self._threads, self._tokens = threads, tokens
-        self._mail: Mail | None = None
-
-    def infer(
-        self, asking: Asking, name: str, version: str | None = None
-    ) -> Answer | Awaitable[Answer]:
-        """``POST /v2/models/NAME/infer``: answered at once, unless there is much to do."""
-        return self._predicted(asking, self._shelf[name], format_of(asking), version)
-
-    def invocations(self, asking: Asking) -> Answer | Awaitable[Answer]:
-        """``POST /invocations``: MLflow's convention."""
-        return self._predicted(asking, self._shelf[self._only()], format_of(asking, scoring=True))
-
-    def learn(self, asking: Asking, name: str) -> Answer | Awaitable[Answer]:
-        """``POST /v2/models/NAME/learn``: answered when the rows are on the disk."""
-        served, form, began = self._shelf[name], format_of(asking), time.perf_counter()
-        key = asking.header(b"idempotency-key")
-        if self._mail is None:
-            self._mail = Mail(self._threads.patience)
-        if not _small(asking, form):
-            return self._learned_apart(self._mail, served, form, asking, key, began)
-        asked = form.read(asking.body, self._limits, learning=True)
-        if not len(asked.X):
-            return _nothing(served, form, asked)
-
-        def answer(receipt: Receipt) -> Answer:
-            served.gauges.answered(time.perf_counter() - began)
-            return _received(form, name, asked, receipt)
-
-        letter = self._mail.expect(name, answer)
-        try:
-            _put(served, asked, asking.body, key, letter.decided)
-        except BaseException:
-            self._mail.withdraw(letter)
-            raise
-        self._mail.sent(served)
-        return letter
-
-    async def answers(self, asking: Asking, name: str) -> Answer:
-        """``POST /v2/models/NAME/answers``: answers to rows that were asked, by their ids."""
-        served, form = self._shelf[name], format_of(asking)
-        _, asked = await self._read(asking, form, name)
-        ids = _ids(asked)
-        work = served.admitted(
-            len(ids), lambda: served.answer(ids, asked.y, asked.sample_weight, time=asked.time)
-        )
-        with OfRows(name):
-            receipt = await self._threads.disk(work, name)
-        return await self._threads.compute(lambda: _received(form, name, asked, receipt), name)
-
-    # -- what stands behind them ---------------------------------------------------------------
-
-    def _predicted(
-        self, asking: Asking, served: Served, form: Format, version: str | None = None
-    ) -> Answer | Awaitable[Answer]:
-        """Predict now, or return an awaitable if ids are requested or it takes long."""
-        began = time.perf_counter()
-
-        def read(body: bytes) -> Answer | Awaitable[Answer]:
-            asked = form.read(body, self._limits, learning=False)
-            now, learner = served.answering(version)
-            asked.X = _features(learner, asked.X)
-            if asks(asked.parameters, may=form.tells_ids):
-                self._tokens.hold(asking, LEARN, "infer with 'ask', which stores rows")
-                return self._ask(served, form, asked, began)
-            rows = len(asked.X)
-
-            def predicted() -> Answer:
-                start = time.thread_time()
-                with OfRows(served.name), bounded(served.durable.most_features):
-                    answers = _answers(learner, asked)
-                answer = form.answer(served.name, now, asked, answers)
-                pace = (time.thread_time() - start) / (rows + _ROWS)
-                served.pace = max(pace, served.pace / 2)
-                served.gauges.predicted(rows, time.perf_counter() - began)
-                return answer
-
-            slow = served.pace * (rows + _ROWS) > _QUICK
-            return self._threads.compute(predicted, served.name) if slow else predicted()
-
-        return read(asking.body) if _small(asking, form) else self._apart(asking, served, read)
-
-    async def _learned_apart(
-        self,
-        mail: Mail,
-        served: Served,
-        form: Format,
-        asking: Asking,
-        key: str | None,
-        began: float,
-    ) -> Answer:
-        """Rows of a large body are read, and their answers written, by a thread."""
-        name, compute = served.name, self._threads.compute
-        body, asked = await self._read(asking, form, name)
-        if not len(asked.X):
-            return _nothing(served, form, asked)
-        letter = mail.expect(name, lambda receipt: receipt)
-        try:
-            await compute(lambda: _put(served, asked, body, key, letter.decided), name)
-        except BaseException:
-            mail.withdraw(letter)
-            raise
-        mail.sent(served)
-        receipt = await letter
-        served.gauges.answered(time.perf_counter() - began)
-        return await compute(lambda: _received(form, name, asked, receipt), name)
-
-    async def _ask(self, served: Served, form: Format, asked: Asked, began: float) -> Answer:
-        seconds = (asked.parameters or {}).get("seconds", _DAY)
-        work = served.admitted(len(asked.X), lambda: served.ask(asked.X, seconds))
-        with OfRows(served.name):
-            version, said, ids = await self._threads.disk(work, served.name)
-        served.gauges.predicted(len(ids), time.perf_counter() - began)
-        found = {"y": said, "id": np.array(ids, dtype=object)}
-        wanted = [each for each in asked.outputs if each.name == "y"] or ANSWERS
-        asked.outputs = (*wanted, Output("id", wanted[0].binary))
-        return await self._threads.compute(
-            lambda: form.answer(served.name, version, asked, found), served.name
-        )
-
-    async def _read(self, asking: Asking, form: Format, name: str) -> tuple[bytes, Asked]:
-        """The unpacked body, and the rows in it."""
-        body = await self._unpacked(asking, name)
-        return body, await self._threads.compute(
-            lambda: form.read(body, self._limits, learning=True), name
-        )
-
-    async def _apart(
-        self, asking: Asking, served: Served, work: Callable[[bytes], Answer | Awaitable[Answer]]
-    ) -> Answer:
-        """Read a large body in a thread, and return the answer."""
-        body = await self._unpacked(asking, served.name)
-        found = await self._threads.compute(lambda: work(body), served.name)
-        return found if isinstance(found, Answer) else await found
-
-    async def _unpacked(self, asking: Asking, name: str) -> bytes:
-        if asking.packed:
-            body = await self._threads.compute(asking.unpacked, name)
-            asking.take(len(body))
-            return body
-        return asking.body
-
-    def _only(self) -> str:
-        if self._first is not None:
-            return self._first
-        names = self._shelf.names
-        if len(names) != 1:
-            raise ParameterError(
-                f"/invocations needs one learner to ask, got {len(names)}. Start the service with "
-                "--first NAME, or ask /v2/models/NAME/infer."
-            )
-        return names[0]
-
-
-def _small(asking: Asking, form: Format) -> bool:
-    """Whether it takes less time than to hand it to a thread, so that others need not wait."""
-    return len(asking.body) < _LARGE and not asking.packed and form.tells_size
-
-
-def _put(
-    served: Served, asked: Asked, body: bytes, key: str | None, done: Callable[[Request], None]
-) -> None:
-    """Have rows learned."""
-    _hold_answers(asked)
-    former = b"" if key is None else hashlib.sha256(body).digest()
-    rows = {"X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time}
-    with OfRows(served.name):
-        served.learn(rows, done, key=key, former=former)
-
-
-def _nothing(served: Served, form: Format, asked: Asked) -> Answer:
-    """No rows are learned as nothing."""
-    _hold_answers(asked)
-    return _received(form, served.name, asked, Receipt(served.durable.version, np.empty(0)))
-
-
-def _hold_answers(asked: Asked) -> None:
-    asks(asked.parameters, may=False)
-    if asked.y is None:
-        raise ParameterError(
-            "what is to be learned must come with 'y', an answer for each row, got none. Send it; "
-            "where answers come later, ask infer with the parameter 'ask' before."
-        )
-
-
-def _received(form: Format, name: str, asked: Asked, receipt: Receipt) -> Answer:
-    """What was said of rows before they were learned."""
-    if asked.outputs is not ANSWERS:
-        asked.outputs = tuple(each for each in asked.outputs if each.name == "y") or ANSWERS
-    return form.answer(name, receipt.version, asked, {"y": receipt.said}, again=receipt.again)
-
-
-def _answers(learner: "Learner | Pipeline", asked: Asked) -> dict[str, Array]:
-    """What was asked for: answers, and probabilities where they are named."""
-    if asked.outputs is ANSWERS or [each.name for each in asked.outputs] == ["y"]:
-        return {"y": said_of(learner, asked.X)}
-    if not hasattr(learner, "predict_proba"):
-        raise ParameterError(
-            f"`outputs` may name 'probabilities' and 'classes' of learners that have them, got "
-            f"{type(learner).__name__}. Ask for 'y'."
-        )
-    return {
-        "y": said_of(learner, asked.X),
-        "probabilities": learner.predict_proba(asked.X),
-        "classes": learner.classes_,
-    }
-
-
-def _features(learner: "Learner | Pipeline", X: Array | Table) -> Array | Table:
-    """Rows without y, sample_weight and time, unless the learner has features of these names."""
-    known: Any = getattr(learner, "kinds_", None) or getattr(learner, "feature_names_in_", ())
-    if not isinstance(X, Table) or set(ROLES).isdisjoint(X.columns):
-        return X
-    kept = {name: X[name] for name in X.names if name not in ROLES or name in known}
-    return Table(kept, len(X)) if kept else X
-
-
-def _ids(asked: Asked) -> list[str]:
-    columns = getattr(asked.X, "columns", {})
-    if list(columns) != ["id"]:
-        raise ParameterError(
-            "answers must come as two tensors, 'id' and 'y', got others. Give the ids that infer "
-            "gave with the parameter 'ask'."
-        )
-    _hold_answers(asked)
-    return columns["id"].tolist()  # type: ignore[no-any-return]  # whatever they are, they are told
-
-
-_MODEL = "application/x-onepass"
-_FILE = "the model file"
-
-
-class _Making(msgspec.Struct, forbid_unknown_fields=True):
-    """How a learner is described in JSON."""
+__all__ = [
+    "ENDPOINTS", "IndexEntry", "Live", "ModelReady", "ModelSpecification", "ModelVersion", "Ready",
+    "RetiredModel", "Rollback", "create", "description", "index", "live", "metrics",
+    "model_metadata", "model_ready", "page_file", "ready", "reopen", "retire", "rollback",
+    "server_metadata", "snapshot", "status", "version",
+]  # fmt: skip
+
+
+# -- structs ---------------------------------------------------------------------------------------
+
+
+class Live(msgspec.Struct):
+    """The server responds."""
+
+    live: bool
+
+
+class Ready(msgspec.Struct):
+    """The service can learn."""
+
+    ready: bool
+
+
+class ModelReady(msgspec.Struct):
+    """A learner can learn."""
+
+    name: str
+    ready: bool
+
+
+class IndexEntry(msgspec.Struct):
+    """A learner of the service."""
+
+    name: str
+    version: str
+    state: Literal["READY", "UNAVAILABLE"]
+    reason: str
+
+
+class ModelSpecification(msgspec.Struct, forbid_unknown_fields=True):
+    """A model by its name and parameters."""
 
     model: str
-    task: str = "regression"
+    task: Literal["regression", "classification"] = "regression"
     settings: dict[str, Any] = {}
 
 
-class _Going(msgspec.Struct, forbid_unknown_fields=True):
-    """To which version to go back."""
+class Rollback(msgspec.Struct, forbid_unknown_fields=True):
+    """The version to return to."""
 
-    to: int
-
-
-_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+    to: Annotated[int, Meta(ge=0)]
 
 
-class Admin:
-    """The verbs of whoever administers.
+class ModelVersion(msgspec.Struct):
+    """A learner and its present version."""
 
-    Parameters
-    ----------
-    shelf : Shelf
-    threads : Threads
-    """
-
-    def __init__(self, shelf: Shelf, threads: Threads) -> None:
-        self._shelf, self._threads = shelf, threads
-
-    async def create(self, asking: Asking, name: str) -> Answer:
-        """``PUT /v2/models/NAME``: a model file, or a model by its name and parameters."""
-        kind = (asking.header(b"content-type") or "").partition(";")[0].strip().lower()
-
-        def made() -> int:
-            whole = asking.unpacked()
-            file = kind == _MODEL or (kind != "application/json" and not whole.startswith(b"{"))
-            if file:
-                model = _loaded(whole)
-            else:
-                said = _decoded(whole, _Making)
-                model = pipelines([said.model], said.task, said.settings)[said.model]
-                hold_learnable(model)
-            return self._shelf.create(name, model).durable.version
-
-        return _json({"name": name, "version": await self._threads.change(made)}, status=201)
-
-    async def load(self, asking: Asking, name: str) -> Answer:
-        """``POST /v2/repository/models/NAME/load``: reopen a learner that failed."""
-        del asking
-        served = await self._threads.change(lambda: self._shelf.load(name))
-        return _json({"name": name, "version": served.durable.version})
-
-    async def retire(self, asking: Asking, name: str) -> Answer:
-        """``DELETE /v2/models/NAME``: it is served no longer; its file is kept."""
-        del asking
-        kept = await self._threads.change(lambda: self._shelf.retire(name))
-        return _json({"name": name, "kept": kept.name})
-
-    async def snapshot(self, asking: Asking, name: str) -> Answer:
-        """``POST /v2/models/NAME/snapshot``."""
-        del asking
-        version = await self._threads.change(self._shelf[name].durable.snapshot)
-        return _json({"name": name, "version": version})
-
-    async def rollback(self, asking: Asking, name: str) -> Answer:
-        """``POST /v2/models/NAME/rollback`` with ``{"to": VERSION}``."""
-        durable = self._shelf[name].durable
-
-        def gone_back() -> int:
-            return durable.rollback(to=_decoded(asking.unpacked(), _Going).to)
-
-        return _json({"name": name, "version": await self._threads.change(gone_back)})
+    name: str
+    version: Annotated[int, Meta(ge=0)]
 
 
-def _decoded(body: bytes, kind: type[_Struct]) -> _Struct:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as wrong:
-        fields = ", ".join(map(repr, kind.__struct_fields__))
-        came = f"what is none: {wrong}" if body else "nothing"
-        raise ParameterError(
-            f"the body must be an object of JSON with {fields}, got {came}. See /openapi.json."
-        ) from wrong
+class RetiredModel(msgspec.Struct):
+    """A learner that is served no longer, and its file."""
+
+    name: str
+    kept: str
 
 
-def _loaded(body: bytes) -> Any:
-    return given_back(archive.unpacked(body, _FILE), _FILE, {})
+# -- health and metadata ---------------------------------------------------------------------------
 
 
-def _json(said: dict[str, object], status: int = 200) -> Answer:
-    return Answer(msgspec.json.encode(said), status=status)
+async def live(request: ServiceRequest) -> Response:
+    """Whether the server responds."""
+    del request
+    return json_response(Live(live=True))
 
 
-_ANSWERS = {"i": "INT64", "u": "UINT64", "b": "BOOL", "f": "FP64"}
+async def ready(request: ServiceRequest) -> Response:
+    """Whether at least one learner can learn, or none exists."""
+    registry = request.service.registry
+    if registry.names and not any(served.ready for served in registry):
+        registry[registry.names[0]].hold_ready()  # raises
+    return json_response(Ready(ready=True))
 
 
-def of_model(name: str, version: int, learner: "Learner | Pipeline") -> Reply:
-    """A learner's metadata.
+async def version(request: ServiceRequest) -> Response:
+    """The version of onepass, as MLflow's clients want it."""
+    del request
+    return Response(onepass_version(), media_type="text/plain")
 
-    Parameters
-    ----------
-    name : str
-    version : int
-        The present one, which is the only one that answers.
-    learner : learner or Pipeline
-    """
+
+async def server_metadata(request: ServiceRequest) -> Response:
+    """Name, version and extensions of the server."""
+    del request
+    return sent(v2.server(onepass_version()))
+
+
+async def model_metadata(request: ServiceRequest) -> Response:
+    """Inputs and outputs of a learner."""
+    now, learner = request.served.answering(request.path_params.get("version"))
+    return sent(_metadata(request.served.name, now, learner))
+
+
+async def model_ready(request: ServiceRequest) -> Response:
+    """Whether a learner can learn."""
+    served = request.served
+    served.answering(request.path_params.get("version"))
+    served.hold_ready()
+    return json_response(ModelReady(served.name, ready=True))
+
+
+async def index(request: ServiceRequest) -> Response:
+    """All learners."""
+    registry = request.service.registry
+    entries = [_entry(served, registry.folder) for served in registry]
+    entries += [
+        IndexEntry(name, "", "UNAVAILABLE", pathless(reason, registry.folder))
+        for name, reason in registry.failed.items()
+    ]
+    return json_response(entries)
+
+
+def _entry(served: Served, folder: Path) -> IndexEntry:
+    return IndexEntry(
+        served.name,
+        str(served.durable.published[0]),
+        "READY" if served.ready else "UNAVAILABLE",
+        pathless(served.trouble or "", folder),
+    )
+
+
+_DATATYPES = {"i": "INT64", "u": "UINT64", "b": "BOOL", "f": "FP64"}
+
+
+def _metadata(name: str, version: int, learner: "Learner | Pipeline") -> Reply:
     final = getattr(learner, "learner", learner)
     classes = getattr(final, "classes_", None)
     kind = "f" if classes is None else classes.dtype.kind
-    return model(
+    return v2.model(
         name,
         versions=[str(version)],
         learner=type(learner).__name__,
-        features=_feature_kinds(learner),
-        answers=_ANSWERS.get(kind, "BYTES"),
+        features=_features(learner),
+        answers=_DATATYPES.get(kind, "BYTES"),
         outputs=int(getattr(final, "n_outputs_", 1)) if classes is None else 1,
         classes=(0 if classes is None else len(classes)) if is_classifier(final) else None,
         probabilities=hasattr(learner, "predict_proba"),
     )
 
 
-def _feature_kinds(learner: "Learner | Pipeline") -> Any:
-    """Columns by their names and kinds, or how many there are; None before any was seen."""
-    kinds = getattr(learner, "kinds_", None)
+def _features(learner: "Learner | Pipeline") -> int | Mapping[str, str] | None:
+    """Names and kinds of columns, or how many there are; None before the first row."""
+    kinds: Mapping[str, str] | None = getattr(learner, "kinds_", None)
     if kinds:
         return kinds
     names = getattr(learner, "feature_names_in_", None)
     if names is not None:
         return {str(each): "number" for each in names}
+    count = getattr(learner, "n_features_in_", None)
+    return None if count is None else int(count)
+
+
+# -- status ----------------------------------------------------------------------------------------
+
+
+async def status(request: ServiceRequest) -> Response:
+    """Status of all learners, as the page shows it."""
+    found = await request.service.compute(partial(state, request.service.registry))
+    response = json_response(found)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+async def metrics(request: ServiceRequest) -> Response:
+    """Metrics in the text format of Prometheus."""
+    service = request.service
+    statuses = dict(service.statuses)
+    text = await service.compute(lambda: exposition(service.registry, statuses))
+    return Response(text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+async def description(request: ServiceRequest) -> Response:
+    """The OpenAPI description."""
+    del request
+    return json_response(describe(ENDPOINTS, onepass_version()))
+
+
+async def page_file(request: ServiceRequest) -> Response:
+    """A file of the page."""
+    found = page.file(request.path_params.get("file", "index.html"))
+    if found is None:
+        raise UnknownError(f"{request.url.path[:200]}: there is no such file.")
+    headers = {**page.HEADERS, "ETag": found.tag, "Content-Type": found.kind}
+    if request.field(b"if-none-match") == found.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, headers=headers)
+
+
+# -- administration --------------------------------------------------------------------------------
+
+_MODEL_FILE = "application/x-onepass"
+_FILE = "the model file"
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+async def create(request: ServiceRequest) -> Response:
+    """Serve a new learner: a model file, or a model by its name and parameters."""
+    name, registry = request.path_params["name"], request.service.registry
+    kind = (request.field(b"content-type") or "").partition(";")[0].strip().lower()
+    body = await request.read()
+
+    def created() -> int:
+        if kind == _MODEL_FILE or (kind != JSON and not body.startswith(b"{")):
+            model = given_back(archive.unpacked(body, _FILE), _FILE, {})
+        else:
+            wanted = _decoded(body, ModelSpecification)
+            model = pipelines([wanted.model], wanted.task, wanted.settings)[wanted.model]
+            hold_learnable(model)
+        return registry.create(name, model).durable.version
+
+    return json_response(ModelVersion(name, await request.service.disk(created)), 201)
+
+
+async def reopen(request: ServiceRequest) -> Response:
+    """Reopen a learner that failed."""
+    name, registry = request.path_params["name"], request.service.registry
+    served = await request.service.disk(lambda: registry.load(name))
+    return json_response(ModelVersion(name, served.durable.version))
+
+
+async def retire(request: ServiceRequest) -> Response:
+    """Stop serving a learner; its file is renamed."""
+    name, registry = request.path_params["name"], request.service.registry
+    path = await request.service.disk(lambda: registry.retire(name))
+    return json_response(RetiredModel(name, path.name))
+
+
+async def snapshot(request: ServiceRequest) -> Response:
+    """Take a snapshot of a learner."""
+    served = request.served
+    found = await request.service.disk(served.durable.snapshot)
+    return json_response(ModelVersion(served.name, found))
+
+
+async def rollback(request: ServiceRequest) -> Response:
+    """Return a learner to the state of a version."""
+    served = request.served
+    to = _decoded(await request.read(), Rollback).to
+    found = await request.service.disk(lambda: served.durable.rollback(to=to))
+    return json_response(ModelVersion(served.name, found))
+
+
+def _decoded(body: bytes, kind: type[_Struct]) -> _Struct:
     try:
-        return int(learner.n_features_in_)
-    except AttributeError:
-        return None
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        fields = ", ".join(map(repr, kind.__struct_fields__))
+        got = f"another: {error}" if body else "nothing"
+        raise ParameterError(
+            f"the body must be a JSON object with {fields}, got {got}. See /openapi.json."
+        ) from error
 
 
-class About:
-    """What may be read.
+# -- the table -------------------------------------------------------------------------------------
 
-    Parameters
-    ----------
-    shelf : Shelf
-    threads : Threads
-    statuses : mapping of int to int
-        How many requests were answered with each.
-    """
+_KEY = {
+    "name": "Idempotency-Key", "in": "header",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 512},
+    "description": "A request that is sent again with the same key is learned once.",
+}  # fmt: skip
+_LENGTH = {
+    "name": "Inference-Header-Content-Length", "in": "header",
+    "schema": {"type": "string", "pattern": "^[0-9]+$"},
+    "description": "How many bytes of JSON come before the binary tensors.",
+}  # fmt: skip
+_X = {"name": "X", "shape": [2, 1], "datatype": "FP64", "data": [3.0, 4.0]}
+_Y = {"name": "y", "shape": [2], "datatype": "FP64", "data": [7.0, 9.0]}
+_ID = {"name": "id", "shape": [1], "datatype": "BYTES", "data": ["an id that infer returned"]}
+_ONE_Y = {"name": "y", "shape": [1], "datatype": "FP64", "data": [7.0]}
 
-    def __init__(self, shelf: Shelf, threads: Threads, statuses: Mapping[int, int]) -> None:
-        self._shelf, self._threads, self._statuses = shelf, threads, statuses
+_ROWS = {JSON: (v2.InferRequest, records.Record, list[records.Record]),
+         NDJSON: str, OCTETS: bytes, ARROW: bytes}  # fmt: skip
+_FOUND = {JSON: (v2.InferResponse, records.RecordsResponse), OCTETS: bytes, ARROW: bytes}
+_TEXT = "text/plain"
+_READY, _VERSION = {JSON: Ready}, {JSON: ModelVersion}
+_INDEX, _METADATA = {JSON: list[IndexEntry]}, {JSON: v2.ModelMetadata}
+_MODEL, _VERSIONED = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
+_INFER = "Predict rows; with the parameter 'ask': true also store them, which needs the role learn."
 
-    async def live(self, asking: Asking) -> Answer:
-        """``GET /v2/health/live``: it answers."""
-        del asking
-        return Answer(b'{"live":true}')
-
-    async def ready(self, asking: Asking) -> Answer:
-        """``GET /v2/health/ready``: whether a learner can learn, or none exists."""
-        del asking
-        names = self._shelf.names
-        if names and not any(served.ready for served in self._shelf):
-            self._shelf[names[0]].hold_ready()  # raises
-        return Answer(b'{"ready":true}')
-
-    async def version(self, asking: Asking) -> Answer:
-        """``GET /version``, as MLflow asks for it."""
-        del asking
-        return Answer(onepass_version().encode(), "text/plain; charset=utf-8")
-
-    async def server(self, asking: Asking) -> Answer:
-        """``GET /v2``."""
-        del asking
-        return _sent(v2.server(onepass_version()))
-
-    async def model(self, asking: Asking, name: str, version: str | None = None) -> Answer:
-        """``GET /v2/models/NAME``."""
-        del asking
-        served = self._shelf[name]
-        now, learner = served.answering(version)
-        return _sent(of_model(name, now, learner))
-
-    async def model_ready(self, asking: Asking, name: str, version: str | None = None) -> Answer:
-        """``GET /v2/models/NAME/ready``."""
-        del asking
-        served = self._shelf[name]
-        served.answering(version)
-        served.hold_ready()
-        return Answer(msgspec.json.encode({"name": name, "ready": True}))
-
-    async def index(self, asking: Asking) -> Answer:
-        """``/v2/repository/index``: which learners there are."""
-        del asking
-        folder = self._shelf.folder
-        lines = [_line(served, folder) for served in self._shelf]
-        lines += [
-            {"name": name, "version": "", "state": "UNAVAILABLE",
-             "reason": pathless(reason, folder)}
-            for name, reason in self._shelf.failed.items()
-        ]  # fmt: skip
-        return Answer(msgspec.json.encode(lines))
-
-    async def state(self, asking: Asking) -> Answer:
-        """``GET /state``: what the page shows."""
-        del asking
-        found = await self._threads.look(lambda: state(self._shelf))
-        return Answer(msgspec.json.encode(found), headers={"Cache-Control": "no-store"})
-
-    async def metrics(self, asking: Asking) -> Answer:
-        """``GET /metrics``, for Prometheus."""
-        del asking
-        statuses = dict(self._statuses)
-        text = await self._threads.look(lambda: exposition(self._shelf, statuses))
-        return Answer(text.encode(), "text/plain; version=0.0.4; charset=utf-8")
-
-    async def openapi(self, asking: Asking) -> Answer:
-        """``GET /openapi.json``."""
-        del asking
-        return Answer(msgspec.json.encode(described(onepass_version())))
-
-    async def page(self, asking: Asking, file: str = "index.html") -> Answer:
-        """``GET /`` and what it needs."""
-        found = page.file(file)
-        if found is None:
-            raise UnknownError(f"{asking.path[:200]}: there is no such file.")
-        headers = {**page.HEADERS, "ETag": found.tag}
-        if asking.header(b"if-none-match") == found.tag:
-            return Answer(b"", found.kind, 304, headers)
-        return Answer(found.body, found.kind, headers=headers)
-
-
-def _sent(reply: Reply) -> Answer:
-    return Answer(reply.body, reply.kind, headers=reply.headers or {})
-
-
-def _line(served: Served, folder: Path) -> dict[str, str]:
-    return {
-        "name": served.name,
-        "version": str(served.durable.published[0]),
-        "state": "READY" if served.ready else "UNAVAILABLE",
-        "reason": pathless(served.trouble or "", folder),
-    }
+ENDPOINTS = [
+    Endpoint("POST", f"{_MODEL}/learn", rows.learn, LEARN,
+             "Learn rows: they are on disk when the response is sent.", _FOUND, _ROWS,
+             example={"inputs": [_X, _Y]}, headers=[_KEY, _LENGTH]),
+    Endpoint("POST", f"{_MODEL}/infer", rows.infer, PREDICT, _INFER, _FOUND, _ROWS,
+             example={"inputs": [_X]}, headers=[_LENGTH]),
+    Endpoint("POST", f"{_VERSIONED}/infer", rows.infer, PREDICT, _INFER, _FOUND, _ROWS,
+             example={"inputs": [_X]}, headers=[_LENGTH]),
+    Endpoint("POST", f"{_MODEL}/answers", rows.learn_labels, LEARN,
+             "Learn rows that infer stored, from their labels: columns id and y.", _FOUND, _ROWS,
+             example={"inputs": [_ID, _ONE_Y]}, headers=[_LENGTH]),
+    Endpoint("POST", "/invocations", rows.invocations, PREDICT, "Predict rows in MLflow's formats.",
+             {JSON: mlflow.Predictions}, {JSON: mlflow.Invocation, CSV: str},
+             example={"instances": [[3.0], [4.0]]}),
+    Endpoint("GET", "/v2/health/live", live, None, "Whether the server responds.", {JSON: Live}),
+    Endpoint("GET", "/v2/health/ready", ready, None,
+             "Whether at least one learner can learn, or none exists.", _READY),
+    Endpoint("GET", "/ping", ready, None, "The same.", _READY),
+    Endpoint("GET", "/health", ready, None, "The same.", _READY),
+    Endpoint("GET", "/version", version, None, "The version of onepass.", {_TEXT: str}),
+    Endpoint("GET", "/v2", server_metadata, PREDICT, "Metadata of the server.",
+             {JSON: v2.ServerMetadata}),
+    Endpoint("GET", _MODEL, model_metadata, PREDICT, "Inputs and outputs of a learner.",
+             _METADATA),
+    Endpoint("GET", _VERSIONED, model_metadata, PREDICT, "The same, of the present version.",
+             _METADATA),
+    Endpoint("GET", f"{_MODEL}/ready", model_ready, PREDICT, "Whether a learner can learn.",
+             {JSON: ModelReady}),
+    Endpoint("GET", f"{_VERSIONED}/ready", model_ready, PREDICT,
+             "The same, of the present version.", {JSON: ModelReady}),
+    Endpoint("GET", "/v2/repository/index", index, PREDICT, "All learners.", _INDEX),
+    Endpoint("POST", "/v2/repository/index", index, PREDICT,
+             "The same, as Triton's clients request it.", _INDEX, {JSON: Any}, required=False),
+    Endpoint("PUT", _MODEL, create, ADMIN,
+             "Serve a new learner: JSON, or a file that op.save wrote.", _VERSION,
+             {JSON: ModelSpecification, _MODEL_FILE: bytes}, status=201,
+             example={"model": "rls", "task": "regression", "settings": {"rls.forgetting": 0.99}}),
+    Endpoint("DELETE", _MODEL, retire, ADMIN, "Stop serving a learner; its file is renamed.",
+             {JSON: RetiredModel}),
+    Endpoint("POST", "/v2/repository/models/{name}/load", reopen, ADMIN,
+             "Reopen a learner that failed; a learner that works is unchanged.", _VERSION),
+    Endpoint("POST", f"{_MODEL}/snapshot", snapshot, ADMIN, "Take a snapshot.", _VERSION),
+    Endpoint("POST", f"{_MODEL}/rollback", rollback, ADMIN,
+             "Return a learner to the state of a version.", _VERSION, {JSON: Rollback},
+             example={"to": 0}),
+    Endpoint("GET", "/state", status, PREDICT, "Status of all learners, as the page shows it.",
+             {JSON: State}),
+    Endpoint("GET", "/metrics", metrics, PREDICT, "Metrics for Prometheus.", {_TEXT: str}),
+    Endpoint("GET", "/openapi.json", description, None, "This description.",
+             {JSON: dict[str, Any]}),
+    Endpoint("GET", "/", page_file, None, "The page.", {"text/html": str}),
+    Endpoint("GET", "/page/{file}", page_file, None, "Files of the page.", {"*/*": bytes}),
+]  # fmt: skip
+"""The route table, and what the description is made from; the busiest paths come first."""

@@ -1,113 +1,79 @@
-"""Start, run and stop the HTTP server.
+"""Start, run and stop the server: uvicorn with httptools and, if it is installed, uvloop.
 
-The first SIGINT or SIGTERM stops it in order, the second at once. Stopping at once loses nothing:
-everything acknowledged is on disk.
+The first SIGINT or SIGTERM stops it after the requests under way, the second at once. Stopping at
+once loses nothing: all acknowledged rows are on disk.
 """
 
-import asyncio
-import gc
 import os
 import signal
 import socket
 import ssl
-import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from onepass.errors import ParameterError, need
 from onepass.service.consumer import source
-from onepass.service.http.app import logged
-from onepass.service.http.door import Door, Site
+from onepass.service.http.log import log
 from onepass.service.registry import Shelf
 from onepass.service.source import Source
 
 if TYPE_CHECKING:
-    from uvicorn.config import Config
+    from starlette.applications import Starlette
 
-    from onepass.service.http.app import Application
-    from onepass.service.http.auth import Tokens
+__all__ = ["Listening", "Stopping", "feed", "open_registry", "parse_sources", "run"]
 
-__all__ = ["Listening", "Stopping", "fed", "read", "run", "shelved", "started"]
-
-
+_WHERE = "onepass serve"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_GRACE = 30  # seconds for requests under way when the server is stopped
 
 
 class Stopping:
     """Within its context SIGINT and SIGTERM stop the service.
 
-    Where a signal is ignored, it stays so; in threads that hear no signals, nothing is changed.
-
     Attributes
     ----------
     code : int
-        The exit code of who was told to stop, 128 and the signal's number; 0 of who was not.
+        The exit code after a signal, 128 and the signal's number; 0 before one.
+    stop : callable
+        What the first signal calls; by default it interrupts. The second ends the process.
     """
 
     def __init__(self) -> None:
         self.code = 0
-        self._stop: Callable[[], None] = _interrupt
-        self._before: dict[int, object] = {}
+        self.stop: Callable[[], object] = _interrupt
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for each in _SIGNALS:
-                before = signal.getsignal(each)
-                if before is not signal.SIG_IGN:
-                    self._before[each] = before
-                    signal.signal(each, self._heard)
+                if signal.getsignal(each) is not signal.SIG_IGN:
+                    self._before[each] = signal.signal(each, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         for each, before in self._before.items():
-            signal.signal(each, before)  # type: ignore[arg-type]  # as getsignal gave it
-        self._before.clear()
+            signal.signal(each, before)
 
-    @contextmanager
-    def by(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Within this context the first signal calls this, instead of interrupting.
-
-        Parameters
-        ----------
-        stop : callable
-        """
-        if self.code:
-            stop()
-        self._stop = stop
-        try:
-            yield
-        finally:
-            self._stop = _interrupt
-
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
         if self.code:
             os._exit(128 + number)
         self.code = 128 + number
-        self._stop()
+        self.stop()
 
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-if sys.platform != "win32":
-    import resource
-
-_LONGEST = 30  # seconds for what is under way when it is told to stop
-_SWITCH = 1e-5  # seconds for which one thread has the interpreter while another wants it
-_NEW = 20_000  # objects, until it is looked for garbage among them
-_FILES = 128  # that are left to learners and to Python
-
-
 @dataclass(frozen=True)
 class Listening:
-    """Where to listen, and to whom.
+    """Where the server listens, and its timeouts.
 
     Parameters
     ----------
@@ -117,34 +83,21 @@ class Listening:
         0 for any that is free.
     certificate, key : Path, optional
         Files of PEM, for TLS.
-    seconds : float, default 30
-        Within which a request must be there, its headers and its body.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such port.
+    request_timeout : float
+        Seconds until a request must be complete, its head and its body.
+    idle_timeout : float
+        Seconds that a connection without a request stays open.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
     certificate: Path | None = None
     key: Path | None = None
-    seconds: float = 30.0
+    request_timeout: float = 30.0
+    idle_timeout: float = 75.0
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.port < 1 << 16:  # uvloop would take the rest of it
-            raise ParameterError(
-                f"serve: --port must be a number from 0 to 65535, got {self.port}. Choose another."
-            )
-
-    @property
-    def scheme(self) -> str:
-        """What its address begins with."""
-        return "http" if self.certificate is None else "https"
-
-    def hold_free(self, where: str) -> None:
-        """Refuse what cannot be listened on, before there is anything to serve.
+    def bind(self, where: str) -> list[socket.socket]:
+        """Sockets that listen, one for each address of the host.
 
         Parameters
         ----------
@@ -154,185 +107,83 @@ class Listening:
         Raises
         ------
         ParameterError
+            If the address is not free, or the files of TLS cannot be read.
         """
-        if (self.certificate is None) != (self.key is None):
-            raise ParameterError(
-                f"{where}: for TLS there must be a certificate and a key, got one of them. Give "
-                "both."
-            )
-        for option, path in {"--certificate": self.certificate, "--key": self.key}.items():
-            if path is not None and not path.is_file():
-                raise ParameterError(
-                    f"{where}: {option} must be a file of PEM, got {path}, which is none. Choose "
-                    "another."
+        try:
+            if self.certificate or self.key:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                    self.certificate or "", self.key
                 )
+        except OSError as error:
+            raise ParameterError(
+                f"{where}: --certificate and --key must be PEM files that belong together, got: "
+                f"{error}. Make them again, or give the right ones."
+            ) from error
+        if self.port >= 1 << 16:  # getaddrinfo would take the rest of it
+            raise ParameterError(
+                f"{where}: --port must be from 0 to 65535, got {self.port}. Choose another."
+            )
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            with socket.socket(*found[0][:3]) as trial:
-                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                trial.bind(found[0][4])
-        except OSError as failed:
-            raise self.taken(where) from failed
-
-    def taken(self, where: str) -> ParameterError:
-        """What is said where it cannot be listened on.
-
-        Parameters
-        ----------
-        where : str
-        """
-        return ParameterError(
-            f"{where}: {self.host}:{self.port} must be an address that is free, but it could not "
-            "be listened on. Stop what listens there, or choose another --port."
-        )
+            return [
+                socket.create_server(address[:2], family=family)
+                for family, _, _, _, address in dict.fromkeys(found)
+            ]
+        except OSError as error:
+            raise ParameterError(
+                f"{where}: {self.host}:{self.port} must be an address that is free, but the server "
+                "cannot listen on it. Stop what listens there, or choose another --port."
+            ) from error
 
 
 def run(
-    site: Site,
+    app: "Starlette",
     listening: Listening,
+    sockets: list[socket.socket],
     ready: Callable[[str], None],
     stopping: Stopping,
-    where: str,
 ) -> None:
-    """Serve until it is told to stop; what is under way is answered first.
+    """Serve until a signal; requests under way are answered first.
 
     Parameters
     ----------
-    site : Site
-        What answers.
+    app : Starlette
     listening : Listening
+    sockets : list of socket
+        As ``listening.bind`` returned them; closed in the end.
     ready : callable
-        Called with the address when it listens.
+        Called with the address once the server is configured.
     stopping : Stopping
-        What tells it.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-        If the port is taken, or the files of TLS are none.
-    MissingExtraError
-        If uvicorn is not installed.
     """
-    uvicorn = need("uvicorn", extra="serve", where=where)
-    from onepass.service.http.greeting import met  # noqa: PLC0415  an extra
+    import uvicorn  # noqa: PLC0415  an extra
 
-    class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # an extra
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            self.looking = asyncio.ensure_future(door.looks())
-            found = self.servers[0].sockets[0].getsockname()
-            ready(f"{listening.scheme}://{_host(listening.host)}:{found[1]}")
+    from onepass.service.http.connection import Connection, max_connections  # noqa: PLC0415
 
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            door.stop()
-            await super().shutdown(sockets)
-            self.looking.cancel()
-
+    class Server(uvicorn.Server):
         @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            with stopping.by(self.stop):
-                yield
+        def capture_signals(self) -> Generator[None, None, None]:
+            """Leave signals to ``stopping``."""
+            yield
 
-        def stop(self) -> None:
-            self.should_exit = True
-
-    door: Door
-    context: ssl.SSLContext | None
-    config = _config(uvicorn, site, listening, lambda **_: met(door, context), where)
-    context = _context(config)
+    protocol = type("Protocol", (Connection,), {
+        "request_timeout": listening.request_timeout, "limit": max_connections(),
+    })  # fmt: skip
+    config = uvicorn.Config(
+        app, http=protocol, ws="none", lifespan="off", interface="asgi3", proxy_headers=False,
+        log_config=None, access_log=False, server_header=False, backlog=4096,
+        ssl_certfile=listening.certificate, ssl_keyfile=listening.key,
+        timeout_keep_alive=listening.idle_timeout,  # type: ignore[arg-type]  # loops take floats
+        timeout_graceful_shutdown=_GRACE,
+    )  # fmt: skip
     server = Server(config)
-    door = Door(site, server.server_state, listening.seconds, _most_connections())
-    try:
-        with _quick():
-            server.run()
-    except SystemExit as failed:
-        raise listening.taken(where) from failed
+    stopping.stop = lambda: setattr(server, "should_exit", True)
+    host, port = sockets[0].getsockname()[:2]
+    host = f"[{listening.host}]" if ":" in host else listening.host
+    ready(f"{'http' if listening.certificate is None else 'https'}://{host}:{port}")
+    server.run(sockets)
 
 
-def _config(
-    uvicorn: ModuleType,
-    site: Site,
-    listening: Listening,
-    protocol: Callable[..., asyncio.Protocol],
-    where: str,
-) -> "Config":
-    config: Config = uvicorn.Config(
-        site,  # only handed on: no ASGI is spoken
-        host=listening.host,
-        port=listening.port,
-        http=protocol,
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        proxy_headers=False,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ssl_certfile=listening.certificate,
-        ssl_keyfile=listening.key,
-        timeout_graceful_shutdown=_LONGEST,
-        backlog=4096,
-    )
-    try:
-        config.load()
-    except (OSError, ssl.SSLError) as failed:
-        raise ParameterError(
-            f"{where}: certificate and key must be files of PEM that belong together, got: "
-            f"{failed}. Make them anew, or give the right ones."
-        ) from failed
-    return config
-
-
-def _context(config: "Config") -> ssl.SSLContext | None:
-    """What speaks TLS, if that is not left to the loop: there sockets cannot be taken out of it."""
-    if sys.platform == "win32":
-        return None
-    context: ssl.SSLContext | None
-    context, config.ssl = config.ssl, None
-    return context
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _most_connections() -> int:
-    """How many there may be, so that files are left for all else."""
-    if sys.platform == "win32":
-        return 1 << 30
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 1 << 30 if files == resource.RLIM_INFINITY else max(files - _FILES, files // 2)
-
-
-@contextmanager
-def _quick() -> Iterator[None]:
-    """Within this context nobody waits long for the interpreter.
-
-    The event loop gives it back and takes it again so often that a thread which learns, and waits
-    for it, is woken each time too late: Python has the loop hand it over only if nothing of the
-    kind has happened for an interval. And to look for garbage among all that was imported takes
-    longer than a hundred requests: so all that is there is taken for good, and of what is new,
-    which are mostly requests under way, many are waited for.
-    """
-    before, often = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(_SWITCH)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_NEW, *often[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*often)
-        gc.unfreeze()
-        sys.setswitchinterval(before)
-
-
-_WHERE = "onepass serve"
-
-
-def shelved(folder: Path, **options: Any) -> Shelf:
+def open_registry(folder: Path, **options: Any) -> Shelf:
     """The learners of a folder, open.
 
     Parameters
@@ -345,22 +196,24 @@ def shelved(folder: Path, **options: Any) -> Shelf:
     ------
     StoreError, ParameterError
         As opening them does.
+    MissingExtraError
+        If a package of the extra ``serve`` is not installed.
     """
-    for package in ("msgspec", "uvicorn", "httptools"):
+    for package in ("starlette", "uvicorn", "httptools"):
         need(package, extra="serve", where=_WHERE)
-    shelf = Shelf(folder, _WHERE, **options)
-    shelf.open_all()
-    return shelf
+    registry = Shelf(folder, _WHERE, **options)
+    registry.open_all()
+    return registry
 
 
-def read(sources: Iterable[str]) -> list[tuple[str, Source]]:
-    """Sources by their addresses, none of which is asked yet; with the name of a learner, or none.
+def parse_sources(addresses: Iterable[str]) -> list[tuple[str, Source]]:
+    """Sources, none of which is read yet, and the names of their learners.
 
     Parameters
     ----------
-    sources : iterable of str
-        Addresses, as ``consumer.source`` takes them; before each the name of its
-        learner and ``=``, unless there is one alone.
+    addresses : iterable of str
+        As ``consumer.source`` takes them; before each the name of its learner and ``=``, unless
+        there is one alone, whose name is then "".
 
     Raises
     ------
@@ -370,22 +223,22 @@ def read(sources: Iterable[str]) -> list[tuple[str, Source]]:
         If the package of a source is not installed.
     """
     found = []
-    for said in sources:
-        name, equals, address = said.partition("=")
+    for each in addresses:
+        name, equals, address = each.partition("=")
         if "://" in name or not equals:
-            name, address = "", said
+            name, address = "", each
         found.append((name, source(address)))
     return found
 
 
-def fed(shelf: Shelf, sources: Iterable[tuple[str, Source]]) -> None:
-    """Have learners learn what sources bring.
+def feed(registry: Shelf, sources: Iterable[tuple[str, Source]]) -> None:
+    """Learn from sources.
 
     Parameters
     ----------
-    shelf : Shelf
+    registry : Shelf
     sources : iterable of tuple[str, Source]
-        As ``read`` gives them.
+        As ``parse_sources`` returns them.
 
     Raises
     ------
@@ -393,45 +246,11 @@ def fed(shelf: Shelf, sources: Iterable[tuple[str, Source]]) -> None:
         If there is no such learner, or the two do not fit.
     """
     for name, each in sources:
-        names = shelf.names
+        names = registry.names
         if name not in names and (name or len(names) != 1):
             raise ParameterError(
                 f"{_WHERE}: --source must be NAME=ADDRESS, of a learner that is served, or an "
                 f"address where there is one alone; there are {', '.join(names) or 'none'}, got "
                 f"{name[:100] or 'no name'}. Name one of them."
             )
-        shelf.feed(name or names[0], each, logged)
-
-
-def started(
-    shelf: Shelf,
-    *,
-    tokens: "Tokens",
-    most_bytes: int,
-    most_rows: int,
-    first: str | None,
-    patience: float = 60.0,
-) -> "Application":
-    """The application.
-
-    Parameters
-    ----------
-    shelf : Shelf
-    tokens : Tokens
-    most_bytes, most_rows : int
-        Of one request.
-    first : str, optional
-        The learner that answers ``/invocations``.
-    patience : float, default 60
-        Seconds within which rows must be on the disk.
-    """
-    from onepass.service.http.app import Application  # noqa: PLC0415  not without the extra
-    from onepass.service.protocol.limits import Limits  # noqa: PLC0415  the same
-
-    return Application(
-        shelf,
-        tokens=tokens,
-        limits=Limits(nbytes=most_bytes, rows=most_rows),
-        first=first,
-        patience=patience,
-    )
+        registry.feed(name or names[0], each, log)

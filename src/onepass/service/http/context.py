@@ -1,0 +1,145 @@
+"""What all requests share: the registry, limits, threads, and results of learner threads."""
+
+import asyncio
+import os
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from onepass.errors import BusyError, PendingError
+from onepass.service.http.auth import Tokens
+from onepass.service.protocol.limits import Limits
+from onepass.service.registry import Shelf
+from onepass.service.requests import Request
+
+__all__ = ["Completions", "Room", "Service"]
+
+_T = TypeVar("_T")
+_BODIES = 16  # of the longest bodies at once
+_DISK_THREADS = 32  # they wait more than they work
+
+
+class Room:
+    """Bound on the bytes of all large request bodies in memory.
+
+    Parameters
+    ----------
+    nbytes : int
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self._size = self._left = nbytes
+
+    def reserve(self, nbytes: int) -> None:
+        """Reserve bytes; a negative number releases them.
+
+        Raises
+        ------
+        BusyError
+            If fewer are left.
+        """
+        if nbytes > self._left:
+            raise BusyError(
+                f"the bodies of all requests must have at most {self._size:,} bytes at a time, got "
+                "more. Send the request again in a second, with the same key.",
+                1.0,
+            )
+        self._left -= nbytes
+
+
+class Completions:
+    """Delivers finished requests from learner threads to the event loop, in batches."""
+
+    def __init__(self) -> None:
+        self._finished: deque[tuple[asyncio.Future[Request], Request]] = deque()
+        self._scheduled = False
+
+    def post(self, future: "asyncio.Future[Request]", request: Request) -> None:
+        """Set the result of a future; called in any thread."""
+        self._finished.append((future, request))
+        if not self._scheduled:
+            self._scheduled = True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                future.get_loop().call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._scheduled = False  # before reading: a request that is posted now schedules again
+        while self._finished:
+            future, request = self._finished.popleft()
+            if not future.done():
+                future.set_result(request)
+
+
+class Service:
+    """What handlers need beside the request.
+
+    Parameters
+    ----------
+    registry : Shelf
+    tokens : Tokens
+    limits : Limits
+        Of one request.
+    default_model : str or None
+        The learner of ``/invocations``; by default the only one.
+    commit_timeout : float
+        Seconds until a request whose rows are not on disk fails.
+
+    Attributes
+    ----------
+    statuses : Counter of int
+        Responses by status.
+    """
+
+    def __init__(
+        self,
+        registry: Shelf,
+        tokens: Tokens,
+        limits: Limits,
+        default_model: str | None,
+        commit_timeout: float,
+    ) -> None:
+        self.registry, self.tokens, self.limits = registry, tokens, limits
+        self.default_model = default_model
+        self.commit_timeout = commit_timeout
+        self.room = Room(_BODIES * limits.nbytes)
+        self.statuses: Counter[int] = Counter()
+        self.completions = Completions()
+        threads = max(4, min(8, os.cpu_count() or 1))
+        self._compute = ThreadPoolExecutor(threads, "onepass compute")
+        self._disk = ThreadPoolExecutor(_DISK_THREADS, "onepass disk")
+
+    async def compute(self, work: Callable[[], _T]) -> _T:
+        """Run work that takes long in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._compute, work)
+
+    async def disk(self, work: Callable[[], _T]) -> _T:
+        """Run work that waits for files in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+    async def committed(self, result: "asyncio.Future[_T]", name: str) -> _T:
+        """Wait for rows to be on disk; the work goes on after a timeout.
+
+        Parameters
+        ----------
+        result : Future
+        name : str
+            The learner, for messages.
+
+        Raises
+        ------
+        PendingError
+            After ``commit_timeout``.
+        """
+        try:
+            async with asyncio.timeout(self.commit_timeout):
+                return await asyncio.shield(result)
+        except TimeoutError:
+            if result.done():  # it was raised by the work itself
+                raise
+            raise PendingError(
+                f"{name}: the rows must be on the disk within {self.commit_timeout:g} seconds, but "
+                "are not known to be. They may be learned yet: send them again, with the same key.",
+                1.0,
+            ) from None

@@ -1,0 +1,55 @@
+"""Log of the service: one JSON object a line, on standard error."""
+
+import json
+import logging
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+__all__ = ["LOG", "log", "set_up"]
+
+LOG = logging.getLogger("onepass.service")
+
+
+class _JSONLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "what": record.getMessage(),
+            **getattr(record, "told", {}),
+        }
+        if record.exc_info:
+            line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        return json.dumps(line, default=str)
+
+
+def set_up(level: str) -> None:
+    """Write the service's log, errors of uvicorn, and warnings to standard error.
+
+    Parameters
+    ----------
+    level : {"debug", "info", "warning", "error"}
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JSONLines())
+    for name in ("onepass.service", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level.upper() if name == LOG.name else "ERROR")
+    logging.captureWarnings(capture=True)
+    logging.getLogger("py.warnings").handlers = [handler]
+
+
+def log(event: str, **fields: object) -> None:
+    """Write a line; a warning if it has a field ``why``. Fields must not contain secrets.
+
+    Parameters
+    ----------
+    event : str
+        What happened, in a few words.
+    **fields
+        Further values of the line.
+    """
+    level = logging.WARNING if "why" in fields else logging.INFO
+    LOG.log(level, event, extra={"told": fields})

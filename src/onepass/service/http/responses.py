@@ -1,0 +1,102 @@
+"""Responses in JSON, and errors as responses.
+
+Errors of onepass are returned with their message. Messages about a learner's file omit its folder;
+the log has the full path. Any other exception is a server error: the response has the request's id,
+under which the log has the traceback.
+"""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from starlette.responses import Response
+
+from onepass import errors
+from onepass.service.http.log import LOG
+from onepass.service.http.status import pathless
+from onepass.service.protocol.rows import Reply
+from onepass.service.protocol.v2 import failed
+
+__all__ = ["ErrorResponses", "json_response", "sent"]
+
+_STATUS: tuple[tuple[type[BaseException], int], ...] = (
+    (errors.UnauthorizedError, 401),
+    (errors.ForbiddenError, 403),
+    (errors.UnknownError, 404),
+    (errors.MethodError, 405),
+    (errors.KeyReusedError, 409),
+    (errors.TakenError, 409),
+    (errors.LongError, 413),
+    (errors.BusyError, 429),
+    (errors.MissingExtraError, 501),
+    (errors.PendingError, 503),
+    (errors.StoreError, 503),
+    (errors.OnepassError, 400),
+)
+_ABOUT_FILES = (errors.StoreError, errors.CheckpointError, errors.SourceError)
+_LONGEST_MESSAGE = 4000  # characters
+_LOG_INTERVAL = 60.0  # seconds until the same error of a file is logged again
+
+
+def sent(reply: Reply, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An encoded reply as a response."""
+    return Response(
+        reply.body, status, {**(reply.headers or {}), **(headers or {})}, media_type=reply.kind
+    )
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """A value as JSON, such as a msgspec struct."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+class ErrorResponses:
+    """Maps exceptions to responses, and logs those that an operator must know.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the learners' files, which messages omit.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._logged: tuple[str, float] = ("", 0.0)
+
+    def __call__(self, error: Exception, request_id: str) -> Response:
+        """The response for an exception.
+
+        Parameters
+        ----------
+        error : Exception
+        request_id : str
+        """
+        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+        message = str(error)
+        if status == 500:
+            LOG.error("request failed", exc_info=error, extra={"told": {"request": request_id}})
+            message = f"the server failed; its log has the cause under {request_id}."
+        if isinstance(error, errors.StoreError):
+            status = 507 if error.full else 503
+            self._log(message, request_id)
+        if isinstance(error, _ABOUT_FILES):
+            message = pathless(message, self._folder)
+        return sent(failed(message[:_LONGEST_MESSAGE]), status, _headers(error))
+
+    def _log(self, text: str, request_id: str) -> None:
+        """Log an error of a file; the same text once a minute, for each request may meet it."""
+        last, at = self._logged
+        if text != last or time.monotonic() - at > _LOG_INTERVAL:
+            self._logged = text, time.monotonic()
+            LOG.error("a learner's file", extra={"told": {"trouble": text, "request": request_id}})
+
+
+def _headers(error: Exception) -> dict[str, str]:
+    if isinstance(error, errors.UnauthorizedError):
+        return {"WWW-Authenticate": 'Bearer realm="onepass"'}
+    if isinstance(error, errors.MethodError):
+        return {"Allow": error.allowed}
+    if isinstance(error, (errors.BusyError, errors.PendingError)):
+        return {"Retry-After": str(max(1, round(error.seconds)))}
+    return {}

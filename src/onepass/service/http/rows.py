@@ -1,0 +1,318 @@
+"""Endpoints for rows: predict, learn, delayed labels, and MLflow's ``/invocations``.
+
+Requests and responses are in the formats of :mod:`onepass.service.protocol`. Short requests are
+decoded, predicted and encoded in the event loop; large ones in a thread. A request to learn is
+enqueued for the learner's thread, and answered once its rows are on disk.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.linalg import LinAlgError
+from starlette.responses import Response
+
+from onepass.errors import OnepassError, ParameterError, RequestError
+from onepass.service.http.auth import LEARN
+from onepass.service.http.request import ServiceRequest
+from onepass.service.http.responses import sent
+from onepass.service.protocol import arrow, mlflow, records, v2
+from onepass.service.protocol.rows import ANSWERS, ROLES, Asked, Output, Reply
+from onepass.service.registry import Served
+from onepass.service.requests import Receipt, Request
+from onepass.service.writer import said_of
+from onepass.types import Array
+from onepass.validation.arrays import bounded
+from onepass.validation.table import Table
+
+if TYPE_CHECKING:
+    from onepass.features.pipeline import Pipeline
+    from onepass.learners.estimator import Learner
+
+__all__ = [
+    "ARROW", "CSV", "JSON", "NDJSON", "OCTETS", "infer", "invocations", "learn", "learn_labels",
+]  # fmt: skip
+
+JSON, OCTETS, CSV = "application/json", "application/octet-stream", "text/csv"
+NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
+
+_T = TypeVar("_T")
+_HEADER = b"inference-header-content-length"
+_IN_LOOP = 2e-3  # seconds that a prediction may take in the event loop
+_OVERHEAD = 8  # rows whose prediction takes as long as the rest of a request
+_DAY = 86400.0
+
+
+class _Format(NamedTuple):
+    """How requests are decoded and responses encoded."""
+
+    read: Callable[..., Asked]
+    write: Callable[..., Reply]
+    has_ids: bool = True
+    """Whether responses have a place for ids of rows."""
+    compressed: bool = False
+    """Whether a short body may hold many rows."""
+
+    def response(
+        self,
+        name: str,
+        version: int,
+        asked: Asked,
+        found: Mapping[str, Array],
+        *,
+        again: bool = False,
+    ) -> Response:
+        """Outputs of a learner as a response; ``again`` if the rows had been learned before."""
+        headers = {"X-Onepass-Version": str(version)}
+        if again:
+            headers["Idempotent-Replayed"] = "true"
+        return sent(self.write(asked, found, model=name, version=str(version)), headers=headers)
+
+
+def _write_mlflow(asked: Asked, found: Mapping[str, Array], *, model: str, version: str) -> Reply:
+    """Predictions alone, as MLflow's clients expect."""
+    del asked, model, version
+    return mlflow.write(found)
+
+
+_V2 = _Format(v2.read, v2.write)
+_RECORDS = _Format(records.read, records.write)
+_NDJSON = _Format(partial(records.read, ndjson=True), records.write)
+_ARROW = _Format(arrow.read, arrow.write, compressed=True)
+_CSV = _Format(mlflow.read_csv, _write_mlflow, has_ids=False)
+_MLFLOW = _Format(mlflow.read, _write_mlflow, has_ids=False)
+
+
+@lru_cache(maxsize=64)
+def _media_type(content_type: str) -> str:
+    return content_type[:128].partition(";")[0].strip().lower()
+
+
+async def _decoded(
+    request: ServiceRequest, *, learning: bool, scoring: bool = False
+) -> tuple[_Format, bytes, Asked]:
+    """Read and decode the rows of a request: its format, body, and rows.
+
+    Without a content type, or with an unknown one, the body is JSON: many clients send none.
+    ``scoring`` is for MLflow's ``/invocations``.
+    """
+    limits = request.service.limits
+    kind, header = _media_type(request.field(b"content-type") or ""), request.field(_HEADER)
+    text = kind not in {ARROW, CSV} and (header is None or scoring)
+    body = await request.read(min(limits.nbytes, limits.json_bytes) if text else None)
+    if kind == ARROW:
+        form = _ARROW
+    elif scoring:
+        form = _CSV if kind == CSV else _MLFLOW
+    elif header is not None:
+        form = _V2._replace(read=partial(v2.read, header=header))
+    elif kind == NDJSON:
+        form = _NDJSON
+    else:
+        form = _RECORDS if records.is_records(body) else _V2
+    request.large = request.large or form.compressed
+    return form, body, await _run(request, partial(form.read, body, limits, learning=learning))
+
+
+async def _run(request: ServiceRequest, work: Callable[[], _T]) -> _T:
+    """Run work: that of a large request in a thread."""
+    return await request.service.compute(work) if request.large else work()
+
+
+@contextmanager
+def _row_errors(name: str) -> Iterator[None]:
+    """Errors of scikit-learn, NumPy or a user's feature as errors of the request."""
+    try:
+        yield
+    except (OnepassError, LinAlgError):  # the second is about arithmetic, not about the rows
+        raise
+    except (TypeError, ValueError) as error:
+        got = str(error).rstrip(".")
+        raise RequestError(
+            f"{name}: the rows must be valid input of the learner, got: {got}. Send others."
+        ) from error
+
+
+# -- predict ---------------------------------------------------------------------------------------
+
+
+async def infer(request: ServiceRequest) -> Response:
+    """Predict the rows of a request; with the parameter ``ask`` also store them for labels."""
+    return await _predict(request, request.served, request.path_params.get("version"))
+
+
+async def invocations(request: ServiceRequest) -> Response:
+    """Predict the rows of a request in MLflow's formats."""
+    service = request.service
+    name, names = service.default_model, service.registry.names
+    if name is None and len(names) != 1:
+        raise ParameterError(
+            f"/invocations needs one learner, got {len(names)}. Start the service with --first "
+            "NAME, or use /v2/models/NAME/infer."
+        )
+    return await _predict(request, service.registry[name or names[0]], scoring=True)
+
+
+async def _predict(
+    request: ServiceRequest, served: Served, version: str | None = None, *, scoring: bool = False
+) -> Response:
+    began = time.perf_counter()
+    form, _, asked = await _decoded(request, learning=False, scoring=scoring)
+    now, learner = served.answering(version)
+    asked.X = _without_roles(learner, asked.X)
+    if _awaits_labels(asked.parameters, allowed=form.has_ids):
+        request.service.tokens.check(request.fields, LEARN, "infer with 'ask', which stores rows")
+        return await _ask(request, served, form, asked, began)
+    rows = len(asked.X)
+
+    def predicted() -> Response:
+        start = time.thread_time()
+        with _row_errors(served.name), bounded(served.durable.most_features):
+            found = _outputs(learner, asked)
+        response = form.response(served.name, now, asked, found)
+        pace = (time.thread_time() - start) / (rows + _OVERHEAD)
+        served.pace = max(pace, served.pace / 2)
+        served.gauges.predicted(rows, time.perf_counter() - began)
+        return response
+
+    request.large = request.large or served.pace * (rows + _OVERHEAD) > _IN_LOOP
+    return await _run(request, predicted)
+
+
+async def _ask(
+    request: ServiceRequest, served: Served, form: _Format, asked: Asked, began: float
+) -> Response:
+    """Predict rows and store them until their labels arrive."""
+    service, seconds = request.service, (asked.parameters or {}).get("seconds", _DAY)
+    work = served.admitted(len(asked.X), lambda: served.ask(asked.X, seconds))
+    with _row_errors(served.name):
+        stored = asyncio.ensure_future(service.disk(work))
+        version, predictions, ids = await service.committed(stored, served.name)
+    served.gauges.predicted(len(ids), time.perf_counter() - began)
+    found = {"y": predictions, "id": np.array(ids, dtype=object)}
+    wanted = [each for each in asked.outputs if each.name == "y"] or ANSWERS
+    asked.outputs = (*wanted, Output("id", wanted[0].binary))
+    return await _run(request, lambda: form.response(served.name, version, asked, found))
+
+
+def _outputs(learner: "Learner | Pipeline", asked: Asked) -> dict[str, Array]:
+    """Predictions, and probabilities where they are wanted."""
+    if asked.outputs is ANSWERS or [each.name for each in asked.outputs] == ["y"]:
+        return {"y": said_of(learner, asked.X)}
+    if not hasattr(learner, "predict_proba"):
+        raise ParameterError(
+            "`outputs` may name 'probabilities' and 'classes' of learners that have them, got "
+            f"{type(learner).__name__}. Use 'y'."
+        )
+    return {
+        "y": said_of(learner, asked.X),
+        "probabilities": learner.predict_proba(asked.X),
+        "classes": learner.classes_,
+    }
+
+
+def _without_roles(learner: "Learner | Pipeline", X: Array | Table) -> Array | Table:
+    """Rows without y, sample_weight and time, unless the learner has features of these names."""
+    if not isinstance(X, Table) or set(ROLES).isdisjoint(X.columns):
+        return X
+    fitted: Any = getattr(learner, "kinds_", None) or getattr(learner, "feature_names_in_", ())
+    columns = {name: X[name] for name in X.names if name not in ROLES or name in fitted}
+    return Table(columns, len(X)) if columns else X
+
+
+def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) -> bool:
+    """Whether a request has ``await_label``: its rows are stored until their labels arrive.
+
+    Its former name is ``ask``. Other parameters are ignored: they may be meant for other servers of
+    the protocol. These and ``seconds`` in a wrong place are refused, or rows would be lost that
+    somebody means to label.
+    """
+    if not parameters:
+        return False
+    name = "await_label" if "await_label" in parameters else "ask"
+    wanted = parameters.get(name, False)
+    if not isinstance(wanted, bool):
+        raise ParameterError(
+            f"the parameter {name!r} must be true or false, got {wanted!r:.40}. Give one of them."
+        )
+    if wanted and not allowed:
+        raise ParameterError(
+            f"the parameter {name!r} must come with infer, got true elsewhere. Send the rows to "
+            "/v2/models/NAME/infer, and their labels, with the ids of its response, to answers."
+        )
+    if "seconds" in parameters and not wanted:
+        raise ParameterError(
+            f"the parameter 'seconds' must come with {name!r}, got it alone. Send \"{name}\": true "
+            "to infer too, or leave it out."
+        )
+    return wanted
+
+
+# -- learn -----------------------------------------------------------------------------------------
+
+
+async def learn(request: ServiceRequest) -> Response:
+    """Learn the rows of a request; they are on disk when the response is sent."""
+    served, began = request.served, time.perf_counter()
+    form, body, asked = await _decoded(request, learning=True)
+    _check_labelled(asked)
+    if not len(asked.X):  # nothing is learned
+        result = Receipt(served.durable.version, np.empty(0))
+    else:
+        result = await _learned(request, served, asked, body)
+        served.gauges.answered(time.perf_counter() - began)
+    return await _run(request, partial(_learn_response, form, served, asked, result))
+
+
+async def _learned(request: ServiceRequest, served: Served, asked: Asked, body: bytes) -> Receipt:
+    service, key = request.service, request.field(b"idempotency-key")
+    future: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
+    done = partial(service.completions.post, future)
+    rows = {"X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time}
+    former = b"" if key is None else hashlib.sha256(body).digest()
+    with _row_errors(served.name):
+        await _run(request, lambda: served.learn(rows, done, key=key, former=former))
+        asyncio.get_running_loop().call_soon(served.wake)  # once all that have come are enqueued
+        return (await service.committed(future, served.name)).result()
+
+
+async def learn_labels(request: ServiceRequest) -> Response:
+    """Learn rows that infer stored with ``ask``, from their labels."""
+    served, service = request.served, request.service
+    form, _, asked = await _decoded(request, learning=True)
+    columns = getattr(asked.X, "columns", {})
+    if list(columns) != ["id"]:
+        raise ParameterError(
+            "labels must come as two columns, 'id' and 'y', got others. Send the ids that infer "
+            "returned with the parameter 'ask'."
+        )
+    _check_labelled(asked)
+    ids = columns["id"].tolist()
+    work = served.admitted(
+        len(ids), lambda: served.answer(ids, asked.y, asked.sample_weight, time=asked.time)
+    )
+    with _row_errors(served.name):
+        learned = asyncio.ensure_future(service.disk(work))
+        result = await service.committed(learned, served.name)
+    return await _run(request, partial(_learn_response, form, served, asked, result))
+
+
+def _check_labelled(asked: Asked) -> None:
+    _awaits_labels(asked.parameters, allowed=False)
+    if asked.y is None:
+        raise ParameterError(
+            "rows to be learned must come with 'y', a target for each row, got none. Send it; "
+            "where targets come later, send the rows to infer with the parameter 'ask' before."
+        )
+
+
+def _learn_response(form: _Format, served: Served, asked: Asked, result: Receipt) -> Response:
+    """Predictions of rows before they were learned."""
+    if asked.outputs is not ANSWERS:
+        asked.outputs = tuple(each for each in asked.outputs if each.name == "y") or ANSWERS
+    return form.response(served.name, result.version, asked, {"y": result.said}, again=result.again)

@@ -1,0 +1,145 @@
+"""Requests as clients send them: records, request ids, idle connections, and HTTP/1.1 itself."""
+
+import gzip
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from web_server import Server, rows
+
+INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("requests")
+    with Server(folder / "data", "rls", "--idle-timeout", "1") as running:
+        yield running
+        assert "Traceback" not in running.log.read_text()
+
+
+def test_records_are_learned_and_predicted(server: Server) -> None:
+    assert server.asked("PUT", "/v2/models/records", {"model": "rls"})[0] == 201
+    for body in ({"x": {"km": 1.0}, "y": 3.0}, [{"x": {"km": 2.0}, "y": 5.0}]):
+        assert server.asked("POST", "/v2/models/records/learn", body)[0] == 200
+    tensors = {"inputs": [{"name": "km", "shape": [1], "datatype": "FP64", "data": [3.0]}]}
+    _, found, _ = server.asked("POST", "/v2/models/records/infer", tensors)
+    status, told, headers = server.asked("POST", "/v2/models/records/infer", {"x": {"km": 3.0}})
+    assert (status, told["predictions"]) == (200, found["outputs"][0]["data"])
+    assert headers["x-onepass-version"] == "2"
+    lines = b'{"x": {"km": 5.0}, "y": 11.0}\n{"x": {"km": 6.0}, "y": 13.0}\n'
+    assert server.asked("POST", "/v2/models/records/learn", lines, NDJSON)[0] == 200
+    for body in ({"x": 1}, {"y": 1}, [], [{"x": {"km": "a"}}, 3], {"x": {"km": 1.0}}):
+        assert server.asked("POST", "/v2/models/records/learn", body)[0] == 400
+
+
+def test_requests_have_ids(server: Server) -> None:
+    for own in ("abc-123", "x" * 128):
+        headers = server.asked("GET", "/v2", headers={"X-Request-Id": own})[2]
+        assert headers["x-request-id"] == own
+    for strange in ("a b", "x" * 129, "é"):
+        found = server.asked("GET", "/nowhere", headers={"X-Request-Id": strange})[2]
+        assert re.fullmatch("[0-9a-f]{16}", found["x-request-id"])
+    first, second = (server.asked("GET", "/v2")[2]["x-request-id"] for _ in range(2))
+    assert first != second
+
+
+def test_json_has_a_limit_of_its_own(server: Server) -> None:
+    body = b" " * (8 << 20) + json.dumps(rows([[1.0]])).encode()
+    status, told, _ = server.asked("POST", INFER, body)
+    assert (status, "8,388,608" in told["error"]) == (413, True)
+    status, told, _ = server.asked("POST", INFER, gzip.compress(body), {"Content-Encoding": "gzip"})
+    assert status == 413
+    kind = {"Content-Type": "text/csv"}
+    csv = b"x0\n" + b"1.0000000\n" * 900_000
+    assert len(csv) > 8 << 20
+    assert server.asked("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
+    assert server.asked("POST", "/invocations", csv, kind)[0] in {200, 400}
+
+
+def test_an_idle_connection_is_closed(server: Server) -> None:
+    with server.socket() as line:
+        line.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert line.recv(65536).startswith(b"HTTP/1.1 200")
+        assert line.recv(65536) == b""
+
+
+def test_http(server: Server) -> None:
+    """What uvicorn does, once: chunks, 100-continue, HEAD, pipelining, HTTP/1.0."""
+    body = json.dumps(rows([[1.0]])).encode()
+    post = f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\n".encode()
+    chunked = post + b"Transfer-Encoding: chunked\r\n\r\n"
+    for part in (body[:9], body[9:]):
+        chunked += b"%x\r\n%b\r\n" % (len(part), part)
+    assert received(server, chunked + b"0\r\n\r\n").startswith(b"HTTP/1.1 200")
+    trailed = chunked + b"0\r\nX-Request-Id: trailer\r\nHost: evil.example\r\n\r\n"
+    assert (found := received(server, trailed)).startswith(b"HTTP/1.1 200")
+    assert b"trailer" not in found
+    head = post + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with server.socket() as line:
+        line.sendall(head)
+        assert line.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        line.sendall(body)
+        assert line.recv(1000).startswith(b"HTTP/1.1 200")
+    three = (post + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)) * 3
+    assert received(server, three).count(b"HTTP/1.1 200") == 3
+    found = received(server, b"HEAD /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert found.endswith(b"\r\n\r\n")
+    assert received(server, b"GET /v2 HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_where_another_protocol_is_wanted(server: Server) -> None:
+    """As Java's client sends its first request, unless it is set to HTTP/1.1."""
+    body = json.dumps(rows([[1.0]])).encode()
+    lines = ["Host: localhost", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c",
+             "HTTP2-Settings: AA", f"Content-Length: {len(body)}"]  # fmt: skip
+    head = "\r\n".join([f"POST {INFER} HTTP/1.1", *lines, "", ""])
+    hidden = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for data in (head.encode() + body, head.encode() + hidden):
+        assert [each[:3] for each in received(server, data).split(b"HTTP/1.1 ")[1:]] == [b"400"]
+    get = "\r\n".join(["GET /v2 HTTP/1.1", *lines[:-1], "", ""])
+    assert received(server, get.encode()).startswith(b"HTTP/1.1 200")
+
+
+def received(server: Server, data: bytes) -> bytes:
+    """All that comes until the idle connection is closed."""
+    found = b""
+    with server.socket() as line:
+        line.sendall(data)
+        while part := line.recv(65536):
+            found += part
+    return found
+
+
+def test_many_learn_at_once(server: Server) -> None:
+    """Each is answered, and with the version that has its rows."""
+    assert server.asked("PUT", "/v2/models/many", {"model": "rls"})[0] == 201
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(
+            lambda i: server.asked("POST", "/v2/models/many/learn", rows([[float(i)]], [1.0 * i])),
+            range(200),
+        ))  # fmt: skip
+    assert {status for status, _, _ in found} == {200}
+    state = {each["name"]: each for each in server.asked("GET", "/state")[1]["models"]}
+    assert state["many"]["rows_seen"] == 200
+    assert max(int(told["model_version"]) for _, told, _ in found) == state["many"]["version"]
+
+
+def test_a_client_that_goes_away_has_its_rows_learned(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls") as server:
+        body = json.dumps(rows([[1.0]], [1.0])).encode()
+        head = f"POST {LEARN} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        for _ in range(5):
+            with server.socket() as line:
+                line.sendall(head.encode() + body)
+                line.shutdown(socket.SHUT_WR)
+                time.sleep(0.2)
+        time.sleep(0.5)
+        assert server.asked("GET", "/state")[1]["models"][0]["rows_seen"] == 5
+        assert "Traceback" not in server.log.read_text()
