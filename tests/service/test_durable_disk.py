@@ -77,7 +77,7 @@ def test_while_it_is_full_nothing_is_learned_in_vain(
         fill(durable)
         i = until_full(durable)
         counted: list[Any] = []
-        charge = durable._keeper.charge
+        charge = durable._writer.charge
         monkeypatch.setattr(type(charge), "learn", lambda *_: counted.append(1))
         for _ in range(5):
             with pytest.raises(StoreError, match="full"):

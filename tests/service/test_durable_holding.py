@@ -288,7 +288,7 @@ def test_a_clock_that_is_set_anew_changes_nothing(tmp_path: Path) -> None:
     with op.durable(path, op.RLSRegressor(), clock=lambda: next(times)) as durable:
         ids = durable.ask(X[:1], seconds=1000.0)[1]
         durable.learn(X, Y, key="a")
-        at = [durable._keeper.now() for _ in range(3)]
+        at = [durable._writer.now() for _ in range(3)]
         assert at == sorted(at)
         assert 1e9 <= at[0] < 1e9 + 60
     with op.durable(path, clock=lambda: 5.0) as durable:  # years back, over night

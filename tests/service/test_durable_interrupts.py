@@ -86,7 +86,7 @@ def test_a_snapshot_is_of_the_log_when_the_learner_was_packed(
 
         def later(self: Journal, taken: Any) -> None:
             monkeypatch.undo()
-            durable._keeper.pass_by("a", "1")
+            durable._writer.pass_by("a", "1")
             real(self, taken)
 
         monkeypatch.setattr(Journal, "snapshot", later)

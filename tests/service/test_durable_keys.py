@@ -248,9 +248,9 @@ def test_twins_of_many_threads(durable: Durable) -> None:
 def test_keys_of_old_are_forgotten(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), key_seconds=1000.0) as durable:
         durable.learn(X[:5], Y[:5], key="old")
-        durable._keeper._began += 900.0
+        durable._writer._began += 900.0
         durable.learn(X[5:9], Y[5:9], key="new")
-        durable._keeper._began += 200.0
+        durable._writer._began += 200.0
         durable.settle()
         assert not durable.learn(X[:5], Y[:5], key="old").again
         assert durable.learn(X[5:9], Y[5:9], key="new").again
@@ -268,7 +268,7 @@ def test_very_many_keys_of_old_are_forgotten_bit_by_bit(
             *({"X": X[i : i + 1], "y": Y[i : i + 1], "key": str(i)} for i in range(25)),
         )
         durable.ask(X[:15], seconds=10.0)
-        durable._keeper._began += 2000.0
+        durable._writer._began += 2000.0
         left = []
         for _ in range(4):
             durable.settle()

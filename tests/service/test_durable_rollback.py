@@ -126,7 +126,7 @@ def test_old_blocks_go_some_at_a_time(tmp_path: Path) -> None:
             assert first_block(again) > before
             again.rollback(to=version)
             assert bits(again) == was
-            while again._keeper._trims:
+            while again._writer._trims:
                 again.learn_one(X[0], Y[0])
             assert first_block(again) == again.versions[0].version + 1 == 1001
     assert asked_of(tmp_path / "m.db", "SELECT count(*) FROM log") == [(0,)]
@@ -271,5 +271,5 @@ def test_a_file_that_gives_no_pages_back(tmp_path: Path) -> None:
         durable.snapshot()
         for _ in range(20):
             durable.learn_one(noise[0], 1.0)
-        assert not durable._keeper._trims
+        assert not durable._writer._trims
     assert asked_of(path, "PRAGMA freelist_count")[0][0] > 1024

@@ -129,7 +129,7 @@ def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
         times: list[int] = []
         monkeypatch.setattr(durable._journal, "sweep", sweep)
         for i in range(0, 300, 20):
-            durable._keeper._began += 61.0
+            durable._writer._began += 61.0
             with pytest.warns(CheckpointWarning, match="says the test"):
                 durable.learn(X[i : i + 20], Y[i : i + 20])
             durable.learn_one(X[i], Y[i])

@@ -1,23 +1,17 @@
 """The learners that a server holds, one file each in one folder.
 
 Predictions come from the last acknowledged copy of a learner, without waiting. Rows to be learned
-enter a bounded queue; one thread per learner takes all that wait, learns them as one group, commits
-them to disk, and notifies their senders.
-
-Status that must be read from a learner's file is cached for a second. While the file is being
-written, the cached status is returned.
+enter the queue of the learner's writer; of too many the sender is told to come again.
 """
 
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from threading import Lock, RLock, Thread
-from time import sleep
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -38,11 +32,11 @@ from onepass.integrations.detectors import detectors
 from onepass.serialization.state import nbytes
 from onepass.service.consumer import Feeder
 from onepass.service.durable import Durable, Version, durable
-from onepass.service.lock import unheld
+from onepass.service.lock import unlocked
 from onepass.service.monitoring import Diary, Gauges, memory_of, spectrum, task_of
-from onepass.service.requests import Receipt, Request, shut
+from onepass.service.requests import Receipt, Request
 from onepass.service.source import Source
-from onepass.service.writer import Charge, Watcher
+from onepass.service.writer import ManagedModel, Watcher
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import TableLike
 
@@ -53,12 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["Looks", "Served", "Shelf", "Waiting", "hold_learnable"]
 
 
-_OFTEN = 1.0  # seconds between two looks, unless there is a new snapshot
-_PATIENCE = 0.5  # seconds that whoever looks waits for who writes
-
-
 class Looks:
-    """What was seen of a durable learner.
+    """Status of a durable learner, of one that was closed the last that was seen.
 
     Parameters
     ----------
@@ -67,23 +57,17 @@ class Looks:
 
     def __init__(self, durable: Durable) -> None:
         self._durable = durable
-        self._seen: tuple[tuple[int, float] | None, int, list[Version]] = (None, 0, [])
-        self._at = 0.0
+        self._seen: tuple[int, list[Version]] = (0, [])
         self._spectrum: tuple[object, list[float] | None] = (None, None)
 
     def now(self) -> tuple[int, list[Version]]:
-        """How many rows wait for their answers, and the snapshots."""
-        at, last = time.monotonic(), self._durable.last_snapshot
-        if last != self._seen[0] or at - self._at > _OFTEN:
-            self._seen = (last, *self._seen[1:])
-            with self._durable.turn(_PATIENCE) as free:
-                if free:
-                    self._look(last)
-            self._at = time.monotonic()
-        return self._seen[1:]
+        """How many rows wait for their labels, and the snapshots."""
+        with suppress(StoreError):
+            self._seen = (self._durable.pending, self._durable.versions)
+        return self._seen
 
     def spectrum(self) -> list[float] | None:
-        """Of the memory; while a loop has it alone, as it was when it was last written down."""
+        """Of the memory; while the native loop has it, as it was at the last snapshot."""
         memory = memory_of(self._durable.answering)
         if memory is None:
             memory = memory_of(self._durable.written)
@@ -91,12 +75,6 @@ class Looks:
             found = spectrum(memory)
             self._spectrum = (memory, None if found is None else found.tolist())
         return self._spectrum[1]
-
-    def _look(self, last: tuple[int, float]) -> None:
-        try:
-            self._seen = (last, self._durable.waiting, self._durable.versions)
-        except StoreError:  # it was closed meanwhile, or cannot be read: its trouble tells that
-            return
 
 
 class Waiting:
@@ -193,7 +171,6 @@ class Waiting:
             raise StoreError(f"{self._name}: it is being stopped. Ask again later.")
 
 
-_GAP = 1e-4  # seconds: whoever waits for a lock is woken more slowly than it can be taken again
 _T = TypeVar("_T")
 
 
@@ -227,14 +204,12 @@ class Served:
         self.feeders: list[Feeder] = []
         self._diary = diary
         self._waiting = Waiting(name, most_waiting)
-        self._gate = shut()  # where the thread waits
         self.pace = 1.0
         """CPU seconds per row of the slowest recent prediction."""
         self.failed: str | None = None
-        """The error of the last attempt to learn; None if it succeeded."""
+        """Why the file could not be opened again; None if it is open."""
         self._looks = Looks(durable)
-        self._thread = Thread(target=self._work, name=f"learn {name}", daemon=True)
-        self._thread.start()
+        durable.maintain(lambda: diary.tend(gauges, durable.last_snapshot[0]))
 
     # -- verbs ---------------------------------------------------------------------------------
 
@@ -260,14 +235,14 @@ class Served:
         return now, learner
 
     def learn(self, rows: Mapping[str, Any], done: Callable[[Request], None], **named: Any) -> None:
-        """Have rows learned, once ``wake`` is called.
+        """Have rows learned.
 
         Parameters
         ----------
         rows : mapping
             ``X``, ``y``, and if there are ``sample_weight`` and ``time``, as for ``Durable.learn``.
         done : callable
-            Called by the thread that learns, when they are on the disk or refused.
+            Called by the writer's thread, when they are on the disk or refused.
         **named
             ``key``, ``former``, ``source``, ``position``, as for ``Durable.request``.
 
@@ -297,9 +272,7 @@ class Served:
             raise
 
     def wake(self) -> None:
-        """Have what waits be learned now; without it, that begins within a second."""
-        with suppress(RuntimeError):  # it was opened already
-            self._gate.release()
+        """Do nothing: the writer learns what waits."""
 
     def admitted(self, count: int, work: Callable[[], _T]) -> Callable[[], _T]:
         """Work of ``ask`` or ``answer``, to be done once by a thread that may wait.
@@ -422,8 +395,6 @@ class Served:
         for feeder in self.feeders:
             feeder.close()
         self._waiting.end()
-        self.wake()
-        self._thread.join()
         try:
             self.durable.close()
         finally:
@@ -435,20 +406,6 @@ class Served:
         """Note that rows were refused; where it was the disk's fault, ``trouble`` tells it."""
         if not isinstance(wrong, StoreError):
             self.gauges.refuse(count, str(wrong))
-
-    def _work(self) -> None:
-        """Until it ends, and nobody who was admitted waits, or it cannot be done."""
-        waiting = self._waiting
-        while not waiting.ended or (waiting.rows and not self.failed):
-            self._gate.acquire(timeout=0.05 if waiting.ended else 1.0)
-            try:
-                self.durable.settle()
-                self._diary.tend(self.gauges, self.durable.last_snapshot[0])
-                self.failed = None
-            except Exception as wrong:  # noqa: BLE001  the page tells it; the thread goes on
-                self.failed = str(wrong) or repr(wrong)
-            if not self._gate.locked():  # more has come; others want the file too
-                sleep(_GAP)
 
 
 _LOG = logging.getLogger("onepass.service")
@@ -634,7 +591,7 @@ class Shelf:
         with self._retiring:
             with self._turn:
                 if name in self.failed and os.path.lexists(self._path(name)):
-                    with unheld(self._path(name), self.where):
+                    with unlocked(self._path(name), self.where):
                         moved = self._moved(name)
                     del self.failed[name]
                     return moved
@@ -731,7 +688,7 @@ class Shelf:
             return gauges[0].learned
 
         if model is not None:  # what is refused leaves no file
-            self._detectors(name, Charge.of(model, self.where).learner)
+            self._detectors(name, ManagedModel.of(model, self.where).learner)
         held = durable(self._path(name), model, watch=watched, **self._options)
         diary = Diary(self.folder / f"{name}{_GAUGES}")
         diary.read(gauges[0], held.rows_seen)
