@@ -280,7 +280,7 @@ def test_text_of_a_former_digest_is_known(tmp_path: Path) -> None:
         ids = durable.ask(X[:2])[1]
         durable.answer(ids, ["cat", "horse"])
         for name, value in zip(ids, ["cat", "horse"], strict=True):
-            known = durable._journal.answer(f"a{name}")
+            known = next(durable._journal.answers([f"a{name}"]), None)
             assert known is not None
             block = Block(np.empty((1, 0)), np.array([value]))
             old = known._replace(digest=block.former_digest())
@@ -300,7 +300,7 @@ def test_answers_of_a_former_digest_are_known(durable: Durable) -> None:
     durable.answer(ids, y)
     for name, value in zip(ids, y, strict=True):
         block = Block(np.empty((1, 0)), np.array([value]))
-        known = durable._journal.answer(f"a{name}")
+        known = next(durable._journal.answers([f"a{name}"]), None)
         assert known is not None
         old = known._replace(digest=block.former_digest())
         durable._journal._db.execute(

@@ -587,12 +587,12 @@ class Writer:
                 later = self._fill(batch, requests)
                 if batch.group.entries or batch.group.asked:
                     self.journal.commit(batch.group)
-            except Exception as error:  # noqa: BLE001  each request gets it
+            except BaseException as error:  # noqa: BLE001  each request gets it
                 self._settle(requests, error)
                 return
             try:
                 self._publish(batch)
-            except Exception as error:  # noqa: BLE001  the rows are on the disk
+            except BaseException as error:  # noqa: BLE001  the rows are on the disk
                 self._stale = True
                 self._failed("the learner could not be published", error)
             left = self._watched(batch.learned)
@@ -624,7 +624,7 @@ class Writer:
         self._stale = False
         self.journal.reached("published")
 
-    def _settle(self, requests: Sequence[Request], error: Exception | None = None) -> None:
+    def _settle(self, requests: Sequence[Request], error: BaseException | None = None) -> None:
         """Complete requests, with an error if nothing of them is on the disk."""
         for request in requests:
             if error is not None:
