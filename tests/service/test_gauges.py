@@ -81,7 +81,7 @@ def test_no_row_is_counted_twice_or_missed(
         if i == written:
             diary.write(gauges)
     before = gauges.error()
-    held._journal.close()  # as if it were killed
+    held._writer.release()  # as if it were killed
     again, gauges, _ = durable(tmp_path)
     with again:
         after = gauges.error()
