@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from durable_files import learn_and_maintain
 
 import onepass as op
 from onepass.integrations.detectors import detectors
@@ -76,7 +77,7 @@ def test_no_row_is_counted_twice_or_missed(
     X, y = stream(200)
     held, gauges, diary = durable(tmp_path, snapshot_rows=snapshot_rows)
     for i in range(20):
-        held.learn(X[10 * i : 10 * i + 10], y[10 * i : 10 * i + 10])
+        learn_and_maintain(held, X[10 * i : 10 * i + 10], y[10 * i : 10 * i + 10])
         diary.tend(gauges, held.last_snapshot[0])
         if i == written:
             diary.write(gauges)

@@ -526,14 +526,14 @@ class Durable:
         self._writer.watch = watcher
 
     def maintain(self, work: Callable[[], None]) -> None:
-        """Have the writer's thread call a function about once a second, also while none learns.
+        """Have the writer's thread call a function about once a second, and after each snapshot.
 
         Parameters
         ----------
         work : callable
             It must be quick, and call no verb that learns.
         """
-        self._writer.idle = work
+        self._writer.hook = work
 
     def hold_like(self, model: "Learner | Pipeline") -> None:
         """Refuse a learner of another class, or of other parameters, than this one.

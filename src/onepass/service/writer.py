@@ -285,8 +285,8 @@ class Writer:
         The learner of the last snapshot, with its memory, for inspection; None if it is large.
     watch : callable or None
         Called with each block that is acknowledged.
-    idle : callable or None
-        Called about once a second by the writer's thread.
+    hook : callable or None
+        Called by the writer's thread about once a second, and after each snapshot.
     snapshots : list of Snapshot
         Without their bodies, the oldest first.
     last_snapshot : tuple of int and float
@@ -310,7 +310,7 @@ class Writer:
         self.positions: dict[str, str] = {}
         self.written: Learner | Pipeline | None = None
         self.watch: Watcher | None = None
-        self.idle: Callable[[], None] | None = None
+        self.hook: Callable[[], None] | None = None
         self.snapshots: list[Snapshot] = []
         self.last_snapshot = self._tried = (0, 0.0)  # rows and when: taken, or at least tried
         self.pending = 0
@@ -848,6 +848,7 @@ class Writer:
         self.last_snapshot = self._tried = (self.journal.seen, self.now())
         self._trouble = None
         self._attempt(self._prune)
+        self._call_hook()
         return sequence
 
     def _snapshot(self, model: ManagedModel, sequence: int, why: str) -> Snapshot:
@@ -880,9 +881,12 @@ class Writer:
             with suppress(StoreError, MemoryError):
                 self.check_ready()
                 self.journal.check_room()
-        if self.idle is not None:
+        self._call_hook()
+
+    def _call_hook(self) -> None:
+        if self.hook is not None:
             try:
-                self.idle()
+                self.hook()
             except Exception as error:  # noqa: BLE001
                 self._failed("maintenance has failed", error)
 
