@@ -18,6 +18,7 @@ from durable_files import bits, crashed, held
 import onepass as op
 from onepass.errors import OnepassError, StoreError
 from onepass.service.journal import Journal
+from onepass.service.requests import Block, Request
 from onepass.service.writer import ManagedModel, Writer
 
 X = np.random.default_rng(0).normal(size=(1000, 4))
@@ -165,7 +166,7 @@ def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     durable.learn(X[:5], Y[:5])
     decided: list[Any] = []
-    late = durable._request(X[:1], Y[:1], None, None, None, None, None, None)
+    late = Request(Block(X[:1], Y[:1]))
     late.done = decided.append
     finish = Writer._finish
 

@@ -146,8 +146,10 @@ class Durable:
             nothing more is learned until it is opened again. If it is called by a function that is
             itself called with rows.
         """
-        request = self._request(X, y, sample_weight, time, key, None, source, position)
-        return self._writer.decided(request)
+        self._writer.check_caller()
+        return self.request(
+            X, y, sample_weight, time=time, key=key, source=source, position=position
+        ).wait()
 
     def learn_one(
         self,
@@ -223,22 +225,6 @@ class Durable:
         OnepassError
             If these are no rows.
         """
-        request = self._request(X, y, sample_weight, time, key, digest, source, position)
-        request.done, request.former = done, former
-        self._writer.put(request)
-        return request
-
-    def _request(
-        self,
-        X: TableLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        time: TimeLike | None,
-        key: str | None,
-        digest: bytes | None,
-        source: str | None,
-        position: str | None,
-    ) -> Request:
         where = self._learning
         check_labelled(y, where)
         if (source is None) != (position is None):
@@ -259,7 +245,9 @@ class Durable:
         size = len(body) or block.X.nbytes
         check_size(size, where)
         keys = [] if key is None else [(f"k{key}", digest or block.digest())]
-        return Request(block, body, size, keys, source, position)
+        request = Request(block, body, size, keys, source, position, done=done, former=former)
+        self._writer.put(request)
+        return request
 
     def settle(self) -> None:
         """Wait until all requests that were made before are decided."""
@@ -323,7 +311,10 @@ class Durable:
         with bounded(self.most_features):
             predicted = predictions(learner, block.X)
         ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
-        self._writer.decided(Request(block, ids=ids, until=self._writer.now() + seconds))
+        self._writer.check_caller()
+        request = Request(block, ids=ids, until=self._writer.now() + seconds)
+        self._writer.put(request)
+        request.wait()
         return version, predicted, ids
 
     def answer(

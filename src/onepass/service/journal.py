@@ -36,7 +36,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from onepass.errors import DamagedError, InUseError, StoreError
 from onepass.serialization.atomic import replacing
@@ -95,6 +95,9 @@ class Asked(NamedTuple):
     def seal(self) -> bytes:
         """The digest of all fields."""
         return _sealed(self.id.encode(), b"%a" % self.until, self.body)
+
+
+_Record = TypeVar("_Record", Answer, Asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,12 +367,10 @@ class Journal:
         StoreError
         """
         if self.broken is None:
-            try:
-                self.check_in_place()
-                if log and self._log.changed():
-                    raise StoreError(f"{self.where}: {self.path}-wal {_LOG_MOVED}")  # noqa: TRY301
-            except StoreError as error:
-                self.broken = error
+            if self._file.changed():
+                self.broken = StoreError(f"{self.where}: {self.path} {_MOVED}")
+            elif log and self._log.changed():
+                self.broken = StoreError(f"{self.where}: {self.path}-wal {_LOG_MOVED}")
         self.check_sound()
 
     def check_in_place(self) -> None:
@@ -496,14 +497,10 @@ class Journal:
         DamagedError
             If one is not as it was written.
         """
-        sql, values = _ANSWERS, keys or ()
+        sql = _ANSWERS
         if keys is not None:
             sql = f"{_ANSWERS} WHERE key IN ({', '.join('?' * len(keys))})"
-        for *row, seal in self._each(sql, values):
-            found = Answer(*row)
-            if found.seal() != seal:
-                raise self.damaged(f"the result of the request {found.key!r} was changed")
-            yield found
+        return self._records(Answer, sql, keys or (), "the result of the request")
 
     def asked(self, name: str | None = None) -> Iterator[Asked]:
         """The row with this id that waits for its label, if there is one; by default all.
@@ -515,10 +512,17 @@ class Journal:
         """
         # a crash in ``check_room`` may have left a row without an id
         condition, values = ("id != ''", ()) if name is None else ("id = ?", (name,))
-        for *row, seal in self._each(f"{_ASKED} WHERE {condition}", values):
-            found = Asked(*row)
+        what = "a row that waits for its label,"
+        return self._records(Asked, f"{_ASKED} WHERE {condition}", values, what)
+
+    def _records(
+        self, kind: type[_Record], sql: str, values: Sequence[object], what: str
+    ) -> Iterator[_Record]:
+        """Records, each verified by its seal."""
+        for *row, seal in self._each(sql, values):
+            found = kind(*row)
             if found.seal() != seal:
-                raise self.damaged(f"the row {found.id!r}, which waits for its label, was changed")
+                raise self.damaged(f"{what} {found[0]!r} was changed")
             yield found
 
     def waiting(self, now: float) -> int:

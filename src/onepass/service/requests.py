@@ -21,11 +21,12 @@ import json
 import math
 import re
 import struct
+from _thread import allocate_lock
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,7 +48,6 @@ __all__ = [
     "check_text",
     "hold_answered",
     "hold_sendable",
-    "is_plain",
     "joined",
     "read_rows",
     "read_tensors",
@@ -86,8 +86,17 @@ class Block:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a matrix of float64 and such an answer a row, and nothing else."""
-        return self.weights is None and self.time is None and is_plain(self.X, self.y)
+        """Whether it is a matrix of float64 with one such target a row, and nothing else."""
+        X, y = self.X, self.y
+        return (
+            type(X) is np.ndarray
+            and type(y) is np.ndarray
+            and self.weights is None
+            and self.time is None
+            and X.dtype == y.dtype == np.float64
+            and X.ndim == 2
+            and y.shape == X.shape[:1]
+        )
 
     @property
     def like(self) -> tuple[object, ...]:
@@ -187,22 +196,6 @@ class Block:
                 yield part, None, array
 
 
-def is_plain(X: object, y: object) -> TypeGuard[Array]:
-    """Whether these are a matrix of float64, and such an answer for each of its rows.
-
-    Parameters
-    ----------
-    X, y : object
-    """
-    return (
-        type(X) is np.ndarray
-        and type(y) is np.ndarray
-        and X.dtype == y.dtype == np.float64
-        and X.ndim == 2
-        and y.shape == X.shape[:1]
-    )
-
-
 def joined(blocks: Sequence[Block]) -> Block:
     """Blocks that are alike as one.
 
@@ -295,6 +288,12 @@ class Receipt(NamedTuple):
     """Whether they had been learned before, by a request with the same key."""
 
 
+def _closed_gate() -> Any:
+    gate = allocate_lock()
+    gate.acquire()
+    return gate
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """Rows to learn, or to store until their labels come, and the result.
@@ -320,8 +319,6 @@ class Request:
         The result, or why there is none.
     settled : bool
         Whether it is decided.
-    gate : lock, optional
-        Released once it is decided.
     former : bytes
         The digest of a former version for this request.
     """
@@ -338,8 +335,13 @@ class Request:
     receipt: Receipt | None = None
     error: BaseException | None = None
     settled: bool = False
-    gate: Any = None
     former: bytes = b""
+    gate: Any = field(default_factory=_closed_gate)
+
+    def wait(self) -> Receipt:
+        """The receipt, once it is decided; raises the error if there is one."""
+        with self.gate:
+            return self.result()
 
     def result(self) -> Receipt:
         """The receipt; raises the error if there is one."""
@@ -438,8 +440,9 @@ def read_rows(
     ShapeError, TypeMismatchError
         If these are no rows, or not as many answers.
     """
-    if sample_weight is None and time is None and is_plain(X, y):
-        return Block(X.copy(), cast("Array", y).copy())
+    given: Any = Block(X, y, sample_weight, time)  # type: ignore[arg-type]  # as far as it is one
+    if given.plain:
+        return Block(given.X.copy(), given.y.copy())
     rows = _rows(X, where)
     n = len(rows)
     return Block(

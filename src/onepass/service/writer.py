@@ -26,7 +26,6 @@ import os
 import time
 import warnings
 import weakref
-from _thread import allocate_lock
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -352,19 +351,11 @@ class Writer:
         StoreError
             If it was closed.
         """
-        self.check_open()
+        if self.closed:
+            self.check_open()
         self._items.put(item)
         if self.closed:  # since it was checked
             self._refuse_queued()
-
-    def decided(self, request: Request) -> Receipt:
-        """Put a request into the queue, and wait until it is decided; raises its error."""
-        self.check_caller()
-        gate = request.gate = allocate_lock()
-        gate.acquire()
-        self.put(request)
-        gate.acquire()
-        return request.result()
 
     def call(self, work: Callable[[], _T], *, writes: bool = False) -> _T:
         """Have the writer's thread call a function; its result.
@@ -595,7 +586,7 @@ class Writer:
             except BaseException as error:  # noqa: BLE001  the rows are on the disk
                 self._stale = True
                 self._failed("the learner could not be published", error)
-            left = self._watched(batch.learned)
+            left = self._watched(batch.learned) if self.watch is not None else []
             self._settle(batch.decided)
             self.journal.reached("acknowledged")
             if left:
@@ -631,8 +622,7 @@ class Writer:
                 request.receipt, request.error = None, copy.copy(error)
             request.settled = True
         for request in requests:
-            if request.gate is not None:
-                request.gate.release()
+            request.gate.release()
             if request.done is not None:
                 try:
                     request.done(request)
@@ -667,7 +657,7 @@ class Writer:
         fresh: list[Request] = []
         later: list[Request] = []
         here: set[str] = set()
-        before = self._answers(keys)
+        before = {found.key: found for found in self.journal.answers(keys)}
         for request in requests:
             names = [name for name, _ in request.keys]
             found = before.get(names[0]) if names else None
@@ -682,20 +672,8 @@ class Writer:
                 here.update(names)
         return fresh, later
 
-    def _answers(self, keys: Sequence[str]) -> dict[str, Answer | StoreError]:
-        """The earlier results of keys; of one that cannot be read, the error."""
-        try:
-            return {found.key: found for found in self.journal.answers(keys)}
-        except StoreError as error:
-            if len(keys) == 1:
-                return {keys[0]: error}
-            return {name: each for key in keys for name, each in self._answers([key]).items()}
-
-    def _repeat(self, request: Request, found: Answer | StoreError) -> None:
-        """Answer a request whose key is known."""
-        if isinstance(found, StoreError):
-            request.error = found
-            return
+    def _repeat(self, request: Request, found: Answer) -> None:
+        """Return the first result of a request whose key is known."""
         name, digest = request.keys[0]
         if found.digest not in {digest, request.former, request.block.former_digest()}:
             request.error = KeyReusedError(
@@ -769,11 +747,9 @@ class Writer:
     def _watched(self, learned: list[tuple[Block, Array]]) -> list[Callable[[], object]]:
         """Call the watcher with blocks; the functions that it returns. Rows outlive its failure."""
         left: list[Callable[[], object]] = []
-        if self.watch is None:
-            return left
         for block, predicted in learned:
             try:
-                work = self.watch(block, predicted)
+                work = None if self.watch is None else self.watch(block, predicted)
                 if callable(work):
                     left.append(work)
             except Exception as error:  # noqa: BLE001
