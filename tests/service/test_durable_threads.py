@@ -178,6 +178,7 @@ def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
 
     monkeypatch.setattr(Writer, "_finish", come)
     durable.close()
+    monkeypatch.undo()
     assert decided == [late]
     with pytest.raises(StoreError, match="was closed"):
         late.result()

@@ -401,7 +401,6 @@ class Durable:
     @property
     def versions(self) -> list[Version]:
         """The snapshots, the oldest first; ``rollback`` goes to any block from the first on."""
-        self._writer.check_open()
         return [
             Version(each.sequence, each.seen, each.at, each.why, each.size)
             for each in self._writer.snapshots

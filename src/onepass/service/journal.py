@@ -635,18 +635,19 @@ class Journal:
         ------
         StoreError
         """
-        keys = self._rows(
-            "SELECT key FROM keys WHERE at < ? ORDER BY at LIMIT ?", (keys_before, _SOME)
-        )
-        asked = self._rows(
-            "SELECT id FROM asked WHERE until < ? ORDER BY until LIMIT ?", (now, _SOME)
-        )
-        if keys or asked:
-            with self._transaction() as db:
-                db.executemany("DELETE FROM keys WHERE key = ?", keys)
-                self.reached("swept keys")
-                db.executemany("DELETE FROM asked WHERE id = ?", asked)
-        return max(len(keys), len(asked)) == _SOME
+        with self._transaction() as db:
+            keys = db.execute(
+                "DELETE FROM keys WHERE number IN "
+                "(SELECT number FROM keys WHERE at < ? ORDER BY at LIMIT ?)",
+                (keys_before, _SOME),
+            )
+            self.reached("swept keys")
+            asked = db.execute(
+                "DELETE FROM asked WHERE number IN "
+                "(SELECT number FROM asked WHERE until < ? ORDER BY until LIMIT ?)",
+                (now, _SOME),
+            )
+        return max(keys.rowcount, asked.rowcount) == _SOME
 
     def _shrink(self) -> bool:
         """Return some pages to the system, if many are free; whether that was done."""

@@ -44,131 +44,7 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["Looks", "Served", "Shelf", "Waiting", "hold_learnable"]
-
-
-class Looks:
-    """Status of a durable learner, of one that was closed the last that was seen.
-
-    Parameters
-    ----------
-    durable : Durable
-    """
-
-    def __init__(self, durable: Durable) -> None:
-        self._durable = durable
-        self._seen: tuple[int, list[Version]] = (0, [])
-        self._spectrum: tuple[object, list[float] | None] = (None, None)
-
-    def now(self) -> tuple[int, list[Version]]:
-        """How many rows wait for their labels, and the snapshots."""
-        with suppress(StoreError):
-            self._seen = (self._durable.pending, self._durable.versions)
-        return self._seen
-
-    def spectrum(self) -> list[float] | None:
-        """Of the memory; while the native loop has it, as it was at the last snapshot."""
-        memory = memory_of(self._durable.answering)
-        if memory is None:
-            memory = memory_of(self._durable.written)
-        if memory is not self._spectrum[0]:
-            found = spectrum(memory)
-            self._spectrum = (memory, None if found is None else found.tolist())
-        return self._spectrum[1]
-
-
-class Waiting:
-    """Rows that wait for one learner.
-
-    Parameters
-    ----------
-    name : str
-        Of the learner.
-    most : int
-        So many rows may wait; more at once are let in alone, where no others wait.
-
-    Attributes
-    ----------
-    rows : int
-        How many wait.
-    ended : bool
-        Whether none is let in any more.
-    """
-
-    def __init__(self, name: str, most: int) -> None:
-        self.most, self.rows, self.ended = most, 0, False
-        self._name, self._lock = name, Lock()
-
-    def admit(self, count: int) -> None:
-        """Let rows in, until they are ``done``.
-
-        Parameters
-        ----------
-        count : int
-
-        Raises
-        ------
-        BusyError
-            If too many wait.
-        StoreError
-            If none is let in any more.
-        """
-        with self._lock:
-            self.hold_open()
-            if self.rows and self.rows + count > self.most:
-                raise BusyError(
-                    f"{self._name}: at most {self.most:,} rows may wait to be learned, "
-                    f"{self.rows:,} do. Ask again in a second, with the same key.",
-                    1.0,
-                )
-            self.rows += count
-
-    def admit_each(self, count: int) -> None:
-        """The same of rows of which each is written by itself: of many, others would wait long.
-
-        Parameters
-        ----------
-        count : int
-
-        Raises
-        ------
-        LongError
-            If they are more than a quarter of those that may wait.
-        BusyError, StoreError
-            As of ``admit``.
-        """
-        most = -(-self.most // 4)
-        if count > most:
-            raise LongError(
-                f"{self._name}: rows whose answers come later, and their answers, must be at most "
-                f"{most:,} at a time, got {count:,}. Send fewer at a time."
-            )
-        self.admit(count)
-
-    def done(self, count: int) -> None:
-        """They wait no longer.
-
-        Parameters
-        ----------
-        count : int
-        """
-        with self._lock:
-            self.rows -= count
-
-    def end(self) -> None:
-        """Let in none any more."""
-        with self._lock:
-            self.ended = True
-
-    def hold_open(self) -> None:
-        """Refuse where none is let in any more.
-
-        Raises
-        ------
-        StoreError
-        """
-        if self.ended:
-            raise StoreError(f"{self._name}: it is being stopped. Ask again later.")
+__all__ = ["Served", "Shelf", "hold_learnable"]
 
 
 _T = TypeVar("_T")
@@ -203,13 +79,40 @@ class Served:
         self.gauges = gauges
         self.feeders: list[Feeder] = []
         self._diary = diary
-        self._waiting = Waiting(name, most_waiting)
+        self._most, self._lock, self._ended = most_waiting, Lock(), False
+        self.waiting = 0
+        """Rows that wait to be learned."""
         self.pace = 1.0
         """CPU seconds per row of the slowest recent prediction."""
         self.failed: str | None = None
         """Why the file could not be opened again; None if it is open."""
-        self._looks = Looks(durable)
+        self._spectrum: tuple[object, list[float] | None] = (None, None)
         durable.maintain(lambda: diary.tend(gauges, durable.last_snapshot[0]))
+
+    # -- back-pressure -------------------------------------------------------------------------
+
+    def _admit(self, count: int) -> None:
+        """Count rows that wait, until they are ``_done``; refused if too many do.
+
+        More rows at once than may wait are admitted if no others wait.
+        """
+        with self._lock:
+            self._check_open()
+            if self.waiting and self.waiting + count > self._most:
+                raise BusyError(
+                    f"{self.name}: at most {self._most:,} rows may wait to be learned, "
+                    f"{self.waiting:,} do. Ask again in a second, with the same key.",
+                    1.0,
+                )
+            self.waiting += count
+
+    def _done(self, count: int) -> None:
+        with self._lock:
+            self.waiting -= count
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise StoreError(f"{self.name}: it is being stopped. Ask again later.")
 
     # -- verbs ---------------------------------------------------------------------------------
 
@@ -256,10 +159,10 @@ class Served:
             If these are no rows.
         """
         count = len(rows["X"])
-        self._waiting.admit(count)
+        self._admit(count)
 
         def settled(request: Request) -> None:
-            self._waiting.done(count)
+            self._done(count)
             if request.error is not None:
                 self._note(count, request.error)
             done(request)
@@ -267,7 +170,7 @@ class Served:
         try:
             self.durable.request(**rows, **named, done=settled)
         except BaseException as wrong:
-            self._waiting.done(count)
+            self._done(count)
             self._note(count, wrong)
             raise
 
@@ -292,19 +195,24 @@ class Served:
         StoreError
             If it is being stopped.
         """
-        self._waiting.admit_each(count)
+        most = -(-self._most // 4)
+        if count > most:
+            raise LongError(
+                f"{self.name}: rows whose answers come later, and their answers, must be at most "
+                f"{most:,} at a time, got {count:,}. Send fewer at a time."
+            )
+        self._admit(count)
 
         def done() -> _T:
             try:
                 return work()
             finally:
-                self._waiting.done(count)
+                self._done(count)
 
         return done
 
     def ask(self, X: TableLike, seconds: float) -> tuple[int, Array, list[str]]:
         """The version that answers, answers, and ids for those that come later."""
-        self._waiting.hold_open()
         return self.durable.asked(X, seconds=seconds)
 
     def answer(
@@ -316,7 +224,6 @@ class Served:
         time: TimeLike | None = None,
     ) -> Receipt:
         """Learn rows that were asked, as ``Durable.answer`` does."""
-        self._waiting.hold_open()
         try:
             return self.durable.answer(ids, y, sample_weight, time=time)
         except OnepassError as wrong:
@@ -344,7 +251,7 @@ class Served:
         ------
         StoreError
         """
-        self._waiting.hold_open()
+        self._check_open()
         if not self.ready:
             raise StoreError(self.trouble or f"{self.name}: it could not learn. Ask again.")
 
@@ -366,24 +273,25 @@ class Served:
         return " ".join(each.trouble for each in self.feeders if each.trouble) or None
 
     @property
-    def waiting(self) -> int:
-        """Rows that wait to be learned."""
-        return self._waiting.rows
-
-    @property
     def waiting_answers(self) -> int:
-        """Rows that wait for their answers, as counted within the last second."""
-        return self._looks.now()[0]
+        """Rows that wait for their labels, including those whose time ended within a minute."""
+        return self.durable.pending
 
     @property
     def versions(self) -> list[Version]:
         """The snapshots."""
-        return self._looks.now()[1]
+        return self.durable.versions
 
     @property
     def spectrum(self) -> list[float] | None:
-        """Of the memory; of single rows alone, as it was when the learner was last written down."""
-        return self._looks.spectrum()
+        """Of the memory; while the native loop has it, as it was at the last snapshot."""
+        memory = memory_of(self.durable.answering)
+        if memory is None:
+            memory = memory_of(self.durable.written)
+        if memory is not self._spectrum[0]:
+            found = spectrum(memory)
+            self._spectrum = (memory, None if found is None else found.tolist())
+        return self._spectrum[1]
 
     @property
     def nbytes(self) -> int:
@@ -394,7 +302,8 @@ class Served:
         """Read sources no further, learn what waits, then let the file go."""
         for feeder in self.feeders:
             feeder.close()
-        self._waiting.end()
+        with self._lock:
+            self._ended = True
         try:
             self.durable.close()
         finally:
