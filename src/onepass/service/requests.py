@@ -321,6 +321,8 @@ class Request:
         Whether it is decided.
     former : bytes
         The digest of a former version for this request.
+    gate : lock
+        Held until it is decided.
     """
 
     block: Block
