@@ -16,7 +16,7 @@ from durable_files import bits, crashed, fill, idle, learn_and_maintain, make_ro
 import onepass as op
 from onepass.errors import CheckpointWarning, StoreError
 from onepass.service import Durable
-from onepass.service.writer import ManagedModel
+from onepass.service.model import ManagedModel
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
 

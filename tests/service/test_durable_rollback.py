@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import onepass as op
 from onepass.errors import ParameterError, StoreError
 from onepass.features import presets
-from onepass.service import journal
+from onepass.service import journal, writer
 
 X = np.random.default_rng(0).normal(size=(200, 4))
 Y = X @ np.arange(4.0) + np.random.default_rng(1).normal(size=200)
@@ -105,8 +105,9 @@ def first_block(durable: Any) -> int:
     return durable._journal._rows("SELECT min(sequence) FROM log")[0][0]
 
 
-def test_old_blocks_go_some_at_a_time(tmp_path: Path) -> None:
+def test_old_blocks_go_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for all of them to go; after a crash, what is left of them goes too."""
+    monkeypatch.setattr(writer, "_TRIM", 60)
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1000, keep=1) as durable:
         for i in range(1000):
             durable.learn_one(X[i % 200], Y[i % 200])

@@ -18,8 +18,9 @@ from durable_files import bits, crashed, held
 import onepass as op
 from onepass.errors import OnepassError, StoreError
 from onepass.service.journal import Journal
+from onepass.service.model import ManagedModel
 from onepass.service.requests import Block, Request
-from onepass.service.writer import ManagedModel, Writer
+from onepass.service.writer import Writer
 
 X = np.random.default_rng(0).normal(size=(1000, 4))
 Y = X.sum(axis=1)

@@ -18,6 +18,7 @@ from onepass import validation
 from onepass.errors import ParameterError, StoreError
 from onepass.service.delayed import id_list
 from onepass.service.journal import Journal
+from onepass.service.model import ManagedModel, predictions
 from onepass.service.requests import (
     Block,
     Receipt,
@@ -29,7 +30,7 @@ from onepass.service.requests import (
     check_text,
     read_rows,
 )
-from onepass.service.writer import ManagedModel, Policy, Watcher, Writer, predictions
+from onepass.service.writer import Policy, Watcher, Writer
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.arrays import bounded
 from onepass.validation.table import TableLike, named_row

@@ -33,10 +33,11 @@ from onepass.serialization.state import nbytes
 from onepass.service.consumer import Feeder
 from onepass.service.durable import Durable, Version, durable
 from onepass.service.lock import unlocked
+from onepass.service.model import ManagedModel
 from onepass.service.monitoring import Diary, Gauges, memory_of, spectrum, task_of
 from onepass.service.requests import Receipt, Request
 from onepass.service.source import Source
-from onepass.service.writer import ManagedModel, Watcher
+from onepass.service.writer import Watcher
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import TableLike
 

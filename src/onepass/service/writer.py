@@ -19,8 +19,6 @@ Invariants
 - A forked process neither writes nor closes the file.
 """
 
-import copy
-import itertools
 import json
 import os
 import time
@@ -35,25 +33,17 @@ from threading import Thread, get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from sklearn.base import clone
 
-from onepass import validation
 from onepass.errors import (
     BusyError,
     CheckpointWarning,
     DamagedError,
     KeyReusedError,
-    NotFittedError,
-    ParameterError,
     StoreError,
-    TypeMismatchError,
 )
-from onepass.serialization import archive
-from onepass.serialization.codec import taken
-from onepass.serialization.models import given_back, packed
-from onepass.serialization.state import nbytes
 from onepass.service.delayed import Labelled, match
 from onepass.service.journal import Answer, Asked, Entry, Group, Journal, Snapshot
+from onepass.service.model import ManagedModel, predictions
 from onepass.service.requests import (
     Block,
     Receipt,
@@ -61,18 +51,16 @@ from onepass.service.requests import (
     array_from_bytes,
     array_to_bytes,
     joined,
-    read_rows,
     runs,
 )
 from onepass.types import Array
 from onepass.validation.arrays import bounded
-from onepass.validation.table import Table, TableLike
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["ManagedModel", "Policy", "Watcher", "Writer", "predictions"]
+__all__ = ["Policy", "Watcher", "Writer"]
 
 _T = TypeVar("_T")
 
@@ -98,147 +86,14 @@ class Policy:
     most_pending: int = 1 << 20
 
 
-class ManagedModel:
-    """A learner of onepass, or a Pipeline, that a writer owns.
-
-    Parameters
-    ----------
-    learner : learner or Pipeline
-
-    Attributes
-    ----------
-    aside : bool
-        Whether the native state was written back to the learner since it last learned.
-    """
-
-    def __init__(self, learner: "Learner | Pipeline") -> None:
-        self.learner = learner
-        self.aside = True
-
-    @classmethod
-    def of(cls, learner: "Learner | Pipeline", where: str) -> "ManagedModel":
-        """A copy of a user's learner.
-
-        Raises
-        ------
-        TypeMismatchError
-            If it cannot be saved, or does not learn from targets.
-        """
-        if getattr(type(learner), "saves_itself", False) is True:
-            raise TypeMismatchError(
-                f"{where}: `model` must be a learner of tables or a Pipeline, got "
-                f"op.nn.{type(learner).__name__}, whose module no file can hold. Freeze the "
-                "network as a feature in front of a learner: op.features.Network."
-            )
-        able = all(hasattr(learner, verb) for verb in ("test_then_train", "answering"))
-        if isinstance(learner, type) or not able:
-            name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
-            raise TypeMismatchError(
-                f"{where}: `model` must be a learner of onepass or a Pipeline, got {name}. Give "
-                "an object such as op.RLSRegressor()."
-            )
-        return cls(copy.deepcopy(learner))
-
-    @classmethod
-    def from_bytes(
-        cls, data: bytes, where: str, replacements: Mapping[str, object]
-    ) -> "ManagedModel":
-        """Decode what ``to_bytes`` encoded."""
-        return cls(given_back(archive.unpacked(data, where), where, replacements))
-
-    def to_bytes(self, where: str) -> bytes:
-        """The learner as ``op.save`` would write it."""
-        self.put_aside()
-        return packed(self.learner, where)
-
-    def put_aside(self) -> None:
-        """Write the native state back to the learner, from which it continues."""
-        for part in (self.learner, getattr(self.learner, "learner_", None)):
-            if part is not None:
-                vars(part)
-        self.aside = True
-
-    def copied(self) -> "Learner | Pipeline":
-        """A copy for a user."""
-        self.put_aside()
-        return copy.deepcopy(self.learner)
-
-    def learn(self, block: Block) -> Array:
-        """Learn a block, or nothing of it; the predictions of its rows before."""
-        try:
-            predicted: Array = self.learner.test_then_train(block.X, block.y, **block.named())
-        except BaseException:
-            self.put_aside()  # checking the rows may have written some of the state back
-            raise
-        self.aside = False
-        return predicted
-
-    def frozen(self) -> "Learner | Pipeline":
-        """A copy that predicts, and shares the learned arrays."""
-        frozen: Learner | Pipeline = self.learner.answering()
-        return frozen
-
-    def small(self) -> "Learner | Pipeline | None":
-        """The same for inspection; None if it is large."""
-        frozen = self.frozen()
-        return frozen if nbytes(frozen) <= _LARGEST else None
-
-    def check_like(self, other: "Learner | Pipeline", where: str) -> None:
-        """Refuse a learner of another class, or with other parameters.
-
-        Raises
-        ------
-        ParameterError
-        """
-        mine, theirs = (
-            archive.packed(taken(clone(each), where), where) for each in (self.learner, other)
-        )
-        if mine != theirs:
-            raise ParameterError(
-                f"{where}: `model` must be as it was when the file was made, "
-                f"{clone(self.learner)!r}, got {clone(other)!r}. Leave it out to go on with what "
-                "is there, or begin another one, of another name."
-            )
-
-
-Charge = ManagedModel  # the name that the client imports
-
-
-def predictions(learner: "Learner | Pipeline", X: TableLike) -> Array:
-    """Predictions for rows; of a learner that has learned nothing, its initial ones.
-
-    Parameters
-    ----------
-    learner : learner or Pipeline
-    X : array-like of shape (n, d), frame, Table, or sequence of dicts
-    """
-    try:
-        return np.asarray(learner.predict(X))
-    except NotFittedError:
-        rows = read_rows(X, None, where=f"{type(learner).__name__}.predict").X
-        return _initial(learner, rows)
-
-
-said_of = predictions  # the name that the routes import
-
-
-def _initial(learner: "Learner | Pipeline", X: Array | Table) -> Array:
-    """Predictions before anything was learned: the same for all rows, but by initial weights."""
-    each = X.rows() if isinstance(X, Table) else X
-    if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
-        return np.array([learner.predict_one(row) for row in each])
-    if not isinstance(X, Table) and not hasattr(learner, "learner"):
-        validation.matrix(X, f"{type(learner).__name__}.predict")
-    first = np.array([learner.predict_one(row) for row in itertools.islice(each, 1)])
-    return first.repeat(len(X), axis=0)
+Charge, said_of = ManagedModel, predictions  # names that the client and the routes import
 
 
 _AT_ONCE, _BYTES = 512, 1 << 26  # requests that are committed together, and bytes that suffice
 _SWEEP = 60.0  # seconds between deletions of old keys and rows
 _AGAIN = 1.0  # seconds between checks of the file and the disk, and between idle wake-ups
-_FEW, _MANY = 64, 1024  # blocks that are deleted at once
+_TRIM = 2 * _AT_ONCE  # blocks that are deleted at once: more than a group brings
 _PATIENCE = 5.0  # seconds that `close` takes at most to delete old blocks
-_LARGEST = 1 << 22  # bytes of a learner that is held for inspection
 _CLOSED = "was closed. Open it again with op.durable."
 
 _Call = tuple[Callable[[], Any], "Future[Any]"]
@@ -317,7 +172,6 @@ class Writer:
         self._stale = False  # the learner has learned what may not be on the disk
         self._sweep_at = self._look_at = 0.0
         self._trims = False  # whether the log may hold blocks before all snapshots
-        self._trimmed = 0  # the version when some were deleted
 
     def now(self) -> float:
         """Seconds since 1970, which never go back."""
@@ -507,7 +361,7 @@ class Writer:
         self.snapshots = self.journal.snapshots()
         self.last_snapshot = (found.snapshot.seen, found.snapshot.at)
         self._tried = (found.snapshot.seen, self.now())
-        self._trims, self._trimmed = True, self.journal.sequence
+        self._trims = True
         self.pending = self.journal.waiting(0.0)
 
     def _restore(self) -> None:
@@ -619,7 +473,7 @@ class Writer:
         """Complete requests, with an error if nothing of them is on the disk."""
         for request in requests:
             if error is not None:
-                request.receipt, request.error = None, copy.copy(error)
+                request.receipt, request.error = None, error
             request.settled = True
         for request in requests:
             request.gate.release()
@@ -887,18 +741,15 @@ class Writer:
             self.journal.prune(self.policy.keep)
         finally:
             self.snapshots = self.journal.snapshots()
-        self._trims, self._trimmed = True, self.journal.sequence
+        self._trims = True
 
     def _trim(self) -> None:
-        """Delete more blocks than have come, but not so many that callers would notice."""
-        came = self.journal.sequence - self._trimmed
-        self._trimmed += came
         self._trims = False  # if it fails, it is tried again after the next snapshot
-        self._trims = self.journal.trim(_FEW + 2 * came)
+        self._trims = self.journal.trim(_TRIM)
 
     def _trim_all(self) -> None:
         until = time.monotonic() + _PATIENCE  # what is left is deleted after the next start
-        while self.journal.trim(_MANY) and time.monotonic() < until:
+        while self.journal.trim(_TRIM) and time.monotonic() < until:
             pass
 
     def _sweep(self, now: float) -> None:
