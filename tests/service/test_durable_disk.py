@@ -213,7 +213,7 @@ def test_a_failed_commit_is_never_tried_again(
     tmp_path: Path, name: str, key: str | None, *, done: bool
 ) -> None:
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
-    durable.learn(X[:20], Y[:20])
+    learn_and_maintain(durable, X[:20], Y[:20])
     db = durable._journal._db
     durable._journal._db = Failing(db, done=done, name=name)  # type: ignore[assignment]
     with pytest.raises(StoreError):
@@ -235,9 +235,9 @@ def test_rows_that_come_with_nothing_else_are_one_statement(tmp_path: Path) -> N
     """It is a transaction by itself; with a key there are two, and one around them."""
     said: list[str] = []
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        durable.learn(X[:20], Y[:20])
+        learn_and_maintain(durable, X[:20], Y[:20])
         durable._journal._db.set_trace_callback(lambda sql: said.append(" ".join(sql.split()[:3])))
-        durable.learn(X[20:30], Y[20:30])
+        learn_and_maintain(durable, X[20:30], Y[20:30])
         assert said == ["INSERT INTO log"]
         said.clear()
         durable.learn(X[30:40], Y[30:40], key="a")

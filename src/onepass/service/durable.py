@@ -696,10 +696,7 @@ def durable(
 
 
 def _file_path(path: str | os.PathLike[str], where: str) -> str:
-    try:
-        found: str | bytes = os.fspath(path)
-    except TypeError:
-        found = b""
+    found = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
     if not isinstance(found, str) or not found or "\0" in found:
         raise ParameterError(
             f"{where}: `path` must be the path of a file, got {path!r:.100}. Give one, such as "

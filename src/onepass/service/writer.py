@@ -319,7 +319,8 @@ class Writer:
     def _refuse_queued(self) -> None:
         """Refuse what came too late to be decided."""
         error = StoreError(f"{self.where}: {self.journal.path} {self.closed}")
-        items: list[Request | _Call] = [] if self._ahead is None else [self._ahead]
+        ahead, self._ahead = self._ahead, None
+        items: list[Request | _Call] = [] if ahead is None else [ahead]
         with suppress(Empty):
             while True:
                 items.append(self._items.get_nowait())
@@ -699,7 +700,7 @@ class Writer:
             self._attempt(lambda: self._due("rows"))
         elif rows and now - at >= self.policy.snapshot_seconds:
             self._attempt(lambda: self._due("time"))
-        if now >= self._sweep_at:
+        if now >= self._sweep_at and self.ready:
             self._attempt(lambda: self._sweep(now))
         if self._trims:
             self._attempt(self._trim)
