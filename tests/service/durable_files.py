@@ -73,10 +73,12 @@ def held(durable: Durable) -> Iterator[None]:
 
 def fill(durable: Durable) -> None:
     """Let the file grow no more: to SQLite a full disk."""
+    idle(durable)
     db = durable._journal._db
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages}")
 
 
 def make_room(durable: Durable) -> None:
+    idle(durable)
     durable._journal._db.execute("PRAGMA max_page_count = 1000000")

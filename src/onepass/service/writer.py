@@ -489,30 +489,11 @@ class Writer:
 
     def _fill(self, batch: _Batch, requests: Sequence[Request]) -> list[Request]:
         """Learn what is new; the requests to decide later, as one before has the same key."""
-        fresh, later = self._fresh(batch, requests)
-        labelled: list[Request] = []
-        for request in fresh:
-            if request.block.y is not None:
-                labelled.append(request)
-            else:
-                self._store_pending(batch, request)
-        for run in runs(labelled):
-            self._stale = True
-            self._learn(batch, run)
-        return later
-
-    def _fresh(
-        self, batch: _Batch, requests: Sequence[Request]
-    ) -> tuple[Sequence[Request], list[Request]]:
-        """Requests that are new, and those whose key another of them has."""
         keys = [request.keys[0][0] for request in requests if request.keys]
-        if not keys:
-            batch.decided += requests
-            return requests, []
-        fresh: list[Request] = []
-        later: list[Request] = []
+        before = {found.key: found for found in self.journal.answers(keys)} if keys else {}
         here: set[str] = set()
-        before = {found.key: found for found in self.journal.answers(keys)}
+        labelled: list[Request] = []
+        later: list[Request] = []
         for request in requests:
             names = [name for name, _ in request.keys]
             found = before.get(names[0]) if names else None
@@ -522,10 +503,15 @@ class Writer:
             batch.decided.append(request)
             if found is not None:
                 self._repeat(request, found)
+            elif request.block.y is None:
+                self._store_pending(batch, request)
             else:
-                fresh.append(request)
+                labelled.append(request)
                 here.update(names)
-        return fresh, later
+        for run in runs(labelled):
+            self._stale = True
+            self._learn(batch, run)
+        return later
 
     def _repeat(self, request: Request, found: Answer) -> None:
         """Return the first result of a request whose key is known."""
