@@ -635,6 +635,13 @@ class Journal:
         ------
         StoreError
         """
+        old = self._rows(
+            "SELECT EXISTS (SELECT 1 FROM keys WHERE at < ?) "
+            "OR EXISTS (SELECT 1 FROM asked WHERE until < ?)",
+            (keys_before, now),
+        )
+        if not old[0][0]:
+            return False
         with self._transaction() as db:
             keys = db.execute(
                 "DELETE FROM keys WHERE number IN "

@@ -686,7 +686,7 @@ class Writer:
             self._attempt(lambda: self._due("rows"))
         elif rows and now - at >= self.policy.snapshot_seconds:
             self._attempt(lambda: self._due("time"))
-        if now >= self._sweep_at and self.ready:
+        if now >= self._sweep_at:
             self._attempt(lambda: self._sweep(now))
         if self._trims:
             self._attempt(self._trim)
