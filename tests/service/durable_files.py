@@ -2,8 +2,10 @@
 
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from cases import snapshot
@@ -43,12 +45,40 @@ def bits(durable: Durable) -> tuple[bytes, Any]:
     return models.packed(model, "here"), snapshot(model)
 
 
+def idle(durable: Durable) -> None:
+    """Wait until the writer has done what it was given, and its maintenance."""
+    durable._writer.call(lambda: None)
+
+
+def learn_and_maintain(durable: Durable, X: Any, y: Any) -> None:
+    """Learn rows, and wait for the maintenance after them."""
+    durable.learn(X, y)
+    idle(durable)
+
+
+@contextmanager
+def held(durable: Durable) -> Iterator[None]:
+    """Within this context the writer decides nothing: what is requested becomes one group."""
+    begun, end = Event(), Event()
+    work = lambda: (begun.set(), end.wait(60))  # noqa: E731
+    thread = Thread(target=durable._writer.call, args=(work,))
+    thread.start()
+    assert begun.wait(60)
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
 def fill(durable: Durable) -> None:
     """Let the file grow no more: to SQLite a full disk."""
+    idle(durable)
     db = durable._journal._db
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages}")
 
 
 def make_room(durable: Durable) -> None:
+    idle(durable)
     durable._journal._db.execute("PRAGMA max_page_count = 1000000")

@@ -156,7 +156,7 @@ def carried_out(plan: Plan) -> None:
 
 def sweep(durable: Any) -> None:
     """Let go what is too old, years later."""
-    durable._keeper._began += 1e9
+    durable._writer._began += 1e9
     durable.settle()
 
 

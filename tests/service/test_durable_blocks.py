@@ -13,11 +13,11 @@ from onepass.errors import DamagedError
 from onepass.service.requests import (
     Block,
     Request,
+    array_from_bytes,
+    array_to_bytes,
     joined,
     read_rows,
     runs,
-    said_from_bytes,
-    said_to_bytes,
 )
 from onepass.validation.table import Table
 
@@ -172,13 +172,13 @@ def test_runs_are_in_order_and_bounded() -> None:
     )
 )
 def test_what_was_said_comes_back(said: Any) -> None:
-    assert snapshot(said_from_bytes(said_to_bytes(said))) == snapshot(said)
+    assert snapshot(array_from_bytes(array_to_bytes(said))) == snapshot(said)
 
 
 @given(st.binary(max_size=50))
 def test_what_was_never_said_is_refused(data: bytes) -> None:
     with pytest.raises(DamagedError):
-        said_from_bytes(data)
+        array_from_bytes(data)
 
 
 @pytest.mark.parametrize("labels", [[1, "a"], ["a", True], ("a", 1.5), [["a"], [1]]])

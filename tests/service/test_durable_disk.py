@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import bits, crashed, fill, make_room
+from durable_files import bits, crashed, fill, idle, learn_and_maintain, make_room
 
 import onepass as op
 from onepass.errors import CheckpointWarning, StoreError
 from onepass.service import Durable
+from onepass.service.model import ManagedModel
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
 
@@ -77,8 +78,8 @@ def test_while_it_is_full_nothing_is_learned_in_vain(
         fill(durable)
         i = until_full(durable)
         counted: list[Any] = []
-        charge = durable._keeper.charge
-        monkeypatch.setattr(type(charge), "learn", lambda *_: counted.append(1))
+        model = durable._writer.model
+        monkeypatch.setattr(type(model), "learn", lambda *_: counted.append(1))
         for _ in range(5):
             with pytest.raises(StoreError, match="full"):
                 durable.learn(X[i : i + 5], Y[i : i + 5])
@@ -115,7 +116,7 @@ def test_a_snapshot_that_does_not_fit_is_told_and_learning_goes_on(tmp_path: Pat
         for i in range(30, 49):
             durable.learn_one(wide[i], 1.0)
         with pytest.warns(CheckpointWarning, match="which goes on"):
-            durable.learn(wide[49:52], np.ones(3))
+            learn_and_maintain(durable, wide[49:52], np.ones(3))
         assert durable.rows_seen == 52
         assert "full" in str(durable.trouble)
         path = crashed(durable, tmp_path / "copy")
@@ -212,7 +213,7 @@ def test_a_failed_commit_is_never_tried_again(
     tmp_path: Path, name: str, key: str | None, *, done: bool
 ) -> None:
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
-    durable.learn(X[:20], Y[:20])
+    learn_and_maintain(durable, X[:20], Y[:20])
     db = durable._journal._db
     durable._journal._db = Failing(db, done=done, name=name)  # type: ignore[assignment]
     with pytest.raises(StoreError):
@@ -234,9 +235,9 @@ def test_rows_that_come_with_nothing_else_are_one_statement(tmp_path: Path) -> N
     """It is a transaction by itself; with a key there are two, and one around them."""
     said: list[str] = []
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        durable.learn(X[:20], Y[:20])
+        learn_and_maintain(durable, X[:20], Y[:20])
         durable._journal._db.set_trace_callback(lambda sql: said.append(" ".join(sql.split()[:3])))
-        durable.learn(X[20:30], Y[20:30])
+        learn_and_maintain(durable, X[20:30], Y[20:30])
         assert said == ["INSERT INTO log"]
         said.clear()
         durable.learn(X[30:40], Y[30:40], key="a")
@@ -376,13 +377,78 @@ def test_a_learner_of_more_than_sqlite_holds_at_once_is_told_and_goes_on(tmp_pat
         durable.snapshot()
 
 
-def test_warnings_as_errors_come_after_the_rows_are_kept(tmp_path: Path) -> None:
+def test_warnings_as_errors_stop_no_writer(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=10) as durable:
         durable.learn(X[:9], Y[:9])
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             durable._journal._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 500)
-            with pytest.raises(CheckpointWarning):
-                durable.learn_one(X[9], Y[9], key="a")
+            durable.learn_one(X[9], Y[9], key="a")
+            idle(durable)
+        assert "too big" in str(durable.trouble)
         durable._journal._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000_000)
         assert durable.learn_one(X[9], Y[9], key="a").again
+
+
+def test_a_copy_is_given_on_a_full_disk(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        was = bits(durable)
+        fill(durable)
+        with pytest.raises(StoreError, match="full"):
+            durable.learn(np.tile(X, (25, 1)), np.tile(Y, 25))
+        assert bits(durable) == was
+        assert not durable.ready
+        make_room(durable)
+        durable.learn(X[5:9], Y[5:9])
+        assert durable.ready
+
+
+def test_want_of_memory_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are refused as long as the learner cannot be made again; then it goes on."""
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        durable.learn(X[5:9], Y[5:9])
+        was = bits(durable)
+        fill(durable)
+        with pytest.raises(StoreError, match="full"):
+            durable.learn(np.tile(X, (25, 1)), np.tile(Y, 25))
+        make_room(durable)
+
+        def small(*_: Any) -> Any:
+            raise MemoryError("for once")
+
+        monkeypatch.setattr(ManagedModel, "learn", small)
+        given = durable.request(X[:1], Y[:1])
+        for verb in (lambda: durable.learn(X[:1], Y[:1]), durable.snapshot, durable.model):
+            with pytest.raises(MemoryError, match="for once"):
+                verb()
+        durable.settle()
+        with pytest.raises(MemoryError, match="for once"):
+            given.result()
+        assert durable.ready
+        assert durable.trouble is None
+        monkeypatch.undo()
+        assert bits(durable) == was
+        durable.learn(X[9:10], Y[9:10])
+        path = crashed(durable, tmp_path / "copy")
+        with op.durable(path) as again:
+            assert bits(again) == bits(durable)
+
+
+def test_want_of_memory_on_opening_is_raised_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        path = crashed(durable, tmp_path / "copy")
+
+    def small(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(ManagedModel, "learn", small)
+    with pytest.raises(MemoryError):
+        op.durable(path)
+    monkeypatch.undo()
+    with op.durable(path) as again:
+        assert again.rows_seen == 5

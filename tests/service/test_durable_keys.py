@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from durable_files import bits, crashed
+from durable_files import bits, crashed, held
 
 import onepass as op
 from cases import snapshot
@@ -140,7 +140,8 @@ def test_source_and_position_go_together(durable: Durable) -> None:
 
 def together(durable: Durable, *given: dict[str, Any]) -> list[Any]:
     """Requests that are settled as one group."""
-    requests = [durable.request(**each) for each in given]
+    with held(durable):
+        requests = [durable.request(**each) for each in given]
     durable.settle()
     return requests
 
@@ -200,7 +201,8 @@ def test_requests_of_one_group_are_one_block_if_they_are_alike(durable: Durable)
 @pytest.mark.parametrize("many", [1, 2, 3, 4, 5, 15, 16, 17, 21, 37])
 def test_all_keys_of_a_group_are_noted(tmp_path: Path, many: int) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        first = [durable.request(X[i : i + 1], Y[i : i + 1], key=f"k{i}") for i in range(many)]
+        with held(durable):
+            first = [durable.request(X[i : i + 1], Y[i : i + 1], key=f"k{i}") for i in range(many)]
         durable.settle()
         assert {each.result().version for each in first} == {1}
     with op.durable(tmp_path / "m.db") as durable:
@@ -248,9 +250,9 @@ def test_twins_of_many_threads(durable: Durable) -> None:
 def test_keys_of_old_are_forgotten(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), key_seconds=1000.0) as durable:
         durable.learn(X[:5], Y[:5], key="old")
-        durable._keeper._began += 900.0
+        durable._writer._began += 900.0
         durable.learn(X[5:9], Y[5:9], key="new")
-        durable._keeper._began += 200.0
+        durable._writer._began += 200.0
         durable.settle()
         assert not durable.learn(X[:5], Y[:5], key="old").again
         assert durable.learn(X[5:9], Y[5:9], key="new").again
@@ -268,7 +270,7 @@ def test_very_many_keys_of_old_are_forgotten_bit_by_bit(
             *({"X": X[i : i + 1], "y": Y[i : i + 1], "key": str(i)} for i in range(25)),
         )
         durable.ask(X[:15], seconds=10.0)
-        durable._keeper._began += 2000.0
+        durable._writer._began += 2000.0
         left = []
         for _ in range(4):
             durable.settle()
@@ -362,16 +364,22 @@ def test_a_callback_is_told_and_may_fail(durable: Durable) -> None:
     assert "loop is closed" in str(durable.trouble)
 
 
-def test_a_callback_may_learn(durable: Durable) -> None:
+def test_a_callback_may_make_requests_but_not_wait_for_them(durable: Durable) -> None:
+    refused: list[str] = []
+
     def more(request: Any) -> None:
-        if durable.version < 5:
-            durable.request(X[:1], Y[:1], done=more)
-            durable.learn(X[1:2], Y[1:2])
         assert request.settled
+        if len(refused) < 5:
+            durable.request(X[:1], Y[:1], done=more)
+            with pytest.raises(StoreError) as error:
+                durable.learn(X[1:2], Y[1:2])
+            refused.append(str(error.value))
 
     durable.request(X[:1], Y[:1], done=more)
-    durable.settle()
-    assert durable.version >= 5
+    while durable.version < 6:
+        durable.settle()
+    assert len(refused) == 5
+    assert all("would wait for itself" in each for each in refused)
 
 
 def test_whoever_watches_sees_each_block_once(tmp_path: Path) -> None:
@@ -425,7 +433,7 @@ def test_what_whoever_watches_leaves_is_done_once_all_are_told(tmp_path: Path) -
             durable.settle()
         assert order == ["2 rows", "told", "left", "3 rows", "told", "left"]
         assert "of whoever watches" in str(durable.trouble)
-        assert "just writing it" in refused[0]
+        assert "would wait for itself" in refused[0]
         copied = crashed(durable, tmp_path / "copy")
         assert durable.rows_seen == 5
     order[:] = ["left", "left"]

@@ -141,12 +141,12 @@ def test_no_list_of_ids(durable: Durable, ids: Any) -> None:
 def test_the_time_is_over(durable: Durable) -> None:
     ids = durable.ask(X[20:22], seconds=100.0)[1]
     late = durable.ask(X[22:23], seconds=1000.0)[1]
-    durable._keeper._began += 200.0
+    durable._writer._began += 200.0
     assert durable.waiting == 1
     with pytest.raises(ParameterError, match="its time was over"):
         durable.answer(ids, Y[20:22])
     durable.settle()  # what is over is let go now and then
-    durable._keeper._sweep_at = 0.0
+    durable._writer._sweep_at = 0.0
     durable.settle()
     assert durable.waiting == 1
     durable.answer(late, Y[22:23])
@@ -226,8 +226,8 @@ def test_answers_are_known_as_long_as_keys(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), key_seconds=100.0) as durable:
         ids = durable.ask(X[:2])[1]
         durable.answer(ids, Y[:2])
-        durable._keeper._began += 200.0
-        durable._keeper._sweep_at = 0.0
+        durable._writer._began += 200.0
+        durable._writer._sweep_at = 0.0
         durable.settle()
         with pytest.raises(ParameterError, match="unknown"):
             durable.answer(ids, Y[:2])
@@ -280,7 +280,7 @@ def test_text_of_a_former_digest_is_known(tmp_path: Path) -> None:
         ids = durable.ask(X[:2])[1]
         durable.answer(ids, ["cat", "horse"])
         for name, value in zip(ids, ["cat", "horse"], strict=True):
-            known = durable._journal.answer(f"a{name}")
+            known = next(durable._journal.answers([f"a{name}"]), None)
             assert known is not None
             block = Block(np.empty((1, 0)), np.array([value]))
             old = known._replace(digest=block.former_digest())
@@ -300,7 +300,7 @@ def test_answers_of_a_former_digest_are_known(durable: Durable) -> None:
     durable.answer(ids, y)
     for name, value in zip(ids, y, strict=True):
         block = Block(np.empty((1, 0)), np.array([value]))
-        known = durable._journal.answer(f"a{name}")
+        known = next(durable._journal.answers([f"a{name}"]), None)
         assert known is not None
         old = known._replace(digest=block.former_digest())
         durable._journal._db.execute(

@@ -100,5 +100,5 @@ def test_that_the_log_was_removed_is_noticed(tmp_path: Path) -> None:
 
 def _later(durable: Any) -> None:
     """As if a second had gone by."""
-    durable._keeper._look_at = 0.0
+    durable._writer._look_at = 0.0
     durable.settle()

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import asked_of, bits, changed, crashed
+from durable_files import asked_of, bits, changed, crashed, idle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onepass as op
 from onepass.errors import ParameterError, StoreError
 from onepass.features import presets
-from onepass.service import journal
+from onepass.service import journal, writer
 
 X = np.random.default_rng(0).normal(size=(200, 4))
 Y = X @ np.arange(4.0) + np.random.default_rng(1).normal(size=200)
@@ -101,14 +101,17 @@ def test_what_is_kept(tmp_path: Path) -> None:
 
 
 def first_block(durable: Any) -> int:
+    idle(durable)
     return durable._journal._rows("SELECT min(sequence) FROM log")[0][0]
 
 
-def test_old_blocks_go_some_at_a_time(tmp_path: Path) -> None:
+def test_old_blocks_go_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for all of them to go; after a crash, what is left of them goes too."""
+    monkeypatch.setattr(writer, "_TRIM", 60)
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1000, keep=1) as durable:
         for i in range(1000):
             durable.learn_one(X[i % 200], Y[i % 200])
+        idle(durable)
         assert [each.version for each in durable.versions] == [1000]
         found = []
         for i in range(5):
@@ -126,8 +129,9 @@ def test_old_blocks_go_some_at_a_time(tmp_path: Path) -> None:
             assert first_block(again) > before
             again.rollback(to=version)
             assert bits(again) == was
-            while again._keeper._trims:
+            while again._writer._trims:
                 again.learn_one(X[0], Y[0])
+                idle(again)
             assert first_block(again) == again.versions[0].version + 1 == 1001
     assert asked_of(tmp_path / "m.db", "SELECT count(*) FROM log") == [(0,)]
 
@@ -143,6 +147,7 @@ def test_pages_that_are_free_are_given_back(tmp_path: Path) -> None:
         found = []
         for _ in range(20):
             durable.learn_one(noise[0], 1.0)
+            idle(durable)
             found.append(durable._journal._rows("PRAGMA page_count")[0][0])
     assert np.diff([pages, *found]).min() > -300
     assert found[-1] < pages / 2
@@ -184,6 +189,7 @@ def test_versions_in_words(tmp_path: Path) -> None:
         durable.learn(X, Y)
     with op.durable(tmp_path / "m.db", snapshot_seconds=0.0) as durable:
         durable.learn(X, Y)
+        idle(durable)
         found = durable.versions
     assert [each.why for each in found] == [
         "beginning", "rows", "asked", "rollback to 2", "rows", "time",
@@ -271,5 +277,6 @@ def test_a_file_that_gives_no_pages_back(tmp_path: Path) -> None:
         durable.snapshot()
         for _ in range(20):
             durable.learn_one(noise[0], 1.0)
-        assert not durable._keeper._trims
+        idle(durable)
+        assert not durable._writer._trims
     assert asked_of(path, "PRAGMA freelist_count")[0][0] > 1024

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from durable_files import bits, crashed, fill, make_room
+from durable_files import bits, crashed, fill, idle, learn_and_maintain, make_room
 
 import onepass as op
 from onepass.errors import CheckpointWarning, ParameterError, ShapeError, StoreError
@@ -48,7 +48,7 @@ def test_a_crash_while_it_looks_for_room(tmp_path: Path) -> None:
     assert told["waiting"] == 2
     with op.durable(found) as again:
         again.settle()
-        assert again._journal.asked("") is None
+        assert not list(again._journal.asked(""))
 
 
 class FullAt:
@@ -129,10 +129,11 @@ def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
         times: list[int] = []
         monkeypatch.setattr(durable._journal, "sweep", sweep)
         for i in range(0, 300, 20):
-            durable._keeper._began += 61.0
+            durable._writer._began += 61.0
             with pytest.warns(CheckpointWarning, match="says the test"):
-                durable.learn(X[i : i + 20], Y[i : i + 20])
+                learn_and_maintain(durable, X[i : i + 20], Y[i : i + 20])
             durable.learn_one(X[i], Y[i])
+        idle(durable)
         assert len(times) == 15  # not at every row
         assert [each.rows_seen for each in durable.versions] == [0, 104, 209, 314]
         assert durable.last_snapshot[0] == 314
@@ -141,15 +142,18 @@ def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
 def test_when_a_snapshot_was_taken_is_told_whatever_was_tried_since(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50) as durable:
         durable.learn(X[:60], Y[:60])
+        idle(durable)
         last = durable.last_snapshot
         assert last[0] == 60
         full = FullAt(durable, "snapshot")
         with pytest.warns(CheckpointWarning, match="says the test"):
-            durable.learn(X[60:120], Y[60:120])
+            learn_and_maintain(durable, X[60:120], Y[60:120])
         durable.learn(X[120:160], Y[120:160])
+        idle(durable)
         assert full.times == 1
         assert durable.last_snapshot == last
         durable.learn(X[160:180], Y[160:180])
+        idle(durable)
         assert durable.last_snapshot[0] == 180
         at = durable.versions[-1].at
     with op.durable(tmp_path / "m.db") as again:

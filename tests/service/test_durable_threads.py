@@ -7,19 +7,20 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import bits, crashed
+from durable_files import bits, crashed, held
 
 import onepass as op
 from onepass.errors import OnepassError, StoreError
 from onepass.service.journal import Journal
-from onepass.service.writer import Keeper
+from onepass.service.model import ManagedModel
+from onepass.service.requests import Block, Request
+from onepass.service.writer import Writer
 
 X = np.random.default_rng(0).normal(size=(1000, 4))
 Y = X.sum(axis=1)
@@ -165,20 +166,21 @@ def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
     """At once, or, if it had been let in before, through its callback: nobody is forgotten."""
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     durable.learn(X[:5], Y[:5])
-    told: list[Any] = []
-    late = durable._request(X[:1], Y[:1], None, None, None, None, None, None)
-    late.done = told.append
-    finish = Keeper.finish
+    decided: list[Any] = []
+    late = Request(Block(X[:1], Y[:1]))
+    late.done = decided.append
+    finish = Writer._finish
 
-    def come(self: Keeper) -> None:
-        with pytest.raises(StoreError, match="was closed"):
-            durable.request(X[:1], Y[:1], done=told.append)
-        durable._queue.pending.append(late)  # it had just seen that the file is open
+    def come(self: Writer) -> None:
         finish(self)
+        with pytest.raises(StoreError, match="was closed"):
+            durable.request(X[:1], Y[:1], done=decided.append)
+        self._items.put(late)  # it had just seen that the file is open
 
-    monkeypatch.setattr(Keeper, "finish", come)
+    monkeypatch.setattr(Writer, "_finish", come)
     durable.close()
-    assert told == [late]
+    monkeypatch.undo()
+    assert decided == [late]
     with pytest.raises(StoreError, match="was closed"):
         late.result()
     with op.durable(tmp_path / "m.db") as again:
@@ -186,30 +188,12 @@ def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
         assert again.versions[-1].why == "close"
 
 
-@pytest.mark.parametrize("before", [False, True])
-def test_who_comes_when_it_is_just_closed_is_learned_or_refused(
-    tmp_path: Path, *, before: bool
-) -> None:
+def test_many_close_it_at_once(tmp_path: Path) -> None:
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
-
-    class Closing(deque[Any]):
-        """It is closed when somebody comes."""
-
-        def append(self, each: Any) -> None:
-            if before:
-                durable.close()
-            super().append(each)
-            durable.close()
-
-    durable._queue.pending = Closing()
-    if before:
-        with pytest.raises(StoreError, match="was closed"):
-            durable.request(X[:1], Y[:1])
-        assert not durable._queue.pending
-    else:
-        assert durable.request(X[:1], Y[:1]).result().version == 1
+    durable.learn(X[:5], Y[:5])
+    at_once(*[durable.close] * 8)
     with op.durable(tmp_path / "m.db") as again:
-        assert again.rows_seen == (0 if before else 1)
+        assert again.rows_seen == 5
 
 
 def test_rows_that_come_while_it_is_closed_are_on_the_disk_or_refused(tmp_path: Path) -> None:
@@ -253,14 +237,16 @@ def test_to_settle_ends_though_more_comes(tmp_path: Path) -> None:
 
     def again(request: Any) -> None:
         decided.append(request)
-        if len(decided) < 100:
+        with contextlib.suppress(StoreError):  # as it is closed
             durable.request(X[:1], Y[:1], done=again)
 
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.request(X[:1], Y[:1], done=again)
         durable.settle()
-        assert len(decided) == 1
-    assert len(decided) == 100
+        assert decided
+    assert all(each.settled for each in decided)
+    with op.durable(tmp_path / "m.db") as found:
+        assert found.rows_seen == sum(each.error is None for each in decided)
 
 
 # -- interrupts ------------------------------------------------------------------------------------
@@ -270,121 +256,25 @@ class Interrupted(BaseException):
     """As ``KeyboardInterrupt``, which pytest would take for its own."""
 
 
-def interrupt_the_mending(durable: Any, left: list[int]) -> None:
-    """Once there is no interrupt left, interrupt what takes a transaction back."""
-    journal = durable._journal
-    take_back = journal._take_back
-
-    def interrupted() -> None:
-        if not left:
-            journal._take_back = take_back
-            raise Interrupted
-        take_back()
-
-    journal._take_back = interrupted
-
-
-STEPS = ["begun", "entry", "keys", "before commit", "after commit", "published", "acknowledged"]
-
-
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("step", STEPS)
-def test_an_interrupt_at_a_step(
-    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
-) -> None:
-    """The rows are learned or not, as the disk says; and if the mending is interrupted too."""
-    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        durable.learn(X[:20], Y[:20])
-        left = [1]
-
-        def reached(_: Any, name: str) -> None:
-            if name == step and left:
-                left.pop()
-                raise Interrupted
-
-        if again:
-            interrupt_the_mending(durable, left)
-        monkeypatch.setattr(Journal, "reached", reached)
-        other = durable.request(X[20:25], Y[20:25])  # without a key: it must not come twice
-        with pytest.raises(Interrupted):
-            durable.learn(X[25:30], Y[25:30], key="mine")
-        there = STEPS.index(step) > 3
-        path = crashed(durable, tmp_path / "copy")
-        with contextlib.suppress(Interrupted):
-            durable.settle()
-        durable.settle()
-        assert other.result().version == 2  # it was no fault of its own
-        assert durable.rows_seen == (30 if there else 25)
-        assert durable.learn(X[25:30], Y[25:30], key="mine").again == there
-        assert durable.rows_seen == 30
-        np.testing.assert_allclose(durable.predict(X[:9]), Y[:9], atol=1e-4)
-        with op.durable(path) as copy:
-            assert copy.rows_seen == (30 if there else 20)
-        path = crashed(durable, tmp_path / "last")
-        with op.durable(path) as copy:
-            assert bits(copy) == bits(durable)
-
-
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("step", ["begun", "entry", "snapshot", "before commit", "after commit"])
-def test_an_interrupt_while_it_goes_back(
-    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
-) -> None:
-    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        for i in range(10):
-            durable.learn(X[i : i + 5], Y[i : i + 5])
-        left = [1]
-
-        def reached(_: Any, name: str) -> None:
-            if name == step and left:
-                left.pop()
-                raise Interrupted
-
-        if again:
-            interrupt_the_mending(durable, left)
-        monkeypatch.setattr(Journal, "reached", reached)
-        with pytest.raises(Interrupted):
-            durable.rollback(to=4)
-        with contextlib.suppress(Interrupted):
-            durable.learn(X[:5], Y[:5], key="a")
-        durable.learn(X[:5], Y[:5], key="a")
-        assert durable.version == (12 if step == "after commit" else 11)
-        path = crashed(durable, tmp_path / "copy")
-        with op.durable(path) as copy:
-            assert bits(copy) == bits(durable)
-
-
-def test_an_interrupt_of_one_who_waits(tmp_path: Path, interruptible: None) -> None:
-    """Others go on; its rows are learned by nobody, if nobody had begun."""
+def test_an_interrupt_ends_the_waiting_alone(tmp_path: Path, interruptible: None) -> None:
+    """The rows are learned all the same, and the same key returns the result."""
     del interruptible
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        held, go = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with durable._queue.exclusive():
-                held.set()
-                go.wait(10)
 
         def interrupt() -> None:
-            held.wait()
-            while not durable._queue.pending:
+            while durable._writer._items.empty():
                 time.sleep(0.001)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            time.sleep(0.05)
-            go.set()
 
-        threads = [threading.Thread(target=each) for each in (hold, interrupt)]
-        for thread in threads:
+        thread = threading.Thread(target=interrupt)
+        with held(durable):
             thread.start()
-        held.wait()
-        with pytest.raises(KeyboardInterrupt):
-            durable.learn(X[:5], Y[:5], key="a")
-        for thread in threads:
+            with pytest.raises(KeyboardInterrupt):
+                durable.learn(X[:5], Y[:5], key="a")
             thread.join()
-        durable.settle()
-        assert durable.rows_seen == 0
-        durable.learn(X[5:9], Y[5:9])
-        assert durable.rows_seen == 4
+            assert durable.rows_seen == 0
+        assert durable.learn(X[:5], Y[:5], key="a").again
+        assert durable.rows_seen == 5
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no timers there")
@@ -430,6 +320,31 @@ def test_interrupts_at_random_moments(tmp_path: Path, alarm: Any) -> None:
             assert bits(again) == bits(durable)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no timers there")
+def test_a_handler_of_signals_may_learn(tmp_path: Path) -> None:
+    """It runs in the thread that waits; the writer is another."""
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        versions: list[int] = []
+
+        def ring(*_: Any) -> None:
+            versions.append(durable.learn(X[:1], Y[:1]).version)
+            versions.append(durable.snapshot())
+
+        before = signal.signal(signal.SIGALRM, ring)
+        try:
+            for i in range(20):
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + i % 5))
+                while len(versions) <= 2 * i:
+                    durable.learn(X[i : i + 1], Y[i : i + 1])
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+        durable.settle()
+        path = crashed(durable, tmp_path / "copy")
+        with op.durable(path) as again:
+            assert bits(again) == bits(durable)
+
+
 @pytest.fixture
 def alarm() -> Any:
     """A timer that interrupts once, as the keyboard does; 0 stops it."""
@@ -451,54 +366,98 @@ def alarm() -> Any:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_handler_of_signals_that_comes_in_between_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It runs in the thread that has the turn: it must neither write nor wait for itself."""
+def test_a_watcher_that_waits_for_the_writer_gets_an_error(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        ids = durable.ask(X[:2])[1]
-        durable.learn(X[:20], Y[:20])
         refused: list[str] = []
         verbs = (
             lambda: durable.learn(X, Y),
             lambda: durable.ask(X),
-            lambda: durable.answer(ids, Y[:2]),
+            lambda: durable.answer(["a"], [1.0]),
             durable.settle,
             durable.snapshot,
             durable.model,
             lambda: durable.rollback(to=0),
-            lambda: durable.versions,
             lambda: durable.waiting,
             lambda: durable.pass_by("a", "b"),
             durable.close,
         )
 
-        def reached(_: Any, name: str) -> None:
-            if name in {"begun", "entry", "after commit", "published"}:
-                for verb in verbs:
-                    with pytest.raises(StoreError, match="no handler of signals"):
-                        verb()
-                    refused.append(name)
-                durable.request(X[20:21], Y[20:21])
-                durable.predict(X)
+        def watch(*_: Any) -> None:
+            for verb in verbs:
+                with pytest.raises(StoreError, match="would wait for itself") as error:
+                    verb()
+                refused.append(str(error.value))
+            durable.predict(X)
+            durable.watch(lambda *_: None)
+            durable.request(X[20:21], Y[20:21])
 
-        monkeypatch.setattr(Journal, "reached", reached)
-        durable.learn(X[:5], Y[:5], key="a")
-        monkeypatch.undo()
-        assert len(refused) == 4 * len(verbs)
+        durable.watch(watch)
+        durable.learn(X[:5], Y[:5])
+        assert len(refused) == len(verbs)
         durable.settle()
-        assert durable.rows_seen == 29
+        assert (durable.rows_seen, durable.trouble) == (6, None)
+        durable.watch(lambda *_: durable.learn(X, Y))
+        durable.learn(X[:5], Y[:5])
+        assert "would wait for itself" in str(durable.trouble)
+        assert durable.rows_seen == 11
+
+
+def test_a_callback_that_raises_anything_stops_no_writer(tmp_path: Path) -> None:
+    def leave(_: Any) -> None:
+        raise SystemExit
+
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.request(X[:1], Y[:1], done=leave)
+        durable.learn(X[1:2], Y[1:2])
+        assert durable.rows_seen == 2
+
+
+def test_what_fails_once_the_rows_are_on_the_disk_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+
+        def small(_: Any) -> Any:
+            raise MemoryError("for once")
+
+        monkeypatch.setattr(ManagedModel, "frozen", small)
+        assert durable.learn(X[5:9], Y[5:9]).version == 2
+        assert "for once" in str(durable.trouble)
+        monkeypatch.undo()
+        assert durable.learn(X[9:12], Y[9:12]).version == 3
         path = crashed(durable, tmp_path / "copy")
         with op.durable(path) as again:
             assert bits(again) == bits(durable)
+            assert again.rows_seen == 12
 
 
-def test_whoever_is_told_of_rows_may_not_learn_meanwhile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", ["begun", "entry", "keys", "before commit"])
+def test_what_fails_before_the_commit_is_refused(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests of the group, and the learner is as it was."""
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        durable.watch(lambda *_: durable.learn(X, Y))
-        durable.learn(X[:5], Y[:5])
-        assert "no handler of signals, and not while you are told of rows" in str(durable.trouble)
-        assert durable.rows_seen == 5
+        durable.learn(X[:20], Y[:20])
+
+        def reached(_: Any, name: str) -> None:
+            if name == step:
+                raise MemoryError("for once")
+
+        monkeypatch.setattr(Journal, "reached", reached)
+        with held(durable):
+            one = durable.request(X[20:25], Y[20:25])
+            two = durable.request(X[25:30], Y[25:30], key="mine")
+        for each in (one, two):
+            durable._writer.call(lambda: None)
+            with pytest.raises(MemoryError, match="for once"):
+                each.result()
+        monkeypatch.undo()
+        assert durable.rows_seen == 20
+        assert not durable.learn(X[25:30], Y[25:30], key="mine").again
+        path = crashed(durable, tmp_path / "copy")
+        with op.durable(path) as copy:
+            assert bits(copy) == bits(durable)
 
 
 def test_a_durable_learner_is_a_context(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from durable_files import learn_and_maintain
 
 import onepass as op
 from onepass.integrations.detectors import detectors
@@ -77,12 +78,12 @@ def test_no_row_is_counted_twice_or_missed(
     X, y = stream(200)
     held, gauges, diary = durable(tmp_path, snapshot_rows=snapshot_rows)
     for i in range(20):
-        held.learn(X[10 * i : 10 * i + 10], y[10 * i : 10 * i + 10])
+        learn_and_maintain(held, X[10 * i : 10 * i + 10], y[10 * i : 10 * i + 10])
         diary.tend(gauges, held.last_snapshot[0])
         if i == written:
             diary.write(gauges)
     before = gauges.error()
-    held._journal.close()  # as if it were killed
+    held._writer.release()  # as if it were killed
     again, gauges, _ = durable(tmp_path)
     with again:
         after = gauges.error()

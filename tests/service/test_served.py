@@ -22,8 +22,8 @@ from onepass.errors import (
     UnknownError,
 )
 from onepass.service.http.status import exposition, state
+from onepass.service.model import predictions
 from onepass.service.registry import Shelf
-from onepass.service.writer import said_of
 from onepass.validation.table import Table
 
 X, Y = np.ones((1, 3)), np.ones(1)
@@ -40,10 +40,8 @@ def test_others_have_the_file_while_rows_come_without_end(tmp_path: Path) -> Non
         blocks[0] += 1
         if blocks[0] < MOST and not over.is_set():
             served.learn({"X": X, "y": Y}, again)
-            served.wake()
 
     served.learn({"X": X, "y": Y}, again)
-    served.wake()
     ids = served.ask(X, 60.0)[2]
     served.answer(ids, Y)
     served.durable.rollback(to=served.durable.snapshot())
@@ -123,7 +121,6 @@ def test_a_detector_that_fails_takes_nothing_down(
         assert "broken has failed and watches no longer: math domain error" in str(model.trouble)
         assert 'onepass_drift_watching{detector="broken",model="m"} 0' in exposition(shelf, {})
         served.durable.snapshot()
-        served.wake()
         served.hold_ready()
         shelf.close()
         assert (served.ready, served.gauges.rows) == (True, session)
@@ -250,16 +247,16 @@ def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
 def test_many_rows_are_answered_at_once_before_any_was_learned(model: Any, said: Any) -> None:
     """As the first of them is; a row at a time they would take minutes."""
     X = np.random.default_rng(0).normal(size=(1 << 19, 2))
-    assert said_of(model, X).tolist() == [said] * len(X)
-    assert said_of(model, X[:0]).shape == (0,)
+    assert predictions(model, X).tolist() == [said] * len(X)
+    assert predictions(model, X[:0]).shape == (0,)
 
 
 def test_initial_weights_answer_each_row() -> None:
     model, X = op.RLSRegressor(initial_coef=[1.0, 2.0]), np.arange(6.0).reshape(3, 2)
-    np.testing.assert_array_equal(said_of(model, X), X @ [1.0, 2.0])
+    np.testing.assert_array_equal(predictions(model, X), X @ [1.0, 2.0])
     X[2, 0] = np.nan
     with pytest.raises(NotFiniteError, match="in row 2"):
-        said_of(op.RLSRegressor(), X)
+        predictions(op.RLSRegressor(), X)
 
 
 def test_what_no_file_can_hold_is_refused(tmp_path: Path) -> None:

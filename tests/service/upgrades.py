@@ -24,13 +24,13 @@ class Plan:
 
 @contextmanager
 def updating(done: Callable[[sqlite3.Connection, Callable[[], None]], None]) -> Iterator[None]:
-    """Have something else done in place of the update, which it is given."""
-    update = schema._update
-    schema._update = lambda db: done(db, lambda: update(db))
+    """Have something else done in place of the upgrade, which it is given."""
+    update = schema._upgrade
+    schema._upgrade = lambda db, found: done(db, lambda: update(db, found))
     try:
         yield
     finally:
-        schema._update = update
+        schema._upgrade = update
 
 
 def carried_out(plan: Plan) -> int:

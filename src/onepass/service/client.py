@@ -29,8 +29,8 @@ from urllib.parse import quote
 import numpy as np
 
 from onepass.errors import ParameterError, ServiceError, TypeMismatchError, need
-from onepass.service.requests import Block, Receipt, hold_answered, read_rows
-from onepass.service.writer import Charge
+from onepass.service.model import ManagedModel
+from onepass.service.requests import Block, Receipt, check_labelled, read_rows
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import Table, TableLike
 
@@ -178,7 +178,7 @@ class _Connection:
                 f"request, got {type(row).__name__}. Give tuples such as ([[0.5]], [1.0])."
             )
         X, y, weight, at = (*row, None, None)[:4]
-        hold_answered(y, where)
+        check_labelled(y, where)
         block = read_rows(X, y, weight, at, where=where)
         return _receipt(await self._send_rows(name, "learn", block, key or secrets.token_hex(16)))
 
@@ -487,7 +487,7 @@ class AsyncClient(_Connection):
                 f"{type(model).__name__}. Set the parameters of the object."
             )
         else:
-            data = Charge.of(model, where).to_bytes(where)
+            data = ManagedModel.of(model, where).to_bytes(where)
             content = {"content": data, "headers": {"Content-Type": "application/x-onepass"}}
         response = await self._send("PUT", _path(name), repeatable=False, **content)
         return int(response.json()["version"])

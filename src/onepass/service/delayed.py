@@ -13,7 +13,7 @@ import numpy as np
 
 from onepass.errors import KeyReusedError, ParameterError
 from onepass.service.journal import Answer, Journal
-from onepass.service.requests import Block, Receipt, Request, joined, said_from_bytes
+from onepass.service.requests import Block, Receipt, Request, array_from_bytes, joined
 
 __all__ = ["Labelled", "id_list", "match"]
 
@@ -70,13 +70,13 @@ class Labelled:
         learned : Receipt or None
             Of the new rows, if there are any.
         """
-        version, said = 0, {}
+        version, found = 0, {}
         if learned is not None:
             version = learned.version
-            said = {name: learned.said[i : i + 1] for i, name in enumerate(self.rows)}
+            found = {name: learned.said[i : i + 1] for i, name in enumerate(self.rows)}
         for name, before in self.known.items():
-            version, said[name] = max(version, before.sequence), said_from_bytes(before.said)
-        return Receipt(version, np.concatenate([said[name] for name in ids]), again=not self.rows)
+            version, found[name] = max(version, before.sequence), array_from_bytes(before.said)
+        return Receipt(version, np.concatenate([found[name] for name in ids]), again=not self.rows)
 
 
 def id_list(ids: Iterable[str], where: str) -> list[str]:
@@ -129,7 +129,7 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Block, where
     for i, name in enumerate(ids):
         label = labels[i : i + 1]
         digest = label.digest()
-        found = journal.answer(_KEY + name) if _ID.fullmatch(name) else None
+        found = next(journal.answers([_KEY + name]), None) if _ID.fullmatch(name) else None
         if found is not None and found.digest in _former_digests(label):
             digest = found.digest
         if digest != digests.setdefault(name, digest if found is None else found.digest):
@@ -145,7 +145,7 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Block, where
 
 
 def _row(journal: Journal, name: str, now: float, where: str) -> Block:
-    waiting = journal.asked(name) if _ID.fullmatch(name) else None
+    waiting = next(journal.asked(name), None) if _ID.fullmatch(name) else None
     if waiting is None or waiting.until < now:
         raise ParameterError(
             f"{where}: `ids` must be of rows that wait for their answers, got {name!r:.100}, "

@@ -1,15 +1,14 @@
 """Durable learner: every row is on the disk before it is acknowledged.
 
-``Durable`` is the public face of three parts: the journal (what is on the disk), the writer (what
-is learned and committed) and the queue of requests (who has the turn). ``durable`` creates or opens
-its file.
+``Durable`` is the public face of the writer (one thread, which learns and commits) and its journal
+(what is on the disk). ``durable`` creates or opens its file.
 """
 
 import os
 import secrets
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,22 +16,21 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import ParameterError, StoreError
-from onepass.service.delayed import id_list, match
+from onepass.service.delayed import id_list
 from onepass.service.journal import Journal
-from onepass.service.queue import RequestQueue
+from onepass.service.model import ManagedModel, predictions
 from onepass.service.requests import (
     Block,
     Receipt,
     Request,
     aligned,
-    hold_answered,
-    hold_size,
-    hold_text,
-    hold_written,
+    check_encodable,
+    check_labelled,
+    check_size,
+    check_text,
     read_rows,
-    written,
 )
-from onepass.service.writer import Charge, Keeper, Policy, Watcher, said_of
+from onepass.service.writer import Policy, Watcher, Writer
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.arrays import bounded
 from onepass.validation.table import TableLike, named_row
@@ -77,29 +75,32 @@ class Version:
 
 
 class Durable:
-    """A learner, and a file in which everything stands that it has learned; see ``op.durable``.
+    """A learner, and a file with everything that it has learned; see ``op.durable``.
 
     Any thread may call any method. Those that learn return when their rows are on the disk, and
-    rows that several threads give at once are written together. Those that only ask never wait for
-    rows to be learned: they see all rows that were acknowledged, and never half a block.
+    rows that several threads send at once are committed together. Predictions never wait for rows
+    to be learned: they use all rows that were acknowledged, and never half a block. An interrupt,
+    such as Ctrl-C, ends the waiting alone: the rows are committed or refused all the same, and the
+    same key returns the result.
 
     Attributes
     ----------
     path : Path
     version : int
-        How many blocks were learned, rollbacks counted too.
+        How many blocks were learned, including rollbacks.
     rows_seen : int
-        How many rows, those that were rolled back too.
+        How many rows, including those that were rolled back.
     positions : dict of str to str
         The last position of each source that rows came from.
     """
 
-    def __init__(self, journal: Journal, keeper: Keeper) -> None:
-        self.path = journal.path
-        self._journal, self._keeper = journal, keeper
-        self._queue = RequestQueue(journal, keeper)
-        self._named = repr(keeper.answering)
-        self._learning = f"{journal.where}.learn"
+    def __init__(self, writer: Writer) -> None:
+        self.path = writer.journal.path
+        self._writer, self._journal = writer, writer.journal
+        self._named = repr(self.answering)
+        self._learning = f"{writer.where}.learn"
+        writer.start()
+        weakref.finalize(self, writer.release)
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -128,12 +129,12 @@ class Durable:
             moves no position. The rows must have the same values, in whatever dtype or form.
         source, position : str, optional
             Where the rows came from, and where to go on reading when they are learned: committed
-            with them, and told by ``positions``.
+            with them, and listed in ``positions``.
 
         Returns
         -------
         receipt : Receipt
-            Its ``said`` was said of each row just before it was learned.
+            Its ``said`` is the prediction for each row just before it was learned.
 
         Raises
         ------
@@ -143,11 +144,13 @@ class Durable:
             If the key came with other rows before.
         StoreError
             If the disk is full: then nothing was learned. If it fails, that is not known; and
-            nothing more is learned until it is opened again.
+            nothing more is learned until it is opened again. If it is called by a function that is
+            itself called with rows.
         """
-        request = self._request(X, y, sample_weight, time, key, None, source, position)
-        self._queue.hold_idle()
-        return self._queue.wait(request)
+        self._writer.check_caller()
+        return self.request(
+            X, y, sample_weight, time=time, key=key, source=source, position=position
+        ).wait()
 
     def learn_one(
         self,
@@ -184,7 +187,7 @@ class Durable:
         *,
         time: TimeLike | None = None,
     ) -> Array:
-        """Learn rows; what would have been said of each just before learning it."""
+        """Learn rows; the predictions for them just before."""
         return self.learn(X, y, sample_weight, time=time).said
 
     def request(
@@ -201,21 +204,20 @@ class Durable:
         done: Callable[[Request], None] | None = None,
         former: bytes = b"",
     ) -> Request:
-        """Rows to be learned by the next ``settle``, for those who do not wait.
+        """Have rows learned, without waiting.
 
         Parameters
         ----------
         X, y, sample_weight, time, key
             As for ``learn``.
         digest : bytes, optional
-            What tells this request from others with the same key, if it was computed before.
+            The digest of the request, if it was computed before.
         source, position
             As for ``learn``.
         done : callable, optional
-            Called with the request when it is decided on, by the thread that settles it, or
-            refused by the one that closes this meanwhile.
+            Called with the request by the writer's thread once it is decided. It must be quick.
         former : bytes, optional
-            A digest under which a former version may have noted this request.
+            A digest under which a former version may have stored this request.
 
         Raises
         ------
@@ -224,48 +226,36 @@ class Durable:
         OnepassError
             If these are no rows.
         """
-        request = self._request(X, y, sample_weight, time, key, digest, source, position)
-        request.done, request.former = done, former
-        self._queue.put(request)
-        return request
-
-    def _request(
-        self,
-        X: TableLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        time: TimeLike | None,
-        key: str | None,
-        digest: bytes | None,
-        source: str | None,
-        position: str | None,
-    ) -> Request:
         where = self._learning
-        hold_answered(y, where)
+        check_labelled(y, where)
         if (source is None) != (position is None):
             raise ParameterError(
                 f"{where}: `source` and `position` must be given together, got {source!r} and "
                 f"{position!r}. Give both, or neither."
             )
         if key is not None:
-            hold_text(key, "key", where)
+            check_text(key, "key", where)
         if source is not None:
-            hold_text(source, "source", where)
-            hold_text(position, "position", where)
+            check_text(source, "source", where)
+            check_text(position, "position", where)
         block = read_rows(X, y, sample_weight, time, where=where)
-        body = b"" if block.plain else written(block, where)
+        body = b""
+        if not block.plain:
+            check_encodable(block, where)
+            body = block.to_bytes()
         size = len(body) or block.X.nbytes
-        hold_size(size, where)
+        check_size(size, where)
         keys = [] if key is None else [(f"k{key}", digest or block.digest())]
-        return Request(block, body, size, keys, source, position)
+        request = Request(block, body, size, keys, source, position, done=done, former=former)
+        self._writer.put(request)
+        return request
 
     def settle(self) -> None:
-        """Decide on all requests that wait by now; what is wrong with one is noted there."""
-        with self._queue.exclusive():
-            self._queue.settle()
+        """Wait until all requests that were made before are decided."""
+        self._writer.call(self._writer.maintain)
 
     def pass_by(self, source: str, position: str) -> None:
-        """Note where to go on reading a source, of rows that were refused.
+        """Store where to go on reading a source, behind rows that were refused.
 
         Parameters
         ----------
@@ -275,26 +265,25 @@ class Durable:
         Raises
         ------
         ParameterError
-            If these are no words.
+            If these are no text.
         StoreError
-            If the disk is full or fails: then it is as it was.
+            If the disk is full or fails.
         """
         where = f"{self._journal.where}.pass_by"
         for name, word in (("source", source), ("position", position)):
-            hold_text(word, name, where)
-        with self._queue.writing():
-            self._keeper.pass_by(source, position)
+            check_text(word, name, where)
+        self._writer.call(lambda: self._writer.pass_by(source, position), writes=True)
 
     # -- delayed labels -------------------------------------------------------------------------
 
     def ask(self, X: TableLike, *, seconds: float = _DAY) -> tuple[Array, list[str]]:
-        """Answers for rows whose own answers come later: the rows are kept until then.
+        """Predictions for rows whose labels come later: the rows are stored until then.
 
         Parameters
         ----------
         X : array-like of shape (n, d), frame, or sequence of dicts
         seconds : float, default one day
-            How long they wait, at most 30 days.
+            How long they are stored, at most 30 days.
 
         Returns
         -------
@@ -305,27 +294,29 @@ class Durable:
         Raises
         ------
         OnepassError
-            Whatever the learner raises: then nothing was kept.
+            Whatever the learner raises: then nothing is stored.
         BusyError
             If more than ``most_pending`` rows would wait: then nothing is stored.
         StoreError
-            If the disk is full or fails: then nothing was kept.
+            If the disk is full or fails.
         """
         return self.asked(X, seconds=seconds)[1:]
 
     def asked(self, X: TableLike, *, seconds: float = _DAY) -> tuple[int, Array, list[str]]:
-        """What ``ask`` returns, and before it the version that has answered."""
+        """The version that predicts, and what ``ask`` returns."""
         where = f"{self._journal.where}.ask"
         block = read_rows(X, None, where=where)
-        hold_written(block, where)  # each row will be, by itself
+        check_encodable(block, where)  # each row will be encoded by itself
         seconds = validation.in_range(seconds, "seconds", where, low=0.0, high=_LONGEST)
-        version, learner = self._keeper.published
+        version, learner = self._writer.published
         with bounded(self.most_features):
-            said = said_of(learner, block.X)
+            predicted = predictions(learner, block.X)
         ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
-        self._queue.hold_idle()
-        self._queue.wait(Request(block, ids=ids, until=self._keeper.now() + seconds))
-        return version, said, ids
+        self._writer.check_caller()
+        request = Request(block, ids=ids, until=self._writer.now() + seconds)
+        self._writer.put(request)
+        request.wait()
+        return version, predicted, ids
 
     def answer(
         self,
@@ -335,7 +326,7 @@ class Durable:
         *,
         time: TimeLike | None = None,
     ) -> Receipt:
-        """Learn rows that were asked, by their ids; one that was answered before is not again.
+        """Learn rows of ``ask`` with their labels, by their ids; each row is learned once.
 
         Parameters
         ----------
@@ -344,12 +335,12 @@ class Durable:
         y : array-like of shape (n,) or (n, c)
         sample_weight : array-like of shape (n,) or float, optional
         time : array-like of shape (n,), optional
-            As in ``learn``; when the answers came, for a learner that forgets by time.
+            As in ``learn``; when the labels came, for a learner that forgets by time.
 
         Returns
         -------
         receipt : Receipt
-            ``again`` if all of them were answered before.
+            ``again`` if all of them were labelled before.
 
         Raises
         ------
@@ -357,7 +348,7 @@ class Durable:
             If an id is unknown, or its time was over; or if the rows have other columns than each
             other, and so cannot be learned together.
         KeyReusedError
-            If a row was answered before, and otherwise.
+            If a row was labelled otherwise before.
         OnepassError
             Whatever the learner raises: then nothing was learned.
         """
@@ -368,56 +359,53 @@ class Durable:
             None if part is None else aligned(part, name, len(names), where)
             for name, part in given.items()
         ]
-        with self._queue.exclusive():
-            self._queue.hold_open()
-            self._keeper.hold_ready()
-            labels = Block(np.empty((len(names), 0)), *parts)
-            found = match(self._journal, self._keeper.now(), names, labels, where)
-            learned = self._queue.wait(found.request(where)) if found.rows else None
-            return found.receipt(names, learned)
+        labels = Block(np.empty((len(names), 0)), *parts)
+        return self._writer.call(lambda: self._writer.answer(names, labels, where))
 
     @property
     def waiting(self) -> int:
-        """How many rows wait for their answers."""
-        with self._queue.reading():
-            return self._journal.waiting(self._keeper.now())
+        """How many rows wait for their labels."""
+        return self._writer.call(lambda: self._journal.waiting(self._writer.now()))
+
+    @property
+    def pending(self) -> int:
+        """The same without waiting; rows whose time ended within the last minute may be counted."""
+        return self._writer.pending
 
     # -- predictions ----------------------------------------------------------------------------
 
     def predict(self, X: TableLike) -> Array:
-        """Answers for rows, by the learner as it was when it last learned."""
-        return said_of(self._keeper.answering, X)
+        """Predictions for rows, by the learner as it was when it last learned."""
+        return predictions(self.answering, X)
 
     def predict_proba(self, X: TableLike) -> Array:
         """The classes' probabilities, of a learner that has them."""
-        said: Array = self._keeper.answering.predict_proba(X)
-        return said
+        found: Array = self.answering.predict_proba(X)
+        return found
 
     def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
-        """The answer for one row."""
-        return self._keeper.answering.predict_one(x)
+        """The prediction for one row."""
+        return self.answering.predict_one(x)
 
     @property
     def answering(self) -> "Learner | Pipeline":
-        """A learner that says what this one says now, and goes on saying it; it is not to learn."""
-        return self._keeper.answering
+        """A frozen copy of the learner, which predicts as it does now; it must not learn."""
+        return self._writer.published[1]
 
     @property
     def published(self) -> "tuple[int, Learner | Pipeline]":
-        """The present version, and the learner that answers with it: see ``answering``."""
-        self._queue.land()
-        return self._keeper.published
+        """The present version, and its frozen copy: see ``answering``."""
+        return self._writer.published
 
     # -- snapshots and rollback -----------------------------------------------------------------
 
     @property
     def versions(self) -> list[Version]:
         """The snapshots, the oldest first; ``rollback`` goes to any block from the first on."""
-        with self._queue.reading():
-            return [
-                Version(each.sequence, each.seen, each.at, each.why, each.size)
-                for each in self._journal.snapshots()
-            ]
+        return [
+            Version(each.sequence, each.seen, each.at, each.why, each.size)
+            for each in self._writer.snapshots
+        ]
 
     def snapshot(self) -> int:
         """Take a snapshot now; the version.
@@ -427,16 +415,13 @@ class Durable:
         StoreError
             If the disk is full or fails.
         """
-        with self._queue.writing():
-            self._keeper.snapshot("asked")
-            return self._journal.sequence
+        return self._writer.call(lambda: self._writer.snapshot("asked"), writes=True)
 
     def rollback(self, *, to: int) -> int:
-        """Be again as after a block, to the last bit; the new version.
+        """Restore the state after a block, to the last bit; the new version.
 
-        What came later is not learned again. Keys stay known, and positions stay as they are: rows
-        that were rolled back do not come again by themselves. The way back is kept too:
-        ``rollback(to=…)`` of a later version.
+        What came later is not learned again. Keys and positions stay: rows that were rolled back
+        do not come again by themselves. It can be undone: ``rollback(to=…)`` of a later version.
 
         Parameters
         ----------
@@ -448,45 +433,39 @@ class Durable:
         ParameterError
             If there is no such version, or it is no longer kept.
         StoreError
-            If the disk is full or fails: then all is as it was.
+            If the disk is full or fails.
         """
-        with self._queue.writing():
-            where = f"{self._journal.where}.rollback"
-            to = validation.whole(to, "to", where, low=0)
-            oldest, latest = self._journal.snapshots()[0].sequence, self._journal.sequence
+        where = f"{self._journal.where}.rollback"
+        to = validation.whole(to, "to", where, low=0)
+
+        def work() -> int:
+            oldest, latest = self._writer.snapshots[0].sequence, self._journal.sequence
             if not oldest <= to <= latest:
                 raise ParameterError(
                     f"{where}: `to` must be a version that is kept, from {oldest:,} to the present "
                     f"one, {latest:,}, got {to:,}. `versions`, and /state of a service, lists "
                     "the snapshots; `keep` is how many there are."
                 )
-            self._keeper.rollback(to)
-            return self._journal.sequence
+            return self._writer.rollback(to)
 
-    @property
-    def written(self) -> "Learner | Pipeline | None":
-        """The learner as it was last written down, to be looked at; None if it is large."""
-        return self._keeper.written
+        return self._writer.call(work, writes=True)
 
     def model(self) -> "Learner | Pipeline":
         """A copy of the learner, to learn elsewhere or to be saved by ``op.save``.
 
-        Even if its file is lost, or cannot be written any more, as long as it is what was
-        acknowledged.
+        It is had even if the file was removed or cannot be written any more.
 
         Raises
         ------
         StoreError
-            If that is not known, and cannot be read.
+            If it is unknown what was acknowledged, or it cannot be read.
         """
-        with self._queue.exclusive():
-            self._queue.settle()
-            return self._keeper.copied()
+        return self._writer.call(self._writer.copied)
 
     @property
     def last_snapshot(self) -> tuple[int, float]:
         """How many rows had been learned when the last snapshot was taken, and when it was."""
-        return self._keeper.last_snapshot
+        return self._writer.last_snapshot
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -503,36 +482,44 @@ class Durable:
     @property
     def positions(self) -> dict[str, str]:
         """The last position of each source."""
-        self._queue.land()
-        return dict(self._keeper.positions)
+        return dict(self._writer.positions)
 
     @property
     def ready(self) -> bool:
         """Whether it can learn, as far as is known."""
-        return self._keeper.ready
+        return self._writer.ready
 
     @property
     def trouble(self) -> str | None:
         """What is wrong, even if it can learn; None if all is well."""
-        return self._keeper.trouble
+        return self._writer.trouble
 
     @property
     def most_features(self) -> int | None:
-        """So many features may come to the learner; None for any number."""
-        return self._keeper.policy.most_features
+        """Max features of the learner; None for any number."""
+        return self._writer.policy.most_features
 
     def watch(self, watcher: Watcher) -> None:
-        """Have each block told that is learned from now on, once it is on the disk.
+        """Have a function called with each block that is learned from now on, once it is committed.
 
         Parameters
         ----------
         watcher : callable
-            Called with the block and with what was said of its rows before, by whoever has the
-            turn: it must be quick, and call no verb that learns. It may return a function for what
-            may take longer: called after the rows are settled, though a ``learn`` in this thread
-            returns only then, and left out if an interrupt comes in between.
+            Called by the writer's thread with the block and the predictions of its rows before: it
+            must be quick, and call no verb that learns. It may return a function for what may take
+            longer, which is called after the rows are acknowledged.
         """
-        self._keeper.watch = watcher
+        self._writer.watch = watcher
+
+    def maintain(self, work: Callable[[], None]) -> None:
+        """Have the writer's thread call a function about once a second, and after each snapshot.
+
+        Parameters
+        ----------
+        work : callable
+            It must be quick, and call no verb that learns.
+        """
+        self._writer.hook = work
 
     def hold_like(self, model: "Learner | Pipeline") -> None:
         """Refuse a learner of another class, or of other parameters, than this one.
@@ -546,7 +533,8 @@ class Durable:
         ParameterError, TypeMismatchError
         """
         where = self._journal.where
-        self._keeper.charge.hold_like(Charge.of(model, where).learner, where)
+        other = ManagedModel.of(model, where).learner
+        self._writer.call(lambda: self._writer.model.check_like(other, where))
 
     def hold_in_place(self) -> None:
         """Refuse where the file is not where it was opened.
@@ -555,23 +543,13 @@ class Durable:
         ------
         StoreError
         """
-        self._journal.hold_in_place()
+        self._journal.check_in_place()
 
     # -- closing --------------------------------------------------------------------------------
 
-    def turn(self, seconds: float) -> AbstractContextManager[bool]:
-        """Within this context nobody else does anything to the file, if that came about in time.
-
-        Parameters
-        ----------
-        seconds : float
-            How long to wait for others.
-        """
-        return self._queue.turn(seconds)
-
     def close(self) -> None:
-        """Decide on what waits, take a snapshot if rows were learned since, and let the file go."""
-        self._queue.close()
+        """Decide what waits, take a snapshot if rows were learned since, and close the file."""
+        self._writer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -582,7 +560,7 @@ class Durable:
     def __repr__(self) -> str:
         return (
             f"<Durable {self._named} at {self.path}: {self.rows_seen:,} rows, version "
-            f"{self.version:,}{', closed' * bool(self._queue.closed)}>"
+            f"{self.version:,}{', closed' * bool(self._writer.closed)}>"
         )
 
 
@@ -605,12 +583,13 @@ def durable(
 ) -> Durable:
     """A learner that loses nothing: each row is on the disk before it is acknowledged.
 
-    Everything stands in one SQLite file: the rows since some snapshots ago, in the blocks in which
-    they were learned, the snapshots, keys of requests, positions of sources, and rows that wait for
-    their answers. After a crash, opened again, it is the learner that it was: to the last bit, if
-    onepass, NumPy and the machine are the same. A small file beside it, ``.lock``, says who has it.
+    Everything is in one SQLite file: the rows since some snapshots ago, in the blocks in which they
+    were learned, the snapshots, keys of requests, positions of sources, and rows that wait for
+    their labels. After a crash, opened again, it is the learner that it was: to the last bit, if
+    onepass, NumPy and the machine are the same. A small file beside it, ``.lock``, names the
+    process that has it. One thread, which ends with ``close``, learns and writes.
 
-    A process that is forked has no part in it: there it only answers, as it did then.
+    In a process that was forked it only predicts, as it did then.
 
     Parameters
     ----------
@@ -624,14 +603,14 @@ def durable(
     snapshot_seconds : float, default 300
         The same after so long, if rows were learned.
     keep : int, default 8
-        So many snapshots are kept, and the log since the oldest of them.
+        How many snapshots are kept, and the log since the oldest of them.
     key_seconds : float, default one week
         How long idempotency keys are remembered.
     most_features : int, optional
-        So many features, classes and answers a row may come to the learner, and features are
-        those that a Pipeline makes; rows that would bring more are refused, and so are blocks that
-        come to more than 16,777,216 numbers, and labels of more than 256 characters. Least squares
-        take the square of their features in memory. By default as many as come.
+        Max features, classes and targets of the learner, including features that a Pipeline makes;
+        rows that would bring more are refused, and so are blocks that come to more than 16,777,216
+        numbers, and labels of more than 256 characters. Least squares take the square of their
+        features in memory. By default any number.
     most_pending : int, default 1,048,576
         Max rows that wait for their labels; ``ask`` refuses more. Rows wait 30 days at most.
     replacements : mapping of str to object, optional
@@ -639,11 +618,9 @@ def durable(
     clock : callable, default ``time.time``
         Read once: later steps of a clock change nothing.
     watch : callable, optional
-        Called with the learner, for answers alone; it returns a function that is called with each
-        block of rows that is learned, and with what was said of them before: once they are on the
-        disk, and on opening with those that are learned again from there. It may return a
-        function for what may take longer: called after the rows are settled, though a ``learn``
-        in the same thread returns only then, and left out if an interrupt comes in between.
+        Called with a frozen copy of the learner; it returns a function that is called with each
+        block of rows that is learned, once it is committed, and on opening with those that are
+        learned again: see ``Durable.watch``.
 
     Returns
     -------
@@ -681,7 +658,7 @@ def durable(
         validation.whole(most_features, "most_features", where, low=1)
     validation.whole(most_pending, "most_pending", where, low=1)
     path = _file_path(path, where)
-    given = None if model is None else Charge.of(model, where)
+    given = None if model is None else ManagedModel.of(model, where)
     policy = Policy(
         snapshot_rows,
         snapshot_seconds,
@@ -695,29 +672,26 @@ def durable(
     )
     journal = Journal(path, where)
     try:
-        keeper = Keeper(journal, policy)
+        writer = Writer(journal, policy)
         if not journal.empty:
-            keeper.resume()
+            writer.resume()
             if given is not None:
-                keeper.charge.hold_like(given.learner, where)
+                writer.model.check_like(given.learner, where)
         elif given is not None:
-            keeper.begin(given)
+            writer.begin(given)
         else:
-            raise StoreError(  # noqa: TRY301  the file is to be let go
+            raise StoreError(  # noqa: TRY301  the file is to be closed
                 f"{where}: {os.fspath(path)} must be there, or a `model` to begin with, got "
                 "neither. Give a learner, such as op.RLSRegressor()."
             )
-        return Durable(journal, keeper)
+        return Durable(writer)
     except BaseException:
         journal.close()
         raise
 
 
 def _file_path(path: str | os.PathLike[str], where: str) -> str:
-    try:
-        found: str | bytes = os.fspath(path)
-    except TypeError:
-        found = b""
+    found = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
     if not isinstance(found, str) or not found or "\0" in found:
         raise ParameterError(
             f"{where}: `path` must be the path of a file, got {path!r:.100}. Give one, such as "

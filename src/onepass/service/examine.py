@@ -17,7 +17,7 @@ from onepass.errors import CheckpointError
 from onepass.serialization import archive as sealed
 from onepass.serialization.models import described
 from onepass.service.journal import Journal, Snapshot
-from onepass.service.lock import unheld
+from onepass.service.lock import unlocked
 from onepass.service.requests import Block
 
 __all__ = ["examine"]
@@ -52,7 +52,7 @@ def examine(path: str | os.PathLike[str]) -> dict[str, Any]:
         If it cannot be read, or is too new.
     """
     where, file = "examine", Path(path)
-    with unheld(file, where) as known, closing(Journal(file, where, read_only=True)) as journal:
+    with unlocked(file, where) as known, closing(Journal(file, where, read_only=True)) as journal:
         return _description(journal, known)
 
 
@@ -101,7 +101,7 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
 def _pending_rows(journal: Journal) -> int:
     """How many rows wait for their labels, each of them decoded."""
     count = 0
-    for each in journal.all_asked():
+    for each in journal.asked():
         Block.from_bytes(each.body, str(journal.path))
         count += 1
     return count

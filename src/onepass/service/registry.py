@@ -1,23 +1,17 @@
 """The learners that a server holds, one file each in one folder.
 
 Predictions come from the last acknowledged copy of a learner, without waiting. Rows to be learned
-enter a bounded queue; one thread per learner takes all that wait, learns them as one group, commits
-them to disk, and notifies their senders.
-
-Status that must be read from a learner's file is cached for a second. While the file is being
-written, the cached status is returned.
+enter the queue of the learner's writer; of too many the sender is told to come again.
 """
 
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from threading import Lock, RLock, Thread
-from time import sleep
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -38,11 +32,12 @@ from onepass.integrations.detectors import detectors
 from onepass.serialization.state import nbytes
 from onepass.service.consumer import Feeder
 from onepass.service.durable import Durable, Version, durable
-from onepass.service.lock import unheld
+from onepass.service.lock import unlocked
+from onepass.service.model import ManagedModel
 from onepass.service.monitoring import Diary, Gauges, task_of
-from onepass.service.requests import Receipt, Request, shut
+from onepass.service.requests import Receipt, Request
 from onepass.service.source import Source
-from onepass.service.writer import Charge, Watcher
+from onepass.service.writer import Watcher
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import TableLike
 
@@ -50,139 +45,9 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["Looks", "Served", "Shelf", "Waiting", "hold_learnable"]
+__all__ = ["Served", "Shelf", "hold_learnable"]
 
 
-_OFTEN = 1.0  # seconds between two looks, unless there is a new snapshot
-_PATIENCE = 0.5  # seconds that whoever looks waits for who writes
-
-
-class Looks:
-    """What was seen of a durable learner.
-
-    Parameters
-    ----------
-    durable : Durable
-    """
-
-    def __init__(self, durable: Durable) -> None:
-        self._durable = durable
-        self._seen: tuple[tuple[int, float] | None, int, list[Version]] = (None, 0, [])
-        self._at = 0.0
-
-    def now(self) -> tuple[int, list[Version]]:
-        """How many rows wait for their answers, and the snapshots."""
-        at, last = time.monotonic(), self._durable.last_snapshot
-        if last != self._seen[0] or at - self._at > _OFTEN:
-            self._seen = (last, *self._seen[1:])
-            with self._durable.turn(_PATIENCE) as free:
-                if free:
-                    self._look(last)
-            self._at = time.monotonic()
-        return self._seen[1:]
-
-    def _look(self, last: tuple[int, float]) -> None:
-        try:
-            self._seen = (last, self._durable.waiting, self._durable.versions)
-        except StoreError:  # it was closed meanwhile, or cannot be read: its trouble tells that
-            return
-
-
-class Waiting:
-    """Rows that wait for one learner.
-
-    Parameters
-    ----------
-    name : str
-        Of the learner.
-    most : int
-        So many rows may wait; more at once are let in alone, where no others wait.
-
-    Attributes
-    ----------
-    rows : int
-        How many wait.
-    ended : bool
-        Whether none is let in any more.
-    """
-
-    def __init__(self, name: str, most: int) -> None:
-        self.most, self.rows, self.ended = most, 0, False
-        self._name, self._lock = name, Lock()
-
-    def admit(self, count: int) -> None:
-        """Let rows in, until they are ``done``.
-
-        Parameters
-        ----------
-        count : int
-
-        Raises
-        ------
-        BusyError
-            If too many wait.
-        StoreError
-            If none is let in any more.
-        """
-        with self._lock:
-            self.hold_open()
-            if self.rows and self.rows + count > self.most:
-                raise BusyError(
-                    f"{self._name}: at most {self.most:,} rows may wait to be learned, "
-                    f"{self.rows:,} do. Ask again in a second, with the same key.",
-                    1.0,
-                )
-            self.rows += count
-
-    def admit_each(self, count: int) -> None:
-        """The same of rows of which each is written by itself: of many, others would wait long.
-
-        Parameters
-        ----------
-        count : int
-
-        Raises
-        ------
-        LongError
-            If they are more than a quarter of those that may wait.
-        BusyError, StoreError
-            As of ``admit``.
-        """
-        most = -(-self.most // 4)
-        if count > most:
-            raise LongError(
-                f"{self._name}: rows whose answers come later, and their answers, must be at most "
-                f"{most:,} at a time, got {count:,}. Send fewer at a time."
-            )
-        self.admit(count)
-
-    def done(self, count: int) -> None:
-        """They wait no longer.
-
-        Parameters
-        ----------
-        count : int
-        """
-        with self._lock:
-            self.rows -= count
-
-    def end(self) -> None:
-        """Let in none any more."""
-        with self._lock:
-            self.ended = True
-
-    def hold_open(self) -> None:
-        """Refuse where none is let in any more.
-
-        Raises
-        ------
-        StoreError
-        """
-        if self.ended:
-            raise StoreError(f"{self._name}: it is being stopped. Ask again later.")
-
-
-_GAP = 1e-4  # seconds: whoever waits for a lock is woken more slowly than it can be taken again
 _T = TypeVar("_T")
 
 
@@ -215,15 +80,39 @@ class Served:
         self.gauges = gauges
         self.feeders: list[Feeder] = []
         self._diary = diary
-        self._waiting = Waiting(name, most_waiting)
-        self._gate = shut()  # where the thread waits
+        self._most, self._lock, self._ended = most_waiting, Lock(), False
+        self.waiting = 0
+        """Rows that wait to be learned."""
         self.pace = 1.0
         """CPU seconds per row of the slowest recent prediction."""
         self.failed: str | None = None
-        """The error of the last attempt to learn; None if it succeeded."""
-        self._looks = Looks(durable)
-        self._thread = Thread(target=self._work, name=f"learn {name}", daemon=True)
-        self._thread.start()
+        """Why the file could not be opened again; None if it is open."""
+        durable.maintain(lambda: diary.tend(gauges, durable.last_snapshot[0]))
+
+    # -- back-pressure -------------------------------------------------------------------------
+
+    def _admit(self, count: int) -> None:
+        """Count rows that wait, until they are ``_done``; refused if too many do.
+
+        More rows at once than may wait are admitted if no others wait.
+        """
+        with self._lock:
+            self._check_open()
+            if self.waiting and self.waiting + count > self._most:
+                raise BusyError(
+                    f"{self.name}: at most {self._most:,} rows may wait to be learned, "
+                    f"{self.waiting:,} do. Ask again in a second, with the same key.",
+                    1.0,
+                )
+            self.waiting += count
+
+    def _done(self, count: int) -> None:
+        with self._lock:
+            self.waiting -= count
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise StoreError(f"{self.name}: it is being stopped. Ask again later.")
 
     # -- verbs ---------------------------------------------------------------------------------
 
@@ -249,14 +138,14 @@ class Served:
         return now, learner
 
     def learn(self, rows: Mapping[str, Any], done: Callable[[Request], None], **named: Any) -> None:
-        """Have rows learned, once ``wake`` is called.
+        """Have rows learned.
 
         Parameters
         ----------
         rows : mapping
             ``X``, ``y``, and if there are ``sample_weight`` and ``time``, as for ``Durable.learn``.
         done : callable
-            Called by the thread that learns, when they are on the disk or refused.
+            Called by the writer's thread, when they are on the disk or refused.
         **named
             ``key``, ``former``, ``source``, ``position``, as for ``Durable.request``.
 
@@ -270,10 +159,10 @@ class Served:
             If these are no rows.
         """
         count = len(rows["X"])
-        self._waiting.admit(count)
+        self._admit(count)
 
         def settled(request: Request) -> None:
-            self._waiting.done(count)
+            self._done(count)
             if request.error is not None:
                 self._note(count, request.error)
             done(request)
@@ -281,14 +170,9 @@ class Served:
         try:
             self.durable.request(**rows, **named, done=settled)
         except BaseException as wrong:
-            self._waiting.done(count)
+            self._done(count)
             self._note(count, wrong)
             raise
-
-    def wake(self) -> None:
-        """Have what waits be learned now; without it, that begins within a second."""
-        with suppress(RuntimeError):  # it was opened already
-            self._gate.release()
 
     def admitted(self, count: int, work: Callable[[], _T]) -> Callable[[], _T]:
         """Work of ``ask`` or ``answer``, to be done once by a thread that may wait.
@@ -308,19 +192,24 @@ class Served:
         StoreError
             If it is being stopped.
         """
-        self._waiting.admit_each(count)
+        most = -(-self._most // 4)
+        if count > most:
+            raise LongError(
+                f"{self.name}: rows whose answers come later, and their answers, must be at most "
+                f"{most:,} at a time, got {count:,}. Send fewer at a time."
+            )
+        self._admit(count)
 
         def done() -> _T:
             try:
                 return work()
             finally:
-                self._waiting.done(count)
+                self._done(count)
 
         return done
 
     def ask(self, X: TableLike, seconds: float) -> tuple[int, Array, list[str]]:
         """The version that answers, answers, and ids for those that come later."""
-        self._waiting.hold_open()
         return self.durable.asked(X, seconds=seconds)
 
     def answer(
@@ -332,7 +221,6 @@ class Served:
         time: TimeLike | None = None,
     ) -> Receipt:
         """Learn rows that were asked, as ``Durable.answer`` does."""
-        self._waiting.hold_open()
         try:
             return self.durable.answer(ids, y, sample_weight, time=time)
         except OnepassError as wrong:
@@ -360,7 +248,7 @@ class Served:
         ------
         StoreError
         """
-        self._waiting.hold_open()
+        self._check_open()
         if not self.ready:
             raise StoreError(self.trouble or f"{self.name}: it could not learn. Ask again.")
 
@@ -382,19 +270,14 @@ class Served:
         return " ".join(each.trouble for each in self.feeders if each.trouble) or None
 
     @property
-    def waiting(self) -> int:
-        """Rows that wait to be learned."""
-        return self._waiting.rows
-
-    @property
     def waiting_answers(self) -> int:
-        """Rows that wait for their answers, as counted within the last second."""
-        return self._looks.now()[0]
+        """Rows that wait for their labels, including those whose time ended within a minute."""
+        return self.durable.pending
 
     @property
     def versions(self) -> list[Version]:
         """The snapshots."""
-        return self._looks.now()[1]
+        return self.durable.versions
 
     @property
     def nbytes(self) -> int:
@@ -405,9 +288,8 @@ class Served:
         """Read sources no further, learn what waits, then let the file go."""
         for feeder in self.feeders:
             feeder.close()
-        self._waiting.end()
-        self.wake()
-        self._thread.join()
+        with self._lock:
+            self._ended = True
         try:
             self.durable.close()
         finally:
@@ -419,20 +301,6 @@ class Served:
         """Note that rows were refused; where it was the disk's fault, ``trouble`` tells it."""
         if not isinstance(wrong, StoreError):
             self.gauges.refuse(count, str(wrong))
-
-    def _work(self) -> None:
-        """Until it ends, and nobody who was admitted waits, or it cannot be done."""
-        waiting = self._waiting
-        while not waiting.ended or (waiting.rows and not self.failed):
-            self._gate.acquire(timeout=0.05 if waiting.ended else 1.0)
-            try:
-                self.durable.settle()
-                self._diary.tend(self.gauges, self.durable.last_snapshot[0])
-                self.failed = None
-            except Exception as wrong:  # noqa: BLE001  the page tells it; the thread goes on
-                self.failed = str(wrong) or repr(wrong)
-            if not self._gate.locked():  # more has come; others want the file too
-                sleep(_GAP)
 
 
 _LOG = logging.getLogger("onepass.service")
@@ -618,7 +486,7 @@ class Shelf:
         with self._retiring:
             with self._turn:
                 if name in self.failed and os.path.lexists(self._path(name)):
-                    with unheld(self._path(name), self.where):
+                    with unlocked(self._path(name), self.where):
                         moved = self._moved(name)
                     del self.failed[name]
                     return moved
@@ -715,7 +583,7 @@ class Shelf:
             return gauges[0].learned
 
         if model is not None:  # what is refused leaves no file
-            self._detectors(name, Charge.of(model, self.where).learner)
+            self._detectors(name, ManagedModel.of(model, self.where).learner)
         held = durable(self._path(name), model, watch=watched, **self._options)
         diary = Diary(self.folder / f"{name}{_GAUGES}")
         diary.read(gauges[0], held.rows_seen)

@@ -10,7 +10,7 @@ The header is the number of rows, and of each array its part, its column where i
 its dtype, its shape and its bytes. An array of Python objects is JSON.
 
 The size of a block on the disk is checked before it is encoded: rows may share one text in memory
-that each of them stores by itself, so a kilobyte here may become gigabytes there.
+that each of them stores by itself, so a kilobyte in memory may become gigabytes on the disk.
 
 Also here: checks of idempotency keys, source names and positions.
 """
@@ -22,11 +22,10 @@ import re
 import struct
 from _thread import allocate_lock
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,18 +39,15 @@ __all__ = [
     "Receipt",
     "Request",
     "aligned",
-    "hold_answered",
-    "hold_size",
-    "hold_text",
-    "hold_written",
-    "is_plain",
+    "array_from_bytes",
+    "array_to_bytes",
+    "check_encodable",
+    "check_labelled",
+    "check_size",
+    "check_text",
     "joined",
     "read_rows",
     "runs",
-    "said_from_bytes",
-    "said_to_bytes",
-    "shut",
-    "written",
 ]
 
 
@@ -85,8 +81,17 @@ class Block:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a matrix of float64 and such an answer a row, and nothing else."""
-        return self.weights is None and self.time is None and is_plain(self.X, self.y)
+        """Whether it is a matrix of float64 with one such target a row, and nothing else."""
+        X, y = self.X, self.y
+        return (
+            type(X) is np.ndarray
+            and type(y) is np.ndarray
+            and self.weights is None
+            and self.time is None
+            and X.dtype == y.dtype == np.float64
+            and X.ndim == 2
+            and y.shape == X.shape[:1]
+        )
 
     @property
     def like(self) -> tuple[object, ...]:
@@ -100,7 +105,7 @@ class Block:
                 array.dtype.str if part in {"X", "time"} else array.dtype.kind,
                 array.shape[1:],
             )
-            for part, column, array in self._arrays()
+            for part, column, array in self.arrays()
         )
 
     def named(self) -> dict[str, Array]:
@@ -142,7 +147,7 @@ class Block:
             return b"".join((_plain_head(*self.X.shape), self.X.tobytes(), self.y.tobytes()))  # type: ignore[union-attr]
         fields: list[_Field] = []
         bodies: list[bytes] = []
-        for part, column, array in self._arrays():
+        for part, column, array in self.arrays():
             plain = array.dtype.kind != "O"
             body = array.tobytes() if plain else json.dumps(array.tolist()).encode()
             fields.append((part, column, array.dtype.str, array.shape, len(body)))
@@ -176,34 +181,14 @@ class Block:
                 "backup."
             ) from wrong
 
-    def _arrays(self) -> Iterator[tuple[str, str | None, Array]]:
-        if isinstance(self.X, Table):
-            for name, column in self.X.columns.items():
-                yield "X", name, column
-        else:
-            yield "X", None, self.X
-        if self.y is not None:
-            yield "y", None, self.y
-        if self.weights is not None:
-            yield "weights", None, self.weights
-        if self.time is not None:
-            yield "time", None, self.time
-
-
-def is_plain(X: object, y: object) -> TypeGuard[Array]:
-    """Whether these are a matrix of float64, and such an answer for each of its rows.
-
-    Parameters
-    ----------
-    X, y : object
-    """
-    return (
-        type(X) is np.ndarray
-        and type(y) is np.ndarray
-        and X.dtype == y.dtype == np.float64
-        and X.ndim == 2
-        and y.shape == X.shape[:1]
-    )
+    def arrays(self) -> Iterator[tuple[str, str | None, Array]]:
+        """Part, column and values of each array."""
+        columns = self.X.columns.items() if isinstance(self.X, Table) else [(None, self.X)]
+        for name, column in columns:
+            yield "X", name, column
+        for part in _PARTS:
+            if (array := getattr(self, part)) is not None:
+                yield part, None, array
 
 
 def joined(blocks: Sequence[Block]) -> Block:
@@ -298,37 +283,41 @@ class Receipt(NamedTuple):
     """Whether they had been learned before, by a request with the same key."""
 
 
+def _closed_gate() -> Any:
+    gate = allocate_lock()
+    gate.acquire()
+    return gate
+
+
 @dataclass(slots=True, eq=False)
 class Request:
-    """Rows to learn, or to keep until their answers come; what became of them is noted here.
+    """Rows to learn, or to store until their labels come, and the result.
 
     Parameters
     ----------
     block : Block
     body : bytes
-        The block, to be written down, where it was asked before whether it can be.
+        The encoded block, where it was encoded to check that it can be.
     size : int
         About how many bytes it takes.
     keys : sequence of tuple[str, bytes]
-        An idempotency key of all rows, or one of each, with the digest of what was asked.
+        An idempotency key of all rows, or one of each, with the digest of the request.
     source, position : str, optional
         Where the rows came from.
     ids : sequence of str
-        Those of rows that wait: with an answer they wait no longer.
+        Of rows that wait for their labels, or are labelled by this request.
     until : float
-        Until when they wait, if they have no answer yet.
+        Until when they wait.
     done : callable, optional
-        Called with the request once it is decided on.
+        Called with the request once it is decided.
     receipt, error : Receipt and exception, optional
-        What became of it.
+        The result, or why there is none.
     settled : bool
-        Whether it is decided on.
-    waits : bool
-        Whether somebody waits for it, who can take the turn.
-    gate : lock, optional
-        Of whoever waits, as ``shut`` gives it.
+        Whether it is decided.
     former : bytes
-        The digest under which a former version may have noted this request.
+        The digest of a former version for this request.
+    gate : lock
+        Held until it is decided.
     """
 
     block: Block
@@ -343,43 +332,25 @@ class Request:
     receipt: Receipt | None = None
     error: BaseException | None = None
     settled: bool = False
-    waits: bool = False
-    gate: Any = None
     former: bytes = b""
+    gate: Any = field(default_factory=_closed_gate)
 
-    def is_settled(self) -> bool:
-        """Whether it is decided on; another thread may do so meanwhile."""
-        return self.settled
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until it is settled, or its turn has come to settle others; whether it was woken."""
-        woken: bool = self.gate.acquire(timeout=seconds)
-        return woken
-
-    def wake(self) -> None:
-        """Let whoever waits for it go on."""
-        if self.gate is not None:
-            with suppress(RuntimeError):  # it was woken already
-                self.gate.release()
+    def wait(self) -> Receipt:
+        """The receipt, once it is decided; raises the error if there is one."""
+        with self.gate:
+            return self.result()
 
     def result(self) -> Receipt:
-        """The receipt, or what is raised in its place."""
+        """The receipt; raises the error if there is one."""
         if self.error is not None:
             raise self.error
         if self.receipt is None:
-            raise StoreError("a request: it must be settled before its receipt is asked for.")
+            raise StoreError("a request: it must be settled before its receipt is read.")
         return self.receipt
 
 
-def shut() -> Any:
-    """A gate that whoever comes waits at, until it is opened once."""
-    gate = allocate_lock()
-    gate.acquire()
-    return gate
-
-
 def runs(requests: Sequence[Request]) -> list[list[Request]]:
-    """Requests that follow each other and can be learned as one block.
+    """Consecutive requests that can be learned as one block.
 
     Parameters
     ----------
@@ -403,11 +374,11 @@ def runs(requests: Sequence[Request]) -> list[list[Request]]:
     return found
 
 
-def said_to_bytes(said: Array) -> bytes:
-    """Answers, written down."""
-    plain = said.dtype.kind in _KINDS
-    body = said.tobytes() if plain else json.dumps(said.tolist()).encode()
-    return _head(said.dtype.str, said.shape) + body
+def array_to_bytes(array: Array) -> bytes:
+    """Predictions, encoded."""
+    plain = array.dtype.kind in _KINDS
+    body = array.tobytes() if plain else json.dumps(array.tolist()).encode()
+    return _head(array.dtype.str, array.shape) + body
 
 
 @lru_cache(maxsize=256)
@@ -415,8 +386,8 @@ def _head(dtype: str, shape: tuple[int, ...]) -> bytes:
     return json.dumps([dtype, shape]).encode() + b"\n"
 
 
-def said_from_bytes(data: bytes) -> Array:
-    """What ``said_to_bytes`` was given.
+def array_from_bytes(data: bytes) -> Array:
+    """Decode what ``array_to_bytes`` encoded.
 
     Raises
     ------
@@ -428,16 +399,15 @@ def said_from_bytes(data: bytes) -> Array:
         dtype, shape = json.loads(head)
         if np.dtype(dtype).kind in _KINDS:
             return np.frombuffer(body, dtype).reshape(shape).copy()
-        said = np.empty(shape, dtype=object)
-        said[...] = json.loads(body)
-    except (ValueError, TypeError) as wrong:
-        raise DamagedError(f"what was said once is not as it was written: {wrong}") from wrong
-    return said
+        array = np.empty(shape, dtype=object)
+        array[...] = json.loads(body)
+    except (ValueError, TypeError) as error:
+        raise DamagedError(f"stored predictions are not as they were written: {error}") from error
+    return array
 
 
 _NUMBERS = "biuf"
 _MIXED = "OUM"  # a matrix of text, dates or mixed values, for features that read it
-_PLAIN_KINDS = "biufUM"  # of dtypes that a file holds as they are
 _NUMBER_BYTES = 8  # bytes of a number
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -467,8 +437,9 @@ def read_rows(
     ShapeError, TypeMismatchError
         If these are no rows, or not as many answers.
     """
-    if sample_weight is None and time is None and is_plain(X, y):
-        return Block(X.copy(), cast("Array", y).copy())
+    given: Any = Block(X, y, sample_weight, time)  # type: ignore[arg-type]  # as far as it is one
+    if given.plain:
+        return Block(given.X.copy(), given.y.copy())
     rows = _rows(X, where)
     n = len(rows)
     return Block(
@@ -479,7 +450,7 @@ def read_rows(
     )
 
 
-def hold_answered(y: object, where: str) -> None:
+def check_labelled(y: object, where: str) -> None:
     """Refuse rows to be learned that have no answers.
 
     Parameters
@@ -512,7 +483,7 @@ def _rows(X: Any, where: str) -> Any:
     if array.dtype.kind not in _NUMBERS:
         if not isinstance(X, np.ndarray):  # NumPy would make text of the numbers among it
             array = np.array(X, dtype=object)
-        _hold_plain(array, "X", where)
+        _check_plain(array, "X", where)
     elif array.dtype.itemsize > _NUMBER_BYTES:
         array = array.astype(np.float64)
     return array
@@ -520,7 +491,7 @@ def _rows(X: Any, where: str) -> Any:
 
 def _column(values: Array, name: str) -> Array:
     """A copy, of what a file can hold."""
-    plain = values.dtype.kind in f"{_PLAIN_KINDS}O"
+    plain = values.dtype.kind in f"{_KINDS}O"
     return values.copy() if plain else to_column(values, name)
 
 
@@ -558,8 +529,8 @@ def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
         )
     if array.dtype.kind == "f" and array.dtype.itemsize > _NUMBER_BYTES:
         return array.astype(np.float64)
-    if array.dtype.kind not in _PLAIN_KINDS:
-        _hold_plain(array, name, where)
+    if array.dtype.kind not in _KINDS:
+        _check_plain(array, name, where)
     return array
 
 
@@ -577,9 +548,9 @@ def _copied(values: Any) -> Array:
         return np.empty((), dtype=object)
 
 
-def _hold_plain(array: Array, name: str, where: str) -> None:
+def _check_plain(array: Array, name: str, where: str) -> None:
     """Refuse what no file can hold."""
-    if array.dtype.kind in _PLAIN_KINDS:
+    if array.dtype.kind in _KINDS:
         return
     odd = next((v for v in array.ravel().tolist() if not isinstance(v, _PLAIN)), None)
     if odd is not None or array.dtype.kind != "O":
@@ -595,45 +566,33 @@ _LONGEST = 12  # bytes of a character as JSON, at most
 _FEW = 512  # values, which are not too many bytes where each is a request's longest text
 
 
-def written(block: Block, where: str) -> bytes:
-    """A block as bytes.
+def check_encodable(block: Block, where: str) -> None:
+    """Refuse a block that would take too many bytes, before it is encoded.
 
     Parameters
     ----------
     block : Block
-        One that is not plain: of those it is known without looking.
     where : str
         The public call, for messages.
 
     Raises
     ------
     ShapeError
-        If they are too many, before they are made.
     """
-    hold_written(block, where)
-    return block.to_bytes()
+    parts = [array for part, _, array in block.arrays() if part in {"X", "y"}]
+    if sum(part.size for part in parts) <= _FEW:
+        return
+    size = sum(part.nbytes for part in parts if part.dtype.kind != "O")
+    values = [part.ravel().tolist() for part in parts if part.dtype.kind == "O"]
+    length = sum(len(each) for column in values for each in column if type(each) is str)
+    if size + _LONGEST * length > _LARGEST_ENCODED:  # few are: these are measured
+        for column in values:
+            size += sum(len(json.dumps(each)) * n for each, n in Counter(column).items())
+        check_size(size, where)
 
 
-def hold_written(block: Block, where: str) -> None:
-    """Refuse a block that would be too many bytes, before they are made.
-
-    Parameters
-    ----------
-    block, where
-        As for ``written``.
-
-    Raises
-    ------
-    ShapeError
-    """
-    X = block.X
-    if (len(X) * len(X.columns) if isinstance(X, Table) else X.size) > _FEW:
-        columns = X.columns.values() if isinstance(X, Table) else (X,)
-        _hold_parts([part for part in (*columns, block.y) if part is not None], where)
-
-
-def hold_size(nbytes: int, where: str) -> None:
-    """Refuse rows that take so many bytes, if they are too many.
+def check_size(nbytes: int, where: str) -> None:
+    """Refuse rows that take too many bytes.
 
     Parameters
     ----------
@@ -652,29 +611,11 @@ def hold_size(nbytes: int, where: str) -> None:
         )
 
 
-def _hold_parts(parts: list[Array], where: str) -> None:
-    texts = [part.ravel().tolist() for part in parts if part.dtype.kind == "O"]
-    size = sum(part.nbytes for part in parts if part.dtype.kind != "O")
-    if (
-        size + _LONGEST * sum(map(_characters, texts)) > _LARGEST_ENCODED
-    ):  # few are, and looked at closely
-        hold_size(size + sum(map(_nbytes, texts)), where)
-
-
-def _characters(values: Iterable[object]) -> int:
-    return sum(len(value) for value in values if type(value) is str)
-
-
-def _nbytes(values: Iterable[object]) -> int:
-    """The bytes of values as JSON, each but once looked at, however often it is there."""
-    return sum(len(json.dumps(value)) * times for value, times in Counter(values).items())
-
-
 _LONGEST_KEY = 512  # characters
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
-def hold_text(word: object, name: str, where: str) -> None:
+def check_text(word: object, name: str, where: str) -> None:
     """Refuse what is no text, empty, too long, or of halves of characters.
 
     Parameters

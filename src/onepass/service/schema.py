@@ -1,18 +1,17 @@
-"""Schema: the tables of a journal, made or brought up to date.
+"""Schema: the tables of a journal, made or upgraded.
 
-A file says its format in SQLite's ``user_version``, and that it is one of ours in
-``application_id``. A newer format is refused; an older one is brought up to date, step by step, in
-one transaction, so that a crash, or a disk that is full, leaves the one or the other whole.
+The format is SQLite's ``user_version``, and ``application_id`` marks the file as one of onepass. A
+newer format is refused; an older one is upgraded in one transaction, so a crash or a full disk
+leaves the old format or the new one.
 
 ====== =============================================================================================
-format keys, and rows that wait, stand
+format tables ``keys`` and ``asked``
 ====== =============================================================================================
-1      in the order of their own words, which is any: a commit of many wrote as many pages
-2      in the order in which they came, beside an index: half the bytes a commit, and fewer to go by
+1      without rowid, ordered by key: a commit of many keys writes as many pages
+2      ordered by arrival, with an index: half the bytes a commit, and fewer pages to read
 ====== =============================================================================================
 
-A new format is a line in ``_LAYOUTS``, and one in ``_STEPS`` that leads to it: what stands in a
-table is copied to another, which is made in the words that ``_LAYOUTS`` has.
+A new format is a line in ``_LAYOUTS``, and one in ``_UPGRADES`` that leads to it.
 """
 
 import sqlite3
@@ -20,10 +19,10 @@ from pathlib import Path
 
 from onepass.errors import DamagedError, StoreError
 
-__all__ = ["APPLICATION", "FORMAT", "looked", "made", "opened"]
+__all__ = ["APPLICATION", "FORMAT", "checked_format", "create", "open_database"]
 
 APPLICATION = 0x6F6E6570
-"""The word "onep": what tells the file from others of SQLite."""
+"""The word "onep", which marks the file among others of SQLite."""
 
 _LOG = """CREATE TABLE log (
         sequence INTEGER PRIMARY KEY,
@@ -84,7 +83,7 @@ _LAYOUTS = {  # the tables of each format
     1: (_LOG, _SNAPSHOTS, *_FIRST, *_INDEXES),
     2: (_LOG, _SNAPSHOTS, *_SECOND, *_INDEXES),
 }
-_STEPS = {  # from a format to the next
+_UPGRADES = {  # from a format to the next
     1: (
         "DROP INDEX keys_by_time",
         "DROP INDEX asked_by_time",
@@ -103,7 +102,6 @@ _STEPS = {  # from a format to the next
 FORMAT = max(_LAYOUTS)
 """The newest format that this version reads, and the one that it writes."""
 
-_OLDEST = (3, 37)  # of SQLite: STRICT tables
 _BEFORE = (
     "PRAGMA locking_mode = EXCLUSIVE",  # first of all: then no memory is shared with others
     "PRAGMA cell_size_check = ON",
@@ -113,148 +111,94 @@ _AFTER = (
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",  # macOS: to the disk, not to its cache
     "PRAGMA checkpoint_fullfsync = ON",
-    f"PRAGMA journal_size_limit = {1 << 22}",  # of the log that a snapshot has made long
+    f"PRAGMA journal_size_limit = {1 << 22}",  # of a log that a snapshot has made long
 )
 
 
-def made(path: Path, where: str) -> sqlite3.Connection:
-    """A new file with its tables, open, in a transaction.
-
-    Parameters
-    ----------
-    path : Path
-        An empty file.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    StoreError
-        If SQLite is too old.
-    sqlite3.Error
-        If it cannot be written.
-    """
-    _hold_new_enough(where)
+def create(path: Path) -> sqlite3.Connection:
+    """Open an empty file, in a transaction in which its tables are made."""
     db = sqlite3.connect(path, isolation_level=None)
-    try:
-        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        db.execute("BEGIN EXCLUSIVE")
-        for table in _LAYOUTS[FORMAT]:
-            db.execute(table)
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
-        db.execute(f"PRAGMA user_version = {FORMAT}")
-    except BaseException:
-        db.close()
-        raise
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    db.execute("BEGIN EXCLUSIVE")
+    for statement in _LAYOUTS[FORMAT]:
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION}")
+    db.execute(f"PRAGMA user_version = {FORMAT}")
     return db
 
 
-def opened(path: Path, where: str) -> sqlite3.Connection:
-    """A file that was made, open, held, and of this format.
-
-    Parameters
-    ----------
-    path, where
-        As for :func:`made`.
+def open_database(path: Path, where: str) -> sqlite3.Connection:
+    """Open and lock an existing file, and upgrade an older format.
 
     Raises
     ------
     StoreError
-        If it is of a newer format, or SQLite is too old, or knows no write-ahead log there.
+        If the format is newer, or SQLite has no write-ahead log there.
     DamagedError
         If it is another program's, or damaged.
     sqlite3.Error
-        If it cannot be opened or written; an older format is then as it was.
+        If it cannot be opened or written; an older format is then unchanged.
     """
-    _hold_new_enough(where)
-    there = f"{path.absolute().as_uri()}?mode=rw"  # it is not made anew
-    db = sqlite3.connect(there, isolation_level=None, check_same_thread=False, uri=True)
+    address = f"{path.absolute().as_uri()}?mode=rw"  # without creating it
+    db = sqlite3.connect(address, isolation_level=None, check_same_thread=False, uri=True)
     try:
         for pragma in _BEFORE:
             db.execute(pragma)
-        looked(db, path, where)
-        _log_ahead(db, path, where)
+        found = checked_format(db, path, where)
+        mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreError(  # noqa: TRY301  the connection is to be closed
+                f"{where}: {path} must lie where SQLite can have a write-ahead log, got its "
+                f"journal mode {mode!r}. Choose a local disk."
+            )
         for pragma in _AFTER:
             db.execute(pragma)
-        _update(db)
+        if found != FORMAT:
+            _upgrade(db, found)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _log_ahead(db: sqlite3.Connection, path: Path, where: str) -> None:
-    mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-    if mode != "wal":
-        raise StoreError(
-            f"{where}: {path} must lie where SQLite can have a write-ahead log, got its journal "
-            f"mode {mode!r}. Choose a local disk."
-        )
-
-
-def _hold_new_enough(where: str) -> None:
-    if sqlite3.sqlite_version_info < _OLDEST:
-        raise StoreError(
-            f"{where}: SQLite must be at least {'.'.join(map(str, _OLDEST))}, got "
-            f"{sqlite3.sqlite_version}. Use a newer Python."
-        )
-
-
-def looked(db: sqlite3.Connection, path: Path, where: str) -> int:
-    """The format of a file; refused if it is not ours, too new, or damaged.
-
-    Parameters
-    ----------
-    db : sqlite3.Connection
-    path : Path
-        The file.
-    where : str
-        The public call, for messages.
+def checked_format(db: sqlite3.Connection, path: Path, where: str) -> int:
+    """The format of a file.
 
     Raises
     ------
     StoreError
-        If it is of a newer format.
+        If it is newer.
     DamagedError
-        If it is another program's, or damaged.
+        If the file is another program's, or damaged.
     """
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise DamagedError(
             f"{where}: {path} must be a file that onepass made for a durable learner, got another "
             "program's database. Choose another path."
         )
-    found = db.execute("PRAGMA user_version").fetchone()[0]
+    found = int(db.execute("PRAGMA user_version").fetchone()[0])
     if found > FORMAT:
         raise StoreError(
             f"{where}: {path} is format {found}; this version reads up to {FORMAT}. Upgrade "
             "onepass."
         )
     wrong = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if wrong == "ok" and _said(db) != set(_LAYOUTS.get(found, ())):
+    statements = db.execute(  # without the statistics of ANALYZE
+        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]'"
+    )
+    if wrong == "ok" and {sql for (sql,) in statements} != set(_LAYOUTS.get(found, ())):
         wrong = "its tables are not those of its format"
     if wrong != "ok":
         raise DamagedError(
             f"{where}: {path} is not as it was written: {wrong}. Restore it from a backup."
         )
-    return int(found)
+    return found
 
 
-def _said(db: sqlite3.Connection) -> set[str]:
-    """The SQL of all tables, indexes and triggers, except the statistics of ANALYZE."""
-    rows = db.execute(
-        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]'"
-    )
-    return {text for (text,) in rows}
-
-
-def _update(db: sqlite3.Connection) -> None:
-    """Bring an older format up to date, or leave it as it is."""
-    found = db.execute("PRAGMA user_version").fetchone()[0]
-    if found == FORMAT:
-        return
+def _upgrade(db: sqlite3.Connection, found: int) -> None:
     db.execute("BEGIN EXCLUSIVE")
     for version in range(found, FORMAT):
-        for statement in _STEPS[version]:
+        for statement in _UPGRADES[version]:
             db.execute(statement)
     db.execute(f"PRAGMA user_version = {FORMAT}")
     db.execute("COMMIT")

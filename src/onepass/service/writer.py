@@ -1,82 +1,79 @@
-"""The writer of a durable learner: learns requests, logs them, and only then acknowledges them.
+"""The writer of a durable learner: one thread learns requests, logs them, then acknowledges them.
 
-A group of requests is deduplicated by keys, learned, committed to the journal, published and
-acknowledged, in that order. Snapshots, rollback and retention are here too.
+Requests wait in a queue. The writer takes all that wait as one group: they are deduplicated by
+keys, learned, committed to the journal, published and acknowledged, in that order. Whatever else
+touches the learner or the file (snapshots, rollback, reading labels) is a call that waits in the
+same queue.
 
 Invariants
 ----------
+- Only the writer's thread touches the learner and the journal, once it is started.
 - No request is acknowledged before its rows are on the disk. If a group cannot be committed, all
-  its requests fail, and the learner is restored from the disk before it learns anything else. If an
-  interrupt comes in between, the journal tells whether the group was committed.
-- The learner changes only by ``Charge.learn``: the same blocks in the same order make the same
-  learner, bit for bit.
-- Predictions come from a copy that is made after each group, shares the learned arrays and never
-  changes: they do not wait for rows to be learned, and never see half a block.
+  its requests fail, and the learner is restored from the disk before it learns anything else.
+- The learner changes only by ``ManagedModel.learn``: the same blocks in the same order make the
+  same learner, bit for bit.
+- Predictions come from a frozen copy that is made after each group and shares the learned arrays:
+  they do not wait for rows to be learned, and never see half a block.
+- A caller only waits. An interrupt ends its waiting, and its request is committed or refused all
+  the same; the same idempotency key returns the result.
+- A forked process neither writes nor closes the file.
 """
 
-import copy
-import itertools
 import json
+import os
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Thread, get_ident
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from sklearn.base import clone
 
-from onepass import validation
 from onepass.errors import (
     BusyError,
-    CheckpointError,
     CheckpointWarning,
     DamagedError,
     KeyReusedError,
-    NotFittedError,
-    ParameterError,
     StoreError,
-    TypeMismatchError,
 )
-from onepass.serialization import archive
-from onepass.serialization.codec import state_dict
-from onepass.serialization.models import given_back, packed
-from onepass.serialization.state import nbytes
+from onepass.service.delayed import Labelled, match
 from onepass.service.journal import Answer, Asked, Entry, Group, Journal, Snapshot
+from onepass.service.model import ManagedModel
 from onepass.service.requests import (
     Block,
     Receipt,
     Request,
+    array_from_bytes,
+    array_to_bytes,
     joined,
-    read_rows,
     runs,
-    said_from_bytes,
-    said_to_bytes,
 )
 from onepass.types import Array
 from onepass.validation.arrays import bounded
-from onepass.validation.table import Table, TableLike
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["Charge", "Keeper", "Policy", "Watcher", "said_of"]
+__all__ = ["Policy", "Watcher", "Writer"]
 
+_T = TypeVar("_T")
 
 Watcher = Callable[[Block, Array], Callable[[], object] | None]
-"""Called with each block that was learned, and what was said of its rows before.
+"""Called with each block that was learned, and the predictions of its rows before.
 
-It may return a function for what may take longer. That is called after the rows are settled, so
-that other threads go on, though a ``learn`` in this thread returns only then; it is left out if an
-interrupt comes in between. Of blocks that are learned again on opening it is called at once.
+It may return a function for what may take longer, which is called after the rows are acknowledged.
 """
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How a learner is kept; ``op.durable`` tells what each of these is."""
+    """Options of a durable learner; ``op.durable`` describes them."""
 
     snapshot_rows: int
     snapshot_seconds: float
@@ -89,175 +86,38 @@ class Policy:
     most_pending: int = 1 << 20
 
 
-class Charge:
-    """A learner of onepass, or a Pipeline.
+_AT_ONCE, _BYTES = 512, 1 << 26  # requests that are committed together, and bytes that suffice
+_SWEEP = 60.0  # seconds between deletions of old keys and rows
+_AGAIN = 1.0  # seconds between checks of the file and the disk, and between idle wake-ups
+_TRIM = 2 * _AT_ONCE  # blocks that are deleted at once: more than a group brings
+_PATIENCE = 5.0  # seconds that `close` takes at most to delete old blocks
+_CLOSED = "was closed. Open it again with op.durable."
 
-    Parameters
-    ----------
-    learner : learner or Pipeline
-        It is the charge's own from here on.
-
-    Attributes
-    ----------
-    aside : bool
-        Whether the learner is out of its loops, since it last learned or was made.
-    """
-
-    def __init__(self, learner: "Learner | Pipeline") -> None:
-        self.learner = learner
-        self.aside = True
-
-    @classmethod
-    def of(cls, learner: "Learner | Pipeline", where: str) -> "Charge":
-        """A copy of a user's learner.
-
-        Raises
-        ------
-        TypeMismatchError
-            If it is none that can be saved and learns from answers.
-        """
-        if getattr(type(learner), "saves_itself", False) is True:
-            raise TypeMismatchError(
-                f"{where}: `model` must be a learner of tables or a Pipeline, got "
-                f"op.nn.{type(learner).__name__}, whose module no file can hold. Freeze the "
-                "network as a feature in front of a learner: op.features.Network."
-            )
-        able = all(hasattr(learner, verb) for verb in ("test_then_train", "answering"))
-        if isinstance(learner, type) or not able:
-            name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
-            raise TypeMismatchError(
-                f"{where}: `model` must be a learner of onepass or a Pipeline, got {name}. Give "
-                "an object such as op.RLSRegressor()."
-            )
-        return cls(copy.deepcopy(learner))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, where: str, replacements: Mapping[str, object]) -> "Charge":
-        """What ``to_bytes`` gave."""
-        return cls(given_back(archive.unpacked(data, where), where, replacements))
-
-    def to_bytes(self, where: str) -> bytes:
-        """All of it, as ``op.save`` would write it."""
-        self.put_aside()
-        return packed(self.learner, where)
-
-    def put_aside(self) -> None:
-        """Take the learner out of its loops: what goes on from here is what was written down."""
-        for part in (self.learner, getattr(self.learner, "learner_", None)):
-            if part is not None:
-                vars(part)
-        self.aside = True
-
-    def copied(self) -> "Learner | Pipeline":
-        """A copy for a user."""
-        self.put_aside()
-        return copy.deepcopy(self.learner)
-
-    def learn(self, block: Block) -> Array:
-        """Learn a block, or nothing of it; what was said of each row just before."""
-        try:
-            said: Array = self.learner.test_then_train(block.X, block.y, **block.named())
-        except BaseException:
-            self.put_aside()  # some loops have ended, to see what is wrong with the rows
-            raise
-        self.aside = False
-        return said
-
-    def answering(self) -> "Learner | Pipeline":
-        """A copy that answers."""
-        answering: Learner | Pipeline = self.learner.answering()
-        return answering
-
-    def hold_like(self, other: "Learner | Pipeline", where: str) -> None:
-        """Refuse a learner of another class, or with other parameters.
-
-        Raises
-        ------
-        ParameterError
-        """
-        mine, theirs = (_specified(each, where) for each in (self.learner, other))
-        if mine != theirs:
-            raise ParameterError(
-                f"{where}: `model` must be as it was when the file was made, "
-                f"{clone(self.learner)!r}, got {clone(other)!r}. Leave it out to go on with what "
-                "is there, or begin another one, of another name."
-            )
+_Call = tuple[Callable[[], Any], "Future[Any]"]
 
 
-def said_of(learner: "Learner | Pipeline", X: TableLike) -> Array:
-    """Answers for rows; of a learner that has learned nothing, those that it begins with.
+@dataclass
+class _Batch:
+    """A group on its way to the disk."""
 
-    Parameters
-    ----------
-    learner : learner or Pipeline
-    X : array-like of shape (n, d), frame, Table, or sequence of dicts
-    """
-    try:
-        return np.asarray(learner.predict(X))
-    except NotFittedError:
-        return _at_first(learner, read_rows(X, None, where=f"{type(learner).__name__}.predict").X)
-
-
-def _at_first(learner: "Learner | Pipeline", X: Array | Table) -> Array:
-    """What is said before anything was learned: of all rows the same, but by initial weights."""
-    each = X.rows() if isinstance(X, Table) else X
-    if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
-        return np.array([learner.predict_one(row) for row in each])
-    if not isinstance(X, Table) and not hasattr(learner, "learner"):
-        validation.matrix(X, f"{type(learner).__name__}.predict")
-    said = np.array([learner.predict_one(row) for row in itertools.islice(each, 1)])
-    return said.repeat(len(X), axis=0)
-
-
-def _specified(learner: "Learner | Pipeline", where: str) -> bytes:
-    """The class and the parameters of a learner, whatever it learned."""
-    return archive.packed(state_dict(clone(learner), where), where)
-
-
-_SWEEP = 60.0  # seconds after which what is too old is let go again
-_AGAIN = 1.0  # seconds after which the file and the disk are looked at again
-_FEW, _MANY = 64, 1024  # blocks that are let go at once
-_PATIENCE = 5.0  # seconds that whoever closes waits for old blocks to go
-_LAST = 1 << 62  # beyond every block
-_LARGEST = 1 << 22  # bytes of what is held to be looked at
+    group: Group = field(default_factory=Group)
+    learned: list[tuple[Block, Array]] = field(default_factory=list)
+    positions: dict[str, str] = field(default_factory=dict)
+    decided: list[Request] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class _Made:
-    """What was made from the disk."""
+class _Restored:
+    """What was read from the disk."""
 
-    charge: Charge
+    model: ManagedModel
     positions: dict[str, str]
     snapshot: Snapshot
-    written: "Learner | Pipeline | None"
     end: tuple[int, int, bytes]
 
 
-def _small(charge: Charge) -> "Learner | Pipeline | None":
-    """A copy of a learner that is out of its loops, for inspection; None if it is large."""
-    learner = charge.answering()
-    return learner if nbytes(learner) <= _LARGEST else None
-
-
-def _items(text: str) -> dict[str, str]:
-    """What JSON says of sources and positions."""
-    found: dict[str, str] = json.loads(text)
-    return found
-
-
-class _Flight:
-    """A group on its way to the disk."""
-
-    __slots__ = ("group", "learned", "positions", "requests")
-
-    def __init__(self, requests: Sequence[Request]) -> None:
-        self.requests, self.group = requests, Group()
-        self.learned: list[tuple[Block, Array]] = []
-        self.positions: dict[str, str] = {}
-
-
-class Keeper:
-    """A learner and its journal: the only writer of both; for one thread at a time.
+class Writer:
+    """A learner, its journal, and the thread that alone writes both.
 
     Parameters
     ----------
@@ -266,52 +126,45 @@ class Keeper:
 
     Attributes
     ----------
-    charge : Charge
+    model : ManagedModel
     published : tuple of int and learner
-        The version, and the learner as it was acknowledged last.
+        The version, and the frozen copy of the learner as it was last acknowledged.
     positions : dict of str to str
         Of the sources.
-    written : learner or None
-        The learner of the last snapshot, with its memory, for inspection; None if it is large.
     watch : callable or None
         Called with each block that is acknowledged.
+    hook : callable or None
+        Called by the writer's thread about once a second, and after each snapshot.
+    snapshots : list of Snapshot
+        Without their bodies, the oldest first.
     last_snapshot : tuple of int and float
         How many rows had been learned at the last snapshot, and when it was.
-    at_it : bool
-        Whether something is begun and not yet done, as set by whoever has the turn.
+    pending : int
+        Rows that wait for their labels, including those whose time ended within a minute.
+    closed : str
+        Why nothing can be written: it was closed, or another process has it; empty while it can.
     """
 
-    charge: Charge
+    model: ManagedModel
     published: "tuple[int, Learner | Pipeline]"
-    at_it = False
-    _pending = 1 << 62
-    """An upper bound of the rows that wait for their labels: labelled ones may still be counted."""
-    _flight: _Flight | None = None
-    _certain: tuple[Sequence[Request], Exception | None] = ((), None)
-    """Of which requests the fate is certain, and not told yet; and why, if they are refused."""
+    _thread: Thread | None = None
+    _ahead: "_Call | None" = None
 
     def __init__(self, journal: Journal, policy: Policy) -> None:
-        self.journal, self.where = journal, journal.where
-        self.policy = policy
+        self.journal, self.where, self.policy = journal, journal.where, policy
         self._began = policy.clock() - time.monotonic()  # a clock that is set anew changes nothing
+        self._items: SimpleQueue[Request | _Call] = SimpleQueue()
+        self.closed = ""
         self.positions: dict[str, str] = {}
-        self.written: Learner | Pipeline | None = None
         self.watch: Watcher | None = None
+        self.hook: Callable[[], None] | None = None
+        self.snapshots: list[Snapshot] = []
+        self.last_snapshot = self._tried = (0, 0.0)  # rows and when: taken, or at least tried
+        self.pending = 0
         self._trouble: str | None = None
         self._stale = False  # the learner has learned what may not be on the disk
-        self.last_snapshot = self._tried = (0, 0.0)  # rows and when: taken, or at least tried
         self._sweep_at = self._look_at = 0.0
         self._trims = False  # whether the log may hold blocks before all snapshots
-        self._trimmed = 0  # the version when some were let go
-
-    @property
-    def answering(self) -> "Learner | Pipeline":
-        """The learner as it was acknowledged last."""
-        return self.published[1]
-
-    @answering.setter
-    def answering(self, learner: "Learner | Pipeline") -> None:
-        self.published = (self.journal.sequence, learner)
 
     def now(self) -> float:
         """Seconds since 1970, which never go back."""
@@ -324,74 +177,222 @@ class Keeper:
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong with the file or the disk, or with whoever watches, as long as it is so."""
-        wrong = self.journal.broken or self.journal.full
-        return self._trouble if wrong is None else str(wrong)
+        """What is wrong with the file, the disk, a watcher or a callback, as long as it is so."""
+        error = self.journal.broken or self.journal.full
+        return self._trouble if error is None else str(error)
 
-    @property
-    def left(self) -> bool:
-        """Whether an interrupt has left a group of which it was not told whether it is kept."""
-        return self._flight is not None and not self.at_it
+    # -- the queue ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        _ALL.add(self)
+        name = f"onepass writer of {self.journal.path.name}"
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, item: "Request | _Call") -> None:
+        """Put a request or a call into the queue.
+
+        Raises
+        ------
+        StoreError
+            If it was closed.
+        """
+        if self.closed:
+            self.check_open()
+        self._items.put(item)
+        if self.closed:  # since it was checked
+            self._refuse_queued()
+
+    def call(self, work: Callable[[], _T], *, writes: bool = False) -> _T:
+        """Have the writer's thread call a function; its result.
+
+        Parameters
+        ----------
+        work : callable
+        writes : bool, default False
+            Refuse it where nothing can be written.
+        """
+        self.check_caller()
+
+        def checked() -> _T:
+            self.check_ready()
+            return work()
+
+        future: Future[_T] = Future()
+        self.put((checked if writes else work, future))
+        return future.result()
+
+    def check_caller(self) -> None:
+        """Refuse to wait in the writer's own thread.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self._thread is not None and self._thread.ident == get_ident():
+            raise StoreError(
+                f"{self.where}: {self.journal.path} must not be used by the function that is "
+                "called with rows, which would wait for itself. Use `request`, or another thread."
+            )
+
+    def check_open(self) -> None:
+        """Refuse if it was closed.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self.closed:
+            raise StoreError(f"{self.where}: {self.journal.path} {self.closed}")
+
+    def close(self) -> None:
+        """Decide what waits, take a snapshot if rows were learned since, and close the file."""
+        self.check_caller()
+        if not self.closed:
+            with suppress(StoreError):  # another thread has closed it meanwhile
+                self.call(self._finish)
+        if self._thread is not None:
+            self._thread.join()
+
+    def release(self) -> None:
+        """Decide what waits, and close the file without a snapshot, as it was forgotten."""
+        if not self.closed and self._thread is not None:
+            self._items.put((self._close, Future()))
+            if self._thread.ident != get_ident():
+                self._thread.join(_PATIENCE)
+
+    def abandon(self) -> None:
+        """In a process that was forked from the one that has the file."""
+        self._items, self._thread, self._ahead = SimpleQueue(), None, None
+        if not self.closed:
+            self.journal.abandon()
+            self.closed = (
+                f"is held by process {os.getppid()}, from which this one was forked. Learn there, "
+                "or open a file of its own here; `predict` goes on as it was."
+            )
+
+    def _run(self) -> None:
+        try:
+            while not self.closed:
+                self._serve()
+        finally:
+            self.closed = self.closed or "has failed. Open it again with op.durable."
+            self._refuse_queued()
+            self.journal.close()
+
+    def _serve(self) -> None:
+        """Decide the next group of requests, or make the next call."""
+        item: Request | _Call | None
+        item, self._ahead = self._ahead, None
+        if item is None:
+            try:
+                item = self._items.get(timeout=_AGAIN)
+            except Empty:
+                self.maintain()
+                return
+        if isinstance(item, Request):
+            self.decide(self._group(item))
+            self.maintain()
+        else:
+            _complete(*item)
+
+    def _group(self, first: Request) -> list[Request]:
+        """A request and those that wait directly behind it, up to the next call."""
+        group, size = [first], first.size
+        while len(group) < _AT_ONCE and size < _BYTES and not self._items.empty():
+            item = self._items.get()
+            if not isinstance(item, Request):
+                self._ahead = item
+                break
+            group.append(item)
+            size += item.size
+        return group
+
+    def _refuse_queued(self) -> None:
+        """Refuse what came too late to be decided."""
+        error = StoreError(f"{self.where}: {self.journal.path} {self.closed}")
+        ahead, self._ahead = self._ahead, None
+        items: list[Request | _Call] = [] if ahead is None else [ahead]
+        with suppress(Empty):
+            while True:
+                items.append(self._items.get_nowait())
+        for item in items:
+            if isinstance(item, Request):
+                self._settle([item], error)
+            else:
+                item[1].set_exception(error)
+
+    def _finish(self) -> None:
+        """Take a last snapshot, delete blocks before the oldest, all if that is quick; close."""
+        self.closed = _CLOSED  # requests that come from now on are refused
+        self._attempt(self.journal.check_writable)
+        self._attempt(lambda: self.snapshot("close"))
+        self._attempt(self._trim_all)
+        self._close()
+
+    def _close(self) -> None:
+        self.closed = _CLOSED
+        self.journal.close()
 
     # -- opening and replay ---------------------------------------------------------------------
 
-    def begin(self, charge: Charge) -> None:
-        """Make the file."""
-        self.charge = charge
-        self.journal.begin(self._snapshot(charge, 0, "beginning"))
-        self._watched(charge)
+    def begin(self, model: ManagedModel) -> None:
+        """Create the file."""
+        self.model = model
+        self.journal.begin(self._snapshot(model, 0, "beginning"))
+        self._install_watcher(model)
         self.last_snapshot = self._tried = (0, self.now())
-        self.written = _small(charge)
-        self.answering = charge.answering()
+        self.snapshots = self.journal.snapshots()
+        self.published = (0, model.frozen())
 
     def resume(self) -> None:
-        """Make the learner from the file; whoever watches is told of what it learns again."""
-        made = self._made(None, told=True)
-        self.journal.ends(*made.end)
-        self.journal.hold_complete()
-        self._stand(made)
-        self.last_snapshot = (made.snapshot.seen, made.snapshot.at)
-        self._tried = (made.snapshot.seen, self.now())
-        self._trims, self._trimmed = True, self.journal.sequence
+        """Restore the learner from the file; the watcher is called with what is learned again."""
+        found = self._restored(watched=True)
+        self._install(found)
+        self.journal.check_complete()
+        self.snapshots = self.journal.snapshots()
+        self.last_snapshot = (found.snapshot.seen, found.snapshot.at)
+        self._tried = (found.snapshot.seen, self.now())
+        self._trims = True
+        self.pending = self.journal.waiting(0.0)
 
-    def restore(self) -> None:
-        """Make the learner again, as it is on the disk."""
+    def _restore(self) -> None:
+        """Restore the learner as it is on the disk."""
         try:
-            made = self._made(None)
-        except StoreError as worse:
-            self.journal.broken = worse
+            self._install(self._restored())
+        except StoreError as error:
+            self.journal.broken = error
             raise
-        self.journal.ends(*made.end)
-        self._stand(made)
 
-    def _stand(self, made: _Made) -> None:
-        self.charge, self.positions, self.written = made.charge, made.positions, made.written
-        self.answering = made.charge.answering()
+    def _install(self, found: _Restored) -> None:
+        self.journal.ends(*found.end)
+        self.model, self.positions = found.model, found.positions
+        self.published = (self.journal.sequence, self.model.frozen())
         self._stale = False
 
-    def _made(self, until: int | None, *, told: bool = False) -> _Made:
+    def _restored(self, until: int | None = None, *, watched: bool = False) -> _Restored:
         """The learner as it was after a block, or after the last."""
-        snapshot = self.journal.before(_LAST if until is None else until)
+        snapshot = self.journal.before(until)
         path = str(self.journal.path)
-        charge = Charge.from_bytes(snapshot.body, path, self.policy.replacements)
-        written = _small(charge)
-        if told:
-            self._watched(charge)
-        positions = _items(snapshot.positions)
+        model = ManagedModel.from_bytes(snapshot.body, path, self.policy.replacements)
+        if watched:
+            self._install_watcher(model)
+        positions: dict[str, str] = json.loads(snapshot.positions)
         end = (snapshot.sequence, snapshot.seen, snapshot.digest)
         for entry, digest in self.journal.entries(snapshot, until):
             if entry.kind != "pass":
-                block, said = self._learned_again(charge, entry)
-                if told:
-                    self._tidied(self._heard([(block, said)]))
+                learned = self._learned_again(model, entry)
+                if watched:
+                    self._finish_watching(self._watched([learned]))
             if entry.note:
-                note = _items(entry.note)
+                note = json.loads(entry.note)
                 positions[note["source"]] = note["position"]
             end = (entry.sequence, entry.seen, digest)
-        return _Made(charge, positions, snapshot, written, end)
+        return _Restored(model, positions, snapshot, end)
 
-    def _learned_again(self, charge: Charge, entry: Entry) -> tuple[Block, Array]:
-        """Learn a block again, in the same way; the block, and what was said of its rows."""
+    def _learned_again(self, model: ManagedModel, entry: Entry) -> tuple[Block, Array]:
+        """Learn a logged block in the same way; the block, and the predictions of its rows."""
         if entry.kind != "learn":
             raise DamagedError(
                 f"{self.where}: {self.journal.path} is not as it was written: the snapshot of its "
@@ -399,374 +400,249 @@ class Keeper:
             )
         block = Block.from_bytes(entry.body, str(self.journal.path))
         if entry.aside:
-            charge.put_aside()
+            model.put_aside()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # they were heard
-                return block, charge.learn(block)
+                warnings.simplefilter("ignore")  # they came when it was learned first
+                return block, model.learn(block)
         except MemoryError:  # no fault of the file, nor of the version
             raise
-        except Exception as wrong:
+        except Exception as error:
             raise StoreError(
                 f"{self.where}: block {entry.sequence:,} of {self.journal.path} was learned once, "
-                f"but now it is refused: {wrong} Use the version of onepass that wrote it."
-            ) from wrong
-
-    # -- requests -------------------------------------------------------------------------------
-
-    def take(self, requests: Sequence[Request]) -> None:
-        """Decide on requests: learn and write down, or refuse each by itself.
-
-        What is wrong is noted in the requests; only an interrupt is raised here.
-
-        Parameters
-        ----------
-        requests : sequence of Request
-        """
-        while requests:
-            try:
-                self.hold_ready()
-            except Exception as wrong:  # noqa: BLE001  each is told
-                self.refuse(requests, wrong)
-            requests = [each for each in requests if not each.settled]
-            if requests:
-                self._decide(requests)
-                requests = [each for each in requests if not each.settled]
-
-    def hold_ready(self) -> None:
-        """Be as on the disk; refuse where it cannot be written.
-
-        Raises
-        ------
-        StoreError
-        """
-        if self._certain[0] or self._flight is not None:
-            self.land()
-        self.journal.hold_whole()
-        if self._stale:
-            self.journal.hold_room()
-            self.restore()
-
-    def land(self) -> None:
-        """Tell what became of a group, if it was interrupted, and so was what follows that."""
-        if self._certain[0]:
-            self._tell()
-        if self._flight is not None:
-            self._land(self._flight, None)
-
-    def mend(self) -> None:
-        """Bring what was interrupted to its end, as far as the file can be read and written."""
-        self.land()
-        if self._stale and self.ready:
-            with suppress(StoreError):  # it is told until it can
-                self.journal.hold_whole()
-                self.restore()
-
-    def refuse(self, requests: Sequence[Request], wrong: Exception) -> None:
-        """Settle requests of which nothing was kept.
-
-        Parameters
-        ----------
-        requests : sequence of Request
-        wrong : Exception
-            What each is told.
-        """
-        self._tell()  # what is left, before it is forgotten
-        self._certain = (requests, wrong)
-        self._tell()
-
-    def copied(self) -> "Learner | Pipeline":
-        """A copy of the learner as it was acknowledged; where it is not here, it is read.
-
-        Raises
-        ------
-        StoreError
-            If it cannot be read, or nobody knows what was acknowledged.
-        """
-        if not self._stale:
-            return self.charge.copied()
-        self.journal.hold_sound()
-        return self._made(None).charge.copied()
-
-    def pass_by(self, source: str, position: str) -> None:
-        """Note a source's position, without rows.
-
-        Parameters
-        ----------
-        source, position : str
-
-        Raises
-        ------
-        StoreError
-            If it cannot be written.
-        """
-        note = json.dumps({"source": source, "position": position})
-        sequence, seen = self.journal.sequence + 1, self.journal.seen
-        entry = Entry(sequence, "pass", 0, seen, False, note, b"")  # noqa: FBT003
-        self._commit(Group(entries=[entry]))
-        self.positions[source] = position
-        self.published = (sequence, self.answering)
-        self._stale = False
+                f"but now it is refused: {error} Use the version of onepass that wrote it."
+            ) from error
 
     # -- one group ------------------------------------------------------------------------------
 
-    def _decide(self, requests: Sequence[Request]) -> None:
-        self._flight = flight = _Flight(requests)
-        try:
-            self._fill(flight)
-            if flight.group:
-                self.journal.commit(flight.group)
-        except StoreError as wrong:
-            self._settle(requests, wrong)
-        except BaseException as wrong:
-            self._land(flight, wrong)
-            if not isinstance(wrong, Exception):
-                raise
-        else:
-            self._publish(flight)
+    def decide(self, requests: Sequence[Request]) -> None:
+        """Learn and commit requests, or refuse each by itself; raises nothing."""
+        while requests:
+            batch = _Batch()
+            try:
+                self.check_ready()
+                later = self._fill(batch, requests)
+                if batch.group.entries or batch.group.asked:
+                    self.journal.commit(batch.group)
+            except BaseException as error:  # noqa: BLE001  each request gets it
+                self._settle(requests, error)
+                return
+            try:
+                self._publish(batch)
+            except BaseException as error:  # noqa: BLE001  the rows are on the disk
+                self._stale = True
+                self._failed("the learner could not be published", error)
+            left = self._watched(batch.learned) if self.watch is not None else []
+            self._settle(batch.decided)
+            self.journal.reached("acknowledged")
+            if left:
+                self._finish_watching(left)
+            requests = later
 
-    def _land(self, flight: _Flight, wrong: BaseException | None) -> None:
-        """Ask the disk what became of a group that was interrupted."""
-        try:
-            there = self.journal.holds(flight.group)
-        except StoreError as worse:
-            self._settle(flight.requests, worse)
-            return
-        if there:  # then all of it was learned
-            self._publish(flight)
-        elif isinstance(wrong, Exception):
-            self._settle(flight.requests, wrong)
-        else:  # who was interrupted waits no longer; the others still do
-            for request in flight.requests:
-                if not request.settled:
-                    request.receipt = request.error = None
-            self._flight = None
+    def check_ready(self) -> None:
+        """Refuse where the file cannot be written; restore the learner if the disk has less.
 
-    def _publish(self, flight: _Flight) -> None:
-        """Let it be seen."""
-        self.positions.update(flight.positions)
-        if flight.learned:
-            self.published = (self.journal.sequence, self.charge.answering())
+        Raises
+        ------
+        StoreError
+        """
+        self.journal.check_writable()
+        if self._stale:
+            self.journal.check_room()
+            self._restore()
+
+    def _publish(self, batch: _Batch) -> None:
+        """Let readers see what was committed."""
+        self.pending += len(batch.group.asked) - len(batch.group.answered)
+        if batch.positions:
+            self.positions = self.positions | batch.positions
+        if batch.learned:
+            self.published = (self.journal.sequence, self.model.frozen())
         self._stale = False
         self.journal.reached("published")
-        left = self._heard(flight.learned)
-        self._settle([each for each in flight.requests if each.receipt or each.error])
-        self.journal.reached("acknowledged")
-        self._tidied(left)
 
-    def _settle(self, requests: Sequence[Request], wrong: Exception | None = None) -> None:
-        """Settle what was in flight; from the first line on nothing makes it uncertain again."""
-        self._certain = (requests, wrong)
-        self._flight = None
-        self._tell()
-
-    def _tell(self) -> None:
-        """Note what is certain, and tell it; if that is interrupted, the rest is told later."""
-        requests, wrong = self._certain
+    def _settle(self, requests: Sequence[Request], error: BaseException | None = None) -> None:
+        """Complete requests, with an error if nothing of them is on the disk."""
         for request in requests:
-            if not request.settled:
-                if wrong is not None:
-                    request.receipt, request.error = None, copy.copy(wrong)
-                request.settled = True
+            if error is not None:
+                request.receipt, request.error = None, error
+            request.settled = True
         for request in requests:
-            if request.gate is not None:
-                request.wake()
+            request.gate.release()
             if request.done is not None:
-                self._call(request)
-        if self._certain[0] is requests:  # not what was begun by whoever was told
-            self._certain = ((), None)
+                try:
+                    request.done(request)
+                except BaseException as failure:  # noqa: BLE001  the others are to be called too
+                    self._failed("a callback has failed", failure)
 
-    def _call(self, request: Request) -> None:
-        """Tell whoever does not wait, once; he may learn meanwhile, for this group is done."""
-        self.at_it = False
-        try:
-            done, request.done = request.done, None
-            done(request)  # type: ignore[misc]
-        except Exception as wrong:  # noqa: BLE001  the others are to be told too
-            self._trouble = f"{self.where}: whoever asked could not be told: {wrong}"
-        finally:
-            self.at_it = True
+    def _failed(self, what: str, error: BaseException) -> None:
+        self._trouble = f"{self.where}: {what}: {error}"
 
-    def _commit(self, group: Group) -> None:
-        """Bring it to the disk; whatever interrupts, what is there is what counts."""
-        self._stale = True
-        try:
-            self.journal.commit(group)
-        except StoreError:
-            self._stale = False
-            raise
-
-    # -- what is in a group ---------------------------------------------------------------------
-
-    def _fill(self, flight: _Flight) -> None:
-        """Learn what is new."""
-        answered: list[Request] = []
-        for request in self._fresh(flight.requests):
-            if request.block.y is not None:
-                answered.append(request)
-                continue
-            request.error = self._too_many(len(request.ids), flight.group)
-            if request.error is not None:
-                continue
-            flight.group.asked += [
-                Asked(each, request.until, request.block[i : i + 1].to_bytes())
-                for i, each in enumerate(request.ids)
-            ]
-            request.receipt = Receipt(self.journal.sequence, np.empty(0))
-        for run in runs(answered):
-            self._stale = True
-            self._learn(run, flight)
-
-    def _too_many(self, rows: int, group: Group) -> BusyError | None:
-        """The error if too many rows would wait for their labels, else None."""
-        most = self.policy.most_pending
-        if self._pending + rows > most:  # count anew: some may have been labelled
-            self._pending = self.journal.waiting(self.now()) + len(group.asked)
-        if self._pending + rows > most:
-            return BusyError(
-                f"{self.where}: at most {most:,} rows may wait for their labels, "
-                f"{self._pending:,} do, got {rows:,} more. Send labels, or give fewer seconds.",
-                60.0,
-            )
-        self._pending += rows
-        return None
-
-    def _fresh(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """Those that were not decided on before."""
-        first = [request.keys[0][0] for request in requests if request.keys]
-        if not first:
-            return requests
-        fresh: list[Request] = []
+    def _fill(self, batch: _Batch, requests: Sequence[Request]) -> list[Request]:
+        """Learn what is new; the requests to decide later, as one before has the same key."""
+        keys = [request.keys[0][0] for request in requests if request.keys]
+        before = {found.key: found for found in self.journal.answers(keys)} if keys else {}
         here: set[str] = set()
-        there = self.journal.known(first)
+        labelled: list[Request] = []
+        later: list[Request] = []
         for request in requests:
             names = [name for name, _ in request.keys]
-            try:
-                known = self.journal.answer(names[0]) if there.intersection(names[:1]) else None
-            except StoreError as wrong:
-                request.error = wrong
+            found = before.get(names[0]) if names else None
+            if found is None and not here.isdisjoint(names):
+                later.append(request)
                 continue
-            if known is not None:
-                self._again(request, known)
-            elif here.isdisjoint(names):  # of two at once the second is decided on afterwards
-                fresh.append(request)
+            batch.decided.append(request)
+            if found is not None:
+                self._repeat(request, found)
+            elif request.block.y is None:
+                self._store_pending(batch, request)
+            else:
+                labelled.append(request)
                 here.update(names)
-        return fresh
+        for run in runs(labelled):
+            self._stale = True
+            self._learn(batch, run)
+        return later
 
-    def _again(self, request: Request, known: Answer) -> None:
+    def _repeat(self, request: Request, found: Answer) -> None:
+        """Return the first result of a request whose key is known."""
         name, digest = request.keys[0]
-        former = (request.former, request.block.former_digest())
-        if known.digest != digest and known.digest not in former:
+        if found.digest not in {digest, request.former, request.block.former_digest()}:
             request.error = KeyReusedError(
                 f"{self.where}: the key {name[1:]!r} must come with the request that it came with "
-                f"first (version {known.sequence:,}), got other rows. Give each request a key of "
+                f"first (version {found.sequence:,}), got other rows. Give each request a key of "
                 "its own."
             )
             return
-        request.receipt = Receipt(known.sequence, said_from_bytes(known.said), again=True)
+        request.receipt = Receipt(found.sequence, array_from_bytes(found.said), again=True)
 
-    def _learn(self, run: list[Request], flight: _Flight) -> None:
-        """Learn a run as one block, or each by itself if it is refused."""
-        aside, alone = self.charge.aside, len(run) == 1
+    def _store_pending(self, batch: _Batch, request: Request) -> None:
+        """Store rows until their labels come, or refuse them if too many would wait."""
+        most, count, asked = self.policy.most_pending, len(request.ids), batch.group.asked
+        if self.pending + len(asked) + count > most:  # count anew, without those whose time is over
+            self.pending = self.journal.waiting(self.now())
+        if (waiting := self.pending + len(asked)) + count > most:
+            request.error = BusyError(
+                f"{self.where}: at most {most:,} rows may wait for their labels, {waiting:,} do, "
+                f"got {count:,} more. Send labels, or give fewer seconds.",
+                60.0,
+            )
+            return
+        for i, name in enumerate(request.ids):
+            asked.append(Asked(name, request.until, request.block[i : i + 1].to_bytes()))
+        request.receipt = Receipt(self.journal.sequence, np.empty(0))
+
+    def _learn(self, batch: _Batch, run: list[Request]) -> None:
+        """Learn a run as one block, or each request by itself if it is refused."""
+        group, aside, alone = batch.group, self.model.aside, len(run) == 1
         try:
             block = run[0].block if alone else joined([request.block for request in run])
             with bounded(self.policy.most_features):
-                said = self.charge.learn(block)
-        except Exception as wrong:  # noqa: BLE001  whoever asked is told
+                predicted = self.model.learn(block)
+        except Exception as error:  # noqa: BLE001  the request gets it
             if alone:
-                run[0].error = wrong
+                run[0].error = error
                 return
             for request in run:
-                self._learn([request], flight)
+                self._learn(batch, [request])
             return
-        last = flight.group.entries[-1] if flight.group.entries else self.journal
-        note = ""
-        if run[0].source is not None:
-            note = json.dumps({"source": run[0].source, "position": run[0].position})
-            flight.positions[run[0].source] = str(run[0].position)
+        last = group.entries[-1] if group.entries else self.journal
+        note, source, position = "", run[0].source, str(run[0].position)
+        if source is not None:
+            note = _note(source, position)
+            batch.positions[source] = position
         body = (run[0].body if alone else b"") or block.to_bytes()
         n = len(block.X)
         entry = Entry(last.sequence + 1, "learn", n, last.seen + n, aside, note, body)
-        flight.group.entries.append(entry)
-        flight.learned.append((block, said))
-        self._note(run, said, entry.sequence, flight.group)
-
-    def _note(self, run: list[Request], said: Array, sequence: int, group: Group) -> None:
-        """Note in the requests, and for their keys, what was said of their rows."""
-        first, now = 0, None
+        group.entries.append(entry)
+        batch.learned.append((block, predicted))
+        first, now = 0, 0.0
         for request in run:
-            part = said[first : first + len(request.block.X)]
+            part = predicted[first : first + len(request.block.X)]
             first += len(part)
-            request.receipt = Receipt(sequence, part)
-            if not request.keys:
-                continue
-            now = self.now() if now is None else now  # what is let go goes together
-            group.answered += request.ids  # of rows that were asked: each has a key
-            each = [part] if len(request.keys) == 1 else [part[i : i + 1] for i in range(len(part))]
-            group.answers += [
-                Answer(name, digest, sequence, said_to_bytes(one), now)
-                for (name, digest), one in zip(request.keys, each, strict=False)
-            ]
+            request.receipt = Receipt(entry.sequence, part)
+            if request.keys:
+                now = now or self.now()  # one time for all: they are deleted together
+                group.answered += request.ids  # pending rows: each has a key
+                each = [part] if len(request.keys) == 1 else np.split(part, len(part))
+                group.answers += [
+                    Answer(name, digest, entry.sequence, array_to_bytes(one), now)
+                    for (name, digest), one in zip(request.keys, each, strict=False)
+                ]
 
     # -- watcher --------------------------------------------------------------------------------
 
-    def _watched(self, charge: Charge) -> None:
+    def _install_watcher(self, model: ManagedModel) -> None:
         if self.policy.watch is not None:
-            self.watch = self.policy.watch(charge.answering())
+            self.watch = self.policy.watch(model.frozen())
 
-    def _heard(self, told: list[tuple[Block, Array]]) -> list[Callable[[], object] | None]:
-        """Tell the watcher of blocks, which are taken out of the list; what it has returned.
-
-        Its failing is no trouble of the rows.
-        """
-        left = []
-        while told and self.watch is not None:
-            block, said = told[0]
+    def _watched(self, learned: list[tuple[Block, Array]]) -> list[Callable[[], object]]:
+        """Call the watcher with blocks; the functions that it returns. Rows outlive its failure."""
+        left: list[Callable[[], object]] = []
+        for block, predicted in learned:
             try:
-                del told[0]  # just now: an interrupt must have it told neither twice nor never
-                left.append(self.watch(block, said))
-            except Exception as wrong:  # noqa: BLE001
-                self._failed(wrong)
+                work = None if self.watch is None else self.watch(block, predicted)
+                if callable(work):
+                    left.append(work)
+            except Exception as error:  # noqa: BLE001
+                self._failed("the watcher has failed", error)
         return left
 
-    def _tidied(self, left: Sequence[Callable[[], object] | None]) -> None:
-        """Do what the watcher has left to be done, where it is anything."""
-        for each in left:
-            if callable(each):
-                try:
-                    each()
-                except Exception as wrong:  # noqa: BLE001
-                    self._failed(wrong)
+    def _finish_watching(self, left: Sequence[Callable[[], object]]) -> None:
+        for work in left:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001
+                self._failed("the watcher has failed", error)
 
-    def _failed(self, wrong: Exception) -> None:
-        self._trouble = f"{self.where}: whoever watches has failed: {wrong}"
+    # -- calls ----------------------------------------------------------------------------------
 
-    # -- snapshots, rollback and retention ------------------------------------------------------
+    def answer(self, ids: Sequence[str], labels: Block, where: str) -> Receipt:
+        """Learn pending rows with their labels."""
+        self.check_ready()
+        found: Labelled = match(self.journal, self.now(), ids, labels, where)
+        if not found.rows:
+            return found.receipt(ids, None)
+        request = found.request(where)
+        self.decide([request])
+        return found.receipt(ids, request.result())
 
-    def tend(self) -> None:
-        """Take a snapshot if it is time, and let go some of what is too old."""
-        now, (seen, at) = self.now(), self._tried
-        if now >= self._look_at:
-            self._look_at = now + _AGAIN
-            self._look()
-        rows = self.journal.seen - seen
-        if rows >= self.policy.snapshot_rows:
-            self._try(lambda: self._due("rows"))
-        elif rows and now - at >= self.policy.snapshot_seconds:
-            self._try(lambda: self._due("time"))
-        if now >= self._sweep_at:
-            self._try(lambda: self._sweep(now))
-        if self._trims:
-            self._try(self._trim)
+    def copied(self) -> "Learner | Pipeline":
+        """A copy of the learner as it was acknowledged; read from the disk if it has less.
 
-    def finish(self) -> None:
-        """Take a last snapshot, and let go blocks before the oldest, all if that is quick."""
-        self._try(self.journal.hold_whole)
-        self._try(lambda: self.snapshot("close"))
-        self._try(self._trim_all)
+        Raises
+        ------
+        StoreError
+            If it cannot be read, or it is unknown what was acknowledged.
+        """
+        if not self._stale:
+            return self.model.copied()
+        self.journal.check_sound()
+        return self._restored().model.copied()
 
-    def snapshot(self, why: str) -> None:
-        """Take one, unless there is one of this version; and let go the oldest.
+    def pass_by(self, source: str, position: str) -> None:
+        """Commit a source's position, without rows."""
+        sequence, seen = self.journal.sequence + 1, self.journal.seen
+        entry = Entry(sequence, "pass", 0, seen, False, _note(source, position), b"")  # noqa: FBT003
+        self.journal.commit(Group(entries=[entry]))
+        self.positions = {**self.positions, source: position}
+        self.published = (sequence, self.published[1])
+
+    def rollback(self, to: int) -> int:
+        """Return to the state after a block; the log keeps what came after it."""
+        found = self._restored(to)
+        sequence, seen = self.journal.sequence + 1, self.journal.seen
+        entry = Entry(sequence, "rollback", 0, seen, True, json.dumps({"to": to}), b"")  # noqa: FBT003
+        snapshot = self._snapshot(found.model, sequence, f"rollback to {to}")
+        published = (sequence, found.model.frozen())
+        self.journal.commit(Group(entries=[entry], snapshot=snapshot))
+        self.model, self.published = found.model, published
+        self.last_snapshot = self._tried = (seen, self.now())
+        self._attempt(self._prune)
+        return sequence
+
+    def snapshot(self, why: str) -> int:
+        """Take a snapshot, unless there is one of this version; prune old ones. The version.
 
         Raises
         ------
@@ -774,91 +650,111 @@ class Keeper:
             If it cannot be written.
         """
         sequence = self.journal.sequence
-        if self.journal.snapshots()[-1].sequence < sequence:
-            self.journal.snapshot(self._snapshot(self.charge, sequence, why))
-            self.written = _small(self.charge)
+        if self.snapshots[-1].sequence < sequence:
+            self.journal.snapshot(self._snapshot(self.model, sequence, why))
         self.last_snapshot = self._tried = (self.journal.seen, self.now())
         self._trouble = None
-        self._try(self._prune)
+        self._attempt(self._prune)
+        self._call_hook()
+        return sequence
 
-    def rollback(self, to: int) -> None:
-        """Go back to what was known after a block; the log keeps what came after it.
-
-        Parameters
-        ----------
-        to : int
-            A version from the oldest snapshot on.
-
-        Raises
-        ------
-        StoreError
-            If it is not kept, or cannot be written.
-        """
-        made = self._made(to)
-        sequence, seen = self.journal.sequence + 1, self.journal.seen
-        entry = Entry(sequence, "rollback", 0, seen, True, json.dumps({"to": to}), b"")  # noqa: FBT003
-        snapshot = self._snapshot(made.charge, sequence, f"rollback to {to}")
-        self._commit(Group(entries=[entry], snapshot=snapshot))
-        self.charge = made.charge
-        self.last_snapshot = self._tried = (seen, self.now())
-        self.written = _small(made.charge)
-        self.answering = made.charge.answering()
-        self._stale = False
-        self._try(self._prune)
-
-    def _snapshot(self, charge: Charge, sequence: int, why: str) -> Snapshot:
-        seen, digest = self.journal.seen, self.journal.digest  # of now, not of when it is written
-        positions = json.dumps(self.positions)
-        body = charge.to_bytes(self.where)
+    def _snapshot(self, model: ManagedModel, sequence: int, why: str) -> Snapshot:
+        positions, body = json.dumps(self.positions), model.to_bytes(self.where)
+        seen, digest = self.journal.seen, self.journal.digest
         return Snapshot(sequence, seen, self.now(), why, positions, digest, body)
 
-    def _try(self, work: Callable[[], None]) -> None:
+    # -- maintenance ----------------------------------------------------------------------------
+
+    def maintain(self) -> None:
+        """Take a snapshot if one is due, and delete a bounded amount of old data."""
+        now, (seen, at) = self.now(), self._tried
+        if now >= self._look_at:
+            self._look_at = now + _AGAIN
+            self._look()
+        rows = self.journal.seen - seen
+        if rows >= self.policy.snapshot_rows:
+            self._attempt(lambda: self._due("rows"))
+        elif rows and now - at >= self.policy.snapshot_seconds:
+            self._attempt(lambda: self._due("time"))
+        if now >= self._sweep_at:
+            self._attempt(lambda: self._sweep(now))
+        if self._trims:
+            self._attempt(self._trim)
+
+    def _look(self) -> None:
+        """Check the file, its log and the disk; restore the learner once there is room again."""
+        self._attempt(lambda: self.journal.check_writable(log=True))
+        if self.journal.full is not None:
+            with suppress(StoreError, MemoryError):
+                self.check_ready()
+                self.journal.check_room()
+        self._call_hook()
+
+    def _call_hook(self) -> None:
+        if self.hook is not None:
+            try:
+                self.hook()
+            except Exception as error:  # noqa: BLE001
+                self._failed("maintenance has failed", error)
+
+    def _attempt(self, work: Callable[[], object]) -> None:
         """Do what may fail: all rows are in the log, whether it is done or not."""
         if self._stale or self.journal.broken is not None:
             return
         try:
             work()
-        except (StoreError, CheckpointError) as wrong:
-            self._trouble = f"{wrong} All rows are in the log, which goes on."
-            warnings.warn(self._trouble, CheckpointWarning, stacklevel=2)
+        except Exception as error:  # noqa: BLE001
+            self._trouble = f"{error} All rows are in the log, which goes on."
+            with suppress(CheckpointWarning):  # where warnings are errors
+                warnings.warn(self._trouble, CheckpointWarning, stacklevel=2)
 
     def _due(self, why: str) -> None:
         """Take a snapshot; if it cannot be written, not again before the next would be due."""
-        try:
-            self.snapshot(why)
-        except (StoreError, CheckpointError):
-            self._tried = (self.journal.seen, self.now())
-            raise
-
-    def _look(self) -> None:
-        """See whether the file is there, and whether a disk that was full has room again.
-
-        Then be as on the disk: nobody may send rows before this is ready.
-        """
-        self._try(lambda: self.journal.hold_whole(log=True))
-        if self.journal.full is not None:
-            with suppress(StoreError):  # it is told until then
-                self.journal.hold_room()
-                if self._stale:
-                    self.restore()
+        self._tried = (self.journal.seen, self.now())
+        self.snapshot(why)
 
     def _prune(self) -> None:
-        self.journal.prune(self.policy.keep)
-        self._trims, self._trimmed = True, self.journal.sequence
+        try:
+            self.journal.prune(self.policy.keep)
+        finally:
+            self.snapshots = self.journal.snapshots()
+        self._trims = True
 
     def _trim(self) -> None:
-        """Let go more blocks than have come, but not so many that whoever waits would notice."""
-        came = self.journal.sequence - self._trimmed
-        self._trimmed += came
         self._trims = False  # if it fails, it is tried again after the next snapshot
-        self._trims = self.journal.trim(_FEW + 2 * came)
+        self._trims = self.journal.trim(_TRIM)
 
     def _trim_all(self) -> None:
-        until = time.monotonic() + _PATIENCE  # what is left goes after the next start
-        while self.journal.trim(_MANY) and time.monotonic() < until:
+        until = time.monotonic() + _PATIENCE  # what is left is deleted after the next start
+        while self.journal.trim(_TRIM) and time.monotonic() < until:
             pass
 
     def _sweep(self, now: float) -> None:
         self._sweep_at = now + _SWEEP  # if it fails, too
         if self.journal.sweep(keys_before=now - self.policy.key_seconds, now=now):
             self._sweep_at = now
+        self.pending = self.journal.waiting(0.0)
+
+
+def _note(source: str, position: str) -> str:
+    return json.dumps({"source": source, "position": position})
+
+
+def _complete(work: Callable[[], Any], future: "Future[Any]") -> None:
+    """Call a function, and give its result or its error to whoever waits for it."""
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001
+        future.set_exception(error)
+
+
+_ALL: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for each in list(_ALL):
+        each.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

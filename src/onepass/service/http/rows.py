@@ -21,11 +21,11 @@ from onepass.errors import OnepassError, ParameterError, RequestError
 from onepass.service.http.auth import LEARN
 from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import sent
+from onepass.service.model import predictions
 from onepass.service.protocol import arrow, mlflow, records, v2
 from onepass.service.protocol.rows import ANSWERS, ROLES, Asked, Output, Reply
 from onepass.service.registry import Served
 from onepass.service.requests import Receipt, Request
-from onepass.service.writer import said_of
 from onepass.types import Array
 from onepass.validation.arrays import bounded
 from onepass.validation.table import Table
@@ -203,14 +203,14 @@ async def _ask(
 def _outputs(learner: "Learner | Pipeline", asked: Asked) -> dict[str, Array]:
     """Predictions, and probabilities where they are wanted."""
     if asked.outputs is ANSWERS or [each.name for each in asked.outputs] == ["y"]:
-        return {"y": said_of(learner, asked.X)}
+        return {"y": predictions(learner, asked.X)}
     if not hasattr(learner, "predict_proba"):
         raise ParameterError(
             "`outputs` may name 'probabilities' and 'classes' of learners that have them, got "
             f"{type(learner).__name__}. Use 'y'."
         )
     return {
-        "y": said_of(learner, asked.X),
+        "y": predictions(learner, asked.X),
         "probabilities": learner.predict_proba(asked.X),
         "classes": learner.classes_,
     }
@@ -277,7 +277,6 @@ async def _learned(request: ServiceRequest, served: Served, asked: Asked, body: 
     former = b"" if key is None else hashlib.sha256(body).digest()
     with _row_errors(served.name):
         await _run(request, lambda: served.learn(rows, done, key=key, former=former))
-        asyncio.get_running_loop().call_soon(served.wake)  # once all that have come are enqueued
         return (await service.committed(future, served.name)).result()
 
 

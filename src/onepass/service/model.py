@@ -1,0 +1,152 @@
+"""The model of a durable learner: a learner or a Pipeline that the writer owns.
+
+It is a copy of the user's, is encoded for snapshots, and learns blocks so that the same blocks in
+the same order make the same learner, bit for bit.
+"""
+
+import copy
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.base import clone
+
+from onepass import validation
+from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
+from onepass.serialization import archive
+from onepass.serialization.codec import state_dict
+from onepass.serialization.models import given_back, packed
+from onepass.service.requests import Block, read_rows
+from onepass.types import Array
+from onepass.validation.table import Table, TableLike
+
+if TYPE_CHECKING:
+    from onepass.features.pipeline import Pipeline
+    from onepass.learners.estimator import Learner
+
+__all__ = ["ManagedModel", "predictions"]
+
+
+class ManagedModel:
+    """A learner of onepass, or a Pipeline, that a writer owns.
+
+    Parameters
+    ----------
+    learner : learner or Pipeline
+
+    Attributes
+    ----------
+    aside : bool
+        Whether the native state was written back to the learner since it last learned.
+    """
+
+    def __init__(self, learner: "Learner | Pipeline") -> None:
+        self.learner = learner
+        self.aside = True
+
+    @classmethod
+    def of(cls, learner: "Learner | Pipeline", where: str) -> "ManagedModel":
+        """A copy of a user's learner.
+
+        Raises
+        ------
+        TypeMismatchError
+            If it cannot be saved, or does not learn from targets.
+        """
+        if getattr(type(learner), "saves_itself", False) is True:
+            raise TypeMismatchError(
+                f"{where}: `model` must be a learner of tables or a Pipeline, got "
+                f"op.nn.{type(learner).__name__}, whose module no file can hold. Freeze the "
+                "network as a feature in front of a learner: op.features.Network."
+            )
+        able = all(hasattr(learner, verb) for verb in ("test_then_train", "answering"))
+        if isinstance(learner, type) or not able:
+            name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
+            raise TypeMismatchError(
+                f"{where}: `model` must be a learner of onepass or a Pipeline, got {name}. Give "
+                "an object such as op.RLSRegressor()."
+            )
+        return cls(copy.deepcopy(learner))
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, where: str, replacements: Mapping[str, object]
+    ) -> "ManagedModel":
+        """Decode what ``to_bytes`` encoded."""
+        return cls(given_back(archive.unpacked(data, where), where, replacements))
+
+    def to_bytes(self, where: str) -> bytes:
+        """The learner as ``op.save`` would write it."""
+        self.put_aside()
+        return packed(self.learner, where)
+
+    def put_aside(self) -> None:
+        """Write the native state back to the learner, from which it continues."""
+        for part in (self.learner, getattr(self.learner, "learner_", None)):
+            if part is not None:
+                vars(part)
+        self.aside = True
+
+    def copied(self) -> "Learner | Pipeline":
+        """A copy for a user."""
+        self.put_aside()
+        return copy.deepcopy(self.learner)
+
+    def learn(self, block: Block) -> Array:
+        """Learn a block, or nothing of it; the predictions of its rows before."""
+        try:
+            predicted: Array = self.learner.test_then_train(block.X, block.y, **block.named())
+        except BaseException:
+            self.put_aside()  # checking the rows may have written some of the state back
+            raise
+        self.aside = False
+        return predicted
+
+    def frozen(self) -> "Learner | Pipeline":
+        """A copy that predicts, and shares the learned arrays."""
+        frozen: Learner | Pipeline = self.learner.answering()
+        return frozen
+
+    def check_like(self, other: "Learner | Pipeline", where: str) -> None:
+        """Refuse a learner of another class, or with other parameters.
+
+        Raises
+        ------
+        ParameterError
+        """
+        mine, theirs = (
+            archive.packed(state_dict(clone(each), where), where) for each in (self.learner, other)
+        )
+        if mine != theirs:
+            raise ParameterError(
+                f"{where}: `model` must be as it was when the file was made, "
+                f"{clone(self.learner)!r}, got {clone(other)!r}. Leave it out to go on with what "
+                "is there, or begin another one, of another name."
+            )
+
+
+def predictions(learner: "Learner | Pipeline", X: TableLike) -> Array:
+    """Predictions for rows; of a learner that has learned nothing, its initial ones.
+
+    Parameters
+    ----------
+    learner : learner or Pipeline
+    X : array-like of shape (n, d), frame, Table, or sequence of dicts
+    """
+    try:
+        return np.asarray(learner.predict(X))
+    except NotFittedError:
+        rows = read_rows(X, None, where=f"{type(learner).__name__}.predict").X
+        return _initial(learner, rows)
+
+
+def _initial(learner: "Learner | Pipeline", X: Array | Table) -> Array:
+    """Predictions before anything was learned: the same for all rows, but by initial weights."""
+    each = X.rows() if isinstance(X, Table) else X
+    if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
+        return np.array([learner.predict_one(row) for row in each])
+    if not isinstance(X, Table) and not hasattr(learner, "learner"):
+        validation.matrix(X, f"{type(learner).__name__}.predict")
+    first = np.array([learner.predict_one(row) for row in itertools.islice(each, 1)])
+    return first.repeat(len(X), axis=0)
