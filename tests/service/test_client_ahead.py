@@ -52,8 +52,8 @@ def asked(server: Server, requests: list[Request], *lines: str) -> list[tuple[in
     return found
 
 
-def test_what_comes_together_is_learned_together_and_in_order(tmp_path: Path) -> None:
-    """Refused rows are told of in their place, and what is predicted knows all before it."""
+def test_pipelined_requests_have_their_responses_in_order(tmp_path: Path) -> None:
+    """A refused row has its response in its place; a prediction knows all rows before it."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     y = X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=200)
@@ -77,7 +77,6 @@ def test_what_comes_together_is_learned_together_and_in_order(tmp_path: Path) ->
         assert output["data"] == [pytest.approx(said, rel=1e-6, abs=1e-9)]
     versions = [int(body["model_version"]) for _, _, body in found if "error" not in body]
     assert versions == sorted(versions)
-    assert versions[-1] < 100  # blocks, each of what waited together
 
 
 def test_a_key_that_comes_twice_at_once_is_learned_once(tmp_path: Path) -> None:

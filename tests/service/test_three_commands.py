@@ -56,7 +56,7 @@ class _Without:
 
     program = """
 import sys
-OTHERS = {"river", "pandas", "matplotlib", "torch", "redis", "onnxruntime", "fsspec"}
+OTHERS = {"river", "pandas", "matplotlib", "torch", "redis", "onnxruntime"}
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in OTHERS:

@@ -306,7 +306,7 @@ def _translated(message: str, command: str, settings: Sequence[str]) -> str:
         if f"`{setting.rpartition('.')[2]}`" in message:
             inner = _REMEDY.sub(f"Give another: --set {setting}=VALUE.", message)
             return f"{command}: --set {setting}={value}: {_PREFIX.sub('', inner)}"
-    if message.startswith("op."):
+    if message.startswith(("op.stream", "op.evaluate")):  # whose parameters are options here
         message = re.sub(r"`(\w+)`", lambda found: _option(found[1]), message)
     return _PREFIX.sub(f"{command}: ", message)
 

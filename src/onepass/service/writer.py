@@ -19,6 +19,7 @@ Invariants
 - A forked process neither writes nor closes the file.
 """
 
+import copy
 import json
 import os
 import time
@@ -464,14 +465,15 @@ class Writer:
     def _settle(self, requests: Sequence[Request], error: BaseException | None = None) -> None:
         """Complete requests, with an error if nothing of them is on the disk."""
         for request in requests:
-            if error is not None:
-                request.receipt, request.error = None, error
+            if error is not None:  # each raises its own, in its own thread
+                request.receipt, request.error = None, copy.copy(error)
             request.settled = True
         for request in requests:
             request.gate.release()
-            if request.done is not None:
+            done, request.done = request.done, None  # which may refer to the request
+            if done is not None:
                 try:
-                    request.done(request)
+                    done(request)
                 except BaseException as failure:  # noqa: BLE001  the others are to be called too
                     self._failed("a callback has failed", failure)
 
