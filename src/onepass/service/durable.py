@@ -505,9 +505,9 @@ class Durable:
         Parameters
         ----------
         watcher : callable
-            Called by the writer's thread with the block and the predictions of its rows before: it
-            must be quick, and call no verb that learns. It may return a function for what may take
-            longer, which is called after the rows are acknowledged.
+            Called by the writer's thread with the block and the predictions of its rows before,
+            after the rows were acknowledged. It delays the next rows, and must call no method that
+            waits for them.
         """
         self._writer.watch = watcher
 

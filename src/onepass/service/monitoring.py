@@ -133,6 +133,9 @@ def task_of(learner: "Learner | Pipeline") -> str:
     return "classification" if is_classifier(learner) else "regression"
 
 
+_BLOCKS = 64  # learned blocks that are counted at once
+
+
 class Gauges:
     """Prequential error, counts, rates and durations of one learner; for any thread.
 
@@ -146,15 +149,6 @@ class Gauges:
 
     Attributes
     ----------
-    rows : int
-        Rows whose error was counted.
-    seen : int
-        Rows that the learner had learned when the last was counted.
-    contradictions : int
-        Rows of regression whose error was more than six times the root mean square error of all
-        rows before them, after the first ``window`` rows.
-    drift : DriftMonitor
-        Updated with the error of each row.
     durations : Histogram
         Seconds of requests since the start, by ``verb``.
     predicted_rows, rows_refused : int
@@ -177,8 +171,9 @@ class Gauges:
         self._stride = 1  # rows between two points of the curve
         self._squares = 0.0
         self._replayed: list[tuple[Array, Array]] | None = []  # until resume; then None
-        self.rows = self.seen = self.contradictions = 0
-        self.drift = DriftMonitor(detectors or {})
+        self._uncounted: list[tuple[Array, Array]] = []  # learned blocks: counting delays requests
+        self._rows = self._seen = self._contradictions = 0
+        self._drift = DriftMonitor(detectors or {})
         self._lock = Lock()  # of all else
         self._rates: deque[list[int]] = deque(maxlen=_SECONDS + 1)  # second, learned, predicted
         self.rows_refused = self.predicted_rows = 0
@@ -200,14 +195,50 @@ class Gauges:
             return
         predictions = np.asarray(predictions)
         y = block.y.reshape(predictions.shape)  # labels may be a column
-        with self._tracking:
+        with self._lock:
             if self._replayed is not None:
                 self._replayed.append((y, predictions))
                 return
-            self._add(y, predictions)
-            self.seen += len(y)
-        with self._lock:
+            self._uncounted.append((y, predictions))
             self._rate(1, len(y))
+        if len(self._uncounted) >= _BLOCKS:
+            self.count()
+
+    def count(self) -> None:
+        """Count the errors of all rows that were learned so far."""
+        with self._tracking:
+            with self._lock:
+                blocks, self._uncounted = self._uncounted, []
+            for y, predictions in blocks:
+                self._add(y, predictions)
+                self._seen += len(y)
+
+    @property
+    def rows(self) -> int:
+        """Rows whose error was counted."""
+        self.count()
+        return self._rows
+
+    @property
+    def seen(self) -> int:
+        """Rows that the learner had learned when the last was counted."""
+        self.count()
+        return self._seen
+
+    @property
+    def contradictions(self) -> int:
+        """Rows of regression whose error was more than six times the root mean square error.
+
+        It is that of all rows before them, after the first ``window`` rows.
+        """
+        self.count()
+        return self._contradictions
+
+    @property
+    def drift(self) -> DriftMonitor:
+        """Updated with the error of each row."""
+        self.count()
+        return self._drift
 
     def predicted(self, rows: int, seconds: float) -> None:
         """Count a request that rows were predicted for, and its duration."""
@@ -236,11 +267,11 @@ class Gauges:
         """Count rows, and set a point of the curve at each multiple of the stride."""
         start = 0
         while start < len(y):
-            stop = min(start + self._stride - self.rows % self._stride, len(y))
+            stop = min(start + self._stride - self._rows % self._stride, len(y))
             self._count(y[start:stop], predictions[start:stop])
             start = stop
-            if self.rows % self._stride == 0:
-                self._curve.append([self.rows, *self._errors(), time.time()])
+            if self._rows % self._stride == 0:
+                self._curve.append([self._rows, *self._errors(), time.time()])
             if len(self._curve) > _MAX_POINTS:
                 self._stride *= 2
                 self._curve = [point for point in self._curve if point[0] % self._stride == 0]
@@ -249,14 +280,14 @@ class Gauges:
         """Count rows in the error, in the contradictions and by the detectors."""
         self._tally.add(y, predictions)
         errors = self._row_errors(y, predictions, np.abs)
-        self.drift.add(self.rows, errors)
+        self._drift.add(self._rows, errors)
         if self._task == "regression":
-            for row, error in enumerate(errors.tolist(), self.rows):
+            for row, error in enumerate(errors.tolist(), self._rows):
                 square = error * error
                 if row >= self._window and square * row > _OUTLIER**2 * self._squares:
-                    self.contradictions += 1
+                    self._contradictions += 1
                 self._squares += square
-        self.rows += len(y)
+        self._rows += len(y)
 
     def _row_errors(
         self, y: Array, predictions: Array, measure: Callable[[Array], Array] = np.asarray
@@ -271,12 +302,13 @@ class Gauges:
 
     def state(self) -> dict[str, Any]:
         """All that is restored after a restart, as plain values and arrays."""
+        self.count()
         with self._tracking, self._lock:
             return {
-                "task": self._task, "window": self._window, "rows": self.rows, "seen": self.seen,
+                "task": self._task, "window": self._window, "rows": self._rows, "seen": self._seen,
                 "tally": self._tally.state(), "curve": list(self._curve), "every": self._stride,
-                "squares": self._squares, "contradictions": self.contradictions,
-                "drift": list(self.drift.marks), "alarms": self.drift.alarms,
+                "squares": self._squares, "contradictions": self._contradictions,
+                "drift": list(self._drift.marks), "alarms": self._drift.alarms,
                 "refused": list(self.refused), "rows_refused": self.rows_refused,
                 "predicted_rows": self.predicted_rows,
             }  # fmt: skip
@@ -295,18 +327,19 @@ class Gauges:
             replayed, self._replayed = self._replayed or [], None
             with suppress(AttributeError, LookupError, TypeError, ValueError, OnepassError):
                 self._restore(state, seen)
-            counted = self.seen - seen + sum(len(y) for y, _ in replayed)  # of those replayed
+            counted = self._seen - seen + sum(len(y) for y, _ in replayed)  # of those replayed
             for y, predictions in replayed:
                 self._add(y[max(counted, 0) :], predictions[max(counted, 0) :])
                 counted -= len(y)
-            self.seen = seen
+            self._seen = seen
 
     def _restore(self, state: Any, seen: int) -> None:
         """Restore a state that fits, all of it or nothing."""
         if (state["task"], state["window"]) != (self._task, self._window) or state["seen"] > seen:
             return
-        names = ("rows", "seen", "contradictions", "rows_refused", "predicted_rows")
-        plain = {name: state[name] for name in names}
+        counts = ("rows", "seen", "contradictions")
+        plain = {f"_{name}": state[name] for name in counts}
+        plain |= {name: state[name] for name in ("rows_refused", "predicted_rows")}
         curve = [[*point, None][:4] for point in state["curve"]]  # formerly without a time
         refused, drift, alarms = list(state["refused"]), list(state["drift"]), state["alarms"]
         stride, squares = state["every"], state["squares"]
@@ -314,19 +347,20 @@ class Gauges:
         tally.restore(state["tally"], "metrics")
         vars(self).update(plain, _curve=curve, _stride=stride, _squares=squares, _tally=tally)
         self.refused.extend(refused)
-        self.drift.alarms = alarms
-        self.drift.marks.extend(drift)
-        self.drift.add(self.rows, self._last_errors(np.abs), replayed=True)
+        self._drift.alarms = alarms
+        self._drift.marks.extend(drift)
+        self._drift.add(self._rows, self._last_errors(np.abs), replayed=True)
 
     # -- readings ------------------------------------------------------------------------------
 
     def error(self) -> dict[str, Any]:
         """Prequential error over all rows, over the last ones, and along the stream."""
+        self.count()
         with self._tracking:
             overall, recent = self._errors()
             return {
                 "name": self._label, "all": overall, "window": recent,
-                "window_rows": min(self._window, self.rows), "curve": list(self._curve),
+                "window_rows": min(self._window, self._rows), "curve": list(self._curve),
             }  # fmt: skip
 
     def _errors(self) -> tuple[float | None, float | None]:
@@ -337,6 +371,7 @@ class Gauges:
 
         For classes they are those of mistakes.
         """
+        self.count()
         with self._tracking:
             last = self._last_errors()
         return {"mean": float(last.mean()), "deviation": float(last.std())} if len(last) else {}

@@ -65,10 +65,10 @@ __all__ = ["Policy", "Watcher", "Writer"]
 
 _T = TypeVar("_T")
 
-Watcher = Callable[[Block, Array], Callable[[], object] | None]
+Watcher = Callable[[Block, Array], object]
 """Called with each block that was learned, and the predictions of its rows before.
 
-It may return a function for what may take longer, which is called after the rows are acknowledged.
+It is called after the rows were acknowledged, by the writer's thread.
 """
 
 
@@ -385,7 +385,7 @@ class Writer:
             if entry.kind != "pass":
                 learned = self._learned_again(model, entry)
                 if watched:
-                    self._finish_watching(self._watched([learned]))
+                    self._call_watcher([learned])
             if entry.note:
                 note = json.loads(entry.note)
                 positions[note["source"]] = note["position"]
@@ -433,11 +433,9 @@ class Writer:
             except BaseException as error:  # noqa: BLE001  the rows are on the disk
                 self._stale = True
                 self._failed("the learner could not be published", error)
-            left = self._watched(batch.learned) if self.watch is not None else []
             self._settle(batch.decided)
             self.journal.reached("acknowledged")
-            if left:
-                self._finish_watching(left)
+            self._call_watcher(batch.learned)
             requests = later
 
     def check_ready(self) -> None:
@@ -578,24 +576,14 @@ class Writer:
         if self.policy.watch is not None:
             self.watch = self.policy.watch(model.frozen())
 
-    def _watched(self, learned: list[tuple[Block, Array]]) -> list[Callable[[], object]]:
-        """Call the watcher with blocks; the functions that it returns. Rows outlive its failure."""
-        left: list[Callable[[], object]] = []
-        for block, predicted in learned:
-            try:
-                work = None if self.watch is None else self.watch(block, predicted)
-                if callable(work):
-                    left.append(work)
-            except Exception as error:  # noqa: BLE001
-                self._failed("the watcher has failed", error)
-        return left
-
-    def _finish_watching(self, left: Sequence[Callable[[], object]]) -> None:
-        for work in left:
-            try:
-                work()
-            except Exception as error:  # noqa: BLE001
-                self._failed("the watcher has failed", error)
+    def _call_watcher(self, learned: list[tuple[Block, Array]]) -> None:
+        """Call the watcher with blocks; its failure is noted, as the rows are learned."""
+        if self.watch is not None:
+            for block, predicted in learned:
+                try:
+                    self.watch(block, predicted)
+                except Exception as error:  # noqa: BLE001
+                    self._failed("the watcher has failed", error)
 
     # -- calls ----------------------------------------------------------------------------------
 

@@ -1,14 +1,17 @@
-"""The service as a Starlette application."""
+"""The service as an ASGI application: a router of Starlette within one layer for all responses.
+
+Requests to predict and to learn go through it by the thousand each second, so there is no other
+middleware.
+"""
 
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
 
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onepass.errors import MethodError, UnknownError
@@ -33,7 +36,7 @@ def create_app(
     limits: Limits = Limits(),  # noqa: B008  the same
     default_model: str | None = None,
     commit_timeout: float = 60.0,
-) -> Starlette:
+) -> ASGIApp:
     """The service as an ASGI application.
 
     Parameters
@@ -53,13 +56,9 @@ def create_app(
     paths: dict[str, list[Endpoint]] = {}
     for each in ENDPOINTS:
         paths.setdefault(each.path, []).append(each)
-    app = Starlette(
-        routes=[Route(path, _Resource(service, found)) for path, found in paths.items()],
-        middleware=[Middleware(_Responses, service)],
-    )
-    app.router.redirect_slashes = False
-    app.router.default = _not_found
-    return app
+    routes = [Route(path, _Resource(service, found)) for path, found in paths.items()]
+    router = Router(routes, redirect_slashes=False, default=_not_found)
+    return _Responses(router, service)
 
 
 class _Resource:
@@ -102,12 +101,13 @@ class _Responses:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._statuses = app, service.statuses
         self._errors: Callable[[Exception, str], Response] = ErrorResponses(service.registry.folder)
+        self._prefix, self._count = secrets.token_hex(4), count(1)  # of the ids of requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _request_id(scope)
+        request_id = self._request_id(scope)
         started = False
 
         def sent(message: Message) -> Awaitable[None]:
@@ -131,9 +131,9 @@ class _Responses:
             error.__traceback__ = None  # its frames hold the rows of the request
             await response(scope, receive, sent)
 
-
-def _request_id(scope: Scope) -> bytes:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return bytes(value)
-    return secrets.token_hex(8).encode()
+    def _request_id(self, scope: Scope) -> bytes:
+        """The id that the client has given, or a new one."""
+        for name, value in scope["headers"]:
+            if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+                return bytes(value)
+        return f"{self._prefix}-{next(self._count)}".encode()

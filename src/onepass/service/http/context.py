@@ -132,14 +132,20 @@ class Service:
         PendingError
             After ``commit_timeout``.
         """
-        try:
-            async with asyncio.timeout(self.commit_timeout):
-                return await asyncio.shield(result)
-        except TimeoutError:
-            if result.done():  # it was raised by the work itself
-                raise
+        finished, _ = await asyncio.wait([result], timeout=self.commit_timeout)
+        if not finished:
+            result.add_done_callback(
+                lambda late: late.cancelled() or late.exception()
+            )  # not logged
             raise PendingError(
                 f"{name}: the rows must be on the disk within {self.commit_timeout:g} seconds, but "
                 "are not known to be. They may be learned yet: send them again, with the same key.",
                 1.0,
-            ) from None
+            )
+        return result.result()
+
+
+def _retrieved(late: "asyncio.Future[_T]") -> None:
+    """Retrieve an exception that comes after the response was sent: asyncio need not log it."""
+    if not late.cancelled():
+        late.exception()

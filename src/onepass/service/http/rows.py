@@ -275,8 +275,9 @@ async def _learned(request: ServiceRequest, served: Served, asked: Asked, body: 
     done = partial(service.completions.post, future)
     rows = {"X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time}
     former = b"" if key is None else hashlib.sha256(body).digest()
+    work = partial(served.learn, rows, done, key=key, former=former)
     with _row_errors(served.name):
-        await _run(request, lambda: served.learn(rows, done, key=key, former=former))
+        await _run(request, work)
         return (await service.committed(future, served.name)).result()
 
 

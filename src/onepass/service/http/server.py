@@ -4,6 +4,7 @@ The first SIGINT or SIGTERM stops it after the requests under way, the second at
 once loses nothing: all acknowledged rows are on disk.
 """
 
+import gc
 import os
 import signal
 import socket
@@ -23,7 +24,7 @@ from onepass.service.registry import Shelf
 from onepass.service.source import Source
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
 __all__ = ["Listening", "Stopping", "feed", "open_registry", "parse_sources", "run"]
 
@@ -137,7 +138,7 @@ class Listening:
 
 
 def run(
-    app: "Starlette",
+    app: "ASGIApp",
     listening: Listening,
     sockets: list[socket.socket],
     ready: Callable[[str], None],
@@ -147,7 +148,7 @@ def run(
 
     Parameters
     ----------
-    app : Starlette
+    app : ASGI application
     listening : Listening
     sockets : list of socket
         As ``listening.bind`` returned them; closed in the end.
@@ -180,6 +181,8 @@ def run(
     host, port = sockets[0].getsockname()[:2]
     host = f"[{listening.host}]" if ":" in host else listening.host
     ready(f"{'http' if listening.certificate is None else 'https'}://{host}:{port}")
+    gc.collect()
+    gc.freeze()  # what was imported is not looked through again: that would delay requests
     server.run(sockets)
 
 
