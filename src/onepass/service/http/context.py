@@ -119,7 +119,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
     async def committed(self, result: "asyncio.Future[_T]", name: str) -> _T:
-        """Wait for rows to be on disk; the work goes on after a timeout.
+        """Wait for rows to be on disk; after a timeout the result is cancelled, not the work.
 
         Parameters
         ----------
@@ -132,20 +132,16 @@ class Service:
         PendingError
             After ``commit_timeout``.
         """
-        finished, _ = await asyncio.wait([result], timeout=self.commit_timeout)
-        if not finished:
-            result.add_done_callback(
-                lambda late: late.cancelled() or late.exception()
-            )  # not logged
+        timer = result.get_loop().call_later(self.commit_timeout, result.cancel)
+        try:
+            return await result
+        except asyncio.CancelledError:
+            if timer.when() > result.get_loop().time():
+                raise  # the request was cancelled
             raise PendingError(
                 f"{name}: the rows must be on the disk within {self.commit_timeout:g} seconds, but "
                 "are not known to be. They may be learned yet: send them again, with the same key.",
                 1.0,
-            )
-        return result.result()
-
-
-def _retrieved(late: "asyncio.Future[_T]") -> None:
-    """Retrieve an exception that comes after the response was sent: asyncio need not log it."""
-    if not late.cancelled():
-        late.exception()
+            ) from None
+        finally:
+            timer.cancel()

@@ -191,7 +191,7 @@ async def _ask(
     service, seconds = request.service, (asked.parameters or {}).get("seconds", _DAY)
     work = served.admitted(len(asked.X), lambda: served.ask(asked.X, seconds))
     with _row_errors(served.name):
-        stored = asyncio.ensure_future(service.disk(work))
+        stored = asyncio.shield(service.disk(work))
         version, predictions, ids = await service.committed(stored, served.name)
     served.gauges.predicted(len(ids), time.perf_counter() - began)
     found = {"y": predictions, "id": np.array(ids, dtype=object)}
@@ -297,7 +297,7 @@ async def learn_labels(request: ServiceRequest) -> Response:
         len(ids), lambda: served.answer(ids, asked.y, asked.sample_weight, time=asked.time)
     )
     with _row_errors(served.name):
-        learned = asyncio.ensure_future(service.disk(work))
+        learned = asyncio.shield(service.disk(work))
         result = await service.committed(learned, served.name)
     return await _run(request, partial(_learn_response, form, served, asked, result))
 
