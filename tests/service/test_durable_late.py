@@ -51,6 +51,15 @@ def test_answers_are_learned_as_if_the_rows_came_then(durable: Durable, tmp_path
     assert durable.waiting == 0
 
 
+def test_snapshots_are_taken_where_only_labels_come(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=10) as durable:
+        _, ids = durable.ask(X)
+        for each, y in zip(ids, Y, strict=True):
+            durable.answer([each], [y])
+        durable.settle()
+        assert len(durable.versions) >= 3
+
+
 def test_ids_outlive_a_crash(durable: Durable, tmp_path: Path) -> None:
     ids = durable.ask(X[20:23])[1]
     durable.answer(ids[:1], Y[20:21])

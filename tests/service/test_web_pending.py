@@ -1,5 +1,6 @@
 """Rows that wait for their answers: who may store them, how many, and how long."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from web_server import TOKEN, Server, asked, output, rows
 
+from onepass.errors import PendingError
 from onepass.service import Client
+from onepass.service.http.auth import Tokens
+from onepass.service.http.context import Service
+from onepass.service.protocol.limits import Limits
+from onepass.service.registry import Shelf
 
 INFER, LEARN, ANSWERS = (f"/v2/models/rls/{verb}" for verb in ("infer", "learn", "answers"))
 ROLES = {"predict": "p" * 20, "learn": "l" * 20, "admin": TOKEN}
@@ -34,7 +40,7 @@ def test_to_store_rows_needs_the_role_learn(server: Server, role: str) -> None:
     for body in (rows([[1.0]], ask=True, seconds=0), rows([[1.0]] * 5000, ask=True, seconds=0)):
         status, told, _ = asked(server.port, "POST", INFER, body, token=ROLES[role])
         if role == "predict":
-            assert (status, "role 'learn' for infer with 'ask'" in told["error"]) == (403, True)
+            assert (status, "role 'learn' for infer with 'await_label'" in told["error"]) == (403, True)
         else:
             assert status == 200 if body["inputs"][0]["shape"][0] == 1 else 429
 
@@ -89,3 +95,17 @@ def test_rows_that_wait_are_counted_over_a_restart(tmp_path: Path) -> None:
         assert server.asked("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
         answer(server, ids)
         assert server.asked("POST", INFER, rows([[1.0]] * 3, ask=True))[0] == 200
+
+
+def test_a_commit_timeout_is_always_a_503(tmp_path: Path) -> None:
+    """Also where the loop's clock is coarser than its timers."""
+
+    async def late() -> int:
+        service = Service(Shelf(tmp_path, "test"), Tokens({}), Limits(), None, 0.05)
+        futures = [asyncio.get_running_loop().create_future() for _ in range(200)]
+        waits = [service.committed(each, "m") for each in futures]
+        found = await asyncio.gather(*waits, return_exceptions=True)
+        return sum(isinstance(each, PendingError) for each in found)
+
+    for run in (asyncio.run, pytest.importorskip("uvloop").run):
+        assert run(late()) == 200

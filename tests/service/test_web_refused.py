@@ -88,9 +88,9 @@ def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
     ("path", "parameters", "told"),
     [
         (LEARN, {"ask": True}, "must come with infer"),
-        (LEARN, {"seconds": 3}, "must come with 'ask'"),
+        (LEARN, {"seconds": 3}, "must come with 'await_label'"),
         ("/v2/models/rls/answers", {"ask": True}, "must come with infer"),
-        (INFER, {"seconds": 3}, "must come with 'ask'"),
+        (INFER, {"seconds": 3}, "must come with 'await_label'"),
         (INFER, {"ask": False, "seconds": 3}, "must come with 'ask'"),
         (INFER, {"ask": 1}, "must be true or false"),
         (INFER, {"ask": True, "seconds": -1}, "Give another `seconds`"),

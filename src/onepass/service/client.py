@@ -89,7 +89,24 @@ def encode_tensors(block: Block, parameters: Mapping[str, object]) -> tuple[byte
 
 
 def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
-    """The tensors of a response by their names."""
+    """The tensors of a response by their names.
+
+    Raises
+    ------
+    ServiceError
+        If it is no response of the service, but perhaps of a proxy.
+    """
+    try:
+        return _tensors(response)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ServiceError(
+            f"{response.url}: the response must hold tensors, got {response.content[:200]!r}. "
+            "Check that the address is that of the service.",
+            response.status_code,
+        ) from error
+
+
+def _tensors(response: "httpx.Response") -> dict[str, Array]:
     data = response.content
     at = int(response.headers.get(_JSON_LENGTH, len(data)))
     arrays = {}
@@ -162,7 +179,8 @@ class _Connection:
         self._patience = patience
         self._httpx = httpx
         self._options = {"base_url": address, "headers": headers, "timeout": timeout,
-                         "verify": context or False, "trust_env": False}  # fmt: skip
+                         "verify": context or False, "trust_env": False,
+                         "limits": httpx.Limits(max_keepalive_connections=100)}  # fmt: skip
         self._http = self._open()
 
     def __repr__(self) -> str:
@@ -183,13 +201,21 @@ class _Connection:
         return _receipt(await self._send_rows(name, "learn", block, key or secrets.token_hex(16)))
 
     async def _send_rows(
-        self, name: str, verb: str, block: Block, key: str | None = None, **parameters: object
+        self,
+        name: str,
+        verb: str,
+        block: Block,
+        key: str | None = None,
+        *,
+        repeatable: bool = True,
+        **parameters: object,
     ) -> "httpx.Response":
         body, length = encode_tensors(block, {**parameters, "binary_data_output": True})
         headers = {_JSON_LENGTH: str(length), "Content-Type": "application/octet-stream"}
         if key is not None:
             headers["Idempotency-Key"] = key
-        return await self._send("POST", _path(name, verb), content=body, headers=headers)
+        path = _path(name, verb)
+        return await self._send("POST", path, repeatable=repeatable, content=body, headers=headers)
 
     async def _send(
         self, method: str, path: str, *, repeatable: bool = True, **content: Any
@@ -227,6 +253,7 @@ class _Connection:
         """The error of a request without a response, and whether to repeat the request."""
         httpx = self._httpx
         unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+        wrong = isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol))
         refused_tls = unsent and "SSL" in str(error) and "EOF" not in str(error)
         failure = ServiceError(
             f"{self.url}: must respond within {self._patience:g} seconds, got: {error!r}. Check "
@@ -236,7 +263,7 @@ class _Connection:
             status=0,
         )
         failure.__cause__ = error
-        return failure, not refused_tls and (repeatable or unsent)
+        return failure, not (refused_tls or wrong) and (repeatable or unsent)
 
     def _open(self) -> Any:
         http = self._httpx.AsyncClient if self._asynchronous else self._httpx.Client
@@ -397,7 +424,9 @@ class AsyncClient(_Connection):
             If the service refuses the request, or does not respond in time.
         """
         block = read_rows(X, None, where=f"{type(self).__name__}.ask")
-        response = await self._send_rows(name, "infer", block, ask=True, seconds=seconds)
+        response = await self._send_rows(
+            name, "infer", block, repeatable=False, ask=True, seconds=seconds
+        )
         arrays = _decode_tensors(response)
         return arrays["y"], arrays["id"].tolist()
 

@@ -174,7 +174,7 @@ class Writer:
     @property
     def ready(self) -> bool:
         """Whether the file can be written, as far as is known."""
-        return self.journal.broken is None and self.journal.full is None
+        return not self.closed and self.journal.broken is None and self.journal.full is None
 
     @property
     def trouble(self) -> str | None:
@@ -277,6 +277,9 @@ class Writer:
         try:
             while not self.closed:
                 self._serve()
+        except BaseException as error:
+            self._failed("the writer has failed", error)
+            raise
         finally:
             self.closed = self.closed or "has failed. Open it again with op.durable."
             self._refuse_queued()
@@ -297,6 +300,8 @@ class Writer:
             self.maintain()
         else:
             _complete(*item)
+            if not self.closed:
+                self.maintain()
 
     def _group(self, first: Request) -> list[Request]:
         """A request and those that wait directly behind it, up to the next call."""
@@ -464,7 +469,7 @@ class Writer:
         """Complete requests, with an error if nothing of them is on the disk."""
         for request in requests:
             if error is not None:  # each raises its own, in its own thread
-                request.receipt, request.error = None, copy.copy(error)
+                request.receipt, request.error = None, _copied(error)
             request.settled = True
         for request in requests:
             request.gate.release()
@@ -675,7 +680,7 @@ class Writer:
         """Check the file, its log and the disk; restore the learner once there is room again."""
         self._attempt(lambda: self.journal.check_writable(log=True))
         if self.journal.full is not None:
-            with suppress(StoreError, MemoryError):
+            with suppress(Exception):  # each request has it until there is room
                 self.check_ready()
                 self.journal.check_room()
         self._call_hook()
@@ -728,6 +733,14 @@ class Writer:
 
 def _note(source: str, position: str) -> str:
     return json.dumps({"source": source, "position": position})
+
+
+def _copied(error: BaseException) -> BaseException:
+    """A copy of an exception, or itself if its class cannot be copied."""
+    try:
+        return copy.copy(error)
+    except Exception:  # noqa: BLE001
+        return error
 
 
 def _complete(work: Callable[[], Any], future: "Future[Any]") -> None:

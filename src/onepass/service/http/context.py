@@ -5,7 +5,6 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TypeVar
 
 from onepass.errors import BusyError, PendingError
@@ -61,8 +60,11 @@ class Completions:
         self._finished.append((future, request))
         if not self._scheduled:
             self._scheduled = True
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            try:
                 future.get_loop().call_soon_threadsafe(self._deliver)
+            except RuntimeError:  # the loop is closed: nobody waits
+                self._scheduled = False
+                self._finished.clear()
 
     def _deliver(self) -> None:
         self._scheduled = False  # before reading: a request that is posted now schedules again
@@ -132,11 +134,18 @@ class Service:
         PendingError
             After ``commit_timeout``.
         """
-        timer = result.get_loop().call_later(self.commit_timeout, result.cancel)
+        late = False
+
+        def expire() -> None:
+            nonlocal late
+            late = True
+            result.cancel()
+
+        timer = result.get_loop().call_later(self.commit_timeout, expire)
         try:
             return await result
         except asyncio.CancelledError:
-            if timer.when() > result.get_loop().time():
+            if not late:
                 raise  # the request was cancelled
             raise PendingError(
                 f"{name}: the rows must be on the disk within {self.commit_timeout:g} seconds, but "

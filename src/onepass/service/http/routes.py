@@ -146,7 +146,7 @@ async def index(request: ServiceRequest) -> Response:
     entries = [_entry(served, registry.folder) for served in registry]
     entries += [
         IndexEntry(name, "", "UNAVAILABLE", pathless(reason, registry.folder))
-        for name, reason in registry.failed.items()
+        for name, reason in list(registry.failed.items())
     ]
     return json_response(entries)
 

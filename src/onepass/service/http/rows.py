@@ -103,8 +103,9 @@ async def _decoded(
     """
     limits = request.service.limits
     kind, header = _media_type(request.field(b"content-type") or ""), request.field(_HEADER)
-    text = kind not in {ARROW, CSV} and (header is None or scoring)
+    text = kind != ARROW and (kind != CSV if scoring else header is None)
     body = await request.read(min(limits.nbytes, limits.json_bytes) if text else None)
+    form: _Format | None = None  # V2 or records, as the body tells
     if kind == ARROW:
         form = _ARROW
     elif scoring:
@@ -113,10 +114,13 @@ async def _decoded(
         form = _V2._replace(read=partial(v2.read, header=header))
     elif kind == NDJSON:
         form = _NDJSON
-    else:
-        form = _RECORDS if records.is_records(body) else _V2
-    request.large = request.large or form.compressed
-    return form, body, await _run(request, partial(form.read, body, limits, learning=learning))
+    request.large = request.large or (form is not None and form.compressed)
+
+    def read() -> tuple[_Format, bytes, Asked]:
+        chosen = form or (_RECORDS if records.is_records(body) else _V2)
+        return chosen, body, chosen.read(body, limits, learning=learning)
+
+    return await _run(request, read)
 
 
 async def _run(request: ServiceRequest, work: Callable[[], _T]) -> _T:
@@ -166,7 +170,8 @@ async def _predict(
     now, learner = served.answering(version)
     asked.X = _without_roles(learner, asked.X)
     if _awaits_labels(asked.parameters, allowed=form.has_ids):
-        request.service.tokens.check(request.fields, LEARN, "infer with 'ask', which stores rows")
+        what = "infer with 'await_label', which stores rows"
+        request.service.tokens.check(request.fields, LEARN, what)
         return await _ask(request, served, form, asked, began)
     rows = len(asked.X)
 
@@ -234,7 +239,7 @@ def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) ->
     """
     if not parameters:
         return False
-    name = "await_label" if "await_label" in parameters else "ask"
+    name = "ask" if "ask" in parameters else "await_label"
     wanted = parameters.get(name, False)
     if not isinstance(wanted, bool):
         raise ParameterError(
@@ -289,7 +294,7 @@ async def learn_labels(request: ServiceRequest) -> Response:
     if list(columns) != ["id"]:
         raise ParameterError(
             "labels must come as two columns, 'id' and 'y', got others. Send the ids that infer "
-            "returned with the parameter 'ask'."
+            "returned with the parameter 'await_label'."
         )
     _check_labelled(asked)
     ids = columns["id"].tolist()
@@ -307,7 +312,8 @@ def _check_labelled(asked: Asked) -> None:
     if asked.y is None:
         raise ParameterError(
             "rows to be learned must come with 'y', a target for each row, got none. Send it; "
-            "where targets come later, send the rows to infer with the parameter 'ask' before."
+            "where targets come later, send the rows to infer with the parameter 'await_label' "
+            "before."
         )
 
 

@@ -124,17 +124,25 @@ class Listening:
             raise ParameterError(
                 f"{where}: --port must be from 0 to 65535, got {self.port}. Choose another."
             )
+        sockets: list[socket.socket] = []
+        unavailable = OSError("no address")
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            return [
-                socket.create_server(address[:2], family=family)
-                for family, _, _, _, address in dict.fromkeys(found)
-            ]
+            for family, _, _, _, address in dict.fromkeys(found):
+                port = sockets[0].getsockname()[1] if sockets else self.port
+                try:
+                    sockets.append(socket.create_server((address[0], port), family=family))
+                except OSError as error:
+                    unavailable = error  # such as IPv6 in a container without it
+            if not sockets:
+                raise unavailable
         except OSError as error:
             raise ParameterError(
                 f"{where}: {self.host}:{self.port} must be an address that is free, but the server "
-                "cannot listen on it. Stop what listens there, or choose another --port."
+                f"cannot listen on it: {error.strerror or error}. Stop what listens there, or "
+                "choose another --host or --port."
             ) from error
+        return sockets
 
 
 def run(
@@ -178,8 +186,8 @@ def run(
     )  # fmt: skip
     server = Server(config)
     stopping.stop = lambda: setattr(server, "should_exit", True)
-    host, port = sockets[0].getsockname()[:2]
-    host = f"[{listening.host}]" if ":" in host else listening.host
+    port = sockets[0].getsockname()[1]
+    host = f"[{listening.host}]" if ":" in listening.host else listening.host
     ready(f"{'http' if listening.certificate is None else 'https'}://{host}:{port}")
     gc.collect()
     gc.freeze()  # what was imported is not looked through again: that would delay requests

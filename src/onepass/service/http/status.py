@@ -175,7 +175,7 @@ def state(shelf: Shelf) -> State:
     """
     failed = [
         ModelState(name, ready=False, trouble=pathless(reason, shelf.folder))
-        for name, reason in shelf.failed.items()
+        for name, reason in list(shelf.failed.items())
     ]
     models = [_model_state(served, shelf.folder) for served in shelf] + failed
     return State(time.time(), onepass_version(), models)
