@@ -40,7 +40,8 @@ def test_to_store_rows_needs_the_role_learn(server: Server, role: str) -> None:
     for body in (rows([[1.0]], ask=True, seconds=0), rows([[1.0]] * 5000, ask=True, seconds=0)):
         status, told, _ = asked(server.port, "POST", INFER, body, token=ROLES[role])
         if role == "predict":
-            assert (status, "role 'learn' for infer with 'await_label'" in told["error"]) == (403, True)
+            needed = "role 'learn' for infer with 'await_label'"
+            assert (status, needed in told["error"]) == (403, True)
         else:
             assert status == 200 if body["inputs"][0]["shape"][0] == 1 else 429
 
