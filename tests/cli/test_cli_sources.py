@@ -153,6 +153,18 @@ def test_no_file_of_a_pattern_or_a_folder_is_written_over(
         said(capsys, *run, "logs", "--save", "logs/_m.onepass", "--report", "logs/.out")
 
 
+def test_no_file_of_nested_folders_or_with_brackets_is_written_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("a/b").mkdir(parents=True)
+    for name in ("a/b/x.csv", "[1].csv", "1.csv"):
+        Path(name).write_text(TEXT)
+    for source, place in (("a/**/*.csv", "a/b/x.csv"), ("[1].csv", "[1].csv")):
+        told = said(capsys, "run", source, "--target", "price", "--save", place, code=2)
+        assert "must name another file" in told
+        assert Path(place).read_text() == TEXT
+
+
 def test_a_table_of_no_rows_is_said_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
     pq.write_table(pa.table({"km": pa.array([], pa.float64()), "price": pa.array([])}), "a.parquet")
     assert "must hold rows, got none" in said(

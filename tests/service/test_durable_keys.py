@@ -410,35 +410,21 @@ def test_whoever_watches_sees_each_block_once(tmp_path: Path) -> None:
     assert [n for n, _ in seen] == [-1]
 
 
-def test_what_whoever_watches_leaves_is_done_once_all_are_told(tmp_path: Path) -> None:
+def test_watchers_are_called_after_rows_are_acknowledged(tmp_path: Path) -> None:
     order: list[str] = []
-    refused: list[str] = []
-
-    def left() -> None:
-        order.append("left")
-        if order.count("left") == 2:
-            try:
-                durable.learn(X[:1], Y[:1])
-            except StoreError as wrong:
-                refused.append(str(wrong))
-            raise ArithmeticError("of whoever watches")
 
     def begin(_: Any) -> Any:
-        return lambda block, _: order.append(f"{len(block)} rows") or left
+        return lambda block, _: order.append(f"{len(block)} rows")
 
-    path = tmp_path / "m.db"
-    with op.durable(path, op.RLSRegressor(), watch=begin) as durable:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), watch=begin) as durable:
         for n in (2, 3):
-            durable.request(X[:n], Y[:n], done=lambda _: order.append("told"))
+            durable.request(X[:n], Y[:n], done=lambda _: order.append("acknowledged"))
             durable.settle()
-        assert order == ["2 rows", "told", "left", "3 rows", "told", "left"]
-        assert "of whoever watches" in str(durable.trouble)
-        assert "would wait for itself" in refused[0]
+        assert order == ["acknowledged", "2 rows", "acknowledged", "3 rows"]
         copied = crashed(durable, tmp_path / "copy")
-        assert durable.rows_seen == 5
-    order[:] = ["left", "left"]
+    order.clear()
     with op.durable(copied, watch=begin):
-        assert order == ["left", "left", "2 rows", "left", "3 rows", "left"]
+        assert order == ["2 rows", "3 rows"]
 
 
 def test_an_empty_block_is_learned_as_nothing(durable: Durable) -> None:

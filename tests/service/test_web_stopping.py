@@ -95,6 +95,8 @@ def test_all_goes_on_after_a_restart(tmp_path: Path) -> None:
             after = server.asked("GET", "/state")[1]["models"]
             assert [each["name"] for each in after] == ["rls", "two"]
             for one, other in zip(before, after, strict=True):
+                for each in (one, other):  # replayed rows are counted at another time
+                    each["error"]["curve"] = [point[:3] for point in each["error"]["curve"]]
                 for field in ("version", "rows_seen", "error", "rows_refused", "class"):
                     assert one[field] == other[field], field
             status, told, _ = server.asked("POST", "/v2/models/two/infer", rows([[3]]))

@@ -1,6 +1,5 @@
 """Conversion and checks of command-line arguments, output paths, and usage errors."""
 
-import glob
 import json
 import math
 import re
@@ -240,7 +239,7 @@ def spare(read: Iterable[str | Path], written: Iterable[Path], option: str) -> N
         if Path(source).is_dir():
             folders.append(Path(source).resolve())
         else:
-            there |= {Path(file).resolve(): file for file in glob.glob(source) or [source]}  # noqa: PTH207
+            there |= {Path(file).resolve(): file for file in _meant(source)}
     for place in written:
         at = place.resolve()
         for file, name in there.items():
@@ -256,6 +255,15 @@ def spare(read: Iterable[str | Path], written: Iterable[Path], option: str) -> N
                     f"{option} must name a place outside the folder that is read, got {place} in "
                     f"{folder}. The next run would read it as one of its files; name another."
                 )
+
+
+def _meant(source: str) -> list[str]:
+    """The local files that a source names, found as the reader finds them."""
+    if Path(source).exists() or "://" in source or not any(mark in source for mark in "*?["):
+        return [source]
+    from onepass.stream.files import File
+
+    return [str(file) for file in File(source).matching()]
 
 
 def _is_same(one: Path, two: Path) -> bool:

@@ -299,9 +299,8 @@ class Writer:
             self.decide(self._group(item))
             self.maintain()
         else:
+            self.maintain()
             _complete(*item)
-            if not self.closed:
-                self.maintain()
 
     def _group(self, first: Request) -> list[Request]:
         """A request and those that wait directly behind it, up to the next call."""

@@ -252,11 +252,12 @@ class Parquet(BaseSource):
         with self._open() as file:
             self.n_rows = file.metadata.num_rows
             empty = file.schema_arrow.empty_table()
-            self._types = {name: column.type for name, column in leaves(empty)}
+            fields = [(name, column.type) for name, column in leaves(empty)]
+            self._names, self._types = [name for name, _ in fields], dict(fields)
 
     def columns(self) -> list[str]:
-        """The names of its columns."""
-        return list(self._types)
+        """The names of its columns, each as often as the file has it."""
+        return list(self._names)
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows, a block at a time; row groups that are passed over are not read."""

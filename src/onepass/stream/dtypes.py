@@ -93,11 +93,21 @@ class ColumnTypes:
         targets: Sequence[str] = (),
         skip: bool = False,
     ) -> None:
-        self._types = dict(types)
+        self._given, self._types = types, dict(types)
         self._located = located
         self._literals = literals
         self._targets, self._skip = targets, skip
         self._forms: dict[str, str | None] = {}
+        self._warned: set[str] = set()
+
+    def restart(self) -> None:
+        """Forget the types that were decided: each pass decides by its own first rows.
+
+        What an earlier pass has warned of is not repeated.
+        """
+        self._warned |= {name for name, form in self._forms.items() if form is not None}
+        self._forms = {}
+        self._types = dict(self._given)
 
     def order(self, names: Sequence[str]) -> None:
         """Have these columns come first, in this order."""
@@ -181,8 +191,9 @@ class ColumnTypes:
             listed = texts.to_pylist() if isinstance(texts, pa.Array) else texts
             quick = self._literals.quick(texts, kind) if isinstance(texts, pa.Array) else None
             self._forms[name] = quick or self._literals.decide(
-                name, listed, kind, source=self._source(first), first=first
-            )
+                name, listed, kind, source=self._source(first), first=first,
+                warn=name not in self._warned,
+            )  # fmt: skip
         array, unfit = self._literals.array(texts, self._forms[name] or kind)
         if unfit and typed is not None and not isinstance(column, list):
             return array, unfit, as_python(typed)
@@ -213,7 +224,7 @@ class ColumnTypes:
         """The form of a column of CSV or JSON by its first values."""
         decide = partial(
             self._literals.decide, name, source=self._source(first), first=first,
-            target=name in self._targets, skip=self._skip,
+            target=name in self._targets, skip=self._skip, warn=name not in self._warned,
         )  # fmt: skip
         if isinstance(column, pa.Array):
             return self._literals.quick(column, None) or decide(column.to_pylist()) or "text"

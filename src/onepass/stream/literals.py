@@ -202,6 +202,7 @@ class Literals:
         numbers: int = 0,
         target: bool = False,
         skip: bool = False,
+        warn: bool = True,
     ) -> str | None:
         """The form of a column of text by its first values.
 
@@ -224,6 +225,8 @@ class Literals:
             Whether the column is a target.
         skip : bool
             Whether bad rows are skipped, so that a given kind is a remedy.
+        warn : bool
+            Whether to warn of a column that is taken as text although many values are not.
 
         Returns
         -------
@@ -269,11 +272,12 @@ class Literals:
                 f"op.stream.read: {source}: the target {name!r} must hold numbers or labels, got "
                 f"both: {shown}. {give} all of them are labels: then the task is classification."
             )
-        warnings.warn(
-            f"{where} is taken as text: {shown}. {give} it is text.",
-            MixedColumnWarning,
-            stacklevel=2,
-        )
+        if warn:
+            warnings.warn(
+                f"{where} is taken as text: {shown}. {give} it is text.",
+                MixedColumnWarning,
+                stacklevel=2,
+            )
         return "text"
 
     def _found(

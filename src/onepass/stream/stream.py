@@ -519,7 +519,7 @@ class Stream:
         self._task = task
         self._read = dict(read or {})
         skip = choice.bad_rows == "skip"
-        self._types = (  # the same at each pass, so that warnings come once
+        self._types = (
             ColumnTypes(
                 {**(kinds or {}), **types}, source.located, literals,
                 targets=choice.targets, skip=skip,
@@ -673,6 +673,8 @@ class Stream:
     def _typed(self, names: list[str] | None, start: int, head: Head | None) -> Iterator[Chunk]:
         """The chunks of the source, all columns converted; their first rows are added to a head."""
         columns, answers = self._types
+        for each in self._types:
+            each.restart()
         columns.order(names or ())
         seen = 0
         for chunk in self._source.chunks(names, self.block, start):
