@@ -252,7 +252,7 @@ class Durable:
 
     def settle(self) -> None:
         """Wait until all requests that were made before are decided."""
-        self._writer.call(lambda: None)
+        self._writer.call(self._writer.maintain)
 
     def pass_by(self, source: str, position: str) -> None:
         """Store where to go on reading a source, behind rows that were refused.

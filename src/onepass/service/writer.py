@@ -299,7 +299,6 @@ class Writer:
             self.decide(self._group(item))
             self.maintain()
         else:
-            self.maintain()
             _complete(*item)
 
     def _group(self, first: Request) -> list[Request]:
@@ -599,6 +598,7 @@ class Writer:
             return found.receipt(ids, None)
         request = found.request(where)
         self.decide([request])
+        self.maintain()
         return found.receipt(ids, request.result())
 
     def copied(self) -> "Learner | Pipeline":
