@@ -24,6 +24,7 @@ from ports import free_port
 
 import onepass as op
 from nursery import Nursery
+from onepass.errors import ServiceError
 from onepass.service.client import Client
 from onepass.service.requests import Receipt
 
@@ -131,7 +132,7 @@ class Sender(threading.Thread):
         if i % 3 == 0:
             self._late(i)
         if i % 4 == 1:
-            self._client.ask(NAME, self._rows(1)[0], seconds=0.1)  # nobody answers it
+            self._ask(self._rows(1)[0], seconds=0.1)  # nobody answers it
         if i % 5 == 2:
             self._client.snapshot(NAME)
         assert np.isfinite(self._client.predict(NAME, self._rows(3)[0])).all()
@@ -145,11 +146,22 @@ class Sender(threading.Thread):
 
     def _late(self, i: int) -> None:
         X, y = self._rows(2)
-        ids = self._client.ask(NAME, X)[1]
+        ids = self._ask(X)[1]
         receipt = self._client.answer(NAME, ids, y)
         self.heard.append((X, y, receipt))
         if i % 2:
             _same(self._client.answer(NAME, ids, y), receipt)
+
+    def _ask(self, X: Any, **given: Any) -> tuple[Any, list[str]]:
+        """Ask until the service responds: the client does not repeat it, as rows are stored."""
+        end = time.monotonic() + 60
+        while True:
+            try:
+                return self._client.ask(NAME, X, **given)
+            except ServiceError as error:
+                if error.status not in {0, 502, 503, 504} or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def _rows(self, n: int) -> tuple[Any, Any]:
         X = self._rng.normal(size=(n, WIDTH))
