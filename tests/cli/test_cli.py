@@ -446,7 +446,7 @@ def test_an_error_is_one_message(
         ("run trips.csv --target price --set encode.max_categories=no", "run: --set encode.max_c"),
         (
             "run trips.csv --target price --metrics mea",
-            "a metric of .* mae, rmse, r2.*Did you mean 'mae'",
+            "run: --metrics: a metric of .* mae, rmse, r2.*Did you mean 'mae'",
         ),
         ("run trips.csv --target price -q --block 0", "--block: it must be a whole number >= 1"),
         ("run trips.csv --target price --type km=integer", "--type must give .*'number'"),
@@ -491,7 +491,7 @@ def test_an_error_is_one_message(
         ("run trips.csv --target price --delimiter abc", "run: --delimiter must be one ASCII"),
         (
             "run trips.csv --target price --task classification --metrics mae",
-            "a metric of classification",
+            "run: --metrics: a metric of classification",
         ),
         ("run trips.csv --target price --drift ddm", "run: ddm must watch classifiers"),
         ("run trips.csv --target price --drift adwn", "Did you mean 'adwin'"),

@@ -275,6 +275,7 @@ _OPTIONS = {"types": "type", "every": "checkpoint", "checkpoint": "save"}
 """Parameters of the library whose options have another name."""
 
 _PREFIX = re.compile(r"^op\.(stream[.\w]*|evaluate\.\w+|models|durable): ")
+_PLACE = re.compile(r"^model '\w+', [^:]*: ")
 _REMEDY = re.compile(r"(Construct (the learner|it) with|Give) (another( `\w+`)?|one of these)\.$")
 
 
@@ -311,9 +312,10 @@ def usage(
 def _translated(message: str, command: str, settings: Sequence[str]) -> str:
     """A message of the library with the options of a command in place of parameters."""
     for setting, value in pairs(settings).items():
-        if f"`{setting.rpartition('.')[2]}`" in message:
+        part, _, parameter = setting.rpartition(".")
+        if f"`{parameter}`" in message and part in message.lower():  # also in a class's name
             inner = _REMEDY.sub(f"Give another: --set {setting}=VALUE.", message)
-            return f"{command}: --set {setting}={value}: {_PREFIX.sub('', inner)}"
+            return f"{command}: --set {setting}={value}: {_PLACE.sub('', _PREFIX.sub('', inner))}"
     if message.startswith(("op.stream", "op.evaluate")):  # whose parameters are options here
         message = re.sub(r"`(\w+)`", lambda found: _option(found[1]), message)
     return _PREFIX.sub(f"{command}: ", message)

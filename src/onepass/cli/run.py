@@ -1,7 +1,8 @@
 """``run``: models go through a stream in one pass; a report and the models are saved.
 
 Ctrl-C, or SIGTERM, ends the pass after the current block: what was learned until then is saved, and
-can be resumed. Settings of --set and --time are checked before a row is read.
+can be resumed. Settings of --set and --time are checked with the first block of rows, before
+anything is saved.
 """
 
 import os

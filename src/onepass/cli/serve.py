@@ -55,82 +55,80 @@ def serve(
     log: Annotated[Literal["debug", "info", "warning", "error"], Parameter()] = "info",
     quiet: Quiet = False,
 ) -> int:
-    """Serve learners that learn while they answer, and lose nothing.
+    """Serve durable learners over HTTP: they predict and learn, and no acknowledged row is lost.
 
-    Each learner has a file in the folder of --data, in which every row stands before it is
-    acknowledged; started again, the service goes on with all of them. A file that cannot be opened
-    does not stop the others: its learner is reported as unavailable. The page at / shows them
-    live, /openapi.json says what can be asked.
+    Each learner has a file in the folder --data. Every row is on the disk before its request is
+    answered, and a restarted service continues with all learners. A file that cannot be opened does
+    not stop the others: its learner is reported as unavailable. The page at / shows the learners
+    live; /openapi.json describes the API.
 
     Parameters
     ----------
     model
-        What begins to be served if it is not there yet: a file that "onepass run --save" or op.save
-        wrote, or the name of a model, such as rls. What is in --data is served besides, and alone
-        without it.
+        Model to serve: a file that "onepass run --save" or op.save wrote, or the name of a model,
+        such as rls. Models that are already in --data are served too.
     data
-        The folder of the learners' files; made if it is not there.
+        The folder of the learners' files; created if it does not exist.
     name
-        By which the model is served: by default the file's name, or the model's.
+        Name of the served model; by default that of the file or of the model.
     task
-        What a model that is named is to do, by default regression.
+        Task of a model that is given by name, by default regression.
     settings
-        A parameter of a model that is named: rls.forgetting=0.99.
+        A parameter of a model that is given by name: rls.forgetting=0.99.
     host
-        Where to listen, by default 127.0.0.1. Elsewhere than on the loopback there must be tokens.
+        Address to listen on, by default 127.0.0.1. Other than loopback addresses require tokens.
     port
-        8080 by default, 0 for any that is free.
+        Port to listen on, by default 8080; 0 for any free port.
     tokens
         A file with a line "ROLES TOKEN" for each token, such as "predict,learn 7f3a…"; roles are
-        predict, learn and admin. Requests bring it as "Authorization: Bearer TOKEN". The
-        environment variable ONEPASS_TOKEN is one token with all roles.
+        predict, learn and admin. Clients send "Authorization: Bearer TOKEN". The environment
+        variable ONEPASS_TOKEN is one token with all roles.
     certificate
-        A file of PEM, for TLS; with --key.
+        PEM file of the certificate, for TLS; with --key.
     key
-        The file of the certificate's key.
+        PEM file of the certificate's key.
     first
-        The learner that answers MLflow's /invocations; by default the only one.
+        Learner of MLflow's /invocations; by default the only one.
     snapshot_rows
-        After so many rows a snapshot of a learner is taken, by default 100,000.
+        Take a snapshot of a learner after this many rows, by default 100,000.
     snapshot_seconds
-        The same after so long, by default 300.
+        Take a snapshot of a learner after this many seconds, by default 300.
     keep
-        So many snapshots of each learner are kept, and all versions since the oldest; by default 8.
+        Snapshots to keep of each learner, and all versions since the oldest; by default 8.
     window
-        Rows that the recent error is about, by default 1000.
+        Rows of the recent error, by default 1000.
     drift
-        Detectors of drift, of River, such as adwin; if all learners are classifiers, those of
-        mistakes too, such as ddm.
+        River's drift detectors, such as adwin; if all learners are classifiers, also those of
+        mistakes, such as ddm.
     source
-        A stream that is learned as it comes: redis://HOST:6379/0?stream=NAME&target=FIELD, and
-        NAME= before it where there are several learners. It may be given more than once, or, so
-        that nobody sees the password, in the environment variable ONEPASS_SOURCE.
+        A stream to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD, with NAME= before it
+        where there are several learners. May be given more than once, or in the environment
+        variable ONEPASS_SOURCE, which hides its password from the process list.
     most_waiting
-        Rows that may wait to be learned, for each learner, by default 65,536; of more the asker is
-        told to wait.
+        Max rows of each learner that wait to be learned, by default 65,536; beyond it, requests get
+        429 with Retry-After.
     most_pending
         Max rows of each learner that wait for their labels, by default 1,048,576; beyond it,
-        infer with "ask" gets 429. Rows expire after 30 days at most.
+        infer with "await_label" gets 429. Rows expire after 30 days at most.
     most_rows
-        Rows of a request, by default 1,048,576.
+        Max rows of a request, by default 1,048,576.
     most_bytes
-        Bytes of a request's body, by default 67,108,864; of JSON at most 8,388,608.
+        Max bytes of a request's body, by default 67,108,864; of JSON at most 8,388,608.
     most_features
-        Features that a learner may come to have, those of categories too, by default 4096: least
-        squares take the square of them in memory, 8 bytes each. So many classes, and answers a row,
-        as well.
+        Max features of a learner, including those of categories, by default 4096: least squares
+        need 8 bytes for each pair of features. Also the max number of classes and of targets.
     seconds
-        Request timeout in seconds (default 30): the headers of a request must arrive within it,
-        and its body too.
+        Request timeout in seconds (default 30): the headers and the body of a request must arrive
+        within it.
     idle_timeout
         Seconds that a connection without a request stays open (default 75).
     patience
-        Seconds within which rows must be on the disk, by default 60; who waits longer is told that
-        it is not known yet, and to ask again with the same key.
+        Commit timeout in seconds (default 60). On timeout the request fails with 503; retry with
+        the same Idempotency-Key.
     log
-        What is logged, as lines of JSON on standard error, by default info.
+        Level of the log, JSON lines on standard error, by default info.
     quiet
-        Do not say where it listens.
+        Do not print the address.
     """
     from onepass.service.http.auth import Tokens, check_safe, is_loopback
     from onepass.service.http.log import log as write_log
@@ -145,7 +143,7 @@ def serve(
     )
 
     where = "serve"
-    with usage(where), Stopping() as stopping, ExitStack() as stack:
+    with usage(where, settings=settings), Stopping() as stopping, ExitStack() as stack:
         found = _tokens(tokens, where, Tokens)
         check_safe(host, found, where)
         listening = Listening(host, port, certificate, key, seconds, idle_timeout)

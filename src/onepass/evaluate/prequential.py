@@ -247,7 +247,10 @@ def prequential(
     with starting(stream, start, _WHERE) as rows:
         task, source = _task(task or begun, rows)
         least = {name: kind() for name, kind in _BASELINES[task].items()} if baselines else {}
-        kinds = {name: metric_class(name, task, _WHERE) for name in asked or _METRICS[task]}
+        kinds = {
+            name: metric_class(name, task, f"{_WHERE}: `metrics`")
+            for name in asked or _METRICS[task]
+        }
         everyone = _joined(learners, least, _WHERE)
         course = Course(everyone, Ledger.start(everyone, kinds, width, most), room, clock, _WHERE)
         course.watch = watch(drift, learners, task, _WHERE, resumed=resume)

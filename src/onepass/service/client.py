@@ -99,11 +99,16 @@ def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
     try:
         return _tensors(response)
     except (ValueError, KeyError, TypeError) as error:
-        raise ServiceError(
-            f"{response.url}: the response must hold tensors, got {response.content[:200]!r}. "
-            "Check that the address is that of the service.",
-            response.status_code,
-        ) from error
+        raise _foreign(response) from error
+
+
+def _foreign(response: "httpx.Response") -> ServiceError:
+    """The error of a response that the service did not make."""
+    return ServiceError(
+        f"{response.url}: the response must be one of the service, got {response.content[:200]!r}. "
+        "Check the address.",
+        response.status_code,
+    )
 
 
 def _tensors(response: "httpx.Response") -> dict[str, Array]:
@@ -278,6 +283,14 @@ def _receipt(response: "httpx.Response") -> Receipt:
     version = int(response.headers.get("X-Onepass-Version", "0"))
     replayed = response.headers.get("Idempotent-Replayed") == "true"
     return Receipt(version, _decode_tensors(response)["y"], again=replayed)
+
+
+def _json(response: "httpx.Response") -> Any:
+    """The JSON of a response; a proxy's page is none."""
+    try:
+        return response.json()
+    except ValueError as error:
+        raise _foreign(response) from error
 
 
 def _message(response: "httpx.Response") -> str:
@@ -471,7 +484,7 @@ class AsyncClient(_Connection):
         models : list of dict
             Name, version and state of each.
         """
-        return list((await self._send("GET", "/v2/repository/index")).json())
+        return list(_json(await self._send("GET", "/v2/repository/index")))
 
     async def create(
         self: _Connection,
@@ -519,7 +532,7 @@ class AsyncClient(_Connection):
             data = ManagedModel.of(model, where).to_bytes(where)
             content = {"content": data, "headers": {"Content-Type": "application/x-onepass"}}
         response = await self._send("PUT", _path(name), repeatable=False, **content)
-        return int(response.json()["version"])
+        return int(_json(response)["version"])
 
     async def retire(self: _Connection, name: str) -> None:
         """Stop serving a learner.
@@ -554,7 +567,7 @@ class AsyncClient(_Connection):
         ServiceError
             If the service refuses the request, or does not respond in time.
         """
-        return int((await self._send("POST", _path(name, "snapshot"))).json()["version"])
+        return int(_json(await self._send("POST", _path(name, "snapshot")))["version"])
 
     async def rollback(self: _Connection, name: str, *, to: int) -> int:
         """Restore an earlier version of a learner.
@@ -578,7 +591,7 @@ class AsyncClient(_Connection):
         """
         path = _path(name, "rollback")
         response = await self._send("POST", path, json={"to": to}, repeatable=False)
-        return int(response.json()["version"])
+        return int(_json(response)["version"])
 
     async def learn_each(
         self, name: str, rows: Iterable[Sequence[TableLike | None]]

@@ -453,7 +453,7 @@ class Durable:
     def model(self) -> "Learner | Pipeline":
         """A copy of the learner, to learn elsewhere or to be saved by ``op.save``.
 
-        It is had even if the file was removed or cannot be written any more.
+        It works even if the file was removed or can no longer be written.
 
         Raises
         ------

@@ -264,17 +264,16 @@ class Gauges:
         self._rates[-1][column] += rows
 
     def _add(self, y: Array, predictions: Array) -> None:
-        """Count rows, and set a point of the curve at each multiple of the stride."""
-        start = 0
-        while start < len(y):
-            stop = min(start + self._stride - self._rows % self._stride, len(y))
-            self._count(y[start:stop], predictions[start:stop])
-            start = stop
-            if self._rows % self._stride == 0:
-                self._curve.append([self._rows, *self._errors(), time.time()])
-            if len(self._curve) > _MAX_POINTS:
+        """Count a block, and set a point of the curve where it passes a multiple of the stride."""
+        before = self._rows // self._stride
+        self._count(y, predictions)
+        if self._rows // self._stride > before:
+            self._curve.append([self._rows, *self._errors(), time.time()])
+        if len(self._curve) > _MAX_POINTS:
+            while self._rows // self._stride > _MAX_POINTS // 2:  # blocks may be longer than it
                 self._stride *= 2
-                self._curve = [point for point in self._curve if point[0] % self._stride == 0]
+            last = {point[0] // self._stride: point for point in self._curve}
+            self._curve = list(last.values())
 
     def _count(self, y: Array, predictions: Array) -> None:
         """Count rows in the error, in the contradictions and by the detectors."""

@@ -1,7 +1,7 @@
 """The learners that a server holds, one file each in one folder.
 
 Predictions come from the last acknowledged copy of a learner, without waiting. Rows to be learned
-enter the queue of the learner's writer; of too many the sender is told to come again.
+enter the queue of the learner's writer; if too many wait, the request gets 429 with Retry-After.
 """
 
 import logging
@@ -101,7 +101,7 @@ class Served:
             if self.waiting and self.waiting + count > self._most:
                 raise BusyError(
                     f"{self.name}: at most {self._most:,} rows may wait to be learned, "
-                    f"{self.waiting:,} do. Ask again in a second, with the same key.",
+                    f"{self.waiting:,} do. Retry in a second with the same key.",
                     1.0,
                 )
             self.waiting += count
@@ -112,7 +112,7 @@ class Served:
 
     def _check_open(self) -> None:
         if self._ended:
-            raise StoreError(f"{self.name}: it is being stopped. Ask again later.")
+            raise StoreError(f"{self.name}: it is being stopped. Retry later.")
 
     # -- verbs ---------------------------------------------------------------------------------
 
@@ -132,8 +132,8 @@ class Served:
         now, learner = self.durable.published
         if version is not None and version != str(now):
             raise UnknownError(
-                f"{self.name}: what answers is the present version, {now}, got {version[:40]!r}. "
-                "Ask without a version, or roll back to it first."
+                f"{self.name}: only the current version, {now}, can predict, got {version[:40]!r}. "
+                "Omit the version, or roll back to it first."
             )
         return now, learner
 
@@ -250,7 +250,7 @@ class Served:
         """
         self._check_open()
         if not self.ready:
-            raise StoreError(self.trouble or f"{self.name}: it could not learn. Ask again.")
+            raise StoreError(self.trouble or f"{self.name}: it could not learn. Retry.")
 
     # -- what there is -------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class Served:
         return nbytes(self.durable.answering)
 
     def close(self) -> None:
-        """Read sources no further, learn what waits, then let the file go."""
+        """Stop reading sources, learn the rows that wait, and close the file."""
         for feeder in self.feeders:
             feeder.close()
         with self._lock:
@@ -533,7 +533,7 @@ class Shelf:
             )
         if found is None:
             raise UnknownError(
-                f"there must be a learner of the name asked for, got {name[:120]!r}; "
+                f"there is no learner of this name: {name[:120]!r}; "
                 "GET /v2/repository/index lists those that there are."
             )
         return found
@@ -552,9 +552,9 @@ class Shelf:
     def _fail(self, name: str, wrong: Exception) -> None:
         """Note and log that a file could not be opened."""
         self.failed[name] = str(wrong) or repr(wrong)
-        told = {"name": name, "reason": self.failed[name]}
+        fields = {"name": name, "reason": self.failed[name]}
         unexpected = None if isinstance(wrong, OnepassError) else wrong
-        _LOG.error("a learner cannot be opened", exc_info=unexpected, extra={"told": told})
+        _LOG.error("a learner cannot be opened", exc_info=unexpected, extra={"fields": fields})
 
     def _free(self, name: str) -> Path:
         """Where nothing is of one that was retired, nor of one that is served by that name."""

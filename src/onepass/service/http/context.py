@@ -149,7 +149,7 @@ class Service:
                 raise  # the request was cancelled
             raise PendingError(
                 f"{name}: the rows must be on the disk within {self.commit_timeout:g} seconds, but "
-                "are not known to be. They may be learned yet: send them again, with the same key.",
+                "the commit has not finished. It may still succeed: retry with the same key.",
                 1.0,
             ) from None
         finally:

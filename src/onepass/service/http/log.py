@@ -17,7 +17,7 @@ class _JSONLines(logging.Formatter):
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "what": record.getMessage(),
-            **getattr(record, "told", {}),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
@@ -52,4 +52,4 @@ def log(event: str, **fields: object) -> None:
         Further values of the line.
     """
     level = logging.WARNING if "why" in fields else logging.INFO
-    LOG.log(level, event, extra={"told": fields})
+    LOG.log(level, event, extra={"fields": fields})

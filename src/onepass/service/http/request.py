@@ -62,7 +62,7 @@ class ServiceRequest(Request):
         Parameters
         ----------
         limit : int, optional
-            Most bytes, as received and decompressed; by default ``limits.nbytes``.
+            Max bytes, both as received and after decompression; by default ``limits.nbytes``.
 
         Raises
         ------

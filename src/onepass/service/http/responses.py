@@ -75,7 +75,7 @@ class ErrorResponses:
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
         message = str(error)
         if status == 500:
-            LOG.error("request failed", exc_info=error, extra={"told": {"request": request_id}})
+            LOG.error("request failed", exc_info=error, extra={"fields": {"request": request_id}})
             message = f"the server failed; its log has the cause under {request_id}."
         if isinstance(error, errors.StoreError):
             status = 507 if error.full else 503
@@ -89,7 +89,8 @@ class ErrorResponses:
         last, at = self._logged
         if text != last or time.monotonic() - at > _LOG_INTERVAL:
             self._logged = text, time.monotonic()
-            LOG.error("a learner's file", extra={"told": {"trouble": text, "request": request_id}})
+            fields = {"trouble": text, "request": request_id}
+            LOG.error("a learner's file", extra={"fields": fields})
 
 
 def _headers(error: Exception) -> dict[str, str]:
