@@ -202,7 +202,7 @@ def test_what_is_not_ours_is_told_by_a_number(caplog: pytest.LogCaptureFixture) 
         message = json.loads(found.body)["error"]
         assert (found.status_code, "secret" in message) == (500, False)
         assert "0123456789abcdef" in message
-        assert caplog.records[-1].told == {"request": "0123456789abcdef"}  # type: ignore[attr-defined]
+        assert caplog.records[-1].fields == {"request": "0123456789abcdef"}  # type: ignore[attr-defined]
 
 
 def test_a_damaged_upload_is_told_without_paths(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_records_are_recognised(body: bytes, expected: bool) -> None:  # noqa: F
         ({"x": [1], "sample_weight": "a"}, "`sample_weight` must be a number or a list, got text"),
         ({"x": [1], "time": "now"}, "`time, row 0` must be a date.* got 'now'"),
         ({"x": [1], "outputs": ["z"]}, r"`outputs\[0\]` must .* Choose some of 'y', 'probab"),
-        ({"x": [float("nan")]}, "NaN or Infinity, which JSON has not"),
+        ({"x": [float("nan")]}, "NaN or Infinity, which JSON does not have"),
         ({"x": {"a": "b" * 70_000}}, "at most 65,536 characters"),
         ({"x": {"a" * 70_000: 1}}, "at most 65,536 characters"),
     ],

@@ -255,7 +255,7 @@ DATA = r"inputs\[0\]\.data"
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "must be JSON, got other text"),
+        (b"", "must be JSON, got an empty body"),
         (b"[]", "the request must be an object, got a list"),
         (b"{}", "missing required field `inputs`"),
         (b'{"inputs": []}', "must have columns"),
@@ -292,8 +292,8 @@ DATA = r"inputs\[0\]\.data"
         (changed(data=None), "neither"),
         (changed(data=[1, 2, 3, "4"]), rf"{DATA}\[3\]` must be a number, a list or null, got text"),
         (changed(data=[1, 2, 3, "NaN"]), "and null for what is missing"),
-        (changed(data=[1, 2, 3, float("nan")]), "NaN or Infinity, which JSON has not"),
-        (changed(data=[1, 2, 3, float("-inf")]), "NaN or Infinity, which JSON has not"),
+        (changed(data=[1, 2, 3, float("nan")]), "NaN or Infinity, which JSON does not have"),
+        (changed(data=[1, 2, 3, float("-inf")]), "NaN or Infinity, which JSON does not have"),
         (changed(data=[1, 2, 3, True]), rf"{DATA}\[3\]` must be a number"),
         (changed(data=[1, 2, 3, 10**400]), rf"{DATA}\[3\]`"),
         (changed(data=[[1, 2], [3, 4.5]], datatype="INT8"), r"a multiple of 1"),

@@ -123,7 +123,9 @@ def _malformed(problem: str, text: bytes | memoryview, place: str) -> RequestErr
     at = int(found[1]) if found else 0
     if found and bytes(memoryview(text)[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
         remedy = "Give null for what is missing, or send binary tensors"
-        return refused(place, "be JSON", "NaN or Infinity, which JSON has not", remedy)
+        return refused(place, "be JSON", "NaN or Infinity, which JSON does not have", remedy)
+    if not len(text):
+        return refused(place, "be JSON", "an empty body", "Send the rows")
     problem = problem.removeprefix("JSON is malformed: ")
     return refused(place, "be JSON", f"other text: {problem}", "Correct it")
 
