@@ -59,3 +59,19 @@ def test_a_process_that_ended_is_named() -> None:
 def test_what_cannot_be_sent_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"here: .*sent to other processes.*lock"):
         list(run_parallel(id, [threading.Lock(), threading.Lock()], 2, where="here"))
+
+
+class TwoArgumentsError(Exception):
+    """An error that pickle cannot restore: its arguments are not those of its class."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+
+
+def failing(job: int) -> float:
+    raise TwoArgumentsError(job, "no such thing")
+
+
+def test_an_error_that_pickle_cannot_restore_keeps_its_text() -> None:
+    with pytest.raises(RuntimeError, match="TwoArgumentsError: 1: no such thing"):
+        list(run_parallel(failing, [1, 1], 2, where="here"))

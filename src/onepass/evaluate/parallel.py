@@ -1,5 +1,6 @@
 """Independent jobs in several processes of joblib, each with one thread for linear algebra."""
 
+import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -80,4 +81,12 @@ def run_parallel(
 
 
 def _with_job(function: Callable[[_Job], _Result], job: _Job) -> tuple[_Job, _Result]:
-    return job, function(job)
+    """The job with its result; an error that pickle cannot restore becomes a `RuntimeError`."""
+    try:
+        return job, function(job)
+    except Exception as wrong:
+        try:
+            pickle.loads(pickle.dumps(wrong))  # noqa: S301  its own bytes
+        except Exception:  # noqa: BLE001  whatever its class raises
+            raise RuntimeError(f"{type(wrong).__name__}: {wrong}") from wrong
+        raise
