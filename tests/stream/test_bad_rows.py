@@ -254,6 +254,17 @@ def test_rows_of_another_form(good: Any, bad: list[Any], block: int) -> None:
         list(read(rows, block=block))
 
 
+@pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
+def test_text_that_utf8_cannot_encode_and_dates_of_mixed_zones() -> None:
+    rows: list[Any] = [{"x": "a"}, {"x": "\ud83d"}]
+    assert [len(each) for each in read(rows, types={"x": "text"}, bad_rows="skip")] == [1]
+    day = dt.datetime(2024, 1, 1)  # noqa: DTZ001
+    rows = [{"x": day}, {"x": day}, {"x": day.replace(tzinfo=dt.UTC)}]
+    assert [len(each) for each in read(rows, bad_rows="skip")] == [2]
+    with pytest.raises(SourceError, match=r"row 2 .* must be a date without a time zone, got"):
+        list(read(rows))
+
+
 def test_numbers_beside_text_in_a_row_stay_numbers() -> None:
     (rows,) = read([([1, "a"], 1.0), ([2.5, "b"], 2.0)])
     assert rows.X.row(1) == {"x0": 2.5, "x1": "b"}

@@ -10,6 +10,7 @@ may be dates, times of day or durations, and numbers only where they have other 
 other sources have types of their own; their text is text unless ``types`` says otherwise.
 """
 
+import datetime as dt
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from onepass.errors import OnepassError, ParameterError, SourceError
+from onepass.errors import OnepassError, ParameterError, SourceError, unencodable
 from onepass.stream.arrow import is_exact, letter, to_array
 from onepass.stream.literals import KINDS, LETTERS, NATIVE, SKIP, Literals, as_text
 from onepass.stream.sources import Chunk, RawColumn
@@ -197,6 +198,9 @@ class ColumnTypes:
                 warn=name not in self._warned,
             )  # fmt: skip
         array, unfit = self._literals.array(texts, self._forms[name] or kind)
+        if array.dtype == object and isinstance(column, list) and typed is None:
+            unfit = [i for i, text in enumerate(texts) if text and unencodable([text]) is not None]
+            array[unfit] = None
         if unfit and typed is not None and not isinstance(column, list):
             return array, unfit, as_python(typed)
         return array, unfit, column
@@ -291,7 +295,9 @@ class ColumnTypes:
                 f"{place} must be {expected}, got {shown}. Leave it out with drop=[{name!r}] "
                 f"(--drop {name}) or give {SKIP}."
             )
-        shown = str(value) if isinstance(value, np.datetime64) else value
+        if isinstance(value, dt.datetime) and expected.startswith("a date"):
+            expected = f"a date {'without' if value.tzinfo else 'with'} a time zone"
+        shown = str(value) if isinstance(value, (np.datetime64, dt.datetime)) else value
         shown = shown.item() if isinstance(shown, np.generic) else shown
         na = f"na=({value!r},) (--na {value!r}) if it means missing, " if csv else ""
         remedy = self._literals.remedy(name, value, na)

@@ -19,7 +19,7 @@ digits, or counts. The user can set the task.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -360,11 +360,11 @@ class RowIterable(BaseSource):
         done = 0
         parts: _Parts | None = None
         while taken := list(islice(rows, block)):
-            parts = parts or _Parts(pairs=_is_pair(taken[0]))
+            parts = parts or _Parts(self.located, pairs=_is_pair(taken[0]))
             parted, bad = [], {}
             for i, row in enumerate(taken):
                 try:
-                    parted.append(parts.parted(row, f"{_WHERE}: {self.located(done + i)}"))
+                    parted.append(parts.parted(row, done + i))
                 except OnepassError as wrong:
                     if not self._skip:
                         raise
@@ -398,17 +398,18 @@ def _is_pair(row: object) -> bool:
 class _Parts:
     """Takes rows of one form apart: features, and targets of the shape of the first one."""
 
-    def __init__(self, *, pairs: bool) -> None:
+    def __init__(self, located: Callable[[int], str], *, pairs: bool) -> None:
+        self._located = located
         self.pairs, self.flat = pairs, True
         self._form = ""  # of a target
 
-    def parted(self, row: Any, where: str) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+    def parted(self, row: Any, number: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
         """The features and the targets of a row by name."""
         good = _is_pair(row) if self.pairs else isinstance(row, Mapping)
         if not good:
             form = "a pair (x, y), as the first row" if self.pairs else "a dict of named features"
             raise TypeMismatchError(
-                f"{where} must be {form}, got {type(row).__name__}. Give all rows in one form: "
+                f"{_WHERE}: {self._located(number)} must be {form}, got {type(row).__name__}. Give all rows in one form: "
                 "dicts, pairs (x, y), or one array of shape (n, d)."
             )
         x, y = row if self.pairs else (row, None)
@@ -416,19 +417,20 @@ class _Parts:
             array = _array(x)
             if array.ndim != 1:
                 raise ShapeError(
-                    f"{where}: `x` must be a dict or have shape (d,), got shape {array.shape}. "
+                    f"{_WHERE}: {self._located(number)}: `x` must be a dict or have shape (d,), got shape {array.shape}. "
                     "Give one row at a time."
                 )
             x = {f"x{j}": value for j, value in enumerate(array.tolist())}
-        return x, {} if y is None else self._targets(y, where)
+        return x, {} if y is None else self._targets(y, number)
 
-    def _targets(self, y: Any, where: str) -> Mapping[Any, Any]:
+    def _targets(self, y: Any, number: int) -> Mapping[Any, Any]:
         """The targets of a row by name."""
         shape = _array(y).shape
         form = "a dict" if isinstance(y, Mapping) else f"shape {shape}"
         if len(shape) > 1 or self._form not in {"", form}:
             raise ShapeError(
-                f"{where}: `y` must be one value a row, or as many for each, got {form}"
+                f"{_WHERE}: {self._located(number)}: `y` must be one value a row, or as many for "
+                f"each, got {form}"
                 f"{self._form and f' after {self._form}'}. Give every row the same targets."
             )
         self._form, self.flat = form, form == "shape ()"
