@@ -409,16 +409,17 @@ class _Parts:
         if not good:
             form = "a pair (x, y), as the first row" if self.pairs else "a dict of named features"
             raise TypeMismatchError(
-                f"{_WHERE}: {self._located(number)} must be {form}, got {type(row).__name__}. Give all rows in one form: "
-                "dicts, pairs (x, y), or one array of shape (n, d)."
+                f"{_WHERE}: {self._located(number)} must be {form}, got "
+                f"{type(row).__name__}. Give all rows in one form: dicts, "
+                "pairs (x, y), or one array of shape (n, d)."
             )
         x, y = row if self.pairs else (row, None)
         if not isinstance(x, Mapping):
             array = _array(x)
             if array.ndim != 1:
                 raise ShapeError(
-                    f"{_WHERE}: {self._located(number)}: `x` must be a dict or have shape (d,), got shape {array.shape}. "
-                    "Give one row at a time."
+                    f"{_WHERE}: {self._located(number)}: `x` must be a dict or have "
+                    f"shape (d,), got shape {array.shape}. Give one row at a time."
                 )
             x = {f"x{j}": value for j, value in enumerate(array.tolist())}
         return x, {} if y is None else self._targets(y, number)
