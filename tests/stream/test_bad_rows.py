@@ -1,5 +1,6 @@
 """Rows that cannot be read: an error with its place by default; skipped, counted and named."""
 
+import datetime as dt
 import io
 import json
 import re
@@ -192,6 +193,97 @@ def test_values_of_another_kind_in_memory() -> None:
     with pytest.warns(RowsRefusedWarning, match="1 bad row was skipped"):
         blocks = list(read(rows, target="y", block=1, bad_rows="skip"))
     assert [float(y) for each in blocks for y in each.y] == [1.0, 3.0]
+
+
+ODD: list[Any] = ["x", [1], b"x", 10**400, "\ud83d", dt.date(2024, 1, 1), {"k"}, 1j]
+
+
+def object_frame(values: list[Any]) -> pd.DataFrame:
+    return pd.DataFrame({"x0": pd.Series(values, dtype=object)})
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda values: [{"x0": x} for x in values],
+        lambda values: [({"x0": x}, 1.0) for x in values],
+        lambda values: [([x, 1.0], 1.0) for x in values],
+        object_frame,
+        lambda values: object_frame(values).to_numpy(),
+        lambda values: (object_frame(values).to_numpy(), np.ones(len(values))),
+    ],
+)
+@settings(max_examples=25, deadline=None, print_blob=True)
+@given(
+    good=st.sampled_from([[1.5, 2, True], ["a", "b"]]),
+    odd=st.lists(st.none() | st.sampled_from(ODD), max_size=40),
+    block=st.integers(1, 50),
+)
+@pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
+def test_bad_values_in_memory_are_skipped_however_rows_are_cut(
+    form: Any, good: list[Any], odd: list[Any], block: int
+) -> None:
+    odd = [None if x == "x" and good[0] == "a" else x for x in odd]
+    values = [good[i % len(good)] if x is None else x for i, x in enumerate([None] * 50 + odd)]
+    kept = [v for v, x in zip(values, [None] * 50 + odd, strict=True) if x is None]
+    stream = read(form(values), block=block, bad_rows="skip")
+    assert [x for rows in stream for x in rows.X["x0"]] == kept
+    assert stream.bad_rows == len(values) - len(kept)
+    if len(kept) < len(values):
+        row = 50 + next(i for i, x in enumerate(odd) if x is not None)
+        with pytest.raises(SourceError, match=rf"row {row} .*column 'x0' must be .* got .*--bad-"):
+            list(read(form(values), block=block))
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ({"x": 1.0}, [3, None, ({"x": 1.0}, 1.0), [1.0]]),
+        (([1.0, 2.0], 1.0), [3, {"x": 1}, (np.ones((2, 2)), 1.0), ([1.0, 2.0], [1.0, 2.0])]),
+        (([1.0, 2.0], [1.0, 2.0]), [([1.0, 2.0], 1.0), ([1.0, 2.0], {"y0": 1.0, "y1": 2.0})]),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 3, 100])
+@pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
+def test_rows_of_another_form(good: Any, bad: list[Any], block: int) -> None:
+    rows = [good, good, *(row for one in bad for row in (one, good))]
+    stream = read(rows, block=block, bad_rows="skip")
+    assert sum(map(len, stream)) == 2 + len(bad)
+    assert stream.bad_rows == len(bad)
+    with pytest.raises(OnepassError, match=r"row 2 \(counting from 0\).* must "):
+        list(read(rows, block=block))
+
+
+@pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
+def test_text_that_utf8_cannot_encode_and_dates_of_mixed_zones() -> None:
+    rows: list[Any] = [{"x": "a"}, {"x": "\ud83d"}]
+    assert [len(each) for each in read(rows, types={"x": "text"}, bad_rows="skip")] == [1]
+    day = dt.datetime(2024, 1, 1)  # noqa: DTZ001
+    rows = [{"x": day}, {"x": day}, {"x": day.replace(tzinfo=dt.UTC)}]
+    assert [len(each) for each in read(rows, bad_rows="skip")] == [2]
+    with pytest.raises(SourceError, match=r"row 2 .* must be a date without a time zone, got"):
+        list(read(rows))
+
+
+def test_numbers_beside_text_in_a_row_stay_numbers() -> None:
+    (rows,) = read([([1, "a"], 1.0), ([2.5, "b"], 2.0)])
+    assert rows.X.row(1) == {"x0": 2.5, "x1": "b"}
+
+
+@pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
+@pytest.mark.parametrize("size", [1, 200, 4 << 20])
+@pytest.mark.parametrize("blank", [0, 1000])
+@pytest.mark.parametrize(
+    "text", ['{"x":1} {"x":2}\n', '{"x":\n1}\n', '[{"x":1},{"x":2}]\n', '[\n{"x":1},\n{"x":2}\n]\n']
+)
+def test_a_row_of_json_is_a_line_in_files_of_any_size(
+    text: str, blank: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonlines, "_SAMPLE", size)
+    data = b"\n" * blank + text.encode()
+    for rows in ("error", "skip"):
+        with pytest.raises(SourceError, match="one JSON object"):
+            list(read(io.BytesIO(data), format="jsonl", bad_rows=rows))
 
 
 def test_several_files(tmp_path: Path) -> None:

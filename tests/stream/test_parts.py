@@ -135,6 +135,34 @@ def test_folders_may_tell_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
         read(tmp_path)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_types_apply_to_keys_of_folders(suffix: str, tmp_path: Path) -> None:
+    for zipcode in ("007", "010"):
+        folder = tmp_path / f"zip={zipcode}" / "on=2024-01-02"
+        folder.mkdir(parents=True)
+        cut(pd.DataFrame({"speed": [1.0, 2.0]}), folder, suffix, [2])
+    (rows,) = read(tmp_path)
+    assert rows.X.row(0) == {"speed": 1.0, "zip": 7.0, "on": "2024-01-02"}
+    for option in ("types", "kinds"):
+        (rows,) = read(tmp_path, **{option: {"zip": "text", "on": "date"}})
+        assert rows.X["zip"].tolist() == ["007", "007", "010", "010"]
+        assert rows.X["on"].dtype.kind == "M"
+    with pytest.raises(SourceError, match=r"row 0 .*column 'zip' must be a date, .* got '007'"):
+        list(read(tmp_path, types={"zip": "date"}))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_key_of_a_folder_that_is_a_column_too(suffix: str, tmp_path: Path) -> None:
+    folder = tmp_path / "speed=3"
+    folder.mkdir()
+    paths = cut(pd.DataFrame({"speed": [1.0, 2.0], "y": [1.0, 2.0]}), folder, suffix, [2])
+    said = r"part-8.* must have no column 'speed', as a folder .* of that name, got one. Rename"
+    with pytest.raises(ColumnError, match=said):
+        list(read(tmp_path, target="y"))
+    (rows,) = read(paths, target="y")
+    assert rows.X["speed"].tolist() == [1.0, 2.0]
+
+
 def test_nothing_and_too_much(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"the pattern .*\*.csv must match .* got none. Check"):
         read(f"{tmp_path}/*.csv")

@@ -132,10 +132,10 @@ def test_arrays_and_iterables() -> None:
     refused(TypeMismatchError, "`source` must be a path", 5)
     refused(TypeMismatchError, "`source` must be a path.*Collect lazy", pl.LazyFrame({"a": [1]}))
     refused(TypeMismatchError, "`source` must be a path.*as a DataFrame", {"a": [1]})
-    refused(TypeMismatchError, "row 0 must be a dict of named features, got int", [1, 2])
-    refused(TypeMismatchError, "row 1 must be a dict of named", [{"a": 1}, ({"a": 1}, 2)])
-    refused(TypeMismatchError, r"row 1 must be a pair \(x, y\)", [({"a": 1}, 2), {"a": 1}])
-    refused(ShapeError, r"row 0: `x` must be a dict or have shape \(d,\)", [(np.ones((2, 2)), 1)])
+    refused(TypeMismatchError, "row 0 .*must be a dict of named features, got int", [1, 2])
+    refused(TypeMismatchError, "row 1 .*must be a dict of named", [{"a": 1}, ({"a": 1}, 2)])
+    refused(TypeMismatchError, r"row 1 .*must be a pair \(x, y\)", [({"a": 1}, 2), {"a": 1}])
+    refused(ShapeError, r"row 0 .*`x` must be a dict or have shape \(d,\)", [(np.ones((2, 2)), 1)])
     refused(ShapeError, "as many for each", [({"a": 1}, [1, 2]), ({"a": 1}, [1])])
 
 

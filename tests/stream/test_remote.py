@@ -1,10 +1,13 @@
 """Files at an address, as fsspec opens them; the memory of this process stands for the net."""
 
 import gzip
+import http.server
 import io
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +47,39 @@ def test_a_file_at_an_address(name: str) -> None:
 def test_patterns_and_folders_at_an_address() -> None:
     assert sum(map(len, read("memory://store/*.csv*", target="price"))) == 10_000
     assert sum(map(len, read("memory://store", target="price"))) == 15_000
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves one CSV file whatever is asked for, and keeps the requests."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(f"{self.command} {self.path}")
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(TEXT)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(TEXT.encode())
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("query", ["", "?key=1&a[0]=*", "?"])
+def test_a_question_mark_in_an_address_is_no_pattern(query: str) -> None:
+    pytest.importorskip("aiohttp")
+    Handler.seen.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/a.csv"
+        stream = read(address + query, target="price", format="csv")
+        assert sum(one.startswith("GET") for one in Handler.seen) <= 1  # the line of names
+        assert sum(map(len, stream)) == 5000
+        server.shutdown()
+    assert stream.name == "a.csv"
 
 
 def test_within_an_archive(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP
 from onepass.stream.sources import BaseSource, Chunk, RawColumn
 
-__all__ = ["Delimited", "Misread", "Records", "is_left"]
+__all__ = ["Delimited", "Lines", "Misread", "Records", "is_left"]
 
 
 _WHERE = "op.stream.read"
@@ -109,6 +109,14 @@ class Misread:
             f"or give {SKIP}",
         )
 
+    def unclosed(self, row: int | None) -> SourceError:
+        """The error of a quotation mark that no other one closes; None for the line of names."""
+        place = "the first line" if row is None else f"row {row} (counting from 0)"
+        return self._error(
+            f"{place} must close its quotation marks, got one that is open at the end of the text",
+            "Add the mark that is missing, or double a mark that belongs to the text of a field",
+        )
+
     def encoding(self, row: int | None, name: str | None = None) -> SourceError:
         """The error of text that is not UTF-8."""
         place = "the text" if row is None else f"row {row} (counting from 0)"
@@ -123,7 +131,7 @@ class Misread:
         return SourceError(f"{_WHERE}: {self._source}{joint} {what}. {remedy}.")
 
 
-_LONGEST = 16 << 20  # bytes; a longer row is a quotation mark that was not closed
+_LONGEST = 16 << 20  # bytes; a longer row is a mistake, such as an open quotation mark
 
 
 class _Readable(Protocol):
@@ -134,7 +142,7 @@ class _Readable(Protocol):
 
 
 def is_left(source: str, row: int, leave: int | None) -> bool:
-    """Whether to leave an unterminated last line unread; if so, a warning names it.
+    """Whether to leave an unterminated last row unread; if so, a warning names it.
 
     Parameters
     ----------
@@ -148,16 +156,84 @@ def is_left(source: str, row: int, leave: int | None) -> bool:
     if leave is None or row < leave:
         return False
     warnings.warn(
-        f"{source}: row {row} (counting from 0) was left, as its line has no line break and may "
-        "still be written. End it with a line break if it is whole.",
+        f"{source}: row {row} (counting from 0) was left, as no line break outside of quotation "
+        "marks ends it and it may still be written. End it with a line break if it is whole.",
         RowsRefusedWarning,
         stacklevel=2,
     )
     return True
 
 
-class Records:
-    r"""Finds the ends of rows.
+class Lines:
+    """Cuts text into rows, of which each is a line.
+
+    Parameters
+    ----------
+    source : str
+        The source's name, for messages.
+    """
+
+    _remedy = "Write each object on a line of its own, an array as with: jq -c '.[]'"
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def end(self, text: bytes) -> int:
+        """Where the last whole row of a text ends that begins with one; 0 if none is whole."""
+        return text.rfind(b"\n") + 1
+
+    def chunks(
+        self, file: _Readable, first: int, size: int, *, whole: bool = True
+    ) -> Iterator[tuple[bytes, bool]]:
+        """Texts of whole rows, about ``first`` and then ``size`` bytes each, or one row.
+
+        Parameters
+        ----------
+        file : file object
+            It gives as many bytes as asked, but at its end.
+        first, size : int
+            Bytes of the first text, and of those behind it.
+        whole : bool
+            Whether the end of the file ends its last row, as a line break does.
+
+        Yields
+        ------
+        text : bytes
+        whole : bool
+            False for an unterminated last row.
+
+        Raises
+        ------
+        SourceError
+            If a row is longer than 16 MiB.
+        """
+        left, wanted, more = b"", first, True
+        while more:
+            read = file.read(wanted)
+            text, more = left + read, len(read) == wanted
+            if whole and not more and text:
+                text += b"\n"
+            end = self.end(text)
+            if end:
+                yield text[:end], True
+                left, wanted = text[end:], size
+            elif len(text) > _LONGEST:
+                raise self.too_long()
+            else:  # twice as much each time, or a long row would be looked through too often
+                left, wanted = text, len(text)
+        if left:
+            yield left, False
+
+    def too_long(self) -> SourceError:
+        """The error of a row that does not end."""
+        return SourceError(
+            f"op.stream.read: {self._source} must have rows of some mebibytes at most, got one "
+            f"that is longer. {self._remedy}."
+        )
+
+
+class Records(Lines):
+    r"""Cuts delimited text into rows, in which quoted fields may hold line breaks.
 
     Parameters
     ----------
@@ -172,8 +248,11 @@ class Records:
     8
     """
 
+    _remedy = "Look for a quotation mark that is not closed"
+
     def __init__(self, delimiter: str, source: str) -> None:
-        self._source = source
+        super().__init__(source)
+        self._openers = f'{delimiter}\r\n"'.encode()
         delimiter = re.escape(delimiter)
         stop = rf"{delimiter}\r\n"
         field = rf'(?:"(?:[^"]++|"")*+"[^{stop}]*+|[^"{stop}][^{stop}]*+|)'
@@ -185,8 +264,10 @@ class Records:
 
     def end(self, text: bytes) -> int:
         """Where the last whole row of a text ends that begins with one; 0 if none is whole."""
-        if b'"' not in text:
-            return max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        mark, end = text.rfind(b'"'), max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        # a last mark behind another character than these opens no field: it closes one or is text
+        if mark < 0 or (0 < mark < end and text[mark - 1] not in self._openers):
+            return end
         found = self._rows.match(text)
         return 0 if found is None else found.end()
 
@@ -215,50 +296,10 @@ class Records:
                 raise self.too_long()
             size *= 2
 
-    def chunks(
-        self, file: _Readable, first: int, size: int, *, whole: bool = True
-    ) -> Iterator[bytes]:
-        """Texts of whole rows, about ``first`` and then ``size`` bytes each, or one row.
-
-        Parameters
-        ----------
-        file : file object
-            It gives as many bytes as asked, but at its end.
-        first, size : int
-            Bytes of the first text, and of those behind it.
-        whole : bool
-            Whether a last row without a line break is whole; else it is a text of its own.
-
-        Raises
-        ------
-        SourceError
-            If a row is longer than 16 MiB.
-        """
-        left, wanted = b"", first
-        while more := file.read(wanted):
-            text = left + more
-            end = len(text) if whole and len(more) < wanted else self.end(text)
-            if end:
-                yield text[:end]
-                left, wanted = text[end:], size
-            elif len(text) > _LONGEST:
-                raise self.too_long()
-            else:  # twice as much each time, or a long row would be looked through too often
-                left, wanted = text, len(text)
-        if left:
-            yield left
-
-    def too_long(self) -> SourceError:
-        """The error of a row that does not end."""
-        return SourceError(
-            f"op.stream.read: {self._source} must have rows of some mebibytes at most, got one "
-            "that is longer. Look for a quotation mark that is not closed."
-        )
-
 
 _SAMPLE = 4 << 20  # bytes of the first chunk, by which types are decided
 _CHUNK = 256 << 10  # bytes parsed at a time
-_DECLARED = re.compile(rb"(?:\xef\xbb\xbf)?sep=([!-~\t])(?:\r\n|\n|\r)")
+_DECLARED = re.compile(rb"sep=([!-~\t])(?:\r\n|\n|\r)")
 
 
 class Delimited(BaseSource):
@@ -328,10 +369,12 @@ class Delimited(BaseSource):
         opened, self._waiting = self._waiting or self._open(), None
         records, first = Records(self._delimiter, self.name), 0
         try:
-            for text in records.chunks(opened, _SAMPLE, _CHUNK, whole=self.leave is None):
-                unterminated = not text.endswith((b"\n", b"\r"))
-                if unterminated and is_left(self.name, first, self.leave):
+            pieces = records.chunks(opened, _SAMPLE, _CHUNK, whole=self.leave is None)
+            for text, whole in pieces:
+                if not whole and is_left(self.name, first, self.leave):
                     break
+                if not whole and not records.end(text + b"\n"):
+                    raise self._misread.unclosed(first)
                 columns, n, bad = self._parsed(text, wanted, first)
                 first += n
                 yield Chunk(columns, n, "csv", fraction=opened.fraction, bad=bad)
@@ -351,6 +394,8 @@ class Delimited(BaseSource):
             sample, end = records.beginning(opened, _CHUNK)
             self._misread.check_beginning(sample, self._delimiter)
             if self._header is None:
+                if not records.end(sample[:end] + b"\n"):
+                    raise self._misread.unclosed(None)  # noqa: TRY301
                 opened.read(end)
             if self._names is None:
                 self._names = self._named(sample[:end])

@@ -10,8 +10,11 @@ may be dates, times of day or durations, and numbers only where they have other 
 other sources have types of their own; their text is text unless ``types`` says otherwise.
 """
 
+import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,12 +22,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from onepass.errors import ParameterError, SourceError, TypeMismatchError
+from onepass.errors import OnepassError, ParameterError, SourceError, unencodable
 from onepass.stream.arrow import is_exact, letter, to_array
 from onepass.stream.literals import KINDS, LETTERS, NATIVE, SKIP, Literals, as_text
 from onepass.stream.sources import Chunk, RawColumn
 from onepass.types import Array
-from onepass.validation.table import as_python, is_missing, to_column
+from onepass.validation.table import as_python, is_missing, is_missing_value, to_column, zoned
 
 __all__ = ["ColumnTypes", "absent", "checked_types"]
 
@@ -156,10 +159,13 @@ class ColumnTypes:
         """One column as an array; values of another type are refused."""
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
+        spelled = chunk.spelled and isinstance(column, (list, pa.Array))
+        if isinstance(column, np.ndarray) and column.dtype == object:
+            column = column.tolist()
         self._forms.setdefault(name)
         if name in self._types:
             array, unfit, values = self._asked(name, column, first)
-        elif chunk.spelled and isinstance(column, (list, pa.Array)):
+        elif spelled and isinstance(column, (list, pa.Array)):
             array, unfit, values = self._spelled(name, column, first)
         else:
             array, unfit, values = self._own(name, column, first)
@@ -177,11 +183,8 @@ class ColumnTypes:
         kind, typed = self._types[name], None
         texts: Any = column
         if not isinstance(column, pa.Array) or not pa.types.is_string(column.type):
-            try:
+            with suppress(OnepassError) if isinstance(column, list) else nullcontext():
                 typed = self._typed(name, column, first)
-            except TypeMismatchError:
-                if not isinstance(column, list):
-                    raise
             if typed is not None and typed.dtype.kind == LETTERS[kind]:
                 return typed, [], []
             texts = _texts(column, typed, kind)
@@ -195,6 +198,9 @@ class ColumnTypes:
                 warn=name not in self._warned,
             )  # fmt: skip
         array, unfit = self._literals.array(texts, self._forms[name] or kind)
+        if array.dtype == object and isinstance(column, list) and typed is None:
+            unfit = [i for i, text in enumerate(texts) if text and unencodable([text]) is not None]
+            array[unfit] = None
         if unfit and typed is not None and not isinstance(column, list):
             return array, unfit, as_python(typed)
         return array, unfit, column
@@ -216,7 +222,8 @@ class ColumnTypes:
         given = [value if isinstance(value, wanted) else None for value in column]
         others = [i for i, v in enumerate(column) if v is not None and given[i] is None]
         if form in NATIVE:
-            return to_column(given, name), others, column
+            array, unfit = _alike(given, "number")
+            return array, sorted(others + unfit), column
         array, unfit = self._literals.array(given, form)
         return array, sorted(others + unfit), column
 
@@ -244,8 +251,16 @@ class ColumnTypes:
                 self._types[name] = "text"
                 return self._asked(name, column, first)
             self._forms[name] = None if certain is None else KINDS[certain]
-        array = self._typed(name, column, first)
         form = self._forms[name]
+        if isinstance(column, list):
+            array, unfit = _alike(column, form)
+            if unfit and is_missing(array).all():
+                return absent(self._letter(name), len(column)), unfit, column
+            if unfit:
+                self._forms[name] = KINDS[array.dtype.kind]
+                return array, unfit, column
+        else:
+            array = self._typed(name, column, first)
         if form is None or form != KINDS[array.dtype.kind]:
             given = np.flatnonzero(~is_missing(array)).tolist()
             if form is None and given:
@@ -268,17 +283,48 @@ class ColumnTypes:
         self, name: str, row: int, value: object, expected: str, *, csv: bool
     ) -> SourceError:
         place = f"op.stream.read: {self._located(row)}, column {name!r}"
-        if isinstance(value, list):
-            return SourceError(
-                f"{place} must be a number, text, true, false, null or an object, got a list. "
-                f"Leave it out with drop=[{name!r}] (--drop {name}) or give {SKIP}."
-            )
         value = value.as_py() if isinstance(value, pa.Scalar) else value
-        shown = str(value) if isinstance(value, np.datetime64) else value
+        if _kind(value) == ("", False):
+            shown: Any
+            expected, shown = "a number, text, a truth value or a date", f"a {type(value).__name__}"
+            if isinstance(value, str):
+                expected, shown = "text", f"{value!a}, which holds a lone surrogate"
+            elif isinstance(value, int):
+                expected, shown = "a number within float64", "one of more than 308 digits"
+            return SourceError(
+                f"{place} must be {expected}, got {shown}. Leave it out with drop=[{name!r}] "
+                f"(--drop {name}) or give {SKIP}."
+            )
+        if isinstance(value, dt.datetime) and expected.startswith("a date"):
+            expected = f"a date {'without' if value.tzinfo else 'with'} a time zone"
+        shown = str(value) if isinstance(value, (np.datetime64, dt.datetime)) else value
         shown = shown.item() if isinstance(shown, np.generic) else shown
         na = f"na=({value!r},) (--na {value!r}) if it means missing, " if csv else ""
         remedy = self._literals.remedy(name, value, na)
         return SourceError(f"{place} must be {expected}, got {shown!r}. {remedy}")
+
+
+def _alike(values: list[Any], form: str | None) -> tuple[Array, list[int]]:
+    """Python values of one kind as an array, and the places of the others, which are missing there.
+
+    The kind is the form, or that of most values.
+    """
+    with suppress(OnepassError):
+        return to_column(values, ""), []
+    kinds = [_kind(value) for value in values]
+    counts = Counter(kind for kind in kinds if kind and kind[0] and form in {None, kind[0]})
+    most = counts.most_common(1)[0][0] if counts else (form or "number", False)
+    unfit = [i for i, kind in enumerate(kinds) if kind not in {None, most}]
+    given = [value if kind == most else None for value, kind in zip(values, kinds, strict=True)]
+    return to_column(given, ""), unfit
+
+
+def _kind(value: Any) -> tuple[str, bool] | None:
+    """The kind of a Python value and whether it has a time zone; ("", False) if it has no kind."""
+    with suppress(OnepassError):
+        column = to_column([value], "")
+        return None if is_missing(column)[0] else (KINDS[column.dtype.kind], True in zoned([value]))
+    return "", False
 
 
 def _is_empty(column: pa.Array | list[Any]) -> bool:
@@ -312,6 +358,6 @@ def _texts(column: RawColumn, typed: Array | None, kind: str) -> pa.Array | list
 
 def _text(value: Any) -> str | None:
     """A value as text, truth values and lists as in JSON; None if it is missing."""
-    if value is None or type(value).__name__ == "NAType" or value != value:  # noqa: PLR0124  nan
+    if is_missing_value(value):
         return None
     return json.dumps(value) if isinstance(value, (bool, list)) else as_text(value)

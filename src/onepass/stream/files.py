@@ -1,7 +1,8 @@
 """Files at a path or an address, as fsspec opens them, and their bytes, decompressed if necessary.
 
 The first bytes can be inspected before the rest is read, also of a pipe. Compression is detected by
-these bytes, not by the name, so also in a pipe: gzip, bzip2, xz and Zstandard.
+these bytes, not by the name, so also in a pipe: gzip, bzip2, xz and Zstandard. A byte-order mark of
+UTF-8 is removed.
 """
 
 import bz2
@@ -109,8 +110,10 @@ class File:
         return bool(self._asked(self._system.isfile))
 
     def is_dir(self) -> bool:
-        """Whether it is a folder."""
-        return bool(self._asked(self._system.isdir))
+        """Whether it is a folder; over HTTP, whether its address ends with a slash."""
+        # fsspec would download a file over HTTP to look for links in it
+        page = self.path.startswith(("http://", "https://")) and not self.path.endswith("/")
+        return not page and bool(self._asked(self._system.isdir))
 
     def exists(self) -> bool:
         """Whether it is there."""
@@ -172,6 +175,7 @@ def _plain(address: str) -> str:
     return re.sub(r"(https?://[^\s?]*)\?\S*", r"\1", hidden)
 
 
+_UTF8 = b"\xef\xbb\xbf"
 _MARKS: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
     b"\x1f\x8b": ("gzip", gzip.open),
     b"BZh": ("bzip2", bz2.open),
@@ -228,6 +232,8 @@ class Bytes:
             if self.packing is not None:
                 unpack = next(unpack for name, unpack in _MARKS.values() if name == self.packing)
                 self._inner = _Ahead(unpack(io.BufferedReader(self._inner)))
+            if self.look(len(_UTF8)) == _UTF8:
+                self.read(len(_UTF8))
         except BaseException:
             self.close()
             raise

@@ -4,12 +4,13 @@ To add a format is to write its source and to add it here.
 
 Several files are read one after the other in natural order, so that part-10 follows part-9. All
 must have the same columns; the first determines their types. Folders on the way to a file that are
-called ``key=value``, as in Hive, are columns too.
+called ``key=value``, as in Hive, are columns too: numbers if all values of the key are numbers,
+else text, unless the user gives their kind.
 """
 
 import re
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -85,6 +86,8 @@ class Reading:
         Whether rows that cannot be read are skipped.
     leave : int or None
         Of text: the first row that is left unread if its line is unterminated; None for none.
+    typed : tuple of str
+        The columns whose kinds the user gave.
 
     Raises
     ------
@@ -101,6 +104,7 @@ class Reading:
     literals: Literals = field(default_factory=Literals)
     skip: bool = False
     leave: int | None = None
+    typed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -206,8 +210,7 @@ def _sniffed(head: bytes) -> str:
         return "parquet"
     if head.startswith((MARK, b"FEA1", _STREAM)):
         return "arrow"
-    begin = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return "jsonl" if begin.startswith((b'{"', b"{}", b"{ ", b"{\n")) else "csv"
+    return "jsonl" if head.lstrip().startswith((b'{"', b"{}", b"{ ", b"{\n")) else "csv"
 
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
@@ -266,7 +269,7 @@ class Parts(BaseSource):
     Raises
     ------
     ColumnError
-        While reading: if a file has other columns than the first.
+        While reading: if a file has other columns than the first, or one that its folders have.
     """
 
     def __init__(
@@ -279,7 +282,9 @@ class Parts(BaseSource):
         self._begins: list[tuple[int, str]] = []
         self._first = self._opened(0)
         values = {n: [told.get(n) for _, told in files] for n in files[0][1]}
-        self._numbers = {n for n, told in values.items() if all(map(_is_number, told))}
+        self._numbers = {
+            n for n, told in values.items() if all(map(_is_number, told)) and n not in reading.typed
+        }
 
     def columns(self) -> list[str] | None:
         """Those of the first file, then those that folders tell."""
@@ -304,6 +309,7 @@ class Parts(BaseSource):
             inner = None if names is None else [n for n in names if n not in told]
             for chunk in source.chunks(inner, block, max(0, start - seen)):
                 columns = dict(chunk.columns)
+                self._check_keys(columns, i)
                 for name in told if names is None else told.keys() & set(names):
                     columns[name] = self._told(name, told[name], chunk.n)
                 seen += chunk.n
@@ -319,8 +325,19 @@ class Parts(BaseSource):
         return reading.file(file, str(file))
 
     def _columns(self, source: Source, i: int) -> list[str] | None:
-        names, told = source.columns(), self._files[i][1]
-        return None if names is None else [*names, *(n for n in told if n not in names)]
+        names = source.columns()
+        self._check_keys(names or (), i)
+        return None if names is None else [*names, *self._files[i][1]]
+
+    def _check_keys(self, names: Iterable[str], i: int) -> None:
+        """Refuse a file that has a column which its folders have too."""
+        file, told = self._files[i]
+        if both := [name for name in names if name in told]:
+            raise ColumnError(
+                f"op.stream.read: {file} must have no column {both[0]!r}, as a folder on the way "
+                "to it is a column of that name, got one. Rename either, or give a list of paths, "
+                "whose folders are not read."
+            )
 
     def _check_columns(self, there: list[str] | None, every: list[str] | None, file: File) -> None:
         """Refuse a file that has other columns than the first."""

@@ -1,12 +1,15 @@
 """JSON Lines as a source: one object a line; keys within an object are named ``outer.inner``.
 
+A row is a line that holds one JSON object; blank lines are passed over. Several objects on a line,
+an object over several lines and an array are errors, whatever the size of the file.
+
 A key that a line lacks is missing there, as null is, and any line may have new keys. A column is
 text, numbers or truth values; text is dates, times of day or durations where all its first values
 are (:mod:`onepass.stream.dtypes`).
 
-msgspec decodes the lines, some hundred kibibytes at a time. Lines that it refuses are decoded one
-by one by the standard library, which also takes NaN and names the line of an error. Of a name that
-stands twice in an object, the last value counts.
+msgspec decodes the lines. A text of which it refuses a line is decoded by the standard library,
+which also takes NaN and names the line of an error. Of a name that stands twice in an object, the
+last value counts.
 """
 
 import json
@@ -16,7 +19,7 @@ from typing import Any
 import msgspec
 
 from onepass.errors import SourceError
-from onepass.stream.csv import is_left
+from onepass.stream.csv import Lines, is_left
 from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP
 from onepass.stream.sources import BaseSource, Chunk, by_name
@@ -25,8 +28,6 @@ __all__ = ["JsonLines"]
 
 _SAMPLE = 4 << 20  # bytes of the first chunk, by which types are decided
 _CHUNK = 256 << 10  # bytes parsed at a time
-_LONGEST = 16 << 20  # bytes; a longer line is no row
-_MARK = b"\xef\xbb\xbf"  # of UTF-8
 _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -75,52 +76,32 @@ class JsonLines(BaseSource):
         opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source, self.name)
         first = line = 0
         try:
-            for text in self._texts(opened):
-                if not text.endswith(b"\n") and is_left(self.name, first, self.leave):
+            pieces = Lines(self.name).chunks(opened, _SAMPLE, _CHUNK, whole=self.leave is None)
+            for text, whole in pieces:
+                if not whole and is_left(self.name, first, self.leave):
                     break
+                if not first and text.lstrip().startswith(b"["):
+                    raise self._error(
+                        "one JSON object a line, got an array. Write its elements as lines, as "
+                        "with: jq -c '.[]'"
+                    )
                 bad: dict[int, str] = {}
                 rows = self._rows(text, line, bad)
                 columns = self._columns(rows)
                 first, line = first + len(rows), line + text.count(b"\n")
                 yield Chunk(columns, len(rows), "json", fraction=opened.fraction, bad=bad)
+            if not first:
+                raise self._error("rows, got an empty file. Check that it was written")
         finally:
             opened.close()
 
-    def _texts(self, opened: Bytes) -> Iterator[bytes]:
-        """Texts of whole lines; a last one without a line break stands alone if it may be left."""
-        left, wanted = opened.read(len(_MARK)).removeprefix(_MARK), _SAMPLE
-        if (left + opened.look(_CHUNK)).lstrip().startswith(b"["):
-            raise SourceError(
-                f"op.stream.read: {self.name} must hold one JSON object a line, got an array. "
-                "Write its elements as lines, as with: jq -c '.[]'."
-            )
-        given = False
-        while more := opened.read(wanted):
-            text = left + more
-            end = text.rfind(b"\n") + 1
-            if self.leave is None and len(more) < wanted:
-                end = len(text)
-            if end:
-                yield text[:end]
-                given, wanted = True, _CHUNK
-            elif len(text) > _LONGEST:
-                raise SourceError(
-                    f"op.stream.read: {self.name} must have lines of some mebibytes at most, got "
-                    "one that is longer. Write each object on a line of its own."
-                )
-            left = text[end:]
-        if left.strip():
-            yield left
-        elif not given:
-            raise SourceError(
-                f"op.stream.read: {self.name} must hold rows, got an empty file. "
-                "Check that it was written."
-            )
+    def _error(self, wrong: str) -> SourceError:
+        return SourceError(f"op.stream.read: {self.name} must hold {wrong}.")
 
     def _rows(self, text: bytes, line: int, bad: dict[int, str]) -> list[dict[str, Any]]:
-        """The objects of some whole lines."""
+        """The objects of some lines."""
         try:
-            return _OBJECTS.decode_lines(text)
+            return [_OBJECTS.decode(one) for one in text.split(b"\n") if one.strip()]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             rows: list[dict[str, Any]] = []
         for number, one in enumerate(text.split(b"\n"), line + 1):

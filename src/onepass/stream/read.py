@@ -44,7 +44,7 @@ def _open_source(source: Any, reading: Reading) -> Source:
     if isinstance(source, io.IOBase) or callable(getattr(source, "read", None)):
         name = getattr(source, "name", None)
         return reading.stream(source, name if isinstance(name, str) else "the file object")
-    held = _in_memory(source)
+    held = _in_memory(source, reading.skip)
     if reading.format is not None:
         raise ParameterError(
             f"{_WHERE}: `format` must be left out unless the source is a file, got "
@@ -54,7 +54,7 @@ def _open_source(source: Any, reading: Reading) -> Source:
     return held
 
 
-def _in_memory(source: Any) -> Source:
+def _in_memory(source: Any, skip: bool) -> Source:  # noqa: FBT001
     """The source that reads rows which are in memory, or are made one by one."""
     if isinstance(source, tuple) and len(source) == 2 and not isinstance(source[0], Mapping):
         X, y = source
@@ -64,7 +64,7 @@ def _in_memory(source: Any) -> Source:
     if isinstance(source, np.ndarray) or hasattr(source, "nnz"):
         return Matrix(source)
     if isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
-        return RowIterable(source)
+        return RowIterable(source, skip=skip)
     raise TypeMismatchError(
         f"{_WHERE}: `source` must be a path, a file object, a DataFrame, an array, (X, y) or an "
         f"iterable of rows, got {type(source).__name__}. Collect lazy frames first, and give "
@@ -81,7 +81,7 @@ def _named(text: str, reading: Reading) -> Source:
     place = File(text)
     if place.is_dir():
         return _within(place, reading)
-    if any(mark in text for mark in "*?[") and not place.exists():
+    if any(mark in str(place) for mark in "*?[") and not place.exists():
         return _matching(place, reading)
     return reading.file(_file(text))
 
@@ -240,12 +240,14 @@ def read(
         skipped and counted, as rows without an answer are; or refused, with row and column.
     bad_rows : {"error", "skip"}
         How to handle rows that cannot be read: lines of CSV and JSON with too many or too few
-        fields, in another encoding or damaged, values that are not of their column's kind, and
-        infinite numbers. Skipped rows are counted; a warning
-        (:class:`~onepass.errors.RowsRefusedWarning`) at the end of the stream names the first.
+        fields, in another encoding or damaged, rows of an iterable in another form than the first,
+        values that are not of their column's kind, and infinite numbers. Skipped rows are counted;
+        a warning (:class:`~onepass.errors.RowsRefusedWarning`) at the end of the stream names the
+        first. A quotation mark of CSV that is not closed is an error all the same.
     leave_unterminated : int, optional
-        Of CSV and JSON Lines: leave a last line without a line break unread, as it may still be
-        written, if its row has this number or a higher one. By default it is read.
+        Of CSV and JSON Lines: leave a last row unread that no line break ends (outside of quotation
+        marks), as it may still be written, if it has this number or a higher one. By default it is
+        read.
     start : int
         How many of the source's first rows to pass over, those without an answer counted too. The
         rows after them are those of the whole stream, of the same kinds; where ``start`` is the
@@ -277,7 +279,8 @@ def read(
     a Parquet file is a single row group; of Arrow by its largest record batch. Text must be in
     UTF-8. Empty fields, ``NA``, ``NaN`` and ``null`` are missing. Of a pipe, 4 MiB or all there is
     are awaited before the first block is given; rows that come slowly are better given as an
-    iterable. Missing features stay missing: to fill them is the model's part. A column of
+    iterable. A row of JSON Lines is a line with one object, whatever the file's size. Missing
+    features stay missing: to fill them is the model's part. A column of
     text of which at least a tenth of the first values are numbers, dates, times of day or truth
     values, and others are not, stays text with one warning
     (:class:`~onepass.errors.MixedColumnWarning`). Times of day and durations are numbers of
@@ -305,6 +308,7 @@ def read(
         only=None if columns is None else (*_texts(columns), *_texts(target), *_texts(time)),
         skip=bad_rows == "skip",
         leave=leave_unterminated,
+        typed=(*expected, *asked),
     )
     n_rows = task = None
     if isinstance(source, str) and _names_a_set(source):

@@ -19,7 +19,7 @@ digits, or counts. The user can set the task.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,9 +30,9 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
-from onepass.errors import ColumnError, ShapeError, TypeMismatchError
+from onepass.errors import ColumnError, OnepassError, ShapeError, TypeMismatchError
 from onepass.types import Array, ArrayLike
-from onepass.validation.table import Table
+from onepass.validation.table import Table, series_values
 
 __all__ = [
     "LOOKED_AT",
@@ -270,15 +270,15 @@ class Frame(BaseSource):
         del start  # what is in memory is quickly passed over
         own = dict(zip(self.columns(), self._frame.columns, strict=True))
         frame = self._frame.select([nw.col(own[n]) for n in (own if names is None else names)])
-        whole = [n for n in frame.columns if frame.get_column(n).dtype.is_integer()]
-        others = [nw.col(n) for n in frame.columns if n not in whole]
         n = len(frame)
         for i in range(0, n, block):
             rows = frame[i : i + block]
             columns: dict[str, RawColumn] = {}
-            columns |= Table.from_frame(rows.select(others).to_native()).columns
-            # whole numbers as they are: float64 would not hold digits beyond 2^53
-            columns |= {str(name): rows.get_column(name).to_arrow() for name in whole}
+            for name in frame.columns:
+                column = rows.get_column(name)
+                # whole numbers as they are: float64 would not hold digits beyond 2^53
+                whole = column.dtype.is_integer()
+                columns[str(name)] = column.to_arrow() if whole else series_values(column)
             yield Chunk(columns, len(rows), fraction=(i + len(rows)) / n)
 
 
@@ -339,12 +339,16 @@ class RowIterable(BaseSource):
         A list can be read again and again; an iterator, such as a generator, once.
     name : str
         What messages call it.
+    skip : bool
+        Whether rows of another form than the first one are skipped.
     """
 
-    def __init__(self, rows: Iterable[object], name: str = "iterable") -> None:
+    def __init__(
+        self, rows: Iterable[object], name: str = "iterable", *, skip: bool = False
+    ) -> None:
         n_rows = len(rows) if isinstance(rows, Sequence) else None
         super().__init__(name, n_rows, repeatable=not isinstance(rows, Iterator), ahead=False)
-        self._rows = rows
+        self._rows, self._skip = rows, skip
 
     def columns(self) -> None:
         """Unknown: only the rows can tell."""
@@ -354,19 +358,25 @@ class RowIterable(BaseSource):
         del names, start  # chosen and passed over above
         rows = iter(self._rows)
         done = 0
-        pairs: bool | None = None
+        parts: _Parts | None = None
         while taken := list(islice(rows, block)):
-            where = f"{_WHERE}: {self.name}: row {done}"
-            pairs = _is_pair(taken[0]) if pairs is None else pairs
-            parted = [
-                _parted(row, f"{_WHERE}: {self.name}: row {done + i}", pairs=pairs)
-                for i, row in enumerate(taken)
-            ]
+            parts = parts or _Parts(self.located, pairs=_is_pair(taken[0]))
+            parted, bad = [], {}
+            for i, row in enumerate(taken):
+                try:
+                    parted.append(parts.parted(row, done + i))
+                except OnepassError as wrong:
+                    if not self._skip:
+                        raise
+                    parted.append(({}, {}))
+                    bad[i] = str(wrong)
             done += len(taken)
-            columns = by_name([x for x, _ in parted])
-            answers, flat = _answers([y for _, y in parted], where) if pairs else (None, True)
+            answers = by_name([y for _, y in parted]) if parts.pairs else None
             fraction = done / self.n_rows if self.n_rows else None
-            yield Chunk(columns, len(taken), answers=answers, flat=flat, fraction=fraction)
+            yield Chunk(
+                by_name([x for x, _ in parted]), len(taken), answers=answers, flat=parts.flat,
+                fraction=fraction, bad=bad,
+            )  # fmt: skip
 
 
 def by_name(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
@@ -385,44 +395,54 @@ def _is_pair(row: object) -> bool:
     return isinstance(row, (tuple, list)) and len(row) == 2
 
 
-def _parted(row: Any, where: str, *, pairs: bool) -> tuple[Mapping[str, Any], Any]:
-    """One row as a dict of features, and its target."""
-    good = _is_pair(row) if pairs else isinstance(row, Mapping)
-    if not good:
-        form = "a pair (x, y), as the first row" if pairs else "a dict of named features"
-        raise TypeMismatchError(
-            f"{where} must be {form}, got {type(row).__name__}. Give all rows in one form: dicts, "
-            "pairs (x, y), or one array of shape (n, d)."
-        )
-    x, y = row if pairs else (row, None)
-    if not isinstance(x, Mapping):
-        array = np.asarray(x)
-        if array.ndim != 1:
-            raise ShapeError(
-                f"{where}: `x` must be a dict or have shape (d,), got shape {array.shape}. "
-                "Give one row at a time."
+class _Parts:
+    """Takes rows of one form apart: features, and targets of the shape of the first one."""
+
+    def __init__(self, located: Callable[[int], str], *, pairs: bool) -> None:
+        self._located = located
+        self.pairs, self.flat = pairs, True
+        self._form = ""  # of a target
+
+    def parted(self, row: Any, number: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+        """The features and the targets of a row by name."""
+        good = _is_pair(row) if self.pairs else isinstance(row, Mapping)
+        if not good:
+            form = "a pair (x, y), as the first row" if self.pairs else "a dict of named features"
+            raise TypeMismatchError(
+                f"{_WHERE}: {self._located(number)} must be {form}, got "
+                f"{type(row).__name__}. Give all rows in one form: dicts, "
+                "pairs (x, y), or one array of shape (n, d)."
             )
-        x = {f"x{j}": value for j, value in enumerate(array.tolist())}
-    return x, y
+        x, y = row if self.pairs else (row, None)
+        if not isinstance(x, Mapping):
+            array = _array(x)
+            if array.ndim != 1:
+                raise ShapeError(
+                    f"{_WHERE}: {self._located(number)}: `x` must be a dict or have "
+                    f"shape (d,), got shape {array.shape}. Give one row at a time."
+                )
+            x = {f"x{j}": value for j, value in enumerate(array.tolist())}
+        return x, {} if y is None else self._targets(y, number)
+
+    def _targets(self, y: Any, number: int) -> Mapping[Any, Any]:
+        """The targets of a row by name."""
+        shape = _array(y).shape
+        form = "a dict" if isinstance(y, Mapping) else f"shape {shape}"
+        if len(shape) > 1 or self._form not in {"", form}:
+            raise ShapeError(
+                f"{_WHERE}: {self._located(number)}: `y` must be one value a row, or as many for "
+                f"each, got {form}"
+                f"{self._form and f' after {self._form}'}. Give every row the same targets."
+            )
+        self._form, self.flat = form, form == "shape ()"
+        if isinstance(y, Mapping):
+            return y
+        return {"y": y} if self.flat else {f"y{j}": value for j, value in enumerate(y)}
 
 
-def _answers(answers: list[Any], where: str) -> tuple[dict[str, list[Any]], bool]:
-    """Targets one below the other, and whether each is one value."""
-    known = [y for y in answers if y is not None]
-    if not known:
-        return {}, True
-    if isinstance(known[0], Mapping):
-        return by_name([y or {} for y in answers]), False
-    if all(np.ndim(y) == 0 for y in known):
-        return {"y": answers}, True
-    c = len(known[0]) if np.ndim(known[0]) == 1 else -1
-    if any(np.shape(y) != (c,) for y in known):
-        raise ShapeError(
-            f"{where} and following: `y` must be one value a row, or as many for each, got shapes "
-            f"{sorted({np.shape(y) for y in known})}. Give every row the same answers."
-        )
-    filled = [[None] * c if y is None else list(y) for y in answers]
-    return {f"y{j}": [row[j] for row in filled] for j in range(c)}, False
+def _array(values: Any) -> Array:
+    """An array as it is, and other values as objects: NumPy makes text of numbers beside text."""
+    return np.asarray(values, dtype=None if hasattr(values, "__array__") else object)
 
 
 _Item = TypeVar("_Item")

@@ -48,8 +48,10 @@ __all__ = [
     "is_date",
     "is_frame",
     "is_missing",
+    "is_missing_value",
     "mixed_zones",
     "named_row",
+    "series_values",
     "to_column",
     "zoned",
 ]
@@ -104,7 +106,7 @@ class Table:
         except DuplicateError as twice:
             raise _same_name(str(twice)) from twice
         pairs = zip(native.columns, native.iter_columns(), strict=True)
-        columns = {str(name): _series(series, str(name)) for name, series in pairs}
+        columns = {str(name): to_column(series_values(series), str(name)) for name, series in pairs}
         if len(columns) < len(native.columns):
             raise _same_name(f"names that are the same as text, of {native.columns}")
         return cls(columns, len(native))
@@ -207,7 +209,9 @@ def is_missing(column: Array) -> Array:
 
 def to_column(values: Sequence[object] | Array, name: str) -> Array:
     """Bring values into one of the four kinds of column: number, truth, text, date."""
-    array = values if isinstance(values, np.ndarray) else _array(values)
+    if not isinstance(values, np.ndarray):
+        return _from_objects(list(values), name)
+    array = values
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
     if array.dtype.kind == "M":
@@ -237,16 +241,18 @@ def _from_objects(values: list[object], name: str) -> Array:
         return _numbers(values, name)
     if kinds <= _PLAIN_TEXT:
         return check_encodable(_array(values), "Table", name)
-    known = [v for v in values if not _missing(v)]
+    known = [v for v in values if not is_missing_value(v)]
     if all(isinstance(v, _NUMBERS) for v in known):
-        return _numbers([None if _missing(v) else v for v in values], name)
+        return _numbers([None if is_missing_value(v) else v for v in values], name)
     if all(isinstance(v, str) for v in known):
-        texts = [None if _missing(v) else str(v) for v in values]
+        texts = [None if is_missing_value(v) else str(v) for v in values]
         return check_encodable(_array(texts), "Table", name)
     if all(isinstance(v, (dt.date, np.datetime64)) for v in known):
-        return dates_from([None if _missing(v) else v for v in values], f"Table: column {name!r}")
+        return dates_from(
+            [None if is_missing_value(v) else v for v in values], f"Table: column {name!r}"
+        )
     if all(isinstance(v, (dt.time, dt.timedelta, np.timedelta64)) for v in known):
-        spans = ["NaT" if _missing(v) else _span(v) for v in values]
+        spans = ["NaT" if is_missing_value(v) else _span(v) for v in values]
         return np.array(spans, dtype="timedelta64[us]") / np.timedelta64(1, "s")
     kinds = {type(v) for v in known}
     raise TypeMismatchError(
@@ -283,7 +289,7 @@ def _numbers(values: list[object], name: str) -> Array:
         ) from wrong
 
 
-def _missing(value: object) -> bool:
+def is_missing_value(value: object) -> bool:
     """None, nan, NaT, and the NA of pandas, which is known by its name alone."""
     if value is None or type(value).__name__ == "NAType":
         return True
@@ -292,12 +298,16 @@ def _missing(value: object) -> bool:
 
 def is_date(value: object) -> bool:
     """Whether it is a date of any library, or a missing value."""
-    return _missing(value) or isinstance(value, (dt.date, np.datetime64))
+    return is_missing_value(value) or isinstance(value, (dt.date, np.datetime64))
 
 
 def zoned(values: Iterable[object]) -> set[bool]:
     """Whether the datetimes among values have a time zone: both, one, or none of False and True."""
-    return {v.tzinfo is not None for v in values if isinstance(v, dt.datetime) and not _missing(v)}
+    return {
+        v.tzinfo is not None
+        for v in values
+        if isinstance(v, dt.datetime) and not is_missing_value(v)
+    }
 
 
 def mixed_zones(what: str) -> TypeMismatchError:
@@ -323,7 +333,7 @@ def dates_from(values: list[object], what: str) -> Array:
 
 def _moment(value: Any) -> np.datetime64:
     """A date, or a missing value, as datetime64 in UTC."""
-    if _missing(value):
+    if is_missing_value(value):
         return np.datetime64("NaT", "us")
     if hasattr(value, "to_datetime64"):  # a Timestamp of pandas, with its nanoseconds
         value = value.to_datetime64()
@@ -353,8 +363,8 @@ def _span(value: object) -> Any:
     return value
 
 
-def _series(series: Any, name: str) -> Array:
-    """One column of a frame."""
+def series_values(series: Any) -> Array | list[Any]:
+    """One column of a frame; a list where its type does not tell the kind of its values."""
     kind = series.dtype
     if kind.is_numeric() or kind == nw.Boolean:
         missing = series.is_null().to_numpy()
@@ -367,8 +377,8 @@ def _series(series: Any, name: str) -> Array:
         return dates_of(series.to_numpy())
     values = series.to_list()
     if kind in (nw.Categorical, nw.Enum):  # whatever names the categories, they are no numbers
-        values = [None if _missing(value) else str(value) for value in values]
-    return _from_objects(values, name)
+        return [None if is_missing_value(value) else str(value) for value in values]
+    return list(values)
 
 
 def _same_name(came: str) -> ColumnError:
