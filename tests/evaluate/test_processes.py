@@ -72,6 +72,6 @@ def failing(job: int) -> float:
     raise TwoArgumentsError(job, "no such thing")
 
 
-def test_an_error_that_pickle_cannot_restore_keeps_its_text() -> None:
-    with pytest.raises(RuntimeError, match="TwoArgumentsError: 1: no such thing"):
+def test_an_error_that_cannot_be_sent_keeps_its_text() -> None:
+    with pytest.raises(ProcessError, match="TwoArgumentsError: 1: no such thing"):
         list(run_parallel(failing, [1, 1], 2, where="here"))

@@ -1,6 +1,6 @@
 """Independent jobs in several processes of joblib, each with one thread for linear algebra."""
 
-import pickle
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -46,7 +46,7 @@ def run_parallel(
     ParameterError
         If the function or a job cannot be sent to another process.
     ProcessError
-        If a process ended before its job did.
+        If a process ended before its job did, or an error of a job cannot be sent here.
     """
     if processes == 1 or len(jobs) < 2:
         yield from ((job, function(job)) for job in jobs)
@@ -81,12 +81,12 @@ def run_parallel(
 
 
 def _with_job(function: Callable[[_Job], _Result], job: _Job) -> tuple[_Job, _Result]:
-    """The job with its result; an error that pickle cannot restore becomes a `RuntimeError`."""
+    """The job with its result; an error that cannot be sent back becomes a `ProcessError`."""
     try:
         return job, function(job)
     except Exception as wrong:
         try:
-            pickle.loads(pickle.dumps(wrong))  # noqa: S301  its own bytes
+            copy.copy(wrong)  # rebuilds it as pickle does
         except Exception:  # noqa: BLE001  whatever its class raises
-            raise RuntimeError(f"{type(wrong).__name__}: {wrong}") from wrong
+            raise ProcessError(f"{type(wrong).__name__}: {wrong}") from wrong
         raise
