@@ -195,7 +195,7 @@ def _run(
     labels = np.array(source.classes) if source.classes else None
     called = f"{job.model!r} with seed {job.seed}"
     course = Course(setting.model(job), setting.rules, labels, called)
-    through([course], source, lambda i: notify and notify(job, i))
+    through(course, source, None if notify is None else partial(notify, job))
     return course.run(job.model, job.seed, source.when), course.failed
 
 
@@ -236,7 +236,11 @@ class RunFolder:
         path = self._of(model, seed)
         try:
             tree = loaded(path.read_text(encoding="utf-8"))
-            before, run = _opened(tree, (model, seed))
+            run = restored(tree["run"], Run)
+            run.check()
+            if (run.model, run.seed) != (model, seed):
+                raise ValueError(f"a run of {run.model!r} with seed {run.seed}")  # noqa: TRY301
+            before = former.current_paths(tree["settings"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as wrong:
@@ -274,14 +278,6 @@ class RunFolder:
         # names may differ in other letters alone
         tail = "" if letters == model else f"-{sha256(model.encode()).hexdigest()[:6]}"
         return self.path / f"{letters}{tail}-seed{seed}.json"
-
-
-def _opened(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], Run]:
-    run = restored(tree["run"], Run)
-    run.check()
-    if (run.model, run.seed) != of:
-        raise ValueError(f"a run of {run.model!r} with seed {run.seed}")
-    return former.current_paths(tree["settings"]), run
 
 
 def _short(value: object) -> str:

@@ -40,7 +40,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.stats import ttest_1samp
 
 from onepass.errors import ParameterError, meant
 from onepass.evaluate.continual_run import Run
@@ -70,11 +70,6 @@ class Scored:
     when: Array
     sign: float
 
-    def before_learning(self, j: int) -> float:
-        """How well task j was known just before it came."""
-        i = self.when[j] - 1
-        return float(self.before[j] if i < 0 else self.matrix[i, j])
-
 
 def _average(known: Scored) -> float:
     return float(known.matrix[-1].mean())
@@ -98,8 +93,8 @@ def _backward(known: Scored) -> float:
 
 
 def _forward(known: Scored) -> float:
-    later = [j for j, i in enumerate(known.when) if i > 0]
-    return _mean([known.sign * (known.before_learning(j) - known.before[j]) for j in later])
+    later = [(j, i) for j, i in enumerate(known.when) if i > 0]
+    return _mean([known.sign * (known.matrix[i - 1, j] - known.before[j]) for j, i in later])
 
 
 def _whole(known: Scored) -> float:
@@ -108,12 +103,9 @@ def _whole(known: Scored) -> float:
 
 def _whole_backward(known: Scored) -> float:
     better = known.sign * known.matrix
-    pairs = [
-        better[i, j] - better[at, j]
-        for j, at in enumerate(known.when)
-        for i in range(at + 1, len(better))
-    ]
-    return _mean(pairs)
+    return _mean(
+        [gain for j, i in enumerate(known.when) for gain in better[i + 1 :, j] - better[i, j]]
+    )
 
 
 def _whole_forward(known: Scored) -> float:
@@ -358,13 +350,13 @@ def pairs(
 
 def _tested(differences: Floats) -> tuple[float | None, float | None]:
     """T and its two-sided p; None where it is not defined."""
-    n, mean, deviation = len(differences), differences.mean(), differences.std(ddof=1)
+    mean = differences.mean()
     if not np.isfinite(mean):
         return None, None
-    if deviation <= 1e-12 * abs(mean) or deviation == 0.0:  # the same in each seed
+    if differences.std(ddof=1) <= 1e-12 * abs(mean):  # the same in each seed
         return (None, 0.0) if mean else (0.0, 1.0)
-    t = float(mean * np.sqrt(n) / deviation)
-    return t, float(2.0 * student.sf(abs(t), n - 1))
+    t, p = ttest_1samp(differences, 0.0)
+    return float(t), float(p)
 
 
 def _holm(found: list[float | None]) -> list[float | None]:

@@ -225,7 +225,7 @@ class Room:
         """The turns were taken: what is left waits."""
         self.waiting, self.last = turns.left, turns.last
 
-    def rest(self, time: object) -> Turns | None:
+    def rest(self, time: object) -> Block | None:
         """All rows that wait, to be learned at the stream's end; None where there are none.
 
         Parameters
@@ -239,8 +239,7 @@ class Room:
         times: Array | None = waiting.due
         if self._until is None:
             times = None if time is None else np.full(len(waiting), time)
-        learned = np.ones(len(waiting), dtype=bool)
-        return Turns(waiting.X, waiting.y, times, learned, None, self.last)
+        return Block(waiting.X, waiting.y, times)
 
     def _coming(self, block: Block, rows: int) -> tuple[Waiting, Array]:
         """The block's rows as they will wait, and the moments at which they come."""
