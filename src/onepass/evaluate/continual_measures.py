@@ -46,7 +46,7 @@ from onepass.errors import ParameterError, meant
 from onepass.evaluate.continual_run import Run
 from onepass.types import Array, Floats
 
-__all__ = ["MEASURES", "ContinualScore", "Scored", "pairs"]
+__all__ = ["MEASURES", "ContinualScore", "Scored", "pairs", "scored"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,14 +70,19 @@ class Scored:
     when: Array
     sign: float
 
+    @property
+    def so_far(self) -> Floats:
+        """The mean over the tasks that came by each experience, (I,); nan before the first."""
+        came = [row[self.when <= i] for i, row in enumerate(self.matrix)]
+        return np.array([row.mean() if len(row) else np.nan for row in came])
+
 
 def _average(known: Scored) -> float:
     return float(known.matrix[-1].mean())
 
 
 def _incremental(known: Scored) -> float:
-    rows = [known.matrix[i, known.when <= i] for i in range(len(known.matrix))]
-    return _mean([row.mean() for row in rows if len(row)])
+    return float(known.so_far[known.when.min() :].mean())
 
 
 def _forgetting(known: Scored) -> float:
@@ -189,12 +194,8 @@ class ContinualScore:
                 f"ContinualScore.values: `measure` must be one of {', '.join(MEASURES)}, got "
                 f"{measure!r}.{meant(measure, MEASURES) or ' Choose from these.'}"
             )
-        scored = [
-            Scored(matrix, np.array(run.before, dtype=float), np.array(run.when), self.sign)
-            for matrix, run in zip(self.matrices, self.runs, strict=True)
-        ]
         with np.errstate(invalid="ignore"):  # nothing is known of inf less inf
-            return np.array([MEASURES[measure](one) for one in scored])
+            return np.array([MEASURES[measure](one) for one in scored(self)])
 
     def mean(self, measure: str) -> float:
         """A measure's mean over the seeds."""
@@ -295,6 +296,19 @@ class ContinualScore:
         values: list[Any] = [getattr(run, name) for run in self.runs]
         known = [value for value in values if value is not None]
         return float(np.mean(known)) if known else None
+
+
+def scored(score: ContinualScore) -> list[Scored]:
+    """What was tested in each run, for measures.
+
+    Parameters
+    ----------
+    score : ContinualScore
+    """
+    return [
+        Scored(matrix, np.array(run.before, dtype=float), np.array(run.when), score.sign)
+        for matrix, run in zip(score.matrices, score.runs, strict=True)
+    ]
 
 
 _WHERE = "ContinualReport.compare"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs
+from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs, scored
 from onepass.evaluate.continual_run import Run
 from onepass.evaluate.figures import (
     DARK,
@@ -26,7 +26,6 @@ from onepass.evaluate.figures import (
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.report import BaseReport, read_json
 from onepass.evaluate.tables import Column, Table, decimals, plus_minus, signed, to_csv, worded
-from onepass.types import Floats
 
 __all__ = ["SCENARIOS", "ContinualReport"]
 
@@ -400,7 +399,7 @@ class ContinualReport(BaseReport):
             x = np.arange(1, len(self.experiences) + 1)
             shown = []
             for k, (name, score) in enumerate(zip(names, self.scores.values(), strict=True)):
-                each = self._scale * _so_far(score)
+                each = self._scale * np.array([one.so_far for one in scored(score)])
                 with np.errstate(invalid="ignore"):  # of infinite errors there is none
                     spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
                 look = {**stroke(k), "lw": 1.4, "marker": "o", "ms": 2.5, "label": name}
@@ -448,12 +447,3 @@ class ContinualReport(BaseReport):
 
 def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _so_far(score: ContinualScore) -> Floats:
-    """The mean over the tasks that came by each experience, (S, I); nan before the first has."""
-    each = []
-    for matrix, run in zip(score.matrices, score.runs, strict=True):
-        came = [row[np.array(run.when) <= i] for i, row in enumerate(matrix)]
-        each.append([row.mean() if len(row) else np.nan for row in came])
-    return np.array(each)

@@ -92,11 +92,13 @@ class Track:
         values : mapping of str to dict
             Model -> metric -> value.
         """
-        self.rows.append(rows)
-        self.times.append(plain_time(time))
-        self.points.append(values)
+        self.end(rows, time, values)
         if len(self.rows) >= self.limit:
-            self._thin()
+            self.stride *= 2
+            kept = [i for i, rows in enumerate(self.rows) if rows % self.stride == 0]
+            self.rows = [self.rows[i] for i in kept]
+            self.times = [self.times[i] for i in kept]
+            self.points = [self.points[i] for i in kept]
 
     def end(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
         """Set the last point, where the stream ended, unless one stands there.
@@ -110,13 +112,6 @@ class Track:
             self.rows.append(rows)
             self.times.append(plain_time(time))
             self.points.append(values)
-
-    def _thin(self) -> None:
-        self.stride *= 2
-        kept = [i for i, rows in enumerate(self.rows) if rows % self.stride == 0]
-        self.rows = [self.rows[i] for i in kept]
-        self.times = [self.times[i] for i in kept]
-        self.points = [self.points[i] for i in kept]
 
     def curve(self, tallies: Mapping[str, "Tally"]) -> Curve:
         """The curve so far.
