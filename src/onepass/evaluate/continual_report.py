@@ -394,7 +394,7 @@ class ContinualReport(BaseReport):
         letters = max(len(line) for name in names for line in name.split("\n"))
         lines = sum(name.count("\n") + 1 for name in names)
         size = (5.2 + _LETTER * max(16, letters), max(3.2, 0.17 * lines))
-        with sheet(size, path, "ContinualReport.plot", "constrained") as figure:
+        with sheet(size, path, "ContinualReport.plot") as figure:
             axes = figure.subplots()
             x = np.arange(1, len(self.experiences) + 1)
             shown = []
@@ -422,7 +422,7 @@ class ContinualReport(BaseReport):
         across = min(_ACROSS, len(shown))
         down = math.ceil(len(shown) / across)
         size = (2.7 * across + 0.8, 2.6 * down + 0.3)
-        with sheet(size, path, "ContinualReport.plot_matrix", "constrained") as figure:
+        with sheet(size, path, "ContinualReport.plot_matrix") as figure:
             grid = figure.subplots(down, across, squeeze=False)
             for axes in grid.flat[len(shown) :]:
                 axes.set_axis_off()
