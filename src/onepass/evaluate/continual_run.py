@@ -220,10 +220,8 @@ class LearnerAdapter:
             except LabelError:  # a network without outputs for them
                 return np.full(len(X), None, dtype=object)
         if scores is None:
-            has = hasattr(self.model, "decision_function")
-            scores = np.asarray(
-                getattr(self.model, "decision_function" if has else "predict_proba")(X)
-            )
+            verb = getattr(self.model, "decision_function", None) or self.model.predict_proba
+            scores = np.asarray(verb(X))
         if scores.ndim == 1:  # two classes: the second's score less the first's
             scores = np.stack([-scores, scores], axis=1)
         if known is None or len(known) < scores.shape[1]:

@@ -62,7 +62,7 @@ class Track:
     stride : int
         Rows between two points at first.
     start : int
-        No point stands before this number of rows.
+        No point stands before this number of rows, at least 1.
     rows, times, points : list
         The number of rows, the time and the values of each point.
     """
@@ -77,7 +77,7 @@ class Track:
     @property
     def next(self) -> int:
         """The number of rows at which the next point stands."""
-        last = self.rows[-1] if self.rows else max(self.start, 1) - 1
+        last = self.rows[-1] if self.rows else self.start - 1
         return (last // self.stride + 1) * self.stride
 
     def note(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
@@ -108,7 +108,7 @@ class Track:
         rows, time, values
             As in ``note``.
         """
-        if rows >= max(self.start, 1) and (not self.rows or self.rows[-1] != rows):
+        if rows >= self.start and (not self.rows or self.rows[-1] != rows):
             self.rows.append(rows)
             self.times.append(plain_time(time))
             self.points.append(values)

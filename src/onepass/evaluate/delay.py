@@ -160,8 +160,9 @@ class Room:
 
     Parameters
     ----------
-    delay : int, optional
-        The answer of a row is known before so many rows later; 1 is before the next.
+    delay : int
+        The answer of a row is known before so many rows later; 1 is before the next. Not used with
+        ``until``.
     until : str, optional
         The column that says when a row's answer is known, in the unit of the stream's times.
     most : int
@@ -177,7 +178,7 @@ class Room:
         The moment of the last row that came.
     """
 
-    def __init__(self, delay: int | None, until: str | None, most: int, where: str) -> None:
+    def __init__(self, delay: int, until: str | None, most: int, where: str) -> None:
         self.waiting: Waiting | None = None
         self._delay, self._until, self._most, self._where = delay, until, most, where
         self.last: Any = None
@@ -246,7 +247,7 @@ class Room:
         X = sliceable(block.X)
         if self._until is None:
             at = np.arange(rows, rows + len(block))
-            return Waiting(X, block.y, at + int(self._delay or 0)), at
+            return Waiting(X, block.y, at + self._delay), at
         if not isinstance(X, Table) or self._until not in X:
             raise ColumnError(
                 f"{self._where}: `delay_until` must name a column of the stream that is not "
