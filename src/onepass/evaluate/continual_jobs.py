@@ -236,11 +236,7 @@ class RunFolder:
         path = self._of(model, seed)
         try:
             tree = loaded(path.read_text(encoding="utf-8"))
-            run = restored(tree["run"], Run)
-            run.check()
-            if (run.model, run.seed) != (model, seed):
-                raise ValueError(f"a run of {run.model!r} with seed {run.seed}")  # noqa: TRY301
-            before = former.current_paths(tree["settings"])
+            before, run = _opened(tree, (model, seed))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as wrong:
@@ -278,6 +274,14 @@ class RunFolder:
         # names may differ in other letters alone
         tail = "" if letters == model else f"-{sha256(model.encode()).hexdigest()[:6]}"
         return self.path / f"{letters}{tail}-seed{seed}.json"
+
+
+def _opened(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], Run]:
+    run = restored(tree["run"], Run)
+    run.check()
+    if (run.model, run.seed) != of:
+        raise ValueError(f"a run of {run.model!r} with seed {run.seed}")
+    return former.current_paths(tree["settings"]), run
 
 
 def _short(value: object) -> str:
