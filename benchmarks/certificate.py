@@ -113,7 +113,7 @@ def table(told: dict[tuple[str, str, int], Told]) -> None:
 def draw(told: dict[tuple[str, str, int], Told], path: Path) -> None:
     """A column a stream, over m: all steps above, one step below; the truth and the certificate."""
     names = list(dict.fromkeys(name for name, *_ in told))
-    with sheet((7.2, 4.2), path, "certificate", layout="constrained") as figure:
+    with sheet((7.2, 4.2), path, "certificate") as figure:
         panels = figure.subplots(2, len(names), sharex=True, sharey="row", squeeze=False)
         for name, column in zip(names, panels.T, strict=True):
             for kind, colour in zip(KINDS, COLOURS, strict=False):

@@ -59,7 +59,7 @@ def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] |
         Where to write it.
     """
     names = list(dict.fromkeys(one.data for one in entries))
-    with sheet((4.6 * len(names), 3.2), path, "ArtOutcome.plot", layout="constrained") as figure:
+    with sheet((4.6 * len(names), 3.2), path, "ArtOutcome.plot") as figure:
         for axes, data in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
             those = [one for one in entries if one.data == data]
             paper = [one.paper or (np.nan, np.nan) for one in those]

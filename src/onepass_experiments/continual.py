@@ -74,7 +74,7 @@ def drawn(
     high = [_HEAD + _HIGH * max(len(reports[n].scores) for n in row) for row in rows]
     wide = min(_SIDE, len(names))
     size = (_WIDE * wide, sum(high) + 0.6)
-    with sheet(size, path, "ContinualOutcome.plot", layout="constrained") as figure:
+    with sheet(size, path, "ContinualOutcome.plot") as figure:
         panels = figure.subplots(len(rows), wide, squeeze=False, height_ratios=high).ravel()
         for axes in panels[len(names) :]:
             axes.set_visible(False)

@@ -64,7 +64,7 @@ def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     """
     streams, networks, methods = _sides(outcome)
     size = (1.3 + _WIDE * len(streams), (0.55 + _HIGH * len(methods)) * len(networks) + 0.3)
-    with sheet(size, path, "DeepOutcome.plot", layout="constrained") as figure:
+    with sheet(size, path, "DeepOutcome.plot") as figure:
         for axes, found in _panels(figure, outcome, sharey=True):
             _bars(axes, found, methods)
         figure.suptitle(f"{outcome.title}; ± over {outcome.setup['draws']} draws", fontsize=8)
@@ -141,7 +141,7 @@ def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     """
     streams, networks, methods = _sides(outcome)
     size = (0.4 + _WIDE * len(streams), 0.75 + 1.75 * len(networks))
-    with sheet(size, path, "DeepOutcome.plot_curves", layout="constrained") as figure:
+    with sheet(size, path, "DeepOutcome.plot_curves") as figure:
         shown: dict[str, Any] = {}
         for axes, found in _panels(figure, outcome, sharey=False):
             for method in (name for name in methods if name in found):

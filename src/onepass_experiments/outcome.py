@@ -78,7 +78,7 @@ def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
     colours = dict(zip(methods, (*COLOURS, *[GREY] * len(methods)), strict=False))
     sides = 1 + any(line.paper is not None for line in many)
     sample = outcome.setup["sample"]
-    with sheet(_SIZE, path, "Outcome.plot", layout="constrained") as figure:
+    with sheet(_SIZE, path, "Outcome.plot") as figure:
         panels = figure.subplots(2, sides, sharex=True, sharey="row", squeeze=False)
         for row, lines in zip(panels, (many, one), strict=True):
             if sides == 2:

@@ -9,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cyclopts import CycloptsError
-
 from onepass.cli.arguments import (
     Count,
     Files,
@@ -35,33 +33,26 @@ def _compared(
     blocks: Iterable["Rows"], known: Iterable[str], keep: Iterable[str], *, quiet: bool
 ) -> Iterator["Rows"]:
     """The same blocks; with the first, a remark on columns that only one of the two has."""
+    from onepass.evaluate.predictions import check_keep
+
     columns, left = list(known), iter(blocks)
     first = next(left, None)
     if first is None:
         return
+    with usage("predict"):
+        check_keep(first.X, keep)
     there = list(first.X.names)
-    _hold(keep, there)
     absent = [name for name in columns if name not in there]
     odd = [name for name in there if name not in {*columns, *keep}]
     # where all are passed over, the model refuses the rows with a message of its own
     if len(absent) < len(columns):
-        told = " ".join([*_absent(absent, odd), *_odd(odd)])
+        told = " ".join(_mismatches(absent, odd))
         remark(told, quiet=quiet or not told)
     yield from chain([first], left)
 
 
-def _hold(keep: Iterable[str], there: list[str]) -> None:
-    from onepass.errors import meant
-
-    for name in keep:
-        if name not in there:
-            raise CycloptsError(
-                msg="predict: --keep must name columns of the source that are not dropped, got "
-                f"{name!r}.{meant(name, there) or ' Check the spelling.'}"
-            )
-
-
-def _absent(absent: list[str], odd: list[str]) -> Iterator[str]:
+def _mismatches(absent: list[str], odd: list[str]) -> Iterator[str]:
+    """Remarks on columns that only the model has, and on those that only the source has."""
     from onepass.errors import listed, meant
 
     if absent:
@@ -71,11 +62,6 @@ def _absent(absent: list[str], odd: list[str]) -> Iterator[str]:
             f"{'Column' if one else 'Columns'} {listed(absent)} {'is' if one else 'are'} not "
             f"there: {'its' if one else 'their'} cells are missing.{hints}"
         )
-
-
-def _odd(odd: list[str]) -> Iterator[str]:
-    from onepass.errors import listed
-
     if odd:
         yield f"Passed over, as the model does not know them: {listed(odd)}."
 

@@ -308,7 +308,9 @@ def _passed(
         _leave(found, models, save, report, quiet=quiet)
     whole = _kept(save, before, found.rows, finished=not found.interrupted)
     if found.interrupted:
-        _interrupted(found, resumable=whole and save is not None)
+        waiting = f", {found.waiting:,} of them wait for their answers" if found.waiting else ""
+        further = " Go on with --resume." if whole and save is not None else ""
+        remark(f"Interrupted after {found.rows:,} rows{waiting}.{further}")
     return (code() if found.interrupted else 0) if whole else 1
 
 
@@ -379,12 +381,6 @@ def _leave(
             remark(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
     finally:  # last: who reads the table may have gone
         show(found.table())
-
-
-def _interrupted(found: "Report", *, resumable: bool) -> None:
-    waiting = f", {found.waiting:,} of them wait for their answers" if found.waiting else ""
-    further = " Go on with --resume." if resumable else ""
-    remark(f"Interrupted after {found.rows:,} rows{waiting}.{further}")
 
 
 def _task(stream: "Stream", source: str) -> str:

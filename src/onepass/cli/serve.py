@@ -52,7 +52,7 @@ def serve(
     seconds: Seconds = 30.0,
     idle_timeout: Seconds = 75.0,
     patience: Seconds = 60.0,
-    log: Annotated[Literal["debug", "info", "warning", "error"], Parameter()] = "info",
+    log: Literal["debug", "info", "warning", "error"] = "info",
     quiet: Quiet = False,
 ) -> int:
     """Serve durable learners over HTTP: they predict and learn, and no acknowledged row is lost.
@@ -130,7 +130,7 @@ def serve(
     quiet
         Do not print the address.
     """
-    from onepass.service.http.auth import Tokens, check_safe, is_loopback
+    from onepass.service.http.auth import check_safe, is_loopback
     from onepass.service.http.log import log as write_log
     from onepass.service.http.log import set_up
     from onepass.service.http.server import (
@@ -144,7 +144,7 @@ def serve(
 
     where = "serve"
     with usage(where, settings=settings), Stopping() as stopping, ExitStack() as stack:
-        found = _tokens(tokens, where, Tokens)
+        found = _tokens(tokens)
         check_safe(host, found, where)
         listening = Listening(host, port, certificate, key, seconds, idle_timeout)
         sockets = [stack.enter_context(each) for each in listening.bind(where)]
@@ -231,11 +231,13 @@ def _hold_none(options: Mapping[str, object], needed: str) -> None:
             raise ParameterError(f"serve: {option} must come with {needed}. Leave {option} out.")
 
 
-def _tokens(path: Path | None, where: str, kind: "type[Tokens]") -> "Tokens":
+def _tokens(path: Path | None) -> "Tokens":
+    from onepass.service.http.auth import Tokens
+
     token = os.environ.get(_TOKEN)
     if path is not None:
-        return kind.from_file(path, f"{where}: --tokens")
-    return kind.parse(f"admin {token}", _TOKEN) if token else kind({})
+        return Tokens.from_file(path, "serve: --tokens")
+    return Tokens.parse(f"admin {token}", _TOKEN) if token else Tokens({})
 
 
 def _ready(

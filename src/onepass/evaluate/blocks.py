@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
+from onepass.linalg import widened
 from onepass.types import Array
 from onepass.validation.table import Table, is_frame
 
-__all__ = ["Block", "blocks", "placed", "refusal", "sliceable"]
+__all__ = ["Block", "as_array", "blocks", "placed", "refusal", "sliceable"]
 
 
 _WIDTH = 1024  # rows of a block where the stream is one pair of arrays: fast, and small in memory
@@ -131,6 +132,12 @@ def sliceable(X: object) -> Table | Array:
     if isinstance(X, Table):
         return X
     return Table.from_frame(X) if is_frame(X) else np.asarray(X)
+
+
+def as_array(predictions: object) -> Array:
+    """Predictions as an array, also those of a network on a device."""
+    on_device = hasattr(predictions, "cpu")
+    return np.asarray(widened(predictions).detach().cpu() if on_device else predictions)
 
 
 def _answers(y: object) -> Array:

@@ -25,7 +25,7 @@ import numpy as np
 
 from onepass.errors import LabelError, ParameterError, RowsRefusedWarning
 from onepass.evaluate.continual_jobs import Job, Progress, RunFolder, Setting, described, results
-from onepass.evaluate.continual_report import ContinualReport
+from onepass.evaluate.continual_report import SCENARIOS, ContinualReport
 from onepass.evaluate.continual_run import Course, Rules, Run, arriving, is_learner
 from onepass.evaluate.metrics import metric_class
 from onepass.evaluate.prequential import by_name
@@ -33,8 +33,6 @@ from onepass.stream.tasks import Experiences, Listed, experience
 from onepass.validation import whole
 
 __all__ = ["continual"]
-
-_SCENARIOS = ("class", "task", "domain")
 
 
 def _checked_models(models: object) -> dict[str, Any]:
@@ -111,9 +109,9 @@ def _checked_rules(
     shared = len(set(exams)) == 1
     natural = "domain" if shared or task == "regression" else "class"
     wanted = natural if scenario is None else scenario
-    if wanted not in _SCENARIOS:
+    if wanted not in SCENARIOS:
         raise ParameterError(
-            f"{_WHERE}: `scenario` must be one of {', '.join(_SCENARIOS)}, got {scenario!r}. "
+            f"{_WHERE}: `scenario` must be one of {', '.join(SCENARIOS)}, got {scenario!r}. "
             "Choose one, or leave it out."
         )
     if (wanted == "domain") != (natural == "domain") and len(exams) > 1:
@@ -256,7 +254,10 @@ def continual(
             "or evaluate the seeds one by one."
         )
     runs = _runs(setting, outlines, processes, path, on_progress)
-    return _warned(_report(list(outlines.values()), setting.rules, runs))
+    names = (_names([each.tasks for each in outlines.values()]),
+             _names([each.experiences for each in outlines.values()]))  # fmt: skip
+    kind = (setting.rules.scenario, setting.rules.task, setting.rules.metric)
+    return _warned(ContinualReport(first.name, *kind, *names, tuple(runs)))
 
 
 def _warned(report: ContinualReport) -> ContinualReport:
@@ -277,7 +278,6 @@ def _warned(report: ContinualReport) -> ContinualReport:
 class _Outline:
     """What is known of a stream once it is let go: streams of many seeds are many rows."""
 
-    name: str
     digest: str
     tasks: tuple[str, ...]
     experiences: tuple[str, ...]
@@ -287,7 +287,7 @@ def _outline(known: Experiences | Listed, kept: bool) -> _Outline:  # noqa: FBT0
     learned = getattr(known, "tasks", known)
     tests = getattr(known, "tests", ()) or learned
     names = [tuple(str(task.name) for task in tasks) for tasks in (tests, learned)]
-    return _Outline(known.name, known.digest if kept else "", *names)
+    return _Outline(known.digest if kept else "", *names)
 
 
 def _runs(
@@ -333,31 +333,13 @@ def _runs(
 
 def _settings(setting: Setting, job: Job, digest: str) -> dict[str, Any]:
     """What a run that is kept must have been made with."""
-    rules = setting.rules
-    return {
-        **described(setting.model(job)),
-        "experiences": digest,
-        "scenario": rules.scenario,
-        "metric": rules.metric,
-        "batch": rules.batch,
-        "block": rules.block,
-    }
-
-
-def _report(known: Sequence[_Outline], rules: Rules, runs: Sequence[Run]) -> ContinualReport:
-    """All of it; tasks whose names or order the seeds draw are numbered."""
-    return ContinualReport(
-        known[0].name,
-        rules.scenario,
-        rules.task,
-        rules.metric,
-        _names([one.tasks for one in known]),
-        _names([one.experiences for one in known]),
-        tuple(runs),
-    )
+    names = ("scenario", "metric", "batch", "block")
+    rules = {name: getattr(setting.rules, name) for name in names}
+    return {**described(setting.model(job)), "experiences": digest, **rules}
 
 
 def _names(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The names of tasks or experiences; numbers where the seeds draw their names or order."""
     if len(set(names)) == 1:
         return names[0]
     return tuple(f"task {i}" for i in range(1, len(names[0]) + 1))

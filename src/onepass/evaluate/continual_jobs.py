@@ -195,7 +195,7 @@ def _run(
     labels = np.array(source.classes) if source.classes else None
     called = f"{job.model!r} with seed {job.seed}"
     course = Course(setting.model(job), setting.rules, labels, called)
-    through([course], source, lambda i: notify and notify(job, i))
+    through(course, source, None if notify is None else partial(notify, job))
     return course.run(job.model, job.seed, source.when), course.failed
 
 

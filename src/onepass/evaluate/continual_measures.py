@@ -40,13 +40,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.stats import ttest_1samp
 
 from onepass.errors import ParameterError, meant
 from onepass.evaluate.continual_run import Run
 from onepass.types import Array, Floats
 
-__all__ = ["MEASURES", "ContinualScore", "Scored", "pairs"]
+__all__ = ["MEASURES", "ContinualScore", "Scored", "pairs", "scored"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,10 +70,11 @@ class Scored:
     when: Array
     sign: float
 
-    def before_learning(self, j: int) -> float:
-        """How well task j was known just before it came."""
-        i = self.when[j] - 1
-        return float(self.before[j] if i < 0 else self.matrix[i, j])
+    @property
+    def so_far(self) -> Floats:
+        """The mean over the tasks that came by each experience, (I,); nan before the first."""
+        came = [row[self.when <= i] for i, row in enumerate(self.matrix)]
+        return np.array([row.mean() if len(row) else np.nan for row in came])
 
 
 def _average(known: Scored) -> float:
@@ -81,8 +82,7 @@ def _average(known: Scored) -> float:
 
 
 def _incremental(known: Scored) -> float:
-    rows = [known.matrix[i, known.when <= i] for i in range(len(known.matrix))]
-    return _mean([row.mean() for row in rows if len(row)])
+    return float(known.so_far[known.when.min() :].mean())
 
 
 def _forgetting(known: Scored) -> float:
@@ -98,8 +98,8 @@ def _backward(known: Scored) -> float:
 
 
 def _forward(known: Scored) -> float:
-    later = [j for j, i in enumerate(known.when) if i > 0]
-    return _mean([known.sign * (known.before_learning(j) - known.before[j]) for j in later])
+    later = [(j, i) for j, i in enumerate(known.when) if i > 0]
+    return _mean([known.sign * (known.matrix[i - 1, j] - known.before[j]) for j, i in later])
 
 
 def _whole(known: Scored) -> float:
@@ -108,12 +108,9 @@ def _whole(known: Scored) -> float:
 
 def _whole_backward(known: Scored) -> float:
     better = known.sign * known.matrix
-    pairs = [
-        better[i, j] - better[at, j]
-        for j, at in enumerate(known.when)
-        for i in range(at + 1, len(better))
-    ]
-    return _mean(pairs)
+    return _mean(
+        [gain for j, i in enumerate(known.when) for gain in better[i + 1 :, j] - better[i, j]]
+    )
 
 
 def _whole_forward(known: Scored) -> float:
@@ -197,12 +194,8 @@ class ContinualScore:
                 f"ContinualScore.values: `measure` must be one of {', '.join(MEASURES)}, got "
                 f"{measure!r}.{meant(measure, MEASURES) or ' Choose from these.'}"
             )
-        scored = [
-            Scored(matrix, np.array(run.before, dtype=float), np.array(run.when), self.sign)
-            for matrix, run in zip(self.matrices, self.runs, strict=True)
-        ]
         with np.errstate(invalid="ignore"):  # nothing is known of inf less inf
-            return np.array([MEASURES[measure](one) for one in scored])
+            return np.array([MEASURES[measure](one) for one in scored(self)])
 
     def mean(self, measure: str) -> float:
         """A measure's mean over the seeds."""
@@ -305,6 +298,19 @@ class ContinualScore:
         return float(np.mean(known)) if known else None
 
 
+def scored(score: ContinualScore) -> list[Scored]:
+    """What was tested in each run, for measures.
+
+    Parameters
+    ----------
+    score : ContinualScore
+    """
+    return [
+        Scored(matrix, np.array(run.before, dtype=float), np.array(run.when), score.sign)
+        for matrix, run in zip(score.matrices, score.runs, strict=True)
+    ]
+
+
 _WHERE = "ContinualReport.compare"
 
 
@@ -358,13 +364,13 @@ def pairs(
 
 def _tested(differences: Floats) -> tuple[float | None, float | None]:
     """T and its two-sided p; None where it is not defined."""
-    n, mean, deviation = len(differences), differences.mean(), differences.std(ddof=1)
+    mean = differences.mean()
     if not np.isfinite(mean):
         return None, None
-    if deviation <= 1e-12 * abs(mean) or deviation == 0.0:  # the same in each seed
+    if differences.std(ddof=1) <= 1e-12 * abs(mean):  # the same in each seed
         return (None, 0.0) if mean else (0.0, 1.0)
-    t = float(mean * np.sqrt(n) / deviation)
-    return t, float(2.0 * student.sf(abs(t), n - 1))
+    t, p = ttest_1samp(differences, 0.0)
+    return float(t), float(p)
 
 
 def _holm(found: list[float | None]) -> list[float | None]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs
+from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs, scored
 from onepass.evaluate.continual_run import Run
 from onepass.evaluate.figures import (
     DARK,
@@ -26,14 +26,13 @@ from onepass.evaluate.figures import (
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.report import BaseReport, read_json
 from onepass.evaluate.tables import Column, Table, decimals, plus_minus, signed, to_csv, worded
-from onepass.types import Floats
 
-__all__ = ["ContinualReport"]
+__all__ = ["SCENARIOS", "ContinualReport"]
 
 
 _COSTS = ("nbytes", "prototypes", "repeated", "learning", "answering")
 _SHARES = ("accuracy", "macro_f1")  # shown in percent
-_SCENARIOS = ("class", "task", "domain")
+SCENARIOS = ("class", "task", "domain")
 _SHOWN = {  # measure: its heading, and whether more of it is better (of accuracies)
     "average": ("{} at the end", True),
     "average_incremental": ("incremental", True),
@@ -44,6 +43,16 @@ _SHOWN = {  # measure: its heading, and whether more of it is better (of accurac
 _ACROSS = 3  # heat maps side by side
 _LETTER = 0.06  # inches, in a legend
 _TITLE = 34  # letters of a line of a model's name above a heat map
+
+
+def _each(name: str) -> property:
+    """A property of each model's score: its value where there is one model, else a dict by name."""
+
+    def values(report: "ContinualReport") -> Any:
+        found = {model: getattr(score, name) for model, score in report.scores.items()}
+        return next(iter(found.values())) if len(found) == 1 else found
+
+    return property(values, doc=getattr(ContinualScore, name).__doc__)
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,45 +126,14 @@ class ContinualReport(BaseReport):
         """Of all runs."""
         return list(dict.fromkeys(run.seed for run in self.runs))
 
-    @property
-    def accuracy_matrix(self) -> Any:
-        """R, (I, J): after experience i on the rows to test of task j; mean over the seeds."""
-        return self._each("accuracy_matrix")
-
-    @property
-    def error_matrix(self) -> Any:
-        """The same, of a metric that is an error."""
-        return self._each("accuracy_matrix")
-
-    @property
-    def average_accuracy(self) -> Any:
-        """Over all tasks after the last experience."""
-        return self._each("average_accuracy")
-
-    @property
-    def average_error(self) -> Any:
-        """The same, of a metric that is an error."""
-        return self._each("average_accuracy")
-
-    @property
-    def average_incremental_accuracy(self) -> Any:
-        """Over the tasks so far after each experience, and then over experiences."""
-        return self._each("average_incremental_accuracy")
-
-    @property
-    def forgetting(self) -> Any:
-        """What was lost of the best that was known of a task."""
-        return self._each("forgetting")
-
-    @property
-    def backward_transfer(self) -> Any:
-        """What later tasks brought to earlier ones, or took from them where it is negative."""
-        return self._each("backward_transfer")
-
-    @property
-    def forward_transfer(self) -> Any:
-        """What earlier tasks brought to later ones before these came."""
-        return self._each("forward_transfer")
+    accuracy_matrix = _each("accuracy_matrix")
+    error_matrix = _each("error_matrix")
+    average_accuracy = _each("average_accuracy")
+    average_error = _each("average_error")
+    average_incremental_accuracy = _each("average_incremental_accuracy")
+    forgetting = _each("forgetting")
+    backward_transfer = _each("backward_transfer")
+    forward_transfer = _each("forward_transfer")
 
     def compare(self, measure: str = "average", against: str | None = None) -> list[dict[str, Any]]:
         """Paired t-tests of models over the seeds that they share, two-sided.
@@ -304,12 +282,8 @@ class ContinualReport(BaseReport):
         size = (len(self.experiences), len(self.tasks))
         if not self.runs or any((len(r.matrix), len(r.before)) != size for r in self.runs):
             raise ValueError("runs of other tasks, or none")
-        if self.scenario not in _SCENARIOS or self.metric not in METRICS[self.task]:
+        if self.scenario not in SCENARIOS or self.metric not in METRICS[self.task]:
             raise ValueError(f"scenario {self.scenario!r} and metric {self.metric!r}")
-
-    def _each(self, what: str) -> Any:
-        found = {name: getattr(score, what) for name, score in self.scores.items()}
-        return next(iter(found.values())) if len(found) == 1 else found
 
     @property
     def _kind(self) -> type[Metric]:
@@ -323,6 +297,10 @@ class ContinualReport(BaseReport):
     def _percent(self) -> bool:
         """Whether the metric is a share, which is shown in percent."""
         return self.metric in _SHARES
+
+    @property
+    def _scale(self) -> float:
+        return 100.0 if self._percent else 1.0
 
     def _table(self) -> Table:
         scores = self.scores
@@ -353,18 +331,17 @@ class ContinualReport(BaseReport):
     def _measured(self) -> Iterator[Column]:
         scores, label = list(self.scores.values()), self._kind.label
         label = label if label.isupper() else label.lower()
-        scale = 100.0 if self._percent else 1.0
         ends = [score.mean("average") for score in scores]
         places = 2 if self._percent else decimals(v for v in ends if np.isfinite(v))
         for measure, (heading, more) in _SHOWN.items():
             if measure == "forward_transfer" and self.scenario == "class":
                 continue  # nothing is known of classes that have not come
-            means = [scale * score.mean(measure) for score in scores]
+            means = [self._scale * score.mean(measure) for score in scores]
             cells = []
             for mean, score in zip(means, scores, strict=True):
                 plain = worded(mean, places).replace("-", "−")
                 text = signed(mean, places) if "transfer" in measure else plain
-                cells.append(plus_minus(text, scale * score.deviation(measure), places))
+                cells.append(plus_minus(text, self._scale * score.deviation(measure), places))
             whole = [m for m, s in zip(means, scores, strict=True) if np.isfinite(m) and s.complete]
             best: set[int] = set()
             if whole and len(scores) > 1:
@@ -417,12 +394,12 @@ class ContinualReport(BaseReport):
         letters = max(len(line) for name in names for line in name.split("\n"))
         lines = sum(name.count("\n") + 1 for name in names)
         size = (5.2 + _LETTER * max(16, letters), max(3.2, 0.17 * lines))
-        with sheet(size, path, "ContinualReport.plot", "constrained") as figure:
+        with sheet(size, path, "ContinualReport.plot") as figure:
             axes = figure.subplots()
             x = np.arange(1, len(self.experiences) + 1)
             shown = []
             for k, (name, score) in enumerate(zip(names, self.scores.values(), strict=True)):
-                each = (100.0 if self._percent else 1.0) * _so_far(score)
+                each = self._scale * np.array([one.so_far for one in scored(score)])
                 with np.errstate(invalid="ignore"):  # of infinite errors there is none
                     spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
                 look = {**stroke(k), "lw": 1.4, "marker": "o", "ms": 2.5, "label": name}
@@ -437,8 +414,7 @@ class ContinualReport(BaseReport):
 
     def plot_matrix(self, path: str | os.PathLike[str] | None = None) -> Any:
         """R of each model as a heat map; as :meth:`plot` otherwise."""
-        scale = 100.0 if self._percent else 1.0
-        shown = {name: scale * score.accuracy_matrix for name, score in self.scores.items()}
+        shown = {name: self._scale * score.accuracy_matrix for name, score in self.scores.items()}
         values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in shown.values()])
         low = 0.0 if self._percent or self._lower_is_better else float(values.min(initial=0.0))
         # the top of the colours: all for shares, else what most fields do not pass
@@ -446,7 +422,7 @@ class ContinualReport(BaseReport):
         across = min(_ACROSS, len(shown))
         down = math.ceil(len(shown) / across)
         size = (2.7 * across + 0.8, 2.6 * down + 0.3)
-        with sheet(size, path, "ContinualReport.plot_matrix", "constrained") as figure:
+        with sheet(size, path, "ContinualReport.plot_matrix") as figure:
             grid = figure.subplots(down, across, squeeze=False)
             for axes in grid.flat[len(shown) :]:
                 axes.set_axis_off()
@@ -471,12 +447,3 @@ class ContinualReport(BaseReport):
 
 def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _so_far(score: ContinualScore) -> Floats:
-    """The mean over the tasks that came by each experience, (S, I); nan before the first has."""
-    each = []
-    for matrix, run in zip(score.matrices, score.runs, strict=True):
-        came = [row[np.array(run.when) <= i] for i, row in enumerate(matrix)]
-        each.append([row.mean() if len(row) else np.nan for row in came])
-    return np.array(each)

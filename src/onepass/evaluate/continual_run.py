@@ -19,13 +19,12 @@ Learners and streams of tasks may also be given as functions of a seed.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.exceptions import NotFittedError as NotFitted
-from sklearn.utils import get_tags
+from sklearn.utils import gen_batches, get_tags
 
-from onepass import linalg
 from onepass.errors import (
     LabelError,
     OnepassError,
@@ -34,14 +33,15 @@ from onepass.errors import (
     SourceError,
     TypeMismatchError,
 )
+from onepass.evaluate.blocks import as_array
 from onepass.evaluate.metrics import metric_class
 from onepass.stream import Exam, Experience
+from onepass.stream.tasks import Experiences, Listed
 from onepass.types import Array
 from onepass.validation.table import Table
 
 __all__ = [
     "Course",
-    "Known",
     "LearnerAdapter",
     "Rules",
     "Run",
@@ -111,7 +111,8 @@ class LearnerAdapter:
         like : ndarray
             Answers, for the kind and shape of what is said.
         """
-        said = [self._said(X[part], among, like[part]) for part in _parts(len(like), _ASKED)]
+        parts = gen_batches(len(like), _ASKED)
+        said = [self._said(X[part], among, like[part]) for part in parts]
         return np.concatenate(said) if said else like
 
     @property
@@ -130,7 +131,7 @@ class LearnerAdapter:
         )
         size = max(1, len(y)) if getattr(self.inner, "by_task", False) else self._block
         X = self._taken(X)
-        for part in _parts(len(y), size):
+        for part in gen_batches(len(y), size):
             if must and self._labels is None:
                 raise ParameterError(
                     f"{_WHERE}: {type(self.model).__name__} must know all classes beforehand, "
@@ -149,7 +150,7 @@ class LearnerAdapter:
                 f"from 0 on, got text, such as {str(y[0])!r}. Number the classes."
             )
         answers = y.astype(np.int64 if y.dtype.kind in "iub" else np.float32)
-        for part in _parts(len(y), self._batch):
+        for part in gen_batches(len(y), self._batch):
             self.model.learn(_narrow(X[part]), answers[part])
             self.rows += len(answers[part])
 
@@ -167,7 +168,7 @@ class LearnerAdapter:
             if not callable(getattr(self.model, "predict", None)):
                 said = np.array([self.model.predict_one(x) for x in _dicts(X)], dtype=object)
                 return _numbers(said) if like.dtype.kind == "f" else said
-            said = _array(self.model.predict(self._taken(X)))
+            said = as_array(self.model.predict(self._taken(X)))
             return self._fitting(said, like)
         except NotFitted:
             return _silence(like)
@@ -206,7 +207,7 @@ class LearnerAdapter:
         """The best of some labels; None of each row where none of them is known yet."""
         known, scores = getattr(self.inner, "classes_", None), None
         if hasattr(self.model, "outputs") and self._told_by() is None:
-            scores = _array(self.model.outputs(_narrow(X)))
+            scores = as_array(self.model.outputs(_narrow(X)))
             known = np.arange(scores.shape[-1])
         some = list(among) if known is None else [c for c in among if c in known]
         if not some:
@@ -215,18 +216,16 @@ class LearnerAdapter:
         told, X = self._told_by(), self._taken(X)
         if told is not None:
             try:
-                return _array(self.model.predict(X, **{told: some}))
+                return as_array(self.model.predict(X, **{told: some}))
             except LabelError:  # a network without outputs for them
                 return np.full(len(X), None, dtype=object)
         if scores is None:
-            has = hasattr(self.model, "decision_function")
-            scores = np.asarray(
-                getattr(self.model, "decision_function" if has else "predict_proba")(X)
-            )
+            verb = getattr(self.model, "decision_function", None) or self.model.predict_proba
+            scores = np.asarray(verb(X))
         if scores.ndim == 1:  # two classes: the second's score less the first's
             scores = np.stack([-scores, scores], axis=1)
         if known is None or len(known) < scores.shape[1]:
-            return _array(self.model.predict(X))
+            return as_array(self.model.predict(X))
         at = np.array([int(np.flatnonzero(known == label)[0]) for label in some])
         best: Array = np.array(some)[scores[:, at].argmax(axis=1)]
         return best
@@ -238,12 +237,8 @@ class LearnerAdapter:
         """All that it keeps from row to row, a network's own weights among it."""
         size = getattr(self.model, "nbytes", None)
         if size is None:
-            kept = (
-                [v for k, v in vars(self.model).items() if k.endswith("_")]
-                if hasattr(self.model, "__dict__")
-                else []
-            )
-            arrays = [value.nbytes for value in kept if isinstance(value, np.ndarray)]
+            learned = [v for k, v in getattr(self.model, "__dict__", {}).items() if k.endswith("_")]
+            arrays = [value.nbytes for value in learned if isinstance(value, np.ndarray)]
             return int(sum(arrays)) if arrays else None
         module = getattr(self.model, "module", None)
         tensors = [] if module is None else [*module.parameters(), *module.buffers()]
@@ -277,10 +272,6 @@ def _silence(like: Array) -> Array:
     return np.zeros(like.shape) if real else np.full(len(like), None, dtype=object)
 
 
-def _parts(n: int, size: int) -> Iterator[slice]:
-    return (slice(a, min(a + size, n)) for a in range(0, n, size))
-
-
 def _narrow(X: Array | Table) -> Array | Table:
     """Rows as networks take them."""
     return X.astype(np.float32) if isinstance(X, np.ndarray) and X.dtype.kind in "fiub" else X
@@ -299,25 +290,7 @@ def _numbers(said: Array) -> Array:
     return np.array([0.0 if one is None else one for one in said], dtype=float)
 
 
-def _array(said: object) -> Array:
-    """Answers as an array, also those that a network gave on a device."""
-    return np.asarray(linalg.widened(said).detach().cpu() if hasattr(said, "cpu") else said)
-
-
 _WHERE = "op.evaluate.continual"
-
-
-class Known(Protocol):
-    """Experiences that are known beforehand."""
-
-    @property
-    def borders(self) -> bool:
-        """Whether a learner may be told that an experience ended."""
-
-    def exams(self) -> Iterator[Exam]:
-        """All rows to test, task by task."""
-
-    def __iter__(self) -> Iterator[Experience]: ...
 
 
 @dataclass(frozen=True)
@@ -513,26 +486,25 @@ class Course:
         return 0.0 if self.rules.clock is None else self.rules.clock()
 
 
-def through(courses: Iterable[Course], source: Known, told: Callable[[int], object]) -> None:
-    """Learners go through a stream that is known, and are tested on all tasks after each.
+def through(
+    course: Course, source: Experiences | Listed, notify: Callable[[int], object] | None
+) -> None:
+    """A learner goes through a stream that is known, and is tested on all tasks after each.
 
     Parameters
     ----------
-    courses : iterable of Course
-    source : Known
-        Such as Experiences.
-    told : callable
+    course : Course
+    source : Experiences or Listed
+    notify : callable, optional
         Called with the number of experiences learned.
     """
     exams = list(source.exams())
-    everyone = list(courses)
-    for course in everyone:
-        course.before = [course.score(exam) for exam in exams]
-    for i, experience in enumerate(source):
-        for course in everyone:
-            course.learn(experience, borders=source.borders)
-            course.matrix.append([course.score(exam) for exam in exams])
-        told(i + 1)
+    course.before = [course.score(exam) for exam in exams]
+    for i, experience in enumerate(source, 1):
+        course.learn(experience, borders=source.borders)
+        course.matrix.append([course.score(exam) for exam in exams])
+        if notify is not None:
+            notify(i)
 
 
 def arriving(

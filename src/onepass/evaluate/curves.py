@@ -62,7 +62,7 @@ class Track:
     stride : int
         Rows between two points at first.
     start : int
-        No point stands before this number of rows.
+        No point stands before this number of rows, at least 1.
     rows, times, points : list
         The number of rows, the time and the values of each point.
     """
@@ -77,7 +77,7 @@ class Track:
     @property
     def next(self) -> int:
         """The number of rows at which the next point stands."""
-        last = self.rows[-1] if self.rows else max(self.start, 1) - 1
+        last = self.rows[-1] if self.rows else self.start - 1
         return (last // self.stride + 1) * self.stride
 
     def note(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
@@ -92,11 +92,13 @@ class Track:
         values : mapping of str to dict
             Model -> metric -> value.
         """
-        self.rows.append(rows)
-        self.times.append(plain_time(time))
-        self.points.append(values)
+        self.end(rows, time, values)
         if len(self.rows) >= self.limit:
-            self._thin()
+            self.stride *= 2
+            kept = [i for i, rows in enumerate(self.rows) if rows % self.stride == 0]
+            self.rows = [self.rows[i] for i in kept]
+            self.times = [self.times[i] for i in kept]
+            self.points = [self.points[i] for i in kept]
 
     def end(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
         """Set the last point, where the stream ended, unless one stands there.
@@ -106,17 +108,10 @@ class Track:
         rows, time, values
             As in ``note``.
         """
-        if rows >= max(self.start, 1) and (not self.rows or self.rows[-1] != rows):
+        if rows >= self.start and (not self.rows or self.rows[-1] != rows):
             self.rows.append(rows)
             self.times.append(plain_time(time))
             self.points.append(values)
-
-    def _thin(self) -> None:
-        self.stride *= 2
-        kept = [i for i, rows in enumerate(self.rows) if rows % self.stride == 0]
-        self.rows = [self.rows[i] for i in kept]
-        self.times = [self.times[i] for i in kept]
-        self.points = [self.points[i] for i in kept]
 
     def curve(self, tallies: Mapping[str, "Tally"]) -> Curve:
         """The curve so far.

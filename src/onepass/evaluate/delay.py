@@ -160,8 +160,9 @@ class Room:
 
     Parameters
     ----------
-    delay : int, optional
-        The answer of a row is known before so many rows later; 1 is before the next.
+    delay : int
+        The answer of a row is known before so many rows later; 1 is before the next. Not used with
+        ``until``.
     until : str, optional
         The column that says when a row's answer is known, in the unit of the stream's times.
     most : int
@@ -177,7 +178,7 @@ class Room:
         The moment of the last row that came.
     """
 
-    def __init__(self, delay: int | None, until: str | None, most: int, where: str) -> None:
+    def __init__(self, delay: int, until: str | None, most: int, where: str) -> None:
         self.waiting: Waiting | None = None
         self._delay, self._until, self._most, self._where = delay, until, most, where
         self.last: Any = None
@@ -225,7 +226,7 @@ class Room:
         """The turns were taken: what is left waits."""
         self.waiting, self.last = turns.left, turns.last
 
-    def rest(self, time: object) -> Turns | None:
+    def rest(self, time: object) -> Block | None:
         """All rows that wait, to be learned at the stream's end; None where there are none.
 
         Parameters
@@ -239,15 +240,14 @@ class Room:
         times: Array | None = waiting.due
         if self._until is None:
             times = None if time is None else np.full(len(waiting), time)
-        learned = np.ones(len(waiting), dtype=bool)
-        return Turns(waiting.X, waiting.y, times, learned, None, self.last)
+        return Block(waiting.X, waiting.y, times)
 
     def _coming(self, block: Block, rows: int) -> tuple[Waiting, Array]:
         """The block's rows as they will wait, and the moments at which they come."""
         X = sliceable(block.X)
         if self._until is None:
             at = np.arange(rows, rows + len(block))
-            return Waiting(X, block.y, at + int(self._delay or 0)), at
+            return Waiting(X, block.y, at + self._delay), at
         if not isinstance(X, Table) or self._until not in X:
             raise ColumnError(
                 f"{self._where}: `delay_until` must name a column of the stream that is not "

@@ -207,19 +207,18 @@ class Watch:
         rows : int
             How many rows there were before.
         block : Block
-            The rows with their answers.
+            The rows with their answers; at least one.
         said : mapping of str to ndarray of the shape of the block's y
             What each model said of them.
         """
         for model, guards in self._guards.items():
-            if len(block):
-                errors = _errors(self._task, block.y, said[model])
-                for name, guard in guards.items():
-                    try:
-                        guard.add(errors, rows, block.time)
-                    except Exception as wrong:
-                        wrong.add_note(f"drift detector {name!r}, on the errors of {model!r}")
-                        raise
+            errors = _errors(self._task, block.y, said[model])
+            for name, guard in guards.items():
+                try:
+                    guard.add(errors, rows, block.time)
+                except Exception as wrong:
+                    wrong.add_note(f"drift detector {name!r}, on the errors of {model!r}")
+                    raise
 
     def found(self, model: str) -> dict[str, Drift] | None:
         """What each detector said of a model's errors; None where none watched it.

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count, cycle
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -73,10 +74,7 @@ _SETTINGS = {
 
 @contextmanager
 def sheet(
-    size: tuple[float, float],
-    path: str | os.PathLike[str] | None,
-    where: str,
-    layout: str | None = None,
+    size: tuple[float, float], path: str | os.PathLike[str] | None, where: str
 ) -> Iterator[Any]:
     """An empty figure to draw on, written when the block ends without an error.
 
@@ -90,8 +88,6 @@ def sheet(
         Where to write it: .png, .svg or .pdf.
     where : str
         The public call, for messages.
-    layout : str, optional
-        Which of matplotlib's layout engines places the axes.
 
     Yields
     ------
@@ -109,21 +105,18 @@ def sheet(
     matplotlib = need("matplotlib", extra="plot", where=where)
     figures = need("matplotlib.figure", extra="plot", where=where)
     with matplotlib.rc_context(_SETTINGS):
-        figure = figures.Figure(figsize=size, dpi=200, layout=layout)
+        figure = figures.Figure(figsize=size, dpi=200, layout="constrained")
         if path is not None:
-            _check_suffix(figure, path, where)
+            suffix = Path(path).suffix.lower().lstrip(".")
+            if suffix not in figure.canvas.get_supported_filetypes():
+                raise ParameterError(
+                    f"{where}: `path` must end in .png, .svg or .pdf, got {os.fspath(path)!r}. "
+                    "Give the file another name."
+                )
         yield figure
         if path is not None:
             with writing(path, where):
                 figure.savefig(path, bbox_inches="tight", pad_inches=0.04)
-
-
-def _check_suffix(figure: "Figure", path: str | os.PathLike[str], where: str) -> None:
-    if Path(path).suffix.lower().lstrip(".") not in figure.canvas.get_supported_filetypes():
-        raise ParameterError(
-            f"{where}: `path` must end in .png, .svg or .pdf, got {os.fspath(path)!r}. "
-            "Give the file another name."
-        )
 
 
 def stroke(k: int) -> dict[str, Any]:
@@ -236,7 +229,7 @@ def legend_below(figure: "Figure") -> None:
     Parameters
     ----------
     figure : matplotlib.figure.Figure
-        Laid out as "constrained".
+        As :func:`sheet` makes it.
     """
     shown: dict[str, Any] = {}
     for axes in figure.axes:
@@ -258,7 +251,7 @@ def legend_beside(figure: "Figure", handles: Sequence[Any]) -> None:
     Parameters
     ----------
     figure : matplotlib.figure.Figure
-        Laid out as "constrained".
+        As :func:`sheet` makes it.
     handles : sequence of artists
         With their labels.
     """
@@ -384,19 +377,15 @@ def learning_curves(
     -------
     matplotlib.figure.Figure
     """
-    with sheet(_CURVES, path, where, layout="constrained") as figure:
+    with sheet(_CURVES, path, where) as figure:
         axes = figure.add_subplot()
         low, high = _limits(lines, x, x[0][since], lower_is_better=lower_is_better)
         axes.set_ylim(low, high)
         places = decimals(line.last for line in lines)
-        drawn, models, baselines = {}, 0, 0
+        drawn, models, baselines = {}, count(), cycle(_DASHES)
         for line in lines:
-            if line.baseline:
-                look: dict[str, Any] = {"color": GREY, "ls": _DASHES[baselines % len(_DASHES)]}
-                baselines += 1
-            else:
-                look = stroke(models)
-                models += 1
+            grey = line.baseline
+            look = {"color": GREY, "ls": next(baselines)} if grey else stroke(next(models))
             off = " ↑" if line.last > high else " ↓" if line.last < low else ""
             last = worded(line.last, places).replace("-", "−")
             look["label"] = fill(f"{line.name} {last}{off}", LETTERS)
@@ -404,7 +393,7 @@ def learning_curves(
         worst = np.inf if lower_is_better else -np.inf
         order = sorted(lines, key=lambda line: worst if np.isnan(line.last) else line.last)
         legend_beside(figure, [drawn[line.name] for line in reversed(order)])  # as lines end
-        _label_axes(axes, x[0], labels, where)
+        _label_axes(axes, x[0], labels)
     return figure
 
 
@@ -457,11 +446,11 @@ def _limits(
     return low - margin, high + margin
 
 
-def _label_axes(axes: "Axes", x: Array, labels: tuple[str, str, str], where: str) -> None:
+def _label_axes(axes: "Axes", x: Array, labels: tuple[str, str, str]) -> None:
     """What is measured, over what."""
+    from matplotlib import dates, ticker  # noqa: PLC0415  it is installed, for there are axes
+
     axes.margins(x=0.0)
-    dates = need("matplotlib.dates", extra="plot", where=where)
-    tickers = need("matplotlib.ticker", extra="plot", where=where)
     along, measured, title = labels
     if x.dtype.kind == "M":
         locator = dates.AutoDateLocator(minticks=3, maxticks=7)
@@ -469,11 +458,11 @@ def _label_axes(axes: "Axes", x: Array, labels: tuple[str, str, str], where: str
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
     else:
         timed = along == "time"
-        axes.xaxis.set_major_locator(tickers.MaxNLocator(5, integer=not timed))
-        axes.xaxis.set_major_formatter(tickers.FuncFormatter(lambda v, _: f"{v:,.10g}"))
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=not timed))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:,.10g}"))
         axes.set_xlabel(along)
         if not timed:
             axes.set_xlim(0, x[-1])
-    axes.yaxis.set_major_locator(tickers.MaxNLocator(5))
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
     axes.set_ylabel(measured, parse_math=False)
     axes.set_title(title, loc="left", fontsize=7.5, color=GREY, pad=6, parse_math=False)

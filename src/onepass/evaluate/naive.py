@@ -90,14 +90,8 @@ class _BlindRegressor(_Blind, Regressor):
         return np.float64(0.0)
 
 
-class LastValue(_BlindRegressor):
-    """Says the last answer; 0 before the first.
-
-    Examples
-    --------
-    >>> LastValue().test_then_train([["a"], [None], ["c"]], [3.0, 5.0, 4.0])
-    array([0., 3., 5.])
-    """
+class _Last(_Blind):
+    """The last target of each output; of labels, 1 for the last and 0 for the others."""
 
     _scored = "last_"
     last_: Floats
@@ -107,6 +101,16 @@ class LastValue(_BlindRegressor):
         said = np.vstack([self.last_, Y[:-1]])
         self.last_ = Y[-1].astype(np.float64)
         return said
+
+
+class LastValue(_Last, _BlindRegressor):
+    """Says the last answer; 0 before the first.
+
+    Examples
+    --------
+    >>> LastValue().test_then_train([["a"], [None], ["c"]], [3.0, 5.0, 4.0])
+    array([0., 3., 5.])
+    """
 
 
 class RunningMean(_BlindRegressor):
@@ -163,7 +167,7 @@ class _BlindClassifier(_Blind, Classifier):
         return super().partial_fit(_alike(X), y, classes=classes, sample_weight=sample_weight)
 
 
-class LastLabel(_BlindClassifier):
+class LastLabel(_Last, _BlindClassifier):
     """Says the last label; None before the first.
 
     Parameters
@@ -176,15 +180,6 @@ class LastLabel(_BlindClassifier):
     >>> LastLabel().test_then_train([[0.0]] * 4, ["up", "up", "down", "up"]).tolist()
     [None, 'up', 'up', 'down']
     """
-
-    _scored = "last_"
-    last_: Floats
-
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del X, s, known
-        said = np.vstack([self.last_, Y[:-1]])
-        self.last_ = Y[-1].astype(np.float64)
-        return said
 
 
 class Majority(_BlindClassifier):

@@ -11,7 +11,7 @@ from onepass.stream import Rows
 from onepass.types import Array
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["answers"]
+__all__ = ["answers", "check_keep"]
 
 _WHERE = "op.evaluate.answers"
 
@@ -58,7 +58,8 @@ def answers(
     """
     seen = 0
     for rows in stream:
-        kept = {name: _column(rows.X, name) for name in keep}
+        check_keep(rows.X, keep)
+        kept = {name: rows.X[name] for name in keep}
         try:
             said = _said(model, rows.X)
         except OnepassError as error:
@@ -69,7 +70,7 @@ def answers(
         columns = (
             {"said": said}
             if said.ndim == 1
-            else {f"said{j}": column for j, column in enumerate(said.T)}
+            else {f"said{j}": output for j, output in enumerate(said.T)}
         )
         taken = [name for name in keep if name in columns]
         if taken:
@@ -98,11 +99,22 @@ def _said(model: Any, table: Table) -> Array:
     return said
 
 
-def _column(table: Table, name: str) -> Array:
-    if name not in table:
-        raise ColumnError(
-            f"{_WHERE}: `keep` must name columns of the source that are not dropped, got {name!r}."
-            f"{meant(name, table.names) or ' Check the spelling.'}"
-        )
-    column: Array = table[name]
-    return column
+def check_keep(table: Table, keep: Iterable[str]) -> None:
+    """Refuse columns to keep that are not there.
+
+    Parameters
+    ----------
+    table : Table
+        The features of some rows.
+    keep : iterable of str
+
+    Raises
+    ------
+    ColumnError
+    """
+    for name in keep:
+        if name not in table:
+            raise ColumnError(
+                f"{_WHERE}: `keep` must name columns of the source that are not dropped, got "
+                f"{name!r}.{meant(name, table.names) or ' Check the spelling.'}"
+            )

@@ -462,15 +462,14 @@ class Report(BaseReport):
     def _line(self, model: str, metric: str, *, timed: bool) -> Line:
         """The curves of a model over all rows, and, if it is no baseline, over the last rows."""
         score = self.scores[model]
-        shown = [self.overall, None if score.baseline else self._recent_curve]
-        values = [None if curve is None else np.array(curve.points[model][metric], dtype=np.float64)
-                  for curve in shown]  # fmt: skip
+        overall = np.array(self.overall.points[model][metric], dtype=np.float64)
+        recent = None
+        if self._recent_curve is not None and not score.baseline:
+            recent = np.array(self._recent_curve.points[model][metric], dtype=np.float64)
         alarms = [found.alarms for found in (score.drift or {}).values()]
         at = [each for marks in alarms for each in ((marks.times if timed else marks.rows) or ())]
         dates = any(isinstance(each, str) for each in at)
         marks = np.array(at, dtype="datetime64[us]" if dates else np.float64)
-        overall, recent = values
-        assert overall is not None  # noqa: S101
         return Line(model, overall, recent, score.baseline, marks)
 
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
@@ -502,11 +501,12 @@ class Report(BaseReport):
         """One for each alarm and warning whose row is known."""
         for model, score in self.scores.items():
             for detector, found in (score.drift or {}).items():
+                about = {"model": model, "detector": detector}
                 for kind, marks in (("alarm", found.alarms), ("warning", found.warnings)):
-                    for i, row in enumerate(() if marks is None else marks.rows):
-                        time = None if marks is None or marks.times is None else marks.times[i]
-                        about = {"model": model, "detector": detector, "kind": kind}
-                        yield {**about, "row": row, "time": time}
+                    if marks is not None:
+                        times = marks.times or [None] * len(marks.rows)
+                        for row, time in zip(marks.rows, times, strict=True):
+                            yield {**about, "kind": kind, "row": row, "time": time}
 
     def _curves(self) -> Iterator[dict[str, Any]]:
         """One for each point, model and metric: over all rows, then over the last ones."""

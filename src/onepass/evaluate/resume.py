@@ -35,30 +35,28 @@ __all__ = ["Bookmark", "Standing", "differences", "standing", "starting", "throu
 _LONGEST = 60  # letters of a value that is shown
 
 
-def differences(then: object, now: object) -> list[str]:
+def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
     """In which ways settings are not those that they were.
 
     Parameters
     ----------
     then, now : dict, list, plain value or array
         Trees of settings; objects in them as :mod:`onepass.serialization.codec` tells them.
+    path : tuple of str
+        Where in the settings they stand.
 
-    Returns
-    -------
-    differences : list of str
-        A phrase each; empty where they are equal.
+    Yields
+    ------
+    difference : str
+        A phrase; none where they are equal.
 
     Examples
     --------
-    >>> differences({"window": 100, "metrics": ["mae"]}, {"window": 200, "metrics": ["mae"]})
+    >>> list(differences({"window": 100, "metrics": ["mae"]}, {"window": 200, "metrics": ["mae"]}))
     ['window was 100 and is 200']
-    >>> len(differences({"ridge": np.eye(2)}, {"ridge": np.eye(2)}))
+    >>> len(list(differences({"ridge": np.eye(2)}, {"ridge": np.eye(2)})))
     0
     """
-    return list(_differences(then, now, ()))
-
-
-def _differences(then: Any, now: Any, path: tuple[str, ...]) -> Iterator[str]:
     if type(then) is dict and type(now) is dict and then.get(MARK) == now.get(MARK):
         # a step of a pipeline has a number for a name: its class says more
         named = MARK in then and path and path[-1].isdigit()
@@ -69,13 +67,10 @@ def _differences(then: Any, now: Any, path: tuple[str, ...]) -> Iterator[str]:
             elif name not in then:
                 yield f"{_said((*inner, name))} is new: {_shown(now[name])}"
             else:
-                yield from _differences(then[name], now[name], (*inner, name))
-    elif type(then) in {list, tuple} and type(now) is type(then) and len(then) == len(now):
-        if any(type(part) is dict for part in then):
-            for i, (a, b) in enumerate(zip(then, now, strict=True)):
-                yield from _differences(a, b, (*path, str(i)))
-        elif not _equal(then, now):
-            yield f"{_said(path)} was {_shown(then)} and is {_shown(now)}"
+                yield from differences(then[name], now[name], (*inner, name))
+    elif _are_lists(then, now) and any(type(part) is dict for part in then):
+        for i, (a, b) in enumerate(zip(then, now, strict=True)):
+            yield from differences(a, b, (*path, str(i)))
     elif not _equal(then, now):
         yield f"{_said(path)} was {_shown(then)} and is {_shown(now)}"
 
@@ -89,10 +84,15 @@ def _names(then: dict[str, object], now: dict[str, object]) -> list[str]:
 def _equal(then: Any, now: Any) -> bool:
     if isinstance(then, np.ndarray) or isinstance(now, np.ndarray):
         return np.array_equal(np.asarray(then), np.asarray(now))
-    if type(then) in {list, tuple} and type(now) is type(then) and len(then) == len(now):
+    if _are_lists(then, now):
         return all(_equal(a, b) for a, b in zip(then, now, strict=True))
     nan = then != then and now != now  # noqa: PLR0124  only nan is not itself
     return bool(nan or (then == now and isinstance(then, bool) == isinstance(now, bool)))
+
+
+def _are_lists(then: Any, now: Any) -> bool:
+    """Whether both are lists, or both tuples, of one length."""
+    return type(then) in {list, tuple} and type(now) is type(then) and len(then) == len(now)
 
 
 def _said(path: tuple[str, ...]) -> str:
@@ -276,7 +276,7 @@ class Bookmark:
         made = {name: state_dict(clone(m, safe=False), self.place) for name, m in models}
         self._settings = {**settings, "models": made}
         if self._tree is not None:
-            if said := differences(former.settings(self._tree["settings"]), self._settings):
+            if said := list(differences(former.settings(self._tree["settings"]), self._settings)):
                 raise self._another("settings", said)
             course.restore(self._tree["course"], self.place)
             if self._tree.get("drift") and course.watch is None:

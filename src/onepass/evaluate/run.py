@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.utils import gen_batches
 
-from onepass import linalg
 from onepass.errors import CheckpointError, NotFittedError, OnepassError, ShapeError
-from onepass.evaluate.blocks import Block, placed, refusal
+from onepass.evaluate.blocks import Block, as_array, placed, refusal
 from onepass.evaluate.curves import Ledger
 from onepass.evaluate.delay import Room, Turns, Waiting
 from onepass.evaluate.drift import Watch
@@ -47,7 +47,7 @@ def _said_of(
     given = {} if weight is None else {"sample_weight": weight}
     if time is not None and getattr(model, "uses_time", False):
         given["time"] = time
-    said = _array(model.test_then_train(X, y, **given))
+    said = as_array(model.test_then_train(X, y, **given))
     # what a compiled loop holds is read out after each block, whether somebody looks at it or not:
     # a run that is resumed from a file is to be the unbroken run to the last bit
     getattr(model, "__dict__", None)
@@ -56,20 +56,17 @@ def _said_of(
 
 def _said_of_turns(model: Model, turns: Turns) -> Array:
     """What a model says of the rows it is asked about, while it learns others in between."""
-    parts = [slice(a, a + _MOST) for a in range(0, len(turns.learned), _MOST)]
-    taken = inspect.signature(model.test_then_train).parameters
-    by_weight = "sample_weight" in taken
-    said = [(_by_weight if by_weight else _in_turn)(model, turns, part) for part in parts]
+    by_weight = "sample_weight" in inspect.signature(model.test_then_train).parameters
+    say = _by_weight if by_weight else _in_turn
+    said = [say(model, turns, part) for part in gen_batches(len(turns.learned), _MOST)]
     return np.concatenate([some for some in said if len(some)])
 
 
-def _said_of_rest(model: Model, rest: Turns) -> Array:
+def _said_of_rest(model: Model, rest: Block) -> Array:
     """What a model says of rows that have waited, each just before it learns it."""
-    parts = [slice(a, a + _MOST) for a in range(0, len(rest.learned), _MOST)]
-    times = [None if rest.time is None else rest.time[part] for part in parts]
     said = [
-        _said_of(model, rest.X[part], rest.y[part], time)
-        for part, time in zip(parts, times, strict=True)
+        _said_of(model, rest.X[part], rest.y[part], None if rest.time is None else rest.time[part])
+        for part in gen_batches(len(rest), _MOST)
     ]
     return np.concatenate(said)
 
@@ -114,15 +111,10 @@ def _placing(turns: Turns, run: slice) -> Iterator[None]:
 def _answered(model: Any, X: Table | Array) -> Array:
     """What a model says of rows that it will not learn yet."""
     try:
-        return _array(model.predict(X))
+        return as_array(model.predict(X))
     except NotFittedError:
         rows = X.rows() if hasattr(X, "rows") else X
         return np.asarray([model.predict_one(x) for x in rows])
-
-
-def _array(said: object) -> Array:
-    """Answers as an array, also those that a network gave on a device."""
-    return np.asarray(linalg.widened(said).cpu() if hasattr(said, "cpu") else said)
 
 
 class Course:
@@ -199,7 +191,7 @@ class Course:
         rest = None if self.room is None else self.room.rest(self.ledger.time)
         if rest is None:
             return
-        place = f"{len(rest.y):,} rows that waited for their answers"
+        place = f"{len(rest):,} rows that waited for their answers"
         for name, model in self.models.items():
             self._said(name, place, rest.y, partial(_said_of_rest, model, rest))
 

@@ -235,10 +235,7 @@ class MeanSquaredLoss(Mean):
     label = "Mean squared loss"
     better = "lower"
     unit = "y²"
-
-    @staticmethod
-    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
-        return _squares(y, said)
+    _loss = staticmethod(_squares)
 
 
 class SquaredLoss(MeanSquaredLoss):
