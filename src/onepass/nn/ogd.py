@@ -22,6 +22,7 @@ reads of the m p numbers of S for each step and each gradient kept.
     Recursive Least-Squares", extended version; section 2.3.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -29,6 +30,7 @@ import torch
 from torch import Tensor
 
 from onepass import linalg, validation
+from onepass.errors import TaskWarning
 from onepass.linalg.interrupt import Interrupt
 from onepass.memory.choice import specification
 from onepass.nn.batch import Batch, refuse_width
@@ -43,7 +45,7 @@ from onepass.nn.gradients import (
     of_rows,
     slots,
 )
-from onepass.nn.learner import Learner, filled, warn_of_no_tasks
+from onepass.nn.learner import Learner, filled
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
@@ -177,7 +179,13 @@ class OGD(Learner):
             Without ``per_task``.
         """
         if self.per_task is None:
-            warn_of_no_tasks(f"{self._where}.after_task")
+            warnings.warn(
+                f"{self._where}.after_task: `per_task` must be a number of rows for a task to be "
+                "over, got None: gradients of each batch have entered the memory at once, and "
+                "nothing was done. Give per_task=100, or leave after_task() out.",
+                TaskWarning,
+                stacklevel=2,
+            )
         if self._drawn is None:
             return self
         interrupt = Interrupt()
