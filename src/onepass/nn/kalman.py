@@ -50,9 +50,8 @@ with process noise; memory p q + q² numbers. q grows with the rows until it is 
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -60,15 +59,14 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from onepass import linalg, validation
-from onepass.errors import MergeError, NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError
 from onepass.linalg.subspace import Columns
 from onepass.linalg.update import Step, row_by_row
 from onepass.memory.evidence import Evidence
-from onepass.nn.batch import Batch, RowsLike
+from onepass.nn.batch import Batch
 from onepass.nn.learner import Learner
-from onepass.nn.losses import LossName
 from onepass.serialization.codec import Role, register
-from onepass.types import Array, ArrayLike, ArrayOrTensor, Floats
+from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = [
     "Belief",
@@ -421,28 +419,29 @@ class Filter(Learner):
     module : torch.nn.Module
     prior : float
         Variance of each weight before the first row, > 0.
-    noise : float
-        R >= 0.
-    loss, learns, block_update, chunk
+    **options
         As in :class:`~onepass.nn.learner.Learner`.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Learner.kept, "_belief", "_against", "_full")
+    _unmerged = (
+        "a learner that tells its rows from time and prior must be given",
+        (
+            "Let one learner see all rows. Without forgetting or process noise "
+            "op.nn.ORFit(memory=None, noise=noise / prior) is the same filter, and merges: exactly "
+            "for modules linear in their weights, of others as far as their linearisations agree, "
+            "so measure it with merge(other, rows=(x, y))."
+        ),
+    )
 
     def __init__(
         self,
         module: torch.nn.Module,
         *,
         prior: float,
-        noise: float,
-        loss: LossName,
-        learns: str | Sequence[str],
-        block_update: bool,
-        chunk: int | None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            module, loss=loss, noise=noise, learns=learns, block_update=block_update, chunk=chunk
-        )
+        super().__init__(module, **options)
         self._prior = prior
         self._belief: Any = None
         self._against = 0
@@ -456,26 +455,6 @@ class Filter(Learner):
     @abstractmethod
     def _taken(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         """What rows with errors e (n, c) and gradients J (n·c, p) do, and their time."""
-
-    # -- verbs -----------------------------------------------------------------------------------
-
-    def merge(
-        self, other: Learner, rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
-    ) -> Self:
-        """Refused: ORFit is the filter that merges.
-
-        Raises
-        ------
-        MergeError
-        """
-        del other, rows
-        raise MergeError(
-            f"{self._where}.merge: a learner that tells its rows from time and prior must be "
-            f"given, got {type(self).__name__}. Let one learner see all rows. Without forgetting "
-            "or process noise op.nn.ORFit(memory=None, noise=noise / prior) is the same filter, "
-            "and merges: exactly for modules linear in their weights, of others as far as their "
-            "linearisations agree, so measure it with merge(other, rows=(x, y))."
-        )
 
     # -- what is told ----------------------------------------------------------------------------
 
@@ -567,8 +546,8 @@ class Wandering(Filter):
         ρ >= 0.
     decay : float
         γ in (0, 1].
-    noise, loss, learns, block_update, chunk
-        As in :class:`~onepass.nn.kalman.Filter`.
+    **options
+        As in :class:`~onepass.nn.learner.Learner`.
 
     Raises
     ------
@@ -583,27 +562,15 @@ class Wandering(Filter):
         module: torch.nn.Module,
         *,
         prior: float,
-        noise: float,
         process_noise: float,
         decay: float,
-        loss: LossName,
-        learns: str | Sequence[str],
-        block_update: bool,
-        chunk: int | None,
+        **options: Any,
     ) -> None:
         where = f"op.nn.{type(self).__name__}"
         self.prior = validation.in_range(prior, "prior", where, above=0.0)
         self._dynamics = Dynamics(decay, process_noise, where)
         self.process_noise, self.decay = self._dynamics.process_noise, self._dynamics.decay
-        super().__init__(
-            module,
-            prior=self.prior,
-            noise=noise,
-            loss=loss,
-            learns=learns,
-            block_update=block_update,
-            chunk=chunk,
-        )
+        super().__init__(module, prior=self.prior, **options)
 
     @abstractmethod
     def _measured(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:

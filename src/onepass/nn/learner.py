@@ -120,6 +120,11 @@ class Learner(ABC):
     """For ``op.save``."""
     _untaken: ClassVar[tuple[str, str]] = ("where they are not", "noise > 0")
     """Which rows are left out, and what makes them fewer."""
+    _unmerged: ClassVar[tuple[str, str]] = (
+        "the memory must say what its rows would have taught, which that of op.nn.ORFit alone does",
+        "Let one learner see all rows, or use op.nn.ORFit.",
+    )
+    """What a merge needs that the learner lacks, and the remedy."""
 
     def __init__(
         self,
@@ -284,11 +289,8 @@ class Learner(ABC):
             If this learner cannot be merged, or not with the other.
         """
         del other, rows
-        raise MergeError(
-            f"{self._where}.merge: the memory must say what its rows would have taught, which that "
-            f"of op.nn.ORFit alone does, got {type(self).__name__}. Let one learner see all rows, "
-            "or use op.nn.ORFit."
-        )
+        wanted, remedy = self._unmerged
+        raise MergeError(f"{self._where}.merge: {wanted}, got {type(self).__name__}. {remedy}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save all of it to one safetensors file: arguments, weights, buffers, what is remembered.

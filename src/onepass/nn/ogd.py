@@ -279,7 +279,7 @@ class OGD(Learner):
         if not taken:
             return self._like.new_empty((0, k, p)), places
         at = taken if self.per_task is not None else None
-        found = of_rows(self.network, rows, y, self._kept, at)
+        found, _ = of_rows(self.network, rows, y, self._kept, at)
         return found.reshape(-1, k, p), places
 
     def _keep(self, fresh: tuple[Tensor, list[int]]) -> None:

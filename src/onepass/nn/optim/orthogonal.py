@@ -38,7 +38,7 @@ from onepass.nn.gradients import (
     entered,
     gathered,
     left_out,
-    sound_of_rows,
+    of_rows,
 )
 from onepass.nn.optim.projected import Labelled, Projected, drawn
 from onepass.serialization.state import nbytes
@@ -219,9 +219,9 @@ class OrthogonalGradient(Projected):
     def _sound(self, rows: Iterable[Labelled], good: list[Tensor]) -> Iterator[Tensor]:
         """The gradients of rows, (k, p) each time; ``good`` learns which of them are finite."""
         for each in rows:
-            found = sound_of_rows(self._network, each.rows, each.classes, self.gradients)
-            good.append(found.good)
-            yield found.gradients
+            J, sound = of_rows(self._network, each.rows, each.classes, self.gradients)
+            good.append(sound)
+            yield J
 
     @property
     def _like(self) -> Tensor:
