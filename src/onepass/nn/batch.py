@@ -214,7 +214,13 @@ def batch(
         If a number is nan or infinite.
     """
     if isinstance(x, list) and _numeric(x):
-        x = _rectangular(x, where)
+        try:
+            x = np.asarray(x)
+        except ValueError as wrong:
+            raise ShapeError(
+                f"{where}: `x` must have as many numbers in each row, got rows of several lengths. "
+                "Give an array of shape (n, …), padded if need be."
+            ) from wrong
     reader = _Reader(dtype, device, where, columns or {})
     tree, found = reader.read(x)
     n = _agreed(found, where)
@@ -231,16 +237,6 @@ def _numeric(values: object) -> bool:
     if isinstance(values, list):
         return bool(values) and all(_numeric(each) for each in values)
     return isinstance(values, (int, float, np.number)) and not isinstance(values, bool)
-
-
-def _rectangular(values: list[object], where: str) -> Array:
-    try:
-        return np.asarray(values)
-    except ValueError as wrong:
-        raise ShapeError(
-            f"{where}: `x` must have as many numbers in each row, got rows of several lengths. "
-            "Give an array of shape (n, …), padded if need be."
-        ) from wrong
 
 
 class _Reader:
@@ -528,6 +524,7 @@ SHAPED = (
 _CALL = re.compile(r"forward\(\) (got|missing|takes)")
 _PLACES = re.compile(r"out of (range|bounds)|valid range")
 _RAISED = "the module raised this when it was given"
+_UNFIT = (RuntimeError, ValueError, IndexError)  # what torch raises of dtypes, places and shapes
 _SHAPES = ("shape", "size", "dimension", "channel", "elements")
 
 
@@ -638,27 +635,12 @@ def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
         yield
     except (torch.OutOfMemoryError, OnepassError):
         raise
-    except TypeError as wrong:
-        said = in_a_line(wrong)
-        if not _CALL.search(said):
-            wrong.add_note(f"{where}: {_RAISED} {batch.came}.")
-            raise
-        names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
-        raise TypeMismatchError(
-            f"{where}: `x` must hold the arguments of the module's forward, got "
-            f"{len(batch.args) + len(batch.kwargs)}{names}, and it raised: {said}. A tuple or "
-            "list holds its positional arguments, a dict its keyword arguments by their names."
-        ) from wrong
-    except (RuntimeError, ValueError, IndexError) as wrong:
-        if holds_places(batch):
+    except Exception as wrong:
+        if holds_places(batch) and isinstance(wrong, _UNFIT):
             _looked(look)
-        came, single = batch.came, any(each.ndim == 1 for each in batch.tensors)
-        refused = _refused(in_a_line(wrong), came, where, places=holds_places(batch), single=single)
+        refused = _refused(wrong, batch, where)
         if refused is not None:
             raise refused from wrong
-        wrong.add_note(f"{where}: {_RAISED} {came}.")
-        raise
-    except Exception as wrong:
         wrong.add_note(f"{where}: {_RAISED} {batch.came}.")
         raise
 
@@ -687,20 +669,31 @@ def in_a_line(wrong: Exception) -> str:
     return str(wrong).strip().partition("\n")[0].rstrip(".")
 
 
-def _refused(said: str, came: str, where: str, *, places: bool, single: bool) -> Exception | None:
-    """What a module says of dtypes, places or shapes that it cannot take; None of other things."""
+def _refused(wrong: Exception, batch: Batch, where: str) -> Exception | None:
+    """The error for arguments, dtypes, places or shapes that a module cannot take, or None."""
+    said, came = in_a_line(wrong), batch.came
     words = said.lower()
+    if isinstance(wrong, TypeError) and _CALL.search(said):
+        names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
+        return TypeMismatchError(
+            f"{where}: `x` must hold the arguments of the module's forward, got "
+            f"{len(batch.args) + len(batch.kwargs)}{names}, and it raised: {said}. A tuple or "
+            "list holds its positional arguments, a dict its keyword arguments by their names."
+        )
+    if not isinstance(wrong, _UNFIT):
+        return None
     if "dtype" in words or "scalar type" in words:
         return TypeMismatchError(
             f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
             "Whole numbers stay whole, for embeddings: give real numbers as floats."
         )
-    if places and _PLACES.search(words):
+    if holds_places(batch) and _PLACES.search(words):
         return ShapeError(
             f"{where}: whole numbers in `x` must be places that the module has, got {came}, and it "
             f"raised: {said}. Number them from 0 on, below the size of what they choose from."
         )
     if any(word in words for word in _SHAPES):
+        single = any(each.ndim == 1 for each in batch.tensors)
         return ShapeError(
             f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
             "The first axis counts rows, of one row too: give X[0:1] in place of X[0]; "

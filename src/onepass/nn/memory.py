@@ -73,11 +73,13 @@ class Keeping(NamedTuple):
             )
         try:
             place = None if device is None else str(torch.device(device))
-            torch.empty(0, device=place)
+            torch.empty(1, device=place).item()  # "meta" holds no values
         except (RuntimeError, TypeError, AssertionError) as wrong:  # the last, if torch has none
-            raise _no_place(device, where) from wrong
-        if place == "meta":  # which holds no values
-            raise _no_place(device, where)
+            raise ParameterError(
+                f"{where}: `memory_device` must be None or a device that torch has here, such as "
+                f"'cpu' or 'cuda', got {device!r}. None keeps the memory beside the module's "
+                "weights."
+            ) from wrong
         return cls(name, place, bool(by_layer))
 
     def hold_possible(self, specification: Any, noise: float, where: str) -> None:
@@ -140,13 +142,6 @@ class Keeping(NamedTuple):
             for pieces in network.layers.values()
         )
         return Blocks.start(specification, places, noise, c, kind)
-
-
-def _no_place(device: object, where: str) -> ParameterError:
-    return ParameterError(
-        f"{where}: `memory_device` must be None or a device that torch has here, such as 'cpu' or "
-        f"'cuda', got {device!r}. None keeps the memory beside the module's weights."
-    )
 
 
 class Fitted(NamedTuple):

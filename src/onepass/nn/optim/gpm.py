@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -52,7 +52,6 @@ from onepass.serialization.state import nbytes
 __all__ = [
     "GPM",
     "Layer",
-    "Sorts",
     "grown",
     "layers",
     "listening",
@@ -282,18 +281,9 @@ def _level(given: object, where: str) -> float:
     return validation.in_range(given, "threshold", where, above=0.0, high=1.0)
 
 
-class Sorts(NamedTuple):
-    """What becomes of parameters."""
-
-    layers: dict[str, Layer]
-    """Those whose weights' steps are projected, by name."""
-    fixed: list[nn.Parameter]
-    """Parameters that learn in the first task alone."""
-
-
 def sorted_out(
     module: nn.Module, chosen: Mapping[str, nn.Parameter], *, biases: str, others: str, where: str
-) -> Sorts:
+) -> tuple[dict[str, Layer], list[nn.Parameter]]:
     """What becomes of the chosen parameters of a module.
 
     Parameters
@@ -304,6 +294,13 @@ def sorted_out(
     others : {"refuse", "frozen", "free"}
     where : str
         What the user called, for messages.
+
+    Returns
+    -------
+    layers : dict of str to Layer
+        Those whose weights' steps are projected, by name.
+    fixed : list of Parameter
+        Parameters that learn in the first task alone.
 
     Raises
     ------
@@ -320,7 +317,7 @@ def sorted_out(
     if not held or (strange and others == "refuse"):
         raise _strangers(strange, where)
     fixed = [p for p in chosen.values() if id(p) in shifts] if biases == "frozen" else []
-    return Sorts(held, fixed + (list(strange.values()) if others == "frozen" else []))
+    return held, fixed + (list(strange.values()) if others == "frozen" else [])
 
 
 def _refuse_words(biases: object, others: object, where: str) -> None:
@@ -456,14 +453,13 @@ class GPM(Projected):
 
     def _select(self) -> None:
         super()._select()
-        sorts = sorted_out(
+        self._layers, self._fixed = sorted_out(
             self.module,
             dict(zip(self._names, self._chosen, strict=True)),
             biases=self.biases,
             others=self.others,
             where=self._where,
         )
-        self._layers, self._fixed = sorts.layers, sorts.fixed
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -507,7 +503,11 @@ class GPM(Projected):
                     self._network.outputs(batch)
             bases = dict(self._memory)
             for name, parts in told.items():
-                _refuse_nonfinite(name, parts, where)
+                if not bool(parts.isfinite().all()):
+                    raise NumericalError(
+                        f"{where}: what the layers are given must be finite, got nan or infinity "
+                        f"in {name!r}. Look at the weights before it, or scale the rows."
+                    )
                 level = min(self._thresholds[name] + self.growth * self.tasks_, 1.0)
                 old: Any = bases.get(name) or [None] * len(parts)
                 bases[name] = [
@@ -565,17 +565,3 @@ class GPM(Projected):
                     f"layer held here, got {len(found)} group(s) of {shape[:1]} inputs. Wrap the "
                     "module that they were taken with."
                 )
-
-
-def _refuse_nonfinite(name: str, T: Tensor, where: str) -> None:
-    """Refuse what a layer was given if it has no directions.
-
-    Raises
-    ------
-    NumericalError
-    """
-    if not bool(T.isfinite().all()):
-        raise NumericalError(
-            f"{where}: what the layers are given must be finite, got nan or infinity in "
-            f"{name!r}. Look at the weights before it, or scale the rows."
-        )

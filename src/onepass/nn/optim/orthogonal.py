@@ -225,8 +225,8 @@ class OrthogonalGradient(Projected):
 
     @property
     def _like(self) -> Tensor:
-        first = self._chosen[0]
-        return linalg.widened(torch.empty(0, dtype=first.dtype, device=first.device))
+        net = self._network
+        return linalg.widened(torch.empty(0, dtype=net.dtype, device=net.device))
 
     def _held(self) -> list[torch.nn.Parameter]:
         return self._chosen if self._columns is not None and len(self._columns) else []
