@@ -290,6 +290,9 @@ class Columnwise(Transformer):
     is not that of its input, ``n_features_out_`` and ``get_feature_names_out``.
     """
 
+    _matrix = staticmethod(validation.matrix)
+    """What checks rows: see its parameters."""
+
     @abstractmethod
     def _start(self, d: int) -> None:
         """Set what is learned to its beginning; refuse hyperparameters out of range."""
@@ -334,8 +337,8 @@ class Columnwise(Transformer):
         return np.array(self._names_in(input_features), dtype=object)
 
     def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
-        """A finite matrix of the width known."""
-        array, names = validation.matrix(X, where, **self._shape())
+        """A matrix of the width known."""
+        array, names = self._matrix(X, where, **self._shape())
         if learning:
             self._meet(names)
         return array
