@@ -21,7 +21,7 @@ are read.
     images", IEEE Transactions on Image Processing 9(8), 2000.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,6 +123,8 @@ class IncrementalPCA(Columnwise):
     merging: ClassVar[str] = "approximate"
     uses_units: ClassVar[bool] = True
 
+    _letter: ClassVar[str] = "pc"
+
     axes_: Axes
     _looked: tuple[Any, Any] = (None, None)  # ``axes_`` and their view of all rows
 
@@ -177,17 +179,6 @@ class IncrementalPCA(Columnwise):
         if isinstance(k, (int, np.integer)):
             return min(int(k), d)
         return len(self._view.lengths) if hasattr(self, "axes_") else 0
-
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the columns that come out now: pc0, pc1 and so on.
-
-        Parameters
-        ----------
-        input_features : sequence of str, optional
-            Not needed.
-        """
-        del input_features
-        return np.array([f"pc{j}" for j in range(self.n_features_out_)], dtype=object)
 
     def transform(self, X: TableLike) -> Floats:
         """Coordinates along the axes of all rows learned; nothing is learned.

@@ -29,7 +29,6 @@ Cost: O(d · width) time a row and memory.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -53,7 +52,6 @@ class Frozen(Columnwise):
     merging: ClassVar[str] = "exact"
     uses_units: ClassVar[bool] = True
 
-    _letter: ClassVar[str]
     _drawn: ClassVar[tuple[str, ...]]
     _by_column: ClassVar[str] = ""
 
@@ -61,17 +59,6 @@ class Frozen(Columnwise):
     @abstractmethod
     def n_features_out_(self) -> int:
         """The number of columns that come out, from the first row on."""
-
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the columns that come out.
-
-        Parameters
-        ----------
-        input_features : sequence of str, optional
-            Not needed.
-        """
-        del input_features
-        return np.array([f"{self._letter}{j}" for j in range(self.n_features_out_)], dtype=object)
 
     def differs(self, other: "Frozen") -> str:
         """Where the same numbers were drawn for other columns."""

@@ -290,6 +290,8 @@ class Columnwise(Transformer):
     is not that of its input, ``n_features_out_`` and ``get_feature_names_out``.
     """
 
+    _letter: ClassVar[str] = ""
+    """What the names of columns begin with, if they are numbered."""
     _matrix = staticmethod(validation.matrix)
     """What checks rows: see its parameters."""
 
@@ -332,8 +334,11 @@ class Columnwise(Transformer):
         ----------
         input_features : sequence of str, optional
             The names of the columns that go in; by default those seen while learning, or
-            x0, x1, ... where they had none.
+            x0, x1, ... where they had none. Not needed where columns that come out are numbered.
         """
+        if self._letter:
+            numbers = range(self.n_features_out_)
+            return np.array([f"{self._letter}{j}" for j in numbers], dtype=object)
         return np.array(self._names_in(input_features), dtype=object)
 
     def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:

@@ -222,9 +222,9 @@ def batch(
                 "Give an array of shape (n, …), padded if need be."
             ) from wrong
     reader = _Reader(dtype, device, where, columns or {})
-    tree, found = reader.read(x)
-    n = _agreed(found, where)
-    _refuse_nonfinite(found, dtype, where)
+    tree = reader.read(x, "x")
+    n = _agreed(reader.found, where)
+    _refuse_nonfinite(reader.found, dtype, where)
     if isinstance(tree, dict):  # sorted: batches are joined tensor by tensor
         kwargs = {str(key): tree[key] for key in sorted(tree, key=str)}
         return Batch((), kwargs, n, where, n, reader.columns)
@@ -252,19 +252,16 @@ class _Reader:
         self.columns: dict[str, list[str]] = {}
         self.found: list[tuple[str, Any]] = []
 
-    def read(self, x: RowsLike) -> tuple[Any, list[tuple[str, Any]]]:
-        return self._read(x, "x"), self.found
-
-    def _read(self, x: Any, path: str) -> Any:
+    def read(self, x: Any, path: str) -> Any:
         if isinstance(x, torch.nn.utils.rnn.PackedSequence):
             raise TypeMismatchError(
                 f"{self.where}: `{path}` must be a tensor whose first axis counts rows, got a "
                 "PackedSequence. Give padded rows and their lengths, and pack them in `forward`."
             )
         if isinstance(x, Mapping):
-            return {key: self._read(each, f"{path}[{key!r}]") for key, each in x.items()}
+            return {key: self.read(each, f"{path}[{key!r}]") for key, each in x.items()}
         if isinstance(x, (tuple, list)):
-            parts = [self._read(each, f"{path}[{i}]") for i, each in enumerate(x)]
+            parts = [self.read(each, f"{path}[{i}]") for i, each in enumerate(x)]
             return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
         if isinstance(x, _CONSTANTS) and path != "x":
             return x

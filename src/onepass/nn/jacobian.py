@@ -28,7 +28,7 @@ others have their derivatives by autograd, which tells one row from another only
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -442,24 +442,19 @@ class Derivative:
         self, way: str, compute: Callable[[], Tensor], rows: Batch, J: Tensor
     ) -> Tensor | None:
         """What a way gives, held against plain backward passes the first time; None if it fails."""
-        if way in self._trusted:
-            if not self._trusted[way]:
-                return None
-            try:
-                return compute()
-            except (_OtherWidth, torch.OutOfMemoryError):
-                raise
-            except Exception:  # noqa: BLE001  the plain way decides whether the module is at fault
-                return None
+        trusted = self._trusted.get(way)
+        if trusted is False:
+            return None
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("error", message=".*performance drop.*")
+            with nullcontext() if trusted else warnings.catch_warnings():
+                if not trusted:
+                    warnings.filterwarnings("error", message=".*performance drop.*")
                 out = compute()
         except (_OtherWidth, torch.OutOfMemoryError):
             raise
-        except Exception:  # noqa: BLE001  as above
+        except Exception:  # noqa: BLE001  the plain way decides whether the module is at fault
             return None
-        if not self._as_plain(rows[0], J[: len(J) // rows.n]):
+        if not (trusted or self._as_plain(rows[0], J[: len(J) // rows.n])):
             return None
         self._trusted[way] = True
         return out

@@ -155,6 +155,12 @@ class Learner(ABC):
         self._full = False  # whether it was told that no direction is free
         self._refuse_broken()
 
+    def __init_subclass__(cls) -> None:
+        """List the constructor's arguments, unless the class lists them in another order."""
+        super().__init_subclass__()
+        if "arguments" not in vars(cls):
+            cls.arguments = tuple(inspect.signature(cls).parameters)[1:]
+
     # -- hooks -----------------------------------------------------------------------------------
 
     @abstractmethod

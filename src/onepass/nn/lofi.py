@@ -34,7 +34,7 @@ Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -253,11 +253,6 @@ class LoFi(Wandering):
     >>> float((net.learn(X, y).predict(X) - y).square().mean().sqrt()) < 0.12
     True
     """
-
-    arguments: ClassVar[tuple[str, ...]] = (
-        *("memory", "noise", "process_noise", "prior", "decay"),
-        *("loss", "learns", "block_update", "chunk"),
-    )
 
     def __init__(
         self,

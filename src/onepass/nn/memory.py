@@ -97,7 +97,8 @@ class Keeping(NamedTuple):
             If a covariance of all weights would be kept by layer, or in half precision; or if the
             memory has no such noise, or none but arrays of p × p.
         """
-        if hasattr(specification, "prior") and (self.by_layer or self.half):
+        half = self.dtype in {"bfloat16", "float16"}
+        if hasattr(specification, "prior") and (self.by_layer or half):
             asked = "by_layer=True" if self.by_layer else f"memory_dtype={self.dtype!r}"
             raise ParameterError(
                 f"{where}: `memory` must have a limit with {asked} and noise > 0, got None with "
@@ -109,11 +110,6 @@ class Keeping(NamedTuple):
                 f"{where}: `memory` must keep directions, got {specification!r}. Use a number m or "
                 "None, which with noise > 0 is recursive least squares too."
             )
-
-    @property
-    def half(self) -> bool:
-        """Whether the precision is half."""
-        return self.dtype in {"bfloat16", "float16"}
 
     def kind(self, like: Tensor) -> Tensor:
         """An empty tensor of the memory's kind; ``like`` is one of the weights'."""

@@ -117,10 +117,6 @@ class OGD(Learner):
     True
     """
 
-    arguments: ClassVar[tuple[str, ...]] = (
-        "memory", "step_size", "steps", "batch", "loss", "gradients", "per_task", "learns", "seed",
-        "chunk",
-    )  # fmt: skip
     kept: ClassVar[tuple[str, ...]] = (
         *(*Learner.kept, "_memory", "_full", "tasks_", "_task_rows", "_drawn"),
     )
@@ -231,9 +227,8 @@ class OGD(Learner):
                 if 0 < len(at) < len(said):  # the others are a batch
                     rows, y = rows[torch.tensor(at)], y[at]
                     good = self._descended(rows, y, before)[1]
-            fresh = self._fresh(rows, y)
-            # zeros, which no memory keeps
-            self._keep((torch.where(good, fresh[0], 0.0), fresh[1]))
+            G, places = self._fresh(rows, y)
+            self._keep(torch.where(good, G, 0.0), places)  # zeros, which no memory keeps
         except BaseException:
             self._wide = wide
             self.network.set_weights(before.to(self.network.dtype))
@@ -270,21 +265,18 @@ class OGD(Learner):
 
     def _fresh(self, rows: Batch, y: Tensor) -> tuple[Tensor, list[int]]:
         """(2): gradients (r, k, p) at the present weights, and their places among those drawn."""
-        taken = list(range(len(rows)))
-        places = taken
+        at, places = None, list[int]()
         if self.per_task is not None:
             chosen = slots(self._task_rows, len(rows), self.per_task, (self.seed, self.tasks_))
-            places, taken = list(chosen), list(chosen.values())
+            at, places = list(chosen.values()), list(chosen)
         k, p = count(self._kept, y.shape[1]), self.network.p
-        if not taken:
+        if at == []:
             return self._like.new_empty((0, k, p)), places
-        at = taken if self.per_task is not None else None
         found, _ = of_rows(self.network, rows, y, self._kept, at)
         return found.reshape(-1, k, p), places
 
-    def _keep(self, fresh: tuple[Tensor, list[int]]) -> None:
+    def _keep(self, G: Tensor, places: list[int]) -> None:
         """Let gradients enter the memory; or, within a task, keep those that were drawn."""
-        G, places = fresh
         if self.per_task is None:
             self._learn(None, None, G.flatten(0, 1))
             return

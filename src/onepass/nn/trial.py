@@ -52,7 +52,7 @@ def prepared(network: Network, x: RowsLike, where: str) -> Batch:
         If its forward raises when it is tried with the first rows.
     """
     try:
-        rows: Batch = network.prepare(x, where)
+        return network.prepare(x, where)
     except Exception as wrong:
         if by_module(wrong):
             raise ModuleError(
@@ -61,7 +61,6 @@ def prepared(network: Network, x: RowsLike, where: str) -> Batch:
                 "fault, and give the others again, or mend the module."
             ) from wrong
         raise
-    return rows
 
 
 def tried(call: Call, c: int) -> None:

@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import torch
@@ -173,23 +174,21 @@ def _padded(layer: _Convolution, x: Tensor) -> Tensor:
 def listening(known: dict[str, Layer], hear: Callable[[str, Tensor], None]) -> Iterator[None]:
     """While within, tell the vectors that each layer's weights meet, by the layer's name."""
 
-    def listener(name: str) -> Callable[[Any, Any, Any, Any], None]:
-        def told(
-            part: nn.Linear | _Convolution,
-            args: tuple[Tensor, ...],
-            kwargs: Mapping[str, Tensor],
-            out: object,
-        ) -> None:
-            del out  # told when the layer has taken what it was given: else it says why not
-            x = args[0] if args else kwargs["input"]
-            hear(name, met(part, x.detach()))
-
-        return told
+    def note(
+        name: str,
+        part: nn.Linear | _Convolution,
+        args: tuple[Tensor, ...],
+        kwargs: Mapping[str, Tensor],
+        out: object,
+    ) -> None:
+        del out  # noted when the layer has taken what it was given: else it says why not
+        x = args[0] if args else kwargs["input"]
+        hear(name, met(part, x.detach()))
 
     with ExitStack() as stack:
         for layer in known.values():
             for part in layer.modules:
-                hook = part.register_forward_hook(listener(layer.name), with_kwargs=True)
+                hook = part.register_forward_hook(partial(note, layer.name), with_kwargs=True)
                 stack.callback(hook.remove)
         yield
 
