@@ -147,9 +147,9 @@ class OGD(Learner):
         self.gradients = gradients
         self._kept = gradients or ("outputs" if loss == "squared" else "logit")
         check_gradients(self._kept, where, classes=loss != "squared")
-        self.per_task = per_task
-        if per_task is not None:
-            self.per_task = validation.whole(per_task, "per_task", where, low=1)
+        self.per_task = (
+            None if per_task is None else validation.whole(per_task, "per_task", where, low=1)
+        )
         self.seed = validation.whole(seed, "seed", where, low=0)
         self.tasks_ = 0
         self._specification = specification(memory, where)
@@ -201,8 +201,7 @@ class OGD(Learner):
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights: the memory, and gradients drawn of a task."""
-        drawn = 0 if self._drawn is None else self._drawn.nbytes
-        return int(drawn) + nbytes(self._memory)
+        return nbytes([self._memory, self._drawn])
 
     # -- what stands behind them -----------------------------------------------------------------
 

@@ -198,8 +198,7 @@ class ORFit(Learner):
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights."""
-        start = 0 if self._start is None else int(self._start.nbytes)
-        return nbytes(self._memory) + start
+        return nbytes([self._memory, self._start])
 
     @property
     def merging(self) -> str:  # type: ignore[override]  # by memory

@@ -48,7 +48,6 @@ from onepass.linalg.interrupt import Interrupt
 from onepass.linalg.subspace import Columns
 from onepass.nn.function import evaluating
 from onepass.nn.optim.projected import Projected, drawn, together
-from onepass.serialization.state import nbytes
 
 __all__ = [
     "GPM",
@@ -521,11 +520,6 @@ class GPM(Projected):
     def ranks_(self) -> dict[str, int]:
         """The directions kept of each layer, of all its groups together."""
         return {name: sum(map(len, self._memory.get(name, ()))) for name in self._layers}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the directions."""
-        return nbytes(self._memory)
 
     # -- what stands behind it -------------------------------------------------------------------
 

@@ -41,7 +41,6 @@ from onepass.nn.gradients import (
     of_rows,
 )
 from onepass.nn.optim.projected import Labelled, Projected, drawn
-from onepass.serialization.state import nbytes
 
 __all__ = ["OrthogonalGradient"]
 
@@ -127,13 +126,14 @@ class OrthogonalGradient(Projected):
         check_gradients(gradients, self._where)
         self.memory = memory
         self.gradients = gradients
-        self.per_task = per_task
-        if per_task is not None:
-            self.per_task = validation.whole(per_task, "per_task", self._where, low=1)
-        self.seed = validation.whole(seed, "seed", self._where, low=0)
-        self._specification = specification(memory, self._where)
-        begun(self._specification, 1, self._like, self._where)  # refuses what cannot be used
-        self._memory: Any = None
+        where = self._where
+        self.per_task = (
+            None if per_task is None else validation.whole(per_task, "per_task", where, low=1)
+        )
+        self.seed = validation.whole(seed, "seed", where, low=0)
+        self._specification = specification(memory, where)
+        begun(self._specification, 1, self._like, where)  # refuses what cannot be used
+        self._memory = None
         self._columns: Columns | None = None
         self._partial: tuple[tuple[bool, ...], Columns] | None = None
 
@@ -208,11 +208,6 @@ class OrthogonalGradient(Projected):
     def memory_(self) -> Any:
         """The memory as it is, None before a task was over."""
         return self._memory
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the memory."""
-        return nbytes(self._memory)
 
     # -- what stands behind it -------------------------------------------------------------------
 

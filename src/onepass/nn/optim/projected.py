@@ -32,6 +32,7 @@ from onepass.nn.losses import targets
 from onepass.nn.module import Network
 from onepass.nn.saving import from_tensors, tensors_of
 from onepass.nn.selection import select
+from onepass.serialization.state import nbytes
 from onepass.types import ArrayLike
 
 __all__ = ["Labelled", "Projected", "drawn", "together"]
@@ -98,6 +99,11 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         self._names, self._chosen = list(found), list(found.values())
         last = "projects" if self.projects == "last" else None
         self._network = Network(self.module, self._names, where=self._where, last=last)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory."""
+        return nbytes(self._memory)
 
     # -- an optimizer's face ---------------------------------------------------------------------
 
