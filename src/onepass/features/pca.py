@@ -291,12 +291,12 @@ class IncrementalPCA(Columnwise):
 
     def _hold_same(self, theirs: Axes) -> None:
         """Refuse axes that are not these, or where only one of the two stands still."""
-        mine, came = self.axes_, theirs
-        pairs = zip(_arrays(mine.view), _arrays(came.view), strict=True)
-        if mine.rows != came.rows or not all(np.array_equal(a, b) for a, b in pairs):
+        one, two, parts = self.axes_, theirs, ("center", "directions", "lengths")
+        same = (np.array_equal(getattr(one.view, k), getattr(two.view, k)) for k in parts)
+        if one.rows != two.rows or not all(same):
             raise MergeError(
                 "IncrementalPCA.merge: frozen axes must be the same in both, got some of "
-                f"{mine.rows} rows and others of {came.rows}. Begin both from one copy that has "
+                f"{one.rows} rows and others of {two.rows}. Begin both from one copy that has "
                 "seen `freeze_after` rows."
             )
 
@@ -381,7 +381,3 @@ class IncrementalPCA(Columnwise):
 def _variances(view: View) -> Floats:
     """Variances along the axes of a view, (k,)."""
     return view.lengths**2 / max(view.mass - 1.0, 1.0)
-
-
-def _arrays(view: View) -> tuple[Floats, ...]:
-    return view.center, view.directions, view.lengths

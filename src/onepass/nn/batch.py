@@ -395,7 +395,10 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
     if isinstance(given, torch.Tensor):
         tensor = given
     elif isinstance(given, (list, tuple)) and given and all(map(torch.is_tensor, given)):
-        tensor = _together(given, name, where)
+        try:
+            tensor = torch.stack([each.detach() for each in given])
+        except RuntimeError as wrong:
+            raise _uneven(name, where) from wrong
     else:
         tensor = torch.from_numpy(native(_array(given, name, where, remedy)))
     if tensor.is_meta:
@@ -409,14 +412,6 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
             "parts as two outputs."
         )
     return tensor.detach()
-
-
-def _together(given: Sequence[Tensor], name: str, where: str) -> Tensor:
-    """Tensors, one for each row, as one."""
-    try:
-        return torch.stack([each.detach() for each in given])
-    except RuntimeError as wrong:
-        raise _uneven(name, where) from wrong
 
 
 def _array(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Array:

@@ -66,6 +66,7 @@ from onepass.memory.evidence import Evidence
 from onepass.nn.batch import Batch
 from onepass.nn.learner import Learner
 from onepass.serialization.codec import Role, register
+from onepass.serialization.state import nbytes
 from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = [
@@ -471,7 +472,7 @@ class Filter(Learner):
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights."""
-        return 0 if self._belief is None else int(self._belief.nbytes)
+        return nbytes(self._belief)
 
     # -- what stands behind them -----------------------------------------------------------------
 
@@ -555,7 +556,7 @@ class Wandering(Filter):
         If a number is out of its range.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (*Filter.kept, "_dynamics._start")
+    kept: ClassVar[tuple[str, ...]] = (*Filter.kept, "_dynamics.start")
 
     def __init__(
         self,
@@ -579,7 +580,7 @@ class Wandering(Filter):
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights."""
-        return super().nbytes + self._dynamics.nbytes
+        return super().nbytes + nbytes(self._dynamics.start)
 
     def _taken(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         found = self._measured(belief, w, e, J)
@@ -593,7 +594,8 @@ class Wandering(Filter):
 
     def _tried(self) -> None:
         super()._tried()
-        self._dynamics.tried(self.network.p)
+        if self._dynamics.start is not None:
+            self._dynamics.start.reshape(self.network.p)
 
 
 class Dynamics:
@@ -622,12 +624,12 @@ class Dynamics:
                 f"{where}: `decay` must be above 0, got 0: then nothing of a row would be left for "
                 "the next. Use 1 for weights that stay, or a number just below."
             )
-        self._start: Any = None
+        self.start: Any = None  # w₀, if it is needed
 
     def begun(self, w: Tensor) -> None:
         """Note the weights w₀ before the first row, if they are needed."""
-        if self.decay < 1.0 and self._start is None:
-            self._start = w.clone()
+        if self.decay < 1.0 and self.start is None:
+            self.start = w.clone()
 
     def passed(self, n: int) -> tuple[float, float]:
         """γⁿ, and the variance that n rows' time adds: ρ (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
@@ -639,18 +641,8 @@ class Dynamics:
         """w₀ + decay · (w − w₀), where w₀ is that noted, or the weights before."""
         if decay == 1.0:
             return w
-        start = before if self._start is None else self._start.to(w)
+        start = before if self.start is None else self.start.to(w)
         return torch.lerp(start, w, decay)
-
-    def tried(self, p: int) -> None:
-        """Use what is noted, which was read from a file."""
-        if self._start is not None:
-            self._start.reshape(p)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of w₀, if it is kept."""
-        return 0 if self._start is None else int(self._start.nbytes)
 
 
 register(Role.MEMORY, Belief)

@@ -73,12 +73,6 @@ class Precision:
     rows: Tensor
     m: int
 
-    @classmethod
-    def start(cls, p: int, m: int, prior: float, kind: Tensor) -> "Precision":
-        """Before the first row, of p weights of a variance; ``kind`` is an empty tensor."""
-        diagonal = torch.full((p,), 1.0 / prior, dtype=torch.float64, device=kind.device)
-        return cls(diagonal, kind.new_empty((0, p)), m)
-
     @property
     def rank(self) -> int:
         """No direction is used up for good."""
@@ -289,7 +283,9 @@ class LoFi(Wandering):
 
     def _begin(self, c: int) -> Precision:
         del c
-        return Precision.start(self.network.p, self.memory, self.prior, self._like)
+        p, like = self.network.p, self._like
+        diagonal = torch.full((p,), 1.0 / self.prior, dtype=torch.float64, device=like.device)
+        return Precision(diagonal, like.new_empty((0, p)), self.memory)
 
     def _measured(self, belief: Precision, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         return Taken(*belief.learned(w, J, e.reshape(-1), self.noise))
