@@ -465,7 +465,7 @@ def test_a_module_that_raises_half_way_leaves_the_memory_as_it_was(
     before, asked, given = (
         optimizer.memory_.subspace.U.clone(),
         iter(range(150)),
-        orthogonal.sound_of_rows,
+        orthogonal.of_rows,
     )
 
     def raising(*rows: Any) -> Any:
@@ -473,7 +473,7 @@ def test_a_module_that_raises_half_way_leaves_the_memory_as_it_was(
             raise RuntimeError("the module raised")
         return given(*rows)
 
-    monkeypatch.setattr(orthogonal, "sound_of_rows", raising)
+    monkeypatch.setattr(orthogonal, "of_rows", raising)
     with pytest.raises(RuntimeError, match="the module raised"):
         optimizer.after_task((X * torch.tensor([1.0, 9.0, 0.1, 5.0]), y))
     assert torch.equal(optimizer.memory_.subspace.U, before)

@@ -167,18 +167,18 @@ def test_cross_entropy_rows_are_the_gradient_and_the_curvature_of_the_loss() -> 
     z = torch.randn(1, 4, dtype=torch.float64, generator=generator)
     J = torch.randn(4, 9, dtype=torch.float64, generator=generator)
     y = torch.tensor([[0.0, 0.0, 1.0, 0.0]], dtype=torch.float64)
-    made = as_rows("cross_entropy", z, y, J)
+    errors, gradients = as_rows("cross_entropy", z, y, J)
 
     def loss(w: Any) -> Any:
         return torch.nn.functional.cross_entropy(z + (J @ w)[None], torch.tensor([2]))
 
     zero = torch.zeros(9, dtype=torch.float64)
     gradient = torch.func.grad(loss)(zero)
-    torch.testing.assert_close(made.gradients.T @ made.errors[0], -gradient)
+    torch.testing.assert_close(gradients.T @ errors[0], -gradient)
     hessian = torch.autograd.functional.hessian(
         loss, zero
     )  # of outputs linear in w it is Gauss-Newton's
-    torch.testing.assert_close(made.gradients.T @ made.gradients, hessian)
+    torch.testing.assert_close(gradients.T @ gradients, hessian)
 
 
 def test_what_a_module_has_beside_the_weights_that_learn_stays_as_it_was() -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from onepass.errors import NumericalError, ParameterError
 from onepass.features.transformer import Columnwise, matrix_with_gaps
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.table import Table, TableLike
+from onepass.validation.table import Table
 
 __all__ = ["Impute"]
 
@@ -62,6 +62,7 @@ class Impute(Columnwise):
 
     fills = True
     merging: ClassVar[str] = "exact"
+    _matrix = staticmethod(matrix_with_gaps)
     strategies: ClassVar[tuple[str, ...]] = ("mean", "last", "zero")
 
     fills_: Array
@@ -93,13 +94,6 @@ class Impute(Columnwise):
             if self.flags_[j] >= 0:
                 names[self.flags_[j]] = f"{name} (missing)"
         return names
-
-    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
-        """A matrix of the width known, finite or nan."""
-        array, names = matrix_with_gaps(X, where, **self._shape())
-        if learning:
-            self._meet(names)
-        return array
 
     def read_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool

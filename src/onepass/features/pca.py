@@ -21,7 +21,7 @@ are read.
     images", IEEE Transactions on Image Processing 9(8), 2000.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,6 +123,8 @@ class IncrementalPCA(Columnwise):
     merging: ClassVar[str] = "approximate"
     uses_units: ClassVar[bool] = True
 
+    _letter: ClassVar[str] = "pc"
+
     axes_: Axes
     _looked: tuple[Any, Any] = (None, None)  # ``axes_`` and their view of all rows
 
@@ -177,17 +179,6 @@ class IncrementalPCA(Columnwise):
         if isinstance(k, (int, np.integer)):
             return min(int(k), d)
         return len(self._view.lengths) if hasattr(self, "axes_") else 0
-
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the columns that come out now: pc0, pc1 and so on.
-
-        Parameters
-        ----------
-        input_features : sequence of str, optional
-            Not needed.
-        """
-        del input_features
-        return np.array([f"pc{j}" for j in range(self.n_features_out_)], dtype=object)
 
     def transform(self, X: TableLike) -> Floats:
         """Coordinates along the axes of all rows learned; nothing is learned.
@@ -300,12 +291,12 @@ class IncrementalPCA(Columnwise):
 
     def _hold_same(self, theirs: Axes) -> None:
         """Refuse axes that are not these, or where only one of the two stands still."""
-        mine, came = self.axes_, theirs
-        pairs = zip(_arrays(mine.view), _arrays(came.view), strict=True)
-        if mine.rows != came.rows or not all(np.array_equal(a, b) for a, b in pairs):
+        one, two, parts = self.axes_, theirs, ("center", "directions", "lengths")
+        same = (np.array_equal(getattr(one.view, k), getattr(two.view, k)) for k in parts)
+        if one.rows != two.rows or not all(same):
             raise MergeError(
                 "IncrementalPCA.merge: frozen axes must be the same in both, got some of "
-                f"{mine.rows} rows and others of {came.rows}. Begin both from one copy that has "
+                f"{one.rows} rows and others of {two.rows}. Begin both from one copy that has "
                 "seen `freeze_after` rows."
             )
 
@@ -390,7 +381,3 @@ class IncrementalPCA(Columnwise):
 def _variances(view: View) -> Floats:
     """Variances along the axes of a view, (k,)."""
     return view.lengths**2 / max(view.mass - 1.0, 1.0)
-
-
-def _arrays(view: View) -> tuple[Floats, ...]:
-    return view.center, view.directions, view.lengths

@@ -570,14 +570,6 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 f"{reason}, or let one pipeline see all rows."
             )
 
-    def _need(self, verb: str) -> None:
-        if not self._begun:
-            raise NotFittedError(
-                f"Pipeline.{verb}: this Pipeline is not fitted yet: it has learned no row. Call "
-                "fit, partial_fit or learn_one first; predict_one and test_then_train answer "
-                "from the start."
-            )
-
     def _whole(self) -> AbstractContextManager[None]:
         parts = [*self.features_, self.learner_] if self._begun else []
         return all_or_nothing(self, *parts)
@@ -607,7 +599,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     def _seen(self, X: TableLike, verb: str) -> Any:
         """The rows as the learner is asked about them."""
-        self._need(verb)
+        if not self._begun:
+            raise NotFittedError(
+                f"Pipeline.{verb}: this Pipeline is not fitted yet: it has learned no row. Call "
+                "fit, partial_fit or learn_one first; predict_one and test_then_train answer "
+                "from the start."
+            )
         if not self.features_:
             return X
         read = self.features_[0].read_rows(X, f"Pipeline.{verb}", learning=False)

@@ -37,7 +37,7 @@ from onepass.features.random_features import Frozen
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import TableLike
 
-__all__ = ["FrozenNetwork", "Opened", "tried"]
+__all__ = ["FrozenNetwork", "Opened"]
 
 
 class Opened(NamedTuple):
@@ -53,49 +53,6 @@ class Opened(NamedTuple):
     """The number of rows that it takes at once, if no other."""
     whole: np.dtype[Any] | None = None
     """The dtype of the whole numbers that it takes, if no others."""
-
-    def outputs(self, rows: Array, width: int | None, where: str) -> Floats:
-        """What it says of rows, side by side.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n, *shape)
-            At least one, and no more than it takes at once.
-        width : int, optional
-            The numbers that it gives for a row, where that is known.
-        where : str
-            Who asks what, for messages: ``"TorchFeatures: the module"``.
-
-        Returns
-        -------
-        ndarray of shape (n, width)
-
-        Raises
-        ------
-        ModuleError, ShapeError
-            If it raises, or gives anything else.
-        """
-        n = len(rows)
-        if self.rows is not None and n < self.rows:
-            rows = np.concatenate((rows, np.zeros((self.rows - n, *rows.shape[1:]), rows.dtype)))
-        try:
-            said = self.ask(rows)
-        except OnepassError:
-            raise
-        except Exception as wrong:  # whatever a user's network makes of rows
-            raise ModuleError(
-                f"{where} must answer rows of shape {rows.shape[1:]}, got "
-                f"{type(wrong).__name__} from it: {str(wrong).strip()[:300]}. Give rows of the "
-                "shape and size that it takes; where they come flat, say it: shape=..."
-            ) from wrong
-        Z: Floats = said.reshape(len(said), -1)[:n] if said.ndim and said.size else said
-        if Z.ndim != 2 or not Z.size or len(said) != len(rows) or width not in {None, Z.shape[1]}:
-            raise ShapeError(
-                f"{where} must give {width or 'one or more'} numbers for each of {len(rows)} rows, "
-                f"got an output of shape {said.shape}. Let it answer each row, with the rows along "
-                "the first axis."
-            )
-        return Z
 
 
 def _formed(told: object, said: Sequence[int | None] | None, d: int, where: str) -> tuple[int, ...]:
@@ -204,60 +161,6 @@ def _shown(said: Sequence[int | None]) -> str:
 
 
 _ALIKE = 0.03  # of the largest output: more than devices and half precision differ
-
-
-def tried(
-    ask: Callable[[Array], Floats],
-    shape: tuple[int, ...],
-    where: str,
-    *,
-    several: bool,
-    whole: bool,
-) -> Floats:
-    """What a network says of a row of noise, the same for all time.
-
-    Parameters
-    ----------
-    ask : Callable
-        Outputs (n, k) of rows (n, *shape).
-    shape : tuple of int
-        Of a row.
-    where : str
-        Who asks, for messages.
-    several : bool
-        Whether several rows are ever asked at once.
-    whole : bool
-        Whether rows must be whole numbers.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-
-    Raises
-    ------
-    ParameterError
-        If the row has another answer when it is asked again, or when another is beside it.
-
-    Examples
-    --------
-    >>> said = tried(lambda rows: rows.sum(axis=1, keepdims=True), (4,), "here", several=True,
-    ...              whole=False)
-    >>> len(said)
-    1
-    """
-    noise = np.random.default_rng(0).random((2, *shape), dtype=np.float32)
-    noise = np.round(noise) if whole else noise  # 0 or 1, which most indices may be
-    alone: Floats = ask(noise[:1])[0]
-    again = ask(noise[:1])[0]
-    beside = ask(noise)[0] if several else alone
-    for other, when in ((again, "it is asked once more"), (beside, "another row is beside it")):
-        if not _alike(alone, other):
-            raise ParameterError(
-                f"{where}: a network must say the same of a row each time, whatever other rows are "
-                f"asked with it, got another answer when {when}. Let it draw no lots and take no "
-                "statistics of a batch; for the latter, batch_size=1 asks each row alone."
-            )
-    return alone
 
 
 def _alike(one: Floats, two: Floats) -> bool:
@@ -402,8 +305,9 @@ class FrozenNetwork(Frozen):
         return np.arange(self.n_features_out_)
 
     def _seen(self, X: Floats) -> Floats:
-        network = self._network()
-        parts = self._parts(network, X.reshape(len(X), *self.shape_))
+        network, rows = self._network(), X.reshape(len(X), *self.shape_)
+        step = network.rows or int(self.batch_size)
+        parts = [self._asked(network, rows[i : i + step]) for i in range(0, len(rows), step)]
         Z: Floats = np.concatenate([np.empty((0, len(self.trial_)), self.trial_.dtype), *parts])
         finite = np.isfinite(Z)
         if not finite.all():
@@ -415,14 +319,36 @@ class FrozenNetwork(Frozen):
             )
         return Z
 
-    def _parts(self, network: Opened, rows: Array) -> list[Floats]:
-        """Outputs for rows, some at a time."""
-        step = network.rows or int(self.batch_size)
-        return [self._asked(network, rows[i : i + step]) for i in range(0, len(rows), step)]
-
     def _asked(self, network: Opened, rows: Array) -> Floats:
-        width = len(self.trial_) if hasattr(self, "trial_") else None
-        return network.outputs(rows, width, f"{self._who}: the {self._what}")
+        """Outputs (n, k) of n >= 1 rows (n, *shape), no more than the network takes at once.
+
+        Raises
+        ------
+        ModuleError, ShapeError
+            If it raises, or gives anything else.
+        """
+        where, n = f"{self._who}: the {self._what}", len(rows)
+        if network.rows is not None and n < network.rows:
+            rows = np.concatenate((rows, np.zeros((network.rows - n, *rows.shape[1:]), rows.dtype)))
+        try:
+            said = network.ask(rows)
+        except OnepassError:
+            raise
+        except Exception as wrong:  # whatever a user's network makes of rows
+            raise ModuleError(
+                f"{where} must answer rows of shape {rows.shape[1:]}, got "
+                f"{type(wrong).__name__} from it: {str(wrong).strip()[:300]}. Give rows of the "
+                "shape and size that it takes; where they come flat, say it: shape=..."
+            ) from wrong
+        width = self.n_features_out_ or None
+        Z: Floats = said.reshape(len(said), -1)[:n] if said.ndim and said.size else said
+        if Z.ndim != 2 or not Z.size or len(said) != len(rows) or width not in {None, Z.shape[1]}:
+            raise ShapeError(
+                f"{where} must give {width or 'one or more'} numbers for each of {len(rows)} rows, "
+                f"got an output of shape {said.shape}. Let it answer each row, with the rows along "
+                "the first axis."
+            )
+        return Z
 
     # -- copies --------------------------------------------------------------------------------
 
@@ -471,15 +397,29 @@ class FrozenNetwork(Frozen):
         return network
 
     def _tried(self, network: Opened) -> Floats:
-        """What it says of a row of noise."""
+        """Its outputs for a row of noise, which are the same for all time.
+
+        Raises
+        ------
+        ParameterError
+            If the row has other outputs when it is asked again, or when another is beside it.
+        """
+        noise = np.random.default_rng(0).random((2, *self.shape_), dtype=np.float32)
+        if network.whole is not None:
+            noise = np.round(noise)  # 0 or 1, which most indices may be
         several = (network.rows or int(self.batch_size)) > 1
-        return tried(
-            lambda rows: self._asked(network, rows),
-            self.shape_,
-            self._who,
-            several=several,
-            whole=network.whole is not None,
-        )
+        alone: Floats = self._asked(network, noise[:1])[0]
+        again = self._asked(network, noise[:1])[0]
+        beside = self._asked(network, noise)[0] if several else alone
+        for other, when in ((again, "it is asked once more"), (beside, "another row is beside it")):
+            if not _alike(alone, other):
+                raise ParameterError(
+                    f"{self._who}: a network must say the same of a row each time, whatever other "
+                    f"rows are asked with it, got another answer when {when}. Let it draw no lots "
+                    "and take no statistics of a batch; for the latter, batch_size=1 asks each row "
+                    "alone."
+                )
+        return alone
 
     def _unlike_digest(self, came: str) -> str:
         return (

@@ -29,7 +29,6 @@ Cost: O(d · width) time a row and memory.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -53,25 +52,13 @@ class Frozen(Columnwise):
     merging: ClassVar[str] = "exact"
     uses_units: ClassVar[bool] = True
 
-    _letter: ClassVar[str] = "f"
-    _drawn: ClassVar[tuple[str, ...]] = ()
+    _drawn: ClassVar[tuple[str, ...]]
     _by_column: ClassVar[str] = ""
 
     @property
     @abstractmethod
     def n_features_out_(self) -> int:
         """The number of columns that come out, from the first row on."""
-
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the columns that come out.
-
-        Parameters
-        ----------
-        input_features : sequence of str, optional
-            Not needed.
-        """
-        del input_features
-        return np.array([f"{self._letter}{j}" for j in range(self.n_features_out_)], dtype=object)
 
     def differs(self, other: "Frozen") -> str:
         """Where the same numbers were drawn for other columns."""
@@ -128,10 +115,38 @@ def checked(Z: Floats, X: Floats, where: str) -> Floats:
     return Z
 
 
+class _Units(Frozen):
+    """``width`` functions of all columns, by ``weights_`` (d, width) and offsets (width,)."""
+
+    _by_column: ClassVar[str] = "weights_"
+
+    width: int
+    weights_: Floats
+
+    @property
+    def n_features_out_(self) -> int:
+        """The number of columns that come out, from the first row on."""
+        return validation.whole(self.width, "width", type(self).__name__, low=1)
+
+    @property
+    def _sound(self) -> bool:
+        """Whether what a file says fits together."""
+        if not hasattr(self, "n_features_in_"):
+            return True
+        weights, offsets = (getattr(self, name, None) for name in self._drawn[:2])
+        return all(
+            isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.shape == shape
+            for array, shape in (
+                (weights, (self.n_features_in_, self.width)),
+                (offsets, (self.width,)),
+            )
+        )
+
+
 _BIAS = 1  # sets the draw of offsets apart from that of weights (0)
 
 
-class RandomReLU(Frozen):
+class RandomReLU(_Units):
     """Random ReLU units: ``width`` fixed random directions, each cut off at zero.
 
     Columns should have mean about 0 and spread about 1: put :class:`Scale` in front for tables,
@@ -183,9 +198,7 @@ class RandomReLU(Frozen):
 
     _letter: ClassVar[str] = "relu"
     _drawn: ClassVar[tuple[str, ...]] = ("weights_", "bias_", "spread_")
-    _by_column: ClassVar[str] = "weights_"
 
-    weights_: Floats
     bias_: Floats
     spread_: float
 
@@ -203,11 +216,6 @@ class RandomReLU(Frozen):
         self.scale = scale
         self.bias = bias
         self.seed = seed
-
-    @property
-    def n_features_out_(self) -> int:
-        """The number of units."""
-        return validation.whole(self.width, "width", "RandomReLU", low=1)
 
     def _start(self, d: int) -> None:
         width = self.n_features_out_
@@ -247,16 +255,11 @@ class RandomReLU(Frozen):
     @property
     def _sound(self) -> bool:
         """Whether what a file says fits together."""
-        if not hasattr(self, "n_features_in_"):
-            return True
-        shapes = ((self.n_features_in_, self.width), (self.width,))
-        return (
-            _fits(self, ("weights_", "bias_"), shapes)
-            and type(getattr(self, "spread_", None)) is float
-        )
+        begun = hasattr(self, "n_features_in_")
+        return super()._sound and (not begun or type(getattr(self, "spread_", None)) is float)
 
 
-class RandomFourier(Frozen):
+class RandomFourier(_Units):
     """Random Fourier features of the kernel exp(−γ ‖x − x′‖²): scikit-learn's RBFSampler.
 
     For the same seed its numbers are those of ``sklearn.kernel_approximation.RBFSampler``, which
@@ -296,20 +299,13 @@ class RandomFourier(Frozen):
 
     _letter: ClassVar[str] = "fourier"
     _drawn: ClassVar[tuple[str, ...]] = ("weights_", "offset_")
-    _by_column: ClassVar[str] = "weights_"
 
-    weights_: Floats
     offset_: Floats
 
     def __init__(self, width: int = 1000, *, gamma: float = 1.0, seed: int = 0) -> None:
         self.width = width
         self.gamma = gamma
         self.seed = seed
-
-    @property
-    def n_features_out_(self) -> int:
-        """The number of features."""
-        return validation.whole(self.width, "width", "RandomFourier", low=1)
 
     def _start(self, d: int) -> None:
         self.weights_, self.offset_ = self._sampled(d)
@@ -340,23 +336,6 @@ class RandomFourier(Frozen):
         with np.errstate(over="ignore", invalid="ignore"):
             Z: Floats = sampler.transform(X)
         return checked(Z, X, "RandomFourier")
-
-    @property
-    def _sound(self) -> bool:
-        """Whether what a file says fits together."""
-        if not hasattr(self, "n_features_in_"):
-            return True
-        shapes = ((self.n_features_in_, self.width), (self.width,))
-        return _fits(self, ("weights_", "offset_"), shapes)
-
-
-def _fits(feature: Frozen, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether a feature has these arrays of real numbers, of these shapes."""
-    arrays = [getattr(feature, name, None) for name in names]
-    return all(
-        isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.shape == shape
-        for array, shape in zip(arrays, shapes, strict=True)
-    )
 
 
 def _standard(X: Floats) -> Floats:

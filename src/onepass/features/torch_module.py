@@ -109,7 +109,6 @@ class TorchFeatures(FrozenNetwork):
 
     _letter: ClassVar[str] = "torch"
     _who: ClassVar[str] = _WHO
-    _what: ClassVar[str] = "module"
 
     def __init__(
         self,
@@ -135,7 +134,16 @@ class TorchFeatures(FrozenNetwork):
         return (id(module), self.layer, self.device, self.dtype, *map(_version, _numbers(module)))
 
     def _digest(self) -> str:
-        return _digest(_module(self.module))
+        torch, total = _torch(), hashlib.sha256()
+        for name, each in sorted(_module(self.module).state_dict().items()):
+            if isinstance(each, torch.Tensor):
+                plain = each.detach()
+                plain = plain.dequantize() if plain.is_quantized else plain
+                plain = plain if plain.layout == torch.strided else plain.to_dense()
+                raw = plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+                total.update(f"{name}\0{each.dtype}\0{tuple(each.shape)}\0".encode())
+                total.update(raw.data)
+        return total.hexdigest()
 
     def _open(self) -> Opened:
         torch = _torch()
@@ -145,7 +153,7 @@ class TorchFeatures(FrozenNetwork):
                 f"{_WHO}: `dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}. "
                 "Construct it with one of these, as text."
             )
-        digest = _digest(module)
+        digest = self._digest()
         dtype = None if self.dtype is None else getattr(torch, self.dtype)
         shared = dtype is None and self.device is None
         twin = _twin(module, shared=shared)
@@ -232,20 +240,6 @@ def _numbers(module: "torch.nn.Module") -> "list[torch.Tensor]":
 def _version(tensor: "torch.Tensor") -> Hashable:
     """What changes when a tensor is written into, or has other memory."""
     return id(tensor), tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version  # noqa: SLF001
-
-
-def _digest(module: "torch.nn.Module") -> str:
-    """SHA-256 of names, dtypes, shapes and bytes of a module's state."""
-    torch, total = _torch(), hashlib.sha256()
-    for name, each in sorted(module.state_dict().items()):
-        if isinstance(each, torch.Tensor):
-            plain = each.detach()
-            plain = plain.dequantize() if plain.is_quantized else plain
-            plain = plain if plain.layout == torch.strided else plain.to_dense()
-            raw = plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-            total.update(f"{name}\0{each.dtype}\0{tuple(each.shape)}\0".encode())
-            total.update(raw.data)
-    return total.hexdigest()
 
 
 def _twin(module: "torch.nn.Module", *, shared: bool) -> "torch.nn.Module":

@@ -290,6 +290,11 @@ class Columnwise(Transformer):
     is not that of its input, ``n_features_out_`` and ``get_feature_names_out``.
     """
 
+    _letter: ClassVar[str] = ""
+    """What the names of columns begin with, if they are numbered."""
+    _matrix = staticmethod(validation.matrix)
+    """What checks rows: see its parameters."""
+
     @abstractmethod
     def _start(self, d: int) -> None:
         """Set what is learned to its beginning; refuse hyperparameters out of range."""
@@ -329,13 +334,16 @@ class Columnwise(Transformer):
         ----------
         input_features : sequence of str, optional
             The names of the columns that go in; by default those seen while learning, or
-            x0, x1, ... where they had none.
+            x0, x1, ... where they had none. Not needed where columns that come out are numbered.
         """
+        if self._letter:
+            numbers = range(self.n_features_out_)
+            return np.array([f"{self._letter}{j}" for j in numbers], dtype=object)
         return np.array(self._names_in(input_features), dtype=object)
 
     def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
-        """A finite matrix of the width known."""
-        array, names = validation.matrix(X, where, **self._shape())
+        """A matrix of the width known."""
+        array, names = self._matrix(X, where, **self._shape())
         if learning:
             self._meet(names)
         return array

@@ -214,11 +214,17 @@ def batch(
         If a number is nan or infinite.
     """
     if isinstance(x, list) and _numeric(x):
-        x = _rectangular(x, where)
+        try:
+            x = np.asarray(x)
+        except ValueError as wrong:
+            raise ShapeError(
+                f"{where}: `x` must have as many numbers in each row, got rows of several lengths. "
+                "Give an array of shape (n, …), padded if need be."
+            ) from wrong
     reader = _Reader(dtype, device, where, columns or {})
-    tree, found = reader.read(x)
-    n = _agreed(found, where)
-    _refuse_nonfinite(found, dtype, where)
+    tree = reader.read(x, "x")
+    n = _agreed(reader.found, where)
+    _refuse_nonfinite(reader.found, dtype, where)
     if isinstance(tree, dict):  # sorted: batches are joined tensor by tensor
         kwargs = {str(key): tree[key] for key in sorted(tree, key=str)}
         return Batch((), kwargs, n, where, n, reader.columns)
@@ -231,16 +237,6 @@ def _numeric(values: object) -> bool:
     if isinstance(values, list):
         return bool(values) and all(_numeric(each) for each in values)
     return isinstance(values, (int, float, np.number)) and not isinstance(values, bool)
-
-
-def _rectangular(values: list[object], where: str) -> Array:
-    try:
-        return np.asarray(values)
-    except ValueError as wrong:
-        raise ShapeError(
-            f"{where}: `x` must have as many numbers in each row, got rows of several lengths. "
-            "Give an array of shape (n, …), padded if need be."
-        ) from wrong
 
 
 class _Reader:
@@ -256,19 +252,16 @@ class _Reader:
         self.columns: dict[str, list[str]] = {}
         self.found: list[tuple[str, Any]] = []
 
-    def read(self, x: RowsLike) -> tuple[Any, list[tuple[str, Any]]]:
-        return self._read(x, "x"), self.found
-
-    def _read(self, x: Any, path: str) -> Any:
+    def read(self, x: Any, path: str) -> Any:
         if isinstance(x, torch.nn.utils.rnn.PackedSequence):
             raise TypeMismatchError(
                 f"{self.where}: `{path}` must be a tensor whose first axis counts rows, got a "
                 "PackedSequence. Give padded rows and their lengths, and pack them in `forward`."
             )
         if isinstance(x, Mapping):
-            return {key: self._read(each, f"{path}[{key!r}]") for key, each in x.items()}
+            return {key: self.read(each, f"{path}[{key!r}]") for key, each in x.items()}
         if isinstance(x, (tuple, list)):
-            parts = [self._read(each, f"{path}[{i}]") for i, each in enumerate(x)]
+            parts = [self.read(each, f"{path}[{i}]") for i, each in enumerate(x)]
             return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
         if isinstance(x, _CONSTANTS) and path != "x":
             return x
@@ -402,7 +395,10 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
     if isinstance(given, torch.Tensor):
         tensor = given
     elif isinstance(given, (list, tuple)) and given and all(map(torch.is_tensor, given)):
-        tensor = _together(given, name, where)
+        try:
+            tensor = torch.stack([each.detach() for each in given])
+        except RuntimeError as wrong:
+            raise _uneven(name, where) from wrong
     else:
         tensor = torch.from_numpy(native(_array(given, name, where, remedy)))
     if tensor.is_meta:
@@ -416,14 +412,6 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
             "parts as two outputs."
         )
     return tensor.detach()
-
-
-def _together(given: Sequence[Tensor], name: str, where: str) -> Tensor:
-    """Tensors, one for each row, as one."""
-    try:
-        return torch.stack([each.detach() for each in given])
-    except RuntimeError as wrong:
-        raise _uneven(name, where) from wrong
 
 
 def _array(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Array:
@@ -528,6 +516,7 @@ SHAPED = (
 _CALL = re.compile(r"forward\(\) (got|missing|takes)")
 _PLACES = re.compile(r"out of (range|bounds)|valid range")
 _RAISED = "the module raised this when it was given"
+_UNFIT = (RuntimeError, ValueError, IndexError)  # what torch raises of dtypes, places and shapes
 _SHAPES = ("shape", "size", "dimension", "channel", "elements")
 
 
@@ -638,27 +627,12 @@ def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
         yield
     except (torch.OutOfMemoryError, OnepassError):
         raise
-    except TypeError as wrong:
-        said = in_a_line(wrong)
-        if not _CALL.search(said):
-            wrong.add_note(f"{where}: {_RAISED} {batch.came}.")
-            raise
-        names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
-        raise TypeMismatchError(
-            f"{where}: `x` must hold the arguments of the module's forward, got "
-            f"{len(batch.args) + len(batch.kwargs)}{names}, and it raised: {said}. A tuple or "
-            "list holds its positional arguments, a dict its keyword arguments by their names."
-        ) from wrong
-    except (RuntimeError, ValueError, IndexError) as wrong:
-        if holds_places(batch):
+    except Exception as wrong:
+        if holds_places(batch) and isinstance(wrong, _UNFIT):
             _looked(look)
-        came, single = batch.came, any(each.ndim == 1 for each in batch.tensors)
-        refused = _refused(in_a_line(wrong), came, where, places=holds_places(batch), single=single)
+        refused = _refused(wrong, batch, where)
         if refused is not None:
             raise refused from wrong
-        wrong.add_note(f"{where}: {_RAISED} {came}.")
-        raise
-    except Exception as wrong:
         wrong.add_note(f"{where}: {_RAISED} {batch.came}.")
         raise
 
@@ -687,20 +661,31 @@ def in_a_line(wrong: Exception) -> str:
     return str(wrong).strip().partition("\n")[0].rstrip(".")
 
 
-def _refused(said: str, came: str, where: str, *, places: bool, single: bool) -> Exception | None:
-    """What a module says of dtypes, places or shapes that it cannot take; None of other things."""
+def _refused(wrong: Exception, batch: Batch, where: str) -> Exception | None:
+    """The error for arguments, dtypes, places or shapes that a module cannot take, or None."""
+    said, came = in_a_line(wrong), batch.came
     words = said.lower()
+    if isinstance(wrong, TypeError) and _CALL.search(said):
+        names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
+        return TypeMismatchError(
+            f"{where}: `x` must hold the arguments of the module's forward, got "
+            f"{len(batch.args) + len(batch.kwargs)}{names}, and it raised: {said}. A tuple or "
+            "list holds its positional arguments, a dict its keyword arguments by their names."
+        )
+    if not isinstance(wrong, _UNFIT):
+        return None
     if "dtype" in words or "scalar type" in words:
         return TypeMismatchError(
             f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
             "Whole numbers stay whole, for embeddings: give real numbers as floats."
         )
-    if places and _PLACES.search(words):
+    if holds_places(batch) and _PLACES.search(words):
         return ShapeError(
             f"{where}: whole numbers in `x` must be places that the module has, got {came}, and it "
             f"raised: {said}. Number them from 0 on, below the size of what they choose from."
         )
     if any(word in words for word in _SHAPES):
+        single = any(each.ndim == 1 for each in batch.tensors)
         return ShapeError(
             f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
             "The first axis counts rows, of one row too: give X[0:1] in place of X[0]; "

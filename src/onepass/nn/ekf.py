@@ -29,7 +29,6 @@ for k = n c gradients so far, at most p. For long streams see :class:`~onepass.n
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -105,11 +104,6 @@ class EKF(Wandering):
     >>> bool((said - 1.0).abs() < 0.1), round(float(std), 2)
     (True, 0.02)
     """
-
-    arguments: ClassVar[tuple[str, ...]] = (
-        *("noise", "process_noise", "prior", "decay"),
-        *("loss", "learns", "block_update", "chunk"),
-    )
 
     def __init__(
         self,

@@ -332,11 +332,6 @@ class Function:
             where = rows.where or self.where
             refuse_places(self.module, rows, lambda part: self(self.weights(), part), where)
 
-    def _outputs(self, rows: Batch) -> Tensor:
-        """The same, and what the module writes is not undone."""
-        with torch.no_grad(), self.told(rows):
-            return as_matrix(self._given(self.weights(), rows), rows.n, rows.where or self.where)
-
     def look(self, rows: Batch) -> tuple[Tensor, Tensor]:
         """Outputs, asked twice in a row; note is taken of what the module writes meanwhile.
 
@@ -349,15 +344,17 @@ class Function:
         ParameterError
             If the module writes into its parameters, which are restored.
         """
+        where = rows.where or self.where
         watched = _Watched(self._parameters, self.selection.names)
         before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
         try:
             if self.on_device:
                 self.look_up(rows)
-            with watched:
-                once = self._outputs(rows)
-                twice = self._outputs(rows)
+            with watched, torch.no_grad(), self.told(rows):
+                once, twice = (
+                    as_matrix(self._given(self.weights(), rows), rows.n, where) for _ in range(2)
+                )
             self.keeps = self.keeps or any(
                 key not in before or value is not before[key][1] or _length(value) != lengths[key]
                 for key, (_, value) in self._attributes().items()
@@ -369,10 +366,9 @@ class Function:
             written = watched.restore()
         if written:
             raise ParameterError(
-                f"{rows.where or self.where}: a prediction must not change the module, but its "
-                f"forward writes into the parameter {written[0]!r}. Let forward compute from "
-                "self.weight, as with torch.nn.functional.normalize(self.weight), and not write "
-                "into it."
+                f"{where}: a prediction must not change the module, but its forward writes into "
+                f"the parameter {written[0]!r}. Let forward compute from self.weight, as with "
+                "torch.nn.functional.normalize(self.weight), and not write into it."
             )
         return once, twice
 

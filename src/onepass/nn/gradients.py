@@ -14,7 +14,7 @@ do best for the memory that it takes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from onepass.nn.module import Network
 __all__ = [
     "GRADIENTS",
     "GradientsName",
-    "Sound",
     "begun",
     "check_gradients",
     "count",
@@ -38,7 +37,6 @@ __all__ = [
     "left_out",
     "of_rows",
     "slots",
-    "sound_of_rows",
 ]
 
 GradientsName: TypeAlias = Literal["logit", "outputs", "average"]
@@ -71,26 +69,10 @@ def count(gradients: str, c: int) -> int:
     return c if gradients == "outputs" else 1
 
 
-class Sound(NamedTuple):
-    """Gradients, of which those that are not finite are zero, which no memory keeps."""
-
-    gradients: Tensor
-    """(n·k, p), neighbours being of one row."""
-    good: Tensor
-    """Which are as they were, (n·k,); of a device, there."""
-
-
 def of_rows(
     network: Network, rows: Batch, y: Tensor | None, gradients: str, at: Sequence[int] | None = None
-) -> Tensor:
-    """The gradients of rows as of :func:`sound_of_rows`, (n·k, p)."""
-    return sound_of_rows(network, rows, y, gradients, at).gradients
-
-
-def sound_of_rows(
-    network: Network, rows: Batch, y: Tensor | None, gradients: str, at: Sequence[int] | None = None
-) -> Sound:
-    """The gradients of rows at the present weights.
+) -> tuple[Tensor, Tensor]:
+    """The gradients of rows at the present weights; those that are not finite are zero.
 
     Parameters
     ----------
@@ -101,6 +83,13 @@ def sound_of_rows(
     gradients : {"logit", "outputs", "average"}
     at : sequence of int, optional
         Of these rows alone, in this order.
+
+    Returns
+    -------
+    gradients : Tensor of shape (n·k, p)
+        Neighbours are of one row. No memory keeps zeros.
+    good : Tensor of shape (n·k,)
+        Which are finite; of a device, there.
     """
     if gradients == "outputs":
         parts = [rows] if at is None else [rows[i] for i in at]
@@ -112,7 +101,7 @@ def sound_of_rows(
         found = torch.stack([_gradient(network, rows[i], seeds, i) for i in chosen])
     found = linalg.widened(found)
     good = found.isfinite().all(dim=1)
-    return Sound(torch.where(good[:, None], found, 0.0), good)
+    return torch.where(good[:, None], found, 0.0), good
 
 
 def _gradient(network: Network, row: Batch, y: Tensor | None, i: int) -> Tensor:

@@ -27,8 +27,8 @@ others have their derivatives by autograd, which tells one row from another only
 """
 
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ from onepass.nn.batch import Batch
 from onepass.nn.function import Function, derivable
 from onepass.nn.probe import refuse_underived, tolerance
 
-__all__ = ["Derivative", "Scratch", "Untold", "Watch"]
+__all__ = ["Derivative", "Untold", "Watch"]
 
 
 class Untold(Exception):  # noqa: N818  caught by whoever asks, never shown
@@ -253,50 +253,6 @@ _SCRATCH = 2**26
 _SCRATCH_ON_DEVICE = 2**28
 
 
-class Scratch:
-    """How many rows of a function's Jacobian are made at once.
-
-    Parameters
-    ----------
-    function : Function
-    chunk : int or None
-        So many; None: as many as keep scratch memory within 64 MiB (256 MiB on an accelerator),
-        and at least one.
-    """
-
-    def __init__(self, function: Function, chunk: int | None) -> None:
-        self._function = function
-        self._chunk = chunk
-        self._held: int | None = None
-
-    def at_once(self, rows: Batch) -> int:
-        """How many rows of J fit the memory, with what the backward pass holds for each."""
-        if self._chunk is not None:
-            return self._chunk
-        first = self._function.selection.parameters[0]
-        if self._held is None:
-            self._held = self._measured(rows[:1])
-        scratch = _SCRATCH if first.device.type == "cpu" else _SCRATCH_ON_DEVICE
-        a_row = self._held + self._function.selection.p * first.element_size()
-        return int(max(1, scratch // max(1, a_row)))
-
-    def _measured(self, row: Batch) -> int:
-        """Bytes that a row's forward pass keeps for its backward pass, parameters aside."""
-        weights = self._function.weights(derive=True)
-        own = {each.untyped_storage().data_ptr() for each in weights.values()}
-        held = 0
-
-        def pack(tensor: Tensor) -> Tensor:
-            nonlocal held
-            if tensor.untyped_storage().data_ptr() not in own:
-                held += tensor.numel() * tensor.element_size()
-            return tensor
-
-        with self._function.deriving(row), saved_tensors_hooks(pack, lambda tensor: tensor):
-            self._function(weights, row)
-        return held
-
-
 class _OtherWidth(Exception):  # noqa: N818  caught here, never shown
     """A row has another number of outputs than the row before: room was made for those."""
 
@@ -320,7 +276,8 @@ class Derivative:
         self._function = function
         self._trusted: dict[str, bool] = {}
         self._c: int | None = None
-        self._scratch = Scratch(function, chunk)
+        self._chunk = chunk
+        self._held: int | None = None  # bytes, by the forward pass of a row
         self._derived = False  # whether outputs have had a graph
 
     def jacobian(self, rows: Batch, room: Callable[[int], Tensor]) -> tuple[Tensor, Tensor]:
@@ -336,7 +293,7 @@ class Derivative:
             return self._function.outputs(rows), room(0)
         c = self._c or self._function.outputs(rows[:1]).shape[1]
         J = room(rows.n * c)
-        at_once = self._scratch.at_once(rows)
+        at_once = self._at_once(rows)
         step = at_once // c if rows.n > 1 and at_once >= 2 * c else 1
         try:
             pieces = [
@@ -363,7 +320,7 @@ class Derivative:
             A function gets the outputs and gives such a tensor.
         """
         selection, first = self._function.selection, self._function.selection.parameters[0]
-        gradient = first.new_zeros((1, selection.p))
+        gradient = first.new_zeros(selection.p)
         with self._function.deriving(rows):
             weights = self._function.weights(derive=True)
             out = self._function(weights, rows)
@@ -376,8 +333,8 @@ class Derivative:
             if self._has_graph(out, rows):
                 leaves = list(weights.values())
                 found = torch.autograd.grad(out, leaves, v.to(out.dtype), allow_unused=True)
-                self._write(gradient, [None if g is None else g[None] for g in found])
-        return out.detach(), gradient[0]
+                self._write(gradient, found)
+        return out.detach(), gradient
 
     def features(self, rows: Batch) -> tuple[Tensor, Tensor | None]:
         """Outputs (n, c), and what :meth:`Watch.features` returns."""
@@ -461,25 +418,23 @@ class Derivative:
 
             def outputs_at_once() -> Tensor:
                 for k in range(0, c, at_once):
-                    self._outputs_at_once(out, leaves, J[k : k + at_once], k)
+                    some = J[k : k + at_once]
+                    v = out.new_zeros((len(some), *out.shape))
+                    v[:, 0, k : k + len(some)].fill_diagonal_(1.0)
+                    found = torch.autograd.grad(
+                        out, leaves, v, retain_graph=True, allow_unused=True, is_grads_batched=True
+                    )
+                    self._write(some, found)
                 return out
 
             if batched and self._tried("outputs", outputs_at_once, row, J) is not None:
                 return out.detach()
             for k in range(c):
                 found = torch.autograd.grad(out[0, k], leaves, retain_graph=True, allow_unused=True)
-                self._write(J[k : k + 1], [None if g is None else g[None] for g in found])
+                self._write(J[k], found)
             if batched:
                 self._trusted["outputs"] = False
         return out.detach()
-
-    def _outputs_at_once(self, out: Tensor, leaves: list[Tensor], J: Tensor, first: int) -> None:
-        v = out.new_zeros((len(J), *out.shape))
-        v[:, 0, first : first + len(J)].fill_diagonal_(1.0)
-        found = torch.autograd.grad(
-            out, leaves, v, retain_graph=True, allow_unused=True, is_grads_batched=True
-        )
-        self._write(J, list(found))
 
     # -- trust ------------------------------------------------------------------------------------
 
@@ -487,24 +442,19 @@ class Derivative:
         self, way: str, compute: Callable[[], Tensor], rows: Batch, J: Tensor
     ) -> Tensor | None:
         """What a way gives, held against plain backward passes the first time; None if it fails."""
-        if way in self._trusted:
-            if not self._trusted[way]:
-                return None
-            try:
-                return compute()
-            except (_OtherWidth, torch.OutOfMemoryError):
-                raise
-            except Exception:  # noqa: BLE001  the plain way decides whether the module is at fault
-                return None
+        trusted = self._trusted.get(way)
+        if trusted is False:
+            return None
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("error", message=".*performance drop.*")
+            with nullcontext() if trusted else warnings.catch_warnings():
+                if not trusted:
+                    warnings.filterwarnings("error", message=".*performance drop.*")
                 out = compute()
         except (_OtherWidth, torch.OutOfMemoryError):
             raise
-        except Exception:  # noqa: BLE001  as above
+        except Exception:  # noqa: BLE001  the plain way decides whether the module is at fault
             return None
-        if not self._as_plain(rows[0], J[: len(J) // rows.n]):
+        if not (trusted or self._as_plain(rows[0], J[: len(J) // rows.n])):
             return None
         self._trusted[way] = True
         return out
@@ -515,11 +465,11 @@ class Derivative:
             weights = self._function.weights(derive=True)
             out, leaves = self._function(weights, row), list(weights.values())
             for k in {0, len(J) // 2, len(J) - 1}:
-                plain = torch.zeros_like(J[:1])
+                plain = torch.zeros_like(J[0])
                 if self._has_graph(out, row):
                     found = torch.autograd.grad(out[0, k], leaves, None, True, allow_unused=True)  # noqa: FBT003  retain_graph
-                    self._write(plain, [None if g is None else g[None] for g in found])
-                if not self._agree(plain[0], J[k]):
+                    self._write(plain, found)
+                if not self._agree(plain, J[k]):
                     return False
         return True
 
@@ -543,7 +493,34 @@ class Derivative:
 
     # -- room -------------------------------------------------------------------------------------
 
-    def _write(self, J: Tensor, found: list[Tensor | None]) -> None:
+    def _at_once(self, rows: Batch) -> int:
+        """How many rows of J fit the memory, with what the backward pass holds for each."""
+        if self._chunk is not None:
+            return self._chunk
+        first = self._function.selection.parameters[0]
+        if self._held is None:
+            self._held = self._measured(rows[:1])
+        scratch = _SCRATCH if first.device.type == "cpu" else _SCRATCH_ON_DEVICE
+        a_row = self._held + self._function.selection.p * first.element_size()
+        return int(max(1, scratch // max(1, a_row)))
+
+    def _measured(self, row: Batch) -> int:
+        """Bytes that a row's forward pass keeps for its backward pass, parameters aside."""
+        weights = self._function.weights(derive=True)
+        own = {each.untyped_storage().data_ptr() for each in weights.values()}
+        held = 0
+
+        def pack(tensor: Tensor) -> Tensor:
+            nonlocal held
+            if tensor.untyped_storage().data_ptr() not in own:
+                held += tensor.numel() * tensor.element_size()
+            return tensor
+
+        with self._function.deriving(row), saved_tensors_hooks(pack, lambda tensor: tensor):
+            self._function(weights, row)
+        return held
+
+    def _write(self, J: Tensor, found: Sequence[Tensor | None]) -> None:
         """Derivatives (…, *shape) into the columns of J (…, p); None is no path: zero."""
         for s, g in zip(self._function.selection.slices.values(), found, strict=True):
             if g is None:

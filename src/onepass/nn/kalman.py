@@ -50,9 +50,8 @@ with process noise; memory p q + q² numbers. q grows with the rows until it is 
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -60,15 +59,15 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from onepass import linalg, validation
-from onepass.errors import MergeError, NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError
 from onepass.linalg.subspace import Columns
 from onepass.linalg.update import Step, row_by_row
 from onepass.memory.evidence import Evidence
-from onepass.nn.batch import Batch, RowsLike
+from onepass.nn.batch import Batch
 from onepass.nn.learner import Learner
-from onepass.nn.losses import LossName
 from onepass.serialization.codec import Role, register
-from onepass.types import Array, ArrayLike, ArrayOrTensor, Floats
+from onepass.serialization.state import nbytes
+from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = [
     "Belief",
@@ -421,28 +420,29 @@ class Filter(Learner):
     module : torch.nn.Module
     prior : float
         Variance of each weight before the first row, > 0.
-    noise : float
-        R >= 0.
-    loss, learns, block_update, chunk
+    **options
         As in :class:`~onepass.nn.learner.Learner`.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Learner.kept, "_belief", "_against", "_full")
+    _unmerged = (
+        "a learner that tells its rows from time and prior must be given",
+        (
+            "Let one learner see all rows. Without forgetting or process noise "
+            "op.nn.ORFit(memory=None, noise=noise / prior) is the same filter, and merges: exactly "
+            "for modules linear in their weights, of others as far as their linearisations agree, "
+            "so measure it with merge(other, rows=(x, y))."
+        ),
+    )
 
     def __init__(
         self,
         module: torch.nn.Module,
         *,
         prior: float,
-        noise: float,
-        loss: LossName,
-        learns: str | Sequence[str],
-        block_update: bool,
-        chunk: int | None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            module, loss=loss, noise=noise, learns=learns, block_update=block_update, chunk=chunk
-        )
+        super().__init__(module, **options)
         self._prior = prior
         self._belief: Any = None
         self._against = 0
@@ -456,26 +456,6 @@ class Filter(Learner):
     @abstractmethod
     def _taken(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         """What rows with errors e (n, c) and gradients J (n·c, p) do, and their time."""
-
-    # -- verbs -----------------------------------------------------------------------------------
-
-    def merge(
-        self, other: Learner, rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
-    ) -> Self:
-        """Refused: ORFit is the filter that merges.
-
-        Raises
-        ------
-        MergeError
-        """
-        del other, rows
-        raise MergeError(
-            f"{self._where}.merge: a learner that tells its rows from time and prior must be "
-            f"given, got {type(self).__name__}. Let one learner see all rows. Without forgetting "
-            "or process noise op.nn.ORFit(memory=None, noise=noise / prior) is the same filter, "
-            "and merges: exactly for modules linear in their weights, of others as far as their "
-            "linearisations agree, so measure it with merge(other, rows=(x, y))."
-        )
 
     # -- what is told ----------------------------------------------------------------------------
 
@@ -492,7 +472,7 @@ class Filter(Learner):
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights."""
-        return 0 if self._belief is None else int(self._belief.nbytes)
+        return nbytes(self._belief)
 
     # -- what stands behind them -----------------------------------------------------------------
 
@@ -567,8 +547,8 @@ class Wandering(Filter):
         ρ >= 0.
     decay : float
         γ in (0, 1].
-    noise, loss, learns, block_update, chunk
-        As in :class:`~onepass.nn.kalman.Filter`.
+    **options
+        As in :class:`~onepass.nn.learner.Learner`.
 
     Raises
     ------
@@ -576,34 +556,22 @@ class Wandering(Filter):
         If a number is out of its range.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (*Filter.kept, "_dynamics._start")
+    kept: ClassVar[tuple[str, ...]] = (*Filter.kept, "_dynamics.start")
 
     def __init__(
         self,
         module: torch.nn.Module,
         *,
         prior: float,
-        noise: float,
         process_noise: float,
         decay: float,
-        loss: LossName,
-        learns: str | Sequence[str],
-        block_update: bool,
-        chunk: int | None,
+        **options: Any,
     ) -> None:
         where = f"op.nn.{type(self).__name__}"
         self.prior = validation.in_range(prior, "prior", where, above=0.0)
         self._dynamics = Dynamics(decay, process_noise, where)
         self.process_noise, self.decay = self._dynamics.process_noise, self._dynamics.decay
-        super().__init__(
-            module,
-            prior=self.prior,
-            noise=noise,
-            loss=loss,
-            learns=learns,
-            block_update=block_update,
-            chunk=chunk,
-        )
+        super().__init__(module, prior=self.prior, **options)
 
     @abstractmethod
     def _measured(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
@@ -612,7 +580,7 @@ class Wandering(Filter):
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights."""
-        return super().nbytes + self._dynamics.nbytes
+        return super().nbytes + nbytes(self._dynamics.start)
 
     def _taken(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         found = self._measured(belief, w, e, J)
@@ -626,7 +594,8 @@ class Wandering(Filter):
 
     def _tried(self) -> None:
         super()._tried()
-        self._dynamics.tried(self.network.p)
+        if self._dynamics.start is not None:
+            self._dynamics.start.reshape(self.network.p)
 
 
 class Dynamics:
@@ -655,12 +624,12 @@ class Dynamics:
                 f"{where}: `decay` must be above 0, got 0: then nothing of a row would be left for "
                 "the next. Use 1 for weights that stay, or a number just below."
             )
-        self._start: Any = None
+        self.start: Any = None  # w₀, if it is needed
 
     def begun(self, w: Tensor) -> None:
         """Note the weights w₀ before the first row, if they are needed."""
-        if self.decay < 1.0 and self._start is None:
-            self._start = w.clone()
+        if self.decay < 1.0 and self.start is None:
+            self.start = w.clone()
 
     def passed(self, n: int) -> tuple[float, float]:
         """γⁿ, and the variance that n rows' time adds: ρ (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
@@ -672,18 +641,8 @@ class Dynamics:
         """w₀ + decay · (w − w₀), where w₀ is that noted, or the weights before."""
         if decay == 1.0:
             return w
-        start = before if self._start is None else self._start.to(w)
+        start = before if self.start is None else self.start.to(w)
         return torch.lerp(start, w, decay)
-
-    def tried(self, p: int) -> None:
-        """Use what is noted, which was read from a file."""
-        if self._start is not None:
-            self._start.reshape(p)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of w₀, if it is kept."""
-        return 0 if self._start is None else int(self._start.nbytes)
 
 
 register(Role.MEMORY, Belief)

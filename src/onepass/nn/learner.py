@@ -22,12 +22,10 @@ the noise of a target, which lies within √(std² + noise) of the prediction.
 
 import copy
 import inspect
-import math
 import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -43,10 +41,8 @@ from onepass.errors import (
     ParameterError,
     RowsRefusedWarning,
     ShapeError,
-    TaskWarning,
 )
 from onepass.linalg.interrupt import Interrupt
-from onepass.memory.principal import ForgettingBound
 from onepass.nn.batch import Batch, RowsLike, numbers, refuse_width
 from onepass.nn.function import plainly
 from onepass.nn.losses import LossName, answers, as_rows, check, shape_of, targets
@@ -56,18 +52,7 @@ from onepass.nn.selection import broken
 from onepass.nn.trial import Call, prepared, tried, untold
 from onepass.types import ArrayLike, ArrayOrTensor
 
-__all__ = [
-    "Learner",
-    "deviations",
-    "drift",
-    "explained",
-    "filled",
-    "refuse_nameless",
-    "refuse_verb",
-    "representation",
-    "tags",
-    "warn_of_no_tasks",
-]
+__all__ = ["Learner", "filled"]
 
 
 _VERBS = {
@@ -81,151 +66,6 @@ _VERBS = {
     ),
 }
 _AT_ONCE = 1 << 22  # numbers of a Jacobian that are made at once for standard deviations
-
-
-def deviations(
-    learner: "Learner", x: RowsLike, variances: Callable[[Tensor], ArrayOrTensor]
-) -> tuple[Tensor, Tensor]:
-    """What a learner's module says of rows, and (1).
-
-    Parameters
-    ----------
-    learner : learner of op.nn
-    x : rows, as the module takes them
-    variances : callable
-        gᵀ P g of each column of G (p, n·c), (n·c,).
-
-    Returns
-    -------
-    said, std : Tensors of shape (n, c)
-
-    Raises
-    ------
-    ParameterError
-        If it learns classes.
-    """
-    where, net = f"op.nn.{type(learner).__name__}.predict", learner.network
-    if learner.loss != "squared":
-        raise ParameterError(
-            f"{where}: `return_std` must be False for classes, got True with "
-            f"loss={learner.loss!r}. A class has no standard deviation: see `outputs`."
-        )
-    rows = net.prepare(x, where)
-    said = net.outputs(rows)
-    n, c = said.shape
-    width = max(_AT_ONCE // max(net.p * c, 1), 1)
-    std = torch.zeros_like(said)
-    for i in range(0, n, width):
-        with plainly(net.device, net.p):
-            J = linalg.widened(net.jacobian(rows[i : i + width])[1])
-            found = torch.as_tensor(variances(J.T), device=std.device).clamp_min(0.0).sqrt()
-        std[i : i + width] = found.reshape(-1, c).to(std.dtype)
-    return said, std
-
-
-def refuse_nameless(said: Tensor, where: str) -> None:
-    """Refuse outputs (n, c) that name no class; a device is waited for.
-
-    Parameters
-    ----------
-    said : Tensor of shape (n, c)
-    where : str
-        What the user called, for messages.
-
-    Raises
-    ------
-    NumericalError
-        If one is nan, of which there is no largest.
-    """
-    bad = said.isnan().any(dim=1)
-    if bool(bad.any()):
-        raise NumericalError(
-            f"{where}: outputs must be numbers to name a class, got nan in row "
-            f"{int(bad.nonzero()[0])}. Look at that row, and at the module's weights; `outputs` "
-            "gives all of them as they are."
-        )
-
-
-def refuse_verb(learner: "Learner", name: str) -> None:
-    """Refuse a verb that other learners have, and say what a network has in its place.
-
-    Parameters
-    ----------
-    learner : learner of op.nn
-    name : str
-        Of an attribute that it has not.
-
-    Raises
-    ------
-    AttributeError
-        So that ``hasattr`` says no.
-    """
-    if name in _VERBS:
-        kind = type(learner).__name__
-        raise AttributeError(
-            f"op.nn.{kind}: the verb must be one of networks, got {name!r}: {_VERBS[name]}.",
-            name=name,
-            obj=learner,
-        )
-
-
-def drift(learner: "Learner", x: RowsLike, said: ArrayLike | Tensor) -> float:
-    """√(Σ (outputs now − outputs then)²), over all rows.
-
-    Parameters
-    ----------
-    learner : learner of op.nn
-    x : rows, as the module takes them
-    said : Tensor or array of shape (n,) or (n, …)
-        The outputs then.
-
-    Raises
-    ------
-    ShapeError, TypeMismatchError, NotFiniteError
-        If these are not as many finite numbers as there are outputs.
-    """
-    where = f"op.nn.{type(learner).__name__}.drift"
-    now = learner.network.outputs(learner.network.prepare(x, where)).double()
-    remedy = "Give what `outputs` said of these rows just after each was learned."
-    then = numbers(said, "said", where, remedy).to(now.device).double()
-    if then.ndim < 1 or then.numel() != now.numel() or len(then) != len(now):
-        raise ShapeError(
-            f"{where}: `said` must hold {now.shape[1]} number(s) for each of {len(now)} rows, got "
-            f"shape {tuple(then.shape)}. {remedy}"
-        )
-    if not bool(then.isfinite().all()):
-        raise NotFiniteError(
-            f"{where}: `said` must be finite, got nan or infinity. From what was no number nothing "
-            "has moved by so much: leave these rows out."
-        )
-    return float(torch.linalg.vector_norm(now - then.reshape(now.shape)))
-
-
-def explained(bound: ForgettingBound, *, linear: bool, forgotten: float) -> ForgettingBound:
-    """A certificate of forgetting, with what a network's does not tell.
-
-    Parameters
-    ----------
-    bound : ForgettingBound
-    linear : bool
-        Whether the module is linear in its weights.
-    forgotten : float
-        What it says of all steps; infinite if nobody knows.
-    """
-    if bound.kind == "estimate":
-        turns = (
-            "it counts what the memory let go, and not that the gradients of a network turn while "
-            "it learns: measure both with drift(x, said)"
-        )
-        return bound if linear else replace(bound, why=turns)
-    if math.isinf(forgotten):
-        merged = (
-            "a merge has moved answers of its parts, and their memories know directions without "
-            "their lengths, so that nobody knows by how much; op.memory.Principal(m) and "
-            "op.memory.Sketch(m) keep lengths"
-        )
-        return replace(bound, why=merged)
-    return bound
 
 
 def filled(memory: Any, p: int, remedy: str) -> str | None:
@@ -244,50 +84,6 @@ def filled(memory: Any, p: int, remedy: str) -> str | None:
     return (
         f"the memory should hold fewer directions than there are weights, got all {p}: nothing "
         f"more can be learned. {remedy}"
-    )
-
-
-def warn_of_no_tasks(where: str) -> None:
-    """Warn the caller's caller that no task can be over where there are none."""
-    warnings.warn(
-        f"{where}: `per_task` must be a number of rows for a task to be over, got None: gradients "
-        "of each batch have entered the memory at once, and nothing was done. Give per_task=100, "
-        "or leave after_task() out.",
-        TaskWarning,
-        stacklevel=3,
-    )
-
-
-def representation(learner: "Learner") -> str:
-    """A learner in one line: its arguments that are not the defaults, its module, its size.
-
-    Parameters
-    ----------
-    learner : learner of op.nn
-    """
-    known = inspect.signature(type(learner)).parameters
-    given = [type(learner.module).__name__]
-    for name in learner.arguments:
-        value = getattr(learner, name)
-        if value != known[name].default:
-            given.append(f"{name}={value!r}")
-    name, p = type(learner).__name__, learner.network.p
-    return f"<{name}({', '.join(given)}), p={p}, rows_seen_={learner.rows_seen_}>"
-
-
-def tags(learner: "Learner") -> Tags:
-    """What scikit-learn asks of an estimator: whether it classifies or regresses.
-
-    Parameters
-    ----------
-    learner : learner of op.nn
-    """
-    classes = learner.loss != "squared"
-    return Tags(
-        estimator_type="classifier" if classes else "regressor",
-        target_tags=TargetTags(required=True),
-        classifier_tags=ClassifierTags() if classes else None,
-        regressor_tags=None if classes else RegressorTags(),
     )
 
 
@@ -324,6 +120,11 @@ class Learner(ABC):
     """For ``op.save``."""
     _untaken: ClassVar[tuple[str, str]] = ("where they are not", "noise > 0")
     """Which rows are left out, and what makes them fewer."""
+    _unmerged: ClassVar[tuple[str, str]] = (
+        "the memory must say what its rows would have taught, which that of op.nn.ORFit alone does",
+        "Let one learner see all rows, or use op.nn.ORFit.",
+    )
+    """What a merge needs that the learner lacks, and the remedy."""
 
     def __init__(
         self,
@@ -353,6 +154,12 @@ class Learner(ABC):
         self._wide: Tensor | None = None  # w of a module of half precision
         self._full = False  # whether it was told that no direction is free
         self._refuse_broken()
+
+    def __init_subclass__(cls) -> None:
+        """List the constructor's arguments, unless the class lists them in another order."""
+        super().__init_subclass__()
+        if "arguments" not in vars(cls):
+            cls.arguments = tuple(inspect.signature(cls).parameters)[1:]
 
     # -- hooks -----------------------------------------------------------------------------------
 
@@ -457,14 +264,21 @@ class Learner(ABC):
         NumericalError
             If an output is nan that is to name a class. Numbers are said as the module says them.
         """
-        if not return_std:
-            said = self.network.outputs(self.network.prepare(x, f"{self._where}.predict"))
-            if self.loss != "squared":
-                refuse_nameless(said, f"{self._where}.predict")
-            return self._said(said)
-        with self.network.turn:
-            said, std = deviations(self, x, self._variances(f"{self._where}.predict"))
-        return self._said(said), self._said(std)
+        where = f"{self._where}.predict"
+        if return_std:
+            with self.network.turn:
+                said, std = self._deviations(x, self._variances(where), where)
+            return self._said(said), self._said(std)
+        said = self.network.outputs(self.network.prepare(x, where))
+        if self.loss != "squared":
+            bad = said.isnan().any(dim=1)
+            if bool(bad.any()):  # a device is waited for
+                raise NumericalError(
+                    f"{where}: outputs must be numbers to name a class, got nan in row "
+                    f"{int(bad.nonzero()[0])}. Look at that row, and at the module's weights; "
+                    "`outputs` gives all of them as they are."
+                )
+        return self._said(said)
 
     def outputs(self, x: RowsLike) -> Tensor:
         """The module's outputs (n, c), without a derivative, in evaluation mode."""
@@ -481,11 +295,8 @@ class Learner(ABC):
             If this learner cannot be merged, or not with the other.
         """
         del other, rows
-        raise MergeError(
-            f"{self._where}.merge: the memory must say what its rows would have taught, which that "
-            f"of op.nn.ORFit alone does, got {type(self).__name__}. Let one learner see all rows, "
-            "or use op.nn.ORFit."
-        )
+        wanted, remedy = self._unmerged
+        raise MergeError(f"{self._where}.merge: {wanted}, got {type(self).__name__}. {remedy}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save all of it to one safetensors file: arguments, weights, buffers, what is remembered.
@@ -535,20 +346,55 @@ class Learner(ABC):
         ShapeError, TypeMismatchError, NotFiniteError
             If these are not as many finite numbers as there are outputs.
         """
-        return drift(self, x, said)
+        where = f"{self._where}.drift"
+        now = self.network.outputs(self.network.prepare(x, where)).double()
+        remedy = "Give what `outputs` said of these rows just after each was learned."
+        then = numbers(said, "said", where, remedy).to(now.device).double()
+        if then.ndim < 1 or then.numel() != now.numel() or len(then) != len(now):
+            raise ShapeError(
+                f"{where}: `said` must hold {now.shape[1]} number(s) for each of {len(now)} rows, "
+                f"got shape {tuple(then.shape)}. {remedy}"
+            )
+        if not bool(then.isfinite().all()):
+            raise NotFiniteError(
+                f"{where}: `said` must be finite, got nan or infinity. From what was no number "
+                "nothing has moved by so much: leave these rows out."
+            )
+        return float(torch.linalg.vector_norm(now - then.reshape(now.shape)))
 
     def __repr__(self) -> str:
-        return representation(self)
+        """One line: the module, the arguments that are not the defaults, the size."""
+        defaults = inspect.signature(type(self)).parameters
+        given = [type(self.module).__name__]
+        for name in self.arguments:
+            value = getattr(self, name)
+            if value != defaults[name].default:
+                given.append(f"{name}={value!r}")
+        name, p = type(self).__name__, self.network.p
+        return f"<{name}({', '.join(given)}), p={p}, rows_seen_={self.rows_seen_}>"
 
     if not TYPE_CHECKING:  # to whom all names would be known
 
         def __getattr__(self, name: str) -> Any:
             """Say of other learners' verbs, which a network has not, what to use in their place."""
-            refuse_verb(self, name)
+            if name in _VERBS:
+                raise AttributeError(
+                    f"{self._where}: the verb must be one of networks, got {name!r}: "
+                    f"{_VERBS[name]}.",
+                    name=name,
+                    obj=self,
+                )
             return object.__getattribute__(self, name)  # raises as ever, a property as it did
 
     def __sklearn_tags__(self) -> Tags:
-        return tags(self)
+        """Whether it classifies or regresses, for scikit-learn."""
+        classes = self.loss != "squared"
+        return Tags(
+            estimator_type="classifier" if classes else "regressor",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags() if classes else None,
+            regressor_tags=None if classes else RegressorTags(),
+        )
 
     # -- copies and pickles, between two steps: other threads wait, or are waited for -------------
 
@@ -583,6 +429,28 @@ class Learner(ABC):
             "tells how sure it is, got True. Use op.nn.EKF, op.nn.NTKRLS or op.nn.LoFi, or "
             "op.nn.ORFit with memory=None or op.memory.Principal(m)."
         )
+
+    def _deviations(
+        self, x: RowsLike, variances: Callable[[Tensor], ArrayOrTensor], where: str
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs (n, c), and (1) of each, by the variances (n·c,) of gradients (p, n·c)."""
+        net = self.network
+        if self.loss != "squared":
+            raise ParameterError(
+                f"{where}: `return_std` must be False for classes, got True with "
+                f"loss={self.loss!r}. A class has no standard deviation: see `outputs`."
+            )
+        rows = net.prepare(x, where)
+        said = net.outputs(rows)
+        n, c = said.shape
+        width = max(_AT_ONCE // max(net.p * c, 1), 1)
+        std = torch.zeros_like(said)
+        for i in range(0, n, width):
+            with plainly(net.device, net.p):
+                J = linalg.widened(net.jacobian(rows[i : i + width])[1])
+                found = torch.as_tensor(variances(J.T), device=std.device).clamp_min(0.0).sqrt()
+            std[i : i + width] = found.reshape(-1, c).to(std.dtype)
+        return said, std
 
     # -- weights ---------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,12 +72,6 @@ class Precision:
     diagonal: Tensor
     rows: Tensor
     m: int
-
-    @classmethod
-    def start(cls, p: int, m: int, prior: float, kind: Tensor) -> "Precision":
-        """Before the first row, of p weights of a variance; ``kind`` is an empty tensor."""
-        diagonal = torch.full((p,), 1.0 / prior, dtype=torch.float64, device=kind.device)
-        return cls(diagonal, kind.new_empty((0, p)), m)
 
     @property
     def rank(self) -> int:
@@ -254,11 +248,6 @@ class LoFi(Wandering):
     True
     """
 
-    arguments: ClassVar[tuple[str, ...]] = (
-        *("memory", "noise", "process_noise", "prior", "decay"),
-        *("loss", "learns", "block_update", "chunk"),
-    )
-
     def __init__(
         self,
         module: torch.nn.Module,
@@ -294,7 +283,9 @@ class LoFi(Wandering):
 
     def _begin(self, c: int) -> Precision:
         del c
-        return Precision.start(self.network.p, self.memory, self.prior, self._like)
+        p, like = self.network.p, self._like
+        diagonal = torch.full((p,), 1.0 / self.prior, dtype=torch.float64, device=like.device)
+        return Precision(diagonal, like.new_empty((0, p)), self.memory)
 
     def _measured(self, belief: Precision, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         return Taken(*belief.learned(w, J, e.reshape(-1), self.noise))

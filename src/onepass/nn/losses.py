@@ -15,7 +15,7 @@ that the step with noise 1 is that of the extended Kalman filter for a categoric
     Neural Computation 14(7), 2002; section 3.
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -31,27 +31,12 @@ from onepass.errors import (
 from onepass.nn.batch import numbers
 from onepass.types import ArrayLike
 
-__all__ = ["LOSSES", "LossName", "Rows", "answers", "as_rows", "check", "shape_of", "targets"]
+__all__ = ["LOSSES", "LossName", "answers", "as_rows", "check", "shape_of", "targets"]
 
 LossName: TypeAlias = Literal["squared", "one_hot", "cross_entropy"]
 LOSSES = ("squared", "one_hot", "cross_entropy")
 
 _LEAST = 1e-12  # of a probability that is divided by
-
-
-class Rows(NamedTuple):
-    """Rows of least squares.
-
-    Parameters
-    ----------
-    errors : Tensor of shape (n, c)
-        e, in float64.
-    gradients : Tensor of shape (n·c, p)
-        G̃ᵀ.
-    """
-
-    errors: Tensor
-    gradients: Tensor
 
 
 def check(loss: str, noise: float, where: str) -> None:
@@ -146,17 +131,20 @@ def _indicators(tensor: Tensor, n: int, c: int, where: str) -> Tensor:
     return torch.nn.functional.one_hot(classes, c).double()
 
 
-def as_rows(loss: str, outputs: Tensor, y: Tensor, J: Tensor) -> Rows:
-    """Outputs (n, c), answers (n, c) and Jacobian (n·c, p) as rows of least squares: (1) to (3)."""
+def as_rows(loss: str, outputs: Tensor, y: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs (n, c), answers (n, c) and Jacobian (n·c, p) as rows of least squares: (1) to (3).
+
+    Returns e (n, c), in float64, and G̃ᵀ (n·c, p).
+    """
     said = outputs.double()
     if loss != "cross_entropy":
-        return Rows(y - said, J)
+        return y - said, J
     shares = torch.softmax(said, dim=1).clamp_min(_LEAST)
     root = shares.sqrt()
     B = torch.diag_embed(root) - shares[:, :, None] * root[:, None, :]
     n, c = said.shape
     turned = B.mT.to(J.dtype) @ J.reshape(n, c, -1)
-    return Rows((y - shares) / root, turned.reshape(n * c, -1))
+    return (y - shares) / root, turned.reshape(n * c, -1)
 
 
 def answers(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:

@@ -73,11 +73,13 @@ class Keeping(NamedTuple):
             )
         try:
             place = None if device is None else str(torch.device(device))
-            torch.empty(0, device=place)
+            torch.empty(1, device=place).item()  # "meta" holds no values
         except (RuntimeError, TypeError, AssertionError) as wrong:  # the last, if torch has none
-            raise _no_place(device, where) from wrong
-        if place == "meta":  # which holds no values
-            raise _no_place(device, where)
+            raise ParameterError(
+                f"{where}: `memory_device` must be None or a device that torch has here, such as "
+                f"'cpu' or 'cuda', got {device!r}. None keeps the memory beside the module's "
+                "weights."
+            ) from wrong
         return cls(name, place, bool(by_layer))
 
     def hold_possible(self, specification: Any, noise: float, where: str) -> None:
@@ -95,7 +97,8 @@ class Keeping(NamedTuple):
             If a covariance of all weights would be kept by layer, or in half precision; or if the
             memory has no such noise, or none but arrays of p × p.
         """
-        if hasattr(specification, "prior") and (self.by_layer or self.half):
+        half = self.dtype in {"bfloat16", "float16"}
+        if hasattr(specification, "prior") and (self.by_layer or half):
             asked = "by_layer=True" if self.by_layer else f"memory_dtype={self.dtype!r}"
             raise ParameterError(
                 f"{where}: `memory` must have a limit with {asked} and noise > 0, got None with "
@@ -107,11 +110,6 @@ class Keeping(NamedTuple):
                 f"{where}: `memory` must keep directions, got {specification!r}. Use a number m or "
                 "None, which with noise > 0 is recursive least squares too."
             )
-
-    @property
-    def half(self) -> bool:
-        """Whether the precision is half."""
-        return self.dtype in {"bfloat16", "float16"}
 
     def kind(self, like: Tensor) -> Tensor:
         """An empty tensor of the memory's kind; ``like`` is one of the weights'."""
@@ -140,13 +138,6 @@ class Keeping(NamedTuple):
             for pieces in network.layers.values()
         )
         return Blocks.start(specification, places, noise, c, kind)
-
-
-def _no_place(device: object, where: str) -> ParameterError:
-    return ParameterError(
-        f"{where}: `memory_device` must be None or a device that torch has here, such as 'cpu' or "
-        f"'cuda', got {device!r}. None keeps the memory beside the module's weights."
-    )
 
 
 class Fitted(NamedTuple):

@@ -27,7 +27,6 @@ Cost of a step: c backward passes and O(p k) time, O(p k) memory, for k gradient
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -97,11 +96,6 @@ class NTKRLS(Filter):
     >>> round(float(net.learn(X, y).predict(X[:1])), 4)  # (1 + 2·2 + 4·4) / (1 + 2 + 4)
     3.0
     """
-
-    arguments: ClassVar[tuple[str, ...]] = (
-        *("ridge", "forgetting"),
-        *("loss", "learns", "block_update", "chunk"),
-    )
 
     def __init__(
         self,

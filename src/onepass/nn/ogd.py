@@ -22,6 +22,7 @@ reads of the m p numbers of S for each step and each gradient kept.
     Recursive Least-Squares", extended version; section 2.3.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -29,6 +30,7 @@ import torch
 from torch import Tensor
 
 from onepass import linalg, validation
+from onepass.errors import TaskWarning
 from onepass.linalg.interrupt import Interrupt
 from onepass.memory.choice import specification
 from onepass.nn.batch import Batch, refuse_width
@@ -43,7 +45,7 @@ from onepass.nn.gradients import (
     of_rows,
     slots,
 )
-from onepass.nn.learner import Learner, filled, warn_of_no_tasks
+from onepass.nn.learner import Learner, filled
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
@@ -115,10 +117,6 @@ class OGD(Learner):
     True
     """
 
-    arguments: ClassVar[tuple[str, ...]] = (
-        "memory", "step_size", "steps", "batch", "loss", "gradients", "per_task", "learns", "seed",
-        "chunk",
-    )  # fmt: skip
     kept: ClassVar[tuple[str, ...]] = (
         *(*Learner.kept, "_memory", "_full", "tasks_", "_task_rows", "_drawn"),
     )
@@ -149,9 +147,9 @@ class OGD(Learner):
         self.gradients = gradients
         self._kept = gradients or ("outputs" if loss == "squared" else "logit")
         check_gradients(self._kept, where, classes=loss != "squared")
-        self.per_task = per_task
-        if per_task is not None:
-            self.per_task = validation.whole(per_task, "per_task", where, low=1)
+        self.per_task = (
+            None if per_task is None else validation.whole(per_task, "per_task", where, low=1)
+        )
         self.seed = validation.whole(seed, "seed", where, low=0)
         self.tasks_ = 0
         self._specification = specification(memory, where)
@@ -177,7 +175,13 @@ class OGD(Learner):
             Without ``per_task``.
         """
         if self.per_task is None:
-            warn_of_no_tasks(f"{self._where}.after_task")
+            warnings.warn(
+                f"{self._where}.after_task: `per_task` must be a number of rows for a task to be "
+                "over, got None: gradients of each batch have entered the memory at once, and "
+                "nothing was done. Give per_task=100, or leave after_task() out.",
+                TaskWarning,
+                stacklevel=2,
+            )
         if self._drawn is None:
             return self
         interrupt = Interrupt()
@@ -197,8 +201,7 @@ class OGD(Learner):
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights: the memory, and gradients drawn of a task."""
-        drawn = 0 if self._drawn is None else self._drawn.nbytes
-        return int(drawn) + nbytes(self._memory)
+        return nbytes([self._memory, self._drawn])
 
     # -- what stands behind them -----------------------------------------------------------------
 
@@ -223,9 +226,8 @@ class OGD(Learner):
                 if 0 < len(at) < len(said):  # the others are a batch
                     rows, y = rows[torch.tensor(at)], y[at]
                     good = self._descended(rows, y, before)[1]
-            fresh = self._fresh(rows, y)
-            # zeros, which no memory keeps
-            self._keep((torch.where(good, fresh[0], 0.0), fresh[1]))
+            G, places = self._fresh(rows, y)
+            self._keep(torch.where(good, G, 0.0), places)  # zeros, which no memory keeps
         except BaseException:
             self._wide = wide
             self.network.set_weights(before.to(self.network.dtype))
@@ -262,21 +264,18 @@ class OGD(Learner):
 
     def _fresh(self, rows: Batch, y: Tensor) -> tuple[Tensor, list[int]]:
         """(2): gradients (r, k, p) at the present weights, and their places among those drawn."""
-        taken = list(range(len(rows)))
-        places = taken
+        at, places = None, list[int]()
         if self.per_task is not None:
             chosen = slots(self._task_rows, len(rows), self.per_task, (self.seed, self.tasks_))
-            places, taken = list(chosen), list(chosen.values())
+            at, places = list(chosen.values()), list(chosen)
         k, p = count(self._kept, y.shape[1]), self.network.p
-        if not taken:
+        if at == []:
             return self._like.new_empty((0, k, p)), places
-        at = taken if self.per_task is not None else None
-        found = of_rows(self.network, rows, y, self._kept, at)
+        found, _ = of_rows(self.network, rows, y, self._kept, at)
         return found.reshape(-1, k, p), places
 
-    def _keep(self, fresh: tuple[Tensor, list[int]]) -> None:
+    def _keep(self, G: Tensor, places: list[int]) -> None:
         """Let gradients enter the memory; or, within a task, keep those that were drawn."""
-        G, places = fresh
         if self.per_task is None:
             self._learn(None, None, G.flatten(0, 1))
             return

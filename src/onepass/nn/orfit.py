@@ -38,7 +38,9 @@ Cost of a step: c backward passes.
     Recursive Least-Squares", extended version.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -54,7 +56,7 @@ from onepass.memory.principal import ForgettingBound, certified
 from onepass.nn.batch import Batch, RowsLike
 from onepass.nn.function import plainly
 from onepass.nn.kalman import Covariance
-from onepass.nn.learner import Learner, explained, filled
+from onepass.nn.learner import Learner, filled
 from onepass.nn.losses import LossName
 from onepass.nn.memory import Keeping, fitted, variances
 from onepass.nn.merge import fingerprint, merge
@@ -196,8 +198,7 @@ class ORFit(Learner):
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights."""
-        start = 0 if self._start is None else int(self._start.nbytes)
-        return nbytes(self._memory) + start
+        return nbytes([self._memory, self._start])
 
     @property
     def merging(self) -> str:  # type: ignore[override]  # by memory
@@ -218,8 +219,22 @@ class ORFit(Learner):
         it is 0.0 while the memory lets nothing go. :meth:`drift` measures both. With noise there
         is no bound, as each step moves past answers, to average them.
         """
-        found = certified(self._memory, float(self._forgotten), noise=self.noise, linear=False)
-        return explained(found, linear=bool(self._linear), forgotten=float(self._forgotten))
+        forgotten = float(self._forgotten)
+        bound = certified(self._memory, forgotten, noise=self.noise, linear=False)
+        if bound.kind == "estimate":
+            turns = (
+                "it counts what the memory let go, and not that the gradients of a network turn "
+                "while it learns: measure both with drift(x, said)"
+            )
+            return bound if self._linear else replace(bound, why=turns)
+        if math.isinf(forgotten):
+            merged = (
+                "a merge has moved answers of its parts, and their memories know directions "
+                "without their lengths, so that nobody knows by how much; op.memory.Principal(m) "
+                "and op.memory.Sketch(m) keep lengths"
+            )
+            return replace(bound, why=merged)
+        return bound
 
     def merge(
         self, other: Learner, rows: tuple[RowsLike, ArrayLike | Tensor] | None = None

@@ -18,6 +18,7 @@ array}``; files of networks and states of wrapped optimizers hold such.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -118,7 +119,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
         "learner": type(learner).__name__,
         "arguments": {name: getattr(learner, name) for name in learner.arguments},
         "names": names,
-        "learned": {_plain(name): _found(learner, name) for name in learner.kept},
+        "learned": {_plain(name): attrgetter(name)(learner) for name in learner.kept},
     }
     state = state_dict(tree, where)
     state["module"] = {
@@ -310,17 +311,11 @@ def _remember(learner: Any, learned: Mapping[str, object], where: str) -> None:
         owner, _, last = name.rpartition(".")
         value = learned[_plain(name)]
         value = value.to(learner.network.device) if isinstance(value, torch.Tensor) else value
-        setattr(_found(learner, owner) if owner else learner, last, value)
+        setattr(attrgetter(owner)(learner) if owner else learner, last, value)
     try:
         learner._tried()  # noqa: SLF001  it belongs to loading alone
     except Exception as wrong:  # whatever comes of numbers that do not belong together
         raise damaged(where, f"it has not learned what it says: {wrong}") from wrong
-
-
-def _found(learner: object, name: str) -> Any:
-    for part in name.split("."):
-        learner = getattr(learner, part)
-    return learner
 
 
 def _plain(name: str) -> str:

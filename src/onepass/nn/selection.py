@@ -100,8 +100,8 @@ def layer_of(name: str) -> str:
     >>> len(layer_of("scale"))
     0
     """
-    owner = ("." + name).partition(_PARAMETRIZED)[0] if _PARAMETRIZED in "." + name else None
-    return (name.rpartition(".")[0]) if owner is None else owner[1:]
+    owner, found, _ = f".{name}".partition(_PARAMETRIZED)
+    return owner[1:] if found else name.rpartition(".")[0]
 
 
 def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> Selection:

@@ -11,7 +11,7 @@ from typing import NamedTuple, NoReturn
 import torch
 
 from onepass.errors import ModuleError, OnepassError, ShapeError
-from onepass.nn.batch import Batch, RowsLike, by_module, holds_places, in_a_line, refuse_width
+from onepass.nn.batch import Batch, RowsLike, by_module, in_a_line, refuse_width
 from onepass.nn.module import Network
 
 __all__ = ["Call", "prepared", "tried", "untold"]
@@ -52,7 +52,7 @@ def prepared(network: Network, x: RowsLike, where: str) -> Batch:
         If its forward raises when it is tried with the first rows.
     """
     try:
-        rows: Batch = network.prepare(x, where)
+        return network.prepare(x, where)
     except Exception as wrong:
         if by_module(wrong):
             raise ModuleError(
@@ -61,7 +61,6 @@ def prepared(network: Network, x: RowsLike, where: str) -> Batch:
                 "fault, and give the others again, or mend the module."
             ) from wrong
         raise
-    return rows
 
 
 def tried(call: Call, c: int) -> None:
@@ -79,8 +78,7 @@ def tried(call: Call, c: int) -> None:
         And others, if the module refuses a row.
     """
     network, rows, where = call
-    if holds_places(rows):
-        _looked_up(call)
+    _looked_up(call)
     bytes_ = sum(each.nbytes for each in rows.tensors) // rows.n
     width = max(1, min(_ROWS, _BYTES // max(bytes_, 1)))
     for i in range(0, rows.n, width):

@@ -36,7 +36,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -47,12 +48,10 @@ from onepass.linalg.interrupt import Interrupt
 from onepass.linalg.subspace import Columns
 from onepass.nn.function import evaluating
 from onepass.nn.optim.projected import Projected, drawn, together
-from onepass.serialization.state import nbytes
 
 __all__ = [
     "GPM",
     "Layer",
-    "Sorts",
     "grown",
     "layers",
     "listening",
@@ -174,23 +173,21 @@ def _padded(layer: _Convolution, x: Tensor) -> Tensor:
 def listening(known: dict[str, Layer], hear: Callable[[str, Tensor], None]) -> Iterator[None]:
     """While within, tell the vectors that each layer's weights meet, by the layer's name."""
 
-    def listener(name: str) -> Callable[[Any, Any, Any, Any], None]:
-        def told(
-            part: nn.Linear | _Convolution,
-            args: tuple[Tensor, ...],
-            kwargs: Mapping[str, Tensor],
-            out: object,
-        ) -> None:
-            del out  # told when the layer has taken what it was given: else it says why not
-            x = args[0] if args else kwargs["input"]
-            hear(name, met(part, x.detach()))
-
-        return told
+    def note(
+        name: str,
+        part: nn.Linear | _Convolution,
+        args: tuple[Tensor, ...],
+        kwargs: Mapping[str, Tensor],
+        out: object,
+    ) -> None:
+        del out  # noted when the layer has taken what it was given: else it says why not
+        x = args[0] if args else kwargs["input"]
+        hear(name, met(part, x.detach()))
 
     with ExitStack() as stack:
         for layer in known.values():
             for part in layer.modules:
-                hook = part.register_forward_hook(listener(layer.name), with_kwargs=True)
+                hook = part.register_forward_hook(partial(note, layer.name), with_kwargs=True)
                 stack.callback(hook.remove)
         yield
 
@@ -282,18 +279,9 @@ def _level(given: object, where: str) -> float:
     return validation.in_range(given, "threshold", where, above=0.0, high=1.0)
 
 
-class Sorts(NamedTuple):
-    """What becomes of parameters."""
-
-    layers: dict[str, Layer]
-    """Those whose weights' steps are projected, by name."""
-    fixed: list[nn.Parameter]
-    """Parameters that learn in the first task alone."""
-
-
 def sorted_out(
     module: nn.Module, chosen: Mapping[str, nn.Parameter], *, biases: str, others: str, where: str
-) -> Sorts:
+) -> tuple[dict[str, Layer], list[nn.Parameter]]:
     """What becomes of the chosen parameters of a module.
 
     Parameters
@@ -304,6 +292,13 @@ def sorted_out(
     others : {"refuse", "frozen", "free"}
     where : str
         What the user called, for messages.
+
+    Returns
+    -------
+    layers : dict of str to Layer
+        Those whose weights' steps are projected, by name.
+    fixed : list of Parameter
+        Parameters that learn in the first task alone.
 
     Raises
     ------
@@ -320,7 +315,7 @@ def sorted_out(
     if not held or (strange and others == "refuse"):
         raise _strangers(strange, where)
     fixed = [p for p in chosen.values() if id(p) in shifts] if biases == "frozen" else []
-    return Sorts(held, fixed + (list(strange.values()) if others == "frozen" else []))
+    return held, fixed + (list(strange.values()) if others == "frozen" else [])
 
 
 def _refuse_words(biases: object, others: object, where: str) -> None:
@@ -456,14 +451,13 @@ class GPM(Projected):
 
     def _select(self) -> None:
         super()._select()
-        sorts = sorted_out(
+        self._layers, self._fixed = sorted_out(
             self.module,
             dict(zip(self._names, self._chosen, strict=True)),
             biases=self.biases,
             others=self.others,
             where=self._where,
         )
-        self._layers, self._fixed = sorts.layers, sorts.fixed
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -507,7 +501,11 @@ class GPM(Projected):
                     self._network.outputs(batch)
             bases = dict(self._memory)
             for name, parts in told.items():
-                _refuse_nonfinite(name, parts, where)
+                if not bool(parts.isfinite().all()):
+                    raise NumericalError(
+                        f"{where}: what the layers are given must be finite, got nan or infinity "
+                        f"in {name!r}. Look at the weights before it, or scale the rows."
+                    )
                 level = min(self._thresholds[name] + self.growth * self.tasks_, 1.0)
                 old: Any = bases.get(name) or [None] * len(parts)
                 bases[name] = [
@@ -522,11 +520,6 @@ class GPM(Projected):
     def ranks_(self) -> dict[str, int]:
         """The directions kept of each layer, of all its groups together."""
         return {name: sum(map(len, self._memory.get(name, ()))) for name in self._layers}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the directions."""
-        return nbytes(self._memory)
 
     # -- what stands behind it -------------------------------------------------------------------
 
@@ -565,17 +558,3 @@ class GPM(Projected):
                     f"layer held here, got {len(found)} group(s) of {shape[:1]} inputs. Wrap the "
                     "module that they were taken with."
                 )
-
-
-def _refuse_nonfinite(name: str, T: Tensor, where: str) -> None:
-    """Refuse what a layer was given if it has no directions.
-
-    Raises
-    ------
-    NumericalError
-    """
-    if not bool(T.isfinite().all()):
-        raise NumericalError(
-            f"{where}: what the layers are given must be finite, got nan or infinity in "
-            f"{name!r}. Look at the weights before it, or scale the rows."
-        )

@@ -38,10 +38,9 @@ from onepass.nn.gradients import (
     entered,
     gathered,
     left_out,
-    sound_of_rows,
+    of_rows,
 )
 from onepass.nn.optim.projected import Labelled, Projected, drawn
-from onepass.serialization.state import nbytes
 
 __all__ = ["OrthogonalGradient"]
 
@@ -127,13 +126,14 @@ class OrthogonalGradient(Projected):
         check_gradients(gradients, self._where)
         self.memory = memory
         self.gradients = gradients
-        self.per_task = per_task
-        if per_task is not None:
-            self.per_task = validation.whole(per_task, "per_task", self._where, low=1)
-        self.seed = validation.whole(seed, "seed", self._where, low=0)
-        self._specification = specification(memory, self._where)
-        begun(self._specification, 1, self._like, self._where)  # refuses what cannot be used
-        self._memory: Any = None
+        where = self._where
+        self.per_task = (
+            None if per_task is None else validation.whole(per_task, "per_task", where, low=1)
+        )
+        self.seed = validation.whole(seed, "seed", where, low=0)
+        self._specification = specification(memory, where)
+        begun(self._specification, 1, self._like, where)  # refuses what cannot be used
+        self._memory = None
         self._columns: Columns | None = None
         self._partial: tuple[tuple[bool, ...], Columns] | None = None
 
@@ -209,24 +209,19 @@ class OrthogonalGradient(Projected):
         """The memory as it is, None before a task was over."""
         return self._memory
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the memory."""
-        return nbytes(self._memory)
-
     # -- what stands behind it -------------------------------------------------------------------
 
     def _sound(self, rows: Iterable[Labelled], good: list[Tensor]) -> Iterator[Tensor]:
         """The gradients of rows, (k, p) each time; ``good`` learns which of them are finite."""
         for each in rows:
-            found = sound_of_rows(self._network, each.rows, each.classes, self.gradients)
-            good.append(found.good)
-            yield found.gradients
+            J, sound = of_rows(self._network, each.rows, each.classes, self.gradients)
+            good.append(sound)
+            yield J
 
     @property
     def _like(self) -> Tensor:
-        first = self._chosen[0]
-        return linalg.widened(torch.empty(0, dtype=first.dtype, device=first.device))
+        net = self._network
+        return linalg.widened(torch.empty(0, dtype=net.dtype, device=net.device))
 
     def _held(self) -> list[torch.nn.Parameter]:
         return self._chosen if self._columns is not None and len(self._columns) else []

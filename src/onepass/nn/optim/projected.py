@@ -32,6 +32,7 @@ from onepass.nn.losses import targets
 from onepass.nn.module import Network
 from onepass.nn.saving import from_tensors, tensors_of
 from onepass.nn.selection import select
+from onepass.serialization.state import nbytes
 from onepass.types import ArrayLike
 
 __all__ = ["Labelled", "Projected", "drawn", "together"]
@@ -98,6 +99,11 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         self._names, self._chosen = list(found), list(found.values())
         last = "projects" if self.projects == "last" else None
         self._network = Network(self.module, self._names, where=self._where, last=last)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory."""
+        return nbytes(self._memory)
 
     # -- an optimizer's face ---------------------------------------------------------------------
 
@@ -383,8 +389,11 @@ def _looked_over(batch: object, network: Network, where: str, *, labels: bool) -
             f"{where}: `loader` must give batches (x, y) with the class of each row, got x alone. "
             "Use gradients='outputs', which needs no classes."
         )
-    if y is not None:
-        _refuse_single(y, where)
+    if y is not None and np.ndim(y) == 0:
+        raise ShapeError(
+            f"{where}: `loader` must give batches of rows, got a single row. Wrap the data set in "
+            "a torch.utils.data.DataLoader."
+        )
     rows = network.prepare(mapped(x, lambda each: each.to(network.device)), where)
     if isinstance(y, (torch.Tensor, np.ndarray)) and len(y) != len(rows):
         raise ShapeError(
@@ -402,15 +411,6 @@ def _looked_over(batch: object, network: Network, where: str, *, labels: bool) -
         )
     _refuse_numbers(y, where)
     return Labelled(rows, targets(y, len(rows), like.shape[1], "one_hot", like, where))
-
-
-def _refuse_single(y: ArrayLike | Tensor, where: str) -> None:
-    """Refuse what has one answer: a row, where a batch of them belongs."""
-    if np.ndim(y) == 0:
-        raise ShapeError(
-            f"{where}: `loader` must give batches of rows, got a single row. Wrap the data set in "
-            "a torch.utils.data.DataLoader."
-        )
 
 
 def _refuse_numbers(y: ArrayLike | Tensor, where: str) -> None:
