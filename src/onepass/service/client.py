@@ -642,6 +642,7 @@ def _blocking(
     def run(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return _result(method(client, *args, **kwargs))
 
+    run.__qualname__ = f"Client.{method.__name__}"
     return run
 
 

@@ -304,6 +304,7 @@ class Journal:
         """
         if not self.empty:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+            del self._db
         self._unlock()
 
     def _unlock(self) -> None:

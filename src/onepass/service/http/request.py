@@ -56,13 +56,13 @@ class ServiceRequest(Request):
         value = self.fields.get(name)
         return None if value is None else value.decode("latin-1")
 
-    async def read(self, limit: int | None = None) -> bytes:
-        """The body, decompressed.
+    async def read(self, *, text: bool) -> bytes:
+        """The body, decompressed; both as received and after decompression within the limits.
 
         Parameters
         ----------
-        limit : int, optional
-            Max bytes, both as received and after decompression; by default ``limits.nbytes``.
+        text : bool
+            Whether it is JSON, which may be shorter than other bodies.
 
         Raises
         ------
@@ -75,7 +75,8 @@ class ServiceRequest(Request):
         ClientDisconnect
             If the client closes the connection, or the server because the body comes too slowly.
         """
-        limit = self.service.limits.nbytes if limit is None else limit
+        limits = self.service.limits
+        limit = min(limits.nbytes, limits.json_bytes) if text else limits.nbytes
         _check_length(int(self.fields.get(b"content-length", b"0")), limit)
         body = await self._received(limit)
         self._reserve(len(body))

@@ -104,7 +104,7 @@ async def _decoded(
     limits = request.service.limits
     kind, header = _media_type(request.field(b"content-type") or ""), request.field(_HEADER)
     text = kind != ARROW and (kind != CSV if scoring else header is None)
-    body = await request.read(min(limits.nbytes, limits.json_bytes) if text else None)
+    body = await request.read(text=text)
     form: _Format | None = None  # V2 or records, as the body tells
     if kind == ARROW:
         form = _ARROW

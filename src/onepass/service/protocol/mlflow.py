@@ -101,7 +101,6 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
     array([[1., 2.],
            [3., 4.]])
     """
-    limits.hold_body(body)
     invocation = decoded(_BODY, body, limits)
     forms = [form for form in _FORMS if getattr(invocation, form) is not None]
     if len(forms) != 1:
@@ -216,7 +215,6 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
     >>> read_csv(b"speed,gear\n3,low\n,high\n").X["speed"]
     array([ 3., nan])
     """
-    limits.hold_body(body)
     _check_size(body, limits)
     try:
         misread = Misread("the request")

@@ -292,7 +292,6 @@ def read(
     array([[3. ],
            [4.5]])
     """
-    limits.hold_body(body)
     length = _head_length(header, body)
     text = body if length == len(body) else memoryview(body)[:length]
     request = decoded(_REQUEST, text, limits, _HINTS)
