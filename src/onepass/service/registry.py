@@ -26,17 +26,15 @@ from onepass.errors import (
 )
 from onepass.evaluate.drift import hold_suited
 from onepass.integrations.detectors import detectors
-from onepass.serialization.state import nbytes
 from onepass.service.consumer import Feeder
-from onepass.service.durable import Durable, Version, durable
+from onepass.service.durable import Durable, durable
 from onepass.service.lock import unlocked
 from onepass.service.model import ManagedModel
 from onepass.service.monitoring import Diary, Gauges, task_of
 from onepass.service.requests import Receipt, Request
 from onepass.service.source import Source
 from onepass.service.writer import Watcher
-from onepass.types import Array, ArrayLike, TimeLike
-from onepass.validation.table import TableLike
+from onepass.types import ArrayLike, TimeLike
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
@@ -205,10 +203,6 @@ class Served:
 
         return done
 
-    def ask(self, X: TableLike, seconds: float) -> tuple[int, Array, list[str]]:
-        """The version that answers, answers, and ids for those that come later."""
-        return self.durable.asked(X, seconds=seconds)
-
     def answer(
         self,
         ids: Sequence[str],
@@ -265,21 +259,6 @@ class Served:
     def source_trouble(self) -> str | None:
         """What keeps it from reading its sources; it learns from whoever asks all the same."""
         return " ".join(each.trouble for each in self.feeders if each.trouble) or None
-
-    @property
-    def waiting_answers(self) -> int:
-        """Rows that wait for their labels, including those whose time ended within a minute."""
-        return self.durable.pending
-
-    @property
-    def versions(self) -> list[Version]:
-        """The snapshots."""
-        return self.durable.versions
-
-    @property
-    def nbytes(self) -> int:
-        """Of what was learned."""
-        return nbytes(self.durable.answering)
 
     def close(self) -> None:
         """Stop reading sources, learn the rows that wait, and close the file."""
@@ -542,9 +521,6 @@ class Shelf:
 
     def __iter__(self) -> Iterator[Served]:
         return iter(list(self._served.values()))
-
-    def __len__(self) -> int:
-        return len(self._served)
 
     def _fail(self, name: str, wrong: Exception) -> None:
         """Note and log that a file could not be opened."""

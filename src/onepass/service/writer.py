@@ -200,10 +200,10 @@ class Writer:
             If it was closed.
         """
         if self.closed:
-            self.check_open()
+            raise StoreError(f"{self.where}: {self.journal.path} {self.closed}")
         self._items.put(item)
-        if self.closed:  # since it was checked
-            self._refuse_queued()
+        if self.closed:  # by another thread since it was checked
+            self._refuse_queued()  # type: ignore[unreachable]
 
     def call(self, work: Callable[[], _T], *, writes: bool = False) -> _T:
         """Have the writer's thread call a function; its result.
@@ -236,16 +236,6 @@ class Writer:
                 f"{self.where}: {self.journal.path} must not be used by the function that is "
                 "called with rows, which would wait for itself. Use `request`, or another thread."
             )
-
-    def check_open(self) -> None:
-        """Refuse if it was closed.
-
-        Raises
-        ------
-        StoreError
-        """
-        if self.closed:
-            raise StoreError(f"{self.where}: {self.journal.path} {self.closed}")
 
     def close(self) -> None:
         """Decide what waits, take a snapshot if rows were learned since, and close the file."""
@@ -299,7 +289,11 @@ class Writer:
             self.decide(self._group(item))
             self.maintain()
         else:
-            _complete(*item)
+            work, future = item
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001  whoever waits gets it
+                future.set_exception(error)
 
     def _group(self, first: Request) -> list[Request]:
         """A request and those that wait directly behind it, up to the next call."""
@@ -740,14 +734,6 @@ def _copied(error: BaseException) -> BaseException:
         return copy.copy(error)
     except Exception:  # noqa: BLE001
         return error
-
-
-def _complete(work: Callable[[], Any], future: "Future[Any]") -> None:
-    """Call a function, and give its result or its error to whoever waits for it."""
-    try:
-        future.set_result(work())
-    except BaseException as error:  # noqa: BLE001
-        future.set_exception(error)
 
 
 _ALL: weakref.WeakSet[Writer] = weakref.WeakSet()
