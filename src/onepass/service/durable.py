@@ -646,16 +646,9 @@ def durable(
     path = _file_path(path, where)
     given = None if model is None else ManagedModel.of(model, where)
     policy = Policy(
-        snapshot_rows,
-        snapshot_seconds,
-        keep,
-        key_seconds,
-        replacements or {},
-        clock,
-        watch,
-        most_features,
-        most_pending,
-    )
+        snapshot_rows, snapshot_seconds, keep, key_seconds, replacements or {}, clock, watch,
+        most_features, most_pending,
+    )  # fmt: skip
     journal = Journal(path, where)
     try:
         writer = Writer(journal, policy)

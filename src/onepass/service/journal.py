@@ -454,11 +454,6 @@ class Journal:
         """Set where the log ends: its last block, the rows and the digest up to there."""
         self.sequence, self.seen, self.digest = sequence, seen, digest
 
-    def snapshot(self, taken: Snapshot) -> None:
-        """Write a snapshot."""
-        with self._transaction() as db:
-            self._insert(db, taken)
-
     def _write_requests(self, db: sqlite3.Connection, group: Group) -> None:
         first, answers = 0, group.answers
         while first < len(answers):

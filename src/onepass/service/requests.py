@@ -284,12 +284,6 @@ class Receipt(NamedTuple):
     """Whether they had been learned before, by a request with the same key."""
 
 
-def _closed_gate() -> Any:
-    gate = allocate_lock()
-    gate.acquire()
-    return gate
-
-
 @dataclass(slots=True, eq=False)
 class Request:
     """Rows to learn, or to store until their labels come, and the result.
@@ -336,8 +330,11 @@ class Request:
     error: BaseException | None = None
     settled: bool = False
     former: bytes = b""
-    gate: Any = field(default_factory=_closed_gate)
+    gate: Any = field(default_factory=allocate_lock)
     process: int = field(default_factory=os.getpid)
+
+    def __post_init__(self) -> None:
+        self.gate.acquire()
 
     def wait(self) -> Receipt:
         """The receipt, once it is decided; raises the error if there is one."""

@@ -20,7 +20,7 @@ from onepass.service.http.auth import ADMIN, LEARN, PREDICT
 from onepass.service.http.openapi import Endpoint, describe
 from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import json_response, sent
-from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS
+from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS, media_type
 from onepass.service.http.status import State, exposition, onepass_version, pathless, state
 from onepass.service.protocol import mlflow, records, v2
 from onepass.service.protocol.json import decoded
@@ -239,7 +239,7 @@ _ROLLBACK = msgspec.json.Decoder(Rollback)
 async def create(request: ServiceRequest) -> Response:
     """Serve a new learner: a model file, or a model by its name and parameters."""
     name, registry = request.path_params["name"], request.service.registry
-    kind = (request.field(b"content-type") or "").partition(";")[0].strip().lower()
+    kind = media_type(request.fields.get(b"content-type", b""))
     body = await request.read(text=kind == JSON)
 
     def created() -> int:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARROW", "CSV", "JSON", "NDJSON", "OCTETS", "infer", "invocations", "learn", "learn_labels",
+    "media_type",
 ]  # fmt: skip
 
 JSON, OCTETS, CSV = "application/json", "application/octet-stream", "text/csv"
@@ -78,8 +79,9 @@ _MLFLOW = _Format(mlflow.read, mlflow.write)
 
 
 @lru_cache(maxsize=64)
-def _media_type(content_type: str) -> str:
-    return content_type[:128].partition(";")[0].strip().lower()
+def media_type(content_type: bytes) -> str:
+    """The media type that a header Content-Type has, without its parameters."""
+    return content_type[:128].partition(b";")[0].strip().lower().decode("latin-1")
 
 
 async def _decoded(
@@ -91,7 +93,8 @@ async def _decoded(
     ``scoring`` is for MLflow's ``/invocations``.
     """
     limits = request.service.limits
-    kind, header = _media_type(request.field(b"content-type") or ""), request.field(_HEADER)
+    kind = media_type(request.fields.get(b"content-type", b""))
+    header = request.field(_HEADER)
     text = kind != ARROW and (kind != CSV if scoring else header is None)
     body = await request.read(text=text)
     form: _Format | None = None  # V2 or records, as the body tells
