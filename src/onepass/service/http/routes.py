@@ -24,7 +24,6 @@ from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS, media_ty
 from onepass.service.http.status import State, exposition, onepass_version, pathless, state
 from onepass.service.protocol import mlflow, records, v2
 from onepass.service.protocol.json import decoded
-from onepass.service.protocol.rows import Reply
 from onepass.service.registry import Served
 
 if TYPE_CHECKING:
@@ -130,7 +129,20 @@ async def server_metadata(request: ServiceRequest) -> Response:
 async def model_metadata(request: ServiceRequest) -> Response:
     """Inputs and outputs of a learner."""
     now, learner = request.served.answering(request.path_params.get("version"))
-    return sent(_metadata(request.served.name, now, learner))
+    final: Any = getattr(learner, "learner", learner)
+    classes = getattr(final, "classes_", None)
+    kind = "f" if classes is None else classes.dtype.kind
+    found = v2.model(
+        request.served.name,
+        versions=[str(now)],
+        learner=type(learner).__name__,
+        features=_features(learner),
+        answers=_DATATYPES.get(kind, "BYTES"),
+        outputs=int(getattr(final, "n_outputs_", 1)) if classes is None else 1,
+        classes=(0 if classes is None else len(classes)) if is_classifier(final) else None,
+        probabilities=hasattr(learner, "predict_proba"),
+    )
+    return sent(found)
 
 
 async def model_ready(request: ServiceRequest) -> Response:
@@ -162,22 +174,6 @@ def _entry(served: Served, folder: Path) -> IndexEntry:
 
 
 _DATATYPES = {"i": "INT64", "u": "UINT64", "b": "BOOL", "f": "FP64"}
-
-
-def _metadata(name: str, version: int, learner: "Learner | Pipeline") -> Reply:
-    final = getattr(learner, "learner", learner)
-    classes = getattr(final, "classes_", None)
-    kind = "f" if classes is None else classes.dtype.kind
-    return v2.model(
-        name,
-        versions=[str(version)],
-        learner=type(learner).__name__,
-        features=_features(learner),
-        answers=_DATATYPES.get(kind, "BYTES"),
-        outputs=int(getattr(final, "n_outputs_", 1)) if classes is None else 1,
-        classes=(0 if classes is None else len(classes)) if is_classifier(final) else None,
-        probabilities=hasattr(learner, "predict_proba"),
-    )
 
 
 def _features(learner: "Learner | Pipeline") -> int | Mapping[str, str] | None:
