@@ -124,7 +124,7 @@ def test_a_detector_that_fails_takes_nothing_down(
         served.durable.snapshot()
         served.hold_ready()
         shelf.close()
-        assert served.gauges.rows == session
+        assert served.gauges.state()["rows"] == session
 
 
 def test_detectors_of_mistakes_watch_classifiers_alone(tmp_path: Path) -> None:
