@@ -165,10 +165,12 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
 
     Parameters
     ----------
-    asked, model, version
-        Not used: other formats have them.
+    asked : Asked
+        Not used: other formats need it.
     answers : mapping of str to ndarray
         Its ``y`` are the predictions. nan and infinity are null.
+    model, version : str
+        Not used either.
 
     Raises
     ------
