@@ -369,3 +369,9 @@ def test_a_request_that_is_cancelled_ends_at_once(odd: str) -> None:
                 await asyncio.wait_for(client.learn("rls", [[1.0]], [1.0]), 0.5)
 
     asyncio.run(work())
+
+
+def test_methods_of_both_clients_have_their_own_names() -> None:
+    for kind in (Client, AsyncClient):
+        for name in ("learn", "predict", "learn_each", "rollback"):
+            assert getattr(kind, name).__qualname__ == f"{kind.__name__}.{name}"

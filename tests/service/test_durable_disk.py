@@ -193,8 +193,7 @@ class Failing:
         self._db, self._done, self._name = db, done, name
 
     def execute(self, sql: str, *values: Any) -> Any:
-        alone = sql.startswith("INSERT INTO log") and not self._db.in_transaction
-        if sql != "COMMIT" and not alone:
+        if sql != "COMMIT":
             return self._db.execute(sql, *values)
         if self._done:
             self._db.execute(sql, *values)
@@ -231,14 +230,13 @@ def test_a_failed_commit_is_never_tried_again(
             assert again.rows_seen == 30
 
 
-def test_rows_that_come_with_nothing_else_are_one_statement(tmp_path: Path) -> None:
-    """It is a transaction by itself; with a key there are two, and one around them."""
+def test_rows_and_their_key_are_one_transaction(tmp_path: Path) -> None:
     said: list[str] = []
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         learn_and_maintain(durable, X[:20], Y[:20])
         durable._journal._db.set_trace_callback(lambda sql: said.append(" ".join(sql.split()[:3])))
         learn_and_maintain(durable, X[20:30], Y[20:30])
-        assert said == ["INSERT INTO log"]
+        assert said == ["BEGIN IMMEDIATE", "INSERT INTO log", "COMMIT"]
         said.clear()
         durable.learn(X[30:40], Y[30:40], key="a")
         assert [each for each in said if not each.startswith("SELECT")] == [

@@ -206,6 +206,37 @@ def test_a_forked_process_leaves_it_alone(how: str, tmp_path: Path) -> None:
         assert (durable.version, durable.rows_seen, durable.waiting) == (31, 50, 2)
 
 
+FORKED_UNDER_WAY = """
+import os, sys, threading
+import onepass as op
+durable = op.durable(sys.argv[1], op.RLSRegressor())
+writer_waits, go_on = threading.Event(), threading.Event()
+def wait(_):
+    writer_waits.set()
+    go_on.wait()
+done = durable.request([[1.0]], [1.0], done=wait)
+writer_waits.wait()
+late = durable.request([[2.0]], [2.0])
+parent = os.getpid()
+child = os.fork()
+if child == 0:
+    try:
+        late.wait()
+    except op.errors.StoreError as error:
+        os._exit(0 if str(parent) in str(error) and done.wait().version == 1 else 4)
+    os._exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+go_on.set()
+print(late.wait().version)
+durable.close()
+"""
+
+
+def test_a_request_under_way_raises_in_a_forked_process(tmp_path: Path) -> None:
+    found = ran(FORKED_UNDER_WAY, str(tmp_path / "m.db"))
+    assert (found.returncode, found.stdout) == (0, "2\n"), found.stderr
+
+
 FORKED_EARLY = """
 import os, sys
 import onepass as op

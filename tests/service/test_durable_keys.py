@@ -68,17 +68,6 @@ def test_the_same_key_with_other_rows_is_refused(durable: Durable, other: Any) -
     assert bits(durable) == before
 
 
-def test_a_digest_of_the_users_own(durable: Durable) -> None:
-    for digest, again in ((b"1" * 32, False), (b"1" * 32, True)):
-        request = durable.request(X[:5], Y[:5], key="a", digest=digest)
-        durable.settle()
-        assert request.result().again is again
-    request = durable.request(X[:5], Y[:5], key="a", digest=b"2" * 32)
-    durable.settle()
-    with pytest.raises(KeyReusedError):
-        request.result()
-
-
 @pytest.mark.parametrize(
     ("bad", "error"),
     [
@@ -404,7 +393,7 @@ def test_whoever_watches_sees_each_block_once(tmp_path: Path) -> None:
     assert [n for n, _ in seen] == [-1, 5, 1, 3]
     seen.clear()
     with op.durable(path, watch=begin) as durable:  # closed with a snapshot: nothing comes again
-        durable.watch(lambda *_: 1 / 0)
+        durable._writer.watch = lambda *_: 1 / 0
         durable.learn(X[:1], Y[:1])
         assert "division" in str(durable.trouble)
     assert [n for n, _ in seen] == [-1]

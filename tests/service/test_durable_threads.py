@@ -388,16 +388,16 @@ def test_a_watcher_that_waits_for_the_writer_gets_an_error(tmp_path: Path) -> No
                     verb()
                 refused.append(str(error.value))
             durable.predict(X)
-            durable.watch(lambda *_: None)
+            durable._writer.watch = None
             durable.request(X[20:21], Y[20:21])
 
-        durable.watch(watch)
+        durable._writer.watch = watch
         durable.learn(X[:5], Y[:5])
         durable.settle()
         assert len(refused) == len(verbs)
         durable.settle()  # the row that the watcher has requested
         assert (durable.rows_seen, durable.trouble) == (6, None)
-        durable.watch(lambda *_: durable.learn(X, Y))
+        durable._writer.watch = lambda *_: durable.learn(X, Y)
         durable.learn(X[:5], Y[:5])
         durable.settle()
         assert "would wait for itself" in str(durable.trouble)

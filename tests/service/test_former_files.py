@@ -184,7 +184,7 @@ def test_gauges_with_other_fields_are_left_out(found: Found) -> None:
     with found.opened() as durable:
         gauges = Gauges(durable.answering, window=20)
         Diary(found.gauges).read(gauges, durable.rows_seen)
-    assert (gauges.rows, gauges.rows_refused) == (0, 0)
+    assert (gauges.state()["rows"], gauges.rows_refused) == (0, 0)
 
 
 # -- what comes in between ------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_the_points_of_a_curve_are_evenly_spread(size: int) -> None:
         steps = np.diff(at, prepend=0)
         assert steps.max() <= 2 * max(np.median(steps), size)
         assert blocks < 400 or 100 < len(at) <= 400
-        assert gauges.rows - at[-1] <= steps.max()
+        assert gauges.state()["rows"] - at[-1] <= steps.max()
 
 
 @pytest.mark.parametrize("snapshot_rows", [1, 40, 100_000])
@@ -89,7 +89,7 @@ def test_no_row_is_counted_twice_or_missed(
         after = gauges.error()
         for field in ("all", "window", "window_rows"):
             assert after[field] == pytest.approx(before[field], rel=1e-12)
-        assert (gauges.rows, gauges.seen) == (200, 200)
+        assert (gauges.state()["rows"], gauges.seen) == (200, 200)
         assert [point[0] for point in after["curve"]] == sorted({p[0] for p in after["curve"]})
 
 
@@ -104,14 +104,14 @@ def test_gauges_that_do_not_fit_begin_anew(tmp_path: Path) -> None:
         (tmp_path / "m.gauges").write_bytes(data)
         again, gauges, _ = durable(tmp_path)
         with again:
-            assert (gauges.rows, gauges.seen) == (0, 30)
+            assert (gauges.state()["rows"], gauges.seen) == (0, 30)
     (tmp_path / "m.gauges").write_bytes(good)
     ahead = Gauges(op.RLSRegressor(), window=50)
     Diary(tmp_path / "m.gauges").read(ahead, 29)
-    assert ahead.rows == 0
+    assert ahead.state()["rows"] == 0
     other = Gauges(op.RLSRegressor(), window=7)
     Diary(tmp_path / "m.gauges").read(other, 30)
-    assert other.rows == 0
+    assert other.state()["rows"] == 0
 
 
 def told(gauges: Gauges, off: Any) -> None:
@@ -152,7 +152,7 @@ def test_blocks_of_all_kinds_are_counted_before_anything_is_told() -> None:
     gauges.resume(None, 0)
     for y in (np.ones(3), np.ones((2, 1)), np.ones(1, dtype=int), np.ones(4)):
         gauges.learned(Block(np.zeros((len(y), 1)), y), np.zeros(len(y)))
-    assert (gauges.seen, gauges.rows) == (10, 10)
+    assert (gauges.seen, gauges.state()["rows"]) == (10, 10)
     told(gauges, [1.0])
     assert gauges.innovations() == {"mean": 1.0, "deviation": 0.0}
     told(gauges, [1.0])
@@ -168,7 +168,7 @@ def test_whole_numbers_are_not_counted_as_others() -> None:
     ones = np.ones(100)
     for _ in range(1000):  # after so many, a point of the curve stands for many rows
         gauges.learned(Block(ones[:, None], ones), ones)
-    assert gauges.rows == 100_000
+    assert gauges.state()["rows"] == 100_000
     large = 1 << 53
     for y, said in ((large + 1, large), (0.5, 0.5), (0.5, 0.5), (large, large + 1)):
         gauges.learned(Block(np.ones((1, 1)), np.array([y])), np.array([said]))
@@ -205,7 +205,7 @@ def test_a_detector_that_fails_watches_no_longer_and_the_others_do(tmp_path: Pat
         told(gauges, [error, 1.0])
     assert gauges.drift.watching() == {"good": True, "failing": False}
     assert "failing has failed and watches no longer: no 7" in str(gauges.drift.trouble)
-    assert (gauges.seen, gauges.rows, gauges.error()["all"]) == (8, 8, 26 / 8)
+    assert (gauges.seen, gauges.state()["rows"], gauges.error()["all"]) == (8, 8, 26 / 8)
     assert (failing.told, good.told) == ([6.0, 1.0], [6.0, 1.0, 7.0, 1.0, 1.0, 1.0, 8.0, 1.0])
     marks = [(each["rows"], each["detector"]) for each in gauges.drift.marks]
     assert (gauges.drift.alarms, marks) == (
@@ -217,7 +217,7 @@ def test_a_detector_that_fails_watches_no_longer_and_the_others_do(tmp_path: Pat
     failing, good = Watching(fails=True), Watching(fails=False)
     again = Gauges(op.RLSRegressor(), window=100, detectors={"failing": failing, "good": good})
     diary.read(again, 8)
-    assert (again.rows, again.drift.alarms, len(again.drift.marks)) == (8, 4, 4)
+    assert (again.state()["rows"], again.drift.alarms, len(again.drift.marks)) == (8, 4, 4)
     assert (failing.told, len(good.told)) == ([6.0, 1.0], 8)
     assert "failing" in str(again.drift.trouble)
 
@@ -239,7 +239,7 @@ def test_detectors_are_told_nothing_that_is_not_finite() -> None:
     gauges.resume(None, 0)
     for error in (1.0, 1.7e308, 1.0):
         gauges.learned(Block(np.zeros((1, 1)), np.array([error])), np.array([-error]))
-    assert (gauges.rows, good.told) == (3, [2.0, 2.0])
+    assert (gauges.state()["rows"], good.told) == (3, [2.0, 2.0])
 
 
 def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +303,7 @@ def test_labels_in_a_column_are_counted_one_by_one() -> None:
     gauges.resume(None, 0)
     y, said = np.array([[0], [1], [1], [0]]), np.array([0, 1, 0, 0])
     gauges.learned(Block(np.zeros((4, 1)), y), said)
-    assert (gauges.error()["all"], gauges.rows) == (0.75, 4)
+    assert (gauges.error()["all"], gauges.state()["rows"]) == (0.75, 4)
 
 
 def test_a_state_stays_as_it_was() -> None:

@@ -182,9 +182,9 @@ def test_no_message_names_a_folder(kind: Any, folder: str) -> None:
     respond = ErrorResponses(Path(folder))
     for path in (f"{folder}/flow.db", f"{folder}/flow.db-wal", "/etc/onepass/flow.db"):
         error = kind(f"op.durable: {path} could not be read: '{path}', ({path}).")
-        message = json.loads(respond(error, "id").body)["error"]
+        message = json.loads(respond(error, "id", "GET /v2").body)["error"]
         ending = path.rpartition("/")[2]
-        expected = f"op.durable: {ending} could not be read: '{ending}', ({ending})."
+        expected = f"GET /v2: {ending} could not be read: '{ending}', ({ending})."
         assert message == (expected if path[:2] != "./" else message)
         assert "/etc" not in message
         assert "/srv" not in message
@@ -198,7 +198,7 @@ def test_addresses_are_no_paths() -> None:
 def test_what_is_not_ours_is_told_by_a_number(caplog: pytest.LogCaptureFixture) -> None:
     respond = ErrorResponses(Path("/srv"))
     for wrong in (ValueError("secret"), TypeError("secret"), KeyError("secret"), OSError("secret")):
-        found = respond(wrong, "0123456789abcdef")
+        found = respond(wrong, "0123456789abcdef", "GET /v2")
         message = json.loads(found.body)["error"]
         assert (found.status_code, "secret" in message) == (500, False)
         assert "0123456789abcdef" in message

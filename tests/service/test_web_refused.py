@@ -9,10 +9,10 @@ from web_server import Server, rows
 
 from onepass.errors import ParameterError, ShapeError
 from onepass.features import presets
-from onepass.service.registry import hold_learnable
 from onepass.validation import arrays
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
+ANSWERS = "/v2/models/rls/answers"
 CSV = {"Content-Type": "text/csv"}
 
 
@@ -108,6 +108,35 @@ def test_parameters_where_nobody_heeds_them(
     assert (status, told in found["error"]) == (400, True), found
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        (INFER, rows([[4.0]], await_label=True, seconds=-1), {}),
+        (INFER, rows([[4.0, 1.0]]), {}),
+        (LEARN, rows([[4.0, 1.0]], [1.0]), {}),
+        (LEARN, rows([[4.0]], [1.0]), {"Idempotency-Key": "a" * 513}),
+        (ANSWERS, {"inputs": [{"name": "id", "shape": [1], "datatype": "BYTES", "data": ["x"]},
+                              rows([[4.0]], [1.0])["inputs"][1]]}, {}),
+        (LEARN.replace("learn", "rollback"), {"to": 9_999}, {}),
+    ],
+)  # fmt: skip
+def test_errors_name_the_endpoint_and_no_call_of_python(
+    server: Server, path: str, body: Any, headers: dict[str, str]
+) -> None:
+    status, found, _ = server.asked("POST", path, body, headers)
+    assert (status, found["error"].startswith(f"POST {path}: ")) == (400, True), found
+    assert "op.durable" not in found["error"]
+    assert "`key`" not in found["error"]
+
+
+@pytest.mark.parametrize("verb", ["PUT", "POST"])
+def test_json_of_administration_has_the_limit_of_other_json(server: Server, verb: str) -> None:
+    path = "/v2/models/long" if verb == "PUT" else LEARN.replace("learn", "rollback")
+    body = {"model": "rls", "to": 0, "x": "a" * (8 << 20)}
+    status, found, _ = server.asked(verb, path, body, {"Content-Type": "application/json"})
+    assert (status, "8,388,608 bytes" in found["error"]) == (413, True), found
+
+
 def test_ids_have_no_place_in_an_answer_of_mlflow(server: Server) -> None:
     body = {"inputs": {"km": [4.0]}, "params": {"ask": True}}
     status, told, _ = server.asked("POST", "/invocations", body)
@@ -156,7 +185,6 @@ def test_one_that_could_learn_is_made(task: str, name: str, settings: dict[str, 
         model = presets.pipelines([name], task, given)[name]
     except ParameterError:
         pytest.skip("it has no such parameter")
-    hold_learnable(model)
     assert not model.__sklearn_is_fitted__()
     for parameter, value in settings.items():
         assert getattr(model.learner, parameter) == value

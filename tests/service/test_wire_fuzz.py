@@ -98,7 +98,8 @@ READERS: dict[str, Callable[..., Asked]] = {
 
 def hold(name: str, body: bytes, *, learning: bool) -> None:
     try:
-        asked = READERS[name](body, LIMITS, learning=learning)
+        role = {} if name in {"invocations", "csv"} else {"learning": learning}
+        asked = READERS[name](body, LIMITS, **role)
     except RequestError as refused:
         said = str(refused)
         assert len(said) < 1500

@@ -138,17 +138,6 @@ def test_parameters_come_along() -> None:
     assert mlflow.read(b'{"inputs": [[1]], "params": null}').parameters == {}
 
 
-def test_labels_keep_what_they_are() -> None:
-    for form, told in {
-        "dataframe_records": [{"x": 1, "y": 3}, {"x": 2, "y": (1 << 60) + 1}],
-        "dataframe_split": {"columns": ["x", "y"], "data": [[1, 3], [2, (1 << 60) + 1]]},
-        "inputs": {"x": [1, 2], "y": [3, (1 << 60) + 1]},
-    }.items():
-        asked = read(form, told, learning=True)
-        assert asked.y.tolist() == [3, (1 << 60) + 1]
-        assert rows(asked.X) == [{"x": 1.0}, {"x": 2.0}]
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -232,14 +221,15 @@ def test_limits_are_of_whoever_serves() -> None:
     ],
 )  # fmt: skip
 def test_predictions(y: Any, expected: Any) -> None:
-    reply = mlflow.write({"y": y})
+    reply = mlflow.write(Asked(None), {"y": y}, model="flow", version="7")
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"predictions": expected}
 
 
 def test_half_a_character_cannot_be_written() -> None:
+    y = np.array(["\ud800"], dtype=object)
     with pytest.raises(LabelError, match="half a character"):
-        mlflow.write({"y": np.array(["\ud800"], dtype=object)})
+        mlflow.write(Asked(None), {"y": y}, model="flow", version="7")
 
 
 # -- CSV ------------------------------------------------------------------------------------------
@@ -262,13 +252,6 @@ def test_csv(end: str) -> None:
 def test_numbers_of_csv_keep_every_bit(values: list[float]) -> None:
     X = read_csv(("a,b\n" + "".join(f"{value!r},x\n" for value in values)).encode()).X
     assert struct.pack(f"{len(X)}d", *X["a"]) == struct.pack(f"{len(X)}d", *values)
-
-
-def test_csv_is_learned() -> None:
-    asked = read_csv(b"a,y,time\n1,u,2026-11-22\n2,v,2026-11-23\n", learning=True)
-    assert asked.X.names == ["a"]
-    assert asked.y.tolist() == ["u", "v"]
-    assert asked.time.dtype == np.dtype("datetime64[us]")
 
 
 def test_much_csv() -> None:

@@ -356,9 +356,9 @@ def test_what_is_wrong_far_behind_is_said_too(n: int) -> None:
 
 def test_limits_are_of_whoever_serves() -> None:
     body = request(tensor("X", [[1.0, 2.0], [3.0, 4.0]]))
-    assert len(v2.read(body, Limits(nbytes=len(body), rows=2, columns=2, values=4)).X) == 2
+    assert len(v2.read(body, Limits(json_bytes=len(body), rows=2, columns=2, values=4)).X) == 2
     for limits in (
-        Limits(nbytes=len(body) - 1),
+        Limits(json_bytes=len(body) - 1),
         Limits(rows=1),
         Limits(columns=1),
         Limits(values=3),

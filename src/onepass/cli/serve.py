@@ -198,7 +198,6 @@ def _begun(
     from onepass import load
     from onepass.errors import ParameterError
     from onepass.features import presets
-    from onepass.service.registry import hold_learnable
 
     of_models = {"--task": task, "--set": settings}
     if model is None:
@@ -214,10 +213,7 @@ def _begun(
             f"such file. Choose another, or one of {', '.join(presets.names(task or _TASK))}."
         )
     else:
-        made = presets.pipelines([model], task or _TASK, settings)[model]
-        name = name or model
-        if all(served.name != name for served in shelf):
-            hold_learnable(made)
+        name, made = name or model, presets.pipelines([model], task or _TASK, settings)[model]
     if name not in shelf.failed:
         shelf.create(name, made, there=True)
 

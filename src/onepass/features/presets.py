@@ -13,10 +13,11 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sklearn.base import is_classifier
+import numpy as np
+from sklearn.base import clone, is_classifier
 
 from onepass import learners
-from onepass.errors import ParameterError, meant
+from onepass.errors import OnepassError, ParameterError, meant
 from onepass.features import Encode, Impute, Scale
 from onepass.features.pipeline import Pipeline
 
@@ -92,7 +93,8 @@ def pipelines(
     Raises
     ------
     ParameterError
-        If there is no such model, task or parameter, or a model stands there twice.
+        If there is no such model, task or parameter, no row can be learned with the parameters, or
+        a model stands there twice.
 
     Examples
     --------
@@ -113,13 +115,46 @@ def pipelines(
     for setting, value in (settings or {}).items():
         part, parameter = _placed(setting, parts)
         given[part][parameter] = value
-    return {
+    made = {
         name: Pipeline(
             *(kind(**given[part]) for part, kind in _FEATURES.items()),
             parts[name](**given[name]),
         )
         for name in chosen
     }
+    for model in made.values():
+        _check_learnable(model)
+    return made
+
+
+_PER_FEATURE = ("initial_coef", "ridge")  # may have a value for each feature, of which none is here
+
+
+def _check_learnable(model: Pipeline) -> None:
+    """Refuse parameters with which no row can be learned, such as a forgetting of 2.
+
+    A learner checks its parameters when its first row comes, so a copy learns one; what else may be
+    wrong with that row does not matter.
+    """
+    learner = model.learner
+    if any(isinstance(getattr(learner, name, None), (list, np.ndarray)) for name in _PER_FEATURE):
+        return
+    y: Any = np.zeros(1)
+    if is_classifier(learner):
+        classes = getattr(learner, "classes", None)
+        y = classes[:1] if isinstance(classes, (list, tuple)) and classes else y.astype(int)
+    time = {"time": np.zeros(1)} if getattr(learner, "uses_time", False) else {}
+    try:
+        clone(model).test_then_train(np.ones((1, 2)), y, **time)
+    except ParameterError:
+        raise
+    except OnepassError:
+        return
+    except (TypeError, ValueError, MemoryError) as error:
+        raise ParameterError(
+            f"{type(learner).__name__}: its parameters must be such that it can learn a row, got: "
+            f"{error}. Give others."
+        ) from error
 
 
 def _placed(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:

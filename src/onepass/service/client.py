@@ -96,10 +96,23 @@ def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
     ServiceError
         If it is no response of the service, but perhaps of a proxy.
     """
+    data, arrays = response.content, {}
     try:
-        return _tensors(response)
+        at = int(response.headers.get(_JSON_LENGTH, len(data)))
+        for tensor in json.loads(data[:at])["outputs"]:
+            size = tensor.get("parameters", {}).get("binary_data_size", 0)
+            part, at = data[at : at + size], at + size
+            if "data" in tensor:
+                array = np.array(tensor["data"])
+            elif tensor["datatype"] == "BYTES":
+                array = np.array(_split_texts(part), dtype=object)
+            else:
+                dtype = np.dtype(tensor["datatype"].lower().replace("fp", "float"))
+                array = np.frombuffer(part, dtype.newbyteorder("<")).astype(dtype)
+            arrays[tensor["name"]] = array.reshape(tensor["shape"])
     except (ValueError, KeyError, TypeError) as error:
         raise _foreign(response) from error
+    return arrays
 
 
 def _foreign(response: "httpx.Response") -> ServiceError:
@@ -109,24 +122,6 @@ def _foreign(response: "httpx.Response") -> ServiceError:
         "Check the address.",
         response.status_code,
     )
-
-
-def _tensors(response: "httpx.Response") -> dict[str, Array]:
-    data = response.content
-    at = int(response.headers.get(_JSON_LENGTH, len(data)))
-    arrays = {}
-    for tensor in json.loads(data[:at])["outputs"]:
-        size = tensor.get("parameters", {}).get("binary_data_size", 0)
-        part, at = data[at : at + size], at + size
-        if "data" in tensor:
-            array = np.array(tensor["data"])
-        elif tensor["datatype"] == "BYTES":
-            array = np.array(_split_texts(part), dtype=object)
-        else:
-            dtype = np.dtype(tensor["datatype"].lower().replace("fp", "float"))
-            array = np.frombuffer(part, dtype.newbyteorder("<")).astype(dtype)
-        arrays[tensor["name"]] = array.reshape(tensor["shape"])
-    return arrays
 
 
 def _split_texts(data: bytes) -> list[str]:
@@ -642,6 +637,7 @@ def _blocking(
     def run(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return _result(method(client, *args, **kwargs))
 
+    run.__qualname__ = f"Client.{method.__name__}"
     return run
 
 

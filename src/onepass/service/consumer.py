@@ -90,19 +90,16 @@ class Feeder:
             try:
                 for piece in self.source.read(self._durable.positions, seconds=_WAIT):
                     self._learn(piece)
-                    wait = self._goes_on()
+                    self._stands(None)
+                    wait = _SHORTEST
                     if self._end.is_set():
                         return
-                wait = self._goes_on()
+                self._stands(None)
+                wait = _SHORTEST
             except Exception as wrong:  # noqa: BLE001  it is told; it may go on again later
                 self._stands(str(wrong) or repr(wrong))
                 self._end.wait(wait)
                 wait = min(2.0 * wait, _LONGEST)
-
-    def _goes_on(self) -> float:
-        """It is read; how long to wait if it is not the next time."""
-        self._stands(None)
-        return _SHORTEST
 
     def _stands(self, trouble: str | None) -> None:
         """What keeps it from reading or learning, if anything; if that is new, it is logged."""

@@ -99,7 +99,7 @@ def id_list(ids: Iterable[str], where: str) -> list[str]:
         found = []
     if not found or not all(isinstance(each, str) for each in found):
         raise ParameterError(
-            f"{where}: `ids` must be a list of at least one id, as `ask` gave them, got "
+            f"{where}: `ids` must be a list of at least one id that came with a prediction, got "
             f"{ids!r:.100}. Give a list, and an answer for each."
         )
     return found
@@ -149,7 +149,7 @@ def _row(journal: Journal, name: str, now: float, where: str) -> Block:
     if waiting is None or waiting.until < now:
         raise ParameterError(
             f"{where}: `ids` must be of rows that wait for their answers, got {name!r:.100}, "
-            "which is unknown, or its time was over. Nothing was learned; ask for longer."
+            "which is unknown, or its time was over. Nothing was learned; give more `seconds`."
         )
     return Block.from_bytes(waiting.body, str(journal.path))
 

@@ -198,7 +198,6 @@ class Durable:
         *,
         time: TimeLike | None = None,
         key: str | None = None,
-        digest: bytes | None = None,
         source: str | None = None,
         position: str | None = None,
         done: Callable[[Request], None] | None = None,
@@ -210,8 +209,6 @@ class Durable:
         ----------
         X, y, sample_weight, time, key
             As for ``learn``.
-        digest : bytes, optional
-            The digest of the request, if it was computed before.
         source, position
             As for ``learn``.
         done : callable, optional
@@ -245,7 +242,7 @@ class Durable:
             body = block.to_bytes()
         size = len(body) or block.X.nbytes
         check_size(size, where)
-        keys = [] if key is None else [(f"k{key}", digest or block.digest())]
+        keys = [] if key is None else [(f"k{key}", block.digest())]
         request = Request(block, body, size, keys, source, position, done=done, former=former)
         self._writer.put(request)
         return request
@@ -499,18 +496,6 @@ class Durable:
         """Max features of the learner; None for any number."""
         return self._writer.policy.most_features
 
-    def watch(self, watcher: Watcher) -> None:
-        """Have a function called with each block that is learned from now on, once it is committed.
-
-        Parameters
-        ----------
-        watcher : callable
-            Called by the writer's thread with the block and the predictions of its rows before,
-            after the rows were acknowledged. It delays the next rows, and must call no method that
-            waits for them.
-        """
-        self._writer.watch = watcher
-
     def maintain(self, work: Callable[[], None]) -> None:
         """Have the writer's thread call a function about once a second, and after each snapshot.
 
@@ -618,9 +603,10 @@ def durable(
     clock : callable, default ``time.time``
         Read once: later steps of a clock change nothing.
     watch : callable, optional
-        Called with a frozen copy of the learner; it returns a function that is called with each
-        block of rows that is learned, once it is committed, and on opening with those that are
-        learned again: see ``Durable.watch``.
+        Called with a frozen copy of the learner; it returns a function that the writer's thread
+        calls with each block of rows and the predictions of its rows before, once they were
+        acknowledged, and on opening with those that are learned again. It delays the next rows, and
+        must call no method that waits for them.
 
     Returns
     -------
@@ -660,16 +646,9 @@ def durable(
     path = _file_path(path, where)
     given = None if model is None else ManagedModel.of(model, where)
     policy = Policy(
-        snapshot_rows,
-        snapshot_seconds,
-        keep,
-        key_seconds,
-        replacements or {},
-        clock,
-        watch,
-        most_features,
-        most_pending,
-    )
+        snapshot_rows, snapshot_seconds, keep, key_seconds, replacements or {}, clock, watch,
+        most_features, most_pending,
+    )  # fmt: skip
     journal = Journal(path, where)
     try:
         writer = Writer(journal, policy)

@@ -90,21 +90,12 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
         "snapshots": [_line(each) for each in snapshots],
         "blocks": blocks,
         "keys": sum(1 for _ in journal.answers()),
-        "waiting": _pending_rows(journal),
+        "waiting": sum(len(Block.from_bytes(each.body, path)) for each in journal.asked()),
         "positions": positions,
         "bytes": journal.path.stat().st_size,
         "format": journal.format,
         "checked": "all of it is as it was written",
     }
-
-
-def _pending_rows(journal: Journal) -> int:
-    """How many rows wait for their labels, each of them decoded."""
-    count = 0
-    for each in journal.asked():
-        Block.from_bytes(each.body, str(journal.path))
-        count += 1
-    return count
 
 
 def _learner(journal: Journal, found: Snapshot) -> sealed.Contents:

@@ -304,6 +304,7 @@ class Journal:
         """
         if not self.empty:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+            del self._db
         self._unlock()
 
     def _unlock(self) -> None:
@@ -418,9 +419,9 @@ class Journal:
         if self.full is not None:
             # the log holds pages many times over, and gives its room back
             self._rows("PRAGMA wal_checkpoint(TRUNCATE)", verb="written")
-            with self._transaction(single=True) as db:
+            with self._transaction() as db:
                 db.execute(_PENDING, ("", 0.0, bytes(_ROOM), b""))
-            with self._transaction(single=True) as db:
+            with self._transaction() as db:
                 db.execute("DELETE FROM asked WHERE id = ''")
 
     # -- appending --------------------------------------------------------------------------------
@@ -437,17 +438,13 @@ class Journal:
         for entry in group.entries:
             digest = _chained(digest, entry)
             rows.append((*entry, digest))
-        if len(rows) == 1 and not (group.answers or group.asked or group.snapshot):
-            with self._transaction(single=True) as db:
-                db.execute(_LOG, rows[0])
-        else:
-            with self._transaction() as db:
-                for row in rows:
-                    db.execute(_LOG, row)
-                    self.reached("entry")
-                self._write_requests(db, group)
-                if group.snapshot is not None:
-                    self._insert(db, replace(group.snapshot, digest=digest))
+        with self._transaction() as db:
+            for row in rows:
+                db.execute(_LOG, row)
+                self.reached("entry")
+            self._write_requests(db, group)
+            if group.snapshot is not None:
+                self._insert(db, replace(group.snapshot, digest=digest))
         if rows:
             self.ends(entry.sequence, entry.seen, digest)
             if self._lock is not None:
@@ -456,11 +453,6 @@ class Journal:
     def ends(self, sequence: int, seen: int, digest: bytes) -> None:
         """Set where the log ends: its last block, the rows and the digest up to there."""
         self.sequence, self.seen, self.digest = sequence, seen, digest
-
-    def snapshot(self, taken: Snapshot) -> None:
-        """Write a snapshot."""
-        with self._transaction() as db:
-            self._insert(db, taken)
 
     def _write_requests(self, db: sqlite3.Connection, group: Group) -> None:
         first, answers = 0, group.answers
@@ -675,8 +667,8 @@ class Journal:
         """Called at each step of a write, for tests that stop the process there."""
 
     @contextmanager
-    def _transaction(self, *, single: bool = False) -> Iterator[sqlite3.Connection]:
-        """A transaction around the statements of this context; a single one is its own.
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction around the statements of this context.
 
         Raises
         ------
@@ -685,16 +677,11 @@ class Journal:
         """
         self.check_sound()
         try:
-            if not single:
-                self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("BEGIN IMMEDIATE")
             self.reached("begun")
-            if single:
-                self.reached("before commit")
-                yield self._db
-            else:
-                yield self._db
-                self.reached("before commit")
-                self._db.execute("COMMIT")
+            yield self._db
+            self.reached("before commit")
+            self._db.execute("COMMIT")
         except sqlite3.Error as error:
             failure = self._error(error, "written")
             self.full = failure if failure.full else None

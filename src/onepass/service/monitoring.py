@@ -214,12 +214,6 @@ class Gauges:
                 self._seen += len(y)
 
     @property
-    def rows(self) -> int:
-        """Rows whose error was counted."""
-        self.count()
-        return self._rows
-
-    @property
     def seen(self) -> int:
         """Rows that the learner had learned when the last was counted."""
         self.count()

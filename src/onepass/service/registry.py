@@ -14,9 +14,6 @@ from pathlib import Path
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-from sklearn.base import clone, is_classifier
-
 from onepass.errors import (
     BusyError,
     InUseError,
@@ -29,23 +26,21 @@ from onepass.errors import (
 )
 from onepass.evaluate.drift import hold_suited
 from onepass.integrations.detectors import detectors
-from onepass.serialization.state import nbytes
 from onepass.service.consumer import Feeder
-from onepass.service.durable import Durable, Version, durable
+from onepass.service.durable import Durable, durable
 from onepass.service.lock import unlocked
 from onepass.service.model import ManagedModel
 from onepass.service.monitoring import Diary, Gauges, task_of
 from onepass.service.requests import Receipt, Request
 from onepass.service.source import Source
 from onepass.service.writer import Watcher
-from onepass.types import Array, ArrayLike, TimeLike
-from onepass.validation.table import TableLike
+from onepass.types import ArrayLike, TimeLike
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["Served", "Shelf", "hold_learnable"]
+__all__ = ["Served", "Shelf"]
 
 
 _T = TypeVar("_T")
@@ -208,10 +203,6 @@ class Served:
 
         return done
 
-    def ask(self, X: TableLike, seconds: float) -> tuple[int, Array, list[str]]:
-        """The version that answers, answers, and ids for those that come later."""
-        return self.durable.asked(X, seconds=seconds)
-
     def answer(
         self,
         ids: Sequence[str],
@@ -268,21 +259,6 @@ class Served:
     def source_trouble(self) -> str | None:
         """What keeps it from reading its sources; it learns from whoever asks all the same."""
         return " ".join(each.trouble for each in self.feeders if each.trouble) or None
-
-    @property
-    def waiting_answers(self) -> int:
-        """Rows that wait for their labels, including those whose time ended within a minute."""
-        return self.durable.pending
-
-    @property
-    def versions(self) -> list[Version]:
-        """The snapshots."""
-        return self.durable.versions
-
-    @property
-    def nbytes(self) -> int:
-        """Of what was learned."""
-        return nbytes(self.durable.answering)
 
     def close(self) -> None:
         """Stop reading sources, learn the rows that wait, and close the file."""
@@ -546,9 +522,6 @@ class Shelf:
     def __iter__(self) -> Iterator[Served]:
         return iter(list(self._served.values()))
 
-    def __len__(self) -> int:
-        return len(self._served)
-
     def _fail(self, name: str, wrong: Exception) -> None:
         """Note and log that a file could not be opened."""
         self.failed[name] = str(wrong) or repr(wrong)
@@ -598,46 +571,3 @@ class Shelf:
         self._served[name] = served
         self.failed.pop(name, None)
         return served
-
-
-_OF_FEATURES = ("initial_coef", "ridge")  # may be given for each feature; nobody knows how many
-
-
-def hold_learnable(model: "Pipeline") -> None:
-    """Refuse parameters with which no row can be learned, such as a forgetting of 2.
-
-    A learner looks at its parameters when its first row comes. So a row is learned by another one
-    with the same: who sends rows is not to find out. Whatever is wrong with that row says nothing.
-
-    Parameters
-    ----------
-    model : Pipeline
-        Of :func:`onepass.features.presets.pipelines`; it stays as it is.
-
-    Raises
-    ------
-    ParameterError
-    """
-    learner = model.learner
-    if any(isinstance(getattr(learner, name, None), (list, np.ndarray)) for name in _OF_FEATURES):
-        return
-    time = {"time": np.zeros(1)} if getattr(learner, "uses_time", False) else {}
-    try:
-        clone(model).test_then_train(np.ones((1, 2)), _answer(learner), **time)
-    except ParameterError:
-        raise
-    except OnepassError:
-        return
-    except (TypeError, ValueError, MemoryError) as wrong:
-        raise ParameterError(
-            f"{type(learner).__name__}: its parameters must be such that it can learn a row, got: "
-            f"{wrong}. Give others."
-        ) from wrong
-
-
-def _answer(learner: "Learner") -> ArrayLike:
-    """An answer that it may know."""
-    if not is_classifier(learner):
-        return np.zeros(1)
-    known = getattr(learner, "classes", None)
-    return known[:1] if isinstance(known, (list, tuple)) and known else np.zeros(1, dtype=int)

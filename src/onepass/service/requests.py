@@ -18,6 +18,7 @@ Also here: checks of idempotency keys, source names and positions.
 import hashlib
 import json
 import math
+import os
 import re
 import struct
 from _thread import allocate_lock
@@ -283,12 +284,6 @@ class Receipt(NamedTuple):
     """Whether they had been learned before, by a request with the same key."""
 
 
-def _closed_gate() -> Any:
-    gate = allocate_lock()
-    gate.acquire()
-    return gate
-
-
 @dataclass(slots=True, eq=False)
 class Request:
     """Rows to learn, or to store until their labels come, and the result.
@@ -318,6 +313,8 @@ class Request:
         The digest of a former version for this request.
     gate : lock
         Held until it is decided.
+    process : int
+        The process in which it is decided.
     """
 
     block: Block
@@ -333,10 +330,16 @@ class Request:
     error: BaseException | None = None
     settled: bool = False
     former: bytes = b""
-    gate: Any = field(default_factory=_closed_gate)
+    gate: Any = field(default_factory=allocate_lock)
+    process: int = field(default_factory=os.getpid)
+
+    def __post_init__(self) -> None:
+        self.gate.acquire()
 
     def wait(self) -> Receipt:
         """The receipt, once it is decided; raises the error if there is one."""
+        if self.process != os.getpid():  # no thread of a forked process opens the gate
+            return self.result()
         with self.gate:
             return self.result()
 
@@ -344,8 +347,12 @@ class Request:
         """The receipt; raises the error if there is one."""
         if self.error is not None:
             raise self.error
-        if self.receipt is None:
-            raise StoreError("a request: it must be settled before its receipt is read.")
+        if not self.settled or self.receipt is None:
+            raise StoreError(
+                f"a request: it must be decided before its result is read, by process "
+                f"{self.process}, which made it; this is process {os.getpid()}. Wait for it there, "
+                "or send it again with the same key."
+            )
         return self.receipt
 
 

@@ -30,7 +30,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from threading import Thread, get_ident
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -200,10 +200,10 @@ class Writer:
             If it was closed.
         """
         if self.closed:
-            self.check_open()
+            raise StoreError(f"{self.where}: {self.journal.path} {self.closed}")
         self._items.put(item)
-        if self.closed:  # since it was checked
-            self._refuse_queued()
+        if self.closed:  # by another thread since it was checked
+            self._refuse_queued()  # type: ignore[unreachable]
 
     def call(self, work: Callable[[], _T], *, writes: bool = False) -> _T:
         """Have the writer's thread call a function; its result.
@@ -231,21 +231,11 @@ class Writer:
         ------
         StoreError
         """
-        if self._thread is not None and self._thread.ident == get_ident():
+        if self._thread is current_thread():  # the identifier of one that ended may come again
             raise StoreError(
                 f"{self.where}: {self.journal.path} must not be used by the function that is "
                 "called with rows, which would wait for itself. Use `request`, or another thread."
             )
-
-    def check_open(self) -> None:
-        """Refuse if it was closed.
-
-        Raises
-        ------
-        StoreError
-        """
-        if self.closed:
-            raise StoreError(f"{self.where}: {self.journal.path} {self.closed}")
 
     def close(self) -> None:
         """Decide what waits, take a snapshot if rows were learned since, and close the file."""
@@ -259,8 +249,8 @@ class Writer:
     def release(self) -> None:
         """Decide what waits, and close the file without a snapshot, as it was forgotten."""
         if not self.closed and self._thread is not None:
-            self._items.put((self._close, Future()))
-            if self._thread.ident != get_ident():
+            self._items.put((lambda: setattr(self, "closed", _CLOSED), Future()))
+            if self._thread is not current_thread():
                 self._thread.join(_PATIENCE)
 
     def abandon(self) -> None:
@@ -299,7 +289,11 @@ class Writer:
             self.decide(self._group(item))
             self.maintain()
         else:
-            _complete(*item)
+            work, future = item
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001  whoever waits gets it
+                future.set_exception(error)
 
     def _group(self, first: Request) -> list[Request]:
         """A request and those that wait directly behind it, up to the next call."""
@@ -328,16 +322,11 @@ class Writer:
                 item[1].set_exception(error)
 
     def _finish(self) -> None:
-        """Take a last snapshot, delete blocks before the oldest, all if that is quick; close."""
+        """Take a last snapshot, delete blocks before the oldest, all if that is quick; end."""
         self.closed = _CLOSED  # requests that come from now on are refused
         self._attempt(self.journal.check_writable)
         self._attempt(lambda: self.snapshot("close"))
         self._attempt(self._trim_all)
-        self._close()
-
-    def _close(self) -> None:
-        self.closed = _CLOSED
-        self.journal.close()
 
     # -- opening and replay ---------------------------------------------------------------------
 
@@ -645,7 +634,8 @@ class Writer:
         """
         sequence = self.journal.sequence
         if self.snapshots[-1].sequence < sequence:
-            self.journal.snapshot(self._snapshot(self.model, sequence, why))
+            taken = self._snapshot(self.model, sequence, why)
+            self.journal.commit(Group(snapshot=taken))
         self.last_snapshot = self._tried = (self.journal.seen, self.now())
         self._trouble = None
         self._attempt(self._prune)
@@ -740,14 +730,6 @@ def _copied(error: BaseException) -> BaseException:
         return copy.copy(error)
     except Exception:  # noqa: BLE001
         return error
-
-
-def _complete(work: Callable[[], Any], future: "Future[Any]") -> None:
-    """Call a function, and give its result or its error to whoever waits for it."""
-    try:
-        future.set_result(work())
-    except BaseException as error:  # noqa: BLE001
-        future.set_exception(error)
 
 
 _ALL: weakref.WeakSet[Writer] = weakref.WeakSet()

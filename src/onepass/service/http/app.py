@@ -100,7 +100,9 @@ class _Responses:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._statuses = app, service.statuses
-        self._errors: Callable[[Exception, str], Response] = ErrorResponses(service.registry.folder)
+        self._errors: Callable[[Exception, str, str], Response] = ErrorResponses(
+            service.registry.folder
+        )
         self._prefix, self._count = secrets.token_hex(4), count(1)  # of the ids of requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,7 +129,8 @@ class _Responses:
         except Exception as error:
             if started:
                 raise
-            response = self._errors(error, request_id.decode())
+            call = f"{scope['method']} {scope['path'][:200]}"
+            response = self._errors(error, request_id.decode(), call)
             error.__traceback__ = None  # its frames hold the rows of the request
             await response(scope, receive, sent)
 

@@ -56,13 +56,13 @@ class ServiceRequest(Request):
         value = self.fields.get(name)
         return None if value is None else value.decode("latin-1")
 
-    async def read(self, limit: int | None = None) -> bytes:
-        """The body, decompressed.
+    async def read(self, *, text: bool) -> bytes:
+        """The body, decompressed; both as received and after decompression within the limits.
 
         Parameters
         ----------
-        limit : int, optional
-            Max bytes, both as received and after decompression; by default ``limits.nbytes``.
+        text : bool
+            Whether it is JSON, which may be shorter than other bodies.
 
         Raises
         ------
@@ -75,10 +75,19 @@ class ServiceRequest(Request):
         ClientDisconnect
             If the client closes the connection, or the server because the body comes too slowly.
         """
-        limit = self.service.limits.nbytes if limit is None else limit
+        limits = self.service.limits
+        limit = min(limits.nbytes, limits.json_bytes) if text else limits.nbytes
         _check_length(int(self.fields.get(b"content-length", b"0")), limit)
-        body = await self._received(limit)
-        self._reserve(len(body))
+        received, more = bytearray(), True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            received += message.get("body", b"")
+            _check_length(len(received), limit)
+            self._reserve(len(received))
+            more = message.get("more_body", False)
+        body = bytes(received)
         packing = self.fields.get(b"content-encoding", b"identity").lower()
         self.large = len(body) > _SMALL or packing != b"identity"
         if packing != b"identity":
@@ -88,27 +97,8 @@ class ServiceRequest(Request):
 
     def release(self) -> None:
         """Release the memory that the body has reserved."""
-        self.service.room.reserve(-self._reserved)
-        self._reserved = 0
-
-    async def _received(self, limit: int) -> bytes:
-        body, more = await self._part()
-        _check_length(len(body), limit)
-        if not more:
-            return body
-        parts = bytearray(body)
-        while more:
-            self._reserve(len(parts))
-            body, more = await self._part()
-            parts += body
-            _check_length(len(parts), limit)
-        return bytes(parts)
-
-    async def _part(self) -> tuple[bytes, bool]:
-        message = await self.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        return message.get("body", b""), message.get("more_body", False)
+        if self._reserved:
+            self.service.room.reserve(-self._reserved)
 
     def _reserve(self, nbytes: int) -> None:
         if nbytes > _SMALL and nbytes > self._reserved:

@@ -5,6 +5,7 @@ the log has the full path. Any other exception is a server error: the response h
 under which the log has the traceback.
 """
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,7 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
 )
 _ABOUT_FILES = (errors.StoreError, errors.CheckpointError, errors.SourceError)
 _LONGEST_MESSAGE = 4000  # characters
+_CALL = re.compile(r"(?:op(?:\.\w+)+|[A-Z]\w*\.\w+)(?=: )")  # of Python, at the head of a message
 _LOG_INTERVAL = 60.0  # seconds until the same error of a file is logged again
 
 
@@ -64,13 +66,15 @@ class ErrorResponses:
         self._folder = folder
         self._logged: tuple[str, float] = ("", 0.0)
 
-    def __call__(self, error: Exception, request_id: str) -> Response:
+    def __call__(self, error: Exception, request_id: str, call: str) -> Response:
         """The response for an exception.
 
         Parameters
         ----------
         error : Exception
         request_id : str
+        call : str
+            Method and path of the request, in place of a call of Python in the message.
         """
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
         message = str(error)
@@ -78,10 +82,12 @@ class ErrorResponses:
             LOG.error("request failed", exc_info=error, extra={"fields": {"request": request_id}})
             message = f"the server failed; its log has the cause under {request_id}."
         if isinstance(error, errors.StoreError):
-            status = 507 if error.full else 503
+            status = 507 if error.full else status
             self._log(message, request_id)
         if isinstance(error, _ABOUT_FILES):
             message = pathless(message, self._folder)
+        if found := _CALL.match(message):
+            message = call + message[found.end() :].replace("`key`", "`Idempotency-Key`")
         return sent(failed(message[:_LONGEST_MESSAGE]), status, _headers(error))
 
     def _log(self, text: str, request_id: str) -> None:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 from sklearn.base import is_classifier
 from starlette.responses import Response
 
-from onepass.errors import ParameterError, UnknownError
+from onepass.errors import UnknownError
 from onepass.features.presets import pipelines
 from onepass.serialization import archive
 from onepass.serialization.models import given_back
@@ -20,11 +20,11 @@ from onepass.service.http.auth import ADMIN, LEARN, PREDICT
 from onepass.service.http.openapi import Endpoint, describe
 from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import json_response, sent
-from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS
+from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS, media_type
 from onepass.service.http.status import State, exposition, onepass_version, pathless, state
 from onepass.service.protocol import mlflow, records, v2
-from onepass.service.protocol.rows import Reply
-from onepass.service.registry import Served, hold_learnable
+from onepass.service.protocol.json import decoded
+from onepass.service.registry import Served
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
@@ -129,7 +129,20 @@ async def server_metadata(request: ServiceRequest) -> Response:
 async def model_metadata(request: ServiceRequest) -> Response:
     """Inputs and outputs of a learner."""
     now, learner = request.served.answering(request.path_params.get("version"))
-    return sent(_metadata(request.served.name, now, learner))
+    final: Any = getattr(learner, "learner", learner)
+    classes = getattr(final, "classes_", None)
+    kind = "f" if classes is None else classes.dtype.kind
+    found = v2.model(
+        request.served.name,
+        versions=[str(now)],
+        learner=type(learner).__name__,
+        features=_features(learner),
+        answers=_DATATYPES.get(kind, "BYTES"),
+        outputs=int(getattr(final, "n_outputs_", 1)) if classes is None else 1,
+        classes=(0 if classes is None else len(classes)) if is_classifier(final) else None,
+        probabilities=hasattr(learner, "predict_proba"),
+    )
+    return sent(found)
 
 
 async def model_ready(request: ServiceRequest) -> Response:
@@ -161,22 +174,6 @@ def _entry(served: Served, folder: Path) -> IndexEntry:
 
 
 _DATATYPES = {"i": "INT64", "u": "UINT64", "b": "BOOL", "f": "FP64"}
-
-
-def _metadata(name: str, version: int, learner: "Learner | Pipeline") -> Reply:
-    final = getattr(learner, "learner", learner)
-    classes = getattr(final, "classes_", None)
-    kind = "f" if classes is None else classes.dtype.kind
-    return v2.model(
-        name,
-        versions=[str(version)],
-        learner=type(learner).__name__,
-        features=_features(learner),
-        answers=_DATATYPES.get(kind, "BYTES"),
-        outputs=int(getattr(final, "n_outputs_", 1)) if classes is None else 1,
-        classes=(0 if classes is None else len(classes)) if is_classifier(final) else None,
-        probabilities=hasattr(learner, "predict_proba"),
-    )
 
 
 def _features(learner: "Learner | Pipeline") -> int | Mapping[str, str] | None:
@@ -231,22 +228,22 @@ async def page_file(request: ServiceRequest) -> Response:
 
 _MODEL_FILE = "application/x-onepass"
 _FILE = "the model file"
-_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+_SPECIFICATION = msgspec.json.Decoder(ModelSpecification)
+_ROLLBACK = msgspec.json.Decoder(Rollback)
 
 
 async def create(request: ServiceRequest) -> Response:
     """Serve a new learner: a model file, or a model by its name and parameters."""
     name, registry = request.path_params["name"], request.service.registry
-    kind = (request.field(b"content-type") or "").partition(";")[0].strip().lower()
-    body = await request.read()
+    kind = media_type(request.fields.get(b"content-type", b""))
+    body = await request.read(text=kind == JSON)
 
     def created() -> int:
         if kind == _MODEL_FILE or (kind != JSON and not body.startswith(b"{")):
             model = given_back(archive.unpacked(body, _FILE), _FILE, {})
         else:
-            wanted = _decoded(body, ModelSpecification)
+            wanted = decoded(_SPECIFICATION, body, request.service.limits)
             model = pipelines([wanted.model], wanted.task, wanted.settings)[wanted.model]
-            hold_learnable(model)
         return registry.create(name, model).durable.version
 
     return json_response(ModelVersion(name, await request.service.disk(created)), 201)
@@ -276,20 +273,9 @@ async def snapshot(request: ServiceRequest) -> Response:
 async def rollback(request: ServiceRequest) -> Response:
     """Return a learner to the state of a version."""
     served = request.served
-    to = _decoded(await request.read(), Rollback).to
+    to = decoded(_ROLLBACK, await request.read(text=True), request.service.limits).to
     found = await request.service.disk(lambda: served.durable.rollback(to=to))
     return json_response(ModelVersion(served.name, found))
-
-
-def _decoded(body: bytes, kind: type[_Struct]) -> _Struct:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        fields = ", ".join(map(repr, kind.__struct_fields__))
-        got = f"another: {error}" if body else "nothing"
-        raise ParameterError(
-            f"the body must be a JSON object with {fields}, got {got}. See /openapi.json."
-        ) from error
 
 
 # -- the table -------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ enqueued for the learner's thread, and answered once its rows are on disk.
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARROW", "CSV", "JSON", "NDJSON", "OCTETS", "infer", "invocations", "learn", "learn_labels",
+    "media_type",
 ]  # fmt: skip
 
 JSON, OCTETS, CSV = "application/json", "application/octet-stream", "text/csv"
@@ -53,10 +53,6 @@ class _Format(NamedTuple):
 
     read: Callable[..., Asked]
     write: Callable[..., Reply]
-    has_ids: bool = True
-    """Whether responses have a place for ids of rows."""
-    compressed: bool = False
-    """Whether a short body may hold many rows."""
 
     def response(
         self,
@@ -74,23 +70,18 @@ class _Format(NamedTuple):
         return sent(self.write(asked, found, model=name, version=str(version)), headers=headers)
 
 
-def _write_mlflow(asked: Asked, found: Mapping[str, Array], *, model: str, version: str) -> Reply:
-    """Predictions alone, as MLflow's clients expect."""
-    del asked, model, version
-    return mlflow.write(found)
-
-
 _V2 = _Format(v2.read, v2.write)
 _RECORDS = _Format(records.read, records.write)
 _NDJSON = _Format(partial(records.read, ndjson=True), records.write)
-_ARROW = _Format(arrow.read, arrow.write, compressed=True)
-_CSV = _Format(mlflow.read_csv, _write_mlflow, has_ids=False)
-_MLFLOW = _Format(mlflow.read, _write_mlflow, has_ids=False)
+_ARROW = _Format(arrow.read, arrow.write)
+_CSV = _Format(mlflow.read_csv, mlflow.write)
+_MLFLOW = _Format(mlflow.read, mlflow.write)
 
 
 @lru_cache(maxsize=64)
-def _media_type(content_type: str) -> str:
-    return content_type[:128].partition(";")[0].strip().lower()
+def media_type(content_type: bytes) -> str:
+    """The media type that a header Content-Type has, without its parameters."""
+    return content_type[:128].partition(b";")[0].strip().lower().decode("latin-1")
 
 
 async def _decoded(
@@ -102,9 +93,10 @@ async def _decoded(
     ``scoring`` is for MLflow's ``/invocations``.
     """
     limits = request.service.limits
-    kind, header = _media_type(request.field(b"content-type") or ""), request.field(_HEADER)
+    kind = media_type(request.fields.get(b"content-type", b""))
+    header = request.field(_HEADER)
     text = kind != ARROW and (kind != CSV if scoring else header is None)
-    body = await request.read(min(limits.nbytes, limits.json_bytes) if text else None)
+    body = await request.read(text=text)
     form: _Format | None = None  # V2 or records, as the body tells
     if kind == ARROW:
         form = _ARROW
@@ -114,11 +106,12 @@ async def _decoded(
         form = _V2._replace(read=partial(v2.read, header=header))
     elif kind == NDJSON:
         form = _NDJSON
-    request.large = request.large or (form is not None and form.compressed)
+    request.large |= kind == ARROW  # compressed: a short body may hold many rows
 
     def read() -> tuple[_Format, bytes, Asked]:
         chosen = form or (_RECORDS if records.is_records(body) else _V2)
-        return chosen, body, chosen.read(body, limits, learning=learning)
+        role = {} if scoring else {"learning": learning}
+        return chosen, body, chosen.read(body, limits, **role)
 
     return await _run(request, read)
 
@@ -128,18 +121,23 @@ async def _run(request: ServiceRequest, work: Callable[[], _T]) -> _T:
     return await request.service.compute(work) if request.large else work()
 
 
-@contextmanager
-def _row_errors(name: str) -> Iterator[None]:
+class _RowErrors(NamedTuple):
     """Errors of scikit-learn, NumPy or a user's feature as errors of the request."""
-    try:
-        yield
-    except (OnepassError, LinAlgError):  # the second is about arithmetic, not about the rows
-        raise
-    except (TypeError, ValueError) as error:
-        got = str(error).rstrip(".")
-        raise RequestError(
-            f"{name}: the rows must be valid input of the learner, got: {got}. Send others."
-        ) from error
+
+    name: str
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        if isinstance(error, (TypeError, ValueError)) and not isinstance(
+            error,
+            (OnepassError, LinAlgError),  # the second is about arithmetic, not about the rows
+        ):
+            got = str(error).rstrip(".")
+            raise RequestError(
+                f"{self.name}: the rows must be valid input of the learner, got: {got}. Send "
+                "others."
+            ) from error
 
 
 # -- predict ---------------------------------------------------------------------------------------
@@ -169,7 +167,7 @@ async def _predict(
     form, _, asked = await _decoded(request, learning=False, scoring=scoring)
     now, learner = served.answering(version)
     asked.X = _without_roles(learner, asked.X)
-    if _awaits_labels(asked.parameters, allowed=form.has_ids):
+    if _awaits_labels(asked.parameters, allowed=not scoring):
         what = "infer with 'await_label', which stores rows"
         request.service.tokens.check(request.fields, LEARN, what)
         return await _ask(request, served, form, asked, began)
@@ -177,7 +175,7 @@ async def _predict(
 
     def predicted() -> Response:
         start = time.thread_time()
-        with _row_errors(served.name), bounded(served.durable.most_features):
+        with _RowErrors(served.name), bounded(served.durable.most_features):
             found = _outputs(learner, asked)
         response = form.response(served.name, now, asked, found)
         pace = (time.thread_time() - start) / (rows + _OVERHEAD)
@@ -194,8 +192,8 @@ async def _ask(
 ) -> Response:
     """Predict rows and store them until their labels arrive."""
     service, seconds = request.service, (asked.parameters or {}).get("seconds", _DAY)
-    work = served.admitted(len(asked.X), lambda: served.ask(asked.X, seconds))
-    with _row_errors(served.name):
+    work = served.admitted(len(asked.X), partial(served.durable.asked, asked.X, seconds=seconds))
+    with _RowErrors(served.name):
         stored = asyncio.shield(service.disk(work))
         version, predictions, ids = await service.committed(stored, served.name)
     served.gauges.predicted(len(ids), time.perf_counter() - began)
@@ -281,7 +279,7 @@ async def _learned(request: ServiceRequest, served: Served, asked: Asked, body: 
     rows = {"X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time}
     former = b"" if key is None else hashlib.sha256(body).digest()
     work = partial(served.learn, rows, done, key=key, former=former)
-    with _row_errors(served.name):
+    with _RowErrors(served.name):
         await _run(request, work)
         return (await service.committed(future, served.name)).result()
 
@@ -301,7 +299,7 @@ async def learn_labels(request: ServiceRequest) -> Response:
     work = served.admitted(
         len(ids), lambda: served.answer(ids, asked.y, asked.sample_weight, time=asked.time)
     )
-    with _row_errors(served.name):
+    with _RowErrors(served.name):
         learned = asyncio.shield(service.disk(work))
         result = await service.committed(learned, served.name)
     return await _run(request, partial(_learn_response, form, served, asked, result))

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
@@ -46,7 +47,7 @@ class Stopping:
 
     def __init__(self) -> None:
         self.code = 0
-        self.stop: Callable[[], object] = _interrupt
+        self.stop: Callable[[], object] = partial(signal.default_int_handler, signal.SIGINT, None)
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -66,10 +67,6 @@ class Stopping:
             os._exit(128 + number)
         self.code = 128 + number
         self.stop()
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from onepass.serialization.state import nbytes
 from onepass.service.durable import Version
 from onepass.service.registry import Served, Shelf
 
@@ -196,14 +197,14 @@ def _model_state(served: Served, folder: Path) -> ModelState:
             "version": durable.version,
             "rows_seen": durable.rows_seen,
             "rows_refused": gauges.rows_refused,
-            "nbytes": served.nbytes,
-            "waiting": served.waiting_answers,
+            "nbytes": nbytes(durable.answering),
+            "waiting": durable.pending,
             "error": gauges.error(),
             "rates": gauges.rates(),
             "latency": gauges.latency(),
             "drift": list(gauges.drift.marks),
             "refused": list(gauges.refused)[::-1],
-            "snapshots": served.versions,
+            "snapshots": durable.versions,
             "watching": gauges.drift.watching(),
             "positions": {**sources, **durable.positions},
         },
@@ -246,9 +247,9 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[Served], _Value
     (GaugeMetricFamily, "rows_waiting", "Rows that wait to be learned.", (),
      lambda s: {(): s.waiting}),
     (GaugeMetricFamily, "answers_waiting", "Predicted rows that wait for their labels.", (),
-     lambda s: {(): s.waiting_answers}),
+     lambda s: {(): s.durable.pending}),
     (GaugeMetricFamily, "memory_bytes", "Size of the learned state.", (),
-     lambda s: {(): s.nbytes}),
+     lambda s: {(): nbytes(s.durable.answering)}),
     (GaugeMetricFamily, "ready", "Whether the model can learn.", (), lambda s: {(): s.ready}),
     (GaugeMetricFamily, "source_ready", "Whether a source can be read.", ("source",),
      lambda s: {(f.source.name,): f.trouble is None for f in s.feeders}),

@@ -56,7 +56,6 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
     RequestError
         If it is not such a stream, or too large, also once it is decompressed.
     """
-    limits.hold_body(body)
     source = pa.BufferReader(body)
     try:
         _check_messages(ipc.MessageReader.open_stream(pa.BufferReader(body)), limits)

@@ -125,7 +125,7 @@ def _malformed(problem: str, text: bytes | memoryview, place: str) -> RequestErr
         remedy = "Give null for what is missing, or send binary tensors"
         return refused(place, "be JSON", "NaN or Infinity, which JSON does not have", remedy)
     if not len(text):
-        return refused(place, "be JSON", "an empty body", "Send the rows")
+        return refused(place, "be JSON", "an empty body", "Send one")
     problem = problem.removeprefix("JSON is malformed: ")
     return refused(place, "be JSON", f"other text: {problem}", "Correct it")
 

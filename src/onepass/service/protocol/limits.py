@@ -19,7 +19,7 @@ class Limits:
     Parameters
     ----------
     nbytes : int, default 64 MiB
-        Bytes of the body.
+        Bytes of the body, which the server checks while it reads it.
     unpacked : int, default 256 MiB
         Bytes of Arrow buffers once they are decompressed.
     rows : int, default 1,048,576
@@ -57,12 +57,6 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             validation.whole(getattr(self, field.name), field.name, "Limits", low=1)
-
-    def hold_body(self, body: bytes) -> None:
-        """Raise RequestError if a body is too long."""
-        if len(body) > self.nbytes:
-            must = f"have at most {self.nbytes:,} bytes"
-            raise refused("", must, f"{len(body):,}", "Send fewer rows at a time")
 
     def hold_json(self, nbytes: int) -> None:
         """Raise RequestError if there are too many bytes of JSON."""

@@ -38,7 +38,7 @@ from onepass.service.protocol.json import (
     features,
 )
 from onepass.service.protocol.limits import Limits, refused, shown
-from onepass.service.protocol.rows import ROLES, Asked, Reply, asked, with_roles
+from onepass.service.protocol.rows import Asked, Reply, asked
 from onepass.stream.csv import Misread
 from onepass.types import Array
 
@@ -78,15 +78,13 @@ _FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 _NO_LIMITS = Limits()
 
 
-def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) -> Asked:
+def read(body: bytes, limits: Limits = _NO_LIMITS) -> Asked:
     """Decode a request whose body is JSON.
 
     Parameters
     ----------
     body : bytes
     limits : Limits
-    learning : bool, default False
-        Whether the columns y, sample_weight and time belong to the rows and are not features.
 
     Raises
     ------
@@ -101,7 +99,6 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
     array([[1., 2.],
            [3., 4.]])
     """
-    limits.hold_body(body)
     invocation = decoded(_BODY, body, limits)
     forms = [form for form in _FORMS if getattr(invocation, form) is not None]
     if len(forms) != 1:
@@ -115,9 +112,9 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
     if not data:
         raise refused(form, "hold rows", "none", "Send one or more")
     if isinstance(data, dict):
-        request = _columns(data, form, limits, learning=learning)
+        request = _columns(data, form, limits)
     else:
-        request = _rows(data, form, limits, len(body), learning=learning)
+        request = _rows(data, form, limits, len(body))
     request.parameters = invocation.params or {}
     return request
 
@@ -139,7 +136,7 @@ def _unsplit(split: Split) -> dict[str, list[Any]] | list[list[Any]]:
     return found
 
 
-def _columns(columns: dict[str, list[Any]], form: str, limits: Limits, *, learning: bool) -> Asked:
+def _columns(columns: dict[str, list[Any]], form: str, limits: Limits) -> Asked:
     def place(name: str, i: int | None = None) -> str:
         return f"{form}[{shown(name)}]" + ("" if i is None else f"[{i}]")
 
@@ -151,32 +148,29 @@ def _columns(columns: dict[str, list[Any]], form: str, limits: Limits, *, learni
         named[name] = column(values, partial(place, name), limits)
     texts = sum(each.dtype == object for each in named.values())
     limits.hold(max(map(len, named.values())), len(columns), form, texts=texts)
-    return asked(named, place, learning=learning)
+    return asked(named, place, learning=False)
 
 
-def _rows(rows: list[Any], form: str, limits: Limits, nbytes: int, *, learning: bool) -> Asked:
+def _rows(rows: list[Any], form: str, limits: Limits, nbytes: int) -> Asked:
     def place(i: int) -> str:
         return f"{form}[{i}]"
 
-    parts = {}
-    if learning and type(rows[0]) is dict:
-        for role in ROLES:
-            if role in rows[0]:
-                parts[role] = column([row.pop(role, None) for row in rows], place, limits)
     if type(rows[0]) in {dict, list}:
-        X = features(rows, place, limits, nbytes)
-    else:
-        X = column(rows, place, limits).astype(np.float64)[:, None]
-    return with_roles(X, parts, lambda name: f"{form}[{name!r}]")
+        return Asked(features(rows, place, limits, nbytes))
+    return Asked(column(rows, place, limits).astype(np.float64)[:, None])
 
 
-def write(answers: Mapping[str, Array]) -> Reply:
-    """Encode a response.
+def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: str) -> Reply:
+    """Encode a response: the predictions alone, as MLflow's clients expect.
 
     Parameters
     ----------
+    asked : Asked
+        Not used: other formats need it.
     answers : mapping of str to ndarray
         Its ``y`` are the predictions. nan and infinity are null.
+    model, version : str
+        Not used either.
 
     Raises
     ------
@@ -186,16 +180,17 @@ def write(answers: Mapping[str, Array]) -> Reply:
     Examples
     --------
     >>> import numpy as np
-    >>> write({"y": np.array([0.5, 1])}).body
+    >>> write(None, {"y": np.array([0.5, 1])}, model="flow", version="7").body
     b'{"predictions":[0.5,1.0]}'
     """
+    del asked, model, version
     return Reply(encoded(Predictions(answers["y"].tolist())))
 
 
 _LONGEST = 1 << 20  # bytes of the line of names
 
 
-def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) -> Asked:
+def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> Asked:
     r"""Decode a request whose body is CSV: a line of names, and a line for each row.
 
     Parameters
@@ -203,8 +198,6 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
     body : bytes
         In UTF-8, with commas.
     limits : Limits
-    learning : bool, default False
-        Whether the columns y, sample_weight and time belong to the rows and are not features.
 
     Raises
     ------
@@ -216,7 +209,6 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
     >>> read_csv(b"speed,gear\n3,low\n,high\n").X["speed"]
     array([ 3., nan])
     """
-    limits.hold_body(body)
     _check_size(body, limits)
     try:
         misread = Misread("the request")
@@ -237,7 +229,7 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
             raise misread.error(wrong) from wrong
     except SourceError as wrong:
         raise RequestError(str(wrong).removeprefix("op.stream.read: ")) from wrong
-    return asked(named, columns_place, learning=learning)
+    return asked(named, columns_place, learning=False)
 
 
 def _check_size(body: bytes, limits: Limits) -> None:

@@ -132,7 +132,6 @@ def read(
     array([[1., 2.],
            [3., 4.]])
     """
-    limits.hold_body(body)
     records, places = _records(body, limits, ndjson=ndjson)
     if not records:
         raise refused("", "hold records", "none", "Send one or more")

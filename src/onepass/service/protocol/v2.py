@@ -292,7 +292,6 @@ def read(
     array([[3. ],
            [4.5]])
     """
-    limits.hold_body(body)
     length = _head_length(header, body)
     text = body if length == len(body) else memoryview(body)[:length]
     request = decoded(_REQUEST, text, limits, _HINTS)
@@ -367,11 +366,8 @@ def _elements(
 ) -> Array:
     """Values in JSON, each of which msgspec has checked against the datatype."""
     count = math.prod(shape)
-    if datatype.name == "FP64":  # the most frequent; what is wrong is found below
-        with suppress(ValueError):
-            array = np.array(data, dtype=np.float64)
-            if array.shape in {shape, (count,)}:
-                return array.reshape(shape)
+    if datatype.name == "FP64" and (found := _floats64(data, shape, count)) is not None:
+        return found
     if data and type(data[0]) is list and len(shape) == 2:
         for i, row in enumerate(data):
             if type(row) is not list or len(row) != shape[1]:
@@ -392,6 +388,15 @@ def _elements(
     if datatype.name in {"FP16", "FP32"}:  # as their bytes would be
         array = array.astype(datatype.dtype).astype(np.float64)
     return array.reshape(shape)
+
+
+def _floats64(data: list[Any], shape: tuple[int, ...], count: int) -> Array | None:
+    """The most frequent values at once; None if something is wrong with them."""
+    try:
+        array = np.array(data, dtype=np.float64)
+    except ValueError:
+        return None
+    return array.reshape(shape) if array.shape in {shape, (count,)} else None
 
 
 def _miscounted(place: str, expected: int, got: str) -> Exception:
@@ -511,17 +516,15 @@ _KINDS = {"number": "FP64", "truth": "BOOL", "text": "BYTES", "date": "BYTES"}
 _DATES = {"content_type": "datetime"}
 
 
-def server(version: str, extensions: Sequence[str] = ("binary_tensor_data",)) -> Reply:
+def server(version: str) -> Reply:
     """The server's metadata.
 
     Parameters
     ----------
     version : str
         Of onepass.
-    extensions : sequence of str
-        Extensions of the protocol that the server has.
     """
-    return Reply(encoded(ServerMetadata("onepass", version, list(extensions))))
+    return Reply(encoded(ServerMetadata("onepass", version, ["binary_tensor_data"])))
 
 
 def model(
