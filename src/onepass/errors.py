@@ -17,18 +17,18 @@
     ├── MergeError            (ValueError)      what two learners learned cannot be made one
     ├── ProcessError          (RuntimeError)    a process was gone before its work was done
     ├── StoreError            (OSError)         a durable learner's file cannot be opened or written
-    │   ├── InUseError        (OSError)         another process holds it
-    │   └── DamagedError      (ValueError)      it is not as it was written
+    │   ├── LockedError        (OSError)         another process holds it
+    │   └── CorruptStoreError      (ValueError)      it is not as it was written
     ├── ServiceError          (RuntimeError)    what a service has answered its client instead
-    ├── UnknownError          (LookupError)     there is nothing of the name that was asked for
-    ├── TakenError            (ValueError)      there is something of that name already
-    ├── MethodError           (LookupError)     a path is there, but not by this method
+    ├── NotFoundError          (LookupError)     there is nothing of the name that was asked for
+    ├── AlreadyExistsError            (ValueError)      there is something of that name already
+    ├── MethodNotAllowedError           (LookupError)     a path is there, but not by this method
     ├── UnauthorizedError     (PermissionError) no token came, or an unknown one
     ├── ForbiddenError        (PermissionError) a token has not the role
     ├── BusyError             (RuntimeError)    more rows wait to be learned than may
-    ├── PendingError          (TimeoutError)    rows are not known to be on the disk in time
-    ├── LongError             (ValueError)      a request's body is longer than may be
-    ├── KeyReusedError        (ValueError)      an idempotency key came with another request
+    ├── CommitTimeoutError          (TimeoutError)    rows are not known to be on the disk in time
+    ├── PayloadTooLargeError             (ValueError)      a request's body is longer than may be
+    ├── IdempotencyConflictError        (ValueError)      an idempotency key came with another request
     ├── RequestError          (ValueError)      a request's bytes are not what they should be
     └── MissingExtraError     (ImportError)     an optional package is not installed
 
@@ -61,17 +61,17 @@ __all__ = [
     "CheckpointError",
     "CheckpointWarning",
     "ColumnError",
-    "DamagedError",
+    "CorruptStoreError",
     "ForbiddenError",
-    "InUseError",
-    "KeyReusedError",
+    "LockedError",
+    "IdempotencyConflictError",
     "LabelError",
     "LargeStateWarning",
-    "LongError",
+    "PayloadTooLargeError",
     "MemoryFullWarning",
     "MergeError",
     "MergeWarning",
-    "MethodError",
+    "MethodNotAllowedError",
     "MissingExtraError",
     "MixedColumnWarning",
     "ModuleError",
@@ -81,7 +81,7 @@ __all__ = [
     "NumericalError",
     "OnepassError",
     "ParameterError",
-    "PendingError",
+    "CommitTimeoutError",
     "ProcessError",
     "RequestError",
     "RowsRefusedWarning",
@@ -89,11 +89,11 @@ __all__ = [
     "ShapeError",
     "SourceError",
     "StoreError",
-    "TakenError",
+    "AlreadyExistsError",
     "TaskWarning",
     "TypeMismatchError",
     "UnauthorizedError",
-    "UnknownError",
+    "NotFoundError",
     "listed",
     "meant",
     "need",
@@ -175,15 +175,15 @@ class StoreError(OnepassError, OSError):
         self.full = full
 
 
-class InUseError(StoreError):
+class LockedError(StoreError):
     """The file of a durable learner is held by another process."""
 
 
-class DamagedError(StoreError, ValueError):
+class CorruptStoreError(StoreError, ValueError):
     """The file of a durable learner is not as it was written."""
 
 
-class KeyReusedError(OnepassError, ValueError):
+class IdempotencyConflictError(OnepassError, ValueError):
     """An idempotency key came with another request than the first time."""
 
 
@@ -206,15 +206,15 @@ class ServiceError(OnepassError, RuntimeError):
         self.status = status
 
 
-class UnknownError(OnepassError, LookupError):
+class NotFoundError(OnepassError, LookupError):
     """There is nothing of the name that was asked for."""
 
 
-class TakenError(OnepassError, ValueError):
+class AlreadyExistsError(OnepassError, ValueError):
     """There is a learner of that name already."""
 
 
-class MethodError(OnepassError, LookupError):
+class MethodNotAllowedError(OnepassError, LookupError):
     """A path is there, but not by this method.
 
     Parameters
@@ -252,7 +252,7 @@ class BusyError(OnepassError, RuntimeError):
         self.seconds = seconds
 
 
-class PendingError(OnepassError, TimeoutError):
+class CommitTimeoutError(OnepassError, TimeoutError):
     """Rows are not known to be on the disk in time; they may be learned yet.
 
     Parameters
@@ -267,7 +267,7 @@ class PendingError(OnepassError, TimeoutError):
         self.seconds = seconds
 
 
-class LongError(OnepassError, ValueError):
+class PayloadTooLargeError(OnepassError, ValueError):
     """The body of a request is longer than may be."""
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from cases import snapshot
-from onepass.errors import DamagedError
+from onepass.errors import CorruptStoreError
 from onepass.service.requests import (
     Block,
     Request,
@@ -87,22 +87,22 @@ def test_other_bytes_are_refused_or_are_others(block: Block, data: st.DataObject
         whole = whole[: data.draw(st.integers(0, len(whole)))]
     try:
         Block.from_bytes(bytes(whole), "here")
-    except DamagedError as wrong:
+    except CorruptStoreError as wrong:
         assert "here: a block in it" in str(wrong)  # noqa: PT017
 
 
 @given(st.binary(max_size=60))
 def test_random_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(DamagedError):
+    with pytest.raises(CorruptStoreError):
         Block.from_bytes(data, "here")
 
 
 def test_a_forged_shape_takes_no_memory() -> None:
     head = b'[1,false,[["X",null,"|O",[1000000000,1000],2]]]'
-    with pytest.raises(DamagedError):
+    with pytest.raises(CorruptStoreError):
         Block.from_bytes(len(head).to_bytes(4, "little") + head + b"[]", "here")
     head = b'[1,false,[["X",null,"|V8",[1],8]]]'
-    with pytest.raises(DamagedError, match="V8"):
+    with pytest.raises(CorruptStoreError, match="V8"):
         Block.from_bytes(len(head).to_bytes(4, "little") + head + bytes(8), "here")
 
 
@@ -177,7 +177,7 @@ def test_what_was_said_comes_back(said: Any) -> None:
 
 @given(st.binary(max_size=50))
 def test_what_was_never_said_is_refused(data: bytes) -> None:
-    with pytest.raises(DamagedError):
+    with pytest.raises(CorruptStoreError):
         array_from_bytes(data)
 
 

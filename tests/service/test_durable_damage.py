@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onepass as op
-from onepass.errors import CheckpointError, DamagedError, StoreError
+from onepass.errors import CheckpointError, CorruptStoreError, StoreError
 from onepass.service import examine
 from onepass.service.schema import APPLICATION, FORMAT
 
@@ -133,7 +133,7 @@ def test_a_log_of_sqlite_without_its_last_commit(kept: Kept) -> None:
     log = Path(f"{path}-wal")
     log.write_bytes(log.read_bytes()[:-100])
     for _ in range(2):
-        with pytest.raises(DamagedError, match=r"ends at block 18, but 19 were acknowledged"):
+        with pytest.raises(CorruptStoreError, match=r"ends at block 18, but 19 were acknowledged"):
             op.durable(path)
     Path(f"{path}.lock").unlink()  # as the message says, for a backup
     with op.durable(path) as durable:
@@ -199,7 +199,7 @@ def test_zeros_where_something_stood(merged: Kept, data: st.DataObject) -> None:
 def test_what_was_changed_by_hand_is_refused(merged: Kept, statement: str) -> None:
     path = merged.copied()
     changed(path, statement)
-    with pytest.raises(DamagedError, match=r"not as it was written|another program"):
+    with pytest.raises(CorruptStoreError, match=r"not as it was written|another program"):
         op.durable(path)
 
 
@@ -221,7 +221,7 @@ def test_what_is_read_later_is_refused_then(
     changed(path, statement)
     with op.durable(path) as durable:
         durable.test = merged.ids
-        with pytest.raises(DamagedError, match=r"was changed|is missing"):
+        with pytest.raises(CorruptStoreError, match=r"was changed|is missing"):
             wanted(durable)
         assert bits(durable) == merged.bits
         durable.learn(X[50:], Y[50:])  # the others go on
@@ -236,7 +236,7 @@ def test_a_key_that_was_changed(merged: Kept, which: int) -> None:
     at = whole.index(b"kfirst", at + 1) if which else at
     whole[at + 2] ^= 1
     path.write_bytes(whole)
-    with pytest.raises(DamagedError):
+    with pytest.raises(CorruptStoreError):
         op.durable(path)
 
 
@@ -312,7 +312,7 @@ def test_what_is_no_such_file(make: Callable[[Path], None], tmp_path: Path) -> N
     make(path)
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
     for model in (None, op.RLSRegressor()):
-        with pytest.raises(DamagedError, match="is empty" if make is _empty else None):
+        with pytest.raises(CorruptStoreError, match="is empty" if make is _empty else None):
             op.durable(path, model)
     assert all(each.read_bytes() == data for each, data in before.items())
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.errors import InUseError, StoreError
+from onepass.errors import LockedError, StoreError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such locks there")
 
@@ -35,14 +35,14 @@ import sys
 import onepass as op
 try:
     op.durable(sys.argv[1])
-except op.errors.InUseError as wrong:
+except op.errors.LockedError as wrong:
     print(wrong)
 """
 FORKED = """
 import gc, os, sys
 import numpy as np
 import onepass as op
-from onepass.errors import InUseError, StoreError
+from onepass.errors import LockedError, StoreError
 
 path, how = sys.argv[1:]
 X = np.random.default_rng(0).normal(size=(50, 3))
@@ -70,7 +70,7 @@ if child == 0:
             refused += f"held by process {os.getppid()}" in str(wrong)
     try:
         op.durable(path)
-    except InUseError:
+    except LockedError:
         refused += 1
     said = durable.predict(X[:1])[0]
     if how == "close":
@@ -101,9 +101,9 @@ def test_a_second_process_is_told_who_has_it_and_a_killed_one_has_it_no_more(
     )
     assert holder.stdout
     assert holder.stdout.readline() == "ready\n"
-    with pytest.raises(InUseError, match=rf"process {holder.pid} on .*, since 20\d\d-"):
+    with pytest.raises(LockedError, match=rf"process {holder.pid} on .*, since 20\d\d-"):
         op.durable(path)
-    with pytest.raises(InUseError):
+    with pytest.raises(LockedError):
         op.durable(path, op.RLSRegressor())
     holder.send_signal(signal.SIGKILL)
     holder.wait()
@@ -133,11 +133,11 @@ def test_two_of_one_process(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor()) as durable:
         for other in (path, tmp_path / ".." / tmp_path.name / "m.db"):
-            with pytest.raises(InUseError, match=r"\(this one\)"):
+            with pytest.raises(LockedError, match=r"\(this one\)"):
                 op.durable(other)
         link = tmp_path / "link.db"
         link.symlink_to(path)
-        with pytest.raises(InUseError, match=r"\(this one\)"):
+        with pytest.raises(LockedError, match=r"\(this one\)"):
             op.durable(link)
         durable.learn(X, Y)
     with op.durable(link) as durable:
@@ -163,7 +163,7 @@ def test_without_the_lock_file_sqlite_tells(
     with op.durable(path, op.RLSRegressor()):
         Path(f"{path}.lock").unlink()
         monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "timeout": 0}))
-        with pytest.raises(InUseError, match="stop that one first"):
+        with pytest.raises(LockedError, match="stop that one first"):
             op.durable(path)
 
 
@@ -173,7 +173,7 @@ def test_a_lock_file_that_says_nothing(said: str, tmp_path: Path) -> None:
     with op.durable(path, op.RLSRegressor()) as durable:
         durable.learn(X, Y)
         Path(f"{path}.lock").write_text(said)
-        with pytest.raises(InUseError, match="another process"):
+        with pytest.raises(LockedError, match="another process"):
             op.durable(path)
         durable.learn(X, Y)
     with op.durable(path) as durable:
@@ -249,7 +249,7 @@ if child == 0:
     os.read(here, 1)
     try:
         op.durable(path)
-    except op.errors.InUseError as wrong:
+    except op.errors.LockedError as wrong:
         print(wrong, flush=True)
     os._exit(0)
 durable.close()

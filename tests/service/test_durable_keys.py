@@ -13,7 +13,7 @@ from durable_files import bits, crashed, held
 import onepass as op
 from cases import snapshot
 from onepass.errors import (
-    KeyReusedError,
+    IdempotencyConflictError,
     NotFiniteError,
     OnepassError,
     ParameterError,
@@ -63,7 +63,7 @@ def test_the_same_rows_in_another_form_are_the_same(durable: Durable) -> None:
 def test_the_same_key_with_other_rows_is_refused(durable: Durable, other: Any) -> None:
     durable.learn(X[:5], Y[:5], key="a")
     before = bits(durable)
-    with pytest.raises(KeyReusedError, match=r"key 'a' .* \(version 1\), got other rows"):
+    with pytest.raises(IdempotencyConflictError, match=r"key 'a' .* \(version 1\), got other rows"):
         durable.learn(*other, key="a")
     assert bits(durable) == before
 
@@ -143,7 +143,7 @@ def test_twins_in_one_group(durable: Durable) -> None:
     assert (first.receipt.again, second.receipt.again) == (False, True)
     assert snapshot(first.receipt.said) == snapshot(second.receipt.said)
     assert second.receipt.version == 1
-    assert isinstance(reused.error, KeyReusedError)
+    assert isinstance(reused.error, IdempotencyConflictError)
     assert other.receipt.version == 1
     assert durable.rows_seen == 5
 

@@ -10,7 +10,7 @@ from durable_files import bits, crashed
 import onepass as op
 from cases import snapshot
 from onepass.errors import (
-    KeyReusedError,
+    IdempotencyConflictError,
     NotFiniteError,
     OnepassError,
     ParameterError,
@@ -102,16 +102,16 @@ def test_words_are_the_same_whatever_comes_beside_them(tmp_path: Path) -> None:
         durable.answer(ids[2:], ["cat"])
         assert durable.answer(ids[1:], ["horse", "cat"]).again
         assert durable.rows_seen == 5
-        with pytest.raises(KeyReusedError, match="one answer"):
+        with pytest.raises(IdempotencyConflictError, match="one answer"):
             durable.answer(ids[:1], ["cats"])
 
 
 def test_another_answer_is_refused(durable: Durable) -> None:
     ids = durable.ask(X[20:22])[1]
-    with pytest.raises(KeyReusedError, match="one answer"):
+    with pytest.raises(IdempotencyConflictError, match="one answer"):
         durable.answer([ids[0], ids[0]], [1.0, 2.0])
     durable.answer(ids[:1], [1.0])
-    with pytest.raises(KeyReusedError, match="one answer"):
+    with pytest.raises(IdempotencyConflictError, match="one answer"):
         durable.answer(ids, [2.0, 1.0])
     assert (durable.rows_seen, durable.waiting) == (21, 1)
     durable.answer(ids, [1.0, 1.0])
@@ -270,7 +270,7 @@ def test_an_answer_is_the_same_beside_others(
     both = durable.answer(ids, **beside)
     assert both.said[0] == first.said[0]
     assert (durable.waiting, durable.rows_seen) == (0, 22)
-    with pytest.raises(KeyReusedError):
+    with pytest.raises(IdempotencyConflictError):
         durable.answer(ids[:1], [3.25])
 
 
@@ -279,7 +279,7 @@ def test_large_whole_numbers_are_told_apart(tmp_path: Path) -> None:
         ids = durable.ask(X[:1])[1]
         durable.answer(ids, [2**53])
         assert durable.answer(ids, [2**53]).again
-        with pytest.raises(KeyReusedError):
+        with pytest.raises(IdempotencyConflictError):
             durable.answer(ids, [2**53 + 1])
 
 
@@ -298,7 +298,7 @@ def test_text_of_a_former_digest_is_known(tmp_path: Path) -> None:
                 (old.digest, old.seal(), old.key),
             )
         assert durable.answer(ids, ["cat", "horse"]).again
-        with pytest.raises(KeyReusedError):
+        with pytest.raises(IdempotencyConflictError):
             durable.answer(ids, ["cat", "mouse"])
 
 
@@ -316,7 +316,7 @@ def test_answers_of_a_former_digest_are_known(durable: Durable) -> None:
             "UPDATE keys SET digest = ?, seal = ? WHERE key = ?", (old.digest, old.seal(), old.key)
         )
     assert durable.answer(ids, y).again
-    with pytest.raises(KeyReusedError):
+    with pytest.raises(IdempotencyConflictError):
         durable.answer(ids, [3, 5])
 
 

@@ -13,7 +13,7 @@ import pytest
 from durable_files import changed, crashed
 
 import onepass as op
-from onepass.errors import DamagedError, InUseError, StoreError
+from onepass.errors import CorruptStoreError, LockedError, StoreError
 from onepass.service import examine
 
 RNG = np.random.default_rng(0)
@@ -100,7 +100,7 @@ def test_what_was_changed_is_found(kept: Path, tmp_path: Path, statement: str, t
     """Though the learner that goes on from the last snapshot is whole."""
     path = copied(kept, tmp_path)
     changed(path, statement)
-    with pytest.raises(DamagedError, match=told):
+    with pytest.raises(CorruptStoreError, match=told):
         examine(path)
 
 
@@ -115,7 +115,7 @@ def test_a_torn_page_is_found(kept: Path, tmp_path: Path) -> None:
         if torn != whole:
             try:
                 examine(path)
-            except DamagedError:
+            except CorruptStoreError:
                 found += 1
     assert found
 
@@ -123,7 +123,7 @@ def test_a_torn_page_is_found(kept: Path, tmp_path: Path) -> None:
 def test_a_log_that_ends_too_early(kept: Path, tmp_path: Path) -> None:
     path = copied(kept, tmp_path)
     Path(f"{path}.lock").write_bytes(b"%020d\n" % 10)
-    with pytest.raises(DamagedError, match="ends at block 9, but 10 were acknowledged"):
+    with pytest.raises(CorruptStoreError, match="ends at block 9, but 10 were acknowledged"):
         examine(path)
 
 
@@ -131,11 +131,11 @@ def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is none"):
         examine(tmp_path / "m.db")
     (tmp_path / "m.db").write_bytes(b"x" * 5000)
-    with pytest.raises(DamagedError):
+    with pytest.raises(CorruptStoreError):
         examine(tmp_path / "m.db")
     with (
         op.durable(tmp_path / "held.db", op.RLSRegressor()),
-        pytest.raises(InUseError, match=r"\(this one\)"),
+        pytest.raises(LockedError, match=r"\(this one\)"),
     ):
         examine(tmp_path / "held.db")
     changed(tmp_path / "held.db", "PRAGMA user_version = 99")

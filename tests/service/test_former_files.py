@@ -18,7 +18,7 @@ from upgrades import Plan, carried_out
 import onepass as op
 from cases import snapshot
 from nursery import Nursery
-from onepass.errors import DamagedError
+from onepass.errors import CorruptStoreError
 from onepass.serialization import archive, models
 from onepass.service import schema
 from onepass.service.monitoring import Diary, Gauges
@@ -155,7 +155,7 @@ def test_a_journal(found: Found) -> None:
 def test_a_former_file_that_was_altered_is_not_upgraded(found: Found, statement: str) -> None:
     changed(found.path, statement)
     was = found.path.read_bytes()
-    with pytest.raises(DamagedError, match="its tables are not those of its format"):
+    with pytest.raises(CorruptStoreError, match="its tables are not those of its format"):
         found.opened()
     assert found.path.read_bytes() == was
 

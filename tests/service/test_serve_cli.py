@@ -85,7 +85,7 @@ def test_a_port_that_is_taken(tmp_path: Path, said: Said) -> None:
 def test_a_folder_is_served_by_one(tmp_path: Path, said: Said) -> None:
     with Server(tmp_path / "data", "rls"):
         code, told = said("--data", str(tmp_path / "data"), "--port", "0")
-    assert (code, "InUseError" in told) == (1, True)
+    assert (code, "LockedError" in told) == (1, True)
 
 
 def test_a_model_goes_on_only_as_it_was(tmp_path: Path, said: Said) -> None:

@@ -13,13 +13,13 @@ import pytest
 
 import onepass as op
 from onepass.errors import (
-    LongError,
+    PayloadTooLargeError,
     NotFiniteError,
     ParameterError,
     StoreError,
-    TakenError,
+    AlreadyExistsError,
     TypeMismatchError,
-    UnknownError,
+    NotFoundError,
 )
 from onepass.serialization.state import nbytes
 from onepass.service.http.status import exposition, state
@@ -216,9 +216,9 @@ def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path
             retired = aside.submit(shelf.retire, "going")
             assert begun.wait(60)
             assert shelf.create("other", op.RLSRegressor()).ready
-            with pytest.raises(TakenError):
+            with pytest.raises(AlreadyExistsError):
                 shelf.create("going", op.RLSRegressor())
-            with pytest.raises(UnknownError):
+            with pytest.raises(NotFoundError):
                 shelf["going"]
             free.set()
             assert retired.result().exists()
@@ -229,7 +229,7 @@ def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path
 def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
     with closing(Shelf(tmp_path, "here", most_waiting=8)) as shelf:
         served = shelf.create("m", op.RLSRegressor())
-        with pytest.raises(LongError, match="at most 2 at a time, got 3"):
+        with pytest.raises(PayloadTooLargeError, match="at most 2 at a time, got 3"):
             served.admitted(3, lambda: None)
         assert served.admitted(2, lambda: served.waiting)() == 2
         assert served.waiting == 0

@@ -7,7 +7,7 @@ import pytest
 from durable_files import bits, changed, crashed
 
 import onepass as op
-from onepass.errors import DamagedError, ParameterError, StoreError
+from onepass.errors import CorruptStoreError, ParameterError, StoreError
 
 
 def test_a_position_without_rows_is_kept(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_position_that_was_changed_is_found_out(tmp_path: Path) -> None:
         model.pass_by("flow", "2")
         there = crashed(model, tmp_path / "there")
     changed(there, "UPDATE log SET note = replace(note, '2', '3')")
-    with pytest.raises(DamagedError):
+    with pytest.raises(CorruptStoreError):
         op.durable(there)
 
 

@@ -15,7 +15,7 @@ from web_faults import Faulty
 from web_server import Server, asked, output, rows
 
 import onepass as op
-from onepass.errors import CheckpointError, DamagedError, StoreError
+from onepass.errors import CheckpointError, CorruptStoreError, StoreError
 from onepass.service.client import Client
 from onepass.service.http.responses import ErrorResponses
 from onepass.service.http.status import pathless
@@ -176,7 +176,7 @@ def test_a_disk_that_fails_is_told_without_paths(tmp_path: Path) -> None:
         assert bits(durable)
 
 
-@pytest.mark.parametrize("kind", [StoreError, DamagedError, CheckpointError])
+@pytest.mark.parametrize("kind", [StoreError, CorruptStoreError, CheckpointError])
 @pytest.mark.parametrize("folder", ["/srv/my data", "served", "."])
 def test_no_message_names_a_folder(kind: Any, folder: str) -> None:
     respond = ErrorResponses(Path(folder))

@@ -221,5 +221,5 @@ def test_the_dtype_of_the_same_values_does_not_count(
         if same:
             assert durable.learn(X.astype("i2"), second, key="k").again
         else:
-            with pytest.raises(op.errors.KeyReusedError):
+            with pytest.raises(op.errors.IdempotencyConflictError):
                 durable.learn(X, second, key="k")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from web_server import TOKEN, Server, asked, output, rows
 
-from onepass.errors import PendingError
+from onepass.errors import CommitTimeoutError
 from onepass.service import Client
 from onepass.service.http.auth import Tokens
 from onepass.service.http.context import Service
@@ -106,7 +106,7 @@ def test_a_commit_timeout_is_always_a_503(tmp_path: Path) -> None:
         futures = [asyncio.get_running_loop().create_future() for _ in range(200)]
         waits = [service.committed(each, "m") for each in futures]
         found = await asyncio.gather(*waits, return_exceptions=True)
-        return sum(isinstance(each, PendingError) for each in found)
+        return sum(isinstance(each, CommitTimeoutError) for each in found)
 
     for run in (asyncio.run, pytest.importorskip("uvloop").run):
         assert run(late()) == 200

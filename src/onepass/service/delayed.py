@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onepass.errors import KeyReusedError, ParameterError
+from onepass.errors import IdempotencyConflictError, ParameterError
 from onepass.service.journal import Answer, Journal
 from onepass.service.requests import Block, Receipt, Request, array_from_bytes, joined
 
@@ -121,7 +121,7 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Block, where
 
     Raises
     ------
-    ParameterError, KeyReusedError
+    ParameterError, IdempotencyConflictError
     """
     digests: dict[str, bytes] = {}
     known: dict[str, Answer] = {}
@@ -133,7 +133,7 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Block, where
         if found is not None and found.digest in _former_digests(label):
             digest = found.digest
         if digest != digests.setdefault(name, digest if found is None else found.digest):
-            raise KeyReusedError(
+            raise IdempotencyConflictError(
                 f"{where}: each id must come with one answer, got another for {name!r} than "
                 "before. What was learned cannot be answered otherwise; nothing was learned."
             )

@@ -140,7 +140,7 @@ class Durable:
         ------
         OnepassError
             Whatever the learner raises: then nothing was learned, and nothing written.
-        KeyReusedError
+        IdempotencyConflictError
             If the key came with other rows before.
         StoreError
             If the disk is full: then nothing was learned. If it fails, that is not known; and
@@ -344,7 +344,7 @@ class Durable:
         ParameterError
             If an id is unknown, or its time was over; or if the rows have other columns than each
             other, and so cannot be learned together.
-        KeyReusedError
+        IdempotencyConflictError
             If a row was labelled otherwise before.
         OnepassError
             Whatever the learner raises: then nothing was learned.
@@ -615,9 +615,9 @@ def durable(
 
     Raises
     ------
-    InUseError
+    LockedError
         If another process has the file, or this one has it open.
-    DamagedError
+    CorruptStoreError
         If the file is not as it was written.
     StoreError
         If it cannot be opened, made or written, or there is neither a file nor a model.

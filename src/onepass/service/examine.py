@@ -44,9 +44,9 @@ def examine(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises
     ------
-    InUseError
+    LockedError
         If a process holds it.
-    DamagedError
+    CorruptStoreError
         If anything in it is not as it was written.
     StoreError
         If it cannot be read, or is too new.

@@ -15,7 +15,7 @@ Guarantees
   it came from (in the block's note) are on the disk when it returns, or none of them is.
 - The digest of each block covers the one before it; a snapshot's covers the log and the positions
   at that time; keys and pending rows have digests of their own. Whatever is read is verified, so a
-  changed, missing or torn record raises ``DamagedError``.
+  changed, missing or torn record raises ``CorruptStoreError``.
 - If a write fails other than for want of space, its outcome is unknown: the journal is ``broken``
   and refuses all further writes, as retrying a failed commit may lose rows.
 - The file is created whole, with its first snapshot, or not at all.
@@ -38,7 +38,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from onepass.errors import DamagedError, InUseError, StoreError
+from onepass.errors import CorruptStoreError, LockedError, StoreError
 from onepass.serialization.atomic import replacing
 from onepass.service.lock import FileIdentity, FileLock
 from onepass.service.schema import checked_format, create, open_database
@@ -229,11 +229,11 @@ class Journal:
 
     Raises
     ------
-    InUseError
+    LockedError
         If another process holds it.
     StoreError
         If it cannot be opened or written, or is too new.
-    DamagedError
+    CorruptStoreError
         If it is no such file, or not as it was written.
     """
 
@@ -399,7 +399,7 @@ class Journal:
 
         Raises
         ------
-        DamagedError
+        CorruptStoreError
         """
         lock = self._lock
         if lock is not None and self.sequence < lock.acknowledged:
@@ -486,7 +486,7 @@ class Journal:
 
         Raises
         ------
-        DamagedError
+        CorruptStoreError
             If one is not as it was written.
         """
         sql = _ANSWERS
@@ -499,7 +499,7 @@ class Journal:
 
         Raises
         ------
-        DamagedError
+        CorruptStoreError
             If one is not as it was written.
         """
         # a crash in ``check_room`` may have left a row without an id
@@ -531,7 +531,7 @@ class Journal:
 
         Raises
         ------
-        DamagedError
+        CorruptStoreError
             If there is none, or it is not as it was written.
         """
         rows = self._rows(
@@ -551,7 +551,7 @@ class Journal:
 
         Raises
         ------
-        DamagedError
+        CorruptStoreError
             If one is missing, or not as it was written.
         """
         digest, expected = after.digest, after.sequence + 1
@@ -718,7 +718,7 @@ class Journal:
             return self.damaged(str(error))
         start = f"{self.where}: {self.path} could not be {verb}: {error}."
         if kind in {"BUSY", "LOCKED"}:
-            return InUseError(
+            return LockedError(
                 f"{start} Another process has it: stop that one first. A process that was forked "
                 "from one that had it open cannot open it: start it by `spawn`."
             )
@@ -726,7 +726,7 @@ class Journal:
             return StoreError(f"{start} {_NOT_KEPT[kind]}", full=kind == "FULL")
         return StoreError(f"{start} {_ADVICE[verb]}")
 
-    def damaged(self, why: str, otherwise: str = "") -> DamagedError:
+    def damaged(self, why: str, otherwise: str = "") -> CorruptStoreError:
         """The error for a file that is not as it was written.
 
         Parameters
@@ -734,7 +734,7 @@ class Journal:
         why, otherwise : str
             What is wrong, and what to do other than to restore a backup.
         """
-        return DamagedError(
+        return CorruptStoreError(
             f"{self.where}: {self.path} is not as it was written: {why}. Restore it from a "
             f"backup{otherwise}."
         )

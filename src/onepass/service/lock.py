@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from onepass.errors import InUseError, StoreError
+from onepass.errors import LockedError, StoreError
 
 __all__ = ["FileIdentity", "FileLock", "unlocked"]
 
@@ -41,7 +41,7 @@ class FileLock:
 
     Raises
     ------
-    InUseError
+    LockedError
         If another process, or another object of this one, holds it.
     StoreError
         If the lock file cannot be created.
@@ -58,7 +58,7 @@ class FileLock:
             ) from error
         try:
             _lock(self._file, path, where)
-        except InUseError:
+        except LockedError:
             self.close()
             raise
         self.acknowledged = _acknowledged(self._file)
@@ -95,7 +95,7 @@ def unlocked(path: Path, where: str) -> Iterator[int]:
 
     Raises
     ------
-    InUseError
+    LockedError
         If a process holds the file.
     """
     try:
@@ -120,7 +120,7 @@ def _lock(file: int, path: Path, where: str) -> None:
     except OSError:  # a file system without locks: SQLite's own must suffice
         free = True
     if not free:
-        raise InUseError(
+        raise LockedError(
             f"{where}: {path} must be held by one process at a time, but {_holder(file)} has it. "
             "Stop that process first, or choose another file."
         )

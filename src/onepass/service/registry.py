@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onepass.errors import (
     BusyError,
-    InUseError,
-    LongError,
+    LockedError,
+    PayloadTooLargeError,
     OnepassError,
     ParameterError,
     StoreError,
-    TakenError,
-    UnknownError,
+    AlreadyExistsError,
+    NotFoundError,
 )
 from onepass.evaluate.drift import hold_suited
 from onepass.integrations.detectors import detectors
@@ -121,12 +121,12 @@ class Served:
 
         Raises
         ------
-        UnknownError
+        NotFoundError
             If it is another.
         """
         now, learner = self.durable.published
         if version is not None and version != str(now):
-            raise UnknownError(
+            raise NotFoundError(
                 f"{self.name}: only the current version, {now}, can predict, got {version[:40]!r}. "
                 "Omit the version, or roll back to it first."
             )
@@ -180,7 +180,7 @@ class Served:
 
         Raises
         ------
-        LongError
+        PayloadTooLargeError
             If these are too many rows at once.
         BusyError
             If too many rows wait.
@@ -189,7 +189,7 @@ class Served:
         """
         most = -(-self._most // 4)
         if count > most:
-            raise LongError(
+            raise PayloadTooLargeError(
                 f"{self.name}: rows whose answers come later, and their answers, must be at most "
                 f"{most:,} at a time, got {count:,}. Send fewer at a time."
             )
@@ -347,7 +347,7 @@ class Shelf:
         ------
         ParameterError
             If a detector counts mistakes where a learner makes none.
-        InUseError
+        LockedError
             If another process holds a file: most likely a second service of the same folder.
         """
         try:
@@ -356,7 +356,7 @@ class Shelf:
                     continue
                 try:
                     self._open(path.stem, None)
-                except (InUseError, ParameterError):
+                except (LockedError, ParameterError):
                     raise
                 except Exception as wrong:  # noqa: BLE001  one file does not stop the others
                     self._fail(path.stem, wrong)
@@ -372,7 +372,7 @@ class Shelf:
 
         Raises
         ------
-        UnknownError
+        NotFoundError
             If there is neither a learner nor a file of this name.
         StoreError
             If the file cannot be opened.
@@ -422,7 +422,7 @@ class Shelf:
 
         Raises
         ------
-        TakenError
+        AlreadyExistsError
             If there is one of this name.
         ParameterError
             If it is no name, or a detector counts mistakes where the learner makes none.
@@ -443,7 +443,7 @@ class Shelf:
                 or name == self._going
                 or (not there and os.path.lexists(self._path(name)))
             ):
-                raise TakenError(
+                raise AlreadyExistsError(
                     f"{self.where}: there must be no learner {name!r} yet, but there is. Choose "
                     "another name, or retire it first."
                 )
@@ -454,7 +454,7 @@ class Shelf:
 
         Raises
         ------
-        UnknownError
+        NotFoundError
             If there is none of this name.
         StoreError
             If its file was moved or removed, or another stands there: then it goes on answering.
@@ -508,7 +508,7 @@ class Shelf:
                 "/openapi.json."
             )
         if found is None:
-            raise UnknownError(
+            raise NotFoundError(
                 f"there is no learner of this name: {name[:120]!r}; "
                 "GET /v2/repository/index lists those that there are."
             )

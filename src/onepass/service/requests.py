@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass.errors import DamagedError, ParameterError, ShapeError, StoreError, TypeMismatchError
+from onepass.errors import CorruptStoreError, ParameterError, ShapeError, StoreError, TypeMismatchError
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation import matrix
 from onepass.validation.table import Table, TableLike, is_frame, to_column
@@ -162,7 +162,7 @@ class Block:
 
         Raises
         ------
-        DamagedError
+        CorruptStoreError
             If it is not.
         """
         try:
@@ -177,7 +177,7 @@ class Block:
             X = Table(columns, n) if table else parts.pop("X")
             return cls(X, **parts)
         except (ValueError, TypeError, KeyError, struct.error) as wrong:
-            raise DamagedError(
+            raise CorruptStoreError(
                 f"{where}: a block in it is not as it was written: {wrong}. Restore it from a "
                 "backup."
             ) from wrong
@@ -398,7 +398,7 @@ def array_from_bytes(data: bytes) -> Array:
 
     Raises
     ------
-    DamagedError
+    CorruptStoreError
         If these are other bytes.
     """
     try:
@@ -409,7 +409,7 @@ def array_from_bytes(data: bytes) -> Array:
         array = np.empty(shape, dtype=object)
         array[...] = json.loads(body)
     except (ValueError, TypeError) as error:
-        raise DamagedError(f"stored predictions are not as they were written: {error}") from error
+        raise CorruptStoreError(f"stored predictions are not as they were written: {error}") from error
     return array
 
 

@@ -17,7 +17,7 @@ A new format is a line in ``_LAYOUTS``, and one in ``_UPGRADES`` that leads to i
 import sqlite3
 from pathlib import Path
 
-from onepass.errors import DamagedError, StoreError
+from onepass.errors import CorruptStoreError, StoreError
 
 __all__ = ["APPLICATION", "FORMAT", "checked_format", "create", "open_database"]
 
@@ -134,7 +134,7 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
     ------
     StoreError
         If the format is newer, or SQLite has no write-ahead log there.
-    DamagedError
+    CorruptStoreError
         If it is another program's, or damaged.
     sqlite3.Error
         If it cannot be opened or written; an older format is then unchanged.
@@ -168,11 +168,11 @@ def checked_format(db: sqlite3.Connection, path: Path, where: str) -> int:
     ------
     StoreError
         If it is newer.
-    DamagedError
+    CorruptStoreError
         If the file is another program's, or damaged.
     """
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise DamagedError(
+        raise CorruptStoreError(
             f"{where}: {path} must be a file that onepass made for a durable learner, got another "
             "program's database. Choose another path."
         )
@@ -189,7 +189,7 @@ def checked_format(db: sqlite3.Connection, path: Path, where: str) -> int:
     if wrong == "ok" and {sql for (sql,) in statements} != set(_LAYOUTS.get(found, ())):
         wrong = "its tables are not those of its format"
     if wrong != "ok":
-        raise DamagedError(
+        raise CorruptStoreError(
             f"{where}: {path} is not as it was written: {wrong}. Restore it from a backup."
         )
     return found

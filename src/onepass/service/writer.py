@@ -38,8 +38,8 @@ import numpy as np
 from onepass.errors import (
     BusyError,
     CheckpointWarning,
-    DamagedError,
-    KeyReusedError,
+    CorruptStoreError,
+    IdempotencyConflictError,
     StoreError,
 )
 from onepass.service.delayed import Labelled, match
@@ -387,7 +387,7 @@ class Writer:
     def _learned_again(self, model: ManagedModel, entry: Entry) -> tuple[Block, Array]:
         """Learn a logged block in the same way; the block, and the predictions of its rows."""
         if entry.kind != "learn":
-            raise DamagedError(
+            raise CorruptStoreError(
                 f"{self.where}: {self.journal.path} is not as it was written: the snapshot of its "
                 f"rollback, block {entry.sequence:,}, is missing. Restore it from a backup."
             )
@@ -500,7 +500,7 @@ class Writer:
         """Return the first result of a request whose key is known."""
         name, digest = request.keys[0]
         if found.digest not in {digest, request.former, request.block.former_digest()}:
-            request.error = KeyReusedError(
+            request.error = IdempotencyConflictError(
                 f"{self.where}: the key {name[1:]!r} must come with the request that it came with "
                 f"first (version {found.sequence:,}), got other rows. Give each request a key of "
                 "its own."

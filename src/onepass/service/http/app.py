@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from onepass.errors import MethodError, UnknownError
+from onepass.errors import MethodNotAllowedError, NotFoundError
 from onepass.service.http.auth import Tokens
 from onepass.service.http.context import Service
 from onepass.service.http.openapi import Endpoint
@@ -74,7 +74,7 @@ class _Resource:
         endpoint = self._endpoints.get(scope["method"])
         if endpoint is None:
             allowed = ", ".join(sorted(self._endpoints))
-            raise MethodError(
+            raise MethodNotAllowedError(
                 f"{scope['path'][:200]}: the method must be one of {allowed}, got "
                 f"{scope['method'][:20]}. See /openapi.json.",
                 allowed,
@@ -90,7 +90,7 @@ class _Resource:
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     del receive, send
-    raise UnknownError(
+    raise NotFoundError(
         f"{scope['path'][:200]}: there is no such endpoint. /openapi.json lists all."
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from onepass.errors import BusyError, PendingError
+from onepass.errors import BusyError, CommitTimeoutError
 from onepass.service.http.auth import Tokens
 from onepass.service.protocol.limits import Limits
 from onepass.service.registry import Shelf
@@ -131,7 +131,7 @@ class Service:
 
         Raises
         ------
-        PendingError
+        CommitTimeoutError
             After ``commit_timeout``.
         """
         late = False
@@ -147,7 +147,7 @@ class Service:
         except asyncio.CancelledError:
             if not late:
                 raise  # the request was cancelled
-            raise PendingError(
+            raise CommitTimeoutError(
                 f"{name}: the rows must be on the disk within {self.commit_timeout:g} seconds, but "
                 "the commit has not finished. It may still succeed: retry with the same key.",
                 1.0,

@@ -7,7 +7,7 @@ from functools import partial
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
-from onepass.errors import LongError, ParameterError
+from onepass.errors import PayloadTooLargeError, ParameterError
 from onepass.service.http.context import Service
 from onepass.service.registry import Served
 
@@ -66,7 +66,7 @@ class ServiceRequest(Request):
 
         Raises
         ------
-        LongError
+        PayloadTooLargeError
             If it is longer.
         BusyError
             If the bodies of all requests have too many bytes.
@@ -123,7 +123,7 @@ def _fields(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 def _check_length(nbytes: int, limit: int) -> None:
     """Refuse a body that is too long."""
     if nbytes > limit:
-        raise LongError(
+        raise PayloadTooLargeError(
             f"the body must have at most {limit:,} bytes, decompressed too, got more. Send fewer "
             "rows at a time; Arrow and binary tensors may be longer than JSON."
         )

@@ -24,14 +24,14 @@ __all__ = ["ErrorResponses", "json_response", "sent"]
 _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (errors.UnauthorizedError, 401),
     (errors.ForbiddenError, 403),
-    (errors.UnknownError, 404),
-    (errors.MethodError, 405),
-    (errors.KeyReusedError, 409),
-    (errors.TakenError, 409),
-    (errors.LongError, 413),
+    (errors.NotFoundError, 404),
+    (errors.MethodNotAllowedError, 405),
+    (errors.IdempotencyConflictError, 409),
+    (errors.AlreadyExistsError, 409),
+    (errors.PayloadTooLargeError, 413),
     (errors.BusyError, 429),
     (errors.MissingExtraError, 501),
-    (errors.PendingError, 503),
+    (errors.CommitTimeoutError, 503),
     (errors.StoreError, 503),
     (errors.OnepassError, 400),
 )
@@ -102,8 +102,8 @@ class ErrorResponses:
 def _headers(error: Exception) -> dict[str, str]:
     if isinstance(error, errors.UnauthorizedError):
         return {"WWW-Authenticate": 'Bearer realm="onepass"'}
-    if isinstance(error, errors.MethodError):
+    if isinstance(error, errors.MethodNotAllowedError):
         return {"Allow": error.allowed}
-    if isinstance(error, (errors.BusyError, errors.PendingError)):
+    if isinstance(error, (errors.BusyError, errors.CommitTimeoutError)):
         return {"Retry-After": str(max(1, round(error.seconds)))}
     return {}

@@ -10,7 +10,7 @@ from msgspec import Meta
 from sklearn.base import is_classifier
 from starlette.responses import Response
 
-from onepass.errors import UnknownError
+from onepass.errors import NotFoundError
 from onepass.features.presets import pipelines
 from onepass.serialization import archive
 from onepass.serialization.models import given_back
@@ -217,7 +217,7 @@ async def page_file(request: ServiceRequest) -> Response:
     """A file of the page."""
     found = page.file(request.path_params.get("file", "index.html"))
     if found is None:
-        raise UnknownError(f"{request.url.path[:200]}: there is no such file.")
+        raise NotFoundError(f"{request.url.path[:200]}: there is no such file.")
     headers = {**page.HEADERS, "ETag": found.tag, "Content-Type": found.kind}
     if request.field(b"if-none-match") == found.tag:
         return Response(status_code=304, headers=headers)
