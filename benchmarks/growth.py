@@ -97,9 +97,9 @@ def over_features(*, quick: bool) -> Curves:
         for name, make in kinds.items():
             if name.startswith("ORFit") and p < 300:
                 continue  # as many directions as features: nothing is left to learn
-            need = 8 * p * p * 3  # the triangle before, after and at work
-            if name == "RLS" and need > free():
-                print(f"  RLS of {p:,} features needs {need / 1e9:.0f} GB: left out")
+            import_extra = 8 * p * p * 3  # the triangle before, after and at work
+            if name == "RLS" and import_extra > free():
+                print(f"  RLS of {p:,} features needs {import_extra / 1e9:.0f} GB: left out")
                 continue
             rows = 250 if name.startswith("ORFit") else 1024  # the memory turns twice in these
             found[name].append(point(p, make, p, rows))
@@ -129,7 +129,7 @@ def over_directions(*, quick: bool) -> Curves:
     kinds = {
         "ORFit (Principal)": op.memory.Principal,
         "Frequent directions (Sketch)": op.memory.Sketch,
-        "Latest": op.memory.Latest,
+        "LastDirections": op.memory.LastDirections,
     }
     return {
         name: [point(m, partial(directions, kind, m), 10_000, max(5 * m // 2, 40)) for m in sizes]

@@ -36,7 +36,7 @@ FEWER = (60, 500_000)  # directions and weights where float32 stands beside floa
 KEPT = {
     "Principal (ORFit)": op.memory.Principal,
     "Sketch (frequent directions)": op.memory.Sketch,
-    "Latest": op.memory.Latest,
+    "LastDirections": op.memory.LastDirections,
     "Basis (OGD, all directions)": lambda _: op.memory.Basis(),
 }
 

@@ -119,7 +119,7 @@ NAMES = tuple(learners.__all__)
 
 def _noise(kept: Any) -> float:
     """Some noise, where the memory stands it."""
-    return 0.0 if isinstance(kept, (memory.Latest, memory.Random)) else 0.1
+    return 0.0 if isinstance(kept, (memory.LastDirections, memory.Random)) else 0.1
 
 
 def _memories() -> Iterable[Any]:

@@ -59,7 +59,7 @@ def _keeps_few(made: Any) -> bool:
     """Whether a memory keeps fewer directions than the rows of that check have."""
     kept = getattr(made, "memory", None)
     m = getattr(kept, "m", kept)
-    return kept == memory.Nothing() or (isinstance(m, int) and m < 15)
+    return kept == memory.NoMemory() or (isinstance(m, int) and m < 15)
 
 
 DEFENDED: list[tuple[Callable[[Any], bool], str, str]] = [

@@ -1,52 +1,51 @@
-"""Everything onepass raises, as one tree.
+"""Exceptions and warnings of onepass.
 
 ::
 
     OnepassError
-    ├── ShapeError            (ValueError)      an array's dimensions or columns do not fit
-    ├── NotFiniteError        (ValueError)      nan or infinity where a number belongs
-    ├── TypeMismatchError     (TypeError, ValueError)  text, objects, sparse or complex numbers
-    ├── ParameterError        (ValueError)      a hyperparameter outside its range
-    ├── LabelError            (ValueError)      labels that no classifier can tell apart
-    ├── ColumnError           (KeyError, ValueError)  a named column is missing or unknown
-    ├── NumericalError        (ArithmeticError) numbers that float64 cannot hold
-    ├── ModuleError           (RuntimeError)    a network's own forward raised at a row
-    ├── NotFittedError        (sklearn.exceptions.NotFittedError)  asked before anything was learned
-    ├── SourceError           (OSError, ValueError)  a stream cannot be opened or read
-    ├── CheckpointError       (ValueError)      a model file is damaged, hostile or too new
-    ├── MergeError            (ValueError)      what two learners learned cannot be made one
-    ├── ProcessError          (RuntimeError)    a process was gone before its work was done
-    ├── StoreError            (OSError)         a durable learner's file cannot be opened or written
-    │   ├── LockedError        (OSError)         another process holds it
-    │   └── CorruptStoreError      (ValueError)      it is not as it was written
-    ├── ServiceError          (RuntimeError)    what a service has answered its client instead
-    ├── NotFoundError          (LookupError)     there is nothing of the name that was asked for
-    ├── AlreadyExistsError            (ValueError)      there is something of that name already
-    ├── MethodNotAllowedError           (LookupError)     a path is there, but not by this method
-    ├── UnauthorizedError     (PermissionError) no token came, or an unknown one
-    ├── ForbiddenError        (PermissionError) a token has not the role
-    ├── BusyError             (RuntimeError)    more rows wait to be learned than may
-    ├── CommitTimeoutError          (TimeoutError)    rows are not known to be on the disk in time
-    ├── PayloadTooLargeError             (ValueError)      a request's body is longer than may be
-    ├── IdempotencyConflictError        (ValueError)      an idempotency key came with another request
-    ├── RequestError          (ValueError)      a request's bytes are not what they should be
-    └── MissingExtraError     (ImportError)     an optional package is not installed
+    ├── ShapeError                (ValueError)             wrong number of dimensions or columns
+    ├── NotFiniteError            (ValueError)             an array contains NaN or infinity
+    ├── TypeMismatchError         (TypeError, ValueError)  text, objects, sparse or complex numbers
+    ├── ParameterError            (ValueError)             a parameter is outside its range
+    ├── LabelError                (ValueError)             labels that cannot be compared or sorted
+    ├── ColumnError               (KeyError, ValueError)   a named column is missing or unknown
+    ├── NumericalError            (ArithmeticError)        values overflow float64
+    ├── ModuleError               (RuntimeError)           the forward pass of a torch module failed
+    ├── NotFittedError            (sklearn.exceptions.NotFittedError)  predict before learning
+    ├── SourceError               (OSError, ValueError)    a stream cannot be opened or read
+    ├── CheckpointError           (ValueError)             a model file is corrupt or too new
+    ├── MergeError                (ValueError)             two learners cannot be merged
+    ├── ProcessError              (RuntimeError)           a worker process failed
+    ├── StoreError                (OSError)                a durable learner's file cannot be used
+    │   ├── LockedError           (OSError)                another process holds the file
+    │   └── CorruptStoreError     (ValueError)             the file is corrupt
+    ├── ServiceError              (RuntimeError)           a server returned an error
+    ├── NotFoundError             (LookupError)            no learner or endpoint of this name
+    ├── AlreadyExistsError        (ValueError)             a learner of this name exists
+    ├── MethodNotAllowedError     (LookupError)            the endpoint does not support the method
+    ├── UnauthorizedError         (PermissionError)        missing or unknown token
+    ├── ForbiddenError            (PermissionError)        the token lacks the required role
+    ├── BusyError                 (RuntimeError)           the queue of rows to learn is full
+    ├── CommitTimeoutError        (TimeoutError)           rows were not committed in time
+    ├── PayloadTooLargeError      (ValueError)             a request body is too large
+    ├── IdempotencyConflictError  (ValueError)             a key was reused for another request
+    ├── RequestError              (ValueError)             a malformed request
+    └── MissingExtraError         (ImportError)            an optional package is not installed
 
     UserWarning
-    ├── CheckpointWarning                       a checkpoint was not written; learning goes on
-    ├── LargeStateWarning                       a learner's state will take gigabytes
-    ├── MemoryFullWarning                       a memory holds all directions
-    ├── MergeWarning                            two networks know what hardly goes together
-    ├── MixedColumnWarning                      a column of numbers or dates is text
-    ├── ModuleModeWarning                       a network in training mode is asked as in evaluation
-    ├── RowsRefusedWarning                      rows that were not learned
-    └── TaskWarning                             a task is over, and nothing was kept of it as such
+    ├── CheckpointWarning          a checkpoint could not be written
+    ├── LargeStateWarning          a learner's state exceeds 1 GiB
+    ├── MemoryFullWarning          a memory has no free direction left
+    ├── MergeWarning               two networks are hard to merge
+    ├── MixedColumnWarning         a column of numbers or dates is read as text
+    ├── ModuleModeWarning          a module in training mode runs in evaluation mode
+    ├── RowsRefusedWarning         rows were not learned
+    └── TaskWarning                a task ended, which the learner ignores
 
-Each message has four parts: where, what was expected, what came, what to do.
-Whatever is raised while learning, the learner stays exactly as it was.
+Each message has four parts: where, what was expected, what was given, and a remedy. When a learner
+raises an error, it remains unchanged.
 
-The module also has the suggestions for misspelt names, and the import of optional packages, whose
-error names the extra.
+The module also has helpers for messages, and the import of optional packages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,17 +56,18 @@ from types import ModuleType
 from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
 
 __all__ = [
+    "AlreadyExistsError",
     "BusyError",
     "CheckpointError",
     "CheckpointWarning",
     "ColumnError",
+    "CommitTimeoutError",
     "CorruptStoreError",
     "ForbiddenError",
-    "LockedError",
     "IdempotencyConflictError",
     "LabelError",
     "LargeStateWarning",
-    "PayloadTooLargeError",
+    "LockedError",
     "MemoryFullWarning",
     "MergeError",
     "MergeWarning",
@@ -78,10 +78,11 @@ __all__ = [
     "ModuleModeWarning",
     "NotFiniteError",
     "NotFittedError",
+    "NotFoundError",
     "NumericalError",
     "OnepassError",
     "ParameterError",
-    "CommitTimeoutError",
+    "PayloadTooLargeError",
     "ProcessError",
     "RequestError",
     "RowsRefusedWarning",
@@ -89,40 +90,38 @@ __all__ = [
     "ShapeError",
     "SourceError",
     "StoreError",
-    "AlreadyExistsError",
     "TaskWarning",
     "TypeMismatchError",
     "UnauthorizedError",
-    "NotFoundError",
-    "listed",
-    "meant",
-    "need",
-    "unencodable",
+    "did_you_mean",
+    "first_unencodable",
+    "import_extra",
+    "join_names",
 ]
 
 
 class OnepassError(Exception):
-    """The root: catch this to catch all that onepass raises on purpose."""
+    """Base class of all exceptions that onepass raises."""
 
 
 class ShapeError(OnepassError, ValueError):
-    """An array's dimensions or columns do not fit."""
+    """An array has the wrong number of dimensions or columns."""
 
 
 class NotFiniteError(OnepassError, ValueError):
-    """An array holds nan or infinity where a number belongs."""
+    """An array contains NaN or infinity."""
 
 
 class TypeMismatchError(OnepassError, TypeError, ValueError):
-    """Text, objects, sparse or complex numbers stand where real numbers belong."""
+    """Real numbers are required; text, objects, sparse or complex numbers were given."""
 
 
 class ParameterError(OnepassError, ValueError):
-    """A hyperparameter is outside its range."""
+    """A parameter is outside its range."""
 
 
 class LabelError(OnepassError, ValueError):
-    """Labels that no classifier can tell apart or put in order."""
+    """Labels cannot be compared or sorted."""
 
 
 class ColumnError(OnepassError, KeyError, ValueError):
@@ -133,15 +132,15 @@ class ColumnError(OnepassError, KeyError, ValueError):
 
 
 class NumericalError(OnepassError, ArithmeticError):
-    """The numbers of a block are too large for float64 once squared or summed."""
+    """Values overflow float64 when they are squared or summed."""
 
 
 class ModuleError(OnepassError, RuntimeError):
-    """A network's own forward raised at a row that was to be learned."""
+    """The forward pass of a torch module raised an exception for a row."""
 
 
 class NotFittedError(OnepassError, _SklearnNotFittedError):  # type: ignore[misc]
-    """A learner was asked for an answer before it learned anything."""
+    """A prediction was requested before any row was learned."""
 
 
 class SourceError(OnepassError, OSError, ValueError):
@@ -149,15 +148,15 @@ class SourceError(OnepassError, OSError, ValueError):
 
 
 class CheckpointError(OnepassError, ValueError):
-    """A model file is damaged, hostile, or from a newer format."""
+    """A model file is corrupt, unsafe, or of a newer format."""
 
 
 class MergeError(OnepassError, ValueError):
-    """What two learners learned cannot be made one as if one had seen all rows."""
+    """Two learners cannot be merged."""
 
 
 class ProcessError(OnepassError, RuntimeError):
-    """A process that was begun for a part of the work was gone before this was done."""
+    """A worker process ended early, or its exception cannot be sent back."""
 
 
 class StoreError(OnepassError, OSError):
@@ -167,7 +166,7 @@ class StoreError(OnepassError, OSError):
     ----------
     message : str
     full : bool, default False
-        Whether the disk is full: then the file is as it was, and room is all that it needs.
+        Whether the disk is full. The file is unchanged; free space is enough to continue.
     """
 
     def __init__(self, message: str, *, full: bool = False) -> None:
@@ -176,29 +175,29 @@ class StoreError(OnepassError, OSError):
 
 
 class LockedError(StoreError):
-    """The file of a durable learner is held by another process."""
+    """Another process has locked the file of a durable learner."""
 
 
 class CorruptStoreError(StoreError, ValueError):
-    """The file of a durable learner is not as it was written."""
+    """The file of a durable learner is corrupt."""
 
 
 class IdempotencyConflictError(OnepassError, ValueError):
-    """An idempotency key came with another request than the first time."""
+    """An idempotency key was reused for a different request."""
 
 
 class RequestError(OnepassError, ValueError):
-    """The bytes of a request to a server are not what they should be, or too many."""
+    """A request to a server is malformed."""
 
 
 class ServiceError(OnepassError, RuntimeError):
-    """What a service has answered its client in place of what was asked for.
+    """A server returned an error to its client.
 
     Parameters
     ----------
     message : str
     status : int
-        Of HTTP; 0 where none came.
+        HTTP status; 0 if there was no response.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -207,21 +206,21 @@ class ServiceError(OnepassError, RuntimeError):
 
 
 class NotFoundError(OnepassError, LookupError):
-    """There is nothing of the name that was asked for."""
+    """There is no learner or endpoint of the requested name."""
 
 
 class AlreadyExistsError(OnepassError, ValueError):
-    """There is a learner of that name already."""
+    """A learner of this name already exists."""
 
 
 class MethodNotAllowedError(OnepassError, LookupError):
-    """A path is there, but not by this method.
+    """The endpoint does not support the HTTP method.
 
     Parameters
     ----------
     message : str
     allowed : str
-        The methods by which it is.
+        The supported methods.
     """
 
     def __init__(self, message: str, allowed: str) -> None:
@@ -230,21 +229,21 @@ class MethodNotAllowedError(OnepassError, LookupError):
 
 
 class UnauthorizedError(OnepassError, PermissionError):
-    """No token came, or an unknown one."""
+    """The token is missing or unknown."""
 
 
 class ForbiddenError(OnepassError, PermissionError):
-    """The token has not the role."""
+    """The token lacks the required role."""
 
 
 class BusyError(OnepassError, RuntimeError):
-    """More rows wait to be learned than may.
+    """The queue of rows to be learned is full.
 
     Parameters
     ----------
     message : str
     seconds : float
-        After so long it is worth to ask again.
+        Seconds to wait before the request is retried.
     """
 
     def __init__(self, message: str, seconds: float) -> None:
@@ -253,13 +252,13 @@ class BusyError(OnepassError, RuntimeError):
 
 
 class CommitTimeoutError(OnepassError, TimeoutError):
-    """Rows are not known to be on the disk in time; they may be learned yet.
+    """Rows were not committed in time; they may still be learned.
 
     Parameters
     ----------
     message : str
     seconds : float
-        After so long it is worth to ask again.
+        Seconds to wait before the request is retried.
     """
 
     def __init__(self, message: str, seconds: float) -> None:
@@ -268,7 +267,7 @@ class CommitTimeoutError(OnepassError, TimeoutError):
 
 
 class PayloadTooLargeError(OnepassError, ValueError):
-    """The body of a request is longer than may be."""
+    """The body of a request exceeds the limit."""
 
 
 class MissingExtraError(OnepassError, ImportError):
@@ -276,19 +275,19 @@ class MissingExtraError(OnepassError, ImportError):
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written; the one before is unchanged, and learning goes on."""
+    """A checkpoint could not be written; the previous one is unchanged and learning continues."""
 
 
 class LargeStateWarning(UserWarning):
-    """The state of a learner, quadratic in its features, takes more than 1 GiB."""
+    """The state of a learner, quadratic in the number of features, exceeds 1 GiB."""
 
 
 class MemoryFullWarning(UserWarning):
-    """A memory holds all directions: without noise nothing more can be learned."""
+    """A memory has no free direction left: without noise no further row can be learned."""
 
 
 class MergeWarning(UserWarning):
-    """What two networks learned hardly goes together: the merged one is between them."""
+    """Two networks are hard to merge: the merged weights lie between theirs."""
 
 
 class MixedColumnWarning(UserWarning):
@@ -296,7 +295,7 @@ class MixedColumnWarning(UserWarning):
 
 
 class ModuleModeWarning(UserWarning):
-    """A network in training mode has dropout or batch normalisation, and is asked without."""
+    """A module in training mode has dropout or batch normalisation; it runs in evaluation mode."""
 
 
 class RowsRefusedWarning(UserWarning):
@@ -304,53 +303,53 @@ class RowsRefusedWarning(UserWarning):
 
 
 class TaskWarning(UserWarning):
-    """A learner that knows of no tasks was told that one is over: nothing was done."""
+    """``after_task`` was called on a learner without tasks, and had no effect."""
 
 
-def meant(name: str, known: Iterable[str]) -> str:
-    """The known names that look like this one, as the end of a message; ``""`` if none does.
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """Return a suggestion of similar names for a message; ``""`` if there is none.
 
     Parameters
     ----------
     name : str
-        What came.
-    known : iterable of str
-        What was expected.
+        The name that was given.
+    valid : iterable of str
+        The valid names.
 
     Examples
     --------
-    >>> meant("dep_dealy", ["arr_delay", "carrier", "dep_delay"])
+    >>> did_you_mean("dep_dealy", ["arr_delay", "carrier", "dep_delay"])
     " Did you mean 'dep_delay'?"
-    >>> len(meant("tailnum", ["arr_delay", "carrier"]))
+    >>> len(did_you_mean("tailnum", ["arr_delay", "carrier"]))
     0
     """
-    names = list(dict.fromkeys(known))
-    small = {each.lower(): each for each in reversed(names)}
-    close = [small[each] for each in get_close_matches(name.lower(), small, n=3, cutoff=0.66)]
+    names = list(dict.fromkeys(valid))
+    lower = {one.lower(): one for one in reversed(names)}
+    close = [lower[one] for one in get_close_matches(name.lower(), lower, n=3, cutoff=0.66)]
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """Names in quotation marks, the first ones where they are many.
+def join_names(names: Sequence[str], limit: int = 8) -> str:
+    """Return names in quotation marks, at most ``limit`` of them.
 
     Parameters
     ----------
     names : sequence of str
-        What is there.
-    most : int, default 8
-        How many are shown.
+        All names.
+    limit : int, default 8
+        Number of names to show.
 
     Examples
     --------
-    >>> listed(["a", "b", "c"], most=2)
+    >>> join_names(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"
     """
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return shown + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def unencodable(texts: Iterable[str | None]) -> str | None:
-    """The first text with a lone surrogate, which UTF-8 cannot encode; None if there is none.
+def first_unencodable(texts: Iterable[str | None]) -> str | None:
+    """Return the first text that UTF-8 cannot encode (a lone surrogate), or None.
 
     Parameters
     ----------
@@ -358,9 +357,9 @@ def unencodable(texts: Iterable[str | None]) -> str | None:
 
     Examples
     --------
-    >>> print(unencodable(["a", None, "\U0001f697"]))
+    >>> print(first_unencodable(["a", None, "\U0001f697"]))
     None
-    >>> len(unencodable(["a", "b" + chr(0xD83D)]))
+    >>> len(first_unencodable(["a", "b" + chr(0xD83D)]))
     2
     """
     given = [text for text in texts if text]
@@ -371,8 +370,8 @@ def unencodable(texts: Iterable[str | None]) -> str | None:
     return None
 
 
-def need(module: str, *, extra: str, where: str) -> ModuleType:
-    """Import an optional module, or say which extra brings it.
+def import_extra(module: str, *, extra: str, where: str) -> ModuleType:
+    """Import an optional module; if it is missing, name the extra that installs it.
 
     Parameters
     ----------
@@ -381,7 +380,7 @@ def need(module: str, *, extra: str, where: str) -> ModuleType:
     extra : str
         The extra of onepass that installs it.
     where : str
-        What the user called, for the message.
+        The public call, for the message.
 
     Raises
     ------

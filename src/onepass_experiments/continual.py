@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.errors import ParameterError, need
+from onepass.errors import ParameterError, import_extra
 from onepass.evaluate import ContinualReport
 from onepass.evaluate import Progress as Step
 from onepass.evaluate import continual as evaluated
@@ -361,7 +361,7 @@ def continual(
     wanted = _wanted({"streams": streams, "methods": methods})
     plan = _plan(**wanted)
     if any(name in NETWORKS["split"] for some in plan.values() for name in some):
-        need("torch", extra="torch", where="continual")
+        import_extra("torch", extra="torch", where="continual")
     of = {name: draws or STREAMS[name].draws for name in plan}
     total = sum(len(some) * of[name] * STREAMS[name].tasks for name, some in plan.items())
     known = held(data)

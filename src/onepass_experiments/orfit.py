@@ -50,7 +50,7 @@ from onepass import linalg, validation
 from onepass.errors import ParameterError
 from onepass.evaluate.naive import LastValue
 from onepass.learners import ORFitRegressor
-from onepass.memory import Latest, Nothing, Principal, Random
+from onepass.memory import LastDirections, NoMemory, Principal, Random
 from onepass.stream import Images
 from onepass.stream import images as images_of
 from onepass.stream.digits import SplineOrder, rotated
@@ -284,8 +284,8 @@ def orfit_figure6(
         "ORFit": Principal(m),
         _PRINTED: Principal(m, of="projected"),
         "ORFit-random": Random(m, seed),
-        "ORFit-latest": Latest(m),
-        "One-Step SGD": Nothing(),
+        "ORFit-latest": LastDirections(m),
+        "One-Step SGD": NoMemory(),
     }
     digits = digits or RotatedDigits()
     sample = min(16, digits.n)
@@ -359,7 +359,7 @@ def orfit_figure7(
         found = multipass_sgd(drawn.X, drawn.y, drawn.start, _STEP_SIZE, marks, orders)
         passes = {
             "ORFit": _one_pass(None, drawn),
-            "One-Step SGD": _one_pass(Nothing(), drawn),
+            "One-Step SGD": _one_pass(NoMemory(), drawn),
             many: (marks, found),
         }
         errors = {

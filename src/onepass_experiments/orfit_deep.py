@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from onepass import validation
-from onepass.errors import OnepassError, ParameterError, need
+from onepass.errors import OnepassError, ParameterError, import_extra
 from onepass.evaluate.parallel import run_parallel
 from onepass.stream import Experience, Images
 from onepass.stream import images as images_of
@@ -166,7 +166,7 @@ def _run(
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """These tensors are small: several threads would mostly wait for each other."""
-    torch = need("torch", extra="torch", where="orfit_deep")
+    torch = import_extra("torch", extra="torch", where="orfit_deep")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -177,7 +177,7 @@ def _one_thread() -> Iterator[None]:
 
 def _learn(learner: Any, method: Method, task: Experience, *, last: bool) -> None:
     """All rows of a task, in batches, and its end."""
-    torch = need("torch", extra="torch", where="orfit_deep")
+    torch = import_extra("torch", extra="torch", where="orfit_deep")
     x = torch.from_numpy(_features(task.X))
     if not task.classes:
         y = torch.from_numpy(task.y.astype(np.float32))[:, None]
@@ -197,7 +197,7 @@ def _features(X: Floats) -> Floats:
 
 def _tested(module: "Module", task: Experience) -> tuple[float, float]:
     """Percent right among all classes and among the task's; or the error in degrees, twice."""
-    torch = need("torch", extra="torch", where="orfit_deep")
+    torch = import_extra("torch", extra="torch", where="orfit_deep")
     with torch.no_grad():
         said = module(torch.from_numpy(_features(task.X_test))).numpy()
     if not task.classes:
@@ -299,7 +299,7 @@ def orfit_deep(
     SourceError
         If MNIST is wanted and cannot be had.
     """
-    need("torch", extra="torch", where="orfit_deep")
+    import_extra("torch", extra="torch", where="orfit_deep")
     validation.whole(draws, "draws", "orfit_deep", low=1)
     validation.whole(processes, "processes", "orfit_deep", low=1)
     validation.in_range(scale, "scale", "orfit_deep", above=0.0)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from onepass.errors import NumericalError, need
+from onepass.errors import NumericalError, import_extra
 from onepass.stream import (
     Experiences,
     Images,
@@ -72,7 +72,7 @@ class Loop:
     """
 
     def __init__(self, module: "Module", optimizer: "GPM | OrthogonalGradient", loss: str) -> None:
-        self._torch = need("torch", extra="torch", where="orfit_deep")
+        self._torch = import_extra("torch", extra="torch", where="orfit_deep")
         self.module, self.optimizer, self.loss = module, optimizer, loss
         self._task: list[tuple[Tensor, Tensor]] = []
 
@@ -274,7 +274,7 @@ def network(name: str, c: int, seed: list[int]) -> "Module":
     >>> sum(w.numel() for w in network("mlp", 10, [0]).parameters())
     53002
     """
-    torch = need("torch", extra="torch", where=_WHERE)
+    torch = import_extra("torch", extra="torch", where=_WHERE)
     with torch.device("meta"):  # layers of no content: making them draws nothing
         module = NETWORKS[name](torch.nn, c)
     module.to_empty(device="cpu")

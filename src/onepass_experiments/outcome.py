@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.stats import ttest_rel
 
-from onepass.errors import need
+from onepass.errors import import_extra
 from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
 from onepass.evaluate.report import BaseReport, mapped
 from onepass.evaluate.tables import Column, Table, markdown
@@ -179,7 +179,7 @@ def _key(
     figure: "Figure", lines: "list[Line]", colours: dict[str, str], outcome: "Outcome"
 ) -> None:
     """Names and what the strokes mean, above the panels."""
-    strokes = need("matplotlib.lines", extra="plot", where="Outcome.plot")
+    strokes = import_extra("matplotlib.lines", extra="plot", where="Outcome.plot")
     shown = [
         strokes.Line2D([], [], color=colours[name], lw=1.4, label=name)
         for name in dict.fromkeys(line.method for line in lines)

@@ -479,8 +479,8 @@ def test_an_error_is_one_message(
         ("data nothing", "nothing"),
         ("run trips.csv --target price --window 0", "--window: it must be a whole number >= 1"),
         ("run trips.csv --target price --delay -1", "--delay: it must be a whole number >= 0"),
-        ("run trips.csv --target price --delay 9 --most-waiting 8", "must be at most"),
-        ("run trips.csv --target price --most-waiting 9", "--most-waiting needs --delay or"),
+        ("run trips.csv --target price --delay 9 --max-waiting 8", "must be at most"),
+        ("run trips.csv --target price --max-waiting 9", "--max-waiting needs --delay or"),
         (
             "run trips.csv --target price --delay-until km",
             "--delay-until needs a stream that says when",

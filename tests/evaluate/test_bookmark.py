@@ -402,17 +402,19 @@ def test_onward_takes_the_next_source_from_its_first_row(place: Path) -> None:
         prequential(_models(), _stream(tuesday), checkpoint=place, resume=True)
     with pytest.raises(Broken):
         prequential(
-            _models(), _stream(tuesday), checkpoint=place, resume=True, onward=True,
+            _models(), _stream(tuesday), checkpoint=place, resume=True, next_source=True,
             on_progress=_stop(300),
         )  # fmt: skip
     stood = standing(place)
     assert stood is not None
     assert 0 < stood.position < stood.rows
     models = _models()  # the same words again do not learn tuesday twice
-    prequential(models, _stream(tuesday), checkpoint=place, resume=True, onward=True)
+    prequential(models, _stream(tuesday), checkpoint=place, resume=True, next_source=True)
     assert {model.rows_seen_ for model in models.values()} == {int(FRAME["price"].notna().sum())}
     with pytest.raises(CheckpointError, match="target was 'price' and is 'wind'"):
-        prequential(_models(), _stream(monday, "wind"), checkpoint=place, resume=True, onward=True)
+        prequential(
+            _models(), _stream(monday, "wind"), checkpoint=place, resume=True, next_source=True
+        )
 
 
 def test_a_run_goes_on_with_its_own_block_where_none_is_named(place: Path) -> None:
@@ -465,7 +467,7 @@ def test_another_pass_is_refused(changed: dict[str, Any], message: str, place: P
     ("given", "message"),
     [
         ({"resume": True}, "`resume` needs `checkpoint`"),
-        ({"checkpoint": "m.run", "onward": True}, "`onward` needs `resume`"),
+        ({"checkpoint": "m.run", "next_source": True}, "`next_source` needs `resume`"),
         ({"checkpoint": "m.run", "every": -1}, "`every` must be a number of seconds >= 0"),
     ],
 )

@@ -219,9 +219,9 @@ def _known(values: Any) -> Any:
     [
         ({"delay": -1}, ParameterError, "`delay` must be a whole number >= 0"),
         ({"delay": 3, "delay_until": "known"}, ParameterError, "one way"),
-        ({"delay": 3, "most_waiting": 2}, ParameterError, "higher `most_waiting`"),
+        ({"delay": 3, "max_waiting": 2}, ParameterError, "higher `max_waiting`"),
         ({"delay_until": "later"}, ColumnError, "must name a column of the stream"),
-        ({"delay_until": "known", "stream": [5.0] * 4, "most_waiting": 2}, ParameterError, "got 4"),
+        ({"delay_until": "known", "stream": [5.0] * 4, "max_waiting": 2}, ParameterError, "got 4"),
         ({"delay_until": "known", "stream": [1.0, np.nan, 2.0, 3.0]}, NotFiniteError, "in row 1 "),
         ({"delay_until": "known", "stream": ["a"] * 4}, TypeMismatchError, "numbers or dates"),
         (

@@ -193,7 +193,7 @@ def test_the_next_file_of_a_log_is_learned_once(capsys: pytest.CaptureFixture[st
     head = lines[0]
     Path("monday.csv").write_text("".join(lines[:151]))
     Path("tuesday.csv").write_text("".join([head, *lines[151:]]))
-    words = RUN.replace("stream.csv", "{day}.csv") + " -q --block 1 --resume --onward"
+    words = RUN.replace("stream.csv", "{day}.csv") + " -q --block 1 --resume --next-source"
     for day in ("monday", "tuesday", "tuesday"):
         does(words.format(day=day))
     unbroken = calm(f"{RUN} --block 1")
@@ -218,7 +218,7 @@ def test_a_pipe_is_begun_again_or_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
 
     piped("".join(lines[:101]), "")
     piped("".join(lines[:201]), "--resume")  # from its first row on
-    piped(lines[0] + "".join(lines[201:]), "--resume --onward")  # where it had ended
+    piped(lines[0] + "".join(lines[201:]), "--resume --next-source")  # where it had ended
     unbroken = calm(f"{RUN} --block 1")
     assert archive.contents("m-rls.onepass").sha256 == unbroken["m-rls.onepass"]
 
@@ -275,9 +275,9 @@ def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     does(f"{RUN} -q")
     before = Path("m.onepass.run").read_bytes()
     for more, told in (
-        ("--onward", "--onward needs --resume"),
+        ("--next-source", "--next-source needs --resume"),
         ("--delay-until known", "--delay-until must name a column"),
-        ("--delay 5 --most-waiting 2", "Give a higher --most-waiting"),
+        ("--delay 5 --max-waiting 2", "Give a higher --max-waiting"),
         ("--checkpoint -1", "seconds >= 0"),
     ):
         does(f"{RUN} {more}", code=2)

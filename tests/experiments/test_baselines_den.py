@@ -200,8 +200,8 @@ def test_den_grows_where_it_must_and_nowhere_else() -> None:
     assert grows.module(x).shape == (40, 4)
     assert grows.rows_seen_ == 80
     assert grows.visits_ == 5 * 40 + 5 * 5 * 40
-    assert grows.most_rows_kept_ == 40
-    assert (grows.rows_kept_, grows.nbytes) == (0, 8 * (sum(shape) + 4))
+    assert grows.max_rows_stored_ == 40
+    assert (grows.rows_stored_, grows.nbytes) == (0, 8 * (sum(shape) + 4))
     fewer = baselines.DEN(net(), loss_threshold=0.0, drift_threshold=99.0, units=2, group=1e3)
     fewer.learn(x, y).after_task().learn(x, y + 2).after_task()
     assert fewer.units_added_ == 0  # all weights into them are 0: they went again

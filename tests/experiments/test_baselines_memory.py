@@ -243,7 +243,7 @@ def test_a_step_is_over_the_batch_and_as_many_rows_again() -> None:
         w = flat(plain.parameters()) - 0.1 * g
         nn.utils.vector_to_parameters(w, plain.parameters())
     torch.testing.assert_close(flat(ours.parameters()), flat(plain.parameters()))
-    assert (model.rows_seen_, model.rows_replayed_, model.rows_kept_) == (6, 3, 3)
+    assert (model.rows_seen_, model.rows_replayed_, model.rows_stored_) == (6, 3, 3)
     assert model.nbytes == 3 * (4 + 1) * 8
 
 

@@ -310,5 +310,5 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(ImportError, match=r"pip install 'onepass\[torch\]'"):
             getattr(baselines, name)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = baselines.Nothing
+        _ = baselines.NoMemory
     assert dir(baselines) == sorted(baselines.__all__)

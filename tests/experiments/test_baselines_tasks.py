@@ -117,7 +117,7 @@ def test_several_passes_are_steps_over_the_rows_held(name: str) -> None:
     fed = batches(3)
     for x, y in fed:
         model.learn(x, y)
-    assert (model.rows_kept_, model.visits_, model.nbytes) == (18, 0, 18 * 5 * 8)
+    assert (model.rows_stored_, model.visits_, model.nbytes) == (18, 0, 18 * 5 * 8)
     torch.testing.assert_close(flat(ours.parameters()), flat(plain.parameters()))
     model.after_task()
     X, Y = (torch.cat(parts) for parts in zip(*fed, strict=True))
@@ -129,7 +129,7 @@ def test_several_passes_are_steps_over_the_rows_held(name: str) -> None:
     torch.testing.assert_close(flat(ours.parameters()), flat(plain.parameters()))
     seen = 4 * 18 if name == "EWC" else 3 * 18  # its Fisher information is a pass of its own
     assert (model.rows_seen_, model.visits_, model.rows_repeated_) == (18, seen, seen - 18)
-    assert (model.rows_kept_, model.most_rows_kept_, model.rows_of_task_) == (0, 18, 0)
+    assert (model.rows_stored_, model.max_rows_stored_, model.rows_of_task_) == (0, 18, 0)
 
 
 def test_importance_of_ewc_in_several_passes_is_taken_at_the_end() -> None:
@@ -177,7 +177,7 @@ def test_every_baseline_counts_rows_and_visits() -> None:
         model = getattr(baselines, name)(net(), **settings)
         for x, y in batches(2):
             model.learn(x, y).after_task()
-        told[name] = (model.rows_seen_, model.rows_repeated_, model.rows_kept_)
+        told[name] = (model.rows_seen_, model.rows_repeated_, model.rows_stored_)
     for name in ("SGD", "EWC", "SI", "LwF"):
         assert told[name] == (12, 0, 0)
     assert told["Replay"] == (12, 4, 4)
@@ -245,8 +245,8 @@ def test_icarl_is_its_algorithms(temperature: float) -> None:
              for p in model.exemplars_]  # fmt: skip
     nearest = torch.stack([(phi - m).norm(dim=1) for m in means]).argmin(dim=0)
     assert bool((model.predict(x2) == nearest).all())
-    assert model.rows_kept_ == sum(map(len, model.exemplars_)) <= 8
-    assert model.nbytes == 8 * (4 * model.rows_kept_ + 4 * 5)
+    assert model.rows_stored_ == sum(map(len, model.exemplars_)) <= 8
+    assert model.nbytes == 8 * (4 * model.rows_stored_ + 4 * 5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -59,7 +59,7 @@ def test_it_says_the_same_and_goes_on_saying_it(case: Case, cuts: tuple[int, ...
     X, y = stream(case, 60)
     learner = case()
     learn(learner, X[:30], y[:30], cuts)
-    twin, whole = learner.answering(), copy.deepcopy(learner)
+    twin, whole = learner.frozen_copy(), copy.deepcopy(learner)
     first = said(twin, X[:7])
     assert first == said(whole, X[:7])
     learn(learner, X[30:], y[30:], cuts)
@@ -81,14 +81,14 @@ def test_to_make_it_changes_no_bit_of_what_follows(
             one = alone.test_then_train(X[rows], y[rows])
             two = asked.test_then_train(X[rows], y[rows])
             assert snapshot(one) == snapshot(two)
-            said(asked.answering(), X[:2])
+            said(asked.frozen_copy(), X[:2])
             i += width
     assert snapshot(alone) == snapshot(asked)
 
 
 @each_case
 def test_before_anything_is_learned(case: Case) -> None:
-    twin = case().answering()
+    twin = case().frozen_copy()
     X, y = stream(case, 5)
     first = snapshot(twin.predict_one(X[0]))
     with pytest.raises(NotFittedError):
@@ -113,7 +113,7 @@ def test_it_leaves_the_loop_open_and_refuses_what_the_loop_alone_knows(tmp_path:
     learner, X = looping()
     loop = learner._loop
     assert loop is not None
-    twin = learner.answering()
+    twin = learner.frozen_copy()
     assert learner._loop is loop
     for wanted in (
         lambda: twin.predict(X, return_std=True),
@@ -130,8 +130,8 @@ def test_it_leaves_the_loop_open_and_refuses_what_the_loop_alone_knows(tmp_path:
 
 def test_a_copy_of_it_answers_alike() -> None:
     learner, X = looping()
-    twin = learner.answering()
-    for other in (copy.copy(twin), copy.deepcopy(twin), twin.answering()):
+    twin = learner.frozen_copy()
+    for other in (copy.copy(twin), copy.deepcopy(twin), twin.frozen_copy()):
         assert said(other, X) == said(twin, X)
 
 
@@ -160,13 +160,13 @@ def singly(learner: Any, n: int = 40, d: int = 4) -> tuple[Any, Any, Any]:
         lambda twin: twin.nbytes,
         lambda twin: twin.rows_seen_,
         lambda twin: setattr(twin, "note", "mine"),
-        lambda twin: twin.answering().coef_,
+        lambda twin: twin.frozen_copy().coef_,
         dir,
     ],
 )
 def test_whatever_is_asked_first_it_says_the_same(learner: Any, ask: Any) -> None:
     learner, X, y = singly(learner)
-    twin, first = learner.answering(), said(copy.deepcopy(learner), X)
+    twin, first = learner.frozen_copy(), said(copy.deepcopy(learner), X)
     for x, t in zip(X[35:], y[35:], strict=True):
         learner.learn_one(x, t)
     ask(twin)
@@ -179,7 +179,7 @@ def test_it_is_asked_first_by_many_threads_at_once(learner: Any) -> None:
     expected = said(copy.deepcopy(singly(learner)[0]), stream(Case(learner), 40)[0])
     learner, X, _ = singly(learner)
     for _ in range(50):
-        twin, found = learner.answering(), []
+        twin, found = learner.frozen_copy(), []
         assert native.loops is None or twin._unread is not None
         together = threading.Barrier(4)
 
@@ -201,7 +201,7 @@ def test_a_handler_asks_it_while_it_is_asked_first(
 ) -> None:
     expected = said(copy.deepcopy(singly(learner)[0]), stream(Case(learner), 40)[0])
     learner, X, _ = singly(learner)
-    twin, within = learner.answering(), []
+    twin, within = learner.frozen_copy(), []
     read = type(learner)._looked_at
 
     def interrupted(self: Any, *held: Any) -> Any:
@@ -219,7 +219,7 @@ def test_a_handler_asks_it_while_it_is_asked_first(
 def test_it_waits_for_no_other_learner(learner: Any) -> None:
     """Whoever opens a loop, or looks at what is in one, has a lock of all learners meanwhile."""
     learner, X, _ = singly(learner)
-    twin, found = learner.answering(), []
+    twin, found = learner.frozen_copy(), []
     with linear._TURN:
         thread = threading.Thread(target=lambda: found.append(twin.predict(X[:2])), daemon=True)
         thread.start()
@@ -232,7 +232,7 @@ def test_before_it_is_asked_it_keeps_no_memory() -> None:
     X, y = stream(Case(learner), 10)
     held = weakref.ref(learner.memory_.R)
     learner.learn_one(X[0], y[0])
-    twin = learner.answering()
+    twin = learner.frozen_copy()
     learner.partial_fit(X[1:], y[1:])
     gc.collect()
     assert held() is None
@@ -243,7 +243,7 @@ def test_attributes_that_a_user_set_go_along() -> None:
     model = op.RLSRegressor(ridge=2.0)
     model.partial_fit(np.eye(3), [1.0, 2.0, 3.0])
     model.note = "mine"
-    twin = model.answering()
+    twin = model.frozen_copy()
     assert (twin.note, twin.ridge, twin.rows_seen_, twin.n_features_in_) == ("mine", 2.0, 3, 3)
 
 
@@ -253,7 +253,7 @@ def test_threads_ask_copies_while_one_learns(learner: Any) -> None:
     X = np.random.default_rng(0).normal(size=(600, 6))
     y = X.sum(axis=1)
     learner.partial_fit(X[:200], y[:200])
-    held, wrong, done = [learner.answering()], [], threading.Event()
+    held, wrong, done = [learner.frozen_copy()], [], threading.Event()
 
     def ask() -> None:
         while not done.is_set():
@@ -267,7 +267,7 @@ def test_threads_ask_copies_while_one_learns(learner: Any) -> None:
         thread.start()
     for x, t in zip(X[200:], y[200:], strict=True):
         learner.learn_one(x, t)
-        held[0] = learner.answering()
+        held[0] = learner.frozen_copy()
     done.set()
     for thread in threads:
         thread.join()
@@ -277,7 +277,7 @@ def test_threads_ask_copies_while_one_learns(learner: Any) -> None:
 def test_a_pipeline_meets_new_categories_behind_it() -> None:
     model = op.Pipeline(op.features.Encode(), op.RLSRegressor(ridge=1e-3))
     model.partial_fit([{"by": "sea", "km": 1.0}, {"by": "air", "km": 2.0}], [1.0, 2.0])
-    twin = model.answering()
+    twin = model.frozen_copy()
     rows = [{"by": "sea", "km": 3.0}, {"by": "rail", "km": 1.0}]
     first = said(twin, rows)
     model.partial_fit([{"by": "rail", "km": 5.0, "kg": 1.0}] * 3, [9.0, 9.0, 9.0])

@@ -64,7 +64,7 @@ def test_a_rule_of_another_kind_is_refused_by_every_verb(first: str, then: str) 
     assert model.fit(X, Y, **timed(then, 0)).coef_.tolist() == other.coef_.tolist()
 
 
-@pytest.mark.parametrize("memory", [None, 3, op.memory.Nothing()])
+@pytest.mark.parametrize("memory", [None, 3, op.memory.NoMemory()])
 @pytest.mark.parametrize(("first", "then"), [(0.0, 0.5), (0.5, 0.0), (0.5, -1.0), (0.0, "no")])
 def test_rows_fitted_exactly_and_rows_averaged_are_not_mixed(
     memory: Any, first: float, then: Any

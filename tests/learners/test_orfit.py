@@ -38,7 +38,7 @@ def rows(n: int, p: int, seed: int = 0, c: int | None = None) -> tuple[Floats, F
 
 def settings(m: int, noise: float) -> list[tuple[Any, float]]:
     """Memories without noise, and those that take it with it."""
-    kept = [None, m, memory.Nothing()]
+    kept = [None, m, memory.NoMemory()]
     calm = [(each, 0.0) for each in [*kept, memory.Principal(m, of="projected")]]
     return [*calm, *((each, noise) for each in kept)]
 
@@ -89,7 +89,7 @@ def test_lemma_1_a_step_along_a_projected_direction_moves_no_past_answer(
 
 def test_each_new_row_is_fitted_in_one_step() -> None:
     X, y = rows(12, 40)
-    for kept in (None, 3, memory.Nothing(), memory.Principal(3, of="projected")):
+    for kept in (None, 3, memory.NoMemory(), memory.Principal(3, of="projected")):
         model = ORFitRegressor(memory=kept)
         for x, answer in zip(X, y, strict=True):
             assert_allclose(model.learn_one(x, answer).predict_one(x), answer)
@@ -368,7 +368,7 @@ def test_beyond_the_memory_loses_no_more_than_what_was_cut_off(seed: int, n: int
 def test_one_step_sgd_is_no_memory() -> None:
     X, y = rows(20, 6)
     w = np.zeros(6)
-    model = ORFitRegressor(memory=memory.Nothing())
+    model = ORFitRegressor(memory=memory.NoMemory())
     for x, answer in zip(X, y, strict=True):
         w = w - x * (x @ w - answer) / (x @ x)  # (6) with nothing to be orthogonal to
         assert_allclose(model.learn_one(x, answer).coef_, w, atol=1e-12)
@@ -380,7 +380,7 @@ def test_nlms_is_no_memory_and_noise() -> None:
     w = np.zeros(6)
     for x, answer in zip(X, y, strict=True):
         w = w + x * (answer - x @ w) / (0.5 + x @ x)
-    model = ORFitRegressor(memory=memory.Nothing(), noise=0.5).fit(X, y)
+    model = ORFitRegressor(memory=memory.NoMemory(), noise=0.5).fit(X, y)
     assert_allclose(model.coef_, w, atol=1e-12)
 
 
@@ -402,7 +402,7 @@ def test_noise_without_a_limit_is_ridge_regression(n: int) -> None:
     model = ORFitRegressor(memory=None, noise=0.3).fit(X, Y)
     coef, _ = ridge_qr(X, Y, 0.3, intercept=False)
     assert_allclose(model.coef_, coef.T, atol=1e-10)
-    assert model.contradictions_ == 0
+    assert model.inconsistent_rows_ == 0
 
 
 def test_noise_goes_to_zero_as_ridge_does() -> None:
@@ -437,7 +437,7 @@ def test_of_two_rows_that_contradict_each_other_the_first_wins(
     model = ORFitRegressor(memory=kept, block_update=block_update)
     for i in range(0, 4, cut):
         model.partial_fit(X[i : i + cut], y[i : i + cut])
-    assert model.contradictions_ == 1
+    assert model.inconsistent_rows_ == 1
     others = [0, 1, 3]
     assert_allclose(model.predict(X[others]), y[others], atol=1e-10)
     assert_allclose(model.coef_, nearest(np.zeros(9), X[others].T, y[others]), atol=1e-10)
@@ -449,7 +449,7 @@ def test_a_repeated_row_that_agrees_is_no_contradiction(kept: int | None) -> Non
     model = ORFitRegressor(memory=kept).fit(X, y)
     before = model.coef_
     model.partial_fit(X, y)
-    assert model.contradictions_ == 0
+    assert model.inconsistent_rows_ == 0
     assert_allclose(model.coef_, before, atol=1e-12)
 
 
@@ -457,12 +457,12 @@ def test_an_output_that_agrees_in_part_contradicts_as_one_row() -> None:
     X, Y = rows(3, 9, c=2)
     model = ORFitRegressor(memory=None).fit(X, Y)
     model.learn_one(X[0], Y[0] + [0.0, 1.0])
-    assert model.contradictions_ == 1
+    assert model.inconsistent_rows_ == 1
     assert_allclose(model.predict(X), Y, atol=1e-12)
 
 
 def test_a_row_of_zeros_moves_nothing() -> None:
-    for kept in (None, 3, memory.Nothing(), memory.Principal(3, of="projected")):
+    for kept in (None, 3, memory.NoMemory(), memory.Principal(3, of="projected")):
         model = ORFitRegressor(memory=kept).fit(np.eye(5)[:2], [1.0, 2.0])
         model.learn_one(np.zeros(5), 1.0)
         assert_allclose(model.coef_, [1.0, 2.0, 0.0, 0.0, 0.0], atol=1e-15)
@@ -476,7 +476,7 @@ def test_a_full_memory_is_said_once(kept: int | None) -> None:
     with pytest.warns(MemoryFullWarning, match="all 4 directions"):
         model.partial_fit(X[3:6], y[3:6])
     model.partial_fit(X[6:], y[6:])  # a second warning would be an error here
-    assert model.contradictions_ == 6
+    assert model.inconsistent_rows_ == 6
     assert_allclose(model.predict(X[:4]), y[:4], atol=1e-9)  # the first four have won
 
 

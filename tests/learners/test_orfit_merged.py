@@ -102,7 +102,7 @@ def test_where_the_parts_contradict_each_other_the_first_wins() -> None:
     a, b = op.ORFitRegressor(None).fit(X, y), op.ORFitRegressor(None).fit(X[:1], [9.0])
     a.merge(b)
     np.testing.assert_allclose(a.predict(X), y, atol=1e-12)
-    assert a.contradictions_ == 1
+    assert a.inconsistent_rows_ == 1
 
 
 def test_a_memory_that_fills_says_so() -> None:
@@ -134,7 +134,7 @@ def test_features_and_classes_that_only_one_knows_are_found_by_name() -> None:
     np.testing.assert_allclose(first.coef_[:, order], whole.coef_, atol=1e-12)
 
 
-@pytest.mark.parametrize("kept", [memory.Latest(4), memory.Random(4)])
+@pytest.mark.parametrize("kept", [memory.LastDirections(4), memory.Random(4)])
 def test_directions_kept_for_comparison_merge_as_they_learn(kept: Any) -> None:
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(20, 30)), rng.normal(size=20)
@@ -149,7 +149,7 @@ def test_directions_kept_for_comparison_merge_as_they_learn(kept: Any) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "memory": ({"memory": 5}, {"memory": 6}, "`memory`"),
     "noise": ({"noise": 0.5}, {"noise": 0.1}, "`noise`"),
-    "nothing": ({"memory": memory.Nothing()}, {"memory": memory.Nothing()}, "Principal"),
+    "nothing": ({"memory": memory.NoMemory()}, {"memory": memory.NoMemory()}, "Principal"),
     "map": ({}, {"feature_map": np.tanh}, "`feature_map`"),
 }
 

@@ -68,7 +68,7 @@ def test_a_memory_takes_the_step_of_a_block(
     monkeypatch.setattr(Components, "pending", lambda *_: None)
     plain = op.ORFitRegressor(memory, noise).fit(X, Y)
     np.testing.assert_allclose(quick.coef_, plain.coef_, atol=1e-11)
-    assert quick.contradictions_ == plain.contradictions_
+    assert quick.inconsistent_rows_ == plain.inconsistent_rows_
     bounds = [each.forgetting_bound_.all_steps for each in (quick, plain)]
     np.testing.assert_allclose(*bounds, rtol=1e-9)
 

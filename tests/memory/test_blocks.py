@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from onepass.errors import ParameterError
-from onepass.memory import Latest, Principal, Random
+from onepass.memory import LastDirections, Principal, Random
 from onepass.memory.blocks import Blocks
 
 Floats = NDArray[Any]
@@ -80,7 +80,7 @@ class Last:
 KINDS: dict[str, tuple[Any, Callable[[int], Any]]] = {
     "projected": (Principal(M, of="projected"), Projected),
     "random": (Random(M, seed=7), Drawn),
-    "latest": (Latest(M), Last),
+    "latest": (LastDirections(M), Last),
 }
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import onepass as op
-from onepass.memory import Basis, Latest, Nothing, Principal, Random, Sketch
+from onepass.memory import Basis, LastDirections, NoMemory, Principal, Random, Sketch
 from onepass.serialization.models import describe
 
 Floats = NDArray[Any]
@@ -182,7 +182,7 @@ def test_the_bound_is_zero_where_nothing_was_let_go() -> None:
         assert found.one_step < 1e-6
         assert found.all_steps < 1e-6
     one, two = (op.ORFitRegressor(memory=Basis()).fit(X, y + far) for far in (0.0, 1.0))
-    assert one.merge(two).contradictions_ > 0  # the second's answers are not kept
+    assert one.merge(two).inconsistent_rows_ > 0  # the second's answers are not kept
     assert one.forgetting_bound_.kind == "none"
 
 
@@ -193,9 +193,9 @@ def test_the_bound_is_zero_where_nothing_was_let_go() -> None:
         (Sketch(3), 0.1, "noise"),
         (None, 0.1, "noise"),
         (Principal(3, of="projected"), 0.0, "let"),
-        (Latest(3), 0.0, "let"),
+        (LastDirections(3), 0.0, "let"),
         (Random(3), 0.0, "let"),
-        (Nothing(), 0.0, "let"),
+        (NoMemory(), 0.0, "let"),
     ],
 )
 def test_where_there_is_no_bound_it_says_so(

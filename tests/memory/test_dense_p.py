@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from onepass.memory import Basis, Nothing, Principal, SquareRoot
+from onepass.memory import Basis, NoMemory, Principal, SquareRoot
 from onepass.memory.basis import Directions, NoisySpan
 from onepass.memory.directions import Empty
 from onepass.memory.principal import Components
@@ -164,7 +164,7 @@ def test_the_square_root_takes_vector_outputs_row_by_row() -> None:
 def test_nothing_is_the_step_with_p_the_identity(noise: float, n: int) -> None:
     rng = np.random.default_rng(4)
     w, G, e = rng.normal(size=(P, 2)), rng.normal(size=(P, n)), rng.normal(size=(n, 2))
-    step = Nothing().start(P, 2).learn(w, G, e, np.full(n, noise))
+    step = NoMemory().start(P, 2).learn(w, G, e, np.full(n, noise))
     np.testing.assert_allclose(step.w, DenseP(P).learn(w, G, e, noise).w, atol=1e-12)
     assert step.memory.rank == 0
     if not noise:  # the block is fitted, whatever was learned before
@@ -172,7 +172,7 @@ def test_nothing_is_the_step_with_p_the_identity(noise: float, n: int) -> None:
 
 
 def test_nothing_skips_a_zero_row_and_counts_it_if_it_should_have_moved() -> None:
-    memory = Nothing().start(3, 1)
+    memory = NoMemory().start(3, 1)
     w = np.ones((3, 1))
     for e, against in ((0.0, 0), (1.0, 1)):
         step = memory.learn(w, np.zeros((3, 1)), np.full((1, 1), e), np.zeros(1))
@@ -199,7 +199,7 @@ def test_learning_changes_neither_what_comes_in_nor_the_memory_before(
         w, memory = before.w, before.memory
 
 
-@pytest.mark.parametrize("specified", [Basis(), Principal(6), Nothing(), SquareRoot(0.5)])
+@pytest.mark.parametrize("specified", [Basis(), Principal(6), NoMemory(), SquareRoot(0.5)])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_weights_that_come_late_are_as_if_zero_in_every_row_before(
     specified: Any, noise: float
@@ -221,7 +221,7 @@ def test_weights_that_come_late_are_as_if_zero_in_every_row_before(
     np.testing.assert_allclose(b, a, atol=1e-12)
 
 
-@pytest.mark.parametrize("specified", [Basis(), Principal(6), Nothing(), SquareRoot(0.5)])
+@pytest.mark.parametrize("specified", [Basis(), Principal(6), NoMemory(), SquareRoot(0.5)])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_outputs_that_come_late_are_as_if_zero_in_every_row_before(
     specified: Any, noise: float

@@ -8,7 +8,7 @@ from onepass.errors import ParameterError
 
 
 def transcribed(
-    X: np.ndarray, y: np.ndarray, kept: op.memory.Latest | op.memory.Random
+    X: np.ndarray, y: np.ndarray, kept: op.memory.LastDirections | op.memory.Random
 ) -> np.ndarray:
     """ORFit with the last m, or m drawn, of its orthonormal directions."""
     w, Q = np.zeros(X.shape[1]), np.zeros((X.shape[1], 0))
@@ -17,7 +17,7 @@ def transcribed(
         free = x - Q @ (Q.T @ x)
         w = w + free * (answer - x @ w) / (x @ free)
         Q = np.column_stack((Q, free / np.linalg.norm(free)))
-        if Q.shape[1] > kept.m and isinstance(kept, op.memory.Latest):
+        if Q.shape[1] > kept.m and isinstance(kept, op.memory.LastDirections):
             Q = Q[:, 1:]
         elif Q.shape[1] > kept.m:
             last = np.random.default_rng((kept.seed, draws)).permutation(kept.m + 1)[kept.m]
@@ -27,7 +27,13 @@ def transcribed(
 
 
 @pytest.mark.parametrize(
-    "kept", [op.memory.Latest(1), op.memory.Latest(5), op.memory.Random(5, 3), op.memory.Random(1)]
+    "kept",
+    [
+        op.memory.LastDirections(1),
+        op.memory.LastDirections(5),
+        op.memory.Random(5, 3),
+        op.memory.Random(1),
+    ],
 )
 def test_few_directions_are_those_of_the_transcription(kept: object) -> None:
     rng = np.random.default_rng(0)
@@ -44,7 +50,7 @@ def test_while_memory_suffices_all_three_are_orfit_without_a_limit() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(20, 50)), rng.normal(size=20)
     whole = op.ORFitRegressor(memory=None).fit(X, y)
-    for kept in (op.memory.Latest(20), op.memory.Random(20), op.memory.Principal(20)):
+    for kept in (op.memory.LastDirections(20), op.memory.Random(20), op.memory.Principal(20)):
         np.testing.assert_allclose(op.ORFitRegressor(kept).fit(X, y).coef_, whole.coef_, atol=1e-12)
 
 
@@ -59,7 +65,7 @@ def test_the_same_seed_keeps_the_same_directions_and_another_others() -> None:
     assert not np.allclose(coef(1), coef(2))
 
 
-@pytest.mark.parametrize("kind", [op.memory.Latest, op.memory.Random])
+@pytest.mark.parametrize("kind", [op.memory.LastDirections, op.memory.Random])
 def test_noise_and_sizes_that_make_no_sense_are_refused(kind: type) -> None:
     with pytest.raises(ParameterError, match="whole number >= 1"):
         kind(0)

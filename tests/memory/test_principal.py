@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onepass import ORFitClassifier, ORFitRegressor
 from onepass.errors import ParameterError
 from onepass.linalg.update import Step
-from onepass.memory import Basis, Latest, Principal, Random, SquareRoot
+from onepass.memory import Basis, LastDirections, Principal, Random, SquareRoot
 
 Floats = NDArray[Any]
 
@@ -172,7 +172,7 @@ def test_projected_directions_have_no_noise() -> None:
     assert Principal(3, of="projected").start(4, 1, 0.0).rank == 0
 
 
-@pytest.mark.parametrize("kept", [Principal(3, of="projected"), Latest(3), Random(3)])
+@pytest.mark.parametrize("kept", [Principal(3, of="projected"), LastDirections(3), Random(3)])
 @pytest.mark.parametrize("kind", [ORFitRegressor, ORFitClassifier])
 def test_learners_refuse_it_in_the_same_words_and_stay_as_they_were(kind: Any, kept: Any) -> None:
     X, y = np.eye(4), np.array([0, 1, 0, 1])

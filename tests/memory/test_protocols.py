@@ -33,7 +33,7 @@ def lacking(thing: Any, *protocols: type) -> list[str]:
 
 def test_what_is_lacking_is_found() -> None:
     assert lacking(object(), ForgettingState) == ["finite", "grown", "with_outputs"]
-    assert lacking(memory.Nothing().start(3, 1), Mergeable) == ["evidence", "merged"]
+    assert lacking(memory.NoMemory().start(3, 1), Mergeable) == ["evidence", "merged"]
 
 
 NOISY = ["Basis", "Principal", "SquareRoot"]

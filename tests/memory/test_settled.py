@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onepass.memory import Basis, Latest, Nothing, Principal, Random
+from onepass.memory import Basis, LastDirections, NoMemory, Principal, Random
 
-SPECIFICATIONS = [Basis(), Principal(3), Principal(3, of="projected"), Latest(3), Random(3)]
+SPECIFICATIONS = [Basis(), Principal(3), Principal(3, of="projected"), LastDirections(3), Random(3)]
 
 
 @pytest.mark.parametrize("specification", SPECIFICATIONS, ids=str)
@@ -30,5 +30,5 @@ def test_the_columns_are_the_directions_that_are_not_free(specification: Any, ro
 
 
 def test_nothing_holds_no_direction() -> None:
-    memory = Nothing().start(20, 1)
+    memory = NoMemory().start(20, 1)
     assert memory.settled() == (memory, None)

@@ -59,7 +59,7 @@ def test_it_is_frequent_directions_within_its_bounds(seed: int, m: int, p: int, 
     assert gone.min() >= -1e-9 * size
     assert gone.max() <= space.lost + 1e-9 * size
     assert space.lost <= plain.taken + 1e-9 * size
-    assert space.lost <= space.most_lost * (1.0 + 1e-9) + 1e-12 * size
+    assert space.lost <= space.max_lost * (1.0 + 1e-9) + 1e-12 * size
     rest = np.linalg.svd(A, compute_uv=False) ** 2
     for k in range(m + 1):  # Theorem 1.1, with ℓ = m + 1
         assert plain.taken <= rest[k:].sum() / (m + 1 - k) + 1e-9 * size

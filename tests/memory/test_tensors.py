@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from onepass import linalg
-from onepass.memory import Basis, Latest, Nothing, Principal, Random, Sketch
+from onepass.memory import Basis, LastDirections, NoMemory, Principal, Random, Sketch
 from onepass.memory.blocks import Blocks
 
 torch = pytest.importorskip("torch")
@@ -26,10 +26,10 @@ SETTINGS = {
     "projected": (Principal(7, of="projected"), 0.0),
     "sketch": (Sketch(7), 0.0),
     "sketch, noisy": (Sketch(7), 0.5),
-    "latest": (Latest(7), 0.0),
+    "latest": (LastDirections(7), 0.0),
     "random": (Random(7), 0.0),
-    "nothing": (Nothing(), 0.0),
-    "nothing, noisy": (Nothing(), 0.5),
+    "nothing": (NoMemory(), 0.0),
+    "nothing, noisy": (NoMemory(), 0.5),
 }
 WAYS = ["as it is", "masked"]
 if torch.cuda.is_available():

@@ -7,7 +7,7 @@ import pytest
 
 from onepass import linalg
 from onepass.linalg.subspace import Columns
-from onepass.memory import Basis, Latest, Principal, Random, Sketch
+from onepass.memory import Basis, LastDirections, Principal, Random, Sketch
 
 torch = pytest.importorskip("torch")
 
@@ -66,7 +66,7 @@ def test_a_step_waits_once_and_once_more_where_the_columns_turn(
     assert c > 1 or found.count(2) <= 8  # of 30
 
 
-@pytest.mark.parametrize("kept", [Latest(8), Random(8)])
+@pytest.mark.parametrize("kept", [LastDirections(8), Random(8)])
 def test_a_memory_of_some_directions_waits_to_know_how_many_are_new(kept: Any, waits: Any) -> None:
     assert set(stepped(kept, 0.0, 2, waits)) == {1}
 

@@ -157,9 +157,9 @@ def test_contradictions_are_counted_and_the_past_wins() -> None:
     X, Y = stream(1)
     net = op.nn.EKF(nn.Linear(3, 1, bias=False).double(), noise=0.0)
     net.learn(X, Y).learn(X, Y)
-    assert net.contradictions_ == 0
+    assert net.inconsistent_rows_ == 0
     net.learn(X, Y + 1.0)
-    assert net.contradictions_ == 1
+    assert net.inconsistent_rows_ == 1
     np.testing.assert_allclose(net.predict(X), Y)
 
 
@@ -172,7 +172,7 @@ def test_a_dead_relu_a_repeated_row_and_a_nan_loss_leave_the_weights_alone() -> 
         before = weights(net)
         net.learn(X, Y)
         assert (weights(net) == before).all()
-        assert net.contradictions_ == (6 if not noise else 0)
+        assert net.inconsistent_rows_ == (6 if not noise else 0)
 
 
 @pytest.mark.parametrize("bias", [np.nan, np.inf, 1.5e308])
@@ -201,7 +201,7 @@ def test_when_all_weights_are_settled_it_is_told_once() -> None:
         net.learn(X, Y)
     assert len(told) == 1
     assert net.belief_.rank == len(net.belief_.columns) == 2
-    assert net.contradictions_ == 7
+    assert net.inconsistent_rows_ == 7
 
 
 def test_memory_stops_growing_with_the_rows() -> None:

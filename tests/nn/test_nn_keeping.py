@@ -39,7 +39,7 @@ def stream(n: int, d: int, c: int, seed: int = 1) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    "kept", [None, 40, op.memory.Sketch(40), op.memory.Latest(40), op.memory.Random(40)]
+    "kept", [None, 40, op.memory.Sketch(40), op.memory.LastDirections(40), op.memory.Random(40)]
 )
 def test_by_layer_fits_new_rows_and_moves_no_past_answer(kept: Any) -> None:
     X, Y = stream(8, 21, 2)
@@ -51,14 +51,14 @@ def test_by_layer_fits_new_rows_and_moves_no_past_answer(kept: Any) -> None:
     if kept is None:
         assert net.forgetting_bound_.all_steps == 0.0
     net.learn(X[2:3], Y[2:3] + 1.0)  # the past wins where nothing is free
-    assert net.contradictions_ in {0, 1}
+    assert net.inconsistent_rows_ in {0, 1}
 
 
 def test_of_one_layer_it_is_the_memory_of_all_weights() -> None:
     X, y = stream(40, 30, 1)
     said = []
     for by_layer in (False, True):
-        for kept in (5, op.memory.Sketch(5), op.memory.Latest(5), op.memory.Nothing()):
+        for kept in (5, op.memory.Sketch(5), op.memory.LastDirections(5), op.memory.NoMemory()):
             net = op.nn.ORFit(linear(), memory=kept, by_layer=by_layer)
             said.append(net.test_then_train(X, y))
     for one, two in zip(said[:4], said[4:], strict=True):
@@ -114,7 +114,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a device beside the CPU")
-@pytest.mark.parametrize("kept", [6, None, op.memory.Sketch(6), op.memory.Latest(6)])
+@pytest.mark.parametrize("kept", [6, None, op.memory.Sketch(6), op.memory.LastDirections(6)])
 def test_a_memory_on_another_device_is_the_same_memory(kept: Any) -> None:
     X, y = stream(30, 50, 1)
     said = []
@@ -161,6 +161,6 @@ def test_the_drift_of_a_network_is_measured_beside_its_estimate() -> None:
     drift = net.drift(X, torch.cat(then))
     assert drift == pytest.approx(float((net.predict(X) - torch.cat(then)).norm()))
     assert 0.0 < drift < 10.0 * net.forgetting_bound_.all_steps
-    for kept, noise in ((op.memory.Latest(5), 0.0), (20, 0.5), (None, 0.5)):
+    for kept, noise in ((op.memory.LastDirections(5), 0.0), (20, 0.5), (None, 0.5)):
         none = op.nn.ORFit(module, memory=kept, noise=noise).learn(X[:3], y[:3])
         assert (none.forgetting_bound_.kind, none.forgetting_bound_.one_step) == ("none", math.inf)

@@ -54,7 +54,7 @@ def test_of_a_linear_module_it_is_one_pass_while_memory_suffices(kept: Any, nois
     ]
     untouched = parts[2].network.weights()
     a = parts[0].merge(parts[1]).merge(parts[2])
-    assert (a.rows_seen_, a.contradictions_) == (18, 0)
+    assert (a.rows_seen_, a.inconsistent_rows_) == (18, 0)
     assert torch.equal(parts[2].network.weights(), untouched)
     np.testing.assert_allclose(a.network.weights(), whole.network.weights(), atol=1e-9)
     more = stream(4, 40, seed=2)
@@ -197,7 +197,7 @@ def test_networks_that_know_the_same_twice_stay_between_the_two() -> None:
     assert error(one, X, Y) < 1.2 * max(parts)
     one.network.set_weights(straight)
     assert error(one, X, Y) > 2.0 * max(parts)
-    assert one.contradictions_ == 0
+    assert one.inconsistent_rows_ == 0
     assert (one.forgetting_bound_.kind, two.forgetting_bound_.kind) == ("none", "estimate")
     assert "directions without their lengths" in one.forgetting_bound_.why
     assert "gradients of a network turn" in two.forgetting_bound_.why
@@ -228,7 +228,7 @@ def test_what_was_known_of_both_moves_least(memory: Any, noise: float) -> None:
     assert float(d.norm()) < 1e-6 * apart
     assert error(one, X, Y) < 1.3 * max(parts)
     assert one.rows_seen_ == 200
-    assert one.contradictions_ == 0
+    assert one.inconsistent_rows_ == 0
     assert one.forgetting_bound_.kind == ("none" if noise else "estimate")
     torch.testing.assert_close(
         swapped.merge(mine).network.weights(), one.network.weights(), atol=1e-9 * apart, rtol=0.0

@@ -50,7 +50,7 @@ def test_a_memory_that_there_is_not_is_called_by_the_users_name(memory: Any) -> 
         op.nn.optim.OrthogonalGradient(optimizer, module, memory=memory)
     with pytest.raises(ParameterError, match=f"ORFitRegressor: {said}"):
         op.ORFitRegressor(memory=memory).partial_fit(X.numpy(), Y.numpy())
-    assert op.nn.ORFit(module, memory=op.memory.Nothing()).learn(X, Y).memory_.rank == 0
+    assert op.nn.ORFit(module, memory=op.memory.NoMemory()).learn(X, Y).memory_.rank == 0
 
 
 def test_a_single_column_without_its_axis(net: Any) -> None:

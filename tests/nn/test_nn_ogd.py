@@ -85,7 +85,7 @@ def test_without_a_memory_it_is_gradient_descent(loss: Any) -> None:
     module, plain = network(), network()
     answers = torch.nn.functional.one_hot(y, 3).double()
     given = y if loss == "one_hot" else answers
-    op.nn.OGD(module, op.memory.Nothing(), step_size=0.2, batch=3, loss=loss).learn(X, given)
+    op.nn.OGD(module, op.memory.NoMemory(), step_size=0.2, batch=3, loss=loss).learn(X, given)
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.2)
     for rows in (slice(0, 3), slice(3, 6)):
         optimizer.zero_grad()
@@ -198,7 +198,7 @@ def accuracy(net: Any, X: Any, y: Any) -> float:
 def test_on_digits_it_keeps_the_first_task_far_better_than_sgd() -> None:
     first, second = split_digits()
     kept = {}
-    for name, memory in (("ogd", None), ("sgd", op.memory.Nothing())):
+    for name, memory in (("ogd", None), ("sgd", op.memory.NoMemory())):
         net = op.nn.OGD(
             digits_network(), memory, loss="cross_entropy", step_size=0.1, batch=10, per_task=150
         )

@@ -144,8 +144,8 @@ def test_on_permuted_digits_the_first_task_is_kept_far_better(kind: str) -> None
 
 
 @pytest.mark.parametrize(
-    "memory", [None, 6, op.memory.Principal(6, of="projected"), op.memory.Latest(5),
-               op.memory.Random(5), op.memory.Nothing()]
+    "memory", [None, 6, op.memory.Principal(6, of="projected"), op.memory.LastDirections(5),
+               op.memory.Random(5), op.memory.NoMemory()]
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["momentum", "AdamW"])
 def test_a_state_dict_goes_on_bit_for_bit(name: str, memory: Any) -> None:

@@ -20,8 +20,8 @@ from onepass.errors import (
 
 torch = pytest.importorskip("torch")
 
-MEMORIES = [None, 5, op.memory.Principal(5, of="projected"), op.memory.Latest(5),
-            op.memory.Random(5), op.memory.Nothing()]  # fmt: skip
+MEMORIES = [None, 5, op.memory.Principal(5, of="projected"), op.memory.LastDirections(5),
+            op.memory.Random(5), op.memory.NoMemory()]  # fmt: skip
 each_memory = pytest.mark.parametrize("memory", MEMORIES, ids=repr)
 
 
@@ -54,7 +54,7 @@ def test_a_row_is_fitted_as_far_as_the_network_is_linear(memory: Any) -> None:
     for i in range(6):
         net.learn(x[i : i + 1], y[i : i + 1])
         assert abs(float(net.predict(x[i : i + 1]) - y[i])) < 1e-5
-    assert (net.rows_seen_, net.rows_refused_, net.contradictions_) == (6, 0, 0)
+    assert (net.rows_seen_, net.rows_refused_, net.inconsistent_rows_) == (6, 0, 0)
 
 
 @each_memory
@@ -79,7 +79,7 @@ def test_repeated_rows_that_agree_move_nothing() -> None:
     for scale in (1.0, -3.0):
         net.learn(scale * x, scale * y)
     np.testing.assert_allclose(flat(module), before, atol=1e-10)
-    assert net.contradictions_ == 0
+    assert net.inconsistent_rows_ == 0
     assert net.memory_.rank == 3
 
 
@@ -90,7 +90,7 @@ def test_of_rows_that_contradict_each_other_the_first_wins_and_it_is_counted(mem
     x = rows(1)
     net.learn(x, [2.0]).learn(x, [5.0]).learn(2.0 * x, [-1.0])
     assert float(net.predict(x)) == pytest.approx(2.0)
-    assert net.contradictions_ == 2
+    assert net.inconsistent_rows_ == 2
     assert np.isfinite(flat(module)).all()
 
 
@@ -100,13 +100,13 @@ def test_a_gradient_inside_the_span_uses_up_nothing() -> None:
     x = rows(2)
     net.learn(x, [1.0, 2.0]).learn((x[:1] + x[1:]), [3.0])
     assert net.memory_.rank == 2
-    assert net.contradictions_ == 0
+    assert net.inconsistent_rows_ == 0
 
 
 @each_memory
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_a_dead_network_learns_nothing_and_divides_by_nothing(memory: Any, noise: float) -> None:
-    if noise and not (memory is None or isinstance(memory, int) or memory == op.memory.Nothing()):
+    if noise and not (memory is None or isinstance(memory, int) or memory == op.memory.NoMemory()):
         pytest.skip("a memory of projected directions has no noise")
     module = network(activation=torch.nn.ReLU)
     with torch.no_grad():
@@ -117,7 +117,7 @@ def test_a_dead_network_learns_nothing_and_divides_by_nothing(memory: Any, noise
     said = net.test_then_train(rows(5), torch.ones(5))
     np.testing.assert_array_equal(flat(module), before)
     assert said.isfinite().all()
-    assert net.contradictions_ == (0 if noise else 5)  # none of them can be fitted
+    assert net.inconsistent_rows_ == (0 if noise else 5)  # none of them can be fitted
 
 
 class Fragile(torch.nn.Module):
@@ -245,7 +245,7 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
         ({"memory": 0}, "whole number"),
         ({"memory": "all"}, "memory"),
         ({"learns": "nothing.*"}, "learns"),
-        ({"memory": op.memory.Latest(5), "noise": 1.0}, "`noise` must be 0"),
+        ({"memory": op.memory.LastDirections(5), "noise": 1.0}, "`noise` must be 0"),
         ({"memory": op.memory.SquareRoot(), "noise": 1.0}, "must keep directions"),
     ):
         with pytest.raises(ParameterError, match=words):

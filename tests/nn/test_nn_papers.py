@@ -270,7 +270,7 @@ def test_float32_is_near_float64(memory: int | None) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-@pytest.mark.parametrize("memory", [None, 6, op.memory.Latest(6), op.memory.Random(6)])
+@pytest.mark.parametrize("memory", [None, 6, op.memory.LastDirections(6), op.memory.Random(6)])
 def test_a_gpu_learns_what_a_processor_learns(memory: Any) -> None:
     module = network(2)
     there = copy.deepcopy(module).cuda()

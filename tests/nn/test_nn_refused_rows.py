@@ -129,7 +129,7 @@ def test_a_step_that_is_refused_counts_its_rows_once(kind: str) -> None:
     assert (net.rows_refused_, net.rows_seen_) == (5, 5)
     np.testing.assert_array_equal(state(net)[0], before[0])
     assert net.belief_ is None
-    assert net.contradictions_ == 0
+    assert net.inconsistent_rows_ == 0
     assert net.nbytes == 0
 
 

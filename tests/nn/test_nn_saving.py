@@ -19,9 +19,9 @@ MEMORIES = {
     "principal": 6,
     "projected": op.memory.Principal(6, of="projected"),
     "sketch": op.memory.Sketch(6),
-    "latest": op.memory.Latest(6),
+    "latest": op.memory.LastDirections(6),
     "random": op.memory.Random(6, seed=3),
-    "nothing": op.memory.Nothing(),
+    "nothing": op.memory.NoMemory(),
 }
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"ORFit, {name}": ("ORFit", {"memory": kept}) for name, kept in MEMORIES.items()},
@@ -77,7 +77,7 @@ def test_what_was_saved_goes_on_to_the_last_bit(name: str, tmp_path: Path) -> No
     said, twin = (each.test_then_train(X[17:], y[17:]) for each in (net, again))
     assert torch.equal(said, twin)
     assert torch.equal(flat(other), flat(net.module))
-    for told in ("contradictions_", "forgetting_bound_", "rows_refused_"):
+    for told in ("inconsistent_rows_", "forgetting_bound_", "rows_refused_"):
         assert getattr(again, told, None) == getattr(net, told, None)
 
 

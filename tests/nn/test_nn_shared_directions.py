@@ -71,7 +71,7 @@ def test_shared_directions_are_those_of_all_weights(data: st.DataObject) -> None
     assert shared._shared == c
     assert plain._shared is None
     close(shared.network.weights(), plain.network.weights(), near)
-    assert shared.contradictions_ == plain.contradictions_
+    assert shared.inconsistent_rows_ == plain.inconsistent_rows_
     assert shared.nbytes <= plain.nbytes
     bounds = shared.forgetting_bound_, plain.forgetting_bound_
     assert bounds[0].kind == bounds[1].kind
@@ -110,7 +110,7 @@ def test_merged_they_are_as_those_of_all_weights(*, memory: Any, noise: float, b
         (lambda z: z.softmax(1), {}),
         (lambda z: z[:, :1], {}),
         (None, {"memory": 7}),
-        (None, {"memory": op.memory.Latest(6)}),
+        (None, {"memory": op.memory.LastDirections(6)}),
         (None, {"memory": op.memory.Principal(6, of="projected")}),
         (None, {"by_layer": True}),
         (None, {"loss": "cross_entropy", "noise": 10.0}),

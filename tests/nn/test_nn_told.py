@@ -117,7 +117,7 @@ def test_by_layer_a_standard_deviation_is_that_of_the_covariance_it_keeps(noise:
             r"OneStepSGD\.predict.*Use op\.nn\.EKF, op\.nn\.NTKRLS",
         ),
         (lambda: op.nn.OGD(network()), "OGD keeps nothing that tells"),
-        (lambda: op.nn.ORFit(network(), op.memory.Latest(5)), "or op.nn.LoFi"),
+        (lambda: op.nn.ORFit(network(), op.memory.LastDirections(5)), "or op.nn.LoFi"),
         (lambda: op.nn.ORFit(network(3), loss="one_hot"), "no standard deviation"),
     ],
 )
@@ -224,7 +224,7 @@ def test_one_nan_refuses_its_block_and_is_placed() -> None:
         (None, False),
         (2, False),
         (2, True),
-        (op.memory.Latest(2), False),
+        (op.memory.LastDirections(2), False),
         (op.memory.Random(2), False),
     ],
 )
@@ -243,7 +243,7 @@ def test_a_step_that_no_weight_can_hold_uses_up_no_direction(
         each.learn(eye[3:6], torch.tensor([4.0, 5.0, 6.0]))
     assert torch.equal(net.module.weight, twin.module.weight)
     assert net.memory_.rank == twin.memory_.rank
-    assert (net.rows_refused_, net.contradictions_) == (1, 0)
+    assert (net.rows_refused_, net.inconsistent_rows_) == (1, 0)
 
 
 def test_rows_sharper_than_the_precision_are_left_out_by_the_exact_memory_too() -> None:

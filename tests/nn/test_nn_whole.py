@@ -30,7 +30,7 @@ def stream(n: int, seed: int = 1) -> tuple[Any, Any]:
 
 def assert_alike(one: Any, two: Any) -> None:
     """To the last bit, and still so after what comes."""
-    counts = ("rows_seen_", "rows_refused_", "contradictions_", "nbytes")
+    counts = ("rows_seen_", "rows_refused_", "inconsistent_rows_", "nbytes")
     assert [getattr(one, name) for name in counts] == [getattr(two, name) for name in counts]
     for _ in range(2):
         np.testing.assert_array_equal(one.network.weights(), two.network.weights())
@@ -45,7 +45,7 @@ def refuse(*_: Any) -> Any:
 
 # -- merging --------------------------------------------------------------------------------------
 
-MEMORIES = [4, op.memory.Sketch(4), op.memory.Random(4), op.memory.Latest(4), None]
+MEMORIES = [4, op.memory.Sketch(4), op.memory.Random(4), op.memory.LastDirections(4), None]
 ignored = pytest.mark.filterwarnings("ignore::UserWarning")
 each_memory = pytest.mark.parametrize("memory", MEMORIES, ids=repr)
 

@@ -108,7 +108,7 @@ def journal(path: Path) -> dict[str, Any]:
                 "at": time.time(), "ids": ids,
                 "version": durable.version, "rows": durable.rows_seen,
                 "versions": [each.version for each in durable.versions],
-                "positions": durable.positions, "said": said("journal", durable.answering),
+                "positions": durable.positions, "said": said("journal", durable.frozen_copy),
                 "error": gauges[0].error(), "refused": 1,
             }  # fmt: skip
         changed(held, "PRAGMA journal_mode = DELETE")  # all of it in one file

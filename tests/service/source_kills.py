@@ -78,7 +78,7 @@ def carried_out(plan: Plan) -> None:
     """Learn until all are learned."""
     meet(plan.step, plan.nth)
     with op.durable(plan.path, linear(), snapshot_rows=plan.snapshot_rows, keep=3) as durable:
-        feeder = Feeder(durable, source(plan.url), Gauges(durable.answering))
+        feeder = Feeder(durable, source(plan.url), Gauges(durable.frozen_copy))
         until(lambda: durable.rows_seen >= plan.rows)
         feeder.close()
 

@@ -68,8 +68,8 @@ def ask(durable: Durable, X: Any, k: int) -> None:
         durable.model,
         lambda: repr(durable),
         lambda: durable.snapshot() if k % 3 == 0 else durable.versions,
-        lambda: snapshot(durable.answering),
-        lambda: durable.hold_like(durable.model()),
+        lambda: snapshot(durable.frozen_copy),
+        lambda: durable.check_like(durable.model()),
     )
     wanted[k % len(wanted)]()
 

@@ -104,17 +104,17 @@ def test_what_cannot_be_let_go_is_tried_again_after_the_next_snapshot(tmp_path: 
 
 def test_how_broad_it_may_become_is_asked_of_new_rows_alone(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    with op.durable(path, op.RLSRegressor(), most_features=6) as durable:
+    with op.durable(path, op.RLSRegressor(), max_features=6) as durable:
         with pytest.raises(ShapeError, match="at most 6 features"):
             durable.learn(np.ones((1, 7)), [1.0])
         durable.learn(X, Y)
         found = crashed(durable, tmp_path / "copy")
-    with op.durable(found, most_features=3) as again:
+    with op.durable(found, max_features=3) as again:
         assert again.rows_seen == 400
         again.learn(X, Y)
     for wrong in (0, 2.5, "many"):
-        with pytest.raises(ParameterError, match="most_features"):
-            op.durable(tmp_path / "other.db", op.RLSRegressor(), most_features=wrong)  # type: ignore[arg-type]
+        with pytest.raises(ParameterError, match="max_features"):
+            op.durable(tmp_path / "other.db", op.RLSRegressor(), max_features=wrong)  # type: ignore[arg-type]
 
 
 def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(

@@ -113,7 +113,7 @@ class Found:
             assert durable.positions == self.told["positions"]
             versions = [each.version for each in durable.versions]
             assert versions[:3] == self.told["versions"]
-            same(said("journal", durable.answering), self.told["said"])
+            same(said("journal", durable.frozen_copy), self.told["said"])
             assert snapshot(durable.model()) == snapshot(by_hand)
             self._same_keys(durable)
             for learner in (durable, by_hand):
@@ -182,7 +182,7 @@ def test_gauges_with_other_fields_are_left_out(found: Found) -> None:
     del state["squares"]
     found.gauges.write_bytes(archive.packed(state, "here", kind="gauges"))
     with found.opened() as durable:
-        gauges = Gauges(durable.answering, window=20)
+        gauges = Gauges(durable.frozen_copy, window=20)
         Diary(found.gauges).read(gauges, durable.rows_seen)
     assert (gauges.state()["rows"], gauges.rows_refused) == (0, 0)
 

@@ -13,13 +13,13 @@ import pytest
 
 import onepass as op
 from onepass.errors import (
-    PayloadTooLargeError,
-    NotFiniteError,
-    ParameterError,
-    StoreError,
     AlreadyExistsError,
-    TypeMismatchError,
+    NotFiniteError,
     NotFoundError,
+    ParameterError,
+    PayloadTooLargeError,
+    StoreError,
+    TypeMismatchError,
 )
 from onepass.serialization.state import nbytes
 from onepass.service.http.status import exposition, state
@@ -59,7 +59,7 @@ def test_it_is_ready_as_long_as_it_can_learn(tmp_path: Path) -> None:
     served = shelf.create("m", op.RLSRegressor())
     served.durable._writer.watch = lambda *_: divmod(1, 0)
     served.durable.learn(X, Y)
-    served.hold_ready()
+    served.check_ready()
     assert (served.ready, "division" in str(served.trouble)) == (True, True)
     db = served.durable._journal._db
     pages = db.execute("PRAGMA page_count").fetchone()[0]
@@ -69,7 +69,7 @@ def test_it_is_ready_as_long_as_it_can_learn(tmp_path: Path) -> None:
         served.durable.learn(wide, wide[:, 0])
     assert not served.ready
     with pytest.raises(StoreError, match="full"):
-        served.hold_ready()
+        served.check_ready()
     shelf.close()
 
 
@@ -122,7 +122,7 @@ def test_a_detector_that_fails_takes_nothing_down(
         assert "broken has failed and watches no longer: math domain error" in str(model.trouble)
         assert 'onepass_drift_watching{detector="broken",model="m"} 0' in exposition(shelf, {})
         served.durable.snapshot()
-        served.hold_ready()
+        served.check_ready()
         shelf.close()
         assert served.gauges.state()["rows"] == session
 
@@ -151,11 +151,11 @@ def test_its_memory_is_told_while_a_loop_has_it(tmp_path: Path) -> None:
         rows = np.random.default_rng(0).normal(size=(40, 4))
         served.durable.learn(rows, rows[:, 0])
         served.durable.snapshot()
-        known = nbytes(served.durable.answering)
+        known = nbytes(served.durable.frozen_copy)
         assert known == served.durable.model().nbytes
         for row in rows:
             served.durable.learn_one(row, row[0])
-            assert nbytes(served.durable.answering) == known
+            assert nbytes(served.durable.frozen_copy) == known
 
 
 def test_what_is_retired_takes_no_gauges_of_others(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path
 
 
 def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
-    with closing(Shelf(tmp_path, "here", most_waiting=8)) as shelf:
+    with closing(Shelf(tmp_path, "here", max_waiting=8)) as shelf:
         served = shelf.create("m", op.RLSRegressor())
         with pytest.raises(PayloadTooLargeError, match="at most 2 at a time, got 3"):
             served.admitted(3, lambda: None)

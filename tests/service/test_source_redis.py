@@ -38,7 +38,7 @@ def fed(path: Path, url: str, model: Any = None) -> Iterator[tuple[Durable, Feed
     with op.durable(
         path / "m.db", None if (path / "m.db").exists() else model or linear()
     ) as found:
-        gauges = Gauges(found.answering)
+        gauges = Gauges(found.frozen_copy)
         feeder = Feeder(found, source(url), gauges)
         try:
             yield found, feeder, gauges
@@ -449,13 +449,13 @@ def test_a_time_is_told_to_those_alone_that_want_one(tmp_path: Path) -> None:
         op.durable(tmp_path / "m.db", linear()) as durable,
         pytest.raises(ParameterError, match="must not say which field is the time"),
     ):
-        Feeder(durable, source(f"{url}&time=id"), Gauges(durable.answering))
+        Feeder(durable, source(f"{url}&time=id"), Gauges(durable.frozen_copy))
     hourly = op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life="1h"))
     with (
         op.durable(tmp_path / "h.db", hourly) as durable,
         pytest.raises(ParameterError, match="must say which field is the time"),
     ):
-        Feeder(durable, source(url), Gauges(durable.answering))
+        Feeder(durable, source(url), Gauges(durable.frozen_copy))
 
 
 def test_a_disk_that_is_full_stops_it_for_a_while(

@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "2",
         "--idle-timeout",
         "2",
-        "--most-bytes",
+        "--max-bytes",
         "1000000",
     )
     with Server(folder / "data", *options) as running:

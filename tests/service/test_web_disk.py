@@ -44,7 +44,7 @@ def at_once(works: list[Any]) -> list[Any]:
 
 
 def test_while_the_disk_stalls_answers_go_on(tmp_path: Path) -> None:
-    options = ("rls", "--most-waiting", "20", "--patience", "1")
+    options = ("rls", "--max-waiting", "20", "--patience", "1")
     with Faulty(tmp_path / "data", *options) as server:
         assert learn(server, 0)[0] == 200
         said = server.asked("POST", INFER, rows([[5.0]]))[1]

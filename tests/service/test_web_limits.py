@@ -28,7 +28,7 @@ ROLES = {"predict": "p" * 20, "learn": "l" * 20, "admin": TOKEN}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One without tokens, and with narrow bounds."""
     folder = tmp_path_factory.mktemp("limits")
-    options = ("rls", "--most-bytes", str(MOST), "--most-rows", "100", "--seconds", "1")
+    options = ("rls", "--max-bytes", str(MOST), "--max-rows", "100", "--seconds", "1")
     with Server(folder / "data", *options) as running:
         assert running.asked("POST", LEARN, rows([[1], [2]], [1, 2]))[0] == 200
         yield running
@@ -290,7 +290,7 @@ def resident(server: Server) -> float:
 def test_too_many_wait(tmp_path: Path) -> None:
     import threading
 
-    with Server(tmp_path / "data", "rls", "--most-waiting", "1") as server:
+    with Server(tmp_path / "data", "rls", "--max-waiting", "1") as server:
         server.asked("POST", LEARN, rows([[1]], [1]))
         found: list[Any] = []
 

@@ -26,7 +26,7 @@ MOST, MONTH = 8, 30 * 86400
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("pending")
     (folder / "tokens").write_text("".join(f"{role} {token}\n" for role, token in ROLES.items()))
-    options = ("--tokens", str(folder / "tokens"), "--most-pending", str(MOST))
+    options = ("--tokens", str(folder / "tokens"), "--max-pending", str(MOST))
     with Server(folder / "data", "rls", *options) as running:
         running.token = TOKEN
         yield running
@@ -88,7 +88,7 @@ def test_no_more_rows_wait_than_may(server: Server, steps: list[tuple[str, int]]
 
 
 def test_rows_that_wait_are_counted_over_a_restart(tmp_path: Path) -> None:
-    with Server(tmp_path / "data", "rls", "--most-pending", "3") as server:
+    with Server(tmp_path / "data", "rls", "--max-pending", "3") as server:
         ids = output(server.asked("POST", INFER, rows([[1.0]] * 3, ask=True))[1], "id")
         server.kill()
         server.start()

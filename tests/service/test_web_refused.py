@@ -18,7 +18,7 @@ CSV = {"Content-Type": "text/csv"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = ("rls", "--most-features", "50", "--first", "rls")
+    options = ("rls", "--max-features", "50", "--first", "rls")
     with Server(tmp_path_factory.mktemp("refused") / "data", *options) as running:
         named = {"name": "km", "shape": [3], "datatype": "FP64", "data": [1, 2, 3]}
         y = {"name": "y", "shape": [3], "datatype": "FP64", "data": [3, 5, 7]}
@@ -59,7 +59,7 @@ def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
     learn = "/v2/models/broad/learn"
     status, told, _ = server.asked("POST", learn, broad(51))
     assert (status, "at most 50 features" in told["error"]) == (400, True), told
-    assert "--most-features" in told["error"]
+    assert "--max-features" in told["error"]
     assert server.asked("POST", learn, broad(50))[0] == 200
     texts = {
         "name": "who",

@@ -200,8 +200,8 @@ DATED: dict[str, Any] = {
 }
 MEMORIES: dict[str, Any] = {
     "all": memory.Basis(),
-    "latest": memory.Latest(2),
-    "nothing": memory.Nothing(),
+    "latest": memory.LastDirections(2),
+    "nothing": memory.NoMemory(),
     "principal": memory.Principal(2),
     "projected": memory.Principal(2, of="projected"),
     "random": memory.Random(2, seed=3),

@@ -99,8 +99,8 @@ class Network(NamedTuple):
 def _networks() -> dict[str, Network]:
     memories = {
         "all": memory.Basis(),
-        "latest": memory.Latest(6),
-        "nothing": memory.Nothing(),
+        "latest": memory.LastDirections(6),
+        "nothing": memory.NoMemory(),
         "principal": memory.Principal(6),
         "projected": memory.Principal(6, of="projected"),
         "random": memory.Random(6, seed=3),
@@ -207,7 +207,7 @@ def _projected(**given: Any) -> Callable[[Any], Any]:
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "optim-orthogonal": _orthogonal(None),
     "optim-orthogonal-principal": _orthogonal(4, gradients="outputs", projects="last"),
-    "optim-orthogonal-latest": _orthogonal(memory.Latest(4), per_task=3),
+    "optim-orthogonal-latest": _orthogonal(memory.LastDirections(4), per_task=3),
     "optim-gpm": _projected(),
     "optim-gpm-free": _projected(threshold=0.8, growth=0.05, rows=4, biases="free"),
     "optim-2-orthogonal": _orthogonal(4, gradients="outputs", projects="last"),

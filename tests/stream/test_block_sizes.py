@@ -86,5 +86,7 @@ def test_a_run_that_was_begun_of_a_file_goes_on_with_a_pipe(folder: Path, tmp_pa
         file.write(b"1,2,3,4,5,6,red,91\n")
         file.seek(0)
         stream = read(file, **given)
-        report = op.evaluate.prequential(model, stream, checkpoint=mark, resume=True, onward=True)
+        report = op.evaluate.prequential(
+            model, stream, checkpoint=mark, resume=True, next_source=True
+        )
     assert (report.rows, report.resumed) == (first.rows + 1, [first.rows])

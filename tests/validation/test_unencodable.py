@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass.cli import main
-from onepass.errors import OnepassError, unencodable
+from onepass.errors import OnepassError, first_unencodable
 from onepass.serialization.models import packed
 from onepass.validation.table import Table
 
@@ -106,7 +106,7 @@ def test_it_is_refused_or_saved(texts: list[str], way: Any) -> None:
     assert packed(model, "here")
     assert model.nbytes > 0
     if way in LABELS:
-        assert unencodable(texts) is None
+        assert first_unencodable(texts) is None
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -56,12 +56,12 @@ def path(name: str, /) -> None:
 
 def _hold(name: str) -> None:
     """Refuse what is no data set's name."""
-    from onepass.errors import meant
+    from onepass.errors import did_you_mean
     from onepass.stream import datasets
 
     names = [one.name for one in datasets()]
     if name not in names:
         raise CycloptsError(
             msg=f"data: the name must be one of {', '.join(names)}, got {name!r}. "
-            f"Files of your own need no name.{meant(name, names)}"
+            f"Files of your own need no name.{did_you_mean(name, names)}"
         )

@@ -53,17 +53,17 @@ def _compared(
 
 def _mismatches(absent: list[str], odd: list[str]) -> Iterator[str]:
     """Remarks on columns that only the model has, and on those that only the source has."""
-    from onepass.errors import listed, meant
+    from onepass.errors import did_you_mean, join_names
 
     if absent:
         one = len(absent) == 1
-        hints = "".join(meant(name, odd) for name in absent[:8])
+        hints = "".join(did_you_mean(name, odd) for name in absent[:8])
         yield (
-            f"{'Column' if one else 'Columns'} {listed(absent)} {'is' if one else 'are'} not "
+            f"{'Column' if one else 'Columns'} {join_names(absent)} {'is' if one else 'are'} not "
             f"there: {'its' if one else 'their'} cells are missing.{hints}"
         )
     if odd:
-        yield f"Passed over, as the model does not know them: {listed(odd)}."
+        yield f"Passed over, as the model does not know them: {join_names(odd)}."
 
 
 def predict(

@@ -110,7 +110,7 @@ def _list() -> None:
 
 def _known(name: str) -> str:
     """The name of an experiment by any of its names."""
-    from onepass.errors import meant
+    from onepass.errors import did_you_mean
     from onepass_experiments import EXPERIMENTS, OTHER_NAMES
 
     name = OTHER_NAMES.get(name, name)
@@ -118,14 +118,14 @@ def _known(name: str) -> str:
         names = [*EXPERIMENTS, *OTHER_NAMES]
         raise CycloptsError(
             msg=f"reproduce: the experiment must be one of {', '.join(names)}, got {name!r}."
-            + meant(name, names)
+            + did_you_mean(name, names)
         )
     return name
 
 
 def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, of those that the experiment takes; and a clock, if it does."""
-    from onepass.errors import meant
+    from onepass.errors import did_you_mean
     from onepass_experiments import EXPERIMENTS, NAMES
 
     taken = set(signature(EXPERIMENTS[name]).parameters)
@@ -141,7 +141,7 @@ def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
             if each not in known:
                 raise CycloptsError(
                     msg=f"reproduce: --{option} must name some of {', '.join(known)}, got "
-                    f"{each!r}.{meant(each, known) or ' Check the spelling.'}"
+                    f"{each!r}.{did_you_mean(each, known) or ' Check the spelling.'}"
                 )
     if not given.get("scale", 1.0) > 0.0:
         raise CycloptsError(msg=f"reproduce: --scale must be above 0, got {given['scale']:g}.")

@@ -154,12 +154,12 @@ def run(
     block: Count | None = None,
     delay: Whole = 0,
     delay_until: str | None = None,
-    most_waiting: Count | None = None,
+    max_waiting: Count | None = None,
     drift: Names = (),
     save: Path | None = None,
     checkpoint: Seconds | None = None,
     resume: bool = False,
-    onward: bool = False,
+    next_source: bool = False,
     restart: bool = False,
     report: Path | None = None,
     quiet: Quiet = False,
@@ -208,7 +208,7 @@ def run(
     delay_until
         The column that says when a row's answer is known, as --time says when the row came. It is
         no feature.
-    most_waiting
+    max_waiting
         Most rows that may wait for their answers, 100,000 by default; they are kept in memory.
     drift
         Detectors of drift that watch each model's errors, such as adwin, kswin, pagehinkley; of
@@ -223,7 +223,7 @@ def run(
         Go on after the last row that m.onepass.run knows, as if the run had not been broken. A last
         line of CSV or JSON without a line break is left for the next run: it may still be written.
         Options that an error names as its remedy, such as --na, may be added.
-    onward
+    next_source
         With --resume: the source is another, which begins where the last one ended: none of its
         rows is passed over. If it is the last one, it is gone on with.
     restart
@@ -238,11 +238,11 @@ def run(
     from onepass.stream import read
 
     for option, needs, lacking in (
-        ("--onward", "--resume", onward and not resume),
+        ("--next-source", "--resume", next_source and not resume),
         ("--resume", "--save", resume and save is None),
         ("--restart", "--save", restart and save is None),
         ("--checkpoint", "--save", checkpoint is not None and save is None),
-        ("--most-waiting", "--delay or --delay-until", most_waiting and not (delay or delay_until)),
+        ("--max-waiting", "--delay or --delay-until", max_waiting and not (delay or delay_until)),
     ):
         if lacking:
             raise CycloptsError(msg=f"run: {option} needs {needs}.")
@@ -258,7 +258,7 @@ def run(
             [source, *more] if more else source, target=answers, time=time, drop=drop,
             types=pairs(types), na=na, block=block, missing=policy,
             kinds=dict.fromkeys(target, "number") if task == "regression" else None,
-            leave_unterminated=_left(source, stood, onward=onward) if resume else None,
+            leave_unterminated=_left(source, stood, next_source=next_source) if resume else None,
             **files_as.options(),
         )  # fmt: skip
         chosen = task or _task(stream, source)
@@ -269,16 +269,16 @@ def run(
         remark(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)
     given: dict[str, Any] = {
         "metrics": metrics or None, "window": window, "delay": delay, "delay_until": delay_until,
-        "most_waiting": most_waiting or 100_000, "resume": resume, "onward": onward,
+        "max_waiting": max_waiting or 100_000, "resume": resume, "next_source": next_source,
         "every": _EVERY if checkpoint is None else checkpoint, "drift": watching,
         "checkpoint": None if save is None else _run_file(save),
     }  # fmt: skip
     return _passed(models, stream, given, stood, save, report, settings, quiet=quiet)
 
 
-def _left(source: str, stood: "Standing | None", *, onward: bool) -> int:
+def _left(source: str, stood: "Standing | None", *, next_source: bool) -> int:
     """The first row that is left for the next run if its line is unterminated."""
-    if stood is None or (onward and stood.source not in {source, Path(source).name}):
+    if stood is None or (next_source and stood.source not in {source, Path(source).name}):
         return 0
     return stood.position
 
@@ -346,7 +346,7 @@ def _learned(
     before = 0 if stood is None else stood.rows
     if stood is not None:
         remark(f"Resumed after {before:,} rows.", quiet=quiet)
-        if given["onward"] and not stood.finished and stood.source != stream.name:
+        if given["next_source"] and not stood.finished and stood.source != stream.name:
             remark(
                 f"{stood.source} was not read to its end: its rows behind {stood.position:,} are "
                 "left out."

@@ -44,11 +44,11 @@ def serve(
     window: Count = 1000,
     drift: Names = (),
     source: Sources = (),
-    most_waiting: Count = 1 << 16,
-    most_pending: Count = 1 << 20,
-    most_rows: Count = 1 << 20,
-    most_bytes: Count = 64 << 20,
-    most_features: Count = 4096,
+    max_waiting: Count = 1 << 16,
+    max_pending: Count = 1 << 20,
+    max_rows: Count = 1 << 20,
+    max_bytes: Count = 64 << 20,
+    max_features: Count = 4096,
     seconds: Seconds = 30.0,
     idle_timeout: Seconds = 75.0,
     patience: Seconds = 60.0,
@@ -104,17 +104,17 @@ def serve(
         A stream to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD, with NAME= before it
         where there are several learners. May be given more than once, or in the environment
         variable ONEPASS_SOURCE, which hides its password from the process list.
-    most_waiting
+    max_waiting
         Max rows of each learner that wait to be learned, by default 65,536; beyond it, requests get
         429 with Retry-After.
-    most_pending
+    max_pending
         Max rows of each learner that wait for their labels, by default 1,048,576; beyond it,
         infer with "await_label" gets 429. Rows expire after 30 days at most.
-    most_rows
+    max_rows
         Max rows of a request, by default 1,048,576.
-    most_bytes
+    max_bytes
         Max bytes of a request's body, by default 67,108,864; of JSON at most 8,388,608.
-    most_features
+    max_features
         Max features of a learner, including those of categories, by default 4096: least squares
         need 8 bytes for each pair of features. Also the max number of classes and of targets.
     seconds
@@ -152,9 +152,9 @@ def serve(
         set_up(log)
         try:
             registry = open_registry(
-                data, window=window, drift=drift, most_waiting=most_waiting,
+                data, window=window, drift=drift, max_waiting=max_waiting,
                 snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, keep=keep,
-                most_features=most_features, most_pending=most_pending,
+                max_features=max_features, max_pending=max_pending,
             )  # fmt: skip
             with closing(registry):
                 _begun(registry, model, name, task, values(settings))
@@ -162,7 +162,7 @@ def serve(
                 from onepass.service.protocol.limits import Limits
 
                 app = create_app(
-                    registry, tokens=found, limits=Limits(nbytes=most_bytes, rows=most_rows),
+                    registry, tokens=found, limits=Limits(nbytes=max_bytes, rows=max_rows),
                     default_model=first, commit_timeout=patience,
                 )  # fmt: skip
                 feed(registry, sources)
@@ -201,11 +201,11 @@ def _begun(
 
     of_models = {"--task": task, "--set": settings}
     if model is None:
-        _hold_none({"--name": name, **of_models}, "a model to serve")
+        _check_none({"--name": name, **of_models}, "a model to serve")
         return
     path = Path(model)
     if path.is_file():
-        _hold_none(of_models, f"the name of a model; the file {model} says it all")
+        _check_none(of_models, f"the name of a model; the file {model} says it all")
         name, made = name or path.name.partition(".")[0], load(path)
     elif len(path.parts) > 1 or path.suffix:
         raise ParameterError(
@@ -218,7 +218,7 @@ def _begun(
         shelf.create(name, made, there=True)
 
 
-def _hold_none(options: Mapping[str, object], needed: str) -> None:
+def _check_none(options: Mapping[str, object], needed: str) -> None:
     """Refuse options that nothing would heed."""
     from onepass.errors import ParameterError
 

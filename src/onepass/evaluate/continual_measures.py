@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_1samp
 
-from onepass.errors import ParameterError, meant
+from onepass.errors import ParameterError, did_you_mean
 from onepass.evaluate.continual_run import Run
 from onepass.types import Array, Floats
 
@@ -192,7 +192,7 @@ class ContinualScore:
         if measure not in MEASURES:
             raise ParameterError(
                 f"ContinualScore.values: `measure` must be one of {', '.join(MEASURES)}, got "
-                f"{measure!r}.{meant(measure, MEASURES) or ' Choose from these.'}"
+                f"{measure!r}.{did_you_mean(measure, MEASURES) or ' Choose from these.'}"
             )
         with np.errstate(invalid="ignore"):  # nothing is known of inf less inf
             return np.array([MEASURES[measure](one) for one in scored(self)])

@@ -266,7 +266,7 @@ class Room:
         if len(left) > self._most:
             raise ParameterError(
                 f"{self._where}: at most {self._most:,} rows may wait for their answers, got "
-                f"{len(left):,}. Give a higher `most_waiting` if there is memory for them, or a "
+                f"{len(left):,}. Give a higher `max_waiting` if there is memory for them, or a "
                 "shorter delay."
             )
         return left[np.argsort(left.due, kind="stable")] if self._until else left

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onepass.errors import ParameterError, listed
+from onepass.errors import ParameterError, join_names
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import plain_time
 from onepass.types import Array
@@ -36,8 +36,8 @@ __all__ = [
     "Drift",
     "Marks",
     "Watch",
+    "check_suited",
     "counts_mistakes",
-    "hold_suited",
     "watch",
 ]
 
@@ -104,7 +104,7 @@ def counts_mistakes(detector: object) -> bool:
     return any(kind.__name__ == _COUNTS for kind in type(detector).__mro__)
 
 
-def hold_suited(detectors: Mapping[str, Detector], task: str, where: str) -> None:
+def check_suited(detectors: Mapping[str, Detector], task: str, where: str) -> None:
     """Refuse detectors that count mistakes where there are none but errors.
 
     Parameters
@@ -166,8 +166,8 @@ def watch(
     if resumed:
         raise ParameterError(
             f"{where}: `drift` must be left out where a pass is resumed, got "
-            f"{listed(list(named))}. Detectors are objects of any kind, which no checkpoint holds: "
-            "learn from the start to have them, or resume without."
+            f"{join_names(list(named))}. Checkpoints do not contain detectors: start "
+            "again, or resume without them."
         )
     for one in named.values():
         able = callable(getattr(one, "update", None)) and hasattr(one, "drift_detected")
@@ -176,7 +176,7 @@ def watch(
                 f"{where}: `drift` must be a detector with `update` and `drift_detected`, got "
                 f"{one!r}. Give an object, such as river.drift.ADWIN()."
             )
-    hold_suited(named, task, where)
+    check_suited(named, task, where)
     return Watch({str(name): one for name, one in named.items()}, models, task)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onepass.errors import ParameterError, need
+from onepass.errors import ParameterError, import_extra
 from onepass.evaluate.tables import decimals, worded
 from onepass.serialization.atomic import writing
 from onepass.types import Array, Floats
@@ -102,8 +102,8 @@ def sheet(
     SourceError
         If the file cannot be written.
     """
-    matplotlib = need("matplotlib", extra="plot", where=where)
-    figures = need("matplotlib.figure", extra="plot", where=where)
+    matplotlib = import_extra("matplotlib", extra="plot", where=where)
+    figures = import_extra("matplotlib.figure", extra="plot", where=where)
     with matplotlib.rc_context(_SETTINGS):
         figure = figures.Figure(figsize=size, dpi=200, layout="constrained")
         if path is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ColumnError, OnepassError, meant
+from onepass.errors import ColumnError, OnepassError, did_you_mean
 from onepass.evaluate.blocks import refusal
 from onepass.stream import Rows
 from onepass.types import Array
@@ -116,5 +116,5 @@ def check_keep(table: Table, keep: Iterable[str]) -> None:
         if name not in table:
             raise ColumnError(
                 f"{_WHERE}: `keep` must name columns of the source that are not dropped, got "
-                f"{name!r}.{meant(name, table.names) or ' Check the spelling.'}"
+                f"{name!r}.{did_you_mean(name, table.names) or ' Check the spelling.'}"
             )

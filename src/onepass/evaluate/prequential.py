@@ -139,11 +139,11 @@ def prequential(
     points: int = 200,
     delay: int = 0,
     delay_until: str | None = None,
-    most_waiting: int = 100_000,
+    max_waiting: int = 100_000,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
     resume: bool = False,
-    onward: bool = False,
+    next_source: bool = False,
     drift: Detector | Mapping[str, Detector] | None = None,
     clock: Callable[[], float] | None = None,
     on_progress: Callable[[int], object] | None = None,
@@ -180,7 +180,7 @@ def prequential(
     delay_until : str, optional
         In place of ``delay``: the column that says when a row's answer is known, in numbers or
         dates as the stream's times are, which must not fall. It is no feature.
-    most_waiting : int
+    max_waiting : int
         Most rows that may wait for their answers; they are kept in memory.
     checkpoint : path, optional
         Keep in this file where the pass stands: the models, all that was counted, the rows that
@@ -194,7 +194,7 @@ def prequential(
         those with which the pass was begun, and so must the stream, from its first row on; it may
         have grown at its end. A stream of ``op.stream`` is compared with the one that was begun
         and goes to the place by itself; other blocks are passed over, and taken at their word.
-    onward : bool
+    next_source : bool
         With ``resume``: the stream is another that begins where the last one ended, such as the
         next file of a log. If it is the last one after all, it is gone on with.
     drift : detector, or dict of str to detector, optional
@@ -239,10 +239,10 @@ def prequential(
     asked, learners = _asked(metrics), named(models, _WHERE)
     width = None if window is None else whole(window, "window", _WHERE, low=1)
     most = whole(points, "points", _WHERE, low=2)
-    room = _room(delay, delay_until, most_waiting)
-    mark = _bookmark(checkpoint, stream, every, clock, resume=resume, onward=onward)
+    room = _room(delay, delay_until, max_waiting)
+    mark = _bookmark(checkpoint, stream, every, clock, resume=resume, next_source=next_source)
     task = _task_of_models(learners, _WHERE)
-    begun = mark.open(onward=onward) if mark is not None and resume else None
+    begun = mark.open(next_source=next_source) if mark is not None and resume else None
     start = getattr(stream, "start", 0) if mark is None else mark.start
     with starting(stream, start, _WHERE) as rows:
         task, source = _task(task or begun, rows)
@@ -276,7 +276,7 @@ def prequential(
 def _room(delay: object, until: str | None, most: object) -> Room | None:
     """Where rows wait for their answers, if they come later than before the next row."""
     rows = whole(delay, "delay", _WHERE, low=0)
-    limit = whole(most, "most_waiting", _WHERE, low=1)
+    limit = whole(most, "max_waiting", _WHERE, low=1)
     if until is not None and (rows or not isinstance(until, str)):
         raise ParameterError(
             f"{_WHERE}: `delay_until` must be the name of a column, without a `delay`, got "
@@ -284,8 +284,8 @@ def _room(delay: object, until: str | None, most: object) -> Room | None:
         )
     if rows > limit:
         raise ParameterError(
-            f"{_WHERE}: `delay` must be at most `most_waiting`, {limit:,} rows, got {rows:,}. "
-            "Give a higher `most_waiting` if there is memory for them."
+            f"{_WHERE}: `delay` must be at most `max_waiting`, {limit:,} rows, got {rows:,}. "
+            "Give a higher `max_waiting` if there is memory for them."
         )
     return Room(rows, until, limit, _WHERE) if rows > 1 or until is not None else None
 
@@ -297,11 +297,13 @@ def _bookmark(
     clock: Callable[[], float] | None,
     *,
     resume: bool,
-    onward: bool,
+    next_source: bool,
 ) -> Bookmark | None:
     """Where the pass is kept, if it is."""
-    if (resume and path is None) or (onward and not resume):
-        needs, what = ("resume", "onward") if onward and not resume else ("checkpoint", "resume")
+    if (resume and path is None) or (next_source and not resume):
+        needs, what = (
+            ("resume", "next_source") if next_source and not resume else ("checkpoint", "resume")
+        )
         raise ParameterError(
             f"{_WHERE}: `{what}` needs `{needs}`, got none. Name the file in which the pass is "
             "kept: checkpoint='m.run', resume=True."

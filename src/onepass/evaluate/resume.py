@@ -227,12 +227,12 @@ class Bookmark:
         self._last = 0.0
         self._mine = stamp(path)  # of the file as it was found here, or written
 
-    def open(self, *, onward: bool) -> str | None:
+    def open(self, *, next_source: bool) -> str | None:
         """Find where the pass stood; its task, or None where there is no file.
 
         Parameters
         ----------
-        onward : bool
+        next_source : bool
             Whether the source begins where the last one ended, unless it is the last one.
 
         Raises
@@ -249,7 +249,7 @@ class Bookmark:
         block, cut = tree["settings"].get("block"), getattr(self._stream, "cut", None)
         if cut is not None and type(block) is int and block >= 1:
             cut(block)  # where none is named now, the run goes on as it was begun
-        if self._is_same(tree["source"].get("fingerprint"), onward=onward):
+        if self._is_same(tree["source"].get("fingerprint"), next_source=next_source):
             self.start = stood.position
         self.resumed = list(dict.fromkeys([*stood.resumed, stood.rows]))
         self._tree = tree
@@ -342,15 +342,15 @@ class Bookmark:
         if self._clock is not None:
             self._last = self._clock()
 
-    def _is_same(self, then: object, *, onward: bool) -> bool:
+    def _is_same(self, then: object, *, next_source: bool) -> bool:
         """Whether the source is the one that was begun; refused where it must be and is not."""
         compare = getattr(self._stream, "differences", None)
         if compare is None or type(then) is not dict:
-            return not onward  # taken at its word
+            return not next_source  # taken at its word
         if type(then.get("rows")) is not int or type(then.get("columns")) is not dict:
             raise damaged(self.place, "it does not say what its source began with")
         said = compare(then)
-        if said and onward:
+        if said and next_source:
             if other := changed(then, self._stream.fingerprint, alike=True):
                 raise self._another("columns", other)
         elif said:

@@ -299,7 +299,7 @@ class RandomConvolution(Frozen):
         """Pictures as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) in {2, 3}:
-            self._hold_shape((1, *form)[-3:], where, learning=learning)
+            self._check_shape((1, *form)[-3:], where, learning=learning)
             array = np.asarray(X)
             X = array.reshape(len(array), math.prod(form))
         return super().read_rows(_brightness(X), where, learning=learning)
@@ -428,7 +428,7 @@ class RandomConvolution(Frozen):
             and min(places.grid) >= self.pool
         )
 
-    def _hold_shape(self, came: tuple[int, ...], where: str, *, learning: bool) -> None:
+    def _check_shape(self, came: tuple[int, ...], where: str, *, learning: bool) -> None:
         """Note the shape of the first pictures; refuse others."""
         begun = hasattr(self, "n_features_in_")
         known = self.shape_ if begun else self.shape and (1, *self.shape)[-3:]

@@ -38,7 +38,7 @@ from onepass.errors import (
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
 from onepass.features.transformer import Transformer, matrix_with_gaps
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.arrays import Places, hold_values
+from onepass.validation.arrays import Places, check_values
 from onepass.validation.table import (
     Table,
     TableLike,
@@ -88,7 +88,7 @@ def _incoming(X: TableLike, names: Sequence[str] | None, where: str) -> Floats |
     return Table(columns, array.shape[0])
 
 
-def _hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
+def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
     """Refuse a column of another kind than known, infinity, and text that UTF-8 cannot encode."""
     for name, values in table.columns.items():
         column, kind = columns.get(name), values.dtype.kind
@@ -111,7 +111,7 @@ def _hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) 
             )
 
 
-def _hold_whole(
+def _check_whole(
     rows: Floats | Table, names: Sequence[str], where: str, missing: str
 ) -> Floats | Table:
     """The rows; refused where one lacks a value, in a column that is there or should be."""
@@ -192,7 +192,7 @@ def _extended(
 
 def _encode_table(columns: Mapping[str, Column | None], table: Table, width: int) -> Floats:
     """The rows of a table as an array of shape (n, width)."""
-    hold_values(table.n, width, "Encode")
+    check_values(table.n, width, "Encode")
     out = np.zeros((table.n, width))
     for name, column in columns.items():
         if column is not None:
@@ -243,12 +243,12 @@ def _united(one: "Encode", other: "Encode", where: str) -> _Union:
         column = columns.setdefault(name, None)
         if theirs is None:
             continue
-        _hold_one_kind(name, column, theirs, where)
+        _check_one_kind(name, column, theirs, where)
         if column is None:
             column = theirs.unplaced(one.rows_seen_ + theirs.since)
         if name in new:
             column = column.placed(new[name])
-        _hold_room(name, column, where)
+        _check_room(name, column, where)
         columns[name] = column
     return _Union(columns, layout, np.array(at, dtype=np.intp))
 
@@ -262,7 +262,7 @@ def _owners(encode: "Encode") -> list[tuple[str, str]]:
     return owner
 
 
-def _hold_one_kind(name: str, mine: Column | None, theirs: Column, where: str) -> None:
+def _check_one_kind(name: str, mine: Column | None, theirs: Column, where: str) -> None:
     if mine is not None and not mine.alike(theirs):
         kinds = f"{mine.kind}, as in the first, got {theirs.kind}"
         if mine.kind == theirs.kind:
@@ -272,7 +272,7 @@ def _hold_one_kind(name: str, mine: Column | None, theirs: Column, where: str) -
         )
 
 
-def _hold_room(name: str, column: Column, where: str) -> None:
+def _check_room(name: str, column: Column, where: str) -> None:
     """Refuse categories beyond those that have an output each: nobody knows which came first."""
     if column.crowded:
         raise MergeError(
@@ -412,11 +412,11 @@ class Encode(Transformer):
         rows = _incoming(X, None if columns is None else list(columns), where)
         if isinstance(rows, np.ndarray):
             if columns is None or self.plain_:
-                return _hold_whole(rows, (), where, self.missing)
+                return _check_whole(rows, (), where, self.missing)
             rows = Table(dict(zip(columns, rows.T.astype(np.float64), strict=True)), len(rows))
         rows = rows.select(self._wanted(rows, X, where, learning=learning))
-        _hold_kinds(rows, columns or {}, where)
-        return _hold_whole(rows, [n for n, c in (columns or {}).items() if c], where, self.missing)
+        _check_kinds(rows, columns or {}, where)
+        return _check_whole(rows, [n for n, c in (columns or {}).items() if c], where, self.missing)
 
     def read_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool

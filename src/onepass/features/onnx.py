@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.errors import ParameterError, TypeMismatchError, need
+from onepass.errors import ParameterError, TypeMismatchError, import_extra
 from onepass.features.pretrained import FrozenNetwork, Opened
 from onepass.types import Array, Floats
 
@@ -140,7 +140,7 @@ class ONNXFeatures(FrozenNetwork):
         return hashlib.sha256(_bytes(self.model)).hexdigest()
 
     def _open(self) -> Opened:
-        runtime = need("onnxruntime", extra="onnx", where=_WHO)
+        runtime = import_extra("onnxruntime", extra="onnx", where=_WHO)
         digest, session = self._digest(), self._session(runtime)
         inputs = session.get_inputs()
         sizes = inputs[0].shape if len(inputs) == 1 else []
@@ -164,7 +164,7 @@ class ONNXFeatures(FrozenNetwork):
 
     def _seen(self, X: Floats) -> Floats:
         if (whole := self._network().whole) is not None:
-            _hold_whole(X, whole)
+            _check_whole(X, whole)
         return super()._seen(X)
 
     def _session(self, runtime: ModuleType) -> Any:
@@ -238,7 +238,7 @@ def _bytes(model: object) -> bytes:
         ) from wrong
 
 
-def _hold_whole(X: Floats, dtype: np.dtype[Any]) -> None:
+def _check_whole(X: Floats, dtype: np.dtype[Any]) -> None:
     """Refuse rows that are no whole numbers of this dtype."""
     info = np.iinfo(dtype)
     # beyond 2⁵³ no float is sure to be a whole number's own

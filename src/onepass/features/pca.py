@@ -286,10 +286,10 @@ class IncrementalPCA(Columnwise):
         elif not self.axes_.rows:
             self.axes_ = theirs
         elif other.axes_.rows:
-            self._hold_same(theirs)
+            self._check_same(theirs)
         return np.arange(other.n_features_out_)
 
-    def _hold_same(self, theirs: Axes) -> None:
+    def _check_same(self, theirs: Axes) -> None:
         """Refuse axes that are not these, or where only one of the two stands still."""
         one, two, parts = self.axes_, theirs, ("center", "directions", "lengths")
         same = (np.array_equal(getattr(one.view, k), getattr(two.view, k)) for k in parts)

@@ -22,7 +22,7 @@ from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMisma
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
 from onepass.types import Array, ArrayLike, Floats, TimeLike
-from onepass.validation.arrays import Places, hold_alike, places
+from onepass.validation.arrays import Places, check_alike, places
 from onepass.validation.table import TableLike
 
 __all__ = ["Pipeline"]
@@ -163,12 +163,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def answering(self) -> Any:
+    def frozen_copy(self) -> Any:
         """A copy that says what this pipeline says now, and goes on saying it; not to learn."""
         twin = copy.copy(self)
         if self._begun:
             twin.features_ = [copy.copy(feature) for feature in self.features_]
-            twin.learner_ = self.learner_.answering()
+            twin.learner_ = self.learner_.frozen_copy()
         return twin
 
     @property
@@ -446,7 +446,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             another way here, or the learners cannot be merged. Both are left as they were.
         """
         where = f"{type(self).__name__}.merge"
-        self._hold_mergeable(other, where)
+        self._check_mergeable(other, where)
         if not other.__sklearn_is_fitted__():
             return self
         if other is self:
@@ -456,7 +456,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 self._begin()
             at = None
             for mine, theirs in zip(self.features_, other.features_, strict=True):
-                self._hold_same(mine, theirs, where)
+                self._check_same(mine, theirs, where)
                 at = mine.join(theirs, at, where)
             if at is None:
                 at = places(self.learner_, other.learner_, where)
@@ -550,9 +550,9 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         self.features_ = [clone(step) for step in self._in_use()]
         self.learner_ = clone(self.steps[-1])
 
-    def _hold_mergeable(self, other: Self, where: str) -> None:
+    def _check_mergeable(self, other: Self, where: str) -> None:
         """Refuse other steps, or steps of other parameters."""
-        hold_alike(self, other, (), where)
+        check_alike(self, other, (), where)
         one, two = (" > ".join(type(step).__name__ for step in p.steps) for p in (self, other))
         if one != two:
             raise MergeError(
@@ -560,10 +560,10 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 "Learn all parts with the same Pipeline."
             )
         for mine, theirs in zip(self._in_use(), other._in_use(), strict=True):
-            hold_alike(mine, theirs, list(mine.get_params(deep=False)), where)
-        self.learner.hold_mergeable(other.learner, where)
+            check_alike(mine, theirs, list(mine.get_params(deep=False)), where)
+        self.learner.check_mergeable(other.learner, where)
 
-    def _hold_same(self, mine: Transformer, theirs: Transformer, where: str) -> None:
+    def _check_same(self, mine: Transformer, theirs: Transformer, where: str) -> None:
         if hasattr(mine, "rows_seen_") and theirs.rows_seen_ and (reason := mine.differs(theirs)):
             raise MergeError(
                 f"{where}: {type(mine).__name__} must have given the rows of both alike, but "

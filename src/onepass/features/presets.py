@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from onepass import learners
-from onepass.errors import OnepassError, ParameterError, meant
+from onepass.errors import OnepassError, ParameterError, did_you_mean
 from onepass.features import Encode, Impute, Scale
 from onepass.features.pipeline import Pipeline
 
@@ -71,7 +71,7 @@ def learner_class(name: str, task: str) -> type:
         )
     raise ParameterError(
         f"{_WHERE}: a model for {task} must be one of {', '.join(there)}, got {name!r}."
-        f"{meant(name, there) or ' Choose one of these.'}"
+        f"{did_you_mean(name, there) or ' Choose one of these.'}"
     )
 
 
@@ -164,13 +164,13 @@ def _placed(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
         raise ParameterError(
             f"{_WHERE}: a setting must be one of a part in use, {', '.join(parts)}, such as "
             f"{next(iter(parts))}.<parameter>, got {setting!r}."
-            f"{meant(part, parts) or ' Name the part, a point and the parameter.'}"
+            f"{did_you_mean(part, parts) or ' Name the part, a point and the parameter.'}"
         )
     taken = list(inspect.signature(parts[part]).parameters)
     if parameter not in taken:
         raise ParameterError(
             f"{_WHERE}: {part} must be given parameters that it has, {', '.join(taken)}, got "
-            f"{parameter!r}.{meant(parameter, taken) or ' Choose one of these.'}"
+            f"{parameter!r}.{did_you_mean(parameter, taken) or ' Choose one of these.'}"
         )
     return part, parameter
 

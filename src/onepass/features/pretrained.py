@@ -104,7 +104,7 @@ def _formed(told: object, said: Sequence[int | None] | None, d: int, where: str)
     return shape
 
 
-def _hold_shape(came: Sequence[int], known: Sequence[int] | None, where: str) -> None:
+def _check_shape(came: Sequence[int], known: Sequence[int] | None, where: str) -> None:
     """Refuse pictures of another shape than known; leading axes of length 1 are nothing."""
     if known is None or _bare(came) == _bare(known):
         return
@@ -250,7 +250,7 @@ class FrozenNetwork(Frozen):
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) > 1:
             known = getattr(self, "shape_", self.shape)
-            _hold_shape(form, known, where)
+            _check_shape(form, known, where)
             if known is None and learning:
                 self.shape_ = tuple(int(k) for k in form)
             array = np.asarray(X)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from onepass.errors import ParameterError, ShapeError, TypeMismatchError, need
+from onepass.errors import ParameterError, ShapeError, TypeMismatchError, import_extra
 from onepass.features.pretrained import FrozenNetwork, Opened
 from onepass.types import Array, Floats
 from onepass.validation import native
@@ -213,7 +213,7 @@ def _stop_at(twin: "torch.nn.Module", layer: str) -> None:
 
 
 def _torch() -> Any:
-    return need("torch", extra="torch", where=_WHO)
+    return import_extra("torch", extra="torch", where=_WHO)
 
 
 def _module(module: object) -> "torch.nn.Module":

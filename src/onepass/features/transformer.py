@@ -29,7 +29,7 @@ from sklearn.base import BaseEstimator, clone
 from onepass import validation
 from onepass.errors import MergeError, ParameterError
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.arrays import Places, hold_alike, places
+from onepass.validation.arrays import Places, check_alike, places
 from onepass.validation.table import Table, TableLike, has_names, is_frame
 
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "matrix_with_gaps", "narrow"]
@@ -188,7 +188,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
             If the two are not alike, or cannot be made one. Both are left as they were.
         """
         where = f"{type(self).__name__}.merge"
-        hold_alike(self, other, list(self.get_params(deep=False)), where)
+        check_alike(self, other, list(self.get_params(deep=False)), where)
         if other.__sklearn_is_fitted__():
             if other is self:
                 other = copy.copy(other)  # what was learned is never written into

@@ -6,7 +6,7 @@ A framework is imported when its file is, and not before.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onepass.errors import need
+from onepass.errors import import_extra
 
 if TYPE_CHECKING:
     import onepass.integrations.river as river  # noqa: PLR0402  mypy would look into this very file
@@ -16,6 +16,6 @@ __all__ = ["river"]
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        need(name, extra=name, where=f"op.integrations.{name}")
+        import_extra(name, extra=name, where=f"op.integrations.{name}")
         return import_module(f"onepass.integrations.{name}")
     raise AttributeError(f"module 'onepass.integrations' has no attribute {name!r}")

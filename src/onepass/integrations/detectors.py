@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from onepass.errors import ParameterError, meant, need
+from onepass.errors import ParameterError, did_you_mean, import_extra
 
 __all__ = ["detectors"]
 
@@ -49,7 +49,7 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
         if name.lower() not in known:
             raise ParameterError(
                 f"{where} must name detectors of River, {', '.join(known)}, got {name!r}."
-                f"{meant(name, list(known)) or ' Choose one of these.'}"
+                f"{did_you_mean(name, list(known)) or ' Choose one of these.'}"
             )
         kind = known[name.lower()]
         draws = "seed" in inspect.signature(kind).parameters
@@ -61,7 +61,7 @@ def _known(where: str) -> dict[str, Any]:
     """Every detector that needs no argument, those of numbers first."""
     known = {}
     for module in ("river.drift", "river.drift.binary"):
-        room = need(module, extra="river", where=where)
+        room = import_extra(module, extra="river", where=where)
         for name in sorted(room.__all__):
             kind: Any = getattr(room, name, None)  # a name may stand for nothing
             if hasattr(kind, "update") and hasattr(kind, "drift_detected") and _bare(kind):

@@ -31,7 +31,7 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
     TypeMismatchError,
-    need,
+    import_extra,
 )
 from onepass.features.pipeline import Pipeline
 from onepass.features.transformer import all_or_nothing
@@ -92,7 +92,7 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     >>> report.scores["ours"].overall["mae"] < report.scores["theirs"].overall["mae"]
     True
     """
-    base = need("river.base", extra="river", where="op.integrations.river.adopt")
+    base = import_extra("river.base", extra="river", where="op.integrations.river.adopt")
     last = getattr(model, "_last_step", model)  # of a pipeline
     if isinstance(last, base.Regressor):
         return AdoptedRegressor(model, missing)
@@ -881,5 +881,5 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
 def _learned_answers(model: Learner | Pipeline) -> int | None:
     """How many answers a row a model has learned; None where it is one, or none yet."""
     learner: Any = getattr(model, "learner", model)
-    several = getattr(learner, "answer_ndim_", 1) == 2
+    several = getattr(learner, "target_ndim_", 1) == 2
     return int(learner.n_outputs_) if several else None

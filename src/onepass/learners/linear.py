@@ -162,7 +162,7 @@ class Linear:
         said = None if loop is None else loop.predict_one(x)
         return super().predict_one(x) if said is None else said  # type: ignore[misc]
 
-    def answering(self) -> Any:
+    def frozen_copy(self) -> Any:
         """A copy that says what this learner says now; the loop goes on as it is."""
         with _TURN:
             own = dict(attributes(self))
@@ -198,7 +198,7 @@ class Linear:
             if not all(isinstance(label, _LABELS) for label in labels):
                 return None  # whatever they do when they are compared
             return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
-        return (*rows, np.float64, None, None) if self.answer_ndim_ == 1 else None
+        return (*rows, np.float64, None, None) if self.target_ndim_ == 1 else None
 
     def _opened(self, single: int) -> None:
         with _TURN:
@@ -376,7 +376,7 @@ def _shown(learner: Any, name: str, values: Callable[[], Floats]) -> Any:
     rows = values()
     if hasattr(learner, "classes_"):
         return rows[1:] - rows[:1] if len(rows) == 2 else rows.copy()  # (2)
-    return rows[0].copy() if getattr(learner, "answer_ndim_", 1) == 1 else rows.copy()
+    return rows[0].copy() if getattr(learner, "target_ndim_", 1) == 1 else rows.copy()
 
 
 def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) -> Floats:

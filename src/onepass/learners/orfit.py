@@ -10,7 +10,7 @@ fitted in one step along what its gradients G = Φ(x) leave free of all past gra
 ([1] Theorem 2), which SGD would reach only after many passes (Corollary 1); beyond, the m
 principal directions kept are those that bound the worst forgetting (Proposition 4). A row that
 lies in the span of the past cannot be fitted without forgetting: if it disagrees, the past wins,
-and ``contradictions_`` counts it. With ``noise`` r > 0 such rows are averaged: then, without a
+and ``inconsistent_rows_`` counts it. With ``noise`` r > 0 such rows are averaged: then, without a
 limit, this is ridge regression with Π = r · I.
 A row's gradients are its features, shared by all outputs, or Φ(x) (p × c) where a feature map
 gives each output its own. A row of weight s is as good as s rows: it is √s times as long.
@@ -63,7 +63,7 @@ class Fitting:
     start_: Floats | None
     memory_: GrowingState
     noisy_: bool
-    contradictions_: int
+    inconsistent_rows_: int
     forgotten_: float
     full_: bool
     rows_seen_: int
@@ -103,7 +103,7 @@ class Fitting:
         where = type(self).__name__
         noise = validation.in_range(self.noise, "noise", where, low=0.0)
         self.noisy_ = noise > 0.0
-        self.contradictions_ = 0
+        self.inconsistent_rows_ = 0
         self.forgotten_ = 0.0
         self.full_ = False
         self._begin_with(self._mapped(np.zeros((1, d)), c), c, noise)
@@ -159,7 +159,7 @@ class Fitting:
                 "Give features and answers in larger units."
             )
         self.parameters_, self.memory_ = w, memory
-        self.contradictions_ += int(against)
+        self.inconsistent_rows_ += int(against)
         self.forgotten_ = forgotten
         self._warn_when_full()
         said = Y - errors
@@ -208,7 +208,7 @@ class Fitting:
         )
         self.forgotten_ = math.hypot(mine, theirs)  # of other rows each
         self.parameters_, self.memory_ = step.w, step.memory
-        self.contradictions_ += other.contradictions_ + step.contradictions
+        self.inconsistent_rows_ += other.inconsistent_rows_ + step.contradictions
         self._warn_when_full()
 
     def _refuse_other_features(self, other: Self, layout: Layout) -> None:
@@ -296,11 +296,11 @@ class Fitting:
         """Say once that little or nothing more can be learned, and why."""
         p = len(self.parameters_)
         spent = self.memory_.rank >= p
-        at_odds = self.rows_seen_ >= 2 * p and 2 * self.contradictions_ > self.rows_seen_
+        at_odds = self.rows_seen_ >= 2 * p and 2 * self.inconsistent_rows_ > self.rows_seen_
         if self.full_ or not (spent or at_odds):
             return
         self.full_ = True
-        why = f"{self.contradictions_:,} of {self.rows_seen_:,} rows contradict rows before them"
+        why = f"{self.inconsistent_rows_:,} of {self.rows_seen_:,} rows contradict rows before them"
         if spent:
             why = f"the memory holds all {p} directions"
         warnings.warn(
@@ -343,7 +343,7 @@ class ORFitRegressor(Fitting, Regressor):
     ----------
     coef_ : ndarray of shape (p,) or (c, p)
     intercept_ : float or ndarray of shape (c,)
-    contradictions_ : int
+    inconsistent_rows_ : int
         Rows in the span of the past that disagreed with it.
     n_features_in_ : int
     rows_seen_ : int
@@ -441,7 +441,7 @@ class ORFitClassifier(Fitting, Classifier):
         The labels known, sorted.
     coef_ : ndarray of shape (c, p), or (1, p) for two classes
     intercept_ : ndarray of shape (c,), or (1,) for two classes
-    contradictions_ : int
+    inconsistent_rows_ : int
         Rows in the span of the past that disagreed with it.
     n_features_in_ : int
     rows_seen_ : int

@@ -34,7 +34,7 @@ from onepass import linalg, validation
 from onepass.errors import MergeError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.learners.linear import NEAR, Linear, attributes, initial_weights
-from onepass.learners.rls_merge import hold_unstored, placed, pool
+from onepass.learners.rls_merge import check_unstored, placed, pool
 from onepass.learners.row_loop import learned, opened, serves, told
 from onepass.linalg.centering import Centering
 from onepass.memory.forgetting.exponential import Coming, Past
@@ -261,7 +261,7 @@ class LeastSquares(Linear):
                 "got some that came before. Merge in the order of time, or set prior=0."
             )
         if len(more) < other.rows_seen_:
-            hold_unstored(self, other, layout)
+            check_unstored(self, other, layout)
         if late:
             mine = self.forgetting_.kept
             mine = replace(mine, b=mine.b + mine.X @ self.start_)
@@ -302,7 +302,7 @@ class LeastSquares(Linear):
         if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
             return False
         own = attributes(self)
-        known = X.shape[1] == own.get("n_features_in_") and own.get("answer_ndim_") == 1
+        known = X.shape[1] == own.get("n_features_in_") and own.get("target_ndim_") == 1
         plain = "feature_names_in_" not in own and "classes_" not in own
         few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
         return few and known and plain and X.flags.c_contiguous

@@ -36,7 +36,7 @@ from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
 from onepass.types import Floats
 
-__all__ = ["Known", "hold_unstored", "placed", "pool", "pooled"]
+__all__ = ["Known", "check_unstored", "placed", "pool", "pooled"]
 
 
 _FAINTEST = 1e-300  # what is fainter is lifted to its least size by the memory anyway
@@ -303,7 +303,7 @@ def _at_one_time(
     return one, two.faded(fade)
 
 
-def hold_unstored(learner: Any, other: Any, layout: Layout) -> None:
+def check_unstored(learner: Any, other: Any, layout: Layout) -> None:
     """Hold the prior of features that the other saw, perhaps in rows that it no longer stores.
 
     Parameters

@@ -113,7 +113,7 @@ class Descent(Linear):
                 f"loss={self.loss!r} and l2={self.l2!r}, got {self.step!r}, which is the solution "
                 f"of the loss {self.closed_form_loss!r} without l2. Choose another step."
             )
-        l2 = validation.in_range(self.l2, "l2", who, low=0.0, high=rule.most_l2)
+        l2 = validation.in_range(self.l2, "l2", who, low=0.0, high=rule.max_l2)
         return rule.slope(loss), rule, l2
 
 

@@ -112,7 +112,7 @@ class StepRule(ABC):
         """The steps of n rows with weights q (n,), t rows before them."""
 
     @property
-    def most_l2(self) -> float:
+    def max_l2(self) -> float:
         """The largest penalty with which no step turns a weight's sign round."""
         return 0.0
 
@@ -139,7 +139,7 @@ class Constant(StepRule):
         return _sized(np.full(n, self.step_size), q, l2)
 
     @property
-    def most_l2(self) -> float:
+    def max_l2(self) -> float:
         """1 / η."""
         return 1.0 / self.step_size
 
@@ -173,7 +173,7 @@ class Decaying(StepRule):
         return _sized(self.step_size * (1.0 + self.decay * times) ** -self.power, q, l2)
 
     @property
-    def most_l2(self) -> float:
+    def max_l2(self) -> float:
         """1 / η."""
         return 1.0 / self.step_size
 
@@ -211,7 +211,7 @@ class Normalised(StepRule):
         return Steps(rate if q is None else rate * q, keep=keep, damping=damping)
 
     @property
-    def most_l2(self) -> float:
+    def max_l2(self) -> float:
         """1 / η."""
         return 1.0 / self.step_size
 

@@ -301,7 +301,7 @@ class Subspace:
         return self.closed + _largest(self.open)
 
     @property
-    def most_lost(self) -> float:
+    def max_lost(self) -> float:
         """D of (4) or a little more, for less: ‖·‖_F in place of λmax since the last turn."""
         return self.closed + float(linalg.length(self.open))
 

@@ -9,7 +9,7 @@ what a new memory must have.
 from onepass.linalg.subspace import Columns, Subspace
 from onepass.memory.basis import Basis, Directions, NoisySpan
 from onepass.memory.blocks import Blocks
-from onepass.memory.directions import Drawn, Empty, Latest, Nothing, Random, Recent
+from onepass.memory.directions import Drawn, Empty, LastDirections, NoMemory, Random, Recent
 from onepass.memory.floor import Floor
 from onepass.memory.principal import Components, Principal
 from onepass.memory.protocols import Memory
@@ -19,12 +19,12 @@ from onepass.memory.span import Span
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
 from onepass.serialization.codec import Role, register
 
-__all__ = ["Basis", "Latest", "Nothing", "Principal", "Random", "Sketch", "SquareRoot"]
+__all__ = ["Basis", "LastDirections", "NoMemory", "Principal", "Random", "Sketch", "SquareRoot"]
 
 MEMORIES: tuple[type[Memory], ...] = (
     Basis,
-    Latest,
-    Nothing,
+    LastDirections,
+    NoMemory,
     Principal,
     Random,
     Sketch,

@@ -35,5 +35,5 @@ def specification(memory: int | Memory | None, where: str) -> Memory:
     raise ParameterError(
         f"{where}: `memory` must be a whole number >= 1, None, or a specification such as "
         f"op.memory.Principal(10), got {memory!r}. None keeps all directions, "
-        "op.memory.Nothing() none."
+        "op.memory.NoMemory() none."
     )

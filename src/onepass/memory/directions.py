@@ -5,9 +5,9 @@ same cost. All are as :class:`~onepass.memory.Basis`, but after each step at mos
 retained ([1] section 5.1):
 
 ========= ==========================================================================================
-`Latest`  the last m directions used (ORFit-latest)
+`LastDirections`  the last m directions used (ORFit-latest)
 `Random`  m directions, each retained with the same probability (ORFit-random)
-`Nothing` none (One-Step SGD), where
+`NoMemory` none (One-Step SGD), where
 ========= ==========================================================================================
 
     P = I,   w ← w + G (GᵀG + diag(R))⁻¹ e                                                  (1)
@@ -34,7 +34,7 @@ from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.types import Array, ArrayOrTensor, Floats, Kind
 
-__all__ = ["Drawn", "Empty", "Latest", "Nothing", "Random", "Recent", "Selected"]
+__all__ = ["Drawn", "Empty", "LastDirections", "NoMemory", "Random", "Recent", "Selected"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -184,7 +184,7 @@ class Drawn(Selected):
 
 
 @dataclass(frozen=True)
-class Latest:
+class LastDirections:
     """The last m directions used.
 
     Parameters
@@ -203,7 +203,7 @@ class Latest:
     m: int = 100
 
     def __post_init__(self) -> None:
-        validation.whole(self.m, "m", "memory.Latest", low=1)
+        validation.whole(self.m, "m", "memory.LastDirections", low=1)
 
     def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> "Recent":
         """The memory of no rows, for p weights an output; without noise.
@@ -211,20 +211,20 @@ class Latest:
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
         """
         del c
-        refuse_noise(noise, "memory.Latest")
+        refuse_noise(noise, "memory.LastDirections")
         return Recent(Directions(Columns.start(p, kind, 2 * int(self.m))), int(self.m))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Recent(Selected):
-    """The state of :class:`Latest`: its directions, the latest last."""
+    """The state of :class:`LastDirections`: its directions, the latest last."""
 
     def _left(self, wider: Directions) -> "Recent":
         return replace(self, directions=replace(wider, columns=wider.columns.latest(self.m)))
 
 
 @dataclass(frozen=True)
-class Nothing:
+class NoMemory:
     """No memory: One-Step SGD, and with noise normalised LMS."""
 
     merging: ClassVar[str] = "refused"
@@ -237,7 +237,7 @@ class Nothing:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Empty:
-    """The state of :class:`Nothing`: there is none."""
+    """The state of :class:`NoMemory`: there is none."""
 
     exact_in_blocks: ClassVar[bool] = False
     lost: ClassVar[None] = None

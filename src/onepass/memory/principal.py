@@ -258,7 +258,7 @@ class Components:
         """
         if self.noise or self.of == "projected":
             return 0.0
-        most = self.subspace.most_lost
+        most = self.subspace.max_lost
         return math.sqrt(most) * linalg.length(new - old) if most else 0.0
 
     def settled(self) -> tuple["Components", Columns]:

@@ -20,7 +20,7 @@ For training loops of your own, ``optim`` wraps optimizers of torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onepass.errors import need
+from onepass.errors import import_extra
 
 if TYPE_CHECKING:
     from onepass.nn import optim as optim
@@ -51,7 +51,7 @@ def __getattr__(name: str) -> Any:
         return import_module("onepass.nn.optim")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass.nn' has no attribute {name!r}")
-    need("torch", extra="torch", where=f"op.nn.{name}")
+    import_extra("torch", extra="torch", where=f"op.nn.{name}")
     if name == "load":
         for module in _PUBLIC.values():  # each registers its learners
             import_module(f"onepass.nn.{module}")

@@ -77,7 +77,7 @@ class EKF(Wandering):
         The module as a function of one vector of weights.
     belief_ : Belief
         The covariance of the weights for the next row.
-    contradictions_ : int
+    inconsistent_rows_ : int
         With noise 0, rows in the span of the past that disagreed with it; the past won.
     rows_seen_, rows_refused_ : int
         Rows given, and those left out because their errors or gradients were not finite.

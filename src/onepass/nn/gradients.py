@@ -168,7 +168,7 @@ def begun(specification: Any, p: int, like: Tensor, where: str, at_once: int = _
     if not hasattr(memory, "settled"):
         raise ParameterError(
             f"{where}: `memory` must keep directions, got {specification!r}. Use a number m, None "
-            "for all directions, or Principal, Latest, Random of op.memory."
+            "for all directions, or Principal, LastDirections or Random of op.memory."
         )
     return memory
 

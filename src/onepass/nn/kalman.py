@@ -465,7 +465,7 @@ class Filter(Learner):
         return self._belief
 
     @property
-    def contradictions_(self) -> int:
+    def inconsistent_rows_(self) -> int:
         """Rows that no weight could be moved for, and that disagreed with the past."""
         return self._against
 

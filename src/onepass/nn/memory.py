@@ -82,7 +82,7 @@ class Keeping(NamedTuple):
             ) from wrong
         return cls(name, place, bool(by_layer))
 
-    def hold_possible(self, specification: Any, noise: float, where: str) -> None:
+    def check_possible(self, specification: Any, noise: float, where: str) -> None:
         """Refuse what a memory cannot be kept as.
 
         Parameters

@@ -489,7 +489,7 @@ def _take(one: Any, two: Any, step: Step, moves: tuple[float, float]) -> None:
     own, came = (each.forgetting_bound_.all_steps for each in (one, two))
     one._take(one._vector(step.w))  # noqa: SLF001  as above
     one._memory = step.memory  # noqa: SLF001
-    one._against = one._against + two.contradictions_ + step.contradictions  # noqa: SLF001
+    one._against = one._against + two.inconsistent_rows_ + step.contradictions  # noqa: SLF001
     if not one.noise:  # else there is no count of it
         one._forgotten = math.hypot(own + moves[0], came + moves[1])  # noqa: SLF001  of other rows
     one._refused = one._refused + two.rows_refused_  # noqa: SLF001

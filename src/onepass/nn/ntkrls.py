@@ -72,7 +72,7 @@ class NTKRLS(Filter):
         The module as a function of one vector of weights.
     belief_ : Belief
         P̃ of (3), the covariance of the weights for an answer of variance 1.
-    contradictions_ : int
+    inconsistent_rows_ : int
         With forgetting 0, rows in the span of the past that disagreed with it; the past won.
     rows_seen_, rows_refused_ : int
         Rows given, and those left out because their errors or gradients were not finite.

@@ -50,7 +50,7 @@ from torch import Tensor
 from onepass import linalg
 from onepass.errors import ModuleError, NumericalError
 from onepass.linalg.interrupt import Interrupt
-from onepass.memory import Basis, Nothing
+from onepass.memory import Basis, NoMemory
 from onepass.memory.choice import specification
 from onepass.memory.principal import ForgettingBound, certified
 from onepass.nn.batch import Batch, RowsLike
@@ -110,7 +110,7 @@ class ORFit(Learner):
     ----------
     network : Network
         The module as a function of one vector of weights.
-    contradictions_ : int
+    inconsistent_rows_ : int
         Rows in the span of the past that disagreed with it; the past won.
     forgetting_bound_ : ForgettingBound
         By how much past answers can have moved by what the memory let go: an estimate, as good as
@@ -181,12 +181,12 @@ class ORFit(Learner):
         if self.noise and self._specification == Basis():
             self._specification = Covariance()  # of tensors; P₀ = I
         keeping = Keeping.of(memory_dtype, memory_device, by_layer=by_layer, where=self._where)
-        keeping.hold_possible(self._specification, self.noise, self._where)
+        keeping.check_possible(self._specification, self.noise, self._where)
         self.memory_dtype, self.memory_device, self.by_layer = keeping
         self._keeping = keeping
 
     @property
-    def contradictions_(self) -> int:
+    def inconsistent_rows_(self) -> int:
         """Rows in the span of the past that disagreed with it."""
         return int(self._against)
 
@@ -426,7 +426,7 @@ class OneStepSGD(ORFit):
     ) -> None:
         super().__init__(
             module,
-            Nothing(),
+            NoMemory(),
             noise,
             loss=loss,
             learns=learns,

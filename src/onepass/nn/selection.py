@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from onepass import linalg
-from onepass.errors import ParameterError, ShapeError, TypeMismatchError, listed, meant
+from onepass.errors import ParameterError, ShapeError, TypeMismatchError, did_you_mean, join_names
 from onepass.nn.batch import SHAPED
 from onepass.types import ArrayLike
 
@@ -174,7 +174,7 @@ def _chosen(
     if not patterns or not all(isinstance(each, str) for each in patterns):
         raise ParameterError(
             f"{where}: `learns` must be 'all', 'last', or names or patterns of parameters or "
-            f"layers, got {learns!r}. The parameters are {listed(list(known), 20)}."
+            f"layers, got {learns!r}. The parameters are {join_names(list(known), 20)}."
         )
     found = set[str]()
     for pattern in patterns:
@@ -189,16 +189,16 @@ def _matched(
     matched = {name for alias, name in aliases if _means(pattern, alias)}
     if not matched:
         names = [alias for alias, _ in aliases]
-        hint = meant(pattern, [*names, *(layer_of(name) for name in names)])
+        hint = did_you_mean(pattern, [*names, *(layer_of(name) for name in names)])
         raise ParameterError(
             f"{where}: `learns` must name parameters or layers of the module, got {pattern!r}, "
-            f"which matches none.{hint} The parameters are {listed(names, 20)}."
+            f"which matches none.{hint} The parameters are {join_names(names, 20)}."
         )
     if not matched & free.keys():
         raise ParameterError(
             f"{where}: `learns` must name parameters that require grad, got {pattern!r}, which "
-            f"means {listed(sorted(matched))}: frozen. Thaw it with requires_grad_(True), or "
-            f"choose among {listed(list(free), 20)}."
+            f"means {join_names(sorted(matched))}: frozen. Thaw it with requires_grad_(True), or "
+            f"choose among {join_names(list(free), 20)}."
         )
     return matched & free.keys()
 

@@ -22,11 +22,14 @@ __all__ = [
     "tally",
 ]
 
-CLASSES: dict[str, str] = {}
-"""Classes in model files."""
+CLASSES: dict[str, str] = {"Latest": "LastDirections", "Nothing": "NoMemory"}
+"""Classes in model files: former name to present name."""
 
-ATTRIBUTES: dict[str, dict[str, str]] = {}
-"""Arguments and learned attributes in model files, by the present name of their class."""
+ATTRIBUTES: dict[str, dict[str, str]] = {
+    "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"}
+}
+"""Arguments and learned attributes in model files, by the present name of their class; those at
+``""`` were renamed in all classes."""
 
 MODULES: dict[str, str] = {
     "onepass.baselines": "onepass_experiments.baselines",
@@ -54,9 +57,7 @@ def renamed(tree: dict[str, Any], mark: str) -> dict[str, Any]:
     mark : str
     """
     name = CLASSES.get(tree[mark], tree[mark])
-    attributes = ATTRIBUTES.get(name, {})
-    if name == tree[mark] and not attributes:
-        return tree
+    attributes = ATTRIBUTES[""] | ATTRIBUTES.get(name, {})
     return {attributes.get(key, key): name if key == mark else tree[key] for key in tree}
 
 

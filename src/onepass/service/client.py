@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from onepass.errors import ParameterError, ServiceError, TypeMismatchError, need
+from onepass.errors import ParameterError, ServiceError, TypeMismatchError, import_extra
 from onepass.service.model import ManagedModel
 from onepass.service.requests import Block, Receipt, check_labelled, read_rows
 from onepass.types import Array, ArrayLike, TimeLike
@@ -157,7 +157,7 @@ class _Connection:
         context: ssl.SSLContext | None = None,
     ) -> None:
         name = type(self).__name__
-        httpx = need("httpx", extra="serve", where=name)
+        httpx = import_extra("httpx", extra="serve", where=name)
         try:
             address = httpx.URL(url)
             port = 80 if address.port is None else address.port

@@ -62,7 +62,7 @@ class Feeder:
         gauges: Gauges,
         log: Callable[..., object] | None = None,
     ) -> None:
-        learner = durable.answering
+        learner = durable.frozen_copy
         if bool(getattr(learner, "uses_time", False)) != source.has_time:
             must = "not say" if source.has_time else "say"
             raise ParameterError(

@@ -97,7 +97,7 @@ class Durable:
     def __init__(self, writer: Writer) -> None:
         self.path = writer.journal.path
         self._writer, self._journal = writer, writer.journal
-        self._named = repr(self.answering)
+        self._named = repr(self.frozen_copy)
         self._learning = f"{writer.where}.learn"
         writer.start()
         weakref.finalize(self, writer.release)
@@ -293,7 +293,7 @@ class Durable:
         OnepassError
             Whatever the learner raises: then nothing is stored.
         BusyError
-            If more than ``most_pending`` rows would wait: then nothing is stored.
+            If more than ``max_pending`` rows would wait: then nothing is stored.
         StoreError
             If the disk is full or fails.
         """
@@ -306,7 +306,7 @@ class Durable:
         check_encodable(block, where)  # each row will be encoded by itself
         seconds = validation.in_range(seconds, "seconds", where, low=0.0, high=_LONGEST)
         version, learner = self._writer.published
-        with bounded(self.most_features):
+        with bounded(self.max_features):
             predicted = predictions(learner, block.X)
         ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
         self._writer.check_caller()
@@ -373,25 +373,25 @@ class Durable:
 
     def predict(self, X: TableLike) -> Array:
         """Predictions for rows, by the learner as it was when it last learned."""
-        return predictions(self.answering, X)
+        return predictions(self.frozen_copy, X)
 
     def predict_proba(self, X: TableLike) -> Array:
         """The classes' probabilities, of a learner that has them."""
-        found: Array = self.answering.predict_proba(X)
+        found: Array = self.frozen_copy.predict_proba(X)
         return found
 
     def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
         """The prediction for one row."""
-        return self.answering.predict_one(x)
+        return self.frozen_copy.predict_one(x)
 
     @property
-    def answering(self) -> "Learner | Pipeline":
+    def frozen_copy(self) -> "Learner | Pipeline":
         """A frozen copy of the learner, which predicts as it does now; it must not learn."""
         return self._writer.published[1]
 
     @property
     def published(self) -> "tuple[int, Learner | Pipeline]":
-        """The present version, and its frozen copy: see ``answering``."""
+        """The present version, and its frozen copy: see ``frozen_copy``."""
         return self._writer.published
 
     # -- snapshots and rollback -----------------------------------------------------------------
@@ -492,9 +492,9 @@ class Durable:
         return self._writer.trouble
 
     @property
-    def most_features(self) -> int | None:
+    def max_features(self) -> int | None:
         """Max features of the learner; None for any number."""
-        return self._writer.policy.most_features
+        return self._writer.policy.max_features
 
     def maintain(self, work: Callable[[], None]) -> None:
         """Have the writer's thread call a function about once a second, and after each snapshot.
@@ -506,7 +506,7 @@ class Durable:
         """
         self._writer.hook = work
 
-    def hold_like(self, model: "Learner | Pipeline") -> None:
+    def check_like(self, model: "Learner | Pipeline") -> None:
         """Refuse a learner of another class, or of other parameters, than this one.
 
         Parameters
@@ -521,7 +521,7 @@ class Durable:
         other = ManagedModel.of(model, where).learner
         self._writer.call(lambda: self._writer.model.check_like(other, where))
 
-    def hold_in_place(self) -> None:
+    def check_in_place(self) -> None:
         """Refuse where the file is not where it was opened.
 
         Raises
@@ -560,8 +560,8 @@ def durable(
     snapshot_seconds: float = 300.0,
     keep: int = 8,
     key_seconds: float = _WEEK,
-    most_features: int | None = None,
-    most_pending: int = 1 << 20,
+    max_features: int | None = None,
+    max_pending: int = 1 << 20,
     replacements: Mapping[str, object] | None = None,
     clock: Callable[[], float] = time.time,
     watch: Callable[["Learner | Pipeline"], Watcher] | None = None,
@@ -591,12 +591,12 @@ def durable(
         How many snapshots are kept, and the log since the oldest of them.
     key_seconds : float, default one week
         How long idempotency keys are remembered.
-    most_features : int, optional
+    max_features : int, optional
         Max features, classes and targets of the learner, including features that a Pipeline makes;
         rows that would bring more are refused, and so are blocks that come to more than 16,777,216
         numbers, and labels of more than 256 characters. Least squares take the square of their
         features in memory. By default any number.
-    most_pending : int, default 1,048,576
+    max_pending : int, default 1,048,576
         Max rows that wait for their labels; ``ask`` refuses more. Rows wait 30 days at most.
     replacements : mapping of str to object, optional
         Functions and networks that no file holds, as ``op.load`` takes them.
@@ -640,14 +640,14 @@ def durable(
     validation.whole(keep, "keep", where, low=1)
     validation.in_range(snapshot_seconds, "snapshot_seconds", where, low=0.0)
     validation.in_range(key_seconds, "key_seconds", where, low=0.0)
-    if most_features is not None:
-        validation.whole(most_features, "most_features", where, low=1)
-    validation.whole(most_pending, "most_pending", where, low=1)
+    if max_features is not None:
+        validation.whole(max_features, "max_features", where, low=1)
+    validation.whole(max_pending, "max_pending", where, low=1)
     path = _file_path(path, where)
     given = None if model is None else ManagedModel.of(model, where)
     policy = Policy(
         snapshot_rows, snapshot_seconds, keep, key_seconds, replacements or {}, clock, watch,
-        most_features, most_pending,
+        max_features, max_pending,
     )  # fmt: skip
     journal = Journal(path, where)
     try:

@@ -60,7 +60,7 @@ class ManagedModel:
                 f"op.nn.{type(learner).__name__}, whose module no file can hold. Freeze the "
                 "network as a feature in front of a learner: op.features.Network."
             )
-        able = all(hasattr(learner, verb) for verb in ("test_then_train", "answering"))
+        able = all(hasattr(learner, verb) for verb in ("test_then_train", "frozen_copy"))
         if isinstance(learner, type) or not able:
             name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
             raise TypeMismatchError(
@@ -105,7 +105,7 @@ class ManagedModel:
 
     def frozen(self) -> "Learner | Pipeline":
         """A copy that predicts, and shares the learned arrays."""
-        frozen: Learner | Pipeline = self.learner.answering()
+        frozen: Learner | Pipeline = self.learner.frozen_copy()
         return frozen
 
     def check_like(self, other: "Learner | Pipeline", where: str) -> None:

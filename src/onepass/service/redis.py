@@ -38,7 +38,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
 import numpy as np
 
-from onepass.errors import OnepassError, ParameterError, SourceError, need
+from onepass.errors import OnepassError, ParameterError, SourceError, import_extra
 from onepass.service.source import Piece
 from onepass.types import Array
 from onepass.validation.table import Table
@@ -317,9 +317,9 @@ class RedisStream:
     def __init__(self, url: str) -> None:
         self._address = address = Address.of(url)
         self.name, self.has_time = address.name, address.time is not None
-        self._redis = redis = need("redis", extra="redis", where=_WHERE)
-        retry = need("redis.retry", extra="redis", where=_WHERE)
-        backoff = need("redis.backoff", extra="redis", where=_WHERE)
+        self._redis = redis = import_extra("redis", extra="redis", where=_WHERE)
+        retry = import_extra("redis.retry", extra="redis", where=_WHERE)
+        backoff = import_extra("redis.backoff", extra="redis", where=_WHERE)
         tls = {"ssl": True, "ssl_ca_certs": address.ca} if address.tls else {}
         self._client = redis.Redis(
             address.host, address.port, address.db, username=address.user,
@@ -337,7 +337,7 @@ class RedisStream:
         at, count = self._place(start.get(self.name))
         while True:
             found = self._look(at)
-            self._hold_reaching(found, at)
+            self._check_reaching(found, at)
             before = _before(found, at, count)
             if found.entries or before != count:
                 gone = None if count in {None, before} else self._gone(before - (count or 0), at)
@@ -386,7 +386,7 @@ class RedisStream:
         stream, most = self._address.stream, max(int(1000 * seconds), 1)
         return bool(self._told(lambda: self._client.xread({stream: at}, count=1, block=most)))
 
-    def _hold_reaching(self, found: _Look, at: str) -> None:
+    def _check_reaching(self, found: _Look, at: str) -> None:
         """Refuse a stream that ends before what was read of it."""
         if _order(found.last) < _order(at):
             raise SourceError(

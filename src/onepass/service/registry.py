@@ -15,16 +15,16 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onepass.errors import (
+    AlreadyExistsError,
     BusyError,
     LockedError,
-    PayloadTooLargeError,
+    NotFoundError,
     OnepassError,
     ParameterError,
+    PayloadTooLargeError,
     StoreError,
-    AlreadyExistsError,
-    NotFoundError,
 )
-from onepass.evaluate.drift import hold_suited
+from onepass.evaluate.drift import check_suited
 from onepass.integrations.detectors import detectors
 from onepass.service.consumer import Feeder
 from onepass.service.durable import Durable, durable
@@ -57,7 +57,7 @@ class Served:
     gauges : Gauges
     diary : Diary
         Where the gauges are kept.
-    most_waiting : int, default 65,536
+    max_waiting : int, default 65,536
         Rows that may wait to be learned.
     """
 
@@ -68,14 +68,14 @@ class Served:
         gauges: Gauges,
         diary: Diary,
         *,
-        most_waiting: int = 1 << 16,
+        max_waiting: int = 1 << 16,
     ) -> None:
         self.name = name
         self.durable = durable
         self.gauges = gauges
         self.feeders: list[Feeder] = []
         self._diary = diary
-        self._most, self._lock, self._ended = most_waiting, Lock(), False
+        self._most, self._lock, self._ended = max_waiting, Lock(), False
         self.waiting = 0
         """Rows that wait to be learned."""
         self.pace = 1.0
@@ -111,7 +111,7 @@ class Served:
 
     # -- verbs ---------------------------------------------------------------------------------
 
-    def answering(self, version: str | None = None) -> "tuple[int, Learner | Pipeline]":
+    def frozen_copy(self, version: str | None = None) -> "tuple[int, Learner | Pipeline]":
         """The present version, and the learner that answers with it.
 
         Parameters
@@ -232,7 +232,7 @@ class Served:
             )
         self.feeders.append(Feeder(self.durable, source, self.gauges, log))
 
-    def hold_ready(self) -> None:
+    def check_ready(self) -> None:
         """Refuse where the learner cannot learn now.
 
         Raises
@@ -300,7 +300,7 @@ class Shelf:
         Rows of the recent error.
     drift : iterable of str
         River's detectors, by name; those that count mistakes watch classifiers alone.
-    most_waiting : int
+    max_waiting : int
         Rows that may wait to be learned, for each learner.
     **options
         For :func:`onepass.service.durable`.
@@ -319,11 +319,11 @@ class Shelf:
         *,
         window: int = 1000,
         drift: tuple[str, ...] = (),
-        most_waiting: int = 1 << 16,
+        max_waiting: int = 1 << 16,
         **options: Any,
     ) -> None:
         self.folder, self.where = Path(folder), where
-        self._window, self._drift, self._most = window, drift, most_waiting
+        self._window, self._drift, self._most = window, drift, max_waiting
         self._options = options
         self._served: dict[str, Served] = {}
         self.failed: dict[str, str] = {}
@@ -381,7 +381,7 @@ class Shelf:
             before = self._served.get(name)
             if before is not None:
                 with suppress(StoreError):
-                    before.hold_ready()
+                    before.check_ready()
                     return before
             elif not (_NAME.fullmatch(name) and os.path.lexists(self._path(name))):
                 self.failed.pop(name, None)
@@ -436,7 +436,7 @@ class Shelf:
             )
         with self._turn:
             if name in self._served and there:
-                self._served[name].durable.hold_like(model)
+                self._served[name].durable.check_like(model)
                 return self._served[name]
             if (
                 name in self._served
@@ -467,7 +467,7 @@ class Shelf:
                     del self.failed[name]
                     return moved
                 served = self[name]
-                served.durable.hold_in_place()  # nor is another's file taken for its own
+                served.durable.check_in_place()  # nor is another's file taken for its own
                 self._going = name
                 del self._served[name]
             try:
@@ -544,7 +544,7 @@ class Shelf:
     def _detectors(self, name: str, learner: "Learner | Pipeline") -> dict[str, Any]:
         """New detectors for a learner; refused if they do not suit it."""
         chosen = detectors(self._drift, self.where)
-        hold_suited(chosen, task_of(learner), f"{self.where}: {name}")
+        check_suited(chosen, task_of(learner), f"{self.where}: {name}")
         return chosen
 
     def _open(self, name: str, model: "Learner | Pipeline | None") -> Served:
@@ -560,7 +560,7 @@ class Shelf:
         held = durable(self._path(name), model, watch=watched, **self._options)
         diary = Diary(self.folder / f"{name}{_GAUGES}")
         diary.read(gauges[0], held.rows_seen)
-        served = Served(name, held, gauges[0], diary, most_waiting=self._most)
+        served = Served(name, held, gauges[0], diary, max_waiting=self._most)
         try:
             for fed, source, log in self._sources:
                 if fed == name and model is None:  # not of a new learner of this name

@@ -30,7 +30,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass.errors import CorruptStoreError, ParameterError, ShapeError, StoreError, TypeMismatchError
+from onepass.errors import (
+    CorruptStoreError,
+    ParameterError,
+    ShapeError,
+    StoreError,
+    TypeMismatchError,
+)
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation import matrix
 from onepass.validation.table import Table, TableLike, is_frame, to_column
@@ -409,7 +415,9 @@ def array_from_bytes(data: bytes) -> Array:
         array = np.empty(shape, dtype=object)
         array[...] = json.loads(body)
     except (ValueError, TypeError) as error:
-        raise CorruptStoreError(f"stored predictions are not as they were written: {error}") from error
+        raise CorruptStoreError(
+            f"stored predictions are not as they were written: {error}"
+        ) from error
     return array
 
 

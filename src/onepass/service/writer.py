@@ -83,8 +83,8 @@ class Policy:
     replacements: Mapping[str, object]
     clock: Callable[[], float]
     watch: Callable[["Learner | Pipeline"], Watcher] | None
-    most_features: int | None = None
-    most_pending: int = 1 << 20
+    max_features: int | None = None
+    max_pending: int = 1 << 20
 
 
 _AT_ONCE, _BYTES = 512, 1 << 26  # requests that are committed together, and bytes that suffice
@@ -510,7 +510,7 @@ class Writer:
 
     def _store_pending(self, batch: _Batch, request: Request) -> None:
         """Store rows until their labels come, or refuse them if too many would wait."""
-        most, count, asked = self.policy.most_pending, len(request.ids), batch.group.asked
+        most, count, asked = self.policy.max_pending, len(request.ids), batch.group.asked
         if self.pending + len(asked) + count > most:  # count anew, without those whose time is over
             self.pending = self.journal.waiting(self.now())
         if (waiting := self.pending + len(asked)) + count > most:
@@ -529,7 +529,7 @@ class Writer:
         group, aside, alone = batch.group, self.model.aside, len(run) == 1
         try:
             block = run[0].block if alone else joined([request.block for request in run])
-            with bounded(self.policy.most_features):
+            with bounded(self.policy.max_features):
                 predicted = self.model.learn(block)
         except Exception as error:  # noqa: BLE001  the request gets it
             if alone:

@@ -6,7 +6,7 @@ To add a data set is to add one entry to ``ENTRIES``.
 import os
 from pathlib import Path
 
-from onepass.errors import SourceError, meant
+from onepass.errors import SourceError, did_you_mean
 from onepass.stream.choice import ColumnSelection
 from onepass.stream.dataset_files import (
     Content,
@@ -202,7 +202,7 @@ def find_entry(name: str, where: str = "op.stream.dataset") -> Entry:
     if name not in ENTRIES:
         raise SourceError(
             f"{where}: `name` must be one of {', '.join(names())}, got {name!r}. "
-            f"Use op.stream.read for files of your own.{meant(name, names())}"
+            f"Use op.stream.read for files of your own.{did_you_mean(name, names())}"
         )
     return ENTRIES[name]
 

@@ -13,8 +13,8 @@ from onepass.errors import (
     ShapeError,
     SourceError,
     TypeMismatchError,
-    listed,
-    meant,
+    did_you_mean,
+    join_names,
 )
 from onepass.stream.literals import SKIP
 from onepass.stream.sources import Chunk
@@ -94,7 +94,7 @@ class ColumnSelection:
             if value not in known:
                 raise ParameterError(
                     f"{self.where}: `{option}` must be one of {', '.join(known)}, got {value!r}."
-                    f"{meant(str(value), known) or ' Choose one of these.'}"
+                    f"{did_you_mean(str(value), known) or ' Choose one of these.'}"
                 )
         for name in self.targets:
             if name in self.drop or name in (self.columns or ()):
@@ -142,8 +142,8 @@ class ColumnSelection:
                 if name not in there and not (what == "drop" and _within(name, names)):
                     raise ColumnError(
                         f"{self.where}: `{what}` must name a column of the source, which has "
-                        f"{listed(names)}, got {name!r}."
-                        f"{meant(name, names) or ' Check the spelling.'}"
+                        f"{join_names(names)}, got {name!r}."
+                        f"{did_you_mean(name, names) or ' Check the spelling.'}"
                     )
         read = {*self._features(names), *self._others()}
         return [name for name in names if name in read]
@@ -253,7 +253,7 @@ class ColumnSelection:
             if name not in table:
                 raise ColumnError(
                     f"{self.where}: `{what}` must name a column of the source, which has "
-                    f"{listed(table.names) or 'none'} in its first rows, got {name!r}. Check "
+                    f"{join_names(table.names) or 'none'} in its first rows, got {name!r}. Check "
                     "the spelling."
                 )
         return table.select(names)
@@ -275,7 +275,7 @@ class ColumnSelection:
         if len(known) > 1:
             raise ShapeError(
                 f"{self.where}: several targets must be all numbers or all text, got both in "
-                f"{listed(answers.names)}. Learn them apart, each with a learner of its own."
+                f"{join_names(answers.names)}. Learn them apart, each with a learner of its own."
             )
         columns = list(answers.columns.values())
         return (columns[0] if flat else np.column_stack(columns)), kept

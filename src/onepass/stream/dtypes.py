@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from onepass.errors import OnepassError, ParameterError, SourceError, unencodable
+from onepass.errors import OnepassError, ParameterError, SourceError, first_unencodable
 from onepass.stream.arrow import is_exact, letter, to_array
 from onepass.stream.literals import KINDS, LETTERS, NATIVE, SKIP, Literals, as_text
 from onepass.stream.sources import Chunk, RawColumn
@@ -199,7 +199,9 @@ class ColumnTypes:
             )  # fmt: skip
         array, unfit = self._literals.array(texts, self._forms[name] or kind)
         if array.dtype == object and isinstance(column, list) and typed is None:
-            unfit = [i for i, text in enumerate(texts) if text and unencodable([text]) is not None]
+            unfit = [
+                i for i, text in enumerate(texts) if text and first_unencodable([text]) is not None
+            ]
             array[unfit] = None
         if unfit and typed is not None and not isinstance(column, list):
             return array, unfit, as_python(typed)

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from onepass.errors import ColumnError, ParameterError, SourceError, listed, meant
+from onepass.errors import ColumnError, ParameterError, SourceError, did_you_mean, join_names
 from onepass.stream.arrow import MARK, Ipc, Parquet
 from onepass.stream.csv import Delimited
 from onepass.stream.files import Bytes, File
@@ -110,7 +110,7 @@ class Reading:
         if self.format is not None and self.format not in FORMATS:
             raise ParameterError(
                 f"{_WHERE}: `format` must be one of {', '.join(FORMATS)}, got {self.format!r}."
-                f"{meant(str(self.format), FORMATS) or ' Leave it out where the suffix tells.'}"
+                f"{did_you_mean(str(self.format), FORMATS) or ' Omit it if the suffix names it.'}"
             )
         mark = self.delimiter
         if mark is not None and (
@@ -345,8 +345,8 @@ class Parts(BaseSource):
             return
         lacks, more = sorted(set(every) - set(there)), sorted(set(there) - set(every))
         if lacks or more:
-            came = [f"no {listed(lacks)}"] if lacks else []
-            came += [f"{listed(more)} too"] if more else []
+            came = [f"no {join_names(lacks)}"] if lacks else []
+            came += [f"{join_names(more)} too"] if more else []
             raise ColumnError(
                 f"op.stream.read: {file} must have the columns of {self._files[0][0]}, got "
                 f"{' and '.join(came)}. Fix the file, or leave it out."

@@ -14,8 +14,8 @@ from onepass.errors import (
     ParameterError,
     SourceError,
     TypeMismatchError,
-    meant,
-    unencodable,
+    did_you_mean,
+    first_unencodable,
 )
 from onepass.stream import catalogue
 from onepass.stream.choice import ColumnSelection
@@ -101,7 +101,7 @@ def _file(text: str) -> File:
         raise SourceError(
             f"{_WHERE}: {file} must be a file, got nothing by that name. "
             f"Check the path, which is taken from {Path.cwd()}.{sets}"
-            f"{'' if known else meant(text, catalogue.names())}"
+            f"{'' if known else did_you_mean(text, catalogue.names())}"
         )
     return file
 
@@ -343,7 +343,9 @@ def _header(header: Any) -> bool | tuple[str, ...]:
     if isinstance(header, (bool, np.bool_)):
         return bool(header)
     names = () if isinstance(header, str) else tuple(header)
-    if not names or not all(isinstance(n, str) and n and unencodable([n]) is None for n in names):
+    if not names or not all(
+        isinstance(n, str) and n and first_unencodable([n]) is None for n in names
+    ):
         raise ParameterError(
             f"{_WHERE}: `header` must be True, False or the columns' names, got {header!r}. Give "
             "a list of names, or False to have them called x0, x1 and so on."

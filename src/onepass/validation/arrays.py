@@ -30,7 +30,7 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
     TypeMismatchError,
-    meant,
+    did_you_mean,
 )
 from onepass.types import Array, ArrayLike, Floats, RowLike
 from onepass.validation.table import (
@@ -46,11 +46,11 @@ __all__ = [
     "Places",
     "alike",
     "bounded",
+    "check_alike",
+    "check_breadth",
+    "check_labels",
+    "check_values",
     "class_names",
-    "hold_alike",
-    "hold_breadth",
-    "hold_labels",
-    "hold_values",
     "in_range",
     "is_finite",
     "is_matrix",
@@ -392,7 +392,7 @@ def _same_names(came: Sequence[str], names: Sequence[str], where: str) -> None:
     )
 
 
-_MOST: ContextVar[int | None] = ContextVar("most_features", default=None)
+_MOST: ContextVar[int | None] = ContextVar("max_features", default=None)
 _VALUES = 1 << 24  # numbers that rows may come to at once, of 8 bytes each
 _LABEL = 256  # characters
 _LARGE = 1 << 30  # bytes; a larger state causes a warning
@@ -424,7 +424,7 @@ class bounded:  # noqa: N801  a context, which each request goes through
         _MOST.reset(self._before)
 
 
-def hold_breadth(d: int, who: str, what: str = "features") -> None:
+def check_breadth(d: int, who: str, what: str = "features") -> None:
     """Refuse to have d features, classes or outputs, if they are more than may be.
 
     Parameters
@@ -443,7 +443,7 @@ def hold_breadth(d: int, who: str, what: str = "features") -> None:
         part, come, remedy = _TOLD[what]
         raise ShapeError(
             f"{who}: {part} must have at most {most:,} {what}{come or ','} got {d:,}. {remedy}; or "
-            "let it have more: `most_features` of op.durable, --most-features of onepass serve."
+            "let it have more: `max_features` of op.durable, --max-features of onepass serve."
         )
 
 
@@ -471,7 +471,7 @@ def warn_of_square(d: int, who: str, before: int = 0) -> None:
         )
 
 
-def hold_labels(labels: list[str], where: str) -> None:
+def check_labels(labels: list[str], where: str) -> None:
     """Refuse labels that are too long.
 
     Parameters
@@ -494,7 +494,7 @@ def hold_labels(labels: list[str], where: str) -> None:
         )
 
 
-def hold_values(n: int, d: int, who: str, why: str = "as they come to the learner") -> None:
+def check_values(n: int, d: int, who: str, why: str = "as they come to the learner") -> None:
     """Refuse rows that would come to too many numbers, before they do.
 
     Parameters
@@ -594,7 +594,7 @@ def _of_one_kind(array: Array, where: str, what: str) -> Array:
 def _check_text(array: Array, where: str, what: str) -> None:
     """Refuse labels that are too long, or that UTF-8 cannot encode."""
     if what == "y":  # classes are named by whoever makes the learner
-        hold_labels(array.tolist(), where)
+        check_labels(array.tolist(), where)
     check_encodable(array, where, what)
 
 
@@ -654,7 +654,7 @@ def alike(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-def hold_alike(one: object, two: object, names: Sequence[str], where: str) -> None:
+def check_alike(one: object, two: object, names: Sequence[str], where: str) -> None:
     """Refuse two that are not of one class, or differ in a parameter.
 
     Parameters
@@ -785,7 +785,7 @@ def some_of(given: Iterable[str] | None, known: Sequence[str], name: str, where:
     strange = [each for each in wanted if each not in known]
     if strange or not wanted:
         came = strange[0] if strange else given
-        hint = meant(came, known) if isinstance(came, str) else ""
+        hint = did_you_mean(came, known) if isinstance(came, str) else ""
         raise ParameterError(
             f"{where}: `{name}` must be a list of some of {', '.join(known)}, got {came!r}.{hint} "
             "Give a list of these names."

@@ -32,8 +32,8 @@ from onepass.errors import (
     NumericalError,
     ShapeError,
     TypeMismatchError,
-    listed,
-    unencodable,
+    first_unencodable,
+    join_names,
 )
 from onepass.types import Array, ArrayLike
 
@@ -86,7 +86,7 @@ class Table:
     n: int
 
     def __post_init__(self) -> None:
-        if (odd := unencodable(map(str, self.columns))) is not None:
+        if (odd := first_unencodable(map(str, self.columns))) is not None:
             raise ColumnError(
                 f"Table: the name of a column must be text that UTF-8 can encode, got {odd!a}, "
                 "which holds a lone surrogate. Rename the column."
@@ -138,7 +138,7 @@ class Table:
         if isinstance(key, str):
             if key not in self.columns:
                 raise ColumnError(
-                    f"Table: there is no column {key!r}; it has {listed(self.names)}. "
+                    f"Table: there is no column {key!r}; it has {join_names(self.names)}. "
                     "Check the spelling, or the source."
                 )
             return self.columns[key]
@@ -269,7 +269,7 @@ def check_encodable(column: Array, where: str, name: str) -> Array:
     TypeMismatchError
         Naming the column, the row and the value.
     """
-    odd = unencodable(text for text in column.tolist() if isinstance(text, str))
+    odd = first_unencodable(text for text in column.tolist() if isinstance(text, str))
     if odd is not None:
         raise TypeMismatchError(
             f"{where}: {name!r} must hold text that UTF-8 can encode, got {odd!a} in row "

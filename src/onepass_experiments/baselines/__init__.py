@@ -12,14 +12,14 @@ Joint    many passes over all rows: what could be had without one pass    all ro
 ======== ================================================================ ====================
 
 All have the verbs ``learn(x, y)``, ``predict(x)`` and ``after_task()``, and say with ``nbytes``
-what they keep beside the weights, with ``rows_kept_`` how many rows, and with ``rows_repeated_``
+what they keep beside the weights, with ``rows_stored_`` how many rows, and with ``rows_repeated_``
 how often a row was learned again. Each is one file with its paper and its equation.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onepass.errors import need
+from onepass.errors import import_extra
 
 if TYPE_CHECKING:
     from onepass_experiments.baselines.den import DEN as DEN
@@ -49,7 +49,7 @@ __all__ = ["DEN", "EWC", "SGD", "SI", "ICaRL", "Joint", "LwF", "Replay"]
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass_experiments.baselines' has no attribute {name!r}")
-    need("torch", extra="torch", where=f"baselines.{name}")
+    import_extra("torch", extra="torch", where=f"baselines.{name}")
     return getattr(import_module(f"onepass_experiments.baselines.{_PUBLIC[name]}"), name)
 
 

@@ -413,7 +413,7 @@ class DEN(Tasked):
         Units that stayed of step 2, and copies of step 3.
     rows_seen_, visits_, rows_repeated_ : int
         Rows learned, each counted once; how often a row was gone through; and that beyond once.
-    rows_kept_, most_rows_kept_ : int
+    rows_stored_, max_rows_stored_ : int
         Rows held now, and at most.
     tasks_ : int
         Tasks that ended.

@@ -78,7 +78,7 @@ class ICaRL(Tasked):
     rows_seen_, visits_, rows_repeated_ : int
         Rows learned, each counted once; how often a row, or an exemplar, was gone through; and
         that beyond once.
-    rows_kept_, most_rows_kept_ : int
+    rows_stored_, max_rows_stored_ : int
         Exemplars and rows held now, and at most.
     tasks_ : int
         Tasks that ended.
@@ -100,7 +100,7 @@ class ICaRL(Tasked):
     ...     model = model.learn(x, turn).after_task()
     >>> model.predict([[1.0, 0.1], [-0.2, 1.0], [-1.0, 0.1], [-0.1, -1.0]]).tolist()
     [0, 1, 2, 3]
-    >>> model.rows_kept_, model.rows_repeated_
+    >>> model.rows_stored_, model.rows_repeated_
     (4, 168)
     """
 
@@ -240,8 +240,8 @@ class ICaRL(Tasked):
             classes_=classes,
             exemplars_=tuple(kept),
             means_=torch.stack(means),
-            rows_kept_=count + held,
-            most_rows_kept_=max(self.most_rows_kept_, count + held),
+            rows_stored_=count + held,
+            max_rows_stored_=max(self.max_rows_stored_, count + held),
         )
 
     def _kept(self) -> list[Batch | Tensor]:

@@ -48,7 +48,7 @@ class Joint(Learner):
         Rows kept, each counted once.
     rows_replayed_ : int
         Rows seen when a task ended, each time counted; with ``rows_repeated_``, the first is not.
-    rows_kept_, most_rows_kept_ : int
+    rows_stored_, max_rows_stored_ : int
         Rows that are kept.
     kept_ : list of tuple of Tensor
         All batches and their answers.
@@ -122,8 +122,8 @@ class Joint(Learner):
         self.__dict__.update(
             kept_=[*self.kept_, (x.clone(), self._answers(x, y).clone())],
             rows_seen_=self.rows_seen_ + len(x),
-            rows_kept_=self.rows_kept_ + len(x),
-            most_rows_kept_=self.rows_kept_ + len(x),
+            rows_stored_=self.rows_stored_ + len(x),
+            max_rows_stored_=self.rows_stored_ + len(x),
         )
 
     def _kept(self) -> list[Batch | Tensor]:

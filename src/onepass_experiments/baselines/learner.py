@@ -379,8 +379,8 @@ class Learner:
         self.velocity_: list[Tensor] = []
         self.rows_seen_ = 0
         self.visits_ = 0
-        self.rows_kept_ = 0
-        self.most_rows_kept_ = 0
+        self.rows_stored_ = 0
+        self.max_rows_stored_ = 0
 
     # -- the verbs -------------------------------------------------------------------------------
 
@@ -654,9 +654,9 @@ class Tasked(Learner):
                     rows = tuple(joined(parts) for parts in zip(*self.held_, strict=True))
                     self._learn_held(*rows)
                 self._end(rows)
-                kept = self.rows_kept_ - sum(len(x) for x, _ in self.held_)
+                kept = self.rows_stored_ - sum(len(x) for x, _ in self.held_)
                 self.__dict__.update(
-                    held_=[], rows_kept_=kept, rows_of_task_=0, tasks_=self.tasks_ + 1
+                    held_=[], rows_stored_=kept, rows_of_task_=0, tasks_=self.tasks_ + 1
                 )
         return self
 
@@ -704,11 +704,11 @@ class Tasked(Learner):
             )
         first = predicted(self.module, {}, x[:1], f"{self._where}.learn")
         answers = self._targets(y, first.expand(len(x), *first.shape[1:]))
-        kept = self.rows_kept_ + len(x)
+        kept = self.rows_stored_ + len(x)
         self.__dict__.update(
             held_=[*self.held_, (x.clone(), answers.clone())],
-            rows_kept_=kept,
-            most_rows_kept_=max(kept, self.most_rows_kept_),
+            rows_stored_=kept,
+            max_rows_stored_=max(kept, self.max_rows_stored_),
         )
 
     def _kept(self) -> list[Batch | Tensor]:

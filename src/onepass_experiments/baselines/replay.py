@@ -52,7 +52,7 @@ class Replay(Learner):
         Rows learned, each counted once.
     rows_replayed_ : int
         Rows seen again, each time counted.
-    rows_kept_, most_rows_kept_ : int
+    rows_stored_, max_rows_stored_ : int
         Rows in the buffer.
     buffer_ : tuple of Tensor
         Kept rows (capacity, …) and their answers; empty before the first.
@@ -70,7 +70,7 @@ class Replay(Learner):
     >>> model = baselines.Replay(line, loss="squared", capacity=2)
     >>> for x in range(5):
     ...     model = model.learn([[float(x)]], [2.0 * x])
-    >>> model.rows_seen_, model.rows_kept_, model.rows_replayed_
+    >>> model.rows_seen_, model.rows_stored_, model.rows_replayed_
     (5, 2, 4)
     >>> model.nbytes
     16
@@ -101,9 +101,9 @@ class Replay(Learner):
         rng = np.random.default_rng([self.seed, self.rows_seen_])
         answers = self._answers(x, y)
         again = 0
-        if self.rows_kept_:
-            again = min(self.replayed or len(x), self.rows_kept_)
-            chosen = self._places(rng.choice(self.rows_kept_, again, replace=False))
+        if self.rows_stored_:
+            again = min(self.replayed or len(x), self.rows_stored_)
+            chosen = self._places(rng.choice(self.rows_stored_, again, replace=False))
             batch = zip((x, answers), self._alike(x, answers), strict=True)
             step = self._step(*(joined([fresh, kept[chosen]]) for fresh, kept in batch))
         else:
@@ -112,8 +112,8 @@ class Replay(Learner):
         self._take(
             step,
             buffer_=buffer,
-            rows_kept_=kept,
-            most_rows_kept_=kept,
+            rows_stored_=kept,
+            max_rows_stored_=kept,
             **self._visited(len(x), again),
             rows_replayed_=self.rows_replayed_ + again,
         )

@@ -37,7 +37,7 @@ class SGD(Learner):
         Rows learned, and how many steps had a row in them, over all rows: the same in one pass.
     rows_repeated_ : int
         Visits beyond the first.
-    rows_kept_, most_rows_kept_ : int
+    rows_stored_, max_rows_stored_ : int
         Rows that are kept now, and at most: none.
     velocity_ : list of Tensor
         v, a tensor a parameter; empty without momentum.

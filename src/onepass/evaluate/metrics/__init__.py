@@ -26,7 +26,7 @@ A new metric is one class and one line in :data:`METRICS`.
 
 from collections.abc import Mapping
 
-from onepass.errors import ParameterError, meant
+from onepass.errors import ParameterError, did_you_mean
 from onepass.evaluate.metrics.metric import (
     MAE,
     R2,
@@ -95,7 +95,7 @@ def metric_class(name: str, task: str, where: str) -> type[Metric]:
     if name not in known:
         raise ParameterError(
             f"{where}: a metric of {task} must be one of {', '.join(known)}, got {name!r}."
-            f"{meant(name, known) or ' Choose from these.'}"
+            f"{did_you_mean(name, known) or ' Choose from these.'}"
         )
     register(Role.METRIC, known[name])  # of a user's, so that a checkpoint can hold it
     return known[name]

@@ -11,7 +11,7 @@ from onepass import validation
 from onepass.errors import LabelError, MergeError
 from onepass.learners.estimator.learner import Learner
 from onepass.types import Array, ArrayLike, Floats, TimeLike
-from onepass.validation.arrays import hold_breadth, hold_values
+from onepass.validation.arrays import check_breadth, check_values
 from onepass.validation.table import TableLike
 
 __all__ = ["Classifier"]
@@ -93,7 +93,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             return np.empty((0, len(before))), None
         on = np.ones(n, dtype=bool) if s is None else s > 0
         if n > 1:
-            self._hold_scores(n, before)
+            self._check_scores(n, before)
         if self._begun and labels.dtype.kind == before.dtype.kind:
             Y = _indicators(labels, before)
             if np.count_nonzero(Y) == n:  # no class is new
@@ -102,7 +102,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         united = _united(before, labels[on], where)
         if len(united) > len(before) or not self._begun:
             self._know(united)
-        self._hold_scores(n, united)
+        self._check_scores(n, united)
         Y = _indicators(labels, united)
         self.rows_seen_ += int(on.sum())
         if len(united) == len(before):
@@ -116,14 +116,14 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     def _matrix(self, X: TableLike, verb: str) -> Floats:
         array = super()._matrix(X, verb)
         if len(array) > 1:
-            self._hold_scores(len(array), self.classes_)
+            self._check_scores(len(array), self.classes_)
         return array
 
-    def _hold_scores(self, n: int, classes: Array) -> None:
+    def _check_scores(self, n: int, classes: Array) -> None:
         """Refuse rows whose scores, or answers, would take too much room."""
         who = type(self).__name__
-        hold_values(n, len(classes), who, "one for each class")
-        hold_values(n, classes.itemsize // 8, who, "as long as the longest label")
+        check_values(n, len(classes), who, "one for each class")
+        check_values(n, classes.itemsize // 8, who, "as long as the longest label")
 
     def _join_outputs(self, other: Self, where: str) -> Array:
         try:
@@ -147,7 +147,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     def _know(self, classes: Array) -> None:
         """Begin with these classes, or take the new ones among them."""
         if len(classes) > len(getattr(self, "classes_", ())):
-            hold_breadth(len(classes), type(self).__name__, "classes")
+            check_breadth(len(classes), type(self).__name__, "classes")
         if not self._begun:
             self.classes_ = classes
             self.rows_seen_ = 0

@@ -28,9 +28,9 @@ from onepass.serialization.state import learned, nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import (
     Places,
-    hold_alike,
-    hold_breadth,
-    hold_values,
+    check_alike,
+    check_breadth,
+    check_values,
     places,
     warn_of_square,
 )
@@ -145,7 +145,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         del X
         return None
 
-    def answering(self) -> Any:
+    def frozen_copy(self) -> Any:
         """A copy that says what this learner says now, and goes on saying it.
 
         It costs little, shares what was learned, and is for answers alone: it is not to learn.
@@ -329,7 +329,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
                 "Features cannot be taken away."
             )
         if d > now:
-            hold_breadth(d, type(self).__name__)
+            check_breadth(d, type(self).__name__)
             if self._square:
                 warn_of_square(d, type(self).__name__, now if self._begun else 0)
             with self._whole():
@@ -367,7 +367,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             Both are left as they were.
         """
         where = f"{type(self).__name__}.merge"
-        self.hold_mergeable(other, where)
+        self.check_mergeable(other, where)
         if not other._begun:
             return self
         if other is self:
@@ -376,7 +376,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             self.join(other, places(self, other, where), concurrent=concurrent)
         return self
 
-    def hold_mergeable(self, other: Self, where: str) -> None:
+    def check_mergeable(self, other: Self, where: str) -> None:
         """Refuse a learner of another kind or setting, and one that cannot be merged.
 
         Parameters
@@ -390,7 +390,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         MergeError
             Saying why.
         """
-        hold_alike(self, other, self.merged_alike, where)
+        check_alike(self, other, self.merged_alike, where)
         if reason := self._unmergeable() or other._unmergeable():
             raise MergeError(f"{where}: a learner must keep what its rows said, {reason}")
 
@@ -508,7 +508,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     def _meet(self, d: int, names: list[str] | None) -> None:
         """Note the features of the first block."""
         if not hasattr(self, "n_features_in_"):
-            hold_breadth(d, type(self).__name__)
+            check_breadth(d, type(self).__name__)
             if self._square:
                 warn_of_square(d, type(self).__name__)
             self.n_features_in_ = d
@@ -571,7 +571,7 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
     """The verbs of regressors: answers are real numbers, one or several a row."""
 
     n_outputs_: int
-    answer_ndim_: int
+    target_ndim_: int
     rows_seen_: int
 
     def _admit(
@@ -581,14 +581,14 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
         if not self._begun:
             if n == 0:
                 return np.empty((0, 1)), None
-            self.answer_ndim_ = array.ndim
+            self.target_ndim_ = array.ndim
             self.n_outputs_ = 1 if array.ndim == 1 else array.shape[1]
-            hold_breadth(self.n_outputs_, type(self).__name__, "outputs")
+            check_breadth(self.n_outputs_, type(self).__name__, "outputs")
             self.rows_seen_ = 0
             self._start(self.n_features_in_, self.n_outputs_)
         Y = array[:, None] if array.ndim == 1 else array
-        if Y.shape[1] != self.n_outputs_ or (n and array.ndim != self.answer_ndim_):
-            shape = "(n,)" if self.answer_ndim_ == 1 else f"(n, {self.n_outputs_})"
+        if Y.shape[1] != self.n_outputs_ or (n and array.ndim != self.target_ndim_):
+            shape = "(n,)" if self.target_ndim_ == 1 else f"(n, {self.n_outputs_})"
             raise ShapeError(
                 f"{where}: `y` must have shape {shape}, as in the first block, got {array.shape}. "
                 "Start a new learner for another set of answers."
@@ -598,11 +598,11 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
 
     def _join_outputs(self, other: Self, where: str) -> Array:
         if not self._begun:
-            self.answer_ndim_, self.n_outputs_ = other.answer_ndim_, other.n_outputs_
+            self.target_ndim_, self.n_outputs_ = other.target_ndim_, other.n_outputs_
             self.rows_seen_ = 0
             self._start(self.n_features_in_, self.n_outputs_)
         mine, came = (
-            "(n,)" if one.answer_ndim_ == 1 else f"(n, {one.n_outputs_})" for one in (self, other)
+            "(n,)" if one.target_ndim_ == 1 else f"(n, {one.n_outputs_})" for one in (self, other)
         )
         if mine != came:
             raise MergeError(
@@ -612,7 +612,7 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
         return np.arange(self.n_outputs_)
 
     def _admit_one(self, y: object, s: Floats | None, where: str) -> tuple[Floats, None]:
-        single = s is None and getattr(self, "answer_ndim_", 0) == 1
+        single = s is None and getattr(self, "target_ndim_", 0) == 1
         plain = y if isinstance(y, float) or (type(y) is int and abs(y) <= _EXACT) else math.nan
         if single and math.isfinite(plain):  # the common case, quickly
             self.rows_seen_ += 1
@@ -622,12 +622,12 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
     def _matrix(self, X: TableLike, verb: str) -> Floats:
         array = super()._matrix(X, verb)
         if len(array) > 1:
-            hold_values(len(array), self.n_outputs_, type(self).__name__, "one for each output")
+            check_values(len(array), self.n_outputs_, type(self).__name__, "one for each output")
         return array
 
     def _answers(self, scores: Floats, known: Array | None) -> Array:
         del known
-        return scores[:, 0] if getattr(self, "answer_ndim_", 1) == 1 else scores
+        return scores[:, 0] if getattr(self, "target_ndim_", 1) == 1 else scores
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from onepass import validation
-from onepass.errors import ParameterError, meant
+from onepass.errors import ParameterError, did_you_mean
 from onepass.memory.forgetting.directional import Directional
 from onepass.memory.forgetting.exponential import Bounded, Exponential
 from onepass.memory.forgetting.protocols import ForgettingRule
@@ -78,7 +78,7 @@ def _read(text: str, where: str) -> ForgettingRule:
         raise ParameterError(
             f"{where}: `forgetting` must be a number in (0, 1] or one of {known}, with what it "
             f"needs after a colon, such as 'window:1000' or 'bounded:half_life=1h', got {text!r}."
-            f"{meant(name, _KINDS) or ' Choose one of these.'}"
+            f"{did_you_mean(name, _KINDS) or ' Choose one of these.'}"
         )
     kind = _KINDS[name.lower()]
     taken = inspect.signature(kind).parameters
@@ -91,7 +91,7 @@ def _read(text: str, where: str) -> ForgettingRule:
         if key not in taken or key in arguments:
             raise ParameterError(
                 f"{where}: `forgetting` of {name.lower()} must have each of {', '.join(taken)} "
-                f"once at most, got {part!r}.{meant(key, taken) or ' Choose from these.'}"
+                f"once at most, got {part!r}.{did_you_mean(key, taken) or ' Choose from these.'}"
             )
         arguments[key] = _value(value)
     try:

@@ -14,7 +14,7 @@ Each wraps any optimizer of torch, and is one: ``zero_grad``, ``step``, ``state_
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onepass.errors import need
+from onepass.errors import import_extra
 
 if TYPE_CHECKING:
     from onepass.nn.optim.gpm import GPM as GPM
@@ -29,7 +29,7 @@ __all__ = ["GPM", "OrthogonalGradient"]
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass.nn.optim' has no attribute {name!r}")
-    need("torch", extra="torch", where=f"op.nn.optim.{name}")
+    import_extra("torch", extra="torch", where=f"op.nn.optim.{name}")
     return getattr(import_module(f"onepass.nn.optim.{_PUBLIC[name]}"), name)
 
 

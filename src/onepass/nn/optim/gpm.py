@@ -43,7 +43,7 @@ import torch
 from torch import Tensor, nn
 
 from onepass import linalg, validation
-from onepass.errors import CheckpointError, NumericalError, ParameterError, listed
+from onepass.errors import CheckpointError, NumericalError, ParameterError, join_names
 from onepass.linalg.interrupt import Interrupt
 from onepass.linalg.subspace import Columns
 from onepass.nn.function import evaluating
@@ -253,7 +253,7 @@ def thresholds(given: object, names: list[str], where: str) -> dict[str, float]:
         if len(given) != len(names):
             raise ParameterError(
                 f"{where}: `threshold` must have one number for each of the {len(names)} layers "
-                f"{listed(names)}, got {len(given)}. Give a single one for all, or a dict by names."
+                f"{join_names(names)}, got {len(given)}. Give one for all, or a dict by name."
             )
         return {name: _level(each, where) for name, each in zip(names, given, strict=True)}
     return {name: _level(given, where) for name in names}
@@ -264,7 +264,7 @@ def _meant(given: Mapping[str, object], name: str, names: list[str], where: str)
         if not any(fnmatchcase(each, str(pattern)) for each in names):
             raise ParameterError(
                 f"{where}: `threshold` must name layers, got {pattern!r}, which means none of "
-                f"{listed(names)}. Use their names or patterns, such as '*'."
+                f"{join_names(names)}. Use their names or patterns, such as '*'."
             )
     for pattern, level in given.items():
         if fnmatchcase(name, str(pattern)):
@@ -347,7 +347,7 @@ def _elsewhere(module: nn.Module, known: Mapping[str, Layer]) -> set[int]:
 
 
 def _strangers(strange: Mapping[str, nn.Parameter], where: str) -> ParameterError:
-    came = listed(list(strange)) if strange else "biases alone"
+    came = join_names(list(strange)) if strange else "biases alone"
     return ParameterError(
         f"{where}: `module` must have linear layers or convolutions that the optimizer moves, and "
         f"nothing else unasked, got {came}. Name the layers to hold with `projects`, or say what "

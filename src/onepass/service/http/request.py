@@ -7,7 +7,7 @@ from functools import partial
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
-from onepass.errors import PayloadTooLargeError, ParameterError
+from onepass.errors import ParameterError, PayloadTooLargeError
 from onepass.service.http.context import Service
 from onepass.service.registry import Served
 

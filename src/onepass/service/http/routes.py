@@ -110,7 +110,7 @@ async def ready(request: ServiceRequest) -> Response:
     """Whether at least one learner can learn, or none exists."""
     registry = request.service.registry
     if registry.names and not any(served.ready for served in registry):
-        registry[registry.names[0]].hold_ready()  # raises
+        registry[registry.names[0]].check_ready()  # raises
     return json_response(Ready(ready=True))
 
 
@@ -128,7 +128,7 @@ async def server_metadata(request: ServiceRequest) -> Response:
 
 async def model_metadata(request: ServiceRequest) -> Response:
     """Inputs and outputs of a learner."""
-    now, learner = request.served.answering(request.path_params.get("version"))
+    now, learner = request.served.frozen_copy(request.path_params.get("version"))
     final: Any = getattr(learner, "learner", learner)
     classes = getattr(final, "classes_", None)
     kind = "f" if classes is None else classes.dtype.kind
@@ -148,8 +148,8 @@ async def model_metadata(request: ServiceRequest) -> Response:
 async def model_ready(request: ServiceRequest) -> Response:
     """Whether a learner can learn."""
     served = request.served
-    served.answering(request.path_params.get("version"))
-    served.hold_ready()
+    served.frozen_copy(request.path_params.get("version"))
+    served.check_ready()
     return json_response(ModelReady(served.name, ready=True))
 
 

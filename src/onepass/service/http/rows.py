@@ -165,7 +165,7 @@ async def _predict(
 ) -> Response:
     began = time.perf_counter()
     form, _, asked = await _decoded(request, learning=False, scoring=scoring)
-    now, learner = served.answering(version)
+    now, learner = served.frozen_copy(version)
     asked.X = _without_roles(learner, asked.X)
     if _awaits_labels(asked.parameters, allowed=not scoring):
         what = "infer with 'await_label', which stores rows"
@@ -175,7 +175,7 @@ async def _predict(
 
     def predicted() -> Response:
         start = time.thread_time()
-        with _RowErrors(served.name), bounded(served.durable.most_features):
+        with _RowErrors(served.name), bounded(served.durable.max_features):
             found = _outputs(learner, asked)
         response = form.response(served.name, now, asked, found)
         pace = (time.thread_time() - start) / (rows + _OVERHEAD)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
-from onepass.errors import ParameterError, need
+from onepass.errors import ParameterError, import_extra
 from onepass.service.consumer import source
 from onepass.service.http.log import log
 from onepass.service.registry import Shelf
@@ -208,7 +208,7 @@ def open_registry(folder: Path, **options: Any) -> Shelf:
         If a package of the extra ``serve`` is not installed.
     """
     for package in ("starlette", "uvicorn", "httptools"):
-        need(package, extra="serve", where=_WHERE)
+        import_extra(package, extra="serve", where=_WHERE)
     registry = Shelf(folder, _WHERE, **options)
     registry.open_all()
     return registry

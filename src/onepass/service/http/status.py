@@ -184,7 +184,7 @@ def state(shelf: Shelf) -> State:
 
 def _model_state(served: Served, folder: Path) -> ModelState:
     durable, gauges = served.durable, served.gauges
-    text = pathless(repr(durable.answering).partition("(")[2], folder)
+    text = pathless(repr(durable.frozen_copy).partition("(")[2], folder)
     trouble = served.trouble or served.source_trouble or gauges.drift.trouble
     sources = dict.fromkeys(feeder.source.name for feeder in served.feeders)
     return msgspec.convert(
@@ -192,12 +192,12 @@ def _model_state(served: Served, folder: Path) -> ModelState:
             "name": served.name,
             "ready": served.ready,
             "trouble": trouble and pathless(trouble, folder),
-            "class": type(durable.answering).__name__,
+            "class": type(durable.frozen_copy).__name__,
             "parameters": text.removesuffix(")")[:1000],
             "version": durable.version,
             "rows_seen": durable.rows_seen,
             "rows_refused": gauges.rows_refused,
-            "nbytes": nbytes(durable.answering),
+            "nbytes": nbytes(durable.frozen_copy),
             "waiting": durable.pending,
             "error": gauges.error(),
             "rates": gauges.rates(),
@@ -249,7 +249,7 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[Served], _Value
     (GaugeMetricFamily, "answers_waiting", "Predicted rows that wait for their labels.", (),
      lambda s: {(): s.durable.pending}),
     (GaugeMetricFamily, "memory_bytes", "Size of the learned state.", (),
-     lambda s: {(): nbytes(s.durable.answering)}),
+     lambda s: {(): nbytes(s.durable.frozen_copy)}),
     (GaugeMetricFamily, "ready", "Whether the model can learn.", (), lambda s: {(): s.ready}),
     (GaugeMetricFamily, "source_ready", "Whether a source can be read.", ("source",),
      lambda s: {(f.source.name,): f.trouble is None for f in s.feeders}),

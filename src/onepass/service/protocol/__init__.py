@@ -16,8 +16,8 @@ a request takes. Numbers keep every bit, in both directions. The structs of JSON
 their schemas: ``msgspec.json.schema_components([v2.InferRequest, …])``.
 """
 
-from onepass.errors import need
+from onepass.errors import import_extra
 
 __all__: list[str] = []
 
-need("msgspec", extra="serve", where="onepass.service.protocol")
+import_extra("msgspec", extra="serve", where="onepass.service.protocol")

@@ -134,7 +134,7 @@ def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
         If a column is of another type, or there is too much of something.
     """
     names, n = table.schema.names, table.num_rows
-    limits.hold_text(max(map(len, names), default=0), "schema")
+    limits.check_text(max(map(len, names), default=0), "schema")
     for name, times in Counter(names).most_common(1):
         if times > 1:
             raise refused("schema", "hold each name once", f"{shown(name)} again", "Rename one")
@@ -142,7 +142,7 @@ def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
         _check_type(kind, columns_place(name))
     values = [getattr(kind, "value_type", kind) for kind in table.schema.types]
     limits.hold(n, len(names), "stream", texts=sum(map(_is_text, values)))
-    limits.hold_sparse(n * sum(map(pa.types.is_null, values)), nbytes, "stream")
+    limits.check_sparse(n * sum(map(pa.types.is_null, values)), nbytes, "stream")
     table.validate(full=True)
     size, named = 0, {}
     for name, column in zip(names, table.columns, strict=True):
@@ -216,7 +216,7 @@ def _array(column: pa.Array, place: str, limits: Limits) -> Array:
         return exact.astype({"i": np.int64, "u": np.uint64}.get(exact.dtype.kind, np.bool_))
     found = to_array(column, place, "the request")
     if found.dtype == object:
-        limits.hold_text(max(map(len, filter(None, found)), default=0), place)
+        limits.check_text(max(map(len, filter(None, found)), default=0), place)
     return found
 
 

@@ -79,7 +79,7 @@ def decoded(
     RequestError
         If it is too long, not JSON, or not of the decoder's type.
     """
-    limits.hold_json(len(text))
+    limits.check_json(len(text))
     try:
         return decoder.decode(text)
     except RecursionError as wrong:
@@ -160,7 +160,7 @@ def texts(values: list[Any], place: str, limits: Limits) -> Array:
     RequestError
         If one is too long.
     """
-    limits.hold_text(max(map(len, filter(None, values)), default=0), place)
+    limits.check_text(max(map(len, filter(None, values)), default=0), place)
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
@@ -194,7 +194,7 @@ def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Arr
             raise refused(place(i), "be an object, as the rows before", _kind(row), ALIKE)
     names = list(dict.fromkeys(chain.from_iterable(rows)))
     limits.hold(len(rows), len(names), "columns")
-    limits.hold_sparse(len(rows) * len(names), nbytes, "columns")
+    limits.check_sparse(len(rows) * len(names), nbytes, "columns")
     try:
         table = Table.from_rows(rows)
     except (TypeMismatchError, NumericalError):
@@ -205,7 +205,7 @@ def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Arr
     words: list[Any] = [each for each in table.columns.values() if each.dtype == object]
     limits.hold(len(rows), len(names), "columns", texts=len(words))
     for each in (names, *words):
-        limits.hold_text(max((len(text) for text in each if text), default=0), "columns")
+        limits.check_text(max((len(text) for text in each if text), default=0), "columns")
     return table
 
 

@@ -58,7 +58,7 @@ class Limits:
         for field in fields(self):
             validation.whole(getattr(self, field.name), field.name, "Limits", low=1)
 
-    def hold_json(self, nbytes: int) -> None:
+    def check_json(self, nbytes: int) -> None:
         """Raise RequestError if there are too many bytes of JSON."""
         if nbytes > self.json_bytes:
             must = f"have at most {self.json_bytes:,} bytes of JSON"
@@ -88,7 +88,7 @@ class Limits:
             got = f"{n:,} rows of {columns:,} columns, {texts:,} of them text"
             raise refused(place, must, got, "Send fewer rows at a time")
 
-    def hold_sparse(self, cells: int, nbytes: int, place: str) -> None:
+    def check_sparse(self, cells: int, nbytes: int, place: str) -> None:
         """Raise RequestError if a few bytes describe very many missing values.
 
         Parameters
@@ -105,7 +105,7 @@ class Limits:
             got = f"{nbytes:,} for {cells:,}, nearly all missing"
             raise refused(place, must, got, "Send fewer rows, or fewer columns, at a time")
 
-    def hold_text(self, longest: int, place: str) -> None:
+    def check_text(self, longest: int, place: str) -> None:
         """Raise RequestError if a text of this many characters is too long."""
         if longest > self.text:
             must = f"hold texts of at most {self.text:,} characters"

@@ -141,7 +141,7 @@ def _columns(columns: dict[str, list[Any]], form: str, limits: Limits) -> Asked:
         return f"{form}[{shown(name)}]" + ("" if i is None else f"[{i}]")
 
     limits.hold(0, len(columns), form)
-    limits.hold_text(max(map(len, columns)), form)
+    limits.check_text(max(map(len, columns)), form)
     named = {}
     for name, values in columns.items():
         limits.hold(len(values), len(columns), place(name))

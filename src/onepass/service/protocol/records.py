@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onepass.errors import listed
+from onepass.errors import join_names
 from onepass.service.protocol.json import (
     ALIKE,
     Number,
@@ -90,7 +90,7 @@ class _Keys(msgspec.Struct):
 _KEYS = msgspec.json.Decoder(_Keys)
 _BODY = msgspec.json.Decoder(Record | list[Record])
 _LINE = msgspec.json.Decoder(Record)
-_HINTS = {"outputs": f"Choose some of {listed(OUTPUTS)}", "x": ALIKE, "y": ALIKE}
+_HINTS = {"outputs": f"Choose some of {join_names(OUTPUTS)}", "x": ALIKE, "y": ALIKE}
 _NO_LIMITS = Limits()
 
 
@@ -173,7 +173,7 @@ def _records(body: bytes, limits: Limits, *, ndjson: bool) -> tuple[list[Record]
         if isinstance(found, Record):
             return [found], [""]
         return found, [f"[{i}]." for i in range(len(found))]
-    limits.hold_json(len(body))
+    limits.check_json(len(body))
     lines = [(i, line) for i, line in enumerate(body.split(b"\n"), start=1) if line.strip()]
     places = [f"line {i}: " for i, _ in lines]
     pairs = zip(lines, places, strict=True)

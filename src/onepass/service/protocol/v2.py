@@ -295,7 +295,7 @@ def read(
     length = _head_length(header, body)
     text = body if length == len(body) else memoryview(body)[:length]
     request = decoded(_REQUEST, text, limits, _HINTS)
-    limits.hold_text(len(request.id or ""), "id")
+    limits.check_text(len(request.id or ""), "id")
     named = _arrays(request.inputs, body, length, limits)
     places = {name: f"inputs[{i}]" for i, name in enumerate(named)}
     found = asked(named, places.__getitem__, learning=learning)
@@ -332,7 +332,7 @@ def _arrays(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> dict[
         columns += shape[-1] if len(shape) == 2 else 1
         text_columns += tensor.kind.name == "BYTES"
         limits.hold(shape[0], columns, f"inputs[{i}].shape", texts=text_columns)
-        limits.hold_text(len(tensor.name), f"inputs[{i}].name")
+        limits.check_text(len(tensor.name), f"inputs[{i}].name")
         if tensor.name in named:
             remedy = "Give each tensor a name of its own"
             raise refused(f"inputs[{i}].name", "be new", shown(tensor.name), remedy)
