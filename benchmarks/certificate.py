@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
 import onepass as op
-from onepass.evaluate.figures import COLOURS, DARK, sheet
+from onepass.evaluate.figures import COLOURS, DARK, new_figure
 
 Floats = NDArray[np.float64]
 
@@ -113,7 +113,7 @@ def table(told: dict[tuple[str, str, int], Told]) -> None:
 def draw(told: dict[tuple[str, str, int], Told], path: Path) -> None:
     """A column a stream, over m: all steps above, one step below; the truth and the certificate."""
     names = list(dict.fromkeys(name for name, *_ in told))
-    with sheet((7.2, 4.2), path, "certificate") as figure:
+    with new_figure((7.2, 4.2), path, "certificate") as figure:
         panels = figure.subplots(2, len(names), sharex=True, sharey="row", squeeze=False)
         for name, column in zip(names, panels.T, strict=True):
             for kind, colour in zip(KINDS, COLOURS, strict=False):

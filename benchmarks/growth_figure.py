@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from figures import DOCS, picture
 
-from onepass.evaluate.figures import COLOURS, GREY, sheet
+from onepass.evaluate.figures import COLOURS, GREY, new_figure
 
 TITLES = {
     "rows": ("rows seen, p = 5", "Over rows: flat, and so is memory"),
@@ -23,7 +23,7 @@ MICRO = 1e6
 
 def draw(found: Mapping[str, Any]) -> None:
     """All panels, as docs/growth.png."""
-    with sheet((8.6, 4.9), None, "benchmarks/growth.py") as figure:
+    with new_figure((8.6, 4.9), None, "benchmarks/growth.py") as figure:
         panels = figure.subplots(2, 3)
         for axes, (name, (along, title)) in zip(panels.flat, TITLES.items(), strict=True):
             curves = found["parts"].get(name, {})

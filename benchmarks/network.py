@@ -104,7 +104,7 @@ def step(said: dict[str, Any]) -> dict[str, Any]:
     spans, reads = [], []
     for k in range(m + 2 * cycle):
         J, rows = draw(), memory.subspace.B.rows
-        with linalg.tensors_alone(p):
+        with linalg.one_thread_for_tensors(p):
             if k >= m + cycle and k % 3 == 0:
                 some, flat = rows.numpy(), J[0].numpy()
                 ways = [lambda B=rows, g=J[0]: B @ g, lambda B=some, g=flat: B @ g]

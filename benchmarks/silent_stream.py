@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import onepass as op
-from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
+from onepass.evaluate.figures import COLOURS, DARK, GREY, new_figure
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def smooth(errors: Floats) -> tuple[Floats, Floats]:
 
 def draw(errors: dict[bool, dict[str, Floats]], path: Path) -> None:
     """Three panels: a coefficient over the stream, and the errors after both returns."""
-    with sheet((7.2, 2.9), path, "silent_stream") as figure:
+    with new_figure((7.2, 2.9), path, "silent_stream") as figure:
         panels = figure.subplots(1, 3, width_ratios=[1.15, 1, 1])
         for name, colour in zip(RULES, COLOURS, strict=False):
             steps, path_of, truth = coefficient(RULES[name])

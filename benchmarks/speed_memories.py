@@ -78,7 +78,7 @@ class Steps:
 def works(rounds: int, limits: Limits) -> Iterator[Work]:
     """All of this file."""
     torch.set_num_threads(1)
-    with linalg.tensors_alone(P):
+    with linalg.one_thread_for_tensors(P):
         yield orfit(rounds, limits.bandwidth)
         for name, kind in KEPT.items():
             yield precisions(name, kind, rounds)

@@ -33,8 +33,8 @@ __all__ = [
     "Case",
     "TinyClassifier",
     "TinyRegressor",
-    "answers",
     "features",
+    "make_targets",
     "pieces",
     "snapshot",
 ]
@@ -50,8 +50,10 @@ class _Normalised:
     def _start(self, d: int, c: int) -> None:
         self.coef_ = np.zeros((d, c))
 
-    def _learn(self, X: Array, Y: Array, s: Array | None, known: Array | None) -> Array:
-        del known  # a class to come has target 0 and score 0: nothing moves before its first row
+    def _learn(self, X: Array, Y: Array, s: Array | None, class_mask: Array | None) -> Array:
+        del (
+            class_mask
+        )  # a class to come has target 0 and score 0: nothing moves before its first row
         W, said = self.coef_.copy(), np.empty(Y.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             for i, x in enumerate(X.astype(np.float64)):
@@ -82,7 +84,7 @@ class _Normalised:
 class TinyRegressor(_Normalised, Regressor):
     """A regressor of a few lines that keeps every law."""
 
-    def _unlearned(self, row: Array) -> float:
+    def _initial_prediction(self, row: Array) -> float:
         del row
         return 0.0
 
@@ -214,7 +216,7 @@ def features(n: int, d: int = 4, seed: int = 0) -> Array:
     return rng.normal(size=(n, d)) * np.geomspace(0.5, 2.0, d) + np.linspace(-0.5, 0.5, d)
 
 
-def answers(case: Case, X: Array, seed: int = 0, *, kinds: int = 3) -> Array:
+def make_targets(case: Case, X: Array, seed: int = 0, *, kinds: int = 3) -> Array:
     """Answers with noise that a linear model knows something of.
 
     For classifiers the last class is withheld from the first half: it comes late.

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fork_server import ForkServer
 
-from nursery import Nursery
 from onepass.errors import CheckpointError
-from onepass.evaluate import Report, standing
+from onepass.evaluate import Report, run_progress
 from onepass.serialization.models import describe
 
 COMMAND = "import sys; from onepass.cli import main; sys.exit(main())"
@@ -91,12 +91,12 @@ def command(stream: Path, folder: Path) -> list[str]:
 
 def outcome(folder: Path, report: Report) -> dict[str, str]:
     """All that must be equal: the bytes of the models, the numbers of the report."""
-    told = report.to_dict()
-    del told["resumed"]
-    for score in told["scores"].values():
+    summary = report.to_dict()
+    del summary["resumed"]
+    for score in summary["scores"].values():
         del score["seconds"]
     models = {path.name: describe(path)["sha256"] for path in folder.glob("m-*.onepass")}
-    return {"report": json.dumps(told, sort_keys=True), **models}
+    return {"report": json.dumps(summary, sort_keys=True), **models}
 
 
 def whole(stream: Path, folder: Path, run: Any) -> dict[str, str]:
@@ -112,16 +112,16 @@ def killed(folder: Path, kills: int, rows: int, *, every: int = 10, seed: int = 
     stream = folder / "stream.csv"
     table(stream, rows)
     found = Found()
-    with Nursery(PREPARE, "main(given)") as nursery:
+    with ForkServer(PREPARE, "main(given)") as fork_server:
         began = time.monotonic()
         (folder / "calm").mkdir()
-        calm = whole(stream, folder / "calm", nursery.run)
+        calm = whole(stream, folder / "calm", fork_server.run)
         longest = (time.monotonic() - began) / 3
         while found.kills < kills:
             place = folder / f"round{found.rounds}"
             place.mkdir()
-            _round(found, stream, place, nursery, rng, (kills, every, longest))
-            again = whole(stream, place, nursery.run)
+            _round(found, stream, place, fork_server, rng, (kills, every, longest))
+            again = whole(stream, place, fork_server.run)
             found.wrong.update(name for name in calm if again.get(name) != calm[name])
             found.rounds += 1
     return found
@@ -131,7 +131,7 @@ def _round(
     found: Found,
     stream: Path,
     place: Path,
-    nursery: Nursery,
+    fork_server: ForkServer,
     rng: Any,
     plan: tuple[int, int, float],
 ) -> None:
@@ -140,7 +140,7 @@ def _round(
     words = [*command(stream, place), "--resume"]
     while found.kills < kills:
         alone = every > 0 and found.kills % every == every - 1
-        run, patience = (fresh, 1.0 + rng.random()) if alone else (nursery.run, 0.0)
+        run, patience = (fresh, 1.0 + rng.random()) if alone else (fork_server.run, 0.0)
         code = run(words, patience + longest * rng.random())
         if code == 0:
             return
@@ -153,7 +153,7 @@ def _round(
         for half in halves:
             shutil.rmtree(half)
         try:
-            stood = standing(place / "m.onepass.run")
+            stood = run_progress(place / "m.onepass.run")
         except CheckpointError:
             found.wrong["a torn checkpoint"] += 1
             return
@@ -163,7 +163,7 @@ def _round(
         found.places.append(rows)
 
 
-def told(found: Found, rows: int, seconds: float) -> str:
+def summary(found: Found, rows: int, seconds: float) -> str:
     """What came of it, in words."""
     places = np.array(found.places)
     behind = places[places > 0]
@@ -188,7 +188,7 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         found = killed(Path(folder), given.kills, given.rows, every=given.every, seed=given.seed)
-    sys.stdout.write(told(found, given.rows, time.monotonic() - began))
+    sys.stdout.write(summary(found, given.rows, time.monotonic() - began))
     return 1 if found.wrong else 0
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Nursery"]
+__all__ = ["ForkServer"]
 
 _PROGRAM = """
 import json, os, sys
@@ -37,7 +37,7 @@ for line in sys.stdin:
 """
 
 
-class Nursery:
+class ForkServer:
     """A process that has the library loaded, and of which others are forked.
 
     Parameters

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 
-def written(
+def onnx_bytes(
     nodes: list[Any],
     inputs: dict[str, Any],
     outputs: dict[str, Any],
@@ -30,7 +30,7 @@ def written(
 def doubling(d: int, rows: Any = "n", kind: int = TensorProto.FLOAT) -> bytes:
     """A network that adds a row to itself."""
     node = helper.make_node("Add", ["x", "x"], ["z"])
-    return written([node], {"x": [rows, d]}, {"z": [rows, d]}, kind=kind)
+    return onnx_bytes([node], {"x": [rows, d]}, {"z": [rows, d]}, kind=kind)
 
 
 def convolution(filters: np.ndarray, side: Any, rows: Any = "n") -> bytes:
@@ -39,7 +39,7 @@ def convolution(filters: np.ndarray, side: Any, rows: Any = "n") -> bytes:
         helper.make_node("Conv", ["x", "w"], ["h"]),
         helper.make_node("Relu", ["h"], ["z"]),
     ]
-    return written(
+    return onnx_bytes(
         nodes,
         {"x": [rows, filters.shape[1], side, side]},
         {"z": [rows, len(filters), None, None]},

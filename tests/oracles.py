@@ -117,7 +117,7 @@ def _first_units(X: Floats) -> Floats:
 class RowByRow(NamedTuple):
     """What :func:`rls_row_by_row` gives: answers before learning, weights and P at the end."""
 
-    said: Floats
+    predictions: Floats
     coef: Floats
     P: Floats
 
@@ -157,11 +157,11 @@ def rls_row_by_row(
     s = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     P = np.linalg.inv(_matrix_of(ridge, d))
     W = np.zeros((d, Y.shape[1])) if initial is None else _as_columns(initial).copy()
-    said = np.empty(Y.shape)
+    predictions = np.empty(Y.shape)
     k = 0
     for i in range(n):
         x = X[i]
-        said[i] = x @ W
+        predictions[i] = x @ W
         if s[i] == 0:
             continue
         k += 1
@@ -169,11 +169,13 @@ def rls_row_by_row(
         u = P @ x
         S = R + x @ u
         if S > 0:  # at λ = 0 a row inside the span of the past has nothing left to move
-            W = W + np.outer(u, Y[i] - said[i]) / S
+            W = W + np.outer(u, Y[i] - predictions[i]) / S
             P = P - np.outer(u, u) / S
         if rescaled:
             P = P / forgetting
-    return RowByRow(said[:, 0], W[:, 0], P) if np.ndim(y) == 1 else RowByRow(said, W, P)
+    return (
+        RowByRow(predictions[:, 0], W[:, 0], P) if np.ndim(y) == 1 else RowByRow(predictions, W, P)
+    )
 
 
 class Learned(NamedTuple):
@@ -193,7 +195,7 @@ class DenseP:
         u = P g,   S = gᵀ u + r,   w ← w + u e / S,   P ← P − u uᵀ / S
 
     At r = 0 a row whose free part ‖P g‖ is at most ``tau`` ‖g‖ lies inside the span of the past:
-    it is skipped, and counted in ``contradictions`` if its error is larger than ``tolerance``.
+    it is skipped, and counted in ``inconsistent_rows`` if its error is larger than ``tolerance``.
 
     Parameters
     ----------
@@ -211,7 +213,7 @@ class DenseP:
     prior: Floats | None = None
     tau: float = 1e-7
     tolerance: float = 1e-9
-    contradictions: int = field(default=0, init=False)
+    inconsistent_rows: int = field(default=0, init=False)
     P: Floats = field(init=False)
 
     def __post_init__(self) -> None:
@@ -246,7 +248,7 @@ class DenseP:
             errors[j] = before[j] - g @ (W - start)
             u = self.P @ g
             if R[j] == 0 and np.linalg.norm(u) <= self.tau * np.linalg.norm(g):
-                self.contradictions += int(np.abs(errors[j]).max() > self.tolerance)
+                self.inconsistent_rows += int(np.abs(errors[j]).max() > self.tolerance)
                 continue
             S = g @ u + R[j]
             W += np.outer(u, errors[j]) / S
@@ -314,12 +316,12 @@ def one_row_at_a_time(learner: Any, X: Any, y: Any, sample_weight: Any = None) -
 
     Rows of weight 0 are said and not learned. The learner is changed.
     """
-    said = []
+    predictions = []
     for i in range(len(X)):
-        said.append(learner.predict_one(X[i]))
+        predictions.append(learner.predict_one(X[i]))
         weight = 1.0 if sample_weight is None else float(sample_weight[i])
         learner.learn_one(X[i], y[i], sample_weight=weight)
-    return np.array(said)
+    return np.array(predictions)
 
 
 def _learned_rows(X: Any, y: Any, weights: Any) -> tuple[Floats, Floats, Floats]:

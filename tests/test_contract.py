@@ -34,8 +34,8 @@ from cases import (
     Case,
     TinyClassifier,
     TinyRegressor,
-    answers,
     features,
+    make_targets,
     pieces,
     snapshot,
 )
@@ -159,7 +159,7 @@ def test_every_defence_is_needed() -> None:
 @given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(0, N), max_size=5))
 def test_any_cutting_into_blocks_is_the_same(case: Case, seed: int, cuts: list[int]) -> None:
     X = features(N + 10, seed=seed)
-    y = answers(case, X, seed)
+    y = make_targets(case, X, seed)
     s = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 2.0], size=N + 10)
     a, b = case(), case()
     together = a.test_then_train(X[:N], y[:N], s[:N])
@@ -177,7 +177,7 @@ def test_any_cutting_into_blocks_is_the_same(case: Case, seed: int, cuts: list[i
 @pytest.mark.parametrize("seed", range(3))
 def test_blocks_say_what_single_rows_say(case: Case, seed: int) -> None:
     X = features(N, seed=seed)
-    y = answers(case, X, seed)
+    y = make_targets(case, X, seed)
     s = np.random.default_rng(seed).choice([0.0, 0.5, 1.0], size=N, p=[0.2, 0.2, 0.6])
     a, b = case(), case()
     assert_same_answers(a.test_then_train(X, y, s), one_row_at_a_time(b, X, y, s))
@@ -187,7 +187,7 @@ def test_blocks_say_what_single_rows_say(case: Case, seed: int) -> None:
 @every_whole
 def test_partial_fit_and_test_then_train_learn_the_same(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     a, b = case(), case()
     a.partial_fit(X, y)
     b.test_then_train(X, y)
@@ -197,7 +197,7 @@ def test_partial_fit_and_test_then_train_learn_the_same(case: Case) -> None:
 @every_whole
 def test_learn_one_is_partial_fit_of_one_row(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     a, b = case(), case()
     for i in range(10):
         assert a.learn_one(X[i], y[i]) is a
@@ -212,7 +212,7 @@ def test_learn_one_is_partial_fit_of_one_row(case: Case) -> None:
 @every_whole
 def test_inputs_are_never_written_to(case: Case) -> None:
     X = features(N)
-    given = (X, answers(case, X), np.linspace(0.0, 2.0, N))
+    given = (X, make_targets(case, X), np.linspace(0.0, 2.0, N))
     before = [array.copy() for array in given]
     for locked in (False, True):
         for array in given:
@@ -228,11 +228,11 @@ def test_inputs_are_never_written_to(case: Case) -> None:
 @every_whole
 def test_asking_changes_nothing(case: Case) -> None:
     X = features(N)
-    learner = case().fit(X, answers(case, X))
+    learner = case().fit(X, make_targets(case, X))
     before = snapshot(learner)
     learner.predict(X)
     learner.predict_one(X[0])
-    learner.score(X, answers(case, X))
+    learner.score(X, make_targets(case, X))
     repr(learner)
     assert learner.nbytes > 0
     if is_classifier(learner):
@@ -253,7 +253,7 @@ def test_asking_before_learning_changes_nothing(case: Case) -> None:
 @every_whole
 def test_no_array_of_the_user_is_kept(case: Case) -> None:
     X = features(N)
-    y, s = answers(case, X), np.linspace(0.5, 2.0, N)
+    y, s = make_targets(case, X), np.linspace(0.5, 2.0, N)
     learner = case().fit(X, y, s).learn_one(X[0], y[0])
     before = snapshot(learner)
     X[:], y[:], s[:] = 99.0, 0, 0.0
@@ -263,9 +263,9 @@ def test_no_array_of_the_user_is_kept(case: Case) -> None:
 @every_whole
 def test_answers_are_the_users_own(case: Case) -> None:
     X = features(N)
-    learner = case().fit(X, answers(case, X))
+    learner = case().fit(X, make_targets(case, X))
     before = snapshot(learner)
-    for said in (learner.predict(X), learner.test_then_train(X[:0], answers(case, X)[:0])):
+    for said in (learner.predict(X), learner.test_then_train(X[:0], make_targets(case, X)[:0])):
         said[...] = 0
     assert snapshot(learner) == before
 
@@ -275,14 +275,14 @@ def test_constructor_arguments_are_never_changed(case: Case) -> None:
     X = features(N)
     learner = case()
     before = snapshot(learner.get_params(deep=False))
-    learner.fit(X, answers(case, X)).learn_one(X[0], answers(case, X)[0])
+    learner.fit(X, make_targets(case, X)).learn_one(X[0], make_targets(case, X)[0])
     assert snapshot(learner.get_params(deep=False)) == before
 
 
 @every_whole
 def test_what_is_learned_ends_with_an_underscore(case: Case) -> None:
     X = features(N)
-    learner = case().fit(X, answers(case, X)).learn_one(X[0], answers(case, X)[0])
+    learner = case().fit(X, make_targets(case, X)).learn_one(X[0], make_targets(case, X)[0])
     learned = set(vars(learner)) - set(learner.get_params(deep=False))
     assert all(re.fullmatch(r"[a-z][a-z0-9_]*_", name) for name in learned), learned
 
@@ -294,7 +294,7 @@ def test_what_is_learned_ends_with_an_underscore(case: Case) -> None:
 def test_memory_does_not_grow_with_the_stream(case: Case) -> None:
     rows = 100
     X = features(10 * rows)
-    y = answers(case, X[:rows])
+    y = make_targets(case, X[:rows])
     few = {"max_prototypes": 9} if hasattr(case.made, "max_prototypes") else {}
     learner = case(**few)  # a ceiling that the first rows reach
     most = []
@@ -315,7 +315,7 @@ def test_save_load_continue_is_continue(case: Case, tmp_path: Path) -> None:
     from onepass.serialization import models
 
     X = features(2 * N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     learner = case().fit(X[:N], y[:N])
     before = snapshot(learner)
     models.save(learner, tmp_path / "m.onepass")
@@ -339,7 +339,7 @@ def test_a_learner_that_has_seen_nothing_is_saved_too(case: Case, tmp_path: Path
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a))])  # noqa: S301
 def test_copies_continue_alike_and_apart(case: Case, copied: Callable[[Any], Any]) -> None:
     X = features(2 * N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     learner = case().fit(X[:N], y[:N])
     before = snapshot(learner)
     twin = copied(learner)
@@ -352,17 +352,17 @@ def test_copies_continue_alike_and_apart(case: Case, copied: Callable[[Any], Any
 @every_whole
 def test_a_clone_has_the_parameters_and_nothing_learned(case: Case) -> None:
     X = features(N)
-    learner = case().fit(X, answers(case, X))
+    learner = case().fit(X, make_targets(case, X))
     fresh = clone(learner)
     assert snapshot(fresh) == snapshot(case())
-    assert snapshot(fresh.fit(X, answers(case, X))) == snapshot(learner)
+    assert snapshot(fresh.fit(X, make_targets(case, X))) == snapshot(learner)
 
 
 @every_whole
 def test_fit_forgets(case: Case) -> None:
     X = features(2 * N, d=3)
-    y = answers(case, X)
-    learner = case().fit(features(N, d=5), answers(case, features(N, d=5)))
+    y = make_targets(case, X)
+    learner = case().fit(features(N, d=5), make_targets(case, features(N, d=5)))
     assert snapshot(learner.fit(X, y)) == snapshot(case().fit(X, y))
 
 
@@ -386,7 +386,7 @@ def test_merging_is_learning_both(
     cuts: list[int],
 ) -> None:
     X = features(N + 10, seed=seed)
-    y = answers(case, X, seed)
+    y = make_targets(case, X, seed)
     s = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 2.0], size=N + 10)
     parts = [case().partial_fit(X[i], y[i], sample_weight=s[i]) for i in pieces(N, cuts)]
     before = snapshot(parts)
@@ -412,7 +412,7 @@ def test_merging_is_learning_both(
 @every_whole
 def test_what_is_not_alike_is_not_merged(case: Case) -> None:
     X = features(N)
-    learner, other = case().fit(X, answers(case, X)), TinyRegressor().fit(X, X[:, 0])
+    learner, other = case().fit(X, make_targets(case, X)), TinyRegressor().fit(X, X[:, 0])
     before = snapshot(learner), snapshot(other)
     for one, two in ((learner, other), (other, learner), (learner, None)):
         with pytest.raises(MergeError, match=rf"^{type(one).__name__}\.merge: "):
@@ -427,7 +427,7 @@ def test_what_was_saved_is_merged_all_the_same(case: Case, tmp_path: Path) -> No
     if case.made.merging == "refused":
         return
     X = features(2 * N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     parts = [case().fit(X[:N], y[:N]), case().fit(X[N:], y[N:])]
     for i, part in enumerate(parts):
         models.save(part, tmp_path / f"{i}.onepass")
@@ -441,7 +441,7 @@ def test_what_was_saved_is_merged_all_the_same(case: Case, tmp_path: Path) -> No
 @every_whole
 def test_answers_before_learning(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     first = case().test_then_train(X, y)[0]
     said = case().predict_one(X[0])
     assert said == first
@@ -494,7 +494,7 @@ BAD_WEIGHTS: dict[str, Any] = {
 
 def _refusals(case: Case) -> Iterator[tuple[str, Any, Any, Any]]:
     X = features(6)
-    y = answers(case, X)
+    y = make_targets(case, X)
     yield from ((f"X: {name}", spoil(X), y, None) for name, spoil in BAD_X.items())
     yield from ((f"y: {name}", X, spoil(y), None) for name, spoil in BAD_Y.items())
     yield from ((f"weights: {name}", X, y, s) for name, s in BAD_WEIGHTS.items())
@@ -505,7 +505,7 @@ def _refusals(case: Case) -> Iterator[tuple[str, Any, Any, Any]]:
 @pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
 def test_refused_blocks_change_nothing(case: Case, verb: str, begun: bool) -> None:  # noqa: FBT001
     X = features(N)
-    learner = case().fit(X, answers(case, X)) if begun else case()
+    learner = case().fit(X, make_targets(case, X)) if begun else case()
     before = snapshot(learner)
     alone = {"X: too wide", "X: too narrow", "y: another number of outputs"}
     for name, bad_X, bad_y, bad_s in _refusals(case):
@@ -523,7 +523,7 @@ def test_refused_blocks_change_nothing(case: Case, verb: str, begun: bool) -> No
 @pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
 def test_refused_rows_change_nothing(case: Case, begun: bool) -> None:  # noqa: FBT001
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     learner = case().fit(X, y) if begun else case()
     before = snapshot(learner)
     x = X[0]
@@ -545,7 +545,7 @@ def test_refused_rows_change_nothing(case: Case, begun: bool) -> None:  # noqa: 
 @every
 def test_refused_questions_change_nothing(case: Case) -> None:
     X = features(N)
-    learner = case().fit(X, answers(case, X))
+    learner = case().fit(X, make_targets(case, X))
     before = snapshot(learner)
     for name, spoil in BAD_X.items():
         if name != "too few rows":
@@ -562,7 +562,7 @@ def test_an_interrupt_while_learning_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     learner = case().fit(X, y) if begun else case()
     before = snapshot(learner)
     real = type(learner)._learn
@@ -589,7 +589,7 @@ def test_an_interrupt_while_learning_changes_nothing(
 @every_whole
 def test_an_empty_block_is_learned_as_nothing(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     learner = case().fit(X, y)
     before = snapshot(learner)
     learner.partial_fit(X[:0], y[:0])
@@ -609,7 +609,7 @@ def test_an_empty_block_is_learned_as_nothing(case: Case) -> None:
 @every_whole
 def test_rows_of_weight_zero_are_not_learned(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     learner = case().partial_fit(X, y)
     before = snapshot(learner)
     learner.partial_fit(X, y[::-1], sample_weight=0.0)
@@ -628,7 +628,7 @@ def test_rows_of_weight_zero_are_not_learned(case: Case) -> None:
 @every_whole
 def test_a_weight_of_one_is_no_weight(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     a = case().partial_fit(X, y, sample_weight=np.ones(N))
     assert_same_answers(a.predict(X), case().partial_fit(X, y).predict(X))
 
@@ -636,7 +636,7 @@ def test_a_weight_of_one_is_no_weight(case: Case) -> None:
 @every
 def test_dicts_and_frames_are_arrays_with_names(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     names = ["a", "b", "c", "d"]
     plain = case().partial_fit(X, y)
     columns = dict(zip(names, X.T, strict=True))
@@ -664,7 +664,7 @@ def test_dicts_and_frames_are_arrays_with_names(case: Case) -> None:
 def test_other_numbers_are_taken(case: Case, dtype: Any) -> None:
     X = np.round(features(N) * 3)
     X = (X > 0).astype(dtype) if dtype is bool else np.abs(X).astype(dtype)
-    y = answers(case, X.astype(float))
+    y = make_targets(case, X.astype(float))
     a, b = case().partial_fit(X, y), case().partial_fit(X.astype(np.float64), y)
     assert a.predict(X).dtype == b.predict(X).dtype
     assert_same_answers(a.predict(X), b.predict(X.astype(np.float64)), 1e-3)
@@ -677,7 +677,7 @@ def test_other_numbers_are_taken(case: Case, dtype: Any) -> None:
 @every_whole
 def test_the_layout_of_arrays_does_not_matter(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     wide, long = np.repeat(X, 2, axis=1), np.repeat(y, 2)
     a = case().partial_fit(X, y)
     for same in (np.asfortranarray(X), wide[:, ::2], X[::-1][::-1], X.astype(">f8")):
@@ -687,7 +687,7 @@ def test_the_layout_of_arrays_does_not_matter(case: Case) -> None:
 @every_whole
 def test_one_row_is_enough(case: Case) -> None:
     X = features(1)
-    learner = case().fit(X, answers(case, X))
+    learner = case().fit(X, make_targets(case, X))
     assert learner.rows_seen_ == 1
     assert learner.n_features_in_ == 4
     assert learner.predict(X).shape == (1,)
@@ -709,7 +709,7 @@ def test_one_row_is_enough(case: Case) -> None:
 )
 def test_poor_features_never_make_nan(case: Case, spoil: Callable[[Any], Any]) -> None:
     X = spoil(features(N))
-    y = answers(case, features(N))
+    y = make_targets(case, features(N))
     learner = case()
     try:
         said = learner.test_then_train(X, y)
@@ -734,7 +734,7 @@ def test_huge_values_are_learned_finite_or_refused(
     begun: bool,  # noqa: FBT001
 ) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     learner = case().fit(X, y) if begun else case()
     before = snapshot(learner)
     huge = np.sign(X) * size
@@ -753,7 +753,7 @@ def test_huge_values_are_learned_finite_or_refused(
 @every
 def test_huge_rows_are_answered_and_learned_or_refused(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     learner = case().fit(X, y)
     before = snapshot(learner)
     for x in (np.full(4, 1e200), np.array([0.0, 1e160, 0.0, -1.0])):
@@ -789,7 +789,7 @@ def test_growing_is_as_if_the_features_had_been_zero(case: Case) -> None:
     if getattr(case(), "forgetting", 1.0) in {0.9, 0.95, forgetting.Exponential(0.95)}:
         pytest.skip("where all fades, the prior of late features begins anew")
     X = features(2 * N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     early = X * [1.0, 1.0, 0.0, 0.0]
     grown = case().partial_fit(early[:N, :2], y[:N]).grow(4)
     whole = case().partial_fit(early[:N], y[:N])
@@ -808,7 +808,7 @@ def test_growing_is_as_if_the_features_had_been_zero(case: Case) -> None:
 @every_regressor
 def test_several_outputs_are_several_regressors(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     Y = np.column_stack([y, X[:, 0] - y, np.ones(N), np.zeros(N)])
     learner = case()
     said = learner.test_then_train(X, Y)
@@ -833,7 +833,7 @@ def test_learning_begins_at_the_initial_weights(case: Case) -> None:
     assert_same_answers(learner.predict_one(X[0]), X[0] @ start)
     if not getattr(learner, "l2", 0.0):  # nothing to correct: the weights stay where they are
         assert_same_answers(learner.test_then_train(X, X @ start), X @ start)
-    assert_same_answers(learner.fit(X, answers(case, X)).coef_.shape, (4,))
+    assert_same_answers(learner.fit(X, make_targets(case, X)).coef_.shape, (4,))
     assert start.tolist() == [1.0, -2.0, 0.0, 0.5]
     assert learner.initial_coef is start
 
@@ -841,7 +841,7 @@ def test_learning_begins_at_the_initial_weights(case: Case) -> None:
 @every_regressor
 def test_one_column_of_answers_stays_a_column(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     column = case()
     assert_same_answers(column.test_then_train(X, y[:, None])[:, 0], case().test_then_train(X, y))
     assert column.predict(X).shape == (N, 1)
@@ -853,7 +853,7 @@ def test_one_column_of_answers_stays_a_column(case: Case) -> None:
 @every_classifier
 def test_labels_are_only_names(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     said = case().test_then_train(X, y)
     for names in (np.array(["high", "low", "mid"]), np.array([-7, 0, 12]), np.array([0.0, 1, 5])):
         other = case()
@@ -896,7 +896,7 @@ def test_one_class_alone_is_always_the_answer(case: Case) -> None:
 @every_classifier
 def test_classes_known_beforehand(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     known = case(classes=[2, 1, 0])
     assert known.predict_one(X[0]) == 2
     named = case().partial_fit(X[:0], y[:0], classes=[0, 1, 2])
@@ -912,7 +912,7 @@ def test_classes_known_beforehand(case: Case) -> None:
 @every_classifier
 def test_decision_function_says_the_same_as_predict(case: Case) -> None:
     X = features(N)
-    y = answers(case, X)
+    y = make_targets(case, X)
     many = case().fit(X, y)
     scores = many.decision_function(X)
     assert scores.shape == (N, 3)
@@ -926,7 +926,7 @@ def test_decision_function_says_the_same_as_predict(case: Case) -> None:
 @every_classifier
 def test_labels_of_two_kinds_are_refused(case: Case) -> None:
     X = features(N)
-    learner = case().fit(X, answers(case, X))
+    learner = case().fit(X, make_targets(case, X))
     before = snapshot(learner)
     for odd in (np.array(["low"] * N), np.linspace(0.0, 1.0, N)):
         with pytest.raises(OnepassError):

@@ -104,7 +104,7 @@ def test_the_first_of_two_contradicting_rows_wins() -> None:
     np.testing.assert_allclose(step.w, [[1.0, 2.0], [0.0, 0.0]])
     np.testing.assert_allclose(step.errors[1], [0.0, 1.0])
     assert step.rank == 1
-    assert memory.contradictions == 1  # the row of zeros is fitted as it is
+    assert memory.inconsistent_rows == 1  # the row of zeros is fitted as it is
 
 
 def test_the_basis_is_that_of_the_largest_directions() -> None:

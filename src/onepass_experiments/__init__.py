@@ -15,9 +15,9 @@ from onepass_experiments.orfit_deep_outcome import DeepOutcome
 from onepass_experiments.outcome import Outcome
 
 __all__ = [
+    "ALIASES",
     "EXPERIMENTS",
-    "NAMES",
-    "OTHER_NAMES",
+    "OPTION_CHOICES",
     "ArtOutcome",
     "ContinualOutcome",
     "DeepOutcome",
@@ -44,13 +44,13 @@ EXPERIMENTS: dict[str, Callable[..., Outcome | DeepOutcome | ArtOutcome | Contin
 }
 
 # name on the command line -> what its options may name
-NAMES: dict[str, Callable[[], dict[str, list[str]]]] = {
+OPTION_CHOICES: dict[str, Callable[[], dict[str, list[str]]]] = {
     "orfit-deep": known_names,
     "continual": continual_names,
 }
 
 # the numbering of CDC 2022 -> the same figure of the extended paper
-OTHER_NAMES: dict[str, str] = {
+ALIASES: dict[str, str] = {
     "orfit-2022-fig2": "orfit-fig6",
     "orfit-2022-fig3": "orfit-fig7",
 }

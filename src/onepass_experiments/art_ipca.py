@@ -27,9 +27,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, sheet
+from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
 from onepass.evaluate.parallel import run_parallel
-from onepass.evaluate.tables import MISSING, plus_minus, signed, worded
+from onepass.evaluate.tables import MISSING, format_number, format_signed, plus_minus
 from onepass.learners import ARTIPCAClassifier
 from onepass.stream import Images
 from onepass.stream import images as images_of
@@ -59,7 +59,7 @@ def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] |
         Where to write it.
     """
     names = list(dict.fromkeys(one.data for one in entries))
-    with sheet((4.6 * len(names), 3.2), path, "ArtOutcome.plot") as figure:
+    with new_figure((4.6 * len(names), 3.2), path, "ArtOutcome.plot") as figure:
         for axes, data in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
             those = [one for one in entries if one.data == data]
             paper = [one.paper or (np.nan, np.nan) for one in those]
@@ -164,7 +164,7 @@ class ArtOutcome(ExperimentOutcome):
         """
         return {(one.data, one.method): one for one in self.entries}[data, method]
 
-    def chance(self, entry: Entry) -> float | None:
+    def p_value(self, entry: Entry) -> float | None:
         """How probable such a difference to IPCA is, were there none: p of a paired t-test.
 
         None of IPCA itself, of fewer than two runs, and where all runs differ by the same.
@@ -199,19 +199,19 @@ class ArtOutcome(ExperimentOutcome):
 
     def _rows(self) -> Iterator[list[str]]:
         for one in self.entries:
-            paper, chance = one.paper, self.chance(one)
+            paper, p_value = one.paper, self.p_value(one)
             spread = one.deviation if len(one.accuracy) > 1 else None
             yield [
                 one.data,
                 one.method,
                 MISSING if paper is None else plus_minus(f"{paper[0]:.2f}", paper[1], 2),
                 plus_minus(f"{one.mean:.2f}", spread, 2),
-                signed(None if paper is None else one.mean - paper[0], 2),
-                MISSING if chance is None else f"{chance:.1g}",
-                worded(one.prototypes, 0),
-                worded(one.nbytes / _MEGABYTE, 1),
-                worded(one.compact / _MEGABYTE, 1),
-                worded(one.seconds, 1),
+                format_signed(None if paper is None else one.mean - paper[0], 2),
+                MISSING if p_value is None else f"{p_value:.1g}",
+                format_number(one.prototypes, 0),
+                format_number(one.nbytes / _MEGABYTE, 1),
+                format_number(one.compact / _MEGABYTE, 1),
+                format_number(one.seconds, 1),
             ]
 
 

@@ -23,10 +23,10 @@ from onepass.errors import ParameterError, import_extra
 from onepass.evaluate import ContinualReport
 from onepass.evaluate import Progress as Step
 from onepass.evaluate import continual as evaluated
-from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, sheet
-from onepass.evaluate.report import FORMAT, spelt
-from onepass.evaluate.tables import MISSING, markdown, plus_minus, signed, worded
-from onepass.serialization.atomic import writing
+from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
+from onepass.evaluate.report import FORMAT, infinities_as_text
+from onepass.evaluate.tables import MISSING, format_number, format_signed, markdown, plus_minus
+from onepass.serialization.atomic import write_errors
 from onepass.stream import Experiences, Images
 from onepass.types import ArrayLike, Floats
 from onepass_experiments.continual_learners import (
@@ -74,7 +74,7 @@ def drawn(
     high = [_HEAD + _HIGH * max(len(reports[n].scores) for n in row) for row in rows]
     wide = min(_SIDE, len(names))
     size = (_WIDE * wide, sum(high) + 0.6)
-    with sheet(size, path, "ContinualOutcome.plot") as figure:
+    with new_figure(size, path, "ContinualOutcome.plot") as figure:
         panels = figure.subplots(len(rows), wide, squeeze=False, height_ratios=high).ravel()
         for axes in panels[len(names) :]:
             axes.set_visible(False)
@@ -140,7 +140,7 @@ class ContinualOutcome(ExperimentOutcome):
     reports: dict[str, ContinualReport]
     settings: dict[str, dict[str, str]]
 
-    def chance(self, stream: str, learner: str) -> float | None:
+    def p_value(self, stream: str, learner: str) -> float | None:
         """How probable such a difference to the stream's first learner is, were there none.
 
         p of a paired t-test over seeds, not corrected for their number; None of the first itself,
@@ -168,7 +168,9 @@ class ContinualOutcome(ExperimentOutcome):
             "title": self.title,
             "setup": self.setup,
             "settings": self.settings,
-            "reports": {name: spelt(one.to_dict()) for name, one in self.reports.items()},
+            "reports": {
+                name: infinities_as_text(one.to_dict()) for name, one in self.reports.items()
+            },
         }
 
     def to_markdown(self) -> str:
@@ -213,7 +215,7 @@ class ContinualOutcome(ExperimentOutcome):
         """
         paths = super().save(directory)
         for name, report in self.reports.items():
-            with writing(paths[0].parent / name, "ContinualOutcome.save"):
+            with write_errors(paths[0].parent / name, "ContinualOutcome.save"):
                 report.save(paths[0].parent / name)
         return paths
 
@@ -250,23 +252,23 @@ class ContinualOutcome(ExperimentOutcome):
         for key, one in report.scores.items():
             paper = STREAMS[name].published.get(key) if self.setup["scale"] == 1.0 else None
             mean, spread = scale * one.mean("average"), scale * one.deviation("average")
-            chance, row = self.chance(name, key), one.learning
+            p_value, row = self.p_value(name, key), one.learning_seconds
             published = plus_minus(f"{paper[0]:.{places}f}", paper[1], places) if paper else MISSING
-            lost = worded(scale * one.mean("forgetting"), places).replace("-", "−")
+            lost = format_number(scale * one.mean("forgetting"), places).replace("-", "−")
             yield [
                 STREAMS[name].title,
                 TITLES[key],
                 published,
                 plus_minus(f"{mean:.{places}f}", spread, places),
-                signed(None if paper is None else mean - paper[0], places),
-                MISSING if chance is None else f"{chance:.1g}",
+                format_signed(None if paper is None else mean - paper[0], places),
+                MISSING if p_value is None else f"{p_value:.1g}",
                 lost,
-                signed(scale * one.mean("backward_transfer"), places),
-                worded(one.prototypes, 0),
-                worded(None if one.nbytes is None else one.nbytes / _MEGABYTE, 1),
-                worded(None if row is None else 1000.0 * row, 2),
-                worded(None if row is None else row * one.rows, 0),
-                worded(one.repeated, 0),
+                format_signed(scale * one.mean("backward_transfer"), places),
+                format_number(one.prototypes, 0),
+                format_number(None if one.nbytes is None else one.nbytes / _MEGABYTE, 1),
+                format_number(None if row is None else 1000.0 * row, 2),
+                format_number(None if row is None else row * one.rows, 0),
+                format_number(one.repeated, 0),
             ]
 
     def _values(self) -> Iterator[dict[str, Any]]:
@@ -419,7 +421,9 @@ class _Drawn:
 def _wanted(given: dict[str, Iterable[str] | None]) -> dict[str, list[str]]:
     """The streams and methods that are wanted, by their names."""
     known = continual_names()
-    return {what: validation.some_of(given[what], known[what], what, "continual") for what in known}
+    return {
+        what: validation.check_subset(given[what], known[what], what, "continual") for what in known
+    }
 
 
 def _plan(streams: list[str], methods: list[str]) -> dict[str, list[str]]:

@@ -305,7 +305,7 @@ def orfit_deep(
     validation.in_range(scale, "scale", "orfit_deep", above=0.0)
     given_names = {"streams": streams, "networks": networks, "methods": methods}
     chosen = {
-        what: validation.some_of(given_names[what], names, what, "orfit_deep")
+        what: validation.check_subset(given_names[what], names, what, "orfit_deep")
         for what, names in known_names().items()
     }
     known = halved(images_of("mnist") if images is None else images)
@@ -401,7 +401,7 @@ def choose_settings(
     networks: Iterable[str] | None = None,
     methods: Iterable[str] | None = None,
     scale: float = 1.0,
-    heard: Callable[[str], object] | None = None,
+    log: Callable[[str], object] | None = None,
 ) -> Settings:
     """Choose settings on rows held out of those to learn.
 
@@ -413,7 +413,7 @@ def choose_settings(
         As in :func:`onepass_experiments.orfit_deep`.
     scale : float, default=1.0
         Rows, held out and learned, as a share of those that ``orfit_deep`` learns.
-    heard : callable, optional
+    log : callable, optional
         Called with a line of text about each choice.
 
     Returns
@@ -428,10 +428,10 @@ def choose_settings(
         fewest = min(len(task.train.rows) for task in whole.tasks)
         tasks = list(whole.held_out(max(1, fewest // 4)))
         for which, name in product(networks or NETWORKS, methods or METHODS):
-            best = _best(METHODS[name], tasks, which, heard)
+            best = _best(METHODS[name], tasks, which, log)
             found.setdefault(stream, {}).setdefault(which, {})[name] = best
-            if heard is not None:
-                heard(f"{stream}, {which}, {name}: {best}")
+            if log is not None:
+                log(f"{stream}, {which}, {name}: {best}")
     return found
 
 
@@ -439,7 +439,7 @@ def _best(
     method: Method,
     tasks: Sequence[Experience],
     which: str,
-    heard: Callable[[str], object] | None,
+    log: Callable[[str], object] | None,
 ) -> dict[str, Any]:
     """The best settings of the method's grid."""
     kind = task_of(tasks)
@@ -452,8 +452,8 @@ def _best(
         one = run(method, settings, tasks, which, [_SEED])
         value = average(one.matrix)
         tried.append((one.stopped is not None, sign * value, place))
-        if heard is not None:
-            heard(f"  {method.name} {settings}: {value:.1f}{' stopped' if one.stopped else ''}")
+        if log is not None:
+            log(f"  {method.name} {settings}: {value:.1f}{' stopped' if one.stopped else ''}")
     return every[min(tried)[2]]
 
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from onepass.evaluate.continual_measures import MEASURES, Scored
-from onepass.evaluate.figures import COLOURS, DARK, GREY, band, sheet
-from onepass.evaluate.report import mapped
+from onepass.evaluate.continual_measures import MEASURES, TaskScores
+from onepass.evaluate.figures import COLOURS, DARK, GREY, band, new_figure
+from onepass.evaluate.report import map_floats
 from onepass.evaluate.tables import markdown
 from onepass.types import Floats
 from onepass_experiments.outcome import ExperimentOutcome, as_columns
@@ -64,7 +64,7 @@ def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     """
     streams, networks, methods = _sides(outcome)
     size = (1.3 + _WIDE * len(streams), (0.55 + _HIGH * len(methods)) * len(networks) + 0.3)
-    with sheet(size, path, "DeepOutcome.plot") as figure:
+    with new_figure(size, path, "DeepOutcome.plot") as figure:
         for axes, found in _panels(figure, outcome, sharey=True):
             _bars(axes, found, methods)
         figure.suptitle(f"{outcome.title}; ± over {outcome.setup['draws']} draws", fontsize=8)
@@ -141,7 +141,7 @@ def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     """
     streams, networks, methods = _sides(outcome)
     size = (0.4 + _WIDE * len(streams), 0.75 + 1.75 * len(networks))
-    with sheet(size, path, "DeepOutcome.plot_curves") as figure:
+    with new_figure(size, path, "DeepOutcome.plot_curves") as figure:
         shown: dict[str, Any] = {}
         for axes, found in _panels(figure, outcome, sharey=False):
             for method in (name for name in methods if name in found):
@@ -217,9 +217,9 @@ def forgotten(matrix: Floats, measure: Measure = "accuracy") -> float:
     return MEASURES["forgetting"](_scored(matrix, 1.0 if measure == "accuracy" else -1.0))
 
 
-def _scored(matrix: Floats, sign: float = 1.0) -> Scored:
+def _scored(matrix: Floats, sign: float = 1.0) -> TaskScores:
     tasks = len(matrix)
-    return Scored(matrix, np.full(tasks, np.nan), np.arange(tasks), sign)
+    return TaskScores(matrix, np.full(tasks, np.nan), np.arange(tasks), sign)
 
 
 @dataclass(frozen=True)
@@ -315,7 +315,7 @@ class DeepOutcome(ExperimentOutcome):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers, those to six digits."""
-        tree: dict[str, Any] = mapped(super().to_dict(), _six)
+        tree: dict[str, Any] = map_floats(super().to_dict(), _six)
         return tree
 
     def to_markdown(self) -> str:
@@ -347,7 +347,7 @@ class DeepOutcome(ExperimentOutcome):
             for i, last in enumerate(r.last):
                 values = {"last": last, "forgetting": r.forgotten[i]}
                 rest = {**values, "bytes": r.nbytes, "seconds_per_row": r.seconds[i]}
-                yield {**row, "draw": i, "measure": r.measure, **mapped(rest, _six)}
+                yield {**row, "draw": i, "measure": r.measure, **map_floats(rest, _six)}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
         """Average accuracy of all methods as bars, a panel a stream and network."""

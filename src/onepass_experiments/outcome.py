@@ -16,8 +16,8 @@ import numpy as np
 from scipy.stats import ttest_rel
 
 from onepass.errors import import_extra
-from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
-from onepass.evaluate.report import BaseReport, mapped
+from onepass.evaluate.figures import COLOURS, DARK, GREY, new_figure
+from onepass.evaluate.report import BaseReport, map_floats
 from onepass.evaluate.tables import Column, Table, markdown
 from onepass.stream import write
 from onepass.types import Array, Floats
@@ -78,7 +78,7 @@ def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
     colours = dict(zip(methods, (*COLOURS, *[GREY] * len(methods)), strict=False))
     sides = 1 + any(line.paper is not None for line in many)
     sample = outcome.setup["sample"]
-    with sheet(_SIZE, path, "Outcome.plot") as figure:
+    with new_figure(_SIZE, path, "Outcome.plot") as figure:
         panels = figure.subplots(2, sides, sharex=True, sharey="row", squeeze=False)
         for row, lines in zip(panels, (many, one), strict=True):
             if sides == 2:
@@ -502,7 +502,7 @@ class Outcome(ExperimentOutcome):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers, those to a thousandth of a degree."""
-        tree: dict[str, Any] = mapped(super().to_dict(), lambda value: round(value, 3))
+        tree: dict[str, Any] = map_floats(super().to_dict(), lambda value: round(value, 3))
         return tree
 
     def _values(self) -> Iterator[dict[str, Any]]:

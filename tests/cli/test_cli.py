@@ -375,11 +375,11 @@ def test_data_list_shows_every_set(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_reproduce_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    from onepass_experiments import EXPERIMENTS, OTHER_NAMES
+    from onepass_experiments import ALIASES, EXPERIMENTS
 
     does("reproduce")
     told = capsys.readouterr().out.splitlines()
-    assert [row.split()[0] for row in told] == [*EXPERIMENTS, *OTHER_NAMES]
+    assert [row.split()[0] for row in told] == [*EXPERIMENTS, *ALIASES]
     assert "The same as orfit-fig6" in next(row for row in told if "orfit-2022-fig2" in row)
 
 

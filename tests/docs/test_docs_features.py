@@ -19,7 +19,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_table_is_what_the_command_found() -> None:
     page = benchmark.PAGE.read_text(encoding="utf-8")
     assert benchmark.page(page) == page, "run: python benchmarks/fixed_features.py table"
-    known = benchmark.kept()
+    known = benchmark.load_results()
     for data, (recipe, ridge) in benchmark.FILTERS.items():
         if data in benchmark.DATA:  # what was chosen is the best that was found
             found = known[benchmark.named(benchmark.RandomConvolution(**recipe))][data]

@@ -23,8 +23,8 @@ from onepass.errors import (
     ParameterError,
     SourceError,
 )
-from onepass.evaluate import Report, prequential, standing
-from onepass.evaluate.curves import Tally
+from onepass.evaluate import Report, prequential, run_progress
+from onepass.evaluate.curves import RollingMetrics
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.serialization import archive
 from onepass.serialization.codec import state_dict
@@ -122,7 +122,7 @@ def test_a_pass_that_was_broken_twice_is_the_unbroken_one(way: str, task: str, p
                 _models(task), stream(), checkpoint=place, resume=True,
                 on_progress=_stop(end), **given,
             )  # fmt: skip
-        stood = standing(place)
+        stood = run_progress(place)
         assert stood is not None
         assert not stood.finished
         assert end <= stood.rows < end + BLOCK
@@ -151,7 +151,7 @@ def test_a_tally_goes_on_to_the_last_bit(
         labels = np.array(["a", "b", None, 3, True], dtype=object)
         y, answers = labels[rng.integers(0, 2, 40)], labels[rng.integers(0, 5, 40)]
     kinds = dict(METRICS[task])
-    one, other = Tally(kinds, window), Tally(kinds, window)
+    one, other = RollingMetrics(kinds, window), RollingMetrics(kinds, window)
     one.add(y[:cut], answers[:cut])
     tree = archive.join(*archive.split(one.state(), "here"), "here")
     other.restore(tree, "here")
@@ -166,13 +166,15 @@ def test_a_metric_of_other_parts_cannot_be_saved(place: Path) -> None:
     state = state_dict(kind(), "m.run")
     for wrong in (3, {**state, "rows": -1}, {**state, "rows": "1"}, {**state, "extra": 1}):
         with pytest.raises(CheckpointError, match="damaged"):
-            Tally({"mae": kind}).restore({"@": "Tally", "metrics": {"mae": wrong}}, "m.run")
+            RollingMetrics({"mae": kind}).restore(
+                {"@": "Tally", "metrics": {"mae": wrong}}, "m.run"
+            )
     metric = kind().add([1.0], [2.0])
     metric.extra = object()  # type: ignore[attr-defined]
     with pytest.raises(CheckpointError, match=r"`extra` must be None, .* got object"):
         archive.split(state_dict(metric, "m.run"), "m.run")
     with pytest.raises(CheckpointError, match="got Tally"):
-        op.save(Tally({"mae": kind}), place)
+        op.save(RollingMetrics({"mae": kind}), place)
 
 
 class _Odd(METRICS["regression"]["mae"]):  # type: ignore[misc]
@@ -246,7 +248,7 @@ def test_checkpoints_follow_the_clock(place: Path) -> None:
     written = []
 
     def progress(done: int) -> None:
-        stood = standing(place)
+        stood = run_progress(place)
         written.append((done, None if stood is None else stood.rows))
 
     prequential(
@@ -255,8 +257,8 @@ def test_checkpoints_follow_the_clock(place: Path) -> None:
     )  # fmt: skip
     seen = sorted({rows for _, rows in written if rows is not None})
     assert 2 <= len(seen) < len(written) / 2
-    assert standing(place) == standing(place)
-    stood = standing(place)
+    assert run_progress(place) == run_progress(place)
+    stood = run_progress(place)
     assert stood is not None
     assert stood.finished
     assert stood.position == N
@@ -278,7 +280,7 @@ def test_an_error_of_the_stream_loses_nothing(place: Path) -> None:
 
     with pytest.raises(SourceError, match="the line broke"):
         prequential(_models(), torn(), checkpoint=place)
-    stood = standing(place)
+    stood = run_progress(place)
     assert stood is not None
     assert stood.rows == 5 * BLOCK
     models, calm = _models(), _models()
@@ -300,7 +302,7 @@ def test_a_refused_block_leaves_the_checkpoint_before_it(place: Path) -> None:
         prequential(
             op.RLSRegressor(), blocks(), checkpoint=place, every=0, clock=lambda: next(clock)
         )
-    stood = standing(place)
+    stood = run_progress(place)
     assert stood is not None
     assert (stood.rows, stood.finished) == (10, False)
 
@@ -405,7 +407,7 @@ def test_onward_takes_the_next_source_from_its_first_row(place: Path) -> None:
             _models(), _stream(tuesday), checkpoint=place, resume=True, next_source=True,
             on_progress=_stop(300),
         )  # fmt: skip
-    stood = standing(place)
+    stood = run_progress(place)
     assert stood is not None
     assert 0 < stood.position < stood.rows
     models = _models()  # the same words again do not learn tuesday twice
@@ -491,7 +493,7 @@ def test_a_model_that_no_file_can_hold_is_refused_before_the_pass(place: Path) -
 def test_a_model_file_is_no_checkpoint(place: Path) -> None:
     op.save(op.RLSRegressor(), place)
     for call in (
-        lambda: standing(place),
+        lambda: run_progress(place),
         lambda: prequential(op.RLSRegressor(), _stream(), checkpoint=place, resume=True),
     ):
         with pytest.raises(CheckpointError, match="must hold a run, got a learner"):
@@ -557,11 +559,11 @@ def test_a_flipped_bit_is_noticed(place: Path) -> None:
         torn[at] ^= 1
         place.write_bytes(bytes(torn))
         with pytest.raises(CheckpointError):
-            standing(place)
+            run_progress(place)
     place.write_bytes(whole[:-1])
     with pytest.raises(CheckpointError, match="damaged"):
-        standing(place)
-    assert standing(place.with_name("none.run")) is None
+        run_progress(place)
+    assert run_progress(place.with_name("none.run")) is None
 
 
 def test_two_passes_do_not_write_one_checkpoint(tmp_path: Path) -> None:
@@ -574,7 +576,7 @@ def test_two_passes_do_not_write_one_checkpoint(tmp_path: Path) -> None:
     before = prequential(_models(), _stream(), checkpoint=place)
     with pytest.raises(CheckpointError, match="got another that has written it meanwhile"):
         prequential(_models(), _stream(), checkpoint=place, on_block=other)
-    stood = standing(place)
+    stood = run_progress(place)
     assert stood is not None
     assert stood.rows == begun[0].rows < before.rows
     place.unlink()  # whoever deletes it wants it anew

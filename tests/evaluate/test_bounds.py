@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from onepass.evaluate import LastValue, prequential
-from onepass.evaluate.curves import Tally
+from onepass.evaluate.curves import RollingMetrics
 from onepass.evaluate.metrics import METRICS
 from onepass.linalg.interrupt import Interrupt
 
 
 def test_a_tally_keeps_no_more_than_its_window() -> None:
-    tally = Tally(dict(METRICS["regression"]), window=100)
+    tally = RollingMetrics(dict(METRICS["regression"]), window=100)
     for width in [1, 99, 1, 250, 7, 0, 3] * 20:
         block = np.arange(float(width))
         tally.add(block, block)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onepass.evaluate.continual_measures import MEASURES, Scored
+from onepass.evaluate.continual_measures import MEASURES, TaskScores
 
 
 def by_loops(R: NDArray[Any], b: NDArray[Any]) -> dict[str, float]:
@@ -34,7 +34,7 @@ def by_loops(R: NDArray[Any], b: NDArray[Any]) -> dict[str, float]:
 def test_measures_are_the_papers_formulas(T: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     R, b = rng.random((T, T)), rng.random(T)
-    known = Scored(R, b, np.arange(T), 1.0)
+    known = TaskScores(R, b, np.arange(T), 1.0)
     expected = by_loops(R, b)
     assert expected.keys() == MEASURES.keys()
     for name, value in expected.items():
@@ -43,7 +43,7 @@ def test_measures_are_the_papers_formulas(T: int, seed: int) -> None:
 
 def test_of_errors_what_was_lost_is_forgotten_too() -> None:
     R, b = np.array([[1.0, 5.0], [3.0, 0.5]]), np.array([4.0, 6.0])
-    known = Scored(R, b, np.arange(2), -1.0)
+    known = TaskScores(R, b, np.arange(2), -1.0)
     assert MEASURES["average"](known) == 1.75
     assert MEASURES["forgetting"](known) == 2.0
     assert MEASURES["backward_transfer"](known) == -2.0
@@ -53,14 +53,14 @@ def test_of_errors_what_was_lost_is_forgotten_too() -> None:
 def test_what_was_never_tested_is_not_known() -> None:
     nan = np.nan
     R, b = np.array([[0.9, 0.1, nan], [0.8, 0.9, 0.2], [0.7, 0.8, 0.9]]), np.array([0.0, nan, nan])
-    known = Scored(R, b, np.arange(3), 1.0)
+    known = TaskScores(R, b, np.arange(3), 1.0)
     assert MEASURES["average"](known) == pytest.approx(0.8)
     assert MEASURES["forgetting"](known) == pytest.approx(0.15)
     assert np.isnan(MEASURES["forward_transfer"](known))
 
 
 def test_a_single_task_has_no_past() -> None:
-    known = Scored(np.array([[0.5]]), np.array([0.0]), np.arange(1), 1.0)
+    known = TaskScores(np.array([[0.5]]), np.array([0.0]), np.arange(1), 1.0)
     assert MEASURES["average"](known) == 0.5
     assert np.isnan(MEASURES["forgetting"](known))
     assert np.isnan(MEASURES["forward_transfer"](known))
@@ -68,7 +68,7 @@ def test_a_single_task_has_no_past() -> None:
 
 def test_blocks_without_borders_count_from_when_a_task_had_come() -> None:
     R = np.array([[0.5, 0.0], [0.9, 0.1], [0.8, 0.6], [0.6, 0.9]])
-    known = Scored(R, np.zeros(2), np.array([1, 3]), 1.0)
+    known = TaskScores(R, np.zeros(2), np.array([1, 3]), 1.0)
     assert MEASURES["forgetting"](known) == pytest.approx(0.3)
     assert MEASURES["backward_transfer"](known) == pytest.approx(-0.3)
     assert MEASURES["forward_transfer"](known) == pytest.approx((0.5 + 0.6) / 2)

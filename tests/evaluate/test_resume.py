@@ -14,9 +14,9 @@ import pytest
 
 import killing
 import onepass as op
-from killing import COMMAND, killed, outcome, table
+from killing import COMMAND, kill_runs, outcome, table
 from onepass.cli import main
-from onepass.evaluate import Report, standing
+from onepass.evaluate import Report, run_progress
 from onepass.serialization import archive
 
 SLOW = "--block 1 --checkpoint 0"  # so slow that a signal finds it at work
@@ -56,7 +56,7 @@ def begun(words: str, rows: int) -> "subprocess.Popen[str]":
         text=True,
     )
     for _ in range(600):
-        stood = standing("m.onepass.run")
+        stood = run_progress("m.onepass.run")
         if stood is not None and stood.rows > rows:
             return process
         assert process.poll() is None, process.communicate()[1]
@@ -69,11 +69,11 @@ def begun(words: str, rows: int) -> "subprocess.Popen[str]":
 
 
 def test_thirty_kills_change_nothing(tmp_path: Path) -> None:
-    found = killed(tmp_path, 30, 500, every=15)
+    found = kill_runs(tmp_path, 30, 500, every=15)
     assert found.kills == 30
     assert found.fresh == 2
     assert max(found.places) > 100
-    assert not found.wrong, killing.told(found, 500, 0.0)
+    assert not found.wrong, killing.summary(found, 500, 0.0)
 
 
 @pytest.mark.usefixtures("stream", "interruptible")
@@ -88,17 +88,17 @@ def test_who_asks_it_to_end_finds_all_saved(number: int, code: int, more: str) -
     words = f"{RUN} --block 32 {more}"
     process = begun(words.replace("--block 32", SLOW), 35)
     process.send_signal(number)
-    told = process.communicate()[1]
+    summary = process.communicate()[1]
     assert process.returncode == code
-    assert "Interrupted after" in told
-    assert "Go on with --resume." in told
-    stood = standing("m.onepass.run")
+    assert "Interrupted after" in summary
+    assert "Go on with --resume." in summary
+    stood = run_progress("m.onepass.run")
     assert stood is not None
     assert not stood.finished
     waiting = min(30, stood.rows) if more else 0
     learned = op.load("m-rls.onepass")
     assert getattr(learned, "rows_seen_", 0) == stood.rows - waiting
-    assert f"{waiting} of them wait" in told or not more
+    assert f"{waiting} of them wait" in summary or not more
     again, unbroken = (
         resumed(words.replace("--block 32", "--block 1")),
         calm(words.replace("--block 32", "--block 1")),
@@ -116,10 +116,10 @@ def test_who_was_started_to_ignore_interrupts_can_be_asked_to_end() -> None:
         signal.signal(signal.SIGINT, before)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
-    told = process.communicate()[1]
+    summary = process.communicate()[1]
     assert process.returncode == 143
-    assert "Go on with --resume." in told
-    stood = standing("m.onepass.run")
+    assert "Go on with --resume." in summary
+    stood = run_progress("m.onepass.run")
     assert stood is not None
     assert not stood.finished
     assert op.load("m-rls.onepass").rows_seen_ == stood.rows
@@ -132,7 +132,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode in {143, 130}
-    assert standing("m.onepass.run") is not None  # whole, whichever it is
+    assert run_progress("m.onepass.run") is not None  # whole, whichever it is
     assert resumed(f"{RUN} --block 1") == calm(f"{RUN} --block 1")
 
 
@@ -155,16 +155,16 @@ def unfinished(stream: Path) -> Path:
 
 @pytest.mark.usefixtures("unfinished")
 def test_a_run_that_the_library_began_is_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
-    stood = standing("m.onepass.run")
+    stood = run_progress("m.onepass.run")
     assert stood is not None
     assert stood.rows == 96
     words = f"{RUN} --block 32"
     assert resumed(words) == calm(words)
     capsys.readouterr()
     does(f"{words} --resume")
-    told = capsys.readouterr()
-    assert f"resumed after {stood.rows:,} and" in told.out
-    assert f"Resumed after {300 - 4:,} rows." in told.err
+    summary = capsys.readouterr()
+    assert f"resumed after {stood.rows:,} and" in summary.out
+    assert f"Resumed after {300 - 4:,} rows." in summary.err
 
 
 @pytest.mark.usefixtures("unfinished")
@@ -248,8 +248,8 @@ def test_another_run_is_refused(
     before = Path("m.onepass.run").read_bytes()
     capsys.readouterr()
     does(words, code=1)
-    told = capsys.readouterr().err
-    assert re.search(message, told), told
+    summary = capsys.readouterr().err
+    assert re.search(message, summary), summary
     assert Path("m.onepass.run").read_bytes() == before
 
 
@@ -274,14 +274,14 @@ def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--resume needs --save" in capsys.readouterr().err
     does(f"{RUN} -q")
     before = Path("m.onepass.run").read_bytes()
-    for more, told in (
+    for more, summary in (
         ("--next-source", "--next-source needs --resume"),
         ("--delay-until known", "--delay-until must name a column"),
         ("--delay 5 --max-waiting 2", "Give a higher --max-waiting"),
         ("--checkpoint -1", "seconds >= 0"),
     ):
         does(f"{RUN} {more}", code=2)
-        assert told in capsys.readouterr().err
+        assert summary in capsys.readouterr().err
     assert Path("m.onepass.run").read_bytes() == before
 
 
@@ -301,10 +301,10 @@ def test_a_checkpoint_that_cannot_be_written_is_told(
 
     monkeypatch.setattr("onepass.serialization.archive.save_file", full)
     does(f"{RUN} -q --checkpoint 0", code=1)
-    told = capsys.readouterr()
-    assert "learned in one pass" in told.out
-    assert told.err.count("CheckpointWarning") <= 2  # on the way and at the end, not more
-    assert "No space left on device" in told.err
-    assert "could not be written: the run cannot be resumed" in told.err
+    summary = capsys.readouterr()
+    assert "learned in one pass" in summary.out
+    assert summary.err.count("CheckpointWarning") <= 2  # on the way and at the end, not more
+    assert "No space left on device" in summary.err
+    assert "could not be written: the run cannot be resumed" in summary.err
     assert Path("m.onepass.run").read_bytes() == before
     assert not list(Path().glob(".onepass-*"))

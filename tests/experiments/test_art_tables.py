@@ -54,8 +54,8 @@ def test_runs_are_the_same_in_several_processes(outcomes: Any, images: Any) -> N
 def test_a_paired_test_compares_methods_with_ipca(outcomes: Any) -> None:
     one = outcomes[0]
     none, base = one.entry("MNIST", "No PCA"), one.entry("MNIST", "IPCA")
-    assert one.chance(base) is None
-    assert one.chance(none) == pytest.approx(ttest_rel(none.accuracy, base.accuracy).pvalue)
+    assert one.p_value(base) is None
+    assert one.p_value(none) == pytest.approx(ttest_rel(none.accuracy, base.accuracy).pvalue)
     assert base.paper == PAPER[1]["MNIST"]["IPCA"] == (94.03, 0.26)
 
 
@@ -82,7 +82,7 @@ def test_it_is_written_in_all_forms(outcomes: Any, tmp_path: Path) -> None:
 def test_one_run_has_no_deviation_and_no_chance(images: Any) -> None:
     one = art_table1(images, draws=1)
     assert {each.deviation for each in one.entries} == {0.0}
-    assert {one.chance(each) for each in one.entries} == {None}
+    assert {one.p_value(each) for each in one.entries} == {None}
 
 
 def test_bad_numbers_are_refused(images: Any) -> None:

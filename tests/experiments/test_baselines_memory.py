@@ -154,7 +154,7 @@ def test_a_perceptron_has_the_squares_that_its_rows_have_alone(
         baselines.EWC(module, loss=loss, step_size=1e-12, fisher="empirical").learn(x, y)
         for module in (perceptron(), Wrapped(perceptron()))
     ]
-    for ours, alone in zip(found[0].passing_, found[1].passing_, strict=True):
+    for ours, alone in zip(found[0].squared_gradients_, found[1].squared_gradients_, strict=True):
         torch.testing.assert_close(ours, alone)
 
 
@@ -179,7 +179,7 @@ def test_other_networks_have_them_as_well(make: Any) -> None:
         baselines.EWC(one, step_size=1e-12, fisher="empirical").learn(x, y)
         for one in (module, again)
     ]
-    for ours, alone in zip(found[0].passing_, found[1].passing_, strict=True):
+    for ours, alone in zip(found[0].squared_gradients_, found[1].squared_gradients_, strict=True):
         torch.testing.assert_close(ours, alone)
 
 

@@ -71,8 +71,8 @@ def test_what_each_learner_is_made_of_is_told(outcome: ContinualOutcome) -> None
 
 
 def test_the_table_compares_with_the_first_of_the_stream(outcome: ContinualOutcome) -> None:
-    assert outcome.chance("split-mnist", "rls-pixels") is None
-    assert outcome.chance("split-mnist", "ncm") is not None or (
+    assert outcome.p_value("split-mnist", "rls-pixels") is None
+    assert outcome.p_value("split-mnist", "ncm") is not None or (
         np.ptp(outcome.reports["split-mnist"]["ncm"].values("average")) == 0
     )
     rows = list(outcome._rows())

@@ -141,16 +141,16 @@ def test_settings_are_chosen_without_rows_to_test(images: Images) -> None:
         np.zeros_like(images.test_images),
         images.test_labels,
     )
-    heard: list[str] = []
+    log: list[str] = []
     chosen = [
         choose_settings(
             each, streams=["split"], networks=["mlp"], methods=["SGD"], scale=0.1,
-            heard=heard.append,
+            log=log.append,
         )
         for each in (images, blind)
     ]  # fmt: skip
     assert chosen[0] == chosen[1]
-    tried = [float(line.rpartition(" ")[2]) for line in heard if line.startswith("  SGD")]
+    tried = [float(line.rpartition(" ")[2]) for line in log if line.startswith("  SGD")]
     best = METHODS["SGD"].classes["step_size"][int(np.argmax(tried[:5]))]
     assert chosen[0]["split"]["mlp"]["SGD"] == {"step_size": best}
 

@@ -66,12 +66,12 @@ def test_the_policy_is_saved_and_answers_keep_to_it(tmp_path: Path) -> None:
     again = op.load(tmp_path / "m.onepass")
     assert again.missing == "skip"
     frame = pd.DataFrame({"km": [1.0, None, 3.0], "by": ["sea", "sea", None]})
-    (block,) = op.evaluate.answers(again, op.stream.read(frame))
+    (block,) = op.evaluate.predictions(again, op.stream.read(frame))
     assert np.isnan(block["said"]).tolist() == [False, True, True]
     assert block["said"][0] == model.predict(WHOLE)[0]
-    (block,) = op.evaluate.answers(again, op.stream.read(frame[["by"]]))
+    (block,) = op.evaluate.predictions(again, op.stream.read(frame[["by"]]))
     assert np.isnan(block["said"]).all()
     labels = op.Pipeline(Encode(missing="skip"), op.RLSClassifier())
     labels.partial_fit(WHOLE, ["a", "b", "a", "b"])
-    (block,) = op.evaluate.answers(labels, op.stream.read(frame))
+    (block,) = op.evaluate.predictions(labels, op.stream.read(frame))
     assert block["said"].tolist() == ["a", None, None]

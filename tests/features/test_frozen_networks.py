@@ -29,7 +29,7 @@ from onepass.errors import (
 )
 from onepass.features import ONNXFeatures, TorchFeatures
 from onepass.features.pretrained import FrozenNetwork
-from onnx_files import convolution, doubling, written
+from onnx_files import convolution, doubling, onnx_bytes
 
 torch = pytest.importorskip("torch")
 
@@ -472,7 +472,7 @@ def test_numbers_go_in_as_the_file_wants_them() -> None:
 
 def two() -> bytes:
     nodes = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["x"], ["b"])]
-    return written(nodes, {"x": ["n", 2]}, {"a": ["n", 2], "b": ["n", 2]})
+    return onnx_bytes(nodes, {"x": ["n", 2]}, {"a": ["n", 2], "b": ["n", 2]})
 
 
 def test_an_output_is_chosen_by_its_name() -> None:
@@ -493,17 +493,17 @@ def test_an_output_is_chosen_by_its_name() -> None:
         ("/dev/null", ParameterError, "which is none"),
         (b"no network", ParameterError, "must be a network in ONNX"),
         (
-            written([helper.make_node("Add", ["x", "y"], ["z"])],
+            onnx_bytes([helper.make_node("Add", ["x", "y"], ["z"])],
                     {"x": ["n", 2], "y": ["n", 2]}, {"z": ["n", 2]}),
             ParameterError, "must take one tensor of rows",
         ),
         (
-            written([helper.make_node("ReduceSum", ["x"], ["z"], keepdims=0)],
+            onnx_bytes([helper.make_node("ReduceSum", ["x"], ["z"], keepdims=0)],
                     {"x": ["n", 2]}, {"z": []}),
             ShapeError, r"output of shape \(\)",
         ),
         (
-            written([helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
+            onnx_bytes([helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
                      helper.make_node("ReduceMean", ["f"], ["m"], axes=[0]),
                      helper.make_node("Sub", ["f", "m"], ["z"])],
                     {"x": ["n", 2]}, {"z": ["n", 2]}, kind=TensorProto.INT64,

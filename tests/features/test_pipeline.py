@@ -39,8 +39,8 @@ class Steepest(Regressor):
     def _start(self, d: Any, c: Any) -> None:
         self.w_ = np.zeros((d, c))
 
-    def _learn(self, X: Any, Y: Any, s: Any, known: Any) -> Any:
-        del known
+    def _learn(self, X: Any, Y: Any, s: Any, class_mask: Any) -> Any:
+        del class_mask
         w, said = self.w_.copy(), np.empty(Y.shape)
         for i, (x, y) in enumerate(zip(X, Y, strict=True)):
             said[i] = x @ w
@@ -57,7 +57,7 @@ class Steepest(Regressor):
     def _widen(self, d: Any) -> None:
         self.w_ = np.vstack([self.w_, np.zeros((d - len(self.w_), self.w_.shape[1]))])
 
-    def _unlearned(self, row: Any) -> Any:
+    def _initial_prediction(self, row: Any) -> Any:
         del row
         return 0.0
 

@@ -249,7 +249,7 @@ def test_an_altered_file_is_refused(tmp_path: Any) -> None:
         {"axes_": None},
         {"stock_": 7},
         {"axes_": replace(axes, mean=axes.mean[:2])},
-        {"axes_": replace(axes, room=-5)},
+        {"axes_": replace(axes, block=-5)},
         {"axes_": replace(axes, mass=-1.0)},
         {"axes_": replace(axes, view=replace(axes.view, lengths=axes.view.lengths[:2]))},
         {"way_": "none"},

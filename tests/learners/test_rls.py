@@ -49,11 +49,11 @@ def _columns(coef: Any) -> Any:
 
 def learned(task: Task) -> tuple[RLSRegressor, Floats]:
     """The rows learned in blocks; and what was said of each row just before."""
-    learner, said = task.learner(), []
+    learner, predictions = task.learner(), []
     for rows in np.split(np.arange(len(task.X)), task.cuts):
         s = None if task.weights is None else task.weights[rows]
-        said.append(learner.test_then_train(task.X[rows], task.y[rows], s))
-    return learner, np.concatenate([part for part in said if len(part)])
+        predictions.append(learner.test_then_train(task.X[rows], task.y[rows], s))
+    return learner, np.concatenate([part for part in predictions if len(part)])
 
 
 def condition(task: Task) -> float:
@@ -122,13 +122,13 @@ def test_ridge_zero_gives_the_least_norm_solution_below_and_above_full_rank(task
 @settings(max_examples=25, deadline=None)
 @given(tasks(ridges=(0.0, 1e-2), most=20))
 def test_each_answer_before_learning_is_that_of_batch_ridge_on_the_rows_before(task: Task) -> None:
-    _, said = learned(task)
+    _, predictions = learned(task)
     for i in range(1, len(task.X)):
         seen = task._replace(X=task.X[:i], y=task.y[:i], weights=_head(task.weights, i))
         if (seen.weights is not None and not seen.weights.any()) or condition(seen) > 1e4:
             continue
         coef, b = seen.batch()
-        close(said[i], task.X[i] @ coef + b, 1e-9, scale=_size(task.X[: i + 1], coef))
+        close(predictions[i], task.X[i] @ coef + b, 1e-9, scale=_size(task.X[: i + 1], coef))
 
 
 def _head(weights: Floats | None, i: int) -> Floats | None:
@@ -144,7 +144,7 @@ def _size(X: Floats, coef: Floats) -> float:
 def test_every_answer_weight_and_p_are_those_of_the_printed_recursion(task: Task) -> None:
     task = task._replace(settings={**task.settings, "fit_intercept": False})
     assume(condition(task) <= 1e4)
-    learner, said = learned(task)
+    learner, predictions = learned(task)
     looped = rls_row_by_row(
         task.X,
         task.y,
@@ -155,7 +155,7 @@ def test_every_answer_weight_and_p_are_those_of_the_printed_recursion(task: Task
     )
     size = _size(task.X, looped.coef)
     close(_columns(learner.coef_), looped.coef, 1e-9, scale=1e-3)
-    close(said, looped.said, 1e-9, scale=size)
+    close(predictions, looped.predictions, 1e-9, scale=size)
     probes = np.random.default_rng(0).normal(size=(5, task.X.shape[1]))
     through = np.einsum("ij,jk,ik->i", probes, looped.P, probes)
     close(learner.memory_.leverage(probes), through, 1e-8)
@@ -256,11 +256,13 @@ def test_the_classifier_is_regression_on_indicators(forgetting: float, ridge: fl
     close(classifier.coef_, regressor.coef_, 0.0)
     close(classifier.decision_function(X), regressor.predict(X), 0.0)
     again = RLSClassifier(ridge, Exponential(forgetting), classes=[0, 1, 2])
-    said = again.test_then_train(X, y, s)
+    predictions = again.test_then_train(X, y, s)
     first = np.array([np.argmax(y == k) for k in range(3)])
     known = np.arange(60)[:, None] > first
     expected = np.argmax(np.where(known, scores, -np.inf), axis=1)
-    assert (said[3:] == expected[3:]).mean() > 0.95  # named classes take part before their row
+    assert (
+        predictions[3:] == expected[3:]
+    ).mean() > 0.95  # named classes take part before their row
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.95])

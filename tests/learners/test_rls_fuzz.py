@@ -96,7 +96,7 @@ def test_exponential_reference_is_batch_qr(factor: float, ridge: Any, intercept:
 
 def test_exponential_reference_is_the_recursion_by_rows_and_by_time() -> None:
     X, Y, s = stream(2, 30, 4, 1)
-    wanted = rls_row_by_row(X, Y, 0.1, weights=s, forgetting=0.5).said
+    wanted = rls_row_by_row(X, Y, 0.1, weights=s, forgetting=0.5).predictions
     found = predicted(X, Y, Rule("exponential", 0.5), weights=s, intercept=False)
     np.testing.assert_allclose(found.predictions, wanted, rtol=1e-9, atol=1e-9)
     time = [Fraction(k) for k in range(30)]  # as by rows, but for the ridge at the first row

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 import onepass as op
-from onepass.linalg.subspace import Subspace, alone
-from onepass.memory.principal import Components
+from onepass.linalg.subspace import Subspace, rank_one_step
+from onepass.memory.principal import PrincipalState
 
 Floats = NDArray[Any]
 
@@ -34,7 +34,7 @@ def test_a_vector_alone_is_a_block_of_one(
     digits = 1e-9 if dtype == np.float64 else 2e-3
     for _ in range(60):
         g = rng.normal(size=p).astype(dtype)
-        split, found = plain.split(g[:, None], noise), alone(quick, g, noise)
+        split, found = plain.split(g[:, None], noise), rank_one_step(quick, g, noise)
         assert found is not None
         near = digits * np.linalg.norm(g)
         left = g - plain.U @ (plain.U.T @ g)
@@ -50,10 +50,12 @@ def test_a_vector_alone_is_a_block_of_one(
 
 
 def test_columns_that_do_not_lie_in_the_cache_are_left_to_blocks() -> None:
-    assert alone(Subspace.start(20_000, 3), np.ones(20_000)) is None
+    assert rank_one_step(Subspace.start(20_000, 3), np.ones(20_000)) is None
     wide = Subspace.start(10_000, 30).added(np.random.default_rng(0).normal(size=(10_000, 12)))
-    assert alone(wide, np.ones(10_000)) is None
-    assert alone(Subspace.start(9, 3), np.ones(9, np.float32)) is None  # of another precision
+    assert rank_one_step(wide, np.ones(10_000)) is None
+    assert (
+        rank_one_step(Subspace.start(9, 3), np.ones(9, np.float32)) is None
+    )  # of another precision
 
 
 @pytest.mark.parametrize("noise", [0.0, 2.0])
@@ -65,7 +67,7 @@ def test_a_memory_takes_the_step_of_a_block(
     X, Y = rng.normal(size=(40, 12)), rng.normal(size=(40, 2))
     X[20] = X[3]  # lies in the span, or nearly
     quick = op.ORFitRegressor(memory, noise).fit(X, Y)
-    monkeypatch.setattr(Components, "pending", lambda *_: None)
+    monkeypatch.setattr(PrincipalState, "pending", lambda *_: None)
     plain = op.ORFitRegressor(memory, noise).fit(X, Y)
     np.testing.assert_allclose(quick.coef_, plain.coef_, atol=1e-11)
     assert quick.inconsistent_rows_ == plain.inconsistent_rows_
@@ -100,7 +102,7 @@ def test_a_vector_whose_squares_are_no_numbers_is_left_to_the_careful_way(
     dtype: Any, size: float
 ) -> None:
     g = (size * np.ones(6)).astype(dtype)
-    assert alone(Subspace.start(6, 3, dtype), g, 0.5) is None
+    assert rank_one_step(Subspace.start(6, 3, dtype), g, 0.5) is None
 
 
 def test_gradients_that_vanish_leave_nothing_in_the_memory() -> None:

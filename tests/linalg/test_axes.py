@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from onepass.linalg.pca import Axes
+from onepass.linalg.pca import IncrementalPCAState
 
 
 def rows(n: int, d: int, seed: int = 0) -> Any:
@@ -16,11 +16,13 @@ def rows(n: int, d: int, seed: int = 0) -> Any:
     return rng.normal(size=(n, d)) * np.geomspace(1.0, 0.05, d) + rng.normal(size=d)
 
 
-def learned(axes: Axes, X: Any, s: Any = None, cut: int = 10**9) -> Axes:
+def learned(
+    axes: IncrementalPCAState, X: Any, s: Any = None, cut: int = 10**9
+) -> IncrementalPCAState:
     for start in range(0, len(X), cut):
         piece = slice(start, start + cut)
         begin = 0
-        for end in axes.looks(len(X[piece])):
+        for end in axes.checkpoints(len(X[piece])):
             here = slice(start + begin, start + end)
             axes = axes.taken(X[here], None if s is None else s[here])
             begin = end
@@ -39,7 +41,7 @@ def same_axes(one: Any, other: Any, atol: float = 1e-9) -> None:
 def test_without_truncation_they_are_those_of_all_rows(*, centred: bool, weighted: bool) -> None:
     X = rows(90, 7)
     s = np.random.default_rng(1).uniform(0.1, 3.0, 90) if weighted else np.ones(90)
-    axes = learned(Axes.start(7, 7, 30, centred=centred), X, s)
+    axes = learned(IncrementalPCAState.start(7, 7, 30, centred=centred), X, s)
     mean = (s @ X) / s.sum()
     off = X - mean if centred else X
     _, lengths, directions = np.linalg.svd(np.sqrt(s)[:, None] * off)
@@ -53,24 +55,24 @@ def test_without_truncation_they_are_those_of_all_rows(*, centred: bool, weighte
 @settings(max_examples=30, deadline=None)
 def test_where_the_stream_is_cut_makes_no_difference(cut: int, k: float, seed: int) -> None:
     X = rows(150, 12, seed)
-    one, other = (learned(Axes.start(12, k, 20), X, cut=c) for c in (10**9, cut))
+    one, other = (learned(IncrementalPCAState.start(12, k, 20), X, cut=c) for c in (10**9, cut))
     assert_allclose(one.view.lengths, other.view.lengths, rtol=1e-9)
     assert_allclose(one.view.center, other.view.center, atol=1e-12)
     assert_allclose(one.view.directions, other.view.directions, atol=1e-7)
 
 
 def test_looks_come_after_powers_of_two_and_then_after_each_room() -> None:
-    axes = Axes.start(3, 2, 12)
-    assert list(axes.looks(40)) == [1, 2, 4, 8, 12, 24, 36, 40]
+    axes = IncrementalPCAState.start(3, 2, 12)
+    assert list(axes.checkpoints(40)) == [1, 2, 4, 8, 12, 24, 36, 40]
     axes = learned(axes, rows(14, 3))
-    assert list(axes.looks(12)) == [10, 12]
-    assert not list(axes.looks(0))
+    assert list(axes.checkpoints(12)) == [10, 12]
+    assert not list(axes.checkpoints(0))
 
 
 def test_a_batch_as_a_whole_is_sequential_karhunen_loeve() -> None:
     """Ross et al. 2008: the SVD of what was kept, the batch about its mean, and the mean's move."""
     X, Y, k = rows(60, 9), rows(50, 9, 1) + 2.0, 4
-    axes = Axes.start(9, k, 30).joined(X).joined(Y)
+    axes = IncrementalPCAState.start(9, k, 30).joined(X).joined(Y)
     kept = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     move = np.sqrt(60 * 50 / 110) * (Y.mean(axis=0) - X.mean(axis=0))
     both = np.vstack((kept[1][:k, None] * kept[2][:k], Y - Y.mean(axis=0), move))
@@ -81,15 +83,17 @@ def test_a_batch_as_a_whole_is_sequential_karhunen_loeve() -> None:
 
 def test_a_long_batch_is_that_of_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     X = rows(300, 8)
-    whole = Axes.start(8, 3, 30).joined(X)
+    whole = IncrementalPCAState.start(8, 3, 30).joined(X)
     monkeypatch.setattr("onepass.linalg.pca._PIECE", 37)
-    same_axes(Axes.start(8, 3, 30).joined(X).view, whole.view)
+    same_axes(IncrementalPCAState.start(8, 3, 30).joined(X).view, whole.view)
 
 
 def test_merged_they_are_those_of_the_rows_of_both() -> None:
     X, Y = rows(40, 6), rows(70, 6, 3) - 5.0
-    one = learned(Axes.start(6, 6, 25), X).merged(learned(Axes.start(6, 6, 25), Y))
-    all_rows = learned(Axes.start(6, 6, 25), np.vstack((X, Y)))
+    one = learned(IncrementalPCAState.start(6, 6, 25), X).merged(
+        learned(IncrementalPCAState.start(6, 6, 25), Y)
+    )
+    all_rows = learned(IncrementalPCAState.start(6, 6, 25), np.vstack((X, Y)))
     assert one.rows == 110
     assert_allclose(one.mean, all_rows.mean, atol=1e-12)
     assert_allclose(one.trace, all_rows.trace, rtol=1e-12)
@@ -98,7 +102,9 @@ def test_merged_they_are_those_of_the_rows_of_both() -> None:
 
 def test_digits_that_all_rows_share_do_not_blur_them() -> None:
     X = rows(200, 5)
-    near, far = (learned(Axes.start(5, 3, 40), X + offset) for offset in (0.0, 2.0**30))
+    near, far = (
+        learned(IncrementalPCAState.start(5, 3, 40), X + offset) for offset in (0.0, 2.0**30)
+    )
     assert_allclose(far.view.lengths, near.view.lengths, rtol=1e-6)
     assert_allclose(far.view.directions, near.view.directions, atol=1e-5)
 
@@ -107,7 +113,7 @@ def test_axes_far_below_the_largest_keep_their_digits() -> None:
     rng = np.random.default_rng(0)
     directions = np.linalg.qr(rng.normal(size=(20, 4)))[0].T
     X = rng.normal(size=(500, 4)) * [1.0, 1e-3, 1e-6, 1e-8] @ directions
-    axes = learned(Axes.start(20, 4, 50), X)
+    axes = learned(IncrementalPCAState.start(20, 4, 50), X)
     lengths = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)[:4]
     assert_allclose(axes.view.lengths, lengths, rtol=1e-5)
     V = axes.view.directions
@@ -116,7 +122,7 @@ def test_axes_far_below_the_largest_keep_their_digits() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 60])
 def test_rows_that_are_all_the_same_have_no_axes(n: int) -> None:
-    axes = learned(Axes.start(4, 3, 8), np.full((n, 4), 3.0))
+    axes = learned(IncrementalPCAState.start(4, 3, 8), np.full((n, 4), 3.0))
     assert_allclose(axes.view.lengths, 0.0, atol=1e-12)
     assert np.isfinite(axes.view.directions).all()
     assert_allclose(axes.view.of(np.full((2, 4), 3.0)), 0.0, atol=1e-12)
@@ -124,7 +130,7 @@ def test_rows_that_are_all_the_same_have_no_axes(n: int) -> None:
 
 def test_a_share_of_the_variance_takes_as_many_as_it_needs() -> None:
     X = rows(400, 10)
-    axes = learned(Axes.start(10, 0.9, 100), X)
+    axes = learned(IncrementalPCAState.start(10, 0.9, 100), X)
     squares = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
     needed = int(np.searchsorted(np.cumsum(squares) / squares.sum(), 0.9)) + 1
     assert needed <= len(axes.view.lengths) <= needed + 1
@@ -132,6 +138,8 @@ def test_a_share_of_the_variance_takes_as_many_as_it_needs() -> None:
 
 def test_new_columns_were_zero_in_every_row() -> None:
     X, Y = rows(30, 4), rows(20, 6, 2)
-    grown = learned(learned(Axes.start(4, 6, 64), X).grown(6), Y)
-    whole = learned(Axes.start(6, 6, 64), np.vstack((np.pad(X, ((0, 0), (0, 2))), Y)))
+    grown = learned(learned(IncrementalPCAState.start(4, 6, 64), X).grown(6), Y)
+    whole = learned(
+        IncrementalPCAState.start(6, 6, 64), np.vstack((np.pad(X, ((0, 0), (0, 2))), Y))
+    )
     same_axes(grown.truncated().view, whole.truncated().view)

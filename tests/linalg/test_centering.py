@@ -55,7 +55,7 @@ def test_centred_rows_have_the_solution_that_an_intercept_gives(
     scale = 1.0 + np.abs(coef).max()
     np.testing.assert_allclose(w, coef, atol=1e-9 * scale)
     np.testing.assert_allclose(
-        center.answers[0] - center.features @ w, intercept, atol=1e-8 * scale
+        center.targets[0] - center.features @ w, intercept, atol=1e-8 * scale
     )
     u = (np.ones(n) if s is None else s) * forgetting ** np.arange(n - 1, -1, -1.0)
     np.testing.assert_allclose(center.mass, u.sum())
@@ -101,11 +101,11 @@ def test_reducing_changes_no_array_and_takes_float32_and_read_only_rows() -> Non
     X, Y = rng.normal(size=(9, 3)).astype(np.float32), rng.normal(size=(9, 1)).astype(np.float32)
     X.flags.writeable = Y.flags.writeable = False
     center = Centering.start(3, 1, free=True).reduce(X, Y, None, 1.0).center
-    means = center.features.copy(), center.answers.copy()
+    means = center.features.copy(), center.targets.copy()
     part = center.reduce(X[:1], Y[:1], None, 1.0)
     assert part.X.dtype == part.center.features.dtype == np.float64
     np.testing.assert_array_equal(center.features, means[0])
-    np.testing.assert_array_equal(center.answers, means[1])
+    np.testing.assert_array_equal(center.targets, means[1])
     np.testing.assert_allclose(means[0], X.astype(float).mean(axis=0))
 
 
@@ -116,7 +116,7 @@ def test_late_features_and_outputs_have_mean_zero() -> None:
     wide = center.grown(3).with_outputs(np.array([1]), 3)
     np.testing.assert_array_equal(wide.features, [*center.features, 0.0])
     np.testing.assert_array_equal(wide.features_rest, [*center.features_rest, 0.0])
-    np.testing.assert_array_equal(wide.answers, [center.answers[0], 0.0, center.answers[1]])
+    np.testing.assert_array_equal(wide.targets, [center.targets[0], 0.0, center.targets[1]])
     assert wide.mass == center.mass
 
 
@@ -135,7 +135,7 @@ def test_means_of_two_parts_are_those_of_all_rows(mean: float, free: bool) -> No
     np.testing.assert_allclose(found.mass, whole.mass)
     shift = (found.features - whole.features) + (found.features_rest - whole.features_rest)
     np.testing.assert_allclose(shift, 0.0, atol=1e-14 * max(1.0, mean * 1e-7))
-    np.testing.assert_allclose(found.answers, whole.answers, atol=1e-14)
+    np.testing.assert_allclose(found.targets, whole.targets, atol=1e-14)
     spread = between.scale**2 * np.outer(between.x, between.x)
     for part in (first, second):
         rows = slice(0, 20) if part is first else slice(20, 60)

@@ -35,7 +35,7 @@ def test_take_in_adds_the_gram_matrices_of_rows_and_answers(
     R = np.zeros((p, p)) if singular else np.triu(random(0, p, p))
     z, A, b = (np.zeros((p, c)) if singular else random(1, p, c)), random(2, n, p), random(3, n, c)
     copies = [array.copy() for array in (R, z, A, b)]
-    R_new, z_new, left = linalg.take_in(R, z, A, b)
+    R_new, z_new, left = linalg.qr_update(R, z, A, b)
     squares = (z**2).sum(axis=0) + (b**2).sum(axis=0)
     np.testing.assert_allclose((z_new**2).sum(axis=0) + left, squares, atol=1e-11)
     np.testing.assert_allclose(R_new.T @ R_new, R.T @ R + A.T @ A, atol=1e-11)
@@ -75,8 +75,8 @@ def test_calm_rows_are_taken_in_as_by_qr() -> None:
     R = np.triu(random(0, 6, 6)) + 3.0 * np.eye(6)
     R[:, 4] *= 1e6  # nor do the units of a feature matter
     A, z, b = random(1, 9, 6) @ (0.5 * R), random(2, 6, 2), random(3, 9, 2)
-    calm, z_calm = linalg.take_in_calm(np.asfortranarray(R), z, linalg.whitened(A, R), b)
-    exact, z_exact, _ = linalg.take_in(R, z, A, b)
+    calm, z_calm = linalg.cholesky_update(np.asfortranarray(R), z, linalg.whitened(A, R), b)
+    exact, z_exact, _ = linalg.qr_update(R, z, A, b)
     signs = np.sign(np.diagonal(exact) * np.diagonal(calm))[:, None]
     np.testing.assert_allclose(
         signs * calm / np.abs(R).max(0), exact / np.abs(R).max(0), atol=1e-13
@@ -102,7 +102,7 @@ def test_large_triangles_are_those_of_small_ones(
 
     def found() -> list[Any]:
         return [
-            *linalg.take_in(R, z, A, b), linalg.whitened(A, R), *linalg.take_in_calm(R, z, A, b),
+            *linalg.qr_update(R, z, A, b), linalg.whitened(A, R), *linalg.cholesky_update(R, z, A, b),
             *linalg.cholesky(R.T @ R), *linalg.cholesky(R - 9.0 * np.eye(p)),
         ]  # fmt: skip
 
@@ -141,7 +141,7 @@ def test_cholesky_in_order_skips_the_rows_that_depend_on_those_before(
         if rng.random() < 0.4:
             U[:, j] = U[:, :j] @ rng.normal(size=j)
     lengths = np.linalg.norm(U, axis=0)
-    L, kept = linalg.cholesky_in_order(U.T @ U, (1e-6 * lengths) ** 2)
+    L, kept = linalg.ordered_cholesky(U.T @ U, (1e-6 * lengths) ** 2)
     ranks = [np.linalg.matrix_rank(U[:, : j + 1], tol=1e-5 * lengths.max()) for j in range(n)]
     if any(s / lengths.max() < 1e-3 for s in _pivots(U, kept)):
         return  # what is nearly dependent may fall on either side
@@ -157,13 +157,13 @@ def _pivots(U: Floats, kept: Floats) -> Floats:
 
 def test_cholesky_in_order_is_numpys_where_nothing_depends() -> None:
     A = random(0, 9, 5)
-    L, kept = linalg.cholesky_in_order(A.T @ A, np.zeros(5))
+    L, kept = linalg.ordered_cholesky(A.T @ A, np.zeros(5))
     assert kept.all()
     np.testing.assert_allclose(np.tril(L), np.linalg.cholesky(A.T @ A), atol=1e-13)
 
 
 def test_a_matrix_of_zeros_has_no_row_to_keep() -> None:
-    L, kept = linalg.cholesky_in_order(np.zeros((3, 3)), np.zeros(3))
+    L, kept = linalg.ordered_cholesky(np.zeros((3, 3)), np.zeros(3))
     assert not kept.any()
     np.testing.assert_array_equal(L, np.eye(3))
 
@@ -238,7 +238,7 @@ def test_a_column_too_short_to_be_divided_by_is_not_new(n: int) -> None:
 def test_rows_whose_squares_are_no_numbers_are_not_sound() -> None:
     torch = pytest.importorskip("torch")
     J = torch.tensor([[1e200, 1.0], [1.0, 2.0], [torch.nan, 1.0]], dtype=torch.float64)
-    assert linalg.sound(J).tolist() == [False, True, False]
+    assert linalg.rows_are_finite(J).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from onepass import linalg
-from onepass.linalg.projection import Reading
+from onepass.linalg.projection import Projection
 
 Floats = NDArray[Any]
 P, Q = 3000, 7
@@ -24,13 +24,13 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows with each third read."""
     third: list[int] = []
     monkeypatch.setattr("onepass.linalg.projection._AT_HAND", 0)
-    real = Reading._finished
+    real = Projection._finished
 
-    def counted(self: Reading, *given: Any) -> Any:
+    def counted(self: Projection, *given: Any) -> Any:
         third.append(1)
         return real(self, *given)
 
-    monkeypatch.setattr(Reading, "_finished", counted)
+    monkeypatch.setattr(Projection, "_finished", counted)
     return third
 
 
@@ -55,7 +55,7 @@ def the_parts_are_those_of_a_projection(seed: int, dtype: Any, length: float, n:
     eps = float(np.finfo(dtype).eps)
     J = rng.normal(size=(n, P)) / np.sqrt(P) + 10.0**length * rng.normal(size=(n, Q)) @ rows
     M, G = rng.normal(size=(Q, Q)), J.astype(dtype).T
-    split = Reading(rows).split(G, lambda C: M @ C)
+    split = Projection(rows).split(G, lambda C: M @ C)
     off = np.abs(rows.astype(float) @ split.outside).max(axis=0)
     size = np.linalg.norm(G.astype(float), axis=0)
     assert (off <= 8.0 * eps * np.linalg.norm(split.outside, axis=0)).all()
@@ -74,13 +74,13 @@ def test_the_third_read_is_done_where_little_is_new_and_only_there(
     new /= np.linalg.norm(new)
     for inside, expected in ((0.1, 0), (1e3, 1), (1e9, 1)):
         third.clear()
-        Reading(rows).split((new + inside * rows.sum(axis=0))[:, None])
+        Projection(rows).split((new + inside * rows.sum(axis=0))[:, None])
         assert len(third) == expected
 
 
 def test_vectors_inside_and_zero_vectors_leave_nothing() -> None:
     rows = orthonormal(np.float64)
-    split = Reading(rows).split(np.column_stack([rows[0] + 2.0 * rows[3], np.zeros(P)]))
+    split = Projection(rows).split(np.column_stack([rows[0] + 2.0 * rows[3], np.zeros(P)]))
     np.testing.assert_allclose(split.inside[[0, 3], 0], [1.0, 2.0], rtol=1e-14)
     assert np.abs(split.outside).max() < 1e-15
 
@@ -90,22 +90,22 @@ def test_numbers_that_are_not_finite_stay_so(value: float) -> None:
     rows, g = orthonormal(np.float64), np.ones((P, 1))
     g[5] = value
     with np.errstate(invalid="ignore"):
-        assert not np.isfinite(Reading(rows).split(g).outside).any()
+        assert not np.isfinite(Projection(rows).split(g).outside).any()
 
 
 def test_gram_and_turning_are_plain_products() -> None:
     rng = np.random.default_rng(2)
     rows, T = rng.normal(size=(150, 5000)), rng.normal(size=(150, 90))
-    np.testing.assert_allclose(Reading(rows).gram(), rows @ rows.T, rtol=1e-11, atol=1e-10)
+    np.testing.assert_allclose(Projection(rows).gram(), rows @ rows.T, rtol=1e-11, atol=1e-10)
     expected = T.T @ rows
-    Reading(rows).turn(T, rows[:90])
+    Projection(rows).turn(T, rows[:90])
     np.testing.assert_allclose(rows[:90], expected, rtol=1e-11, atol=1e-11)
 
 
 def test_the_gram_matrix_of_float32_is_summed_in_float64() -> None:
     rows = np.random.default_rng(4).normal(size=(15, 784)).astype(np.float32)
     exact = rows.astype(np.float64) @ rows.T.astype(np.float64)
-    np.testing.assert_allclose(Reading(rows).gram(), exact, atol=1e-10)
+    np.testing.assert_allclose(Projection(rows).gram(), exact, atol=1e-10)
 
 
 def test_threads_that_share_the_pieces_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_threads_that_share_the_pieces_find_the_same(monkeypatch: pytest.MonkeyP
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            found.append(Reading(rows).split(G, lambda C: 2.0 * C))
+            found.append(Projection(rows).split(G, lambda C: 2.0 * C))
     finally:
         torch.set_num_threads(before)
     for one, other in zip(*(map(linalg.host, each) for each in found), strict=True):
@@ -139,4 +139,4 @@ def test_rows_that_are_not_finite_are_found_also_where_their_sum_overflows() -> 
     torch = pytest.importorskip("torch")
     J = torch.ones(4, 10)
     J[1], J[2, 3], J[3, 4] = 3e38, float("nan"), float("-inf")
-    assert linalg.sound(J).tolist() == [True, True, False, False]
+    assert linalg.rows_are_finite(J).tolist() == [True, True, False, False]

@@ -24,7 +24,7 @@ SPECTRA = {
 
 
 def check(d: Floats, Z: Floats) -> None:
-    U, sigma = linalg.svd_beside(d, Z)
+    U, sigma = linalg.bordered_svd(d, Z)
     size = max(d.max(initial=0.0), np.abs(Z).max(initial=0.0)) or 1.0
     M = np.hstack((np.diag(d), Z)) / size
     n = len(d)
@@ -77,7 +77,7 @@ def test_what_is_not_finite_is_refused(n: int, wrong: float) -> None:
         bad = (d.copy(), Z.copy())
         bad[place][0] = wrong
         with pytest.raises(np.linalg.LinAlgError):
-            linalg.svd_beside(*bad)
+            linalg.bordered_svd(*bad)
 
 
 @pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
@@ -87,9 +87,9 @@ def test_the_compiled_loop_says_the_same(spectrum: str, n: int, monkeypatch: Any
     rng = np.random.default_rng(n)
     d = np.sort(SPECTRA[spectrum](rng, n))[::-1].copy()
     z = rng.normal(size=(n, 1)) * d[0]
-    U, sigma = linalg.svd_beside(d, z)
+    U, sigma = linalg.bordered_svd(d, z)
     monkeypatch.setattr(native, "loops", None)
-    V, plain = linalg.svd_beside(d, z)
+    V, plain = linalg.bordered_svd(d, z)
     np.testing.assert_allclose(sigma, plain, rtol=1e-13, atol=1e-13 * d[0])
     apart = np.append(np.inf, -np.diff(sigma)) > 1e-6 * sigma[0]
     alone = apart & np.append(apart[1:], True)  # equal ones may turn among each other

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onepass.linalg.subspace import Columns, Subspace
+from onepass.linalg.subspace import OrthonormalBasis, Subspace
 from oracles import full_svd_basis
 
 Floats = NDArray[Any]
@@ -182,7 +182,7 @@ def test_columns_are_mended_only_where_they_have_drifted(dtype: Any, common: flo
         assert np.abs(B @ B.T - np.eye(len(B))).max() < least
         mended += space.B.drifted()
     assert mended < 400
-    wrong = replace(space, B=Columns((1.0 + 1e-4) * space.B.rows)).turned()
+    wrong = replace(space, B=OrthonormalBasis((1.0 + 1e-4) * space.B.rows)).turned()
     B = wrong.B.rows.astype(np.float64)
     assert np.abs(B @ B.T - np.eye(len(B))).max() < least
     np.testing.assert_allclose(wrong.sigma, (1.0 + 1e-4) * space.sigma, rtol=1e-6)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onepass import native
 from onepass.linalg import projection
-from onepass.linalg.projection import Reading
+from onepass.linalg.projection import Projection
 
 pytestmark = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 
@@ -104,7 +104,7 @@ def test_reading_says_the_same_without_it(dtype: Any, common: float) -> None:
     M = rng.normal(size=(9, 9)).astype(dtype)
 
     def read() -> Any:
-        return Reading(rows).split(G, lambda C: M @ C), Reading(rows).squares()
+        return Projection(rows).split(G, lambda C: M @ C), Projection(rows).squares()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "loops", None)

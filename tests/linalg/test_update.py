@@ -56,7 +56,7 @@ def test_dependent_rows_of_a_block_use_up_nothing_in_both_precisions(dtype: Any)
     e = np.array([1.0, 1.5, 2.0, 9.0, 1.0, 0.0], dtype=dtype)
     found = update.fit(np.zeros(300, dtype=dtype), G, G, e, np.zeros(6))
     assert found.kept.tolist() == [True, False, True, False, False, False]
-    assert found.contradictions == 1  # g + h should have given 3
+    assert found.inconsistent_rows == 1  # g + h should have given 3
     np.testing.assert_allclose(G.T @ found.w, [1, 1.5, 2, 3, 1, 0], atol=1e-4)
     np.testing.assert_allclose(found.errors, [1, 0, found.errors[2], 6, 0, 0], atol=1e-4)
     assert found.w.dtype == found.W.dtype == dtype
@@ -67,13 +67,13 @@ def test_of_two_rows_that_contradict_the_first_wins_whatever_the_block() -> None
     found = update.fit(np.zeros(2), g, g, np.array([1.0, 5.0]), np.zeros(2))
     np.testing.assert_allclose(g.T @ found.w, 1.0)
     np.testing.assert_allclose(found.errors, [1.0, 4.0])
-    assert found.contradictions == 1
+    assert found.inconsistent_rows == 1
 
 
 def test_a_row_contradicts_once_however_many_of_its_outputs_do() -> None:
     G = np.zeros((3, 4))
     found = update.fit(np.zeros(3), G, G, np.array([1.0, 2.0, 0.0, 0.0]), np.zeros(4), group=2)
-    assert found.contradictions == 1
+    assert found.inconsistent_rows == 1
     np.testing.assert_array_equal(found.errors, [1.0, 2.0, 0.0, 0.0])
 
 

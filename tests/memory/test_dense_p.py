@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from onepass.memory import Basis, NoMemory, Principal, SquareRoot
 from onepass.memory.basis import Directions, NoisySpan
-from onepass.memory.directions import Empty
-from onepass.memory.principal import Components
+from onepass.memory.directions import NoMemoryState
+from onepass.memory.principal import PrincipalState
 from onepass.memory.square_root import Triangle
 from oracles import DenseP
 
@@ -24,7 +24,7 @@ class Stream(NamedTuple):
 
     G: Floats
     y: Floats
-    contradictions: int
+    inconsistent_rows: int
 
 
 def awkward(dtype: Any, c: int) -> Stream:
@@ -51,7 +51,7 @@ def through(memory: Any, X: Floats) -> Floats:
     """P X, from what the memory keeps."""
     X = X.astype(np.float64)
     match memory:
-        case Empty():
+        case NoMemoryState():
             return X
         case Directions(Q=Q):
             return X - Q @ (Q.T @ X)
@@ -61,7 +61,7 @@ def through(memory: Any, X: Floats) -> Floats:
             inside = span.Q.T @ X
             T = np.triu(span.T)
             return X - span.Q @ inside + span.Q @ np.linalg.solve(T, np.linalg.solve(T.T, inside))
-        case Components(subspace=space, noise=noise):
+        case PrincipalState(subspace=space, noise=noise):
             return space.split(X, noise).lifted
     raise AssertionError(memory)
 
@@ -105,7 +105,7 @@ def test_weights_errors_p_rank_and_contradictions_are_those_of_the_dense_p(
         then = dense.learn(expected, G, y - G.T.astype(float) @ expected, R)
         np.testing.assert_allclose(step.errors, then.errors, atol=tolerance * size)
         w, memory, expected = step.w, step.memory, then.w
-        rank, against = rank + step.rank, against + step.contradictions
+        rank, against = rank + step.rank, against + step.inconsistent_rows
         if not noise:
             assert step.rank == then.rank
         np.testing.assert_allclose(w, expected, atol=tolerance * np.abs(expected).max())
@@ -114,7 +114,7 @@ def test_weights_errors_p_rank_and_contradictions_are_those_of_the_dense_p(
     triangle = name == "square root" or (name == "basis" and noise)
     assert w.dtype == (np.float64 if triangle else dtype)
     if not noise:
-        assert against == dense.contradictions == stream.contradictions
+        assert against == dense.inconsistent_rows == stream.inconsistent_rows
         assert memory.rank == rank
 
 
@@ -177,7 +177,7 @@ def test_nothing_skips_a_zero_row_and_counts_it_if_it_should_have_moved() -> Non
     for e, against in ((0.0, 0), (1.0, 1)):
         step = memory.learn(w, np.zeros((3, 1)), np.full((1, 1), e), np.zeros(1))
         assert (step.w == w).all()
-        assert step.contradictions == against
+        assert step.inconsistent_rows == against
 
 
 @pytest.mark.parametrize("specified", [Basis(), Principal(5), SquareRoot(0.0), SquareRoot(1.0)])

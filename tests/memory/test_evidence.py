@@ -50,7 +50,7 @@ def test_rows_say_what_all_rows_said(seed: int, p: int, n: int, prior: str, size
     apart = (said.rows.T @ said.rows - A.T @ A) / np.outer(unit, unit)
     assert np.abs(apart).max() < 1e-11 * np.linalg.cond(R / unit)
     np.testing.assert_allclose(
-        (said.rows.T @ said.answers) / unit[:, None], (A.T @ b) / unit[:, None], atol=1e-9
+        (said.rows.T @ said.targets) / unit[:, None], (A.T @ b) / unit[:, None], atol=1e-9
     )
     if n > p and prior != "matrix" and size < 1e3:
         least = np.linalg.lstsq(A / units, b)[1]

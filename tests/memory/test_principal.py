@@ -61,9 +61,9 @@ def test_directions_and_weights_are_those_of_the_full_svd_cut_at_each_step(
     memory, dense = Principal(m).start(30, 2, noise, dtype), DensePrincipal(30, m, noise)
     w, expected = np.zeros((30, 2), dtype=dtype), np.zeros((30, 2))
     for i in range(0, 60, n):
-        g, answers = G[:, i : i + n].astype(dtype), y[i : i + n]
-        expected = dense.learn(expected, g.astype(np.float64), answers)
-        step = memory.learn(w, g, (answers - g.T @ w).astype(dtype), np.full(n, noise))
+        g, targets = G[:, i : i + n].astype(dtype), y[i : i + n]
+        expected = dense.learn(expected, g.astype(np.float64), targets)
+        step = memory.learn(w, g, (targets - g.T @ w).astype(dtype), np.full(n, noise))
         w, memory = step.w, step.memory
         assert memory.rank <= m
         assert len(memory.subspace.B) <= 2 * max(m, n)
@@ -138,7 +138,7 @@ def test_the_past_wins_and_the_contradiction_is_counted() -> None:
     for answer in (1.0, 1.0, 3.0):
         step = memory.learn(w, g, np.full(1, answer) - g.T @ w, np.zeros(1))
         w, memory = step.w, step.memory
-        against.append(step.contradictions)
+        against.append(step.inconsistent_rows)
     assert against == [0, 0, 1]
     np.testing.assert_allclose(g.T @ w, 1.0)
 

@@ -74,8 +74,8 @@ def test_a_rule_of_forgetting_is_one(rule: Any) -> None:
     state = RLSRegressor(forgetting=rule).fit(np.eye(3), np.ones(3)).forgetting_
     assert not lacking(state, ForgettingState)
     assert type(state) is rule.state
-    assert hasattr(state, "kept") == rule.keeps_rows
-    assert hasattr(rule, "between") or not rule.keeps_sums
+    assert hasattr(state, "kept") == rule.stores_rows
+    assert hasattr(rule, "between") or not rule.additive
 
 
 def test_every_rule_is_tried() -> None:

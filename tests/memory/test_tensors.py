@@ -39,7 +39,7 @@ if torch.cuda.is_available():
 class Learned(NamedTuple):
     w: Floats
     rank: int
-    contradictions: int
+    inconsistent_rows: int
     free: Floats
 
 
@@ -75,7 +75,7 @@ def learned(
         J = array(np.ascontiguousarray(G.T))
         e = (torch.as_tensor(y).to(w.device) if tensors else y) - linalg.like(J @ w, J)
         step = memory.learn(w, J.T, e, np.full(c, noise), group=c)
-        w, memory, against = step.w, step.memory, against + step.contradictions
+        w, memory, against = step.w, step.memory, against + step.inconsistent_rows
     probes = array(np.ascontiguousarray(np.random.default_rng(1).normal(size=(3, P)))).T
     free = None if by_part else linalg.like(memory.split(probes).lifted, probes)
     rank = (
@@ -105,7 +105,7 @@ def test_tensors_are_arrays_in_every_memory(name: str, c: int, device: str) -> N
     for kind, near in ((double, 1e-10), (double.float(), 5e-3)):
         found = learned(specification, noise, c, kind, count=count)
         assert found.rank == expected.rank
-        assert found.contradictions == expected.contradictions
+        assert found.inconsistent_rows == expected.inconsistent_rows
         size = np.abs(expected.w).max()
         np.testing.assert_allclose(found.w, expected.w, atol=near * size)
         np.testing.assert_allclose(found.free, expected.free, atol=10 * near)
@@ -117,7 +117,7 @@ def test_tensors_are_arrays_part_by_part(name: str, device: str) -> None:
     expected = learned(specification, noise, 2, np.float64, by_part=True, count=12)
     kind = torch.empty(0, dtype=torch.float64, device=device)
     found = learned(specification, noise, 2, kind, by_part=True, count=12)
-    assert found.contradictions == expected.contradictions
+    assert found.inconsistent_rows == expected.inconsistent_rows
     np.testing.assert_allclose(found.w, expected.w, atol=1e-10 * np.abs(expected.w).max())
 
 
@@ -141,10 +141,10 @@ def test_a_memory_may_be_less_precise_than_the_weights(name: str, device: str) -
     w = torch.zeros(P, device=device)
     for k, (G, y) in enumerate(awkward(30, 2)):
         J = torch.as_tensor(np.ascontiguousarray(G.T), dtype=torch.float32, device=device)
-        answers = torch.as_tensor(y, device=device)
-        step = memory.learn(w, J.T, answers - (J @ w).double(), np.full(2, noise), group=2)
+        targets = torch.as_tensor(y, device=device)
+        step = memory.learn(w, J.T, targets - (J @ w).double(), np.full(2, noise), group=2)
         if not noise and k % 7 != 3 and k < 7 and k != 5:  # a row that is new is fitted exactly
-            fitted = (J @ step.w).double() - answers
+            fitted = (J @ step.w).double() - targets
             assert float(fitted[torch.linalg.vector_norm(J, dim=1) > 0].abs().max()) < 1e-3
         w, memory = step.w, step.memory
     assert bool(w.isfinite().all())

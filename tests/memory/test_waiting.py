@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onepass import linalg
-from onepass.linalg.subspace import Columns
+from onepass.linalg.subspace import OrthonormalBasis
 from onepass.memory import Basis, LastDirections, Principal, Random, Sketch
 
 torch = pytest.importorskip("torch")
@@ -29,7 +29,7 @@ HOST = linalg.host
 
 
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+def on_device(monkeypatch: pytest.MonkeyPatch) -> Waits:
     counted = Waits()
     places = ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors")
     for place in places:
@@ -38,7 +38,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
     return counted
 
 
-def stepped(specification: Any, noise: float, c: int, waits: Waits) -> list[int]:
+def stepped(specification: Any, noise: float, c: int, on_device: Waits) -> list[int]:
     """How often each of 30 steps waited, rows that are known already among them."""
     rng = np.random.default_rng(0)
     kind = torch.empty(0, dtype=torch.float64)
@@ -48,10 +48,10 @@ def stepped(specification: Any, noise: float, c: int, waits: Waits) -> list[int]
         if k % 7 != 3:
             J = torch.as_tensor(rng.normal(size=(c, P)))
         e = torch.ones(c, dtype=torch.float64) - J @ w
-        before = waits.count
+        before = on_device.count
         step = memory.learn(w, J.T, e, np.full(c, noise), group=c)
         w, memory = step.w, step.memory
-        found.append(waits.count - before)
+        found.append(on_device.count - before)
     return found
 
 
@@ -59,37 +59,39 @@ def stepped(specification: Any, noise: float, c: int, waits: Waits) -> list[int]
 @pytest.mark.parametrize("kept", [Principal(8), Sketch(8)])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_a_step_waits_once_and_once_more_where_the_columns_turn(
-    kept: Any, noise: float, c: int, waits: Waits
+    kept: Any, noise: float, c: int, on_device: Waits
 ) -> None:
-    found = stepped(kept, noise, c, waits)
+    found = stepped(kept, noise, c, on_device)
     assert set(found) == {1, 2}
     assert c > 1 or found.count(2) <= 8  # of 30
 
 
 @pytest.mark.parametrize("kept", [LastDirections(8), Random(8)])
-def test_a_memory_of_some_directions_waits_to_know_how_many_are_new(kept: Any, waits: Any) -> None:
-    assert set(stepped(kept, 0.0, 2, waits)) == {1}
+def test_a_memory_of_some_directions_waits_to_know_how_many_are_new(
+    kept: Any, on_device: Any
+) -> None:
+    assert set(stepped(kept, 0.0, 2, on_device)) == {1}
 
 
-def test_a_basis_does_not_wait_while_there_is_room(waits: Waits) -> None:
-    found = stepped(Basis(), 0.0, 1, waits)
+def test_a_basis_does_not_wait_while_there_is_room(on_device: Waits) -> None:
+    found = stepped(Basis(), 0.0, 1, on_device)
     assert set(found) == {0, 1}
     assert found.count(1) <= 10  # of 30, as its array grows by half
-    waits.count = 0
-    columns = Columns(torch.eye(9, 20))
+    on_device.count = 0
+    columns = OrthonormalBasis(torch.eye(9, 20))
     columns.rows[[2, 5]] = 0.0
     assert columns.zeros() == [2, 5]
-    assert waits.count == 1
-    assert Columns(np.eye(9, 20)).zeros() == []
-    assert Columns.start(20, np.float64).zeros() == []
+    assert on_device.count == 1
+    assert OrthonormalBasis(np.eye(9, 20)).zeros() == []
+    assert OrthonormalBasis.start(20, np.float64).zeros() == []
 
 
-def test_what_comes_together_is_what_came(waits: Waits) -> None:
+def test_what_comes_together_is_what_came(on_device: Waits) -> None:
     parts = [np.arange(6.0).reshape(2, 3), torch.tensor([True, False]), torch.ones(0, 4)]
     parts += [torch.arange(4).reshape(2, 2)]
-    found = linalg.together(*parts)
+    found = linalg.all_to_numpy(*parts)
     assert [each.shape for each in found] == [(2, 3), (2,), (0, 4), (2, 2)]
     assert all(isinstance(each, np.ndarray) and each.dtype == np.float64 for each in found)
     assert found[1].tolist() == [1.0, 0.0]
     assert found[3].tolist() == [[0.0, 1.0], [2.0, 3.0]]
-    assert waits.count == 1
+    assert on_device.count == 1

@@ -9,7 +9,7 @@ from oracles import DenseP
 
 torch = pytest.importorskip("torch")
 
-from onepass.nn.kalman import Belief, Covariance  # noqa: E402
+from onepass.nn.kalman import Covariance, PosteriorCovariance  # noqa: E402
 
 KINDS = {"numpy": np.float64, "torch": torch.empty(0, dtype=torch.float64)}
 each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
@@ -19,7 +19,7 @@ def of_kind(kind: Any, *arrays: Any) -> list[Any]:
     return [torch.from_numpy(a) if isinstance(kind, torch.Tensor) else a for a in arrays]
 
 
-def dense(belief: Belief) -> Any:
+def dense(belief: PosteriorCovariance) -> Any:
     """P, formed."""
     Q = np.asarray(belief.Q)
     P = Q @ belief.root @ belief.root.T @ Q.T
@@ -120,9 +120,9 @@ def test_without_noise_the_past_wins_and_contradictions_are_counted(kind: Any) -
     step = Covariance().start(7, 1, 0.0, kind).learn(*of_kind(kind, np.zeros(7), G, e), np.zeros(6))
     w = np.asarray(step.w)
     np.testing.assert_allclose(G[:, :3].T @ w, e[:3], atol=1e-12)
-    assert (step.rank, step.contradictions, step.memory.rank) == (3, 1, 3)
+    assert (step.rank, step.inconsistent_rows, step.memory.rank) == (3, 1, 3)
     again = step.memory.learn(*of_kind(kind, w, G[:, :1], np.ones(1)), np.zeros(1))
-    assert (again.rank, again.contradictions) == (0, 1)
+    assert (again.rank, again.inconsistent_rows) == (0, 1)
     np.testing.assert_allclose(np.asarray(again.w), w, atol=1e-12)
     np.testing.assert_allclose(np.asarray(again.errors), 1.0)
 
@@ -136,7 +136,7 @@ def test_a_row_without_a_gradient_changes_nothing(kind: Any) -> None:
         )
         assert np.asarray(said.w).tolist() == [1.0] * 4
         assert len(said.memory.columns) == 0
-        assert said.contradictions == (noise == 0.0)
+        assert said.inconsistent_rows == (noise == 0.0)
 
 
 def test_time_passes_as_in_the_dense_covariance() -> None:

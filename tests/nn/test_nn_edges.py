@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import onepass as op  # noqa: E402
 from onepass import linalg  # noqa: E402
 from onepass.errors import MergeError, RowsRefusedWarning, ShapeError  # noqa: E402
-from onepass.linalg.subspace import Columns  # noqa: E402
+from onepass.linalg.subspace import OrthonormalBasis  # noqa: E402
 
 nn = torch.nn
 
@@ -86,7 +86,7 @@ def test_without_room_for_a_direction_no_weight_moves(
         raise torch.OutOfMemoryError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Columns, "appended", full)
+        patch.setattr(OrthonormalBasis, "appended", full)
         with pytest.raises(torch.OutOfMemoryError):
             net.learn(X[3:4], y[3:4])
     assert torch.equal(net.network.weights(), before)
@@ -183,7 +183,7 @@ def test_threads_are_as_lenient_with_overflow_as_what_called_them() -> None:
         return (float(len(pieces) * (np.geterr()["over"] == "ignore")),)
 
     with np.errstate(over="ignore"):
-        assert linalg.summed(work, [slice(0, 1)] * 5, 3) == (5.0,)
+        assert linalg.sum_in_threads(work, [slice(0, 1)] * 5, 3) == (5.0,)
 
 
 @pytest.mark.parametrize("name", ["EKF", "NTKRLS", "LoFi", "OneStepSGD"])
@@ -196,6 +196,6 @@ def test_a_merge_that_is_refused_is_so_with_rows_to_measure_as_well(name: str) -
 def test_squares_that_overflow_ask_for_another_read_without_a_warning() -> None:
     rows = torch.linalg.qr(torch.randn(60_000, 5, generator=torch.Generator().manual_seed(0))).Q.T
     g = torch.full((60_000, 1), 1e30)
-    split = Columns(rows.contiguous()).split(g)
+    split = OrthonormalBasis(rows.contiguous()).split(g)
     off = (rows.double() @ split.outside.double()).abs().max() / split.outside.double().norm()
     assert float(off) < 1e-6

@@ -78,7 +78,7 @@ def test_a_block_is_one_augmented_row_and_takes_its_time() -> None:
     for _ in range(5):
         w, P = dense.start + 0.9 * (w - dense.start), 0.81 * P + 0.02 * np.eye(len(w))
     np.testing.assert_allclose(weights(net), w, atol=1e-12)
-    Q, root, s = net.belief_.Q.numpy(), net.belief_.root, net.belief_.beyond
+    Q, root, s = net.posterior_.Q.numpy(), net.posterior_.root, net.posterior_.beyond
     np.testing.assert_allclose(Q @ root @ root.T @ Q.T + s * (np.eye(len(P)) - Q @ Q.T), P)
 
 
@@ -191,7 +191,7 @@ def test_a_loss_that_is_no_number_is_told_and_not_learned(bias: float) -> None:
             with pytest.raises(NumericalError, match=r"finite, but '2\.(weight|bias)' holds"):
                 net.learn(X[:1], Y[:1])
         np.testing.assert_array_equal(weights(net), before)
-        assert (net.rows_refused_, net.belief_) == (int(np.isfinite(bias)), None)
+        assert (net.rows_refused_, net.posterior_) == (int(np.isfinite(bias)), None)
 
 
 def test_when_all_weights_are_settled_it_is_told_once() -> None:
@@ -200,7 +200,7 @@ def test_when_all_weights_are_settled_it_is_told_once() -> None:
     with pytest.warns(MemoryFullWarning, match="settle all 2") as told:
         net.learn(X, Y)
     assert len(told) == 1
-    assert net.belief_.rank == len(net.belief_.columns) == 2
+    assert net.posterior_.rank == len(net.posterior_.columns) == 2
     assert net.inconsistent_rows_ == 7
 
 
@@ -218,7 +218,7 @@ def test_before_learning_it_says_what_it_was_told_beforehand() -> None:
     said, std = net.predict([[3.0, 4.0]], return_std=True)
     assert said.shape == std.shape == (1,)
     assert float(std[0]) == pytest.approx(10.0)
-    assert net.belief_ is None
+    assert net.posterior_ is None
     assert along(net, np.zeros((0, 2)), np.zeros((0, 1)), lambda _: 0.0) == 0.0
 
 

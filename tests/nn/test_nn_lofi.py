@@ -27,7 +27,7 @@ def test_it_is_its_recursion_with_p_by_p_numbers(m: int, c: int, time: Any) -> N
 
     net = op.nn.LoFi(mlp(c=c), m, noise=0.1, prior=0.5, **time)
     assert along(net, X, Y, right) < 1e-8
-    belief = net.belief_
+    belief = net.posterior_
     found = np.diag(belief.diagonal.numpy()) + belief.rows.numpy().T @ belief.rows.numpy()
     np.testing.assert_allclose(found, dense.precision, rtol=1e-8, atol=1e-8)
     J = np.stack([dense.row(x)[1] for x in X])
@@ -63,7 +63,7 @@ def test_what_it_takes_in_is_kept_in_the_diagonal_to_the_last_digit() -> None:
         J = net.network.jacobian(X[i : i + 1])[1]
         gathered += J[0] ** 2 / 0.1
         net.learn(X[i : i + 1], Y[i : i + 1])
-    kept = net.belief_.diagonal + net.belief_.rows.square().sum(dim=0)
+    kept = net.posterior_.diagonal + net.posterior_.rows.square().sum(dim=0)
     torch.testing.assert_close(kept, gathered, rtol=1e-12, atol=0.0)
 
 
@@ -96,7 +96,7 @@ def test_float32_is_near_float64() -> None:
     torch.testing.assert_close(
         single.network.weights().double(), double.network.weights(), atol=5e-3, rtol=0
     )
-    assert single.belief_.rows.dtype == torch.float32
+    assert single.posterior_.rows.dtype == torch.float32
     assert op.nn.LoFi(mlp(dtype=torch.bfloat16), 8).learn(X, Y).rows_refused_ == 0
 
 
@@ -104,7 +104,7 @@ def test_its_steady_state_is_the_prior() -> None:
     X, Y = np.zeros((50, 3)), np.zeros(50)
     linear = nn.Linear(3, 1, bias=False).double()
     net = op.nn.LoFi(linear, prior=2.0, decay=0.9, process_noise=0.19 * 2.0).learn(X, Y)
-    np.testing.assert_allclose(net.belief_.diagonal, 0.5)
+    np.testing.assert_allclose(net.posterior_.diagonal, 0.5)
 
 
 def test_dead_gradients_repeated_rows_and_nan_loss() -> None:
@@ -123,7 +123,7 @@ def test_dead_gradients_repeated_rows_and_nan_loss() -> None:
     net = op.nn.LoFi(module, 2)
     with pytest.warns(RowsRefusedWarning, match="must be finite"):
         net.learn(X, Y)
-    assert net.belief_ is None
+    assert net.posterior_ is None
 
 
 @pytest.mark.parametrize(

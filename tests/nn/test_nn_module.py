@@ -415,8 +415,8 @@ class NoWaiting(TorchDispatchMode):
     """Refuses what would make the host wait for a device."""
 
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        waits = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_to_copy")
-        if func.overloadpacket.__name__ in waits:
+        on_device = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_to_copy")
+        if func.overloadpacket.__name__ in on_device:
             raise AssertionError(f"{func} waits for a device")
         return func(*args, **(kwargs or {}))
 

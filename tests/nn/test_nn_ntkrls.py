@@ -68,7 +68,7 @@ def test_a_long_stream_never_ends_in_nan() -> None:
     fresh = rng.normal(size=(50, 4))
     net.learn(fresh, fresh.sum(axis=1))
     np.testing.assert_allclose(net.network.weights().numpy(), 1.0, atol=1e-2)
-    assert net.belief_.beyond <= 1e12
+    assert net.posterior_.beyond <= 1e12
 
 
 def test_it_follows_a_truth_that_jumps() -> None:

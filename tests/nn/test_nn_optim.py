@@ -419,14 +419,14 @@ def test_the_correction_of_a_step_waits_for_no_device(
     train(inner, module, X, y)
     moved = [each.detach().clone() for each in held]
 
-    def waits(*_: Any, **__: Any) -> Any:
+    def on_device(*_: Any, **__: Any) -> Any:
         raise AssertionError("a device was waited for")
 
     names = ("item", "tolist", "cpu", "__bool__", "__float__", "__int__", "nonzero")
     names += ("numpy",) if masked else ()
     with monkeypatch.context() as forbidden, torch.no_grad():
         for name in names:
-            forbidden.setattr(torch.Tensor, name, waits)
+            forbidden.setattr(torch.Tensor, name, on_device)
         optimizer._correct(held, before)
     assert not all(torch.equal(*pair) for pair in zip(moved, held, strict=True))
 

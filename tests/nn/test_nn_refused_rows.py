@@ -67,7 +67,7 @@ def masked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> b
 
 
 def state(net: Any) -> list[Any]:
-    belief = getattr(net, "belief_", None)
+    belief = getattr(net, "posterior_", None)
     parts = [] if belief is None else [getattr(belief, name) for name in belief.__slots__]
     arrays = [getattr(part, "rows", part) for part in parts]
     return [net.network.weights().numpy(), *(np.asarray(each) for each in arrays)]
@@ -113,7 +113,7 @@ def test_a_first_block_of_which_none_is_good_begins_nothing(kind: str) -> None:
     net = made(kind)
     with pytest.warns(RowsRefusedWarning, match=r"got 3 row\(s\)"):
         net.learn(X, Y)
-    assert (net.belief_, net.nbytes, net.rows_refused_) == (None, 0, 3)
+    assert (net.posterior_, net.nbytes, net.rows_refused_) == (None, 0, 3)
 
 
 @each_kind
@@ -128,7 +128,7 @@ def test_a_step_that_is_refused_counts_its_rows_once(kind: str) -> None:
         net.learn(bad, np.full((5, 2), 1.7e308))
     assert (net.rows_refused_, net.rows_seen_) == (5, 5)
     np.testing.assert_array_equal(state(net)[0], before[0])
-    assert net.belief_ is None
+    assert net.posterior_ is None
     assert net.inconsistent_rows_ == 0
     assert net.nbytes == 0
 

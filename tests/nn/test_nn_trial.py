@@ -311,12 +311,12 @@ def test_copies_share_what_copies_share() -> None:
     for each in (copy.deepcopy(net), pickled(net)):
         assert each.module.learner[0] is each
     with net.network.turn:  # a copy of a state in hand
-        waits = threading.Thread(target=copy.deepcopy, args=(net,), daemon=True)
-        waits.start()
-        waits.join(0.05)
-        assert waits.is_alive()
-    waits.join(60)
-    assert not waits.is_alive()
+        on_device = threading.Thread(target=copy.deepcopy, args=(net,), daemon=True)
+        on_device.start()
+        on_device.join(0.05)
+        assert on_device.is_alive()
+    on_device.join(60)
+    assert not on_device.is_alive()
 
 
 # -- numbers that are none ------------------------------------------------------------------------

@@ -50,14 +50,14 @@ class Wanderer(Regressor):
         self.memory_ = Past(np.eye(d), more=[Past(np.zeros(0)), {"@": (1, None)}])
         self._cache = object()
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del s, known
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del s, class_mask
         said = self._scores(X)
         self.weights_ = self.weights_ + 0.01 * X.T @ (Y - said)
         self.weights_ += 0.01 * self.random_.normal(size=self.weights_.shape)
         return said
 
-    def _unlearned(self, row: Any) -> float:
+    def _initial_prediction(self, row: Any) -> float:
         del row
         return 0.0
 

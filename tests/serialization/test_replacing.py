@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onepass.serialization.atomic import replacing
+from onepass.serialization.atomic import atomic_write
 
 
 def names(directory: Path) -> list[str]:
@@ -19,7 +19,7 @@ def names(directory: Path) -> list[str]:
 def test_the_new_file_takes_the_place_of_the_old(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for text in ("one", "two"):
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             assert temporary.parent.parent == tmp_path
             temporary.write_text(text)
         assert path.read_text() == text
@@ -32,7 +32,7 @@ def test_an_error_in_the_block_leaves_the_old_file(
 ) -> None:
     path = tmp_path / "a"
     path.write_text("old")
-    with pytest.raises(wrong), replacing(path) as temporary:  # noqa: PT012  both are the block
+    with pytest.raises(wrong), atomic_write(path) as temporary:  # noqa: PT012  both are the block
         temporary.write_text("half")
         raise wrong
     assert path.read_text() == "old"
@@ -49,7 +49,7 @@ def test_an_error_of_the_system_leaves_the_old_file(
     path = tmp_path / "a"
     path.write_text("old")
     monkeypatch.setattr(os, call, full)
-    with pytest.raises(OSError, match="No space left"), replacing(path) as temporary:
+    with pytest.raises(OSError, match="No space left"), atomic_write(path) as temporary:
         temporary.write_text("new")
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a"]
@@ -71,7 +71,7 @@ def test_the_file_is_on_the_disk_before_it_has_its_name(
 
     monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(os, "replace", noted_replace)
-    with replacing(tmp_path / "a"):
+    with atomic_write(tmp_path / "a"):
         pass
     assert done == ["file", "name", "directory"]
 
@@ -92,7 +92,7 @@ def test_a_directory_that_cannot_be_synced_is_no_error_but_a_broken_disk_is(
 
     monkeypatch.setattr(os, "fsync", refuses)
     try:
-        with replacing(tmp_path / "a"):
+        with atomic_write(tmp_path / "a"):
             pass
     except OSError:
         assert raised
@@ -104,11 +104,11 @@ def test_a_directory_that_cannot_be_synced_is_no_error_but_a_broken_disk_is(
 def test_permissions_are_kept_and_new_files_have_the_usual_ones(tmp_path: Path) -> None:
     path, usual = tmp_path / "a", tmp_path / "usual"
     usual.touch()
-    with replacing(path):
+    with atomic_write(path):
         pass
     assert path.stat().st_mode == usual.stat().st_mode
     path.chmod(0o640)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.unlink()
         temporary.touch(0o600)  # whoever writes may make the file anew
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
@@ -120,7 +120,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     target, link = tmp_path / "far" / "target", tmp_path / "link"
     link.symlink_to(target)
     for text in ("one", "two"):  # at first the link points to nothing
-        with replacing(link) as temporary:
+        with atomic_write(link) as temporary:
             assert temporary.parent.parent == target.parent
             temporary.write_text(text)
         assert link.is_symlink()
@@ -128,13 +128,13 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
 
 
 def test_only_ordinary_files_are_replaced(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError), replacing(tmp_path):
+    with pytest.raises(IsADirectoryError), atomic_write(tmp_path):
         pass
-    with pytest.raises(FileNotFoundError), replacing(tmp_path / "none" / "a"):
+    with pytest.raises(FileNotFoundError), atomic_write(tmp_path / "none" / "a"):
         pass
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(OSError, match="Not an ordinary file"), replacing(tmp_path / "pipe"):
+        with pytest.raises(OSError, match="Not an ordinary file"), atomic_write(tmp_path / "pipe"):
             pass
     assert not [name for name in names(tmp_path) if name.startswith(".")]
 
@@ -154,17 +154,17 @@ def test_what_the_killed_left_is_removed_and_what_the_living_write_is_not(tmp_pa
             writer.kill()
     (empty,) = {tmp_path / name.replace(name[-20:-4], "0" * 16) for name in names(tmp_path)[:1]}
     assert len(names(tmp_path)) == 2
-    with replacing(path) as living:
+    with atomic_write(path) as living:
         living.write_text("one")
-        with replacing(path) as later:
+        with atomic_write(path) as later:
             later.write_text("two")
         assert path.read_text() == "two"
         assert living.exists()
     assert path.read_text() == "one"
     left = names(tmp_path)
     assert len(left) == 2  # what was left of the other file stays until that is written
-    with replacing(other):
+    with atomic_write(other):
         empty.mkdir(exist_ok=True)  # killed before it was locked
-    with replacing(path), replacing(other):
+    with atomic_write(path), atomic_write(other):
         pass
     assert sorted(names(tmp_path)) == ["a", "b"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import onepass as op
-from cases import LEARNERS, PIPELINES, Case, answers, features, snapshot
+from cases import LEARNERS, PIPELINES, Case, features, make_targets, snapshot
 from onepass.errors import CheckpointError
 from onepass.serialization import archive, models
 
@@ -19,45 +19,45 @@ TREE = {"w": np.arange(6.0).reshape(2, 3).T, "names": ["a", "é", "\udc80"], "n"
 def test_they_are_those_of_the_file(tmp_path: Path) -> None:
     archive.write(tmp_path / "a", TREE, kind="weights")
     data = (tmp_path / "a").read_bytes()
-    assert archive.packed(TREE, "here", kind="weights") == data
-    found = archive.unpacked(data, "here")
+    assert archive.dumps(TREE, "here", kind="weights") == data
+    found = archive.loads(data, "here")
     assert snapshot(found.tree) == snapshot(TREE)
     assert (found.kind, found.nbytes, found.format) == ("weights", len(data), archive.FORMAT)
     assert found.sha256 == archive.contents(tmp_path / "a").sha256
 
 
 def test_what_is_read_is_nobody_elses() -> None:
-    data = archive.packed(TREE, "here")
-    one, two = (archive.unpacked(data, "here").tree for _ in range(2))
+    data = archive.dumps(TREE, "here")
+    one, two = (archive.loads(data, "here").tree for _ in range(2))
     one["w"][0, 0] = 99.0
     assert two["w"][0, 0] == 0.0
-    assert archive.unpacked(data, "here").tree["w"][0, 0] == 0.0
+    assert archive.loads(data, "here").tree["w"][0, 0] == 0.0
 
 
 @given(st.data())
 def test_no_bit_can_change_unnoticed(data: st.DataObject) -> None:
-    whole = bytearray(archive.packed(TREE, "here"))
+    whole = bytearray(archive.dumps(TREE, "here"))
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(CheckpointError, match=r"^here"):
-        archive.unpacked(bytes(whole), "here")
+        archive.loads(bytes(whole), "here")
 
 
 @given(st.binary(max_size=300), st.integers(0, 400))
 def test_other_bytes_are_refused(tail: bytes, kept: int) -> None:
-    whole = archive.packed(TREE, "here")
+    whole = archive.dumps(TREE, "here")
     other = whole[:kept] + tail
     if other != whole:
         with pytest.raises(CheckpointError):
-            archive.unpacked(other, "here")
+            archive.loads(other, "here")
 
 
 def test_too_much_text_and_what_is_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CheckpointError, match="here: `a` must be None"):
-        archive.packed({"a": object()}, "here")
+        archive.dumps({"a": object()}, "here")
     monkeypatch.setattr(archive, "_LARGEST_HEADER", 1000)
     with pytest.raises(CheckpointError, match="at most 1,000 bytes"):
-        archive.packed({"a": "x" * 2000}, "here")
+        archive.dumps({"a": "x" * 2000}, "here")
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
@@ -67,9 +67,9 @@ def test_too_much_text_and_what_is_no_tree(monkeypatch: pytest.MonkeyPatch) -> N
 )  # fmt: skip
 def test_learners_as_bytes_are_those_of_save(case: Case, tmp_path: Path) -> None:
     X = features(20)
-    learner = case().partial_fit(X, answers(case, X))
+    learner = case().partial_fit(X, make_targets(case, X))
     op.save(learner, tmp_path / "m.onepass")
     data = (tmp_path / "m.onepass").read_bytes()
-    assert models.packed(learner, "here") == data
-    again: Any = models.given_back(archive.unpacked(data, "here"), "here", {})
+    assert models.dumps(learner, "here") == data
+    again: Any = models.from_contents(archive.loads(data, "here"), "here", {})
     assert snapshot(again) == snapshot(learner)

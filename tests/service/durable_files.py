@@ -42,7 +42,7 @@ def asked_of(path: Path, question: str) -> list[Any]:
 def bits(durable: Durable) -> tuple[bytes, Any]:
     """All that was learned: as ``op.save`` would write it, and how it lies in memory."""
     model = durable.model()
-    return models.packed(model, "here"), snapshot(model)
+    return models.dumps(model, "here"), snapshot(model)
 
 
 def idle(durable: Durable) -> None:

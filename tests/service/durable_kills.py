@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 from fates import ANY, LONGEST, Fates, Found, meet, named, names_of
+from fork_server import ForkServer
 
 import onepass as op
-from nursery import Nursery
 
 WIDTH = 5
 RIDGE = 1e-6
@@ -216,10 +216,10 @@ def learn_late(durable: Any, plan: Plan, notes: Notes) -> None:
 # -- in the process that kills ---------------------------------------------------------------------
 
 
-def nursery_of_plans() -> Nursery:
+def fork_server_of_plans() -> ForkServer:
     """Of processes that carry out plans."""
     do = "durable_kills.carried_out(durable_kills.Plan(**given))"
-    return Nursery("import durable_kills; durable_kills.warm()", do)
+    return ForkServer("import durable_kills; durable_kills.warm()", do)
 
 
 def held(plan: Plan, found: Found) -> None:
@@ -240,31 +240,31 @@ def held(plan: Plan, found: Found) -> None:
 def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
     """Kill processes of several threads until they have met all their fates."""
     work = {"threads": 4, "requests": 24, "source": 10, "asked": 6}
-    with nursery_of_plans() as nursery:
+    with fork_server_of_plans() as fork_server:
         calm = Plan(str(folder / "calm"), **work)
         Path(calm.folder).mkdir()
         began = time.monotonic()
-        assert nursery.run(calm) == 0
+        assert fork_server.run(calm) == 0
         longest = time.monotonic() - began
         held(calm, Found())
         while fates and not found.wrong:
             plan = Plan(str(folder / f"round{found.rounds}"), **work)
             Path(plan.folder).mkdir()
-            _round(plan, fates, found, nursery, lambda: longest * rng.random())
+            _round(plan, fates, found, fork_server, lambda: longest * rng.random())
             held(plan, found)
             if not found.wrong:
                 shutil.rmtree(plan.folder)
 
 
 def _round(
-    plan: Plan, fates: Fates, found: Found, nursery: Nursery, patience: Callable[[], float]
+    plan: Plan, fates: Fates, found: Found, fork_server: ForkServer, patience: Callable[[], float]
 ) -> None:
     """Kill processes until one comes to the end of the plan, or there were enough."""
     lives = 0
     while (fate := fates.take(lives=lives, there=plan.path.exists())) is not None:
-        nursery.begin(replace(plan, step=fate.step, nth=fate.nth))
-        late = not nursery.ended(patience() if fate.place == ANY else LONGEST)
-        code = nursery.end()
+        fork_server.begin(replace(plan, step=fate.step, nth=fate.nth))
+        late = not fork_server.ended(patience() if fate.place == ANY else LONGEST)
+        code = fork_server.end()
         lives += 1
         if code == 0:  # the steps of all that were learned before are not reached again
             fates.put_back(fate)
@@ -274,5 +274,5 @@ def _round(
         found.died(fate, code, late=late and fate.place != ANY)
         if found.faults:
             return
-    if code := nursery.run(plan, LONGEST):
+    if code := fork_server.run(plan, LONGEST):
         found.faults.append(f"exit code {code} in the end")

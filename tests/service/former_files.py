@@ -23,7 +23,7 @@ from durable_files import changed, crashed
 import onepass as op
 from onepass.serialization import archive
 from onepass.service import schema
-from onepass.service.monitoring import Diary, Gauges
+from onepass.service.monitoring import Gauges, MetricsFile
 
 FORMER = Path(__file__).with_name("former")
 PLACES = ("sea", "air", "road")
@@ -113,7 +113,7 @@ def journal(path: Path) -> dict[str, Any]:
             }  # fmt: skip
         changed(held, "PRAGMA journal_mode = DELETE")  # all of it in one file
         shutil.copyfile(held, path)
-        Diary(path.with_suffix(".gauges")).write(gauges[0])
+        MetricsFile(path.with_suffix(".gauges")).write(gauges[0])
     return found
 
 

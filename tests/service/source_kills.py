@@ -16,10 +16,10 @@ from typing import Any, Self
 
 import numpy as np
 from fates import ANY, LONGEST, Fate, Fates, Found, meet
+from fork_server import ForkServer
 from redis_server import RedisServer, redis, until
 
 import onepass as op
-from nursery import Nursery
 from onepass.service.consumer import Feeder, source
 from onepass.service.monitoring import Gauges
 
@@ -146,15 +146,15 @@ class Producer:
         return True
 
 
-def nursery_of_plans() -> Nursery:
+def fork_server_of_plans() -> ForkServer:
     """Of processes that carry out plans."""
     do = "source_kills.carried_out(source_kills.Plan(**given))"
-    return Nursery("import source_kills", do)
+    return ForkServer("import source_kills", do)
 
 
 def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
     """Kill the one, or the other and then the one, until they have met all their fates."""
-    with nursery_of_plans() as nursery, RedisServer(folder / "redis") as server:
+    with fork_server_of_plans() as fork_server, RedisServer(folder / "redis") as server:
         while fates and not found.wrong:
             place = folder / f"round{found.rounds}"
             place.mkdir()
@@ -165,38 +165,38 @@ def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
                 while not found.faults and (
                     fate := fates.take(lives=lives, there=plan.path.exists())
                 ):
-                    _live(plan, fate, found, nursery, server, rng)
+                    _live(plan, fate, found, fork_server, server, rng)
                     lives += 1
-            ended(plan, producer.entries, found, nursery)
+            ended(plan, producer.entries, found, fork_server)
             if not found.wrong:
                 shutil.rmtree(place)
                 server.client().delete(stream)
 
 
 def _live(
-    plan: Plan, fate: Fate, found: Found, nursery: Nursery, server: RedisServer, rng: Any
+    plan: Plan, fate: Fate, found: Found, fork_server: ForkServer, server: RedisServer, rng: Any
 ) -> None:
     """One process, until it is killed, or Redis before it."""
     at_any = fate.place in {ANY, REDIS}
-    nursery.begin(plan if at_any else replace(plan, step=fate.step, nth=fate.nth))
+    fork_server.begin(plan if at_any else replace(plan, step=fate.step, nth=fate.nth))
     if fate.place == REDIS:
-        nursery.ended(0.4 * rng.random())
+        fork_server.ended(0.4 * rng.random())
         server.kill()
         server.start()
-        nursery.ended(1.0 * rng.random())  # it is killed too, perhaps before it has gone on
-        found.died(fate, nursery.end())
+        fork_server.ended(1.0 * rng.random())  # it is killed too, perhaps before it has gone on
+        found.died(fate, fork_server.end())
     elif fate.place == ANY:
-        nursery.ended(0.6 * rng.random())
-        found.died(fate, nursery.end())
+        fork_server.ended(0.6 * rng.random())
+        found.died(fate, fork_server.end())
     else:
-        late = not nursery.ended(LONGEST)
-        found.died(fate, nursery.end(), late=late)
+        late = not fork_server.ended(LONGEST)
+        found.died(fate, fork_server.end(), late=late)
 
 
-def ended(plan: Plan, entries: int, found: Found, nursery: Nursery) -> None:
+def ended(plan: Plan, entries: int, found: Found, fork_server: ForkServer) -> None:
     """Let a process come to the end; each row was learned once, in order."""
     rows = good(entries)
-    if code := nursery.run(replace(plan, rows=len(rows)), LONGEST):
+    if code := fork_server.run(replace(plan, rows=len(rows)), LONGEST):
         found.faults.append(f"exit code {code} in the end")
     log = found.compare(plan.path, linear())[0]
     learned = chain.from_iterable(each.block.X["n"].astype(int).tolist() for each in log)

@@ -18,7 +18,7 @@ from web_server import TOKEN, Server
 
 import onepass as op
 from onepass.errors import MissingExtraError, ParameterError, ServiceError, TypeMismatchError
-from onepass.service import AsyncClient, Client, Receipt
+from onepass.service import AsyncClient, Client, LearnResult
 
 
 def test_all_verbs(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_all_verbs_asynchronously(tmp_path: Path) -> None:
 
 
 def test_asynchronous_requests_are_sent_together(tmp_path: Path) -> None:
-    async def work(url: str) -> list[Receipt]:
+    async def work(url: str) -> list[LearnResult]:
         async with AsyncClient(url) as client:
             return await asyncio.gather(
                 *(client.learn("rls", [[float(i)]], [2.0 * i]) for i in range(50))

@@ -16,7 +16,7 @@ from web_server import TOKEN, Server, rows
 
 import onepass as op
 from onepass.errors import ServiceError, ShapeError, TypeMismatchError
-from onepass.service import Client, Receipt
+from onepass.service import Client, LearnResult
 
 Request = tuple[str, dict[str, Any]]
 
@@ -182,7 +182,7 @@ def test_what_is_wrong_is_raised_in_its_place(tmp_path: Path) -> None:
             ("ab", TypeMismatchError, "must give X and y"),
             (([[1.0]], None), TypeMismatchError, "`y` must be an answer"),
         ):
-            receipts: list[Receipt] = []
+            receipts: list[LearnResult] = []
             found = client.learn_each("rls", [*good[:10], wrong, *good[10:]])
             with pytest.raises(kind, match=match):
                 receipts.extend(found)

@@ -15,7 +15,7 @@ pytest.importorskip("prometheus_client")
 from prometheus_client.parser import text_string_to_metric_families
 
 from onepass.service.http.status import exposition
-from onepass.service.registry import Shelf
+from onepass.service.registry import ModelRegistry
 
 PATH = Path(__file__).parents[2] / "deploy" / "grafana-dashboard.json"
 DASHBOARD: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
@@ -27,7 +27,7 @@ EXPRESSIONS: list[str] = [
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Metrics of a service that has learned and predicted, with their labels."""
-    shelf = Shelf(tmp_path_factory.mktemp("served"), "here")
+    shelf = ModelRegistry(tmp_path_factory.mktemp("served"), "here")
     served = shelf.create("m", op.RLSRegressor())
     served.durable.learn(np.ones((3, 2)), np.ones(3))
     served.gauges.predicted(3, 0.001)

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import onepass as op
-from cases import PIPELINES, PUBLIC, Case, answers, features, snapshot
+from cases import PIPELINES, PUBLIC, Case, features, make_targets, snapshot
 from onepass.errors import OnepassError
 from onepass.service import Durable
 
@@ -49,7 +49,7 @@ def width(case: Case) -> int:
 def stream(case: Case, n: int) -> list[tuple[Any, Any, Any]]:
     """Blocks of rows, answers and weights; one is refused."""
     X = features(n, width(case))
-    y, i, found = answers(case, X), 0, []
+    y, i, found = make_targets(case, X), 0, []
     while i < n:
         for k, size in enumerate(SIZES):
             rows = slice(i, i + size)
@@ -69,7 +69,7 @@ def ask(durable: Durable, X: Any, k: int) -> None:
         lambda: repr(durable),
         lambda: durable.snapshot() if k % 3 == 0 else durable.versions,
         lambda: snapshot(durable.frozen_copy),
-        lambda: durable.check_like(durable.model()),
+        lambda: durable.check_compatible(durable.model()),
     )
     wanted[k % len(wanted)]()
 

@@ -13,19 +13,19 @@ if sys.platform == "win32":
     pytest.skip("no signals there", allow_module_level=True)
 
 from durable_files import asked_of, bits
-from durable_kills import STEPS, Plan, held, nursery_of_plans, rows_of
+from durable_kills import STEPS, Plan, fork_server_of_plans, held, rows_of
 from fates import Found
+from fork_server import ForkServer
 
 import onepass as op
-from nursery import Nursery
 from onepass import service
 
 ELSEWHERE = {"swept keys"}  # below
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with nursery_of_plans() as found:
+def fork_server() -> Iterator[ForkServer]:
+    with fork_server_of_plans() as found:
         yield found
 
 
@@ -42,10 +42,10 @@ def test_all_steps_are_here() -> None:
 @pytest.mark.parametrize(
     ("step", "nth"), sorted({(step, nth) for step, most in STEPS.items() for nth in (1, most)})
 )
-def test_killed_at_a_step(step: str, nth: int, nursery: Nursery, tmp_path: Path) -> None:
+def test_killed_at_a_step(step: str, nth: int, fork_server: ForkServer, tmp_path: Path) -> None:
     plan = Plan(str(tmp_path), step=step, nth=nth, keep=2)
-    assert nursery.run(plan) == -signal.SIGKILL
-    assert nursery.run(replace(plan, step="")) == 0
+    assert fork_server.run(plan) == -signal.SIGKILL
+    assert fork_server.run(replace(plan, step="")) == 0
     hold(plan)
     assert not list(tmp_path.glob(".onepass-*"))
 
@@ -56,17 +56,17 @@ def hold(plan: Plan) -> None:
     assert not found.wrong
 
 
-def test_killed_again_and_again_at_every_commit(nursery: Nursery, tmp_path: Path) -> None:
+def test_killed_again_and_again_at_every_commit(fork_server: ForkServer, tmp_path: Path) -> None:
     plan = Plan(str(tmp_path), step="after commit", nth=2)
     runs = 0
-    while nursery.run(plan):
+    while fork_server.run(plan):
         runs += 1
     assert runs > 8
     hold(plan)
 
 
 @pytest.mark.parametrize("step", ["begun", "entry", "snapshot", "before commit", "after commit"])
-def test_killed_while_it_goes_back(step: str, nursery: Nursery, tmp_path: Path) -> None:
+def test_killed_while_it_goes_back(step: str, fork_server: ForkServer, tmp_path: Path) -> None:
     """``rollback`` is there, or it is not."""
     plan = Plan(str(tmp_path), step=step, task="back")
     with op.durable(plan.path, op.RLSRegressor()) as model:
@@ -75,7 +75,7 @@ def test_killed_while_it_goes_back(step: str, nursery: Nursery, tmp_path: Path) 
             if model.version == 3:
                 early = bits(model)
         late = bits(model)
-    assert nursery.run(plan) == -signal.SIGKILL
+    assert fork_server.run(plan) == -signal.SIGKILL
     there = step == "after commit"
     with op.durable(plan.path) as model:
         assert bits(model) == (early if there else late)
@@ -87,14 +87,14 @@ def test_killed_while_it_goes_back(step: str, nursery: Nursery, tmp_path: Path) 
 
 @pytest.mark.parametrize("step", ["begun", "swept keys", "before commit", "after commit"])
 def test_killed_while_it_lets_go_what_is_too_old(
-    step: str, nursery: Nursery, tmp_path: Path
+    step: str, fork_server: ForkServer, tmp_path: Path
 ) -> None:
     plan = Plan(str(tmp_path), step=step, task="sweep")
     with op.durable(plan.path, op.RLSRegressor()) as model:
         model.learn(*rows_of(0, 0, 2), key="0-0")
         model.ask(rows_of(0, 1, 3)[0])
         before = bits(model)
-    assert nursery.run(plan) == -signal.SIGKILL
+    assert fork_server.run(plan) == -signal.SIGKILL
     gone = step == "after commit"
     assert asked_of(plan.path, "SELECT count(*) FROM keys") == [(0 if gone else 1,)]
     assert asked_of(plan.path, "SELECT count(*) FROM asked") == [(0 if gone else 3,)]

@@ -378,7 +378,7 @@ def test_a_watcher_that_waits_for_the_writer_gets_an_error(tmp_path: Path) -> No
             durable.model,
             lambda: durable.rollback(to=0),
             lambda: durable.waiting,
-            lambda: durable.pass_by("a", "b"),
+            lambda: durable.commit_position("a", "b"),
             durable.close,
         )
 

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 from durable_files import asked_of, bits, changed, crashed
+from fork_server import ForkServer
 from former_files import FORMER, array, rows, said
 from safetensors.numpy import load as arrays_of
 from upgrades import Plan, carried_out
 
 import onepass as op
 from cases import snapshot
-from nursery import Nursery
 from onepass.errors import CorruptStoreError
 from onepass.serialization import archive, models
 from onepass.service import schema
-from onepass.service.monitoring import Diary, Gauges
+from onepass.service.monitoring import Gauges, MetricsFile
 from onepass.service.requests import Block
 
 MODELS = sorted(FORMER.glob("*.onepass"))
@@ -57,7 +57,7 @@ def test_a_model_file(path: Path) -> None:
     name = path.stem.rpartition("-")[0]
     learner = op.load(path)
     same(said(name, learner), told(path)["said"])
-    before, after = path.read_bytes(), models.packed(learner, "here")
+    before, after = path.read_bytes(), models.dumps(learner, "here")
     arrays, again = arrays_of(before), arrays_of(after)
     assert arrays.keys() == again.keys()
     assert all(arrays[each].tobytes() == again[each].tobytes() for each in arrays)
@@ -97,7 +97,7 @@ class Found:
         ((sequence, body),) = asked_of(
             self.path, "SELECT sequence, body FROM snapshots ORDER BY sequence DESC LIMIT 1"
         )
-        learner = models.given_back(archive.unpacked(body, "here"), "here", {})
+        learner = models.from_contents(archive.loads(body, "here"), "here", {})
         blocks = f"SELECT body FROM log WHERE kind = 'learn' AND sequence > {sequence}"  # noqa: S608
         for (body,) in asked_of(self.path, f"{blocks} ORDER BY sequence"):
             block = Block.from_bytes(body, "here")
@@ -168,7 +168,7 @@ def test_gauges(found: Found) -> None:
         return gauges[0].learned
 
     with found.opened(watch=watch) as durable:
-        Diary(found.gauges).read(gauges[0], durable.rows_seen)
+        MetricsFile(found.gauges).read(gauges[0], durable.rows_seen)
     then, now = found.told["error"], gauges[0].error()
     same([now["all"], now["window"]], [then["all"], then["window"]])
     same([point[:3] for point in now["curve"]], [point[:3] for point in then["curve"]])
@@ -178,12 +178,12 @@ def test_gauges(found: Found) -> None:
 
 def test_gauges_with_other_fields_are_left_out(found: Found) -> None:
     """As a later version may write them, whose learner can be read."""
-    state = archive.unpacked(found.gauges.read_bytes(), "here").tree
+    state = archive.loads(found.gauges.read_bytes(), "here").tree
     del state["squares"]
-    found.gauges.write_bytes(archive.packed(state, "here", kind="gauges"))
+    found.gauges.write_bytes(archive.dumps(state, "here", kind="gauges"))
     with found.opened() as durable:
         gauges = Gauges(durable.frozen_copy, window=20)
-        Diary(found.gauges).read(gauges, durable.rows_seen)
+        MetricsFile(found.gauges).read(gauges, durable.rows_seen)
     assert (gauges.state()["rows"], gauges.rows_refused) == (0, 0)
 
 
@@ -191,9 +191,11 @@ def test_gauges_with_other_fields_are_left_out(found: Found) -> None:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery("import upgrades", "upgrades.carried_out(upgrades.Plan(**given))") as nursery:
-        yield nursery
+def fork_server() -> Iterator[ForkServer]:
+    with ForkServer(
+        "import upgrades", "upgrades.carried_out(upgrades.Plan(**given))"
+    ) as fork_server:
+        yield fork_server
 
 
 def left(found: Found, former: int) -> bool:
@@ -214,14 +216,14 @@ def left(found: Found, former: int) -> bool:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
 @pytest.mark.parametrize("path", FORMER_JOURNALS, ids=lambda path: path.stem)
-def test_killed_on_the_way(path: Path, nursery: Nursery, tmp_path: Path) -> None:
+def test_killed_on_the_way(path: Path, fork_server: ForkServer, tmp_path: Path) -> None:
     """At steps of SQLite's machine that are spread over all that it does."""
     before, steps = [], 1
     while not before or before[-1]:
         (tmp_path / str(steps)).mkdir()
         found = Found(path, tmp_path / str(steps))
         former = found.format
-        code = nursery.run(Plan(str(found.path), found.told["at"], killed=steps))
+        code = fork_server.run(Plan(str(found.path), found.told["at"], killed=steps))
         assert code in {0, -signal.SIGKILL}
         before.append(left(found, former))
         steps += max(1, steps // 3)

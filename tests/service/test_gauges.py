@@ -10,7 +10,7 @@ from durable_files import learn_and_maintain
 
 import onepass as op
 from onepass.integrations.detectors import detectors
-from onepass.service.monitoring import Diary, Gauges
+from onepass.service.monitoring import Gauges, MetricsFile
 from onepass.service.requests import Block
 
 
@@ -20,7 +20,7 @@ def stream(n: int, seed: int = 0) -> tuple[Any, Any]:
     return X, X @ [1.0, 2.0, 3.0] + rng.normal(size=n)
 
 
-def durable(folder: Path, **settings: Any) -> tuple[Any, Gauges, Diary]:
+def durable(folder: Path, **settings: Any) -> tuple[Any, Gauges, MetricsFile]:
     """A learner with its gauges, as the service opens it."""
     gauges: list[Gauges] = []
 
@@ -29,7 +29,7 @@ def durable(folder: Path, **settings: Any) -> tuple[Any, Gauges, Diary]:
         return gauges[0].learned
 
     held = op.durable(folder / "m.db", op.RLSRegressor(ridge=1e-3), watch=watch, **settings)
-    diary = Diary(folder / "m.gauges")
+    diary = MetricsFile(folder / "m.gauges")
     diary.read(gauges[0], held.rows_seen)
     return held, gauges[0], diary
 
@@ -107,10 +107,10 @@ def test_gauges_that_do_not_fit_begin_anew(tmp_path: Path) -> None:
             assert (gauges.state()["rows"], gauges.seen) == (0, 30)
     (tmp_path / "m.gauges").write_bytes(good)
     ahead = Gauges(op.RLSRegressor(), window=50)
-    Diary(tmp_path / "m.gauges").read(ahead, 29)
+    MetricsFile(tmp_path / "m.gauges").read(ahead, 29)
     assert ahead.state()["rows"] == 0
     other = Gauges(op.RLSRegressor(), window=7)
-    Diary(tmp_path / "m.gauges").read(other, 30)
+    MetricsFile(tmp_path / "m.gauges").read(other, 30)
     assert other.state()["rows"] == 0
 
 
@@ -212,7 +212,7 @@ def test_a_detector_that_fails_watches_no_longer_and_the_others_do(tmp_path: Pat
         4,
         [(1, "failing"), (1, "good"), (3, "good"), (7, "good")],
     )
-    diary = Diary(tmp_path / "m.gauges")
+    diary = MetricsFile(tmp_path / "m.gauges")
     diary.write(gauges)
     failing, good = Watching(fails=True), Watching(fails=False)
     again = Gauges(op.RLSRegressor(), window=100, detectors={"failing": failing, "good": good})

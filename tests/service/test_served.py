@@ -24,7 +24,7 @@ from onepass.errors import (
 from onepass.serialization.state import nbytes
 from onepass.service.http.status import exposition, state
 from onepass.service.model import predictions
-from onepass.service.registry import Shelf
+from onepass.service.registry import ModelRegistry
 from onepass.validation.table import Table
 
 X, Y = np.ones((1, 3)), np.ones(1)
@@ -32,7 +32,7 @@ MOST = 2000
 
 
 def test_others_have_the_file_while_rows_come_without_end(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, "here")
+    shelf = ModelRegistry(tmp_path, "here")
     served = shelf.create("m", op.RLSRegressor())
     blocks, over = [0], threading.Event()
 
@@ -55,7 +55,7 @@ def test_others_have_the_file_while_rows_come_without_end(tmp_path: Path) -> Non
 
 
 def test_it_is_ready_as_long_as_it_can_learn(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, "here")
+    shelf = ModelRegistry(tmp_path, "here")
     served = shelf.create("m", op.RLSRegressor())
     served.durable._writer.watch = lambda *_: divmod(1, 0)
     served.durable.learn(X, Y)
@@ -79,7 +79,7 @@ def test_what_is_retired_on_a_full_disk_is_whole(tmp_path: Path) -> None:
     import resource
 
     wide = np.random.default_rng(0).normal(size=(50, 100))
-    shelf = Shelf(tmp_path, "here")
+    shelf = ModelRegistry(tmp_path, "here")
     durable = shelf.create("m", op.RLSRegressor()).durable
     for _ in range(3):
         durable.learn(wide, wide[:, 0])
@@ -114,7 +114,7 @@ def test_a_detector_that_fails_takes_nothing_down(
     failing = {"broken": Failing()}
     monkeypatch.setattr("onepass.service.registry.detectors", lambda *_: failing)
     for session in (1, 2):
-        shelf = Shelf(tmp_path, "here", drift=("broken",))
+        shelf = ModelRegistry(tmp_path, "here", drift=("broken",))
         shelf.open_all()
         served = shelf["m"] if shelf.names else shelf.create("m", op.RLSRegressor())
         served.durable.learn(X, Y)
@@ -129,15 +129,15 @@ def test_a_detector_that_fails_takes_nothing_down(
 
 def test_detectors_of_mistakes_watch_classifiers_alone(tmp_path: Path) -> None:
     pytest.importorskip("river")
-    shelf = Shelf(tmp_path, "here", drift=("adwin", "ddm"))
+    shelf = ModelRegistry(tmp_path, "here", drift=("adwin", "ddm"))
     shelf.create("classes", op.RLSClassifier())
     with pytest.raises(ParameterError, match="here: numbers: ddm must watch classifiers"):
         shelf.create("numbers", op.RLSRegressor())
     assert [each.name for each in shelf] == ["classes"]
     assert not list(tmp_path.glob("numbers*"))
     shelf.close()
-    Shelf(tmp_path, "here").create("numbers", op.RLSRegressor()).close()
-    shelf = Shelf(tmp_path, "here", drift=("ddm",))
+    ModelRegistry(tmp_path, "here").create("numbers", op.RLSRegressor()).close()
+    shelf = ModelRegistry(tmp_path, "here", drift=("ddm",))
     with pytest.raises(ParameterError, match="here: numbers: ddm must watch classifiers"):
         shelf.open_all()
     assert list(shelf) == []
@@ -146,7 +146,7 @@ def test_detectors_of_mistakes_watch_classifiers_alone(tmp_path: Path) -> None:
 
 def test_its_memory_is_told_while_a_loop_has_it(tmp_path: Path) -> None:
     """The loop that learns single rows has the memory alone: its size is known all the same."""
-    with closing(Shelf(tmp_path, "here")) as shelf:
+    with closing(ModelRegistry(tmp_path, "here")) as shelf:
         served = shelf.create("m", op.RLSRegressor())
         rows = np.random.default_rng(0).normal(size=(40, 4))
         served.durable.learn(rows, rows[:, 0])
@@ -159,7 +159,7 @@ def test_its_memory_is_told_while_a_loop_has_it(tmp_path: Path) -> None:
 
 
 def test_what_is_retired_takes_no_gauges_of_others(tmp_path: Path) -> None:
-    with closing(Shelf(tmp_path, "here")) as shelf:
+    with closing(ModelRegistry(tmp_path, "here")) as shelf:
         for name in ("x", "x.retired-1"):
             shelf.create(name, op.RLSRegressor()).durable.learn(X, Y)
         assert shelf.retire("x") == tmp_path / "x.retired-2"
@@ -174,7 +174,7 @@ def test_what_somebody_has_moved_is_not_retired(tmp_path: Path, *, there: bool) 
     path = tmp_path / "m.db"
     with op.durable(tmp_path / "backup", op.RLSRegressor()) as other:
         other.learn(np.ones((7, 3)), np.ones(7))
-    with closing(Shelf(tmp_path, "here")) as shelf:
+    with closing(ModelRegistry(tmp_path, "here")) as shelf:
         served = shelf.create("m", op.RLSRegressor())
         served.durable.learn(X, Y)
         path.rename(tmp_path / "elsewhere")
@@ -194,7 +194,7 @@ def test_what_somebody_has_moved_is_not_retired(tmp_path: Path, *, there: bool) 
 
 
 def test_nothing_is_written_over_what_is_left_of_one_retired(tmp_path: Path) -> None:
-    with closing(Shelf(tmp_path, "here")) as shelf:
+    with closing(ModelRegistry(tmp_path, "here")) as shelf:
         for number, end in enumerate(("", "-wal", ".gauges", ".db"), 1):
             (tmp_path / f"m.retired-{number}{end}").write_bytes(b"left")
         shelf.create("m", op.RLSRegressor()).durable.learn(X, Y)
@@ -202,7 +202,7 @@ def test_nothing_is_written_over_what_is_left_of_one_retired(tmp_path: Path) -> 
 
 
 def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path) -> None:
-    with closing(Shelf(tmp_path, "here")) as shelf:
+    with closing(ModelRegistry(tmp_path, "here")) as shelf:
         going = shelf.create("going", op.RLSRegressor())
         begun, free = Event(), Event()
 
@@ -227,7 +227,7 @@ def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path
 
 
 def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
-    with closing(Shelf(tmp_path, "here", max_waiting=8)) as shelf:
+    with closing(ModelRegistry(tmp_path, "here", max_queued=8)) as shelf:
         served = shelf.create("m", op.RLSRegressor())
         with pytest.raises(PayloadTooLargeError, match="at most 2 at a time, got 3"):
             served.admitted(3, lambda: None)

@@ -1,4 +1,4 @@
-"""``Durable.pass_by``: where a source goes on, though nothing of it was learned."""
+"""``Durable.commit_position``: where a source goes on, though nothing of it was learned."""
 
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ def test_a_position_without_rows_is_kept(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
         model.learn([[1.0]], [2.0], source="flow", position="1")
         before = bits(model)
-        model.pass_by("flow", "2")
-        model.pass_by("other", "7")
+        model.commit_position("flow", "2")
+        model.commit_position("other", "7")
         assert (model.positions, model.rows_seen) == ({"flow": "2", "other": "7"}, 1)
         assert (model.version, model.published[0], bits(model)) == (3, 3, before)
         there = crashed(model, tmp_path / "there")
@@ -29,7 +29,7 @@ def test_a_position_without_rows_is_kept(tmp_path: Path) -> None:
         model.rollback(to=2)
         assert (model.positions["flow"], model.rows_seen) == ("3", 2)
         assert bits(model) == before
-        model.pass_by("flow", "4")
+        model.commit_position("flow", "4")
         there = crashed(model, tmp_path / "again")
     with op.durable(there) as model:
         assert (model.positions["flow"], bits(model)) == ("4", before)
@@ -37,7 +37,7 @@ def test_a_position_without_rows_is_kept(tmp_path: Path) -> None:
 
 def test_a_position_that_was_changed_is_found_out(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
-        model.pass_by("flow", "2")
+        model.commit_position("flow", "2")
         there = crashed(model, tmp_path / "there")
     changed(there, "UPDATE log SET note = replace(note, '2', '3')")
     with pytest.raises(CorruptStoreError):
@@ -46,7 +46,7 @@ def test_a_position_that_was_changed_is_found_out(tmp_path: Path) -> None:
 
 def until_full(model: Any) -> None:
     for i in range(2, 1000):
-        model.pass_by("flow" * 100, str(i))
+        model.commit_position("flow" * 100, str(i))
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def until_full(model: Any) -> None:
 )
 def test_what_is_no_position(words: tuple[Any, Any], tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
-        with pytest.raises(ParameterError, match=r"pass_by: .* must be text of 1 to 512"):
-            model.pass_by(*words)
+        with pytest.raises(ParameterError, match=r"commit_position: .* must be text of 1 to 512"):
+            model.commit_position(*words)
         assert (model.version, model.positions) == (0, {})
 
 
 def test_a_disk_that_is_full_keeps_the_position_as_it_was(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
-        model.pass_by("flow", "1")
+        model.commit_position("flow", "1")
         db = model._journal._db
         most = db.execute("PRAGMA max_page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
@@ -70,7 +70,7 @@ def test_a_disk_that_is_full_keeps_the_position_as_it_was(tmp_path: Path) -> Non
         at = model.positions["flow" * 100]
         assert (model.version, model.positions["flow"]) == (int(at), "1")
         db.execute(f"PRAGMA max_page_count = {most}")
-        model.pass_by("flow", "2")
+        model.commit_position("flow", "2")
         there = crashed(model, tmp_path / "there")
     with op.durable(there) as model:
         assert model.positions == {"flow": "2", "flow" * 100: at}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from web_server import Server, output, rows
 
 import onepass as op
-from onepass.serialization.models import packed
+from onepass.serialization.models import dumps
 
 INFER, LEARN = "/v2/models/{}/infer", "/v2/models/{}/learn"
 N, X = 3, [[1.0, 2.0], [2.0, 1.0], [3.0, 5.0]]
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         inputs = {"matrix": [tensor("X", X)], "named": named}
         for kind, tensors in inputs.items():
             assert running.asked("PUT", f"/v2/models/rls-{kind}", {"model": "rls"})[0] == 201
-            file = packed(op.RLSRegressor(), "here")
+            file = dumps(op.RLSRegressor(), "here")
             assert running.asked("PUT", f"/v2/models/raw-{kind}", file, MODEL)[0] == 201
             for model in ("rls", "raw"):
                 body = {"inputs": [*tensors, tensor("y", [1.0, 2.0, 4.0])]}
@@ -117,7 +117,7 @@ def test_a_learner_of_such_features_has_them(server: Server) -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "time": [5.0, 1.0, 2.0]})
     model = op.RLSRegressor().fit(frame, [5.0, 1.0, 2.0])
-    file = packed(model, "here")
+    file = dumps(model, "here")
     assert server.asked("PUT", "/v2/models/timed", file, MODEL)[0] == 201
     columns = {"x": [1.0, 1.0, 1.0], "time": [7.0, 8.0, 9.0], "y": [0.0, 0.0, 0.0]}
     right = model.predict(pd.DataFrame({k: columns[k] for k in ("x", "time")}))
@@ -127,7 +127,7 @@ def test_a_learner_of_such_features_has_them(server: Server) -> None:
 def test_a_wide_learner_does_not_stall_others(server: Server) -> None:
     """Its rows become thousands of features: short requests, answered aside."""
     features = op.features.RandomReLU(4096)
-    file = packed(op.Pipeline(features, op.SGDRegressor()), "here")
+    file = dumps(op.Pipeline(features, op.SGDRegressor()), "here")
     assert server.asked("PUT", "/v2/models/wide", file, MODEL)[0] == 201
     learned = {"inputs": [tensor("X", [[1.0], [2.0]]), tensor("y", [1.0, 2.0])]}
     assert server.asked("POST", LEARN.format("wide"), learned)[0] == 200

@@ -15,7 +15,7 @@ from onepass.service import Client
 from onepass.service.http.auth import Tokens
 from onepass.service.http.context import Service
 from onepass.service.protocol.limits import Limits
-from onepass.service.registry import Shelf
+from onepass.service.registry import ModelRegistry
 
 INFER, LEARN, ANSWERS = (f"/v2/models/rls/{verb}" for verb in ("infer", "learn", "answers"))
 ROLES = {"predict": "p" * 20, "learn": "l" * 20, "admin": TOKEN}
@@ -102,7 +102,7 @@ def test_a_commit_timeout_is_always_a_503(tmp_path: Path) -> None:
     """Also where the loop's clock is coarser than its timers."""
 
     async def late() -> int:
-        service = Service(Shelf(tmp_path, "test"), Tokens({}), Limits(), None, 0.05)
+        service = Service(ModelRegistry(tmp_path, "test"), Tokens({}), Limits(), None, 0.05)
         futures = [asyncio.get_running_loop().create_future() for _ in range(200)]
         waits = [service.committed(each, "m") for each in futures]
         found = await asyncio.gather(*waits, return_exceptions=True)

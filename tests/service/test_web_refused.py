@@ -197,7 +197,7 @@ def test_what_a_text_comes_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = [{"who": f"u{i}"} for i in range(30)]
     model.partial_fit(rows, np.zeros(30))
     before = model.predict(rows[:3])
-    with arrays.bounded(50):
+    with arrays.feature_limit(50):
         assert len(model.predict(rows)) == 30
         for verb in (model.predict, lambda many: model.partial_fit(many, np.zeros(60))):
             with pytest.raises(

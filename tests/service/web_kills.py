@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 from fates import ANY, LONGEST, Fate, Fates, Found, Learned, meet, named, names_of
+from fork_server import ForkServer
 from ports import free_port
 
 import onepass as op
-from nursery import Nursery
 from onepass.errors import ServiceError
 from onepass.service.client import Client
-from onepass.service.requests import Receipt
+from onepass.service.requests import LearnResult
 
 WIDTH, CLIENTS = 4, 4
 RIDGE = 1e-6
@@ -84,14 +84,14 @@ def carried_out(plan: Plan) -> int:
     return main(["serve", str(plan.model), "--data", str(plan.path.parent), *words.split()])
 
 
-def nursery_of_plans() -> Nursery:
+def fork_server_of_plans() -> ForkServer:
     """Of processes that serve."""
     prepare = """
 import web_kills
 import onepass.cli.serve, onepass.cli.app, onepass.features, onepass.serialization.models, uvicorn
 import onepass.service.http.app, onepass.service.http.connection, onepass.service.http.server
 """
-    return Nursery(prepare, "web_kills.carried_out(web_kills.Plan(**given))")
+    return ForkServer(prepare, "web_kills.carried_out(web_kills.Plan(**given))")
 
 
 # -- in the process that kills ---------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Sender(threading.Thread):
 
     def __init__(self, number: int, url: str, over: threading.Event) -> None:
         super().__init__(name=f"sender {number}")
-        self.heard: list[tuple[Any, Any, Receipt]] = []
+        self.heard: list[tuple[Any, Any, LearnResult]] = []
         self.wrong = ""
         self._number, self._over = number, over
         self._client = Client(url, timeout=20.0, patience=LONGEST)
@@ -168,7 +168,7 @@ class Sender(threading.Thread):
         return X, X @ np.arange(WIDTH) + self._rng.normal(size=n)
 
 
-def _same(again: Receipt, first: Receipt) -> None:
+def _same(again: LearnResult, first: LearnResult) -> None:
     assert again.again
     assert again.version == first.version
     assert again.said.tobytes() == first.said.tobytes()
@@ -176,16 +176,16 @@ def _same(again: Receipt, first: Receipt) -> None:
 
 def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
     """Kill a service until it has met all its fates."""
-    with nursery_of_plans() as nursery:
+    with fork_server_of_plans() as fork_server:
         while fates and not found.wrong:
             place = folder / f"round{found.rounds}"
             place.mkdir()
-            _round(place, fates, found, nursery, rng)
+            _round(place, fates, found, fork_server, rng)
             if not found.wrong:
                 shutil.rmtree(place)
 
 
-def _round(folder: Path, fates: Fates, found: Found, nursery: Nursery, rng: Any) -> None:
+def _round(folder: Path, fates: Fates, found: Found, fork_server: ForkServer, rng: Any) -> None:
     """Kill a service some times, until its last process ends as it should."""
     plan = Plan(str(folder), free_port())
     op.save(linear(), plan.model)
@@ -196,38 +196,38 @@ def _round(folder: Path, fates: Fates, found: Found, nursery: Nursery, rng: Any)
         each.start()
     lives = 0
     while not found.faults and (fate := fates.take(lives=lives, there=plan.path.exists())):
-        _live(plan, fate, found, nursery, rng)
+        _live(plan, fate, found, fork_server, rng)
         lives += 1
-    nursery.begin(Plan(plan.folder, plan.port))
+    fork_server.begin(Plan(plan.folder, plan.port))
     time.sleep(0.2 * rng.random())
     over.set()
     for each in senders:
         each.join()
     with Client(url) as client:
         said = client.predict(NAME, np.eye(WIDTH))
-    code = nursery.end(signal.SIGTERM)
+    code = fork_server.end(signal.SIGTERM)
     if code != 128 + signal.SIGTERM:
         found.faults.append(f"exit code {code} in the end")
     found.faults += [each.wrong for each in senders if each.wrong]
     held(plan, senders, said, found)
 
 
-def _live(plan: Plan, fate: Fate, found: Found, nursery: Nursery, rng: Any) -> None:
+def _live(plan: Plan, fate: Fate, found: Found, fork_server: ForkServer, rng: Any) -> None:
     """One process, until it is killed."""
-    nursery.begin(Plan(plan.folder, plan.port, fate.step, fate.nth))
+    fork_server.begin(Plan(plan.folder, plan.port, fate.step, fate.nth))
     if fate.place == ANY:
         if rng.random() < 0.8:  # the others while it begins
-            heard_of(plan.port, nursery)
-        nursery.ended(0.4 * rng.random())
-        found.died(fate, nursery.end())
+            heard_of(plan.port, fork_server)
+        fork_server.ended(0.4 * rng.random())
+        found.died(fate, fork_server.end())
     else:
-        late = not nursery.ended(LONGEST)
-        found.died(fate, nursery.end(), late=late)
+        late = not fork_server.ended(LONGEST)
+        found.died(fate, fork_server.end(), late=late)
 
 
-def heard_of(port: int, nursery: Nursery) -> None:
+def heard_of(port: int, fork_server: ForkServer) -> None:
     """Wait until the service listens, or has ended."""
-    while not nursery.ended(0.01):
+    while not fork_server.ended(0.01):
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
 

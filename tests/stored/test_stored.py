@@ -15,7 +15,7 @@ from stored_cases import CASES, FILES, PARAMETERS, expected, learn, number, outc
 from stored_runs import RUNS, continual, go_on, scores, served, state
 
 import onepass as op
-from onepass.evaluate import ContinualReport, Report, standing
+from onepass.evaluate import ContinualReport, Report, run_progress
 
 EXPECTED = expected()
 
@@ -60,7 +60,7 @@ def test_every_model_of_a_task_is_in_a_file() -> None:
 def test_a_run_goes_on(name: str, tmp_path: Path) -> None:
     then = EXPECTED[name]
     path = Path(shutil.copy(FILES / f"{name}.run", tmp_path))
-    stood = standing(path)
+    stood = run_progress(path)
     assert stood is not None
     assert (stood.rows, stood.position, stood.finished) == (30, 30, True)
     same(scores(go_on(path, name, 45)), then["after"])

@@ -66,8 +66,8 @@ def test_the_width_decides_where_nobody_does(folder: Path) -> None:
     text, columnar = folder / "a.csv", folder / "a.parquet"
     assert read(text, target="y").block == 8192  # its length is not known
     assert read(columnar, target="y").block == 1024  # an eighth of its rows
-    assert (read(text, block=7).block, read(text, block=7).block_asked) == (7, 7)
-    assert read(text).block_asked is None
+    assert (read(text, block=7).block, read(text, block=7).requested_block) == (7, 7)
+    assert read(text).requested_block is None
     with text.open("rb") as pipe:
         assert read(pipe, target="y").block == 1024
     assert read(iter([{"a": 1.0, "b": 2.0}]), target="b").block == 1024

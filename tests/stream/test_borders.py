@@ -72,9 +72,9 @@ def test_a_stream_without_borders_has_each_row_once(
     assert len(made.when) == tasks
     assert all(0 <= i < blocks for i in made.when)
     assert not made.borders
-    for exam, task in zip(made.exams(), sharp, strict=True):
-        assert exam.classes == task.classes
-        assert_array_equal(exam.y, task.y_test)
+    for test_set, task in zip(made.test_sets(), sharp, strict=True):
+        assert test_set.classes == task.classes
+        assert_array_equal(test_set.y, task.y_test)
     if width == 0.0:
         assert_array_equal(rows, np.arange(n * tasks))
 

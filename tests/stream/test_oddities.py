@@ -138,8 +138,8 @@ def test_what_fits_no_longer_is_told_with_the_ways_out(monkeypatch: pytest.Monke
 
 
 def test_kinds_are_for_columns_that_are_there() -> None:
-    kinds = {"a": "text", "flag": "number", "gone": "date"}
-    (rows,) = read(io.StringIO("a,flag\n1,true\n2,false\n"), kinds=kinds)
+    dtypes = {"a": "text", "flag": "number", "gone": "date"}
+    (rows,) = read(io.StringIO("a,flag\n1,true\n2,false\n"), dtypes=dtypes)
     assert rows.X.row(0) == {"a": "1", "flag": 1.0}
-    (rows,) = read(io.StringIO("a\n1\n"), kinds=kinds, types={"a": "number"})
+    (rows,) = read(io.StringIO("a\n1\n"), dtypes=dtypes, types={"a": "number"})
     assert rows.X["a"].tolist() == [1.0]

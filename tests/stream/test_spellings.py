@@ -63,7 +63,7 @@ def test_nothing_is_inferred_that_is_refused(cells: list[str]) -> None:
             column(cells)
         return
     kind = {"f": "number", "O": "text", "M": "date"}[first.dtype.kind]
-    again = column(cells, kinds={"c": kind})  # as a model reads what it learned
+    again = column(cells, dtypes={"c": kind})  # as a model reads what it learned
     np.testing.assert_array_equal(first, again)
 
 

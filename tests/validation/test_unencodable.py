@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import onepass as op
 from onepass.cli import main
 from onepass.errors import OnepassError, first_unencodable
-from onepass.serialization.models import packed
+from onepass.serialization.models import dumps
 from onepass.validation.table import Table
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
@@ -103,7 +103,7 @@ def test_it_is_refused_or_saved(texts: list[str], way: Any) -> None:
         model = way(texts)
     except OnepassError:
         return
-    assert packed(model, "here")
+    assert dumps(model, "here")
     assert model.nbytes > 0
     if way in LABELS:
         assert first_unencodable(texts) is None

@@ -187,8 +187,8 @@ def test_classes_are_a_list_of_labels(kind: Any, wrong: Any) -> None:
 
 def test_some_of_the_known_names_in_their_order() -> None:
     known = ["one", "two", "three"]
-    assert validation.some_of(None, known, "names", "here") == known
-    assert validation.some_of(iter(["three", "one", "one"]), known, "names", "here") == [
+    assert validation.check_subset(None, known, "names", "here") == known
+    assert validation.check_subset(iter(["three", "one", "one"]), known, "names", "here") == [
         "one",
         "three",
     ]
@@ -206,7 +206,7 @@ def test_some_of_the_known_names_in_their_order() -> None:
 )
 def test_other_names_are_refused(given: Any, said: str) -> None:
     with pytest.raises(ParameterError, match=said):
-        validation.some_of(given, ["one", "two", "three"], "names", "here")
+        validation.check_subset(given, ["one", "two", "three"], "names", "here")
 
 
 @pytest.mark.parametrize("n", [3, 3000], ids=["few", "many"])

@@ -27,7 +27,7 @@ from onepass.cli.predict import predict
 from onepass.cli.reproduce import reproduce
 from onepass.cli.run import run
 from onepass.cli.serve import serve
-from onepass.cli.terminal import remark
+from onepass.cli.terminal import print_message
 
 __all__ = ["app", "launch", "main"]
 
@@ -143,7 +143,7 @@ def main(tokens: Sequence[str] | None = None) -> int:
         code = _code(app.meta(given or ["--help"], exit_on_error=False, print_error=False))
         sys.stdout.flush()
     except CycloptsError as wrong:
-        remark(f"onepass: {_wrong(wrong)} See {_command(given)} --help.")
+        print_message(f"onepass: {_wrong(wrong)} See {_command(given)} --help.")
         return 2
     except BrokenPipeError:
         # what is still buffered has nowhere to go: let Python's own flush at exit succeed
@@ -177,9 +177,9 @@ def _told(error: Exception) -> bool:
     from onepass.errors import OnepassError
 
     if isinstance(error, OnepassError):
-        remark(f"{type(error).__name__}: {error}")
+        print_message(f"{type(error).__name__}: {error}")
     elif isinstance(error, OSError):
-        remark(f"onepass: {error.filename or 'the file'}: {error.strerror or error}.")
+        print_message(f"onepass: {error.filename or 'the file'}: {error.strerror or error}.")
     else:
         return False
     return True
@@ -187,4 +187,4 @@ def _told(error: Exception) -> bool:
 
 def _warned(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """A warning as a remark, without the place in the code."""
-    remark(f"{category.__name__}: {message}")
+    print_message(f"{category.__name__}: {message}")

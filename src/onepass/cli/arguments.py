@@ -21,10 +21,10 @@ __all__ = [
     "Source",
     "Types",
     "Whole",
+    "check_not_overwritten",
     "model_first",
     "pairs",
-    "spare",
-    "usage",
+    "usage_errors",
     "values",
 ]
 
@@ -214,7 +214,7 @@ def model_first(model: Path) -> None:
         )
 
 
-def spare(read: Iterable[str | Path], written: Iterable[Path], option: str) -> None:
+def check_not_overwritten(read: Iterable[str | Path], written: Iterable[Path], option: str) -> None:
     """Refuse to write over a file that is to be read, or among those, before anything is.
 
     Parameters
@@ -280,7 +280,7 @@ _REMEDY = re.compile(r"(Construct (the learner|it) with|Give) (another( `\w+`)?|
 
 
 @contextmanager
-def usage(
+def usage_errors(
     command: str, *, settings: Sequence[str] = (), began: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
     """Report a name or value that the library refuses as wrong usage of the command's options.

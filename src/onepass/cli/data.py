@@ -2,7 +2,7 @@
 
 from cyclopts import CycloptsError
 
-from onepass.cli.terminal import remark, show
+from onepass.cli.terminal import print_message, show
 
 __all__ = ["fetch", "listed", "path"]
 
@@ -37,7 +37,7 @@ def fetch(name: str, /) -> None:
     from onepass.stream import fetch as fetched
 
     _hold(name)
-    show(str(fetched(name, progress=lambda step, _: remark(step))))
+    show(str(fetched(name, progress=lambda step, _: print_message(step))))
 
 
 def path(name: str, /) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from cyclopts import CycloptsError, Parameter
 
-from onepass.cli.arguments import Quiet, spare, usage
-from onepass.cli.terminal import remark, show
+from onepass.cli.arguments import Quiet, check_not_overwritten, usage_errors
+from onepass.cli.terminal import print_message, show
 
 __all__ = ["inspect", "merge"]
 
@@ -50,7 +50,7 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
 def _described(file: Path) -> dict[str, Any]:
     """What a model's file says of it, or a run's of where it stands."""
     from onepass.errors import CheckpointError
-    from onepass.evaluate import standing
+    from onepass.evaluate import run_progress
     from onepass.serialization.models import describe
 
     if _is_database(file):
@@ -61,7 +61,7 @@ def _described(file: Path) -> dict[str, Any]:
         return describe(file)
     except CheckpointError as no_model:
         try:
-            stood = standing(file)
+            stood = run_progress(file)
         except CheckpointError:
             stood = None
         if stood is None:
@@ -144,8 +144,8 @@ def merge(
 
     if len(models) < 2:
         raise CycloptsError(msg="merge: two or more models are needed: merge a.onepass b.onepass.")
-    with usage("merge"):
-        spare(models, [save], "merge: --save")
+    with usage_errors("merge"):
+        check_not_overwritten(models, [save], "merge: --save")
     save.parent.mkdir(parents=True, exist_ok=True)
     first, *others = models
     whole = load(first)
@@ -164,4 +164,4 @@ def merge(
     saved(whole, save)
     kind = "" if whole.merging == "exact" else f", {whole.merging}"
     rows = getattr(whole, "rows_seen_", 0)
-    remark(f"{rows:,} rows of {len(models)} models{kind}: {save}", quiet=quiet)
+    print_message(f"{rows:,} rows of {len(models)} models{kind}: {save}", quiet=quiet)

@@ -16,12 +16,12 @@ from onepass.cli.arguments import (
     Quiet,
     Source,
     Types,
+    check_not_overwritten,
     model_first,
     pairs,
-    spare,
-    usage,
+    usage_errors,
 )
-from onepass.cli.terminal import remark
+from onepass.cli.terminal import print_message
 
 if TYPE_CHECKING:
     from onepass.stream import Rows
@@ -39,7 +39,7 @@ def _compared(
     first = next(left, None)
     if first is None:
         return
-    with usage("predict"):
+    with usage_errors("predict"):
         check_keep(first.X, keep)
     there = list(first.X.names)
     absent = [name for name in columns if name not in there]
@@ -47,7 +47,7 @@ def _compared(
     # where all are passed over, the model refuses the rows with a message of its own
     if len(absent) < len(columns):
         told = " ".join(_mismatches(absent, odd))
-        remark(told, quiet=quiet or not told)
+        print_message(told, quiet=quiet or not told)
     yield from chain([first], left)
 
 
@@ -117,25 +117,25 @@ def predict(
         Say nothing of what was written, nor of columns that only the source or the model has.
     """
     from onepass import load
-    from onepass.evaluate import answers
+    from onepass.evaluate import predictions
     from onepass.stream import read, write
     from onepass.stream.write import written_as
 
-    with usage("predict"):
+    with usage_errors("predict"):
         model_first(model)
         if out is not None:
             written_as(out, "predict: --out")
-            spare([source, *more, model], [out], "predict: --out")
+            check_not_overwritten([source, *more, model], [out], "predict: --out")
             out.parent.mkdir(parents=True, exist_ok=True)
     learned = load(model)
-    kinds = getattr(learned, "kinds_", {})
-    with usage("predict"):
+    dtypes = getattr(learned, "dtypes_", {})
+    with usage_errors("predict"):
         stream = read(
             [source, *more] if more else source, target=(), drop=drop, types=pairs(types),
-            kinds=kinds, na=na, block=block,
+            dtypes=dtypes, na=na, block=block,
             missing="error" if getattr(learned, "missing", "keep") == "error" else "keep",
             **files.options(),
         )  # fmt: skip
-    blocks = _compared(stream, kinds, keep, quiet=quiet)
-    rows = write(answers(learned, blocks, keep=keep), sys.stdout if out is None else out)
-    remark(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)
+    blocks = _compared(stream, dtypes, keep, quiet=quiet)
+    rows = write(predictions(learned, blocks, keep=keep), sys.stdout if out is None else out)
+    print_message(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

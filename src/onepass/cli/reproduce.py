@@ -9,7 +9,7 @@ from typing import Any
 from cyclopts import CycloptsError
 
 from onepass.cli.arguments import Count, Names, Quiet
-from onepass.cli.terminal import advancing, remark, show
+from onepass.cli.terminal import advancing, print_message, show
 
 __all__ = ["reproduce"]
 
@@ -75,7 +75,7 @@ def reproduce(
     if "path" in taken:
         out = out or Path("runs", name)
         given["path"] = out / "runs"
-        remark(f"Each run is kept in {given['path']}: stopped, it goes on.", quiet=quiet)
+        print_message(f"Each run is kept in {given['path']}: stopped, it goes on.", quiet=quiet)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     share = [0.0]
@@ -91,31 +91,31 @@ def reproduce(
             outcome = EXPERIMENTS[name](progress=progress, **given)
         except KeyboardInterrupt:
             if "path" in taken:
-                remark("Stopped. The same words go on with what was not done.", quiet=quiet)
+                print_message("Stopped. The same words go on with what was not done.", quiet=quiet)
             raise
     if out is not None:
-        remark(f"Saved: {', '.join(map(str, outcome.save(out)))}", quiet=quiet)
+        print_message(f"Saved: {', '.join(map(str, outcome.save(out)))}", quiet=quiet)
     show(outcome.table())
 
 
 def _list() -> None:
     """All experiments, and by what other names they are known."""
-    from onepass_experiments import EXPERIMENTS, OTHER_NAMES
+    from onepass_experiments import ALIASES, EXPERIMENTS
 
     for each, experiment in EXPERIMENTS.items():
         show(f"{each:16} {(experiment.__doc__ or '').splitlines()[0]}")
-    for other, each in OTHER_NAMES.items():
+    for other, each in ALIASES.items():
         show(f"{other:16} The same as {each}, as the paper of 2022 counts its figures.")
 
 
 def _known(name: str) -> str:
     """The name of an experiment by any of its names."""
     from onepass.errors import did_you_mean
-    from onepass_experiments import EXPERIMENTS, OTHER_NAMES
+    from onepass_experiments import ALIASES, EXPERIMENTS
 
-    name = OTHER_NAMES.get(name, name)
+    name = ALIASES.get(name, name)
     if name not in EXPERIMENTS:
-        names = [*EXPERIMENTS, *OTHER_NAMES]
+        names = [*EXPERIMENTS, *ALIASES]
         raise CycloptsError(
             msg=f"reproduce: the experiment must be one of {', '.join(names)}, got {name!r}."
             + did_you_mean(name, names)
@@ -126,7 +126,7 @@ def _known(name: str) -> str:
 def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, of those that the experiment takes; and a clock, if it does."""
     from onepass.errors import did_you_mean
-    from onepass_experiments import EXPERIMENTS, NAMES
+    from onepass_experiments import EXPERIMENTS, OPTION_CHOICES
 
     taken = set(signature(EXPERIMENTS[name]).parameters)
     given = {option: value for option, value in options.items() if value is not None}
@@ -136,7 +136,7 @@ def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
             msg=f"reproduce: {name} must have options of its own, got --{strange[0]}, which it "
             "does not take. Leave it out."
         )
-    for option, known in NAMES[name]().items() if name in NAMES else ():
+    for option, known in OPTION_CHOICES[name]().items() if name in OPTION_CHOICES else ():
         for each in given.get(option, ()):
             if each not in known:
                 raise CycloptsError(

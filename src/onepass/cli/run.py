@@ -23,16 +23,15 @@ from onepass.cli.arguments import (
     Source,
     Types,
     Whole,
+    check_not_overwritten,
     pairs,
-    spare,
-    usage,
+    usage_errors,
     values,
 )
-from onepass.cli.terminal import INTERRUPTED, advancing, remark, show, terminable
+from onepass.cli.terminal import INTERRUPTED, advancing, print_message, show, terminable
 
 if TYPE_CHECKING:
     from onepass.evaluate import Report
-    from onepass.evaluate.resume import Standing
     from onepass.features.pipeline import Pipeline
     from onepass.stream import Stream
 
@@ -81,18 +80,18 @@ def resumable(save: Path | None, *, resume: bool, restart: bool, quiet: bool) ->
         If the file is damaged.
     """
     from onepass.errors import CheckpointError, ParameterError
-    from onepass.evaluate import standing
+    from onepass.evaluate import run_progress
 
     if save is None or (restart and not resume):
         return None
     place = _run_file(save)
     try:
-        stood = standing(place)
+        stood = run_progress(place)
     except CheckpointError as damaged:
         raise CheckpointError(f"{damaged} Or lose it by --restart.") from damaged
     if resume:
         if stood is None:
-            remark(f"Nothing to resume, there is no {place}: begun anew.", quiet=quiet)
+            print_message(f"Nothing to resume, there is no {place}: begun anew.", quiet=quiet)
         return stood
     if stood is not None and not stood.finished:
         raise ParameterError(
@@ -105,19 +104,19 @@ def resumable(save: Path | None, *, resume: bool, restart: bool, quiet: bool) ->
 def _kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finished: bool) -> bool:
     """Whether the run's file says what has come of it; if not, say so."""
     from onepass.errors import CheckpointError
-    from onepass.evaluate import standing
-    from onepass.serialization.atomic import stamp
+    from onepass.evaluate import run_progress
+    from onepass.serialization.atomic import file_identity
 
     if save is None or not rows:
         return True
     place = _run_file(save)
     try:
-        stood = standing(place) if stamp(place) != before else None
+        stood = run_progress(place) if file_identity(place) != before else None
     except CheckpointError:
         stood = None
     if stood is not None and (stood.rows, stood.finished) == (rows, finished):
         return True
-    remark(f"onepass: {place} could not be written: the run cannot be resumed.")
+    print_message(f"onepass: {place} could not be written: the run cannot be resumed.")
     return False
 
 
@@ -129,7 +128,7 @@ def _save_models(models: "dict[str, Pipeline]", places: Mapping[str, Path], *, q
     with Interrupt().held():
         for name, place in places.items():
             save(models[name], place)
-            remark(f"Saved {name}: {place}", quiet=quiet)
+            print_message(f"Saved {name}: {place}", quiet=quiet)
 
 
 _EVERY = 60.0  # seconds from one checkpoint to the next
@@ -250,14 +249,14 @@ def run(
         raise CycloptsError(msg="run: give either --resume or --restart, got both.")
     policy = "keep" if missing == "impute" else missing
     answers = list(target) if len(target) > 1 else target[0] if target else None
-    with usage("run"):
+    with usage_errors("run"):
         _check([source, *more], list(model), save, report)
     stood = resumable(save, resume=resume, restart=restart, quiet=quiet)
-    with usage("run", settings=settings):
+    with usage_errors("run", settings=settings):
         stream = read(
             [source, *more] if more else source, target=answers, time=time, drop=drop,
             types=pairs(types), na=na, block=block, missing=policy,
-            kinds=dict.fromkeys(target, "number") if task == "regression" else None,
+            dtypes=dict.fromkeys(target, "number") if task == "regression" else None,
             leave_unterminated=_left(source, stood, next_source=next_source) if resume else None,
             **files_as.options(),
         )  # fmt: skip
@@ -266,7 +265,7 @@ def run(
         watching = detectors(drift, "run: --drift") if drift else None
     if task is None:
         other = "classification" if chosen == "regression" else "regression"
-        remark(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)
+        print_message(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)
     given: dict[str, Any] = {
         "metrics": metrics or None, "window": window, "delay": delay, "delay_until": delay_until,
         "max_waiting": max_waiting or 100_000, "resume": resume, "next_source": next_source,
@@ -295,9 +294,9 @@ def _passed(
     quiet: bool,
 ) -> int:
     """The pass, what is left of it, and the exit code."""
-    from onepass.serialization.atomic import stamp
+    from onepass.serialization.atomic import file_identity
 
-    before = None if save is None else stamp(_run_file(save))
+    before = None if save is None else file_identity(_run_file(save))
     with terminable() as code:
         try:
             found = _learned(models, stream, given, stood, settings, quiet=quiet)
@@ -310,7 +309,7 @@ def _passed(
     if found.interrupted:
         waiting = f", {found.waiting:,} of them wait for their answers" if found.waiting else ""
         further = " Go on with --resume." if whole and save is not None else ""
-        remark(f"Interrupted after {found.rows:,} rows{waiting}.{further}")
+        print_message(f"Interrupted after {found.rows:,} rows{waiting}.{further}")
     return (code() if found.interrupted else 0) if whole else 1
 
 
@@ -324,11 +323,11 @@ def _check(sources: list[str], models: list[str], save: Path | None, report: Pat
             raise ParameterError(
                 f"run: --report must name a folder, got {report}, which is a file. Name another."
             )
-        spare(sources, [report / name for name in FILES], "run: --report")
+        check_not_overwritten(sources, [report / name for name in FILES], "run: --report")
         report.mkdir(parents=True, exist_ok=True)
     if save is not None:
         places = [*_files(save, models).values(), _run_file(save)]
-        spare(sources, places, "run: --save")
+        check_not_overwritten(sources, places, "run: --save")
 
 
 def _learned(
@@ -345,9 +344,9 @@ def _learned(
 
     before = 0 if stood is None else stood.rows
     if stood is not None:
-        remark(f"Resumed after {before:,} rows.", quiet=quiet)
+        print_message(f"Resumed after {before:,} rows.", quiet=quiet)
         if given["next_source"] and not stood.finished and stood.source != stream.name:
-            remark(
+            print_message(
                 f"{stood.source} was not read to its end: its rows behind {stood.position:,} are "
                 "left out."
             )
@@ -359,7 +358,7 @@ def _learned(
             rows = done
             advance(done)
 
-        with usage("run", settings=settings, began=lambda: rows > 0):
+        with usage_errors("run", settings=settings, began=lambda: rows > 0):
             return prequential(
                 models, stream, clock=clocks.perf_counter, on_progress=progress, **given
             )
@@ -378,7 +377,7 @@ def _leave(
         if save is not None and found.rows:  # an empty model takes no other's place
             _save_models(models, _files(save, list(models)), quiet=quiet)
         if report is not None:
-            remark(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
+            print_message(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
     finally:  # last: who reads the table may have gone
         show(found.table())
 

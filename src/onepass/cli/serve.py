@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from onepass.cli.arguments import Count, Names, Quiet, Seconds, Settings, Whole, usage, values
-from onepass.cli.terminal import remark
+from onepass.cli.arguments import (
+    Count,
+    Names,
+    Quiet,
+    Seconds,
+    Settings,
+    Whole,
+    usage_errors,
+    values,
+)
+from onepass.cli.terminal import print_message
 
 if TYPE_CHECKING:
     from onepass.service.http.auth import Tokens
-    from onepass.service.registry import Shelf
 
 __all__ = ["serve"]
 
@@ -44,7 +52,7 @@ def serve(
     window: Count = 1000,
     drift: Names = (),
     source: Sources = (),
-    max_waiting: Count = 1 << 16,
+    max_queued: Count = 1 << 16,
     max_pending: Count = 1 << 20,
     max_rows: Count = 1 << 20,
     max_bytes: Count = 64 << 20,
@@ -104,7 +112,7 @@ def serve(
         A stream to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD, with NAME= before it
         where there are several learners. May be given more than once, or in the environment
         variable ONEPASS_SOURCE, which hides its password from the process list.
-    max_waiting
+    max_queued
         Max rows of each learner that wait to be learned, by default 65,536; beyond it, requests get
         429 with Retry-After.
     max_pending
@@ -143,7 +151,7 @@ def serve(
     )
 
     where = "serve"
-    with usage(where, settings=settings), Stopping() as stopping, ExitStack() as stack:
+    with usage_errors(where, settings=settings), Stopping() as stopping, ExitStack() as stack:
         found = _tokens(tokens)
         check_safe(host, found, where)
         listening = Listening(host, port, certificate, key, seconds, idle_timeout)
@@ -152,7 +160,7 @@ def serve(
         set_up(log)
         try:
             registry = open_registry(
-                data, window=window, drift=drift, max_waiting=max_waiting,
+                data, window=window, drift=drift, max_queued=max_queued,
                 snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, keep=keep,
                 max_features=max_features, max_pending=max_pending,
             )  # fmt: skip
@@ -250,4 +258,6 @@ def _ready(
         names += f"; not opened, see the log: {', '.join(shelf.failed)}"
     if first is not None and all(served.name != first for served in shelf):
         names += f"; /invocations waits for {first}, which is not there"
-    remark(f"Learners: {names}\nListening on {at} (page at {at}/, Ctrl-C stops it)", quiet=quiet)
+    print_message(
+        f"Learners: {names}\nListening on {at} (page at {at}/, Ctrl-C stops it)", quiet=quiet
+    )

@@ -17,7 +17,7 @@ from rich.console import Console, RenderableType
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["INTERRUPTED", "TERMINATED", "advancing", "remark", "show", "terminable"]
+__all__ = ["INTERRUPTED", "TERMINATED", "advancing", "print_message", "show", "terminable"]
 
 
 _PATIENCE = 10.0  # seconds between two lines of progress where there is no terminal
@@ -48,7 +48,7 @@ def show(result: RenderableType) -> None:
         print(plain(result), end="")  # noqa: T201
 
 
-def remark(text: str, *, quiet: bool = False) -> None:
+def print_message(text: str, *, quiet: bool = False) -> None:
     """Say something on standard error.
 
     Parameters
@@ -140,7 +140,7 @@ def _lines(fraction: Callable[[], float | None], unit: str, before: int) -> Call
             part = fraction()
             share = "" if part is None else f" ({part:.0%})"
             speed = _speed(done - before, began, unit)
-            remark(f"{done:,} {unit}{share}, {speed}, {last - began:.0f} s")
+            print_message(f"{done:,} {unit}{share}, {speed}, {last - began:.0f} s")
 
     return advance
 

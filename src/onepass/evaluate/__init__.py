@@ -11,7 +11,7 @@ from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.predictions import answers
 from onepass.evaluate.prequential import prequential
 from onepass.evaluate.report import Report
-from onepass.evaluate.resume import Standing, standing
+from onepass.evaluate.resume import RunProgress, run_progress
 from onepass.evaluate.score import Score
 
 __all__ = [
@@ -26,11 +26,11 @@ __all__ = [
     "Majority",
     "Progress",
     "Report",
+    "RunProgress",
     "RunningMean",
     "Score",
-    "Standing",
     "answers",
     "continual",
     "prequential",
-    "standing",
+    "run_progress",
 ]

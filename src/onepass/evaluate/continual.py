@@ -29,7 +29,7 @@ from onepass.evaluate.continual_report import SCENARIOS, ContinualReport
 from onepass.evaluate.continual_run import Course, Rules, Run, arriving, is_learner
 from onepass.evaluate.metrics import metric_class
 from onepass.evaluate.prequential import by_name
-from onepass.stream.tasks import Experiences, Listed, experience
+from onepass.stream.tasks import ExperienceList, Experiences, experience
 from onepass.validation import whole
 
 __all__ = ["continual"]
@@ -75,7 +75,7 @@ def _checked_source(experiences: object) -> Any:
         return experiences
     if isinstance(experiences, (list, tuple)) and experiences:
         made = [experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1)]
-        return _alike(Listed(made))
+        return _alike(ExperienceList(made))
     if isinstance(experiences, Iterable) and not isinstance(experiences, (list, tuple, str)):
         return (experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1))
     raise ParameterError(
@@ -85,7 +85,7 @@ def _checked_source(experiences: object) -> Any:
     )
 
 
-def _alike(listed: Listed) -> Listed:
+def _alike(listed: ExperienceList) -> ExperienceList:
     """Experiences whose answers are all numbers, or all labels of one kind."""
     kinds = dict.fromkeys(
         "numbers" if not one.classes else "text" if isinstance(one.classes[0], str) else "labels"
@@ -100,13 +100,16 @@ def _alike(listed: Listed) -> Listed:
 
 
 def _checked_rules(
-    known: Experiences | Listed, scenario: str | None, metric: str | None, rules: dict[str, Any]
+    known: Experiences | ExperienceList,
+    scenario: str | None,
+    metric: str | None,
+    rules: dict[str, Any],
 ) -> Rules:
     """What holds for all runs, as the tasks have it."""
     tests = getattr(known, "tests", ()) or getattr(known, "tasks", known)
-    exams = [exam.classes for exam in tests]
+    test_sets = [test_set.classes for test_set in tests]
     task = "classification" if known.classes else "regression"
-    shared = len(set(exams)) == 1
+    shared = len(set(test_sets)) == 1
     natural = "domain" if shared or task == "regression" else "class"
     wanted = natural if scenario is None else scenario
     if wanted not in SCENARIOS:
@@ -114,7 +117,7 @@ def _checked_rules(
             f"{_WHERE}: `scenario` must be one of {', '.join(SCENARIOS)}, got {scenario!r}. "
             "Choose one, or leave it out."
         )
-    if (wanted == "domain") != (natural == "domain") and len(exams) > 1:
+    if (wanted == "domain") != (natural == "domain") and len(test_sets) > 1:
         have = "share their classes" if shared else "have classes of their own"
         have = "have numbers for answers" if task == "regression" else have
         raise ParameterError(
@@ -283,7 +286,7 @@ class _Outline:
     experiences: tuple[str, ...]
 
 
-def _outline(known: Experiences | Listed, kept: bool) -> _Outline:  # noqa: FBT001  of one line alone
+def _outline(known: Experiences | ExperienceList, kept: bool) -> _Outline:  # noqa: FBT001  of one line alone
     learned = getattr(known, "tasks", known)
     tests = getattr(known, "tests", ()) or learned
     names = [tuple(str(task.name) for task in tasks) for tasks in (tests, learned)]
@@ -360,7 +363,7 @@ def _as_they_come(
         raise ParameterError(
             f"{_WHERE}: there must be an experience, got none. Give an iterator that has some."
         )
-    listed = Listed([first])
+    listed = ExperienceList([first])
     settled = _checked_rules(
         listed, scenario or "class" if listed.classes else scenario, metric, rules
     )

@@ -32,9 +32,9 @@ from onepass.evaluate.continual_run import (
     through,
 )
 from onepass.evaluate.parallel import run_parallel
-from onepass.evaluate.report import FORMAT, loaded, restored, spelt
+from onepass.evaluate.report import FORMAT, infinities_as_text, loaded, restored
 from onepass.serialization import former
-from onepass.serialization.atomic import replacing, writing
+from onepass.serialization.atomic import atomic_write, write_errors
 
 __all__ = ["Job", "Progress", "RunFolder", "Setting", "described", "results"]
 
@@ -218,7 +218,7 @@ class RunFolder:
                 f"{_WHERE}: `path` must be a folder in which runs are kept, got {path!r}. Name one."
             )
         self.path = Path(path)
-        with writing(self.path, _WHERE):
+        with write_errors(self.path, _WHERE):
             self.path.mkdir(parents=True, exist_ok=True)
 
     def find(
@@ -263,9 +263,13 @@ class RunFolder:
 
     def keep(self, run: Run, settings: Mapping[str, object]) -> None:
         """Write a run that is done."""
-        tree = {"format": FORMAT, "settings": dict(settings), "run": spelt(asdict(run))}
+        tree = {
+            "format": FORMAT,
+            "settings": dict(settings),
+            "run": infinities_as_text(asdict(run)),
+        }
         path = self._of(run.model, run.seed)
-        with writing(path, _WHERE), replacing(path) as temporary:
+        with write_errors(path, _WHERE), atomic_write(path) as temporary:
             text = json.dumps(tree, ensure_ascii=False, allow_nan=False)
             temporary.write_text(text + "\n", encoding="utf-8")
 

@@ -46,11 +46,11 @@ from onepass.errors import ParameterError, did_you_mean
 from onepass.evaluate.continual_run import Run
 from onepass.types import Array, Floats
 
-__all__ = ["MEASURES", "ContinualScore", "Scored", "pairs", "scored"]
+__all__ = ["MEASURES", "ContinualScore", "TaskScores", "pairs", "task_scores"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class TaskScores:
     """What a learner was tested to know, after each experience.
 
     Parameters
@@ -77,43 +77,43 @@ class Scored:
         return np.array([row.mean() if len(row) else np.nan for row in came])
 
 
-def _average(known: Scored) -> float:
+def _average(known: TaskScores) -> float:
     return float(known.matrix[-1].mean())
 
 
-def _incremental(known: Scored) -> float:
+def _incremental(known: TaskScores) -> float:
     return float(known.so_far[known.when.min() :].mean())
 
 
-def _forgetting(known: Scored) -> float:
+def _forgetting(known: TaskScores) -> float:
     better, last = known.sign * known.matrix, len(known.matrix) - 1
     past = [(j, i) for j, i in enumerate(known.when) if i < last]
     return _mean([better[i:last, j].max() - better[last, j] for j, i in past])
 
 
-def _backward(known: Scored) -> float:
+def _backward(known: TaskScores) -> float:
     better, last = known.sign * known.matrix, len(known.matrix) - 1
     past = [(j, i) for j, i in enumerate(known.when) if i < last]
     return _mean([better[last, j] - better[i, j] for j, i in past])
 
 
-def _forward(known: Scored) -> float:
+def _forward(known: TaskScores) -> float:
     later = [(j, i) for j, i in enumerate(known.when) if i > 0]
     return _mean([known.sign * (known.matrix[i - 1, j] - known.before[j]) for j, i in later])
 
 
-def _whole(known: Scored) -> float:
+def _whole(known: TaskScores) -> float:
     return _mean([value for j, i in enumerate(known.when) for value in known.matrix[i:, j]])
 
 
-def _whole_backward(known: Scored) -> float:
+def _whole_backward(known: TaskScores) -> float:
     better = known.sign * known.matrix
     return _mean(
         [gain for j, i in enumerate(known.when) for gain in better[i + 1 :, j] - better[i, j]]
     )
 
 
-def _whole_forward(known: Scored) -> float:
+def _whole_forward(known: TaskScores) -> float:
     return _mean([value for j, i in enumerate(known.when) for value in known.matrix[:i, j]])
 
 
@@ -121,7 +121,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else float("nan")
 
 
-MEASURES: Mapping[str, Callable[[Scored], float]] = {
+MEASURES: Mapping[str, Callable[[TaskScores], float]] = {
     "average": _average,
     "average_incremental": _incremental,
     "forgetting": _forgetting,
@@ -195,7 +195,7 @@ class ContinualScore:
                 f"{measure!r}.{did_you_mean(measure, MEASURES) or ' Choose from these.'}"
             )
         with np.errstate(invalid="ignore"):  # nothing is known of inf less inf
-            return np.array([MEASURES[measure](one) for one in scored(self)])
+            return np.array([MEASURES[measure](one) for one in task_scores(self)])
 
     def mean(self, measure: str) -> float:
         """A measure's mean over the seeds."""
@@ -264,12 +264,12 @@ class ContinualScore:
         return self._over("repeated")
 
     @property
-    def learning(self) -> float | None:
+    def learning_seconds(self) -> float | None:
         """Seconds to learn a row; None without a clock."""
         return self._over("learning")
 
     @property
-    def answering(self) -> float | None:
+    def prediction_seconds(self) -> float | None:
         """Seconds to answer a row; None without a clock."""
         return self._over("answering")
 
@@ -298,7 +298,7 @@ class ContinualScore:
         return float(np.mean(known)) if known else None
 
 
-def scored(score: ContinualScore) -> list[Scored]:
+def task_scores(score: ContinualScore) -> list[TaskScores]:
     """What was tested in each run, for measures.
 
     Parameters
@@ -306,7 +306,7 @@ def scored(score: ContinualScore) -> list[Scored]:
     score : ContinualScore
     """
     return [
-        Scored(matrix, np.array(run.before, dtype=float), np.array(run.when), score.sign)
+        TaskScores(matrix, np.array(run.before, dtype=float), np.array(run.when), score.sign)
         for matrix, run in zip(score.matrices, score.runs, strict=True)
     ]
 

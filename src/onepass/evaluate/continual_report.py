@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs, scored
+from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs, task_scores
 from onepass.evaluate.continual_run import Run
 from onepass.evaluate.figures import (
     DARK,
@@ -20,12 +20,20 @@ from onepass.evaluate.figures import (
     band,
     heat_map,
     legend_beside,
-    sheet,
+    new_figure,
     stroke,
 )
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.report import BaseReport, read_json
-from onepass.evaluate.tables import Column, Table, decimals, plus_minus, signed, to_csv, worded
+from onepass.evaluate.tables import (
+    Column,
+    Table,
+    decimals,
+    format_number,
+    format_signed,
+    plus_minus,
+    to_csv,
+)
 
 __all__ = ["SCENARIOS", "ContinualReport"]
 
@@ -339,8 +347,8 @@ class ContinualReport(BaseReport):
             means = [self._scale * score.mean(measure) for score in scores]
             cells = []
             for mean, score in zip(means, scores, strict=True):
-                plain = worded(mean, places).replace("-", "−")
-                text = signed(mean, places) if "transfer" in measure else plain
+                plain = format_number(mean, places).replace("-", "−")
+                text = format_signed(mean, places) if "transfer" in measure else plain
                 cells.append(plus_minus(text, self._scale * score.deviation(measure), places))
             whole = [m for m, s in zip(means, scores, strict=True) if np.isfinite(m) and s.complete]
             best: set[int] = set()
@@ -365,7 +373,7 @@ class ContinualReport(BaseReport):
             known = [None if value is None else scale * value for value in values]
             places = min(most, max(0, decimals(known) - 1))
             if any(value is not None for value in known):
-                yield Column(heading, [worded(value, places) for value in known])
+                yield Column(heading, [format_number(value, places) for value in known])
 
     # -- figures -----------------------------------------------------------------------------------
 
@@ -394,12 +402,12 @@ class ContinualReport(BaseReport):
         letters = max(len(line) for name in names for line in name.split("\n"))
         lines = sum(name.count("\n") + 1 for name in names)
         size = (5.2 + _LETTER * max(16, letters), max(3.2, 0.17 * lines))
-        with sheet(size, path, "ContinualReport.plot") as figure:
+        with new_figure(size, path, "ContinualReport.plot") as figure:
             axes = figure.subplots()
             x = np.arange(1, len(self.experiences) + 1)
             shown = []
             for k, (name, score) in enumerate(zip(names, self.scores.values(), strict=True)):
-                each = self._scale * np.array([one.so_far for one in scored(score)])
+                each = self._scale * np.array([one.so_far for one in task_scores(score)])
                 with np.errstate(invalid="ignore"):  # of infinite errors there is none
                     spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
                 look = {**stroke(k), "lw": 1.4, "marker": "o", "ms": 2.5, "label": name}
@@ -422,7 +430,7 @@ class ContinualReport(BaseReport):
         across = min(_ACROSS, len(shown))
         down = math.ceil(len(shown) / across)
         size = (2.7 * across + 0.8, 2.6 * down + 0.3)
-        with sheet(size, path, "ContinualReport.plot_matrix") as figure:
+        with new_figure(size, path, "ContinualReport.plot_matrix") as figure:
             grid = figure.subplots(down, across, squeeze=False)
             for axes in grid.flat[len(shown) :]:
                 axes.set_axis_off()

@@ -35,8 +35,8 @@ from onepass.errors import (
 )
 from onepass.evaluate.blocks import as_array
 from onepass.evaluate.metrics import metric_class
-from onepass.stream import Exam, Experience
-from onepass.stream.tasks import Experiences, Listed
+from onepass.stream import Experience, TestSet
+from onepass.stream.tasks import ExperienceList, Experiences
 from onepass.types import Array
 from onepass.validation.table import Table
 
@@ -317,7 +317,7 @@ class Run:
         How many, if it has any.
     repeated : int or None
         How often a row was learned again; 0 in one pass, None if it does not tell.
-    learning, answering : float or None
+    learning, prediction_seconds : float or None
         Seconds a row; None without a clock.
     stopped : str or None
         Where and why it could not go on; what it knew till then counts.
@@ -334,8 +334,8 @@ class Run:
     nbytes: int | None = None
     prototypes: int | None = None
     repeated: int | None = None
-    learning: float | None = None
-    answering: float | None = None
+    learning_seconds: float | None = None
+    prediction_seconds: float | None = None
     stopped: str | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -429,26 +429,26 @@ class Course:
         size = self.adapter.nbytes
         self._most = size if self._most is None else max(size or 0, self._most)
 
-    def score(self, exam: Exam) -> float:
+    def score(self, test_set: TestSet) -> float:
         """How right it is of the rows to test of a task.
 
         Who was stopped amid a block, and cannot answer since, says nothing.
         """
-        among = exam.classes if self.rules.scenario == "task" and exam.classes else None
+        among = test_set.classes if self.rules.scenario == "task" and test_set.classes else None
         began = self._now()
         try:
-            said = self.adapter.say(exam.X, among, exam.y)
+            said = self.adapter.say(test_set.X, among, test_set.y)
         except Exception as wrong:
             if self.stopped is None:
-                asked = f"raised this when it was asked about {exam.name!r}"
+                asked = f"raised this when it was asked about {test_set.name!r}"
                 wrong.add_note(f"{_WHERE}: {self._called} {asked}.")
                 raise
-            said = _silence(exam.y)
+            said = _silence(test_set.y)
         self._undefined |= said.dtype.kind == "f" and bool(np.isnan(said).any())
         self._took[1] += self._now() - began
-        self._asked += len(exam.y)
+        self._asked += len(test_set.y)
         metric = metric_class(self.rules.metric, self.rules.task, _WHERE)()
-        return float(metric.add(exam.y, said).value)
+        return float(metric.add(test_set.y, said).value)
 
     def run(self, name: str, seed: int, when: Iterable[int]) -> Run:
         """All of it, told."""
@@ -487,7 +487,7 @@ class Course:
 
 
 def through(
-    course: Course, source: Experiences | Listed, notify: Callable[[int], object] | None
+    course: Course, source: Experiences | ExperienceList, notify: Callable[[int], object] | None
 ) -> None:
     """A learner goes through a stream that is known, and is tested on all tasks after each.
 
@@ -498,11 +498,11 @@ def through(
     notify : callable, optional
         Called with the number of experiences learned.
     """
-    exams = list(source.exams())
-    course.before = [course.score(exam) for exam in exams]
+    test_sets = list(source.test_sets())
+    course.before = [course.score(test_set) for test_set in test_sets]
     for i, experience in enumerate(source, 1):
         course.learn(experience, borders=source.borders)
-        course.matrix.append([course.score(exam) for exam in exams])
+        course.matrix.append([course.score(test_set) for test_set in test_sets])
         if notify is not None:
             notify(i)
 
@@ -527,20 +527,20 @@ def arriving(
     names : list of str
         Of the experiences.
     """
-    everyone, exams = list(courses), list[Exam]()
+    everyone, test_sets = list(courses), list[TestSet]()
     for i, experience in enumerate(source):
-        exams.append(
-            Exam(experience.name, experience.X_test, experience.y_test, experience.classes)
+        test_sets.append(
+            TestSet(experience.name, experience.X_test, experience.y_test, experience.classes)
         )
         for course in everyone:
-            first = course.score(exams[-1])
+            first = course.score(test_sets[-1])
             if i:
                 course.matrix[-1].append(first)
             course.before.append(first if i == 0 else np.nan)
             course.learn(experience, borders=True)
-            course.matrix.append([course.score(exam) for exam in exams])
+            course.matrix.append([course.score(test_set) for test_set in test_sets])
         told(i + 1)
-    return [exam.name for exam in exams]
+    return [test_set.name for test_set in test_sets]
 
 
 def _plain(value: float) -> float | None:

@@ -22,7 +22,7 @@ from onepass.serialization.archive import damaged
 from onepass.serialization.codec import Role, from_state, register, state_dict
 from onepass.types import Array
 
-__all__ = ["Curve", "Ledger", "Tally", "Track", "Values", "plain_time"]
+__all__ = ["Curve", "Ledger", "RollingMetrics", "Track", "Values", "plain_time"]
 
 
 Values: TypeAlias = dict[str, float | None]
@@ -153,7 +153,7 @@ def plain_time(time: object) -> str | float | None:
 
 
 @dataclass(eq=False)
-class Tally:
+class RollingMetrics:
     """The metrics of one model.
 
     Parameters
@@ -257,7 +257,9 @@ class Tally:
         except (LookupError, TypeError, AttributeError, ValueError) as wrong:
             raise damaged(place, "it holds no metrics") from wrong
         found = from_state(state, place)
-        if not (type(found) is Tally and (found.kinds, found.window) == (kinds, self.window)):
+        if not (
+            type(found) is RollingMetrics and (found.kinds, found.window) == (kinds, self.window)
+        ):
             raise damaged(place, "it has other metrics than those of the run")
         vars(self).update(vars(found))
 
@@ -286,7 +288,7 @@ class Ledger:
         The time of the last row; None where the stream has no times.
     """
 
-    tallies: dict[str, Tally]
+    tallies: dict[str, RollingMetrics]
     overall_track: Track
     recent_track: Track | None
     rows: int = 0
@@ -314,7 +316,7 @@ class Ledger:
         points : int
             Most points of a curve.
         """
-        tallies = {name: Tally(dict(kinds), window) for name in models}
+        tallies = {name: RollingMetrics(dict(kinds), window) for name in models}
         recent = None if window is None else Track(points, max(1, window // 4), window)
         return cls(tallies, Track(points), recent)
 
@@ -336,7 +338,7 @@ class Ledger:
     def _sound(self) -> bool:
         """Whether what was read from a file fits together."""
         counts = all(type(count) is int and count >= 0 for count in (self.rows, self.skipped))
-        tallies = all(type(tally) is Tally for tally in self.tallies.values())
+        tallies = all(type(tally) is RollingMetrics for tally in self.tallies.values())
         ahead = all(type(track) is Track and track.next > self.rows for track in self._tracks)
         return counts and tallies and ahead
 
@@ -389,4 +391,4 @@ class Ledger:
         return overall, self.recent_track.curve(self.tallies)
 
 
-register(Role.RUN, Track, Tally, Ledger)
+register(Role.RUN, Track, RollingMetrics, Ledger)

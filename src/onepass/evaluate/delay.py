@@ -28,7 +28,7 @@ import numpy as np
 from onepass.errors import ColumnError, NotFiniteError, ParameterError, TypeMismatchError
 from onepass.evaluate.blocks import Block, sliceable
 from onepass.serialization.codec import Role, register
-from onepass.stream.stream import stacked
+from onepass.stream.stream import concatenate_tables
 from onepass.types import Array
 from onepass.validation import as_dates, as_numbers
 from onepass.validation.table import Table, is_missing
@@ -290,7 +290,7 @@ def _located(block: Block, rows: Array) -> Callable[[int], str] | None:
 
 def _joined(a: Waiting, b: Waiting) -> Waiting:
     """One after the other."""
-    X = stacked((a.X, b.X)) if isinstance(a.X, Table) else np.concatenate([a.X, b.X])
+    X = concatenate_tables((a.X, b.X)) if isinstance(a.X, Table) else np.concatenate([a.X, b.X])
     return Waiting(X, np.concatenate([a.y, b.y]), np.concatenate([a.due, b.due]))
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onepass.errors import ParameterError, import_extra
-from onepass.evaluate.tables import decimals, worded
-from onepass.serialization.atomic import writing
+from onepass.evaluate.tables import decimals, format_number
+from onepass.serialization.atomic import write_errors
 from onepass.types import Array, Floats
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ __all__ = [
     "learning_curves",
     "legend_below",
     "legend_beside",
-    "sheet",
+    "new_figure",
     "stroke",
 ]
 
@@ -73,7 +73,7 @@ _SETTINGS = {
 
 
 @contextmanager
-def sheet(
+def new_figure(
     size: tuple[float, float], path: str | os.PathLike[str] | None, where: str
 ) -> Iterator[Any]:
     """An empty figure to draw on, written when the block ends without an error.
@@ -115,7 +115,7 @@ def sheet(
                 )
         yield figure
         if path is not None:
-            with writing(path, where):
+            with write_errors(path, where):
                 figure.savefig(path, bbox_inches="tight", pad_inches=0.04)
 
 
@@ -229,7 +229,7 @@ def legend_below(figure: "Figure") -> None:
     Parameters
     ----------
     figure : matplotlib.figure.Figure
-        As :func:`sheet` makes it.
+        As :func:`new_figure` makes it.
     """
     shown: dict[str, Any] = {}
     for axes in figure.axes:
@@ -251,7 +251,7 @@ def legend_beside(figure: "Figure", handles: Sequence[Any]) -> None:
     Parameters
     ----------
     figure : matplotlib.figure.Figure
-        As :func:`sheet` makes it.
+        As :func:`new_figure` makes it.
     handles : sequence of artists
         With their labels.
     """
@@ -370,14 +370,14 @@ def learning_curves(
     labels : tuple of str
         Of both axes, and the title.
     path, where
-        As in :func:`sheet`.
+        As in :func:`new_figure`.
     lower_is_better : bool
 
     Returns
     -------
     matplotlib.figure.Figure
     """
-    with sheet(_CURVES, path, where) as figure:
+    with new_figure(_CURVES, path, where) as figure:
         axes = figure.add_subplot()
         low, high = _limits(lines, x, x[0][since], lower_is_better=lower_is_better)
         axes.set_ylim(low, high)
@@ -387,7 +387,7 @@ def learning_curves(
             grey = line.baseline
             look = {"color": GREY, "ls": next(baselines)} if grey else stroke(next(models))
             off = " ↑" if line.last > high else " ↓" if line.last < low else ""
-            last = worded(line.last, places).replace("-", "−")
+            last = format_number(line.last, places).replace("-", "−")
             look["label"] = fill(f"{line.name} {last}{off}", LETTERS)
             drawn[line.name] = _trace(axes, line, x, look)
         worst = np.inf if lower_is_better else -np.inf

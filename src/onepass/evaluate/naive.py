@@ -51,7 +51,7 @@ class _Blind(Learner):
         wider[np.setdiff1d(np.arange(c), at)] = getattr(self, self._scored)
         setattr(self, self._scored, wider)
 
-    def _take(
+    def _learn_block(
         self,
         X: TableLike,
         y: ArrayLike | None,
@@ -59,7 +59,7 @@ class _Blind(Learner):
         verb: str,
         time: TimeLike | None = None,
     ) -> Array:
-        return super()._take(_alike(X), y, sample_weight, verb, time)
+        return super()._learn_block(_alike(X), y, sample_weight, verb, time)
 
     def _matrix(self, X: TableLike, verb: str) -> Floats:
         return super()._matrix(_alike(X), verb)
@@ -68,9 +68,9 @@ class _Blind(Learner):
         del x, where
         return np.zeros(1)
 
-    def _meet(self, d: int, names: list[str] | None) -> None:
+    def _set_features(self, d: int, names: list[str] | None) -> None:
         del d, names
-        super()._meet(1, None)
+        super()._set_features(1, None)
 
     def _widen(self, d: int) -> None:
         """New features make no difference."""
@@ -85,7 +85,7 @@ def _alike(X: Any) -> Floats:
 class _BlindRegressor(_Blind, Regressor):
     """A regressor without features."""
 
-    def _unlearned(self, row: Floats) -> Any:
+    def _initial_prediction(self, row: Floats) -> Any:
         del row
         return np.float64(0.0)
 
@@ -96,8 +96,8 @@ class _Last(_Blind):
     _scored = "last_"
     last_: Floats
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del X, s, known
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del X, s, class_mask
         said = np.vstack([self.last_, Y[:-1]])
         self.last_ = Y[-1].astype(np.float64)
         return said
@@ -133,8 +133,8 @@ class RunningMean(_BlindRegressor):
         super()._start(d, c)
         self.weight_ = 0.0
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del X, known
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del X, class_mask
         s = np.ones(len(Y)) if s is None else s
         origin = self.mean_ if self.weight_ > 0 else Y[0].astype(np.float64)
         weight = self.weight_ + np.cumsum(s)
@@ -201,8 +201,8 @@ class Majority(_BlindClassifier):
     _scored = "counts_"
     counts_: Floats
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del X, known
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del X, class_mask
         counts = self.counts_ + np.cumsum(Y if s is None else s[:, None] * Y, axis=0)
         said = np.vstack([self.counts_, counts[:-1]])
         self.counts_ = counts[-1].copy()

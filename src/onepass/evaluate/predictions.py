@@ -86,7 +86,7 @@ def _said(model: Any, table: Table) -> Array:
     if getattr(model, "missing", "keep") != "skip":
         return np.asarray(model.predict(table))
     whole = np.ones(len(table), dtype=bool)
-    for name in model.kinds_:
+    for name in model.dtypes_:
         whole &= ~is_missing(table[name]) if name in table else False
     known = np.asarray(model.predict(table[whole]))
     floats = known.dtype.kind == "f"

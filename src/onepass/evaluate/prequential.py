@@ -256,7 +256,7 @@ def prequential(
         course.watch = watch(drift, learners, task, _WHERE, resumed=resume)
         setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
         if mark is not None:
-            block = getattr(stream, "block_asked", None)
+            block = getattr(stream, "requested_block", None)
             more = {"baselines": bool(least), "points": most, "block": block}
             mark.begin(course, setup | more | {"metrics": list(kinds)})
         interrupted = through(source, course, mark, on_progress, on_block)

@@ -22,8 +22,8 @@ from onepass.evaluate.curves import Curve
 from onepass.evaluate.figures import Line, learning_curves
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.score import Score
-from onepass.evaluate.tables import Column, Table, decimals, frame, to_csv, worded
-from onepass.serialization.atomic import writing
+from onepass.evaluate.tables import Column, Table, decimals, format_number, frame, to_csv
+from onepass.serialization.atomic import write_errors
 from onepass.types import Array
 
 __all__ = [
@@ -31,11 +31,11 @@ __all__ = [
     "FORMAT",
     "BaseReport",
     "Report",
+    "infinities_as_text",
     "loaded",
-    "mapped",
+    "map_floats",
     "read_json",
     "restored",
-    "spelt",
 ]
 
 
@@ -45,7 +45,7 @@ FORMAT = 1
 _Kind = TypeVar("_Kind")
 
 
-def mapped(tree: object, by: Callable[[float], object]) -> Any:
+def map_floats(tree: object, by: Callable[[float], object]) -> Any:
     """A tree of dicts and lists with a function applied to each of its floats.
 
     Parameters
@@ -56,17 +56,17 @@ def mapped(tree: object, by: Callable[[float], object]) -> Any:
 
     Examples
     --------
-    >>> mapped({"mae": (1.26, None)}, lambda value: round(value, 1))
+    >>> map_floats({"mae": (1.26, None)}, lambda value: round(value, 1))
     {'mae': [1.3, None]}
     """
     if isinstance(tree, dict):
-        return {name: mapped(part, by) for name, part in tree.items()}
+        return {name: map_floats(part, by) for name, part in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [mapped(part, by) for part in tree]
+        return [map_floats(part, by) for part in tree]
     return by(tree) if isinstance(tree, float) else tree
 
 
-def spelt(tree: object) -> Any:
+def infinities_as_text(tree: object) -> Any:
     """A tree of dicts and lists with infinite numbers as text.
 
     Parameters
@@ -74,7 +74,7 @@ def spelt(tree: object) -> Any:
     tree : dict, list or plain value
         What is to be written.
     """
-    return mapped(tree, lambda value: str(value) if math.isinf(value) else value)
+    return map_floats(tree, lambda value: str(value) if math.isinf(value) else value)
 
 
 def loaded(text: str) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class BaseReport(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers."""
-        tree: dict[str, Any] = mapped({"format": FORMAT, **asdict(self)}, float)  # type: ignore[call-overload]
+        tree: dict[str, Any] = map_floats({"format": FORMAT, **asdict(self)}, float)  # type: ignore[call-overload]
         return tree
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -212,7 +212,7 @@ class BaseReport(ABC):
         SourceError
             If the file cannot be written.
         """
-        tree = spelt(self.to_dict())
+        tree = infinities_as_text(self.to_dict())
         text = json.dumps(tree, indent=self._indent, ensure_ascii=False, allow_nan=False)
         if path is not None:
             self._write(f"{text}\n", path, "to_json")
@@ -239,7 +239,7 @@ class BaseReport(ABC):
             If matplotlib is not installed: then all but the figures is written.
         """
         folder = Path(directory)
-        with writing(folder, f"{type(self).__name__}.save"):
+        with write_errors(folder, f"{type(self).__name__}.save"):
             folder.mkdir(parents=True, exist_ok=True)
         files = self._files()
         for name, write in files.items():
@@ -248,7 +248,7 @@ class BaseReport(ABC):
 
     def _write(self, text: str, path: str | os.PathLike[str], verb: str = "save") -> str:
         """Write text into a file, and return it."""
-        with writing(path, f"{type(self).__name__}.{verb}"):
+        with write_errors(path, f"{type(self).__name__}.{verb}"):
             Path(path).write_text(text, encoding="utf-8")
         return text
 
@@ -551,7 +551,7 @@ class Report(BaseReport):
                 marks = [getattr(one, kind, None) for one in found]
                 if kind == "alarms" or any(marks):
                     counts = [None if each is None else each.count for each in marks]
-                    yield Column(f"{name} {kind}", [worded(count, 0) for count in counts])
+                    yield Column(f"{name} {kind}", [format_number(count, 0) for count in counts])
 
     def _costs(self) -> Iterator[Column]:
         """Time and memory, as far as they were measured."""
@@ -559,10 +559,10 @@ class Report(BaseReport):
         seconds, nbytes = [s.seconds for s in scores], [s.nbytes for s in scores]
         if any(value is not None for value in seconds):
             rates = [self.rows / value if value else None for value in seconds]
-            yield Column("seconds", [worded(value, 2) for value in seconds])
-            yield Column("rows/s", [worded(value, 0) for value in rates])
+            yield Column("seconds", [format_number(value, 2) for value in seconds])
+            yield Column("rows/s", [format_number(value, 0) for value in rates])
         if any(value is not None for value in nbytes):
-            yield Column("KiB", [worded(v if v is None else v / 1024, 1) for v in nbytes])
+            yield Column("KiB", [format_number(v if v is None else v / 1024, 1) for v in nbytes])
 
     def _title(self) -> str:
         title = f"{self.source or 'stream'}: {self.task}"
@@ -634,7 +634,7 @@ def _moments(curve: Curve) -> Array | None:
 
 
 def _scored(kind: type[Metric], values: list[float | None], section: str = "") -> Column:
-    cells = [worded(value, decimals(values)) for value in values]
+    cells = [format_number(value, decimals(values)) for value in values]
     known = [value for value in values if value is not None]
     best = min(known, default=None) if kind.better == "lower" else max(known, default=None)
     # of values that look alike in print all are marked

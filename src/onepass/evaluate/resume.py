@@ -24,12 +24,12 @@ from onepass.evaluate.run import Course
 from onepass.linalg.interrupt import Interrupt
 from onepass.serialization import archive, former
 from onepass.serialization.archive import damaged
-from onepass.serialization.atomic import stamp
+from onepass.serialization.atomic import file_identity
 from onepass.serialization.codec import MARK, state_dict
-from onepass.stream.stream import changed
+from onepass.stream.stream import setting_differences
 from onepass.types import Array
 
-__all__ = ["Bookmark", "Standing", "differences", "standing", "starting", "through"]
+__all__ = ["Bookmark", "RunProgress", "differences", "run_progress", "starting", "through"]
 
 
 _LONGEST = 60  # letters of a value that is shown
@@ -110,7 +110,7 @@ _KIND = "run"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunProgress:
     """Where a pass stands, as its checkpoint says.
 
     Parameters
@@ -134,7 +134,7 @@ class Standing:
     finished: bool
 
 
-def standing(path: str | os.PathLike[str]) -> Standing | None:
+def run_progress(path: str | os.PathLike[str]) -> RunProgress | None:
     """Where the pass stands that a checkpoint is of.
 
     Parameters
@@ -144,7 +144,7 @@ def standing(path: str | os.PathLike[str]) -> Standing | None:
 
     Returns
     -------
-    standing : Standing or None
+    run_progress : Standing or None
         None where there is no such file.
 
     Raises
@@ -159,7 +159,7 @@ def standing(path: str | os.PathLike[str]) -> Standing | None:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = f"{folder}/m.run"
     ...     _ = prequential(LastValue(), ([[1.0], [2.0]], [1.0, 2.0]), checkpoint=path)
-    ...     standing(path).rows
+    ...     run_progress(path).rows
     2
     """
     if not Path(path).exists():
@@ -167,9 +167,9 @@ def standing(path: str | os.PathLike[str]) -> Standing | None:
     return _standing(archive.read(path, kind=_KIND), os.fspath(path))
 
 
-def _standing(tree: Any, place: str) -> Standing:
+def _standing(tree: Any, place: str) -> RunProgress:
     try:
-        found = Standing(
+        found = RunProgress(
             source=tree["source"]["name"],
             position=tree["source"]["rows"],
             rows=tree["course"]["ledger"]["rows"],
@@ -225,7 +225,7 @@ class Bookmark:
         self._tree: Any = None  # what was found in the file, until the course has it
         self._begun = 0  # rows, skipped ones too, when the pass began or was resumed
         self._last = 0.0
-        self._mine = stamp(path)  # of the file as it was found here, or written
+        self._mine = file_identity(path)  # of the file as it was found here, or written
 
     def open(self, *, next_source: bool) -> str | None:
         """Find where the pass stood; its task, or None where there is no file.
@@ -314,7 +314,7 @@ class Bookmark:
         """
         if not course.ledger.rows:
             return
-        if stamp(self.place) not in {None, self._mine}:
+        if file_identity(self.place) not in {None, self._mine}:
             raise CheckpointError(
                 f"{self._where}: {self.place} must be written by one run alone, got another that "
                 f"has written it meanwhile. This one ends after {course.ledger.rows:,} rows, and "
@@ -336,7 +336,7 @@ class Bookmark:
         }
         try:
             archive.write(self.place, tree, kind=_KIND)
-            self._mine = stamp(self.place)
+            self._mine = file_identity(self.place)
         except CheckpointError as wrong:
             warnings.warn(f"{self._where}: {wrong}", CheckpointWarning, stacklevel=2)
         if self._clock is not None:
@@ -351,7 +351,7 @@ class Bookmark:
             raise damaged(self.place, "it does not say what its source began with")
         said = compare(then)
         if said and next_source:
-            if other := changed(then, self._stream.fingerprint, alike=True):
+            if other := setting_differences(then, self._stream.fingerprint, alike=True):
                 raise self._another("columns", other)
         elif said:
             raise self._another("source", said)

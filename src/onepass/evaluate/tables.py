@@ -24,13 +24,13 @@ __all__ = [
     "Column",
     "Table",
     "decimals",
+    "format_number",
+    "format_signed",
     "frame",
     "markdown",
     "plain",
     "plus_minus",
-    "signed",
     "to_csv",
-    "worded",
 ]
 
 MISSING = "–"
@@ -196,7 +196,7 @@ def _tex(text: str) -> str:
     return "".join(_SPECIAL.get(letter, letter) for letter in text)
 
 
-def worded(value: float | None, places: int) -> str:
+def format_number(value: float | None, places: int) -> str:
     """A number as it is shown: thousands apart, no minus before zero, extremes in powers.
 
     Parameters
@@ -213,7 +213,7 @@ def worded(value: float | None, places: int) -> str:
     return f"{round(value, places) + 0.0:,.{places}f}"  # -0.0 + 0.0 is 0.0
 
 
-def signed(value: float | None, places: int) -> str:
+def format_signed(value: float | None, places: int) -> str:
     """A number with its sign, as a minus or a plus.
 
     Parameters
@@ -222,7 +222,7 @@ def signed(value: float | None, places: int) -> str:
     places : int
         Decimals.
     """
-    text = worded(value, places).replace("-", "−")
+    text = format_number(value, places).replace("-", "−")
     return f"+{text}" if value is not None and round(value, places) > 0 else text
 
 
@@ -238,7 +238,7 @@ def plus_minus(mean: str, deviation: float | None, places: int) -> str:
     places : int
         Decimals.
     """
-    spread = worded(deviation, places)
+    spread = format_number(deviation, places)
     return mean if MISSING in {mean, spread} else f"{mean} ± {spread}"
 
 

@@ -10,7 +10,7 @@ from onepass.features.pipeline import Pipeline
 from onepass.features.random_features import RandomFourier, RandomReLU
 from onepass.features.scale import Scale
 from onepass.features.torch_module import TorchFeatures
-from onepass.linalg.pca import Axes, View
+from onepass.linalg.pca import IncrementalPCAState, PrincipalAxes
 from onepass.serialization.codec import Role, register
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "TorchFeatures",
 ]
 
-STATES = (Number, Text, Hashed, Date, Axes, View)
+STATES = (Number, Text, Hashed, Date, IncrementalPCAState, PrincipalAxes)
 """What is learned but not public."""
 
 register(

@@ -38,7 +38,7 @@ from onepass.errors import (
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
 from onepass.features.transformer import Transformer, matrix_with_gaps
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.arrays import Places, check_values
+from onepass.validation.arrays import ColumnPositions, check_values
 from onepass.validation.table import (
     Table,
     TableLike,
@@ -470,7 +470,7 @@ class Encode(Transformer):
 
     # -- merging -----------------------------------------------------------------------------------
 
-    def join(self, other: "Encode", at: Places | None, where: str) -> Places:
+    def join(self, other: "Encode", at: ColumnPositions | None, where: str) -> ColumnPositions:
         """Know the other's columns and categories too, in the order in which they came there."""
         if not hasattr(self, "columns_"):
             self._start()
@@ -483,7 +483,7 @@ class Encode(Transformer):
         new = both.layout[len(self.layout_) :]
         self._hold(both.columns, new)
         self.rows_seen_ = rows
-        return Places(both.at, len(both.layout), both.layout)
+        return ColumnPositions(both.at, len(both.layout), both.layout)
 
     def differs(self, other: "Encode") -> str:
         """Where the other's rows would have been encoded in another way here, and why."""

@@ -31,14 +31,14 @@ from onepass.errors import MergeError, NotFittedError, NumericalError
 from onepass.features.random_features import checked
 from onepass.features.transformer import Columnwise
 from onepass.linalg.pca import (
-    Axes,
-    View,
-    begun,
+    IncrementalPCAState,
+    PrincipalAxes,
+    accumulate,
     checked_components,
-    gathered,
-    nothing,
+    frozen_axes,
+    initial_state,
+    no_axes,
     rows_between,
-    stilled,
 )
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import TableLike
@@ -125,7 +125,7 @@ class IncrementalPCA(Columnwise):
 
     _letter: ClassVar[str] = "pc"
 
-    axes_: Axes
+    axes_: IncrementalPCAState
     _looked: tuple[Any, Any] = (None, None)  # ``axes_`` and their view of all rows
 
     def __init__(
@@ -222,13 +222,13 @@ class IncrementalPCA(Columnwise):
     def _start(self, d: int) -> None:
         who = type(self).__name__
         k = checked_components(self.n_components, who)
-        room, centred = rows_between(self.block, k, d, who), bool(self.centred)
+        block, centred = rows_between(self.block, k, d, who), bool(self.centred)
         if self.freeze_after is None:
-            self.axes_ = Axes.start(d, k, room, centred=centred)
+            self.axes_ = IncrementalPCAState.start(d, k, block, centred=centred)
             return
         rows = validation.whole(self.freeze_after, "freeze_after", who, low=1)
-        between = None if self.block is None else room
-        self.axes_ = begun(d, k, rows, between, centred=centred)
+        between = None if self.block is None else block
+        self.axes_ = initial_state(d, k, rows, between, centred=centred)
 
     def _widen(self, d: int) -> None:
         self.axes_ = self.axes_.grown(d)
@@ -241,7 +241,7 @@ class IncrementalPCA(Columnwise):
         self.__dict__.pop("_looked", None)  # it would keep the former axes in memory
         parts, widths, begin = [], [self.n_features_out_], 0
         with np.errstate(over="ignore", invalid="ignore"):
-            for end in self.axes_.looks(len(X)):
+            for end in self.axes_.checkpoints(len(X)):
                 parts.append(self._seen(X[begin:end]))
                 self.axes_ = self._sane(self.axes_.taken, X[begin:end])
                 widths += [self.n_features_out_] * (end - begin)
@@ -258,13 +258,15 @@ class IncrementalPCA(Columnwise):
         if before:
             k = checked_components(self.n_components, type(self).__name__)
             with np.errstate(over="ignore", invalid="ignore"):
-                self.axes_ = self._sane(lambda X: gathered(self.axes_, X, rows, k), X[:before])
+                self.axes_ = self._sane(lambda X: accumulate(self.axes_, X, rows, k), X[:before])
         out = np.zeros((len(X), self.n_features_out_))
         if before < len(X):
             out[before:] = self._seen(X[before:])
         return out, np.where(np.arange(out.shape[1]) < width, 0, before)
 
-    def _sane(self, learn: Callable[[Floats], Axes], X: Floats) -> Axes:
+    def _sane(
+        self, learn: Callable[[Floats], IncrementalPCAState], X: Floats
+    ) -> IncrementalPCAState:
         try:
             axes = learn(X)
         except np.linalg.LinAlgError:
@@ -282,14 +284,14 @@ class IncrementalPCA(Columnwise):
         if self.freeze_after is None or not (self._still or other._still):  # noqa: SLF001
             self.axes_ = self.axes_.merged(theirs)
             if self._still:
-                self.axes_ = stilled(self.axes_, checked_components(self.n_components, "merge"))
+                self.axes_ = frozen_axes(self.axes_, checked_components(self.n_components, "merge"))
         elif not self.axes_.rows:
             self.axes_ = theirs
         elif other.axes_.rows:
             self._check_same(theirs)
         return np.arange(other.n_features_out_)
 
-    def _check_same(self, theirs: Axes) -> None:
+    def _check_same(self, theirs: IncrementalPCAState) -> None:
         """Refuse axes that are not these, or where only one of the two stands still."""
         one, two, parts = self.axes_, theirs, ("center", "directions", "lengths")
         same = (np.array_equal(getattr(one.view, k), getattr(two.view, k)) for k in parts)
@@ -318,7 +320,7 @@ class IncrementalPCA(Columnwise):
     def _seen(self, X: Floats) -> Floats:
         return self._along(self._view, X)
 
-    def _along(self, view: View, X: Floats) -> Floats:
+    def _along(self, view: PrincipalAxes, X: Floats) -> Floats:
         """Coordinates (n, n_features_out_) of rows X (n, d) in a view."""
         with np.errstate(over="ignore", invalid="ignore"):
             Z = view.of(X.astype(np.float64, copy=False))
@@ -350,15 +352,15 @@ class IncrementalPCA(Columnwise):
         return self.freeze_after is not None and rows >= self.freeze_after
 
     @property
-    def _view(self) -> View:
+    def _view(self) -> PrincipalAxes:
         """What rows are seen through: nothing while frozen axes are being learned."""
         axes = self._known()
         if self.freeze_after is None or self._still:
             return axes.view
-        return nothing(len(axes.mean))
+        return no_axes(len(axes.mean))
 
     @property
-    def _current(self) -> View:
+    def _current(self) -> PrincipalAxes:
         """The view of all rows learned, cached until a row is learned; frozen axes stay."""
         if self.freeze_after is not None:
             return self._view
@@ -366,11 +368,11 @@ class IncrementalPCA(Columnwise):
         if cached[0] is not axes:
             # with a share of the variance, columns are added at looks only
             k = None if isinstance(axes.n_components, int) else len(axes.view.lengths)
-            cached = self._looked = axes, axes.looked(k)
-        view: View = cached[1]
+            cached = self._looked = axes, axes.current_axes(k)
+        view: PrincipalAxes = cached[1]
         return view
 
-    def _known(self) -> Axes:
+    def _known(self) -> IncrementalPCAState:
         if not hasattr(self, "axes_"):
             raise NotFittedError(
                 "IncrementalPCA: it has learned no row yet. Call learn or learn_transform first."
@@ -378,6 +380,6 @@ class IncrementalPCA(Columnwise):
         return self.axes_
 
 
-def _variances(view: View) -> Floats:
+def _variances(view: PrincipalAxes) -> Floats:
     """Variances along the axes of a view, (k,)."""
     return view.lengths**2 / max(view.mass - 1.0, 1.0)

@@ -22,7 +22,7 @@ from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMisma
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
 from onepass.types import Array, ArrayLike, Floats, TimeLike
-from onepass.validation.arrays import Places, check_alike, places
+from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
 from onepass.validation.table import TableLike
 
 __all__ = ["Pipeline"]
@@ -94,7 +94,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     It is one learner: whatever is raised anywhere leaves all its parts as they were. The steps are
     specifications and stay unlearned; what learns are copies, at ``features_`` and ``learner_``.
 
-    In front of a learner that is free of the features' units (``scale_free``, as recursive least
+    In front of a learner that is free of the features' units (``_scale_invariant``, as recursive least
     squares are), features that only change units (``rescales``, as ``Scale`` does) are passed by:
     running statistics would give every row other units, and its exactness would be lost. In front
     of a feature that goes by units (``uses_units``, as ``RandomReLU``), they stay.
@@ -237,10 +237,10 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return "\n".join(f"{name:<{width}}  {what}".rstrip() for name, what in lines)
 
     @property
-    def kinds_(self) -> dict[str, str]:
+    def dtypes_(self) -> dict[str, str]:
         """The kinds of the columns that the first feature knows by name.
 
-        They are "number", "text" or "date", as ``op.stream.read(..., kinds=model.kinds_)`` takes
+        They are "number", "text" or "date", as ``op.stream.read(..., kinds=model.dtypes_)`` takes
         them; empty where nothing was learned or columns have no kinds.
         """
         first = self.features_[0] if self._begun and self.features_ else None
@@ -459,9 +459,9 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 self._check_same(mine, theirs, where)
                 at = mine.join(theirs, at, where)
             if at is None:
-                at = places(self.learner_, other.learner_, where)
+                at = column_positions(self.learner_, other.learner_, where)
             elif not len(at.at):  # a learner behind no columns has one, which is 0
-                at = Places(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
+                at = ColumnPositions(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
             self.learner_.join(other.learner_, at, concurrent=concurrent)
         return self
 
@@ -537,7 +537,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     def _passed_by(self, i: int) -> bool:
         step, behind = self.steps[i], self.steps[i + 1 : -1]
-        free = getattr(self.steps[-1], "scale_free", False)
+        free = getattr(self.steps[-1], "_scale_invariant", False)
         return step.rescales and free and not any(one.uses_units for one in behind)
 
     def _in_use(self) -> list[Transformer]:
@@ -552,7 +552,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     def _check_mergeable(self, other: Self, where: str) -> None:
         """Refuse other steps, or steps of other parameters."""
-        check_alike(self, other, (), where)
+        check_same_parameters(self, other, (), where)
         one, two = (" > ".join(type(step).__name__ for step in p.steps) for p in (self, other))
         if one != two:
             raise MergeError(
@@ -560,7 +560,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 "Learn all parts with the same Pipeline."
             )
         for mine, theirs in zip(self._in_use(), other._in_use(), strict=True):
-            check_alike(mine, theirs, list(mine.get_params(deep=False)), where)
+            check_same_parameters(mine, theirs, list(mine.get_params(deep=False)), where)
         self.learner.check_mergeable(other.learner, where)
 
     def _check_same(self, mine: Transformer, theirs: Transformer, where: str) -> None:

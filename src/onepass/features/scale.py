@@ -40,7 +40,7 @@ class Scale(Columnwise):
     A column that has been constant so far, up to the last digits of float64, is 0.
 
     Learners whose answers do not depend on the units of the columns, such as recursive least
-    squares, say so (``scale_free = True``), and a :class:`onepass.Pipeline` passes ``Scale`` by in
+    squares, say so (``_scale_invariant = True``), and a :class:`onepass.Pipeline` passes ``Scale`` by in
     front of them: their exactness rests on all rows having been seen in the *same* units, while
     running statistics change the units with every row.
 

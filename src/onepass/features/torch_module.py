@@ -19,7 +19,7 @@ import numpy as np
 from onepass.errors import ParameterError, ShapeError, TypeMismatchError, import_extra
 from onepass.features.pretrained import FrozenNetwork, Opened
 from onepass.types import Array, Floats
-from onepass.validation import native
+from onepass.validation import torch_compatible
 
 if TYPE_CHECKING:
     import torch
@@ -173,7 +173,7 @@ class TorchFeatures(FrozenNetwork):
         def ask(rows: Array) -> Floats:
             with torch.no_grad(), torch.autocast(device.type, enabled=False):
                 try:  # a tensor of its own: a module may write into what it is given
-                    said = twin(torch.from_numpy(native(rows)).to(device, dtype))
+                    said = twin(torch.from_numpy(torch_compatible(rows)).to(device, dtype))
                 except _Reached as reached:
                     said = reached.said
                 return _numpy(said)

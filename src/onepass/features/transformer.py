@@ -29,7 +29,7 @@ from sklearn.base import BaseEstimator, clone
 from onepass import validation
 from onepass.errors import MergeError, ParameterError
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.arrays import Places, check_alike, places
+from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
 from onepass.validation.table import Table, TableLike, has_names, is_frame
 
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "matrix_with_gaps", "narrow"]
@@ -106,7 +106,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """The names of the columns that come out now, shape (n_features_out_,)."""
 
-    def join(self, other: Self, at: Places | None, where: str) -> Places:
+    def join(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
         """Know what another with the same parameters learned; return where its outputs belong.
 
         ``at`` says where its input columns belong; None for those that its user named.
@@ -188,7 +188,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
             If the two are not alike, or cannot be made one. Both are left as they were.
         """
         where = f"{type(self).__name__}.merge"
-        check_alike(self, other, list(self.get_params(deep=False)), where)
+        check_same_parameters(self, other, list(self.get_params(deep=False)), where)
         if other.__sklearn_is_fitted__():
             if other is self:
                 other = copy.copy(other)  # what was learned is never written into
@@ -382,9 +382,9 @@ class Columnwise(Transformer):
         said: Floats = clone(self).grow(read.shape[1]).transform(read)
         return said
 
-    def join(self, other: Self, at: Places | None, where: str) -> Places:
+    def join(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
         """Know what another with the same parameters learned; return where its outputs belong."""
-        at = places(self, other, where) if at is None else at
+        at = column_positions(self, other, where) if at is None else at
         if at.names is not None and not hasattr(self, "n_features_in_"):
             self._meet(at.names)
         known = getattr(self, "n_features_in_", 0)
@@ -394,7 +394,7 @@ class Columnwise(Transformer):
         out = self._join(other, at.at, known)
         self.rows_seen_ += other.rows_seen_
         names = None if at.names is None else self.get_feature_names_out().tolist()
-        return Places(out, self.n_features_out_, names)
+        return ColumnPositions(out, self.n_features_out_, names)
 
     def _meet(self, names: list[str] | None) -> None:
         """Note the names of the first block."""

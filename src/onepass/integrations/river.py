@@ -422,7 +422,7 @@ class _Intake:
         """Columns in the order known, new ones behind; numbers that are lacking are 0."""
         if not self.fitted:
             return {name: named[name] for name in sorted(named)}
-        kinds = self.model_.kinds_
+        kinds = self.model_.dtypes_
         row = {name: named[name] for name in kinds if name in named}
         if len(row) < len(named):
             row |= {name: named[name] for name in sorted(named) if name not in row}

@@ -35,7 +35,7 @@ from onepass import linalg, validation
 from onepass.errors import LabelError, NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Clusterer, Layout
 from onepass.learners.prototypes import WAYS, Prototypes, Rules, along, as_rows, checked_rules, met
-from onepass.linalg.pca import Axes, checked_components, rows_between
+from onepass.linalg.pca import IncrementalPCAState, checked_components, rows_between
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
@@ -62,7 +62,7 @@ class Resonance:
     compact_: bool
     way_: str
 
-    merged_alike: ClassVar[tuple[str, ...]] = ("similarity", "step", "pca")
+    _merge_parameters: ClassVar[tuple[str, ...]] = ("similarity", "step", "pca")
 
     @property
     def by_task(self) -> bool:
@@ -130,7 +130,7 @@ class Resonance:
         learner: Any = self
         with learner._whole():  # noqa: SLF001  its own
             array, names = validation.matrix(X, where, **learner._shape())  # noqa: SLF001
-            learner._meet(array.shape[1], names)  # noqa: SLF001
+            learner._set_features(array.shape[1], names)  # noqa: SLF001
             self._rules()
             axes = getattr(self, "axes_", None) or self._axes(array.shape[1])
             axes = axes if len(axes.mean) == array.shape[1] else axes.grown(array.shape[1])
@@ -191,7 +191,7 @@ class Resonance:
             self._turn(self._after(self.axes_.joined, X, s))
         said = np.full((len(X), 2), -1)
         coming = self.way_ == "incremental"
-        cuts = self.axes_.looks(len(X)) if coming else [len(X)]
+        cuts = self.axes_.checkpoints(len(X)) if coming else [len(X)]
         begin = 0
         for end in cuts:
             rows = slice(begin, end)
@@ -244,12 +244,14 @@ class Resonance:
 
     # -- axes --------------------------------------------------------------------------------------
 
-    def _axes(self, d: int) -> Axes:
+    def _axes(self, d: int) -> IncrementalPCAState:
         who = type(self).__name__
         k = checked_components(self.n_components, who)
-        return Axes.start(d, k, rows_between(self.block, k, d, who))
+        return IncrementalPCAState.start(d, k, rows_between(self.block, k, d, who))
 
-    def _after(self, learn: Callable[..., Axes], X: Floats, s: Floats | None) -> Axes:
+    def _after(
+        self, learn: Callable[..., IncrementalPCAState], X: Floats, s: Floats | None
+    ) -> IncrementalPCAState:
         """The axes after rows, if they are numbers."""
         try:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -264,7 +266,7 @@ class Resonance:
             )
         return axes
 
-    def _turn(self, axes: Axes | None) -> None:
+    def _turn(self, axes: IncrementalPCAState | None) -> None:
         """Take these axes, and see all prototypes along them, at one stroke."""
         stock = getattr(self, "stock_", None)
         if stock is None:
@@ -310,7 +312,12 @@ class Resonance:
         compared = stock.pages[0].along.shape[1]
         if axes is None:
             return widths <= {d} and compared == d
-        there = type(axes) is Axes and axes._sound and len(axes.mean) == d and widths <= {d}  # noqa: SLF001
+        there = (
+            type(axes) is IncrementalPCAState
+            and axes._sound
+            and len(axes.mean) == d
+            and widths <= {d}
+        )  # noqa: SLF001
         return there and compared == (d if as_rows(axes, self.way_) else len(axes.view.lengths))
 
 

@@ -267,7 +267,7 @@ class ClassLearner(Classifier):
         self._checked(c)
         self.moments_ = Moments.start(d, c, self.kept)
 
-    def _take(
+    def _learn_block(
         self,
         X: TableLike,
         y: ArrayLike | None,
@@ -277,7 +277,7 @@ class ClassLearner(Classifier):
     ) -> Array:
         self._aloud = verb == "test_then_train"
         try:
-            return super()._take(X, y, sample_weight, verb, time)
+            return super()._learn_block(X, y, sample_weight, verb, time)
         finally:
             del self._aloud
 

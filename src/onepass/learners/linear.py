@@ -40,13 +40,13 @@ __all__ = [
     "attributes",
     "chosen",
     "coefficients",
+    "initial_prediction",
     "initial_weights",
     "intercepts",
     "named_columns",
     "placed_outputs",
     "plain_parts",
     "row_step",
-    "said_at_first",
 ]
 
 
@@ -431,7 +431,7 @@ def named_columns(learner: Classifier, asking: str) -> Array:
     return np.searchsorted(learner.classes_, named)
 
 
-def said_at_first(learner: Classifier, row: Floats) -> Any:
+def initial_prediction(learner: Classifier, row: Floats) -> Any:
     """What a classifier's initial weights say of a row: None where no class is named."""
     if not len(validation.class_names(learner.classes, type(learner).__name__)):
         return None

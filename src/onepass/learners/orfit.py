@@ -146,9 +146,9 @@ class Fitting:
                 for i in range(0, n, max(width, 1)):
                     rows = slice(i, i + width)
                     step = row_step(w, memory, features[rows], Y[rows], noise)
-                    forgotten += float(memory.forgets(step.w, w))
+                    forgotten += float(memory.forgetting_bound(step.w, w))
                     w, memory, errors[rows] = step.w, step.memory, step.errors
-                    against += step.contradictions
+                    against += step.inconsistent_rows
             good = largest < _LARGEST and linalg.finite(w, errors)
         except np.linalg.LinAlgError:  # the SVD of numbers that overflowed
             pass
@@ -165,7 +165,12 @@ class Fitting:
         said = Y - errors
         return said if s is None else said / root[:, None]
 
-    merged_alike: ClassVar[tuple[str, ...]] = ("memory", "noise", "fit_intercept", "feature_map")
+    _merge_parameters: ClassVar[tuple[str, ...]] = (
+        "memory",
+        "noise",
+        "fit_intercept",
+        "feature_map",
+    )
 
     @property
     def merging(self) -> Any:
@@ -202,13 +207,13 @@ class Fitting:
                 f"{type(self).__name__}.merge: what was learned must be small enough to square "
                 "and sum, got numbers beyond float64. Give features and answers in larger units."
             )
-        mine = _forgotten(self) + float(self.memory_.forgets(step.w, w))
+        mine = _forgotten(self) + float(self.memory_.forgetting_bound(step.w, w))
         theirs = _forgotten(other) + own.moved(
             step.w[places], placed_outputs(other.parameters_, layout.outputs, w.shape[-1])
         )
         self.forgotten_ = math.hypot(mine, theirs)  # of other rows each
         self.parameters_, self.memory_ = step.w, step.memory
-        self.inconsistent_rows_ += other.inconsistent_rows_ + step.contradictions
+        self.inconsistent_rows_ += other.inconsistent_rows_ + step.inconsistent_rows
         self._warn_when_full()
 
     def _refuse_other_features(self, other: Self, layout: Layout) -> None:
@@ -395,7 +400,7 @@ class ORFitRegressor(Fitting, Regressor):
             return float(self.parameters_[0]) if self.fit_intercept else 0.0
         return super().intercept_
 
-    def _unlearned(self, row: Floats) -> Any:
+    def _initial_prediction(self, row: Floats) -> Any:
         features = self._mapped(row[None, :], None)[0]
         features = features[1:] if self.fit_intercept else features
         p, own, given = len(features), features.ndim == 2, self.initial_coef

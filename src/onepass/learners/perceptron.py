@@ -30,7 +30,7 @@ import numpy as np
 from onepass import native, validation
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Classifier
-from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
+from onepass.learners.linear import HALVES, Linear, initial_prediction, named_columns, plain_parts
 from onepass.learners.step_size import Steps
 from onepass.types import Array, Floats
 
@@ -188,8 +188,8 @@ class Perceptron(Linear, Classifier):
             )
         return validation.in_range(self.step_size, "step_size", "Perceptron", above=0.0)
 
-    def _unlearned(self, row: Floats) -> Any:
-        return said_at_first(self, row)
+    def _initial_prediction(self, row: Floats) -> Any:
+        return initial_prediction(self, row)
 
 
 def _best(scores: Floats) -> int | None:

@@ -45,7 +45,7 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import ParameterError
-from onepass.linalg.pca import Axes
+from onepass.linalg.pca import IncrementalPCAState
 from onepass.types import Array, Floats
 
 __all__ = [
@@ -427,13 +427,16 @@ class _Block:
         self._lengths = lengths_of(Z)
         self._S = prototypes.similarities(Z, rules.similarity)
         self._labels = prototypes.all("labels")
-        room, k = Z.shape
+        block, k = Z.shape
         self._slots: dict[int, int] = {}  # number of a prototype that moved or came -> its place
-        self._numbers = np.empty(room, dtype=np.intp)  # and back
+        self._numbers = np.empty(block, dtype=np.intp)  # and back
         self._apart = Prototypes.of(
-            np.empty((room, 0)), np.empty((room, k)), np.empty(room, dtype=np.intp), np.empty(room)
+            np.empty((block, 0)),
+            np.empty((block, k)),
+            np.empty(block, dtype=np.intp),
+            np.empty(block),
         ).pages[0]
-        self._apart_lengths = np.empty(room)
+        self._apart_lengths = np.empty(block)
         self._steps: list[tuple[int, float]] = []  # of each row: a place, and η
 
     def learned(self, labels: Array, s: Floats, said: Array) -> int:
@@ -571,7 +574,7 @@ WAYS = ("incremental", "task", "static", "none")
 """How axes are learned."""
 
 
-def as_rows(axes: Axes, way: str) -> bool:
+def as_rows(axes: IncrementalPCAState, way: str) -> bool:
     """Whether rows are compared in their own space: no axis, or none that is settled yet.
 
     Parameters
@@ -580,10 +583,10 @@ def as_rows(axes: Axes, way: str) -> bool:
     way : str
         One of ``WAYS``.
     """
-    return not len(axes.view.lengths) or (way == "incremental" and axes.rows < axes.room)
+    return not len(axes.view.lengths) or (way == "incremental" and axes.rows < axes.block)
 
 
-def along(axes: Axes, way: str, X: Floats) -> Floats:
+def along(axes: IncrementalPCAState, way: str, X: Floats) -> Floats:
     """Rows as they are compared, (n, k) or (n, d).
 
     Parameters

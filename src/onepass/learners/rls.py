@@ -37,7 +37,7 @@ from onepass.learners.linear import NEAR, Linear, attributes, initial_weights
 from onepass.learners.rls_merge import check_unstored, placed, pool
 from onepass.learners.row_loop import learned, opened, serves, told
 from onepass.linalg.centering import Centering
-from onepass.memory.forgetting.exponential import Coming, Past
+from onepass.memory.forgetting.exponential import LeastSquaresState, NewRows
 from onepass.memory.forgetting.parse import rule
 from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
@@ -56,14 +56,16 @@ _LARGEST = 1e150  # sums of squares of larger rows might have no room for anothe
 class LeastSquares(Linear):
     """What the regressor and the classifier share: learning rows into triangle and means."""
 
-    merged_alike: ClassVar[tuple[str, ...]] = ("fit_intercept", "prior")
+    _merge_parameters: ClassVar[tuple[str, ...]] = ("fit_intercept", "prior")
     held: ClassVar[tuple[str, ...]] = (
         "memory_", "centering_", "prior_", "forgetting_", "weights_", "middle_", "offset_",
         "rows_seen_",
     )  # fmt: skip
     _unneeded: ClassVar[tuple[str, ...]] = ("memory_", "centering_", "prior_")
     _square = True
-    scale_free = True  # the answers do not depend on the features' units, but through the ridge
+    _scale_invariant = (
+        True  # the answers do not depend on the features' units, but through the ridge
+    )
 
     ridge: ArrayLike
     forgetting: float | str | ForgettingRule
@@ -94,7 +96,7 @@ class LeastSquares(Linear):
         self.centering_ = Centering.start(d, c, free=bool(self.fit_intercept))
         self.prior_ = Prior.start(validation.in_range(self.prior, "prior", where, low=0.0), d)
         least = np.broadcast_to(_diagonal(self.ridge), d).copy()
-        past = Past(self.memory_, self.centering_, self.prior_)
+        past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
         self.forgetting_ = chosen.start(past, least)
         self.weights_ = self.start_
         self.middle_, self.offset_ = np.zeros(d), np.zeros(c)
@@ -110,8 +112,8 @@ class LeastSquares(Linear):
         del known  # an output whose class is not known yet has seen zeros: that is exact
         if _largest(X, Y, s) > _LARGEST:  # even if they could be learned: no row could after them
             raise self._too_large(X, Y, s)
-        past = Past(self.memory_, self.centering_, self.prior_)
-        rows = Coming(X, Y, s, self.start_, time, getattr(self, "time_", None))
+        past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
+        rows = NewRows(X, Y, s, self.start_, time, getattr(self, "time_", None))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
                 found = learned(self._rule(), self.forgetting_, past, rows)
@@ -172,9 +174,9 @@ class LeastSquares(Linear):
 
     def _changed(self) -> bool:
         """Whether the parameter is of another kind than the rule by which was learned so far."""
-        chosen, kept = self._rule(), getattr(self, "forgetting_", None)
-        if kept is None or type(kept) is not chosen.state:
-            return kept is not None
+        chosen, stored_rows = self._rule(), getattr(self, "forgetting_", None)
+        if stored_rows is None or type(stored_rows) is not chosen.state:
+            return stored_rows is not None
         time = getattr(self, "time_", None)
         clock = None if time is None else "date" if isinstance(time, np.datetime64) else "number"
         return bool(self.rows_seen_ and clock != chosen.clock)
@@ -212,7 +214,7 @@ class LeastSquares(Linear):
     def merging(self) -> Any:
         """``exact`` where the past is a faded sum over its rows, or is kept."""
         chosen = self._rule()
-        return "exact" if chosen.keeps_sums or chosen.keeps_rows else "refused"
+        return "exact" if chosen.additive or chosen.stores_rows else "refused"
 
     def _unmergeable(self) -> str:
         chosen = self._rule()
@@ -221,7 +223,7 @@ class LeastSquares(Linear):
                 f"got one whose `forgetting` is {chosen} after it learned with another kind. Set "
                 "it as it was, or call fit to begin anew with it."
             )
-        held = 0 if chosen.keeps_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
+        held = 0 if chosen.stores_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
         if self.merging == "exact" and not held:  # nor was a floor put under them before
             return ""
         return (
@@ -231,13 +233,13 @@ class LeastSquares(Linear):
 
     def _merge(self, other: Self, layout: Layout) -> None:
         one, two = self._rule(), rule(other.forgetting, type(other).__name__)
-        kept = [getattr(each, "factor", None) for each in (one, two)]
-        if one != two and kept != [1.0, 1.0]:
+        stored_rows = [getattr(each, "factor", None) for each in (one, two)]
+        if one != two and stored_rows != [1.0, 1.0]:
             raise MergeError(
                 f"{type(self).__name__}.merge: `forgetting` must be the same in both, {one} as in "
                 f"the first, got {two}. Learn all parts with the same parameters."
             )
-        if self._rule().keeps_rows:
+        if self._rule().stores_rows:
             self._learn_stored(other, layout)
         else:
             pool(self, other, layout)
@@ -252,7 +254,7 @@ class LeastSquares(Linear):
             )
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
-        more = placed(other.forgetting_.kept, other.start_, layout, self.start_.shape[1])
+        more = placed(other.forgetting_.stored_rows, other.start_, layout, self.start_.shape[1])
         fresh = not len(self.forgetting_)
         late = chosen.clock is not None and not fresh and more.time[0] < self.time_
         if late and self.prior_.level:
@@ -263,7 +265,7 @@ class LeastSquares(Linear):
         if len(more) < other.rows_seen_:
             check_unstored(self, other, layout)
         if late:
-            mine = self.forgetting_.kept
+            mine = self.forgetting_.stored_rows
             mine = replace(mine, b=mine.b + mine.X @ self.start_)
             self._start(layout.d, self.start_.shape[1])
             del self.time_
@@ -287,7 +289,7 @@ class LeastSquares(Linear):
             return y - errors
         single = self._single + 1
         with self._whole():
-            said = self._take(X, y, None, where, None)
+            said = self._learn_block(X, y, None, where, None)
             self._opened(single)
         return y if said is None else np.asarray(said)
 
@@ -316,7 +318,7 @@ class LeastSquares(Linear):
         own["_single"] = single
         if d > _SMALL and single < 2:
             return
-        past = Past(self.memory_, self.centering_, self.prior_)
+        past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
         loop = opened(chosen, past, self.forgetting_, self.start_, reading)
         if loop is not None:
             self._hand_over(loop, single)
@@ -371,7 +373,7 @@ def _taken_out(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, An
     if not rows:
         return before
     memory, centering, prior, floor, *_ = before.values()
-    past, floor = told(loop, Past(memory, centering, prior), floor)
+    past, floor = told(loop, LeastSquaresState(memory, centering, prior), floor)
     found = (*past, floor, *past.fitted(start), before["rows_seen_"] + rows)
     return dict(zip(before, found, strict=True))
 
@@ -474,12 +476,12 @@ class RLSRegressor(LeastSquares, Regressor):
         if spare <= 0.0:  # not determined yet
             return said, np.full(said.shape, np.inf)
         variance = self.memory_.least / spare
-        spread = 1.0 + Past(self.memory_, center, self.prior_).leverage(array)
+        spread = 1.0 + LeastSquaresState(self.memory_, center, self.prior_).leverage(array)
         with np.errstate(invalid="ignore"):  # infinity times 0, if the rows fit exactly
             std = np.sqrt(spread[:, None] * variance)
         return said, self._answers(np.where(np.isinf(spread)[:, None], np.inf, std), None)
 
-    def _unlearned(self, row: Floats) -> Any:
+    def _initial_prediction(self, row: Floats) -> Any:
         c = 1 if np.ndim(self.initial_coef) < 2 else len(self.initial_coef)
         said = row @ initial_weights(self.initial_coef, len(row), c, type(self).__name__)
         return float(said[0]) if np.ndim(self.initial_coef) < 2 else said

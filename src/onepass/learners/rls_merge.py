@@ -29,9 +29,9 @@ from onepass.errors import MergeError, NumericalError
 from onepass.learners.estimator import Layout
 from onepass.linalg.centering import Centering
 from onepass.memory.evidence import Evidence, without_prior
-from onepass.memory.forgetting.exponential import Past
+from onepass.memory.forgetting.exponential import LeastSquaresState
 from onepass.memory.forgetting.parse import rule
-from onepass.memory.forgetting.window import Kept
+from onepass.memory.forgetting.window import WindowRows
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
 from onepass.types import Floats
@@ -84,11 +84,11 @@ class Known(NamedTuple):
 
         old, was = self.centering, self.prior
         center = Centering(
-            there(old.features), among(old.answers), old.mass, old.free,
-            there(old.features_rest), among(old.answers_rest),
+            there(old.features), among(old.targets), old.mass, old.free,
+            there(old.features_rest), among(old.targets_rest),
         )  # fmt: skip
         prior = Prior(
-            was.level, there(was.met).astype(bool), there(was.held), there(was.share, 1.0),
+            was.level, there(was.seen).astype(bool), there(was.pseudo_lengths), there(was.share, 1.0),
             there(was.first), was.remains,
         )  # fmt: skip
         start = np.zeros((d, c))
@@ -117,7 +117,7 @@ def pooled(a: Known, b: Known, layout: Layout) -> Known:
     doubled, prior, fresh = _one_prior(own, there)
     said = _said(b, layout, doubled)
     said = said.placed(layout.features, layout.d, layout.outputs, c)
-    said = said._replace(answers=said.answers + said.rows @ (there.start - own.start))
+    said = said._replace(targets=said.targets + said.rows @ (there.start - own.start))
     memory = _taken_in(own, there.centering, said, fresh)
     center = own.centering.joined(there.centering).center
     return own._replace(memory=memory, centering=center, prior=prior)
@@ -126,7 +126,7 @@ def pooled(a: Known, b: Known, layout: Layout) -> Known:
 def _taken_in(own: Known, center: Centering, said: Evidence, fresh: Floats) -> Triangle:
     """The memory after the rows of others, which are centred at their means, and pseudo-rows."""
     rows = np.vstack((said.rows, fresh))
-    b = np.vstack((said.answers, np.zeros((len(fresh), said.answers.shape[1]))))
+    b = np.vstack((said.targets, np.zeros((len(fresh), said.targets.shape[1]))))
     size = np.sqrt(center.mass) * np.abs(center.features)  # of the rows before they were centred
     raw = np.vstack((np.broadcast_to(size, said.rows.shape), np.zeros(fresh.shape)))
     memory, ones = own.memory, np.ones(len(rows) + 1)
@@ -140,10 +140,10 @@ def _taken_in(own: Known, center: Centering, said: Evidence, fresh: Floats) -> T
         sizes = np.vstack((raw, between.scale * np.abs(own.centering.features)))
         return memory.absorb(*centred, np.abs(A) + sizes)[0].unexplained(said.rest)
     if own.centering.mass == 0.0:
-        span = span.about(center.features, center.answers)
+        span = span.relative_to(center.features, center.targets)
     root = np.sqrt(center.mass)
     x = (center.features - span.center[0]) + (center.features_rest - span.center[1])
-    shift = (center.answers - span.answers[0]) + (center.answers_rest - span.answers[1])
+    shift = (center.targets - span.targets[0]) + (center.targets_rest - span.targets[1])
     A = np.vstack((root * np.append(1.0, x), np.hstack((np.zeros((len(rows), 1)), rows))))
     b = np.vstack((root * (shift - x @ own.start), b))
     units = np.where(span.units > 0.0, span.units, 1.0)
@@ -199,27 +199,31 @@ def _one_prior(own: Known, other: Known) -> tuple[Floats, Prior, Floats]:
     if own.centering.mass == 0.0:  # b's first row is the first of all
         shares = replace(came, share=mine.share, remains=mine.remains)
         return np.zeros(d), shares, none
-    differs = own.centering.free & ~mine.met & (came.first != own.centering.features)
+    differs = own.centering.free & ~mine.seen & (came.first != own.centering.features)
     differs &= bool(mine.level)
-    doubled = np.where(mine.met | differs, came.held, 0.0)
+    doubled = np.where(mine.seen | differs, came.pseudo_lengths, 0.0)
     unit = np.abs(came.first - own.centering.features)[differs]
     fresh = np.zeros((len(unit), d))
     fresh[np.arange(len(unit)), np.flatnonzero(differs)] = np.sqrt(mine.level * came.remains) * unit
-    held = mine.held + came.held - doubled + np.abs(fresh).sum(axis=0)
-    return doubled, replace(mine, met=mine.met | came.met | differs, held=held), fresh
+    pseudo_lengths = mine.pseudo_lengths + came.pseudo_lengths - doubled + np.abs(fresh).sum(axis=0)
+    return (
+        doubled,
+        replace(mine, seen=mine.seen | came.seen | differs, pseudo_lengths=pseudo_lengths),
+        fresh,
+    )
 
 
 def _said(known: Known, layout: Layout, doubled: Floats) -> Evidence:
     """What the rows said: the triangle without the ridge, and without the pseudo-rows doubled."""
     memory, prior = known.memory, known.prior
     d = len(memory.z)
-    held = doubled[layout.features]
+    pseudo_lengths = doubled[layout.features]
     if memory.ridge is None:
         values, vectors = np.linalg.eigh(np.asarray(known.ridge, dtype=np.float64))
         root: Floats = np.sqrt(np.clip(values, 0.0, None) * prior.remains)[:, None] * vectors.T
-        L = np.vstack((root, np.diag(held)))
+        L = np.vstack((root, np.diag(pseudo_lengths)))
     else:
-        L = np.diag(np.hypot(np.sqrt(memory.ridge * prior.share[:d]), held))
+        L = np.diag(np.hypot(np.sqrt(memory.ridge * prior.share[:d]), pseudo_lengths))
     if memory.span is None:
         return without_prior(memory.R, memory.z, memory.least, L)
     R, z = memory.span.triangle()
@@ -266,7 +270,7 @@ def pool(learner: Any, other: Any, layout: Layout) -> None:
             layout = layout._replace(concurrent=True)
             one, two = _at_one_time(learner, one, two, other, who)
         both = pooled(one, two, layout)
-        past = Past(both.memory, both.centering, both.prior)
+        past = LeastSquaresState(both.memory, both.centering, both.prior)
         weights, middle, offset = past.fitted(both.start)
     if not linalg.finite(weights, np.diagonal(both.memory.R), both.memory.squares, offset):
         raise NumericalError(
@@ -313,25 +317,25 @@ def check_unstored(learner: Any, other: Any, layout: Layout) -> None:
     layout : Layout
     """
     came, mine, at = other.prior_, learner.prior_, layout.features
-    new = came.met & ~mine.met[at] & bool(mine.level)
-    unit, queue = came.held, learner.forgetting_
+    new = came.seen & ~mine.seen[at] & bool(mine.level)
+    unit, queue = came.pseudo_lengths, learner.forgetting_
     if len(queue) and learner.centering_.free:  # a constant may have been another before
         apart = np.abs(came.first - learner.centering_.features[at])
         unit = np.where(apart > 0.0, np.sqrt(mine.level) * apart, unit)
     rows = np.zeros((int(new.sum()), layout.d))
     rows[np.arange(len(rows)), at[new]] = unit[new]
-    met = mine.met.copy()
-    met[at[new]] = True
-    learner.prior_ = replace(mine.holding(rows), met=met)
+    seen = mine.seen.copy()
+    seen[at[new]] = True
+    learner.prior_ = replace(mine.with_pseudo_rows(rows), seen=seen)
     learner.forgetting_ = queue.penalised(rows)
 
 
-def placed(kept: Kept, start: Floats, layout: Layout, c: int) -> Kept:
+def placed(stored_rows: WindowRows, start: Floats, layout: Layout, c: int) -> WindowRows:
     """The rows in the features and outputs of the whole, with their targets as they came.
 
     Parameters
     ----------
-    kept : Kept
+    stored_rows : Kept
         Rows of a window, whose targets are relative to the initial weights.
     start : ndarray of shape (d, c)
         The initial weights.
@@ -339,7 +343,7 @@ def placed(kept: Kept, start: Floats, layout: Layout, c: int) -> Kept:
     c : int
         Outputs of the whole.
     """
-    X, Y = np.zeros((len(kept), layout.d)), np.zeros((len(kept), c))
-    X[:, layout.features] = kept.X
-    Y[:, layout.outputs] = kept.b + kept.X @ start
-    return replace(kept, X=X, b=Y)
+    X, Y = np.zeros((len(stored_rows), layout.d)), np.zeros((len(stored_rows), c))
+    X[:, layout.features] = stored_rows.X
+    Y[:, layout.outputs] = stored_rows.b + stored_rows.X @ start
+    return replace(stored_rows, X=X, b=Y)

@@ -13,7 +13,13 @@ from onepass import linalg, native
 from onepass.learners.linear import plain_parts
 from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor, rows_between
-from onepass.memory.forgetting.exponential import Bounded, Coming, Exponential, Learned, Past
+from onepass.memory.forgetting.exponential import (
+    Bounded,
+    Exponential,
+    Learned,
+    LeastSquaresState,
+    NewRows,
+)
 from onepass.memory.forgetting.protocols import ForgettingRule, ForgettingState
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
@@ -30,7 +36,9 @@ _NO_ROWS = (None,) * 5  # no single rows will come
 _LARGEST, _SMALLEST = 1e60, 1e-50  # their squares, and sums of them, are far from the ends
 
 
-def opened(rule: Any, past: Past, floor: Floor, start: Floats, reading: tuple[Any, ...]) -> Any:
+def opened(
+    rule: Any, past: LeastSquaresState, floor: Floor, start: Floats, reading: tuple[Any, ...]
+) -> Any:
     """The loop with this past; None where too little is known yet, or numbers are extreme.
 
     Parameters
@@ -47,7 +55,7 @@ def opened(rule: Any, past: Past, floor: Floor, start: Floats, reading: tuple[An
     d, c = memory.z.shape
     level = rule.level if rule.factor < 1.0 else 0.0
     early = memory.span is not None or centering.mass == 0.0
-    if native.loops is None or early or (prior.level and not prior.met.all()):
+    if native.loops is None or early or (prior.level and not prior.seen.all()):
         return None
     size = np.abs(np.diagonal(memory.R))
     largest = max(map(linalg.magnitude, (memory.R, memory.z, start, centering.features)))
@@ -58,8 +66,8 @@ def opened(rule: Any, past: Past, floor: Floor, start: Floats, reading: tuple[An
     parts = {
         "start": start,
         "squares": memory.squares,
-        "means": np.concatenate((centering.features, centering.answers)),
-        "rest": np.concatenate((centering.features_rest, centering.answers_rest)),
+        "means": np.concatenate((centering.features, centering.targets)),
+        "rest": np.concatenate((centering.features_rest, centering.targets_rest)),
         "least": floor.least,
         "energy": floor.squares,
         "active": floor.active,
@@ -72,7 +80,7 @@ def opened(rule: Any, past: Past, floor: Floor, start: Floats, reading: tuple[An
     return loop
 
 
-def told(loop: Any, past: Past, floor: Floor) -> tuple[Past, Floor]:
+def told(loop: Any, past: LeastSquaresState, floor: Floor) -> tuple[LeastSquaresState, Floor]:
     """What the loop has made of a past and a floor.
 
     Parameters
@@ -88,7 +96,7 @@ def told(loop: Any, past: Past, floor: Floor) -> tuple[Past, Floor]:
     loop.triangle(R.T, z, 1)
     means, rest = _part(loop, "means"), _part(loop, "rest")
     w = _part(loop, "w").reshape(d, c)
-    past = Past(
+    past = LeastSquaresState(
         Triangle(R, z, w, _part(loop, "squares"), memory.ridge, None),
         Centering(means[:d], means[d:], mass, centering.free, rest[:d], rest[d:]),
         prior.faded(faded),
@@ -99,7 +107,7 @@ def told(loop: Any, past: Past, floor: Floor) -> tuple[Past, Floor]:
     return past, Floor(floor.least, energy, active, last, np.array([age]), count)
 
 
-def learned(rule: ForgettingRule, state: Any, past: Past, rows: Coming) -> Learned:
+def learned(rule: ForgettingRule, state: Any, past: LeastSquaresState, rows: NewRows) -> Learned:
     """Learn rows one after the other, as ``rule.learn`` does.
 
     Parameters
@@ -131,7 +139,9 @@ def learned(rule: ForgettingRule, state: Any, past: Past, rows: Coming) -> Learn
     return Learned(errors, past, state)
 
 
-def _by_blocks(rule: ForgettingRule, state: ForgettingState, past: Past, rows: Coming) -> Learned:
+def _by_blocks(
+    rule: ForgettingRule, state: ForgettingState, past: LeastSquaresState, rows: NewRows
+) -> Learned:
     found: Learned = rule.learn(state, past, rows)
     return found
 
@@ -155,13 +165,13 @@ def _shared(d: int) -> bool:
     return d > _ALONE and linalg.blas_threads() > 2
 
 
-def _count_learned(loop: Any, rows: Coming, errors: Floats) -> int:
+def _count_learned(loop: Any, rows: NewRows, errors: Floats) -> int:
     """How many rows the loop learned before one that needs care; -1 if its state is unusable."""
     Y, s = rows.Y, rows.weights
     for part, X in plain_parts(rows.X):
-        answers = np.ascontiguousarray(Y[part], dtype=np.float64)
+        targets = np.ascontiguousarray(Y[part], dtype=np.float64)
         weights = None if s is None else np.ascontiguousarray(s[part], dtype=np.float64)
-        count: int = loop.learn(len(X), X, answers, weights, errors[part])
+        count: int = loop.learn(len(X), X, targets, weights, errors[part])
         if count < len(X):
             return count if count < 0 else int(part.start) + count
     return len(rows.X)

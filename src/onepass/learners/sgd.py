@@ -33,10 +33,10 @@ from onepass.learners.linear import (
     HALVES,
     Linear,
     chosen,
+    initial_prediction,
     initial_weights,
     named_columns,
     plain_parts,
-    said_at_first,
 )
 from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
 from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps
@@ -345,7 +345,7 @@ class SGDRegressor(Descent, Regressor):
             self.weights_, self.offset_, X, Y, slope, steps, fit_intercept=self.fit_intercept
         )
 
-    def _unlearned(self, row: Floats) -> Any:
+    def _initial_prediction(self, row: Floats) -> Any:
         several = np.ndim(self.initial_coef) == 2
         c = len(self.initial_coef) if several else 1
         said = row @ initial_weights(self.initial_coef, len(row), c, type(self).__name__)
@@ -489,8 +489,8 @@ class SGDClassifier(Descent, Classifier):
     def _solved(self, weights: Floats, offset: Floats) -> tuple[Floats, Floats]:
         return (weights * HALVES, offset * HALVES) if len(offset) == 1 else (weights, offset)
 
-    def _unlearned(self, row: Floats) -> Any:
-        return said_at_first(self, row)
+    def _initial_prediction(self, row: Floats) -> Any:
+        return initial_prediction(self, row)
 
 
 def _spans(Y: Floats, known: Array | None) -> list[tuple[slice, Any]]:

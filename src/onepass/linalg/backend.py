@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "at_hand",
+    "all_to_numpy",
     "blank",
     "finite",
     "host",
     "is_tensor",
     "kind",
     "like",
+    "numpy_view",
+    "on_device",
     "small",
-    "together",
-    "waits",
     "wide",
     "widened",
 ]
@@ -34,7 +34,7 @@ def is_tensor(array: object) -> TypeGuard["torch.Tensor"]:
     return not isinstance(array, np.ndarray)
 
 
-def waits(array: ArrayOrTensor) -> bool:
+def on_device(array: ArrayOrTensor) -> bool:
     """Whether to read a number of it, the program would have to wait for a device.
 
     Where it would, nothing is decided by such a number: what must not happen is masked.
@@ -47,7 +47,7 @@ def small(array: ArrayOrTensor) -> Any:
     if not is_tensor(array):
         return array.astype(np.float64, copy=False)
     double = array.detach().double()
-    return double if waits(array) else double.numpy()
+    return double if on_device(array) else double.numpy()
 
 
 def host(array: ArrayOrTensor) -> Any:
@@ -55,7 +55,7 @@ def host(array: ArrayOrTensor) -> Any:
     return array.detach().double().cpu().numpy() if is_tensor(array) else array.astype(float)
 
 
-def together(*arrays: ArrayOrTensor) -> list[Any]:
+def all_to_numpy(*arrays: ArrayOrTensor) -> list[Any]:
     """Small matrices as NumPy's, in float64; those of a device are waited for all at once."""
     tensors = [each.detach().double() for each in arrays if is_tensor(each)]
     if len(tensors) < 2:
@@ -97,13 +97,13 @@ def wide(array: ArrayOrTensor) -> Any:
     return array[:0].double() if is_tensor(array) else np.empty(0)
 
 
-def at_hand(array: ArrayOrTensor) -> Any:
+def numpy_view(array: ArrayOrTensor) -> Any:
     """NumPy's view of a tensor that need not be waited for, if it has one; others as they are.
 
     NumPy's products of a matrix and a vector were measured a third quicker than torch's on pieces
     that lie in the cache, and calls cost it less.
     """
-    if not is_tensor(array) or waits(array) or array.itemsize < 4:
+    if not is_tensor(array) or on_device(array) or array.itemsize < 4:
         return array
     return array.detach().numpy()
 
@@ -111,7 +111,7 @@ def at_hand(array: ArrayOrTensor) -> Any:
 def finite(*arrays: ArrayOrTensor) -> bool:
     """Whether all numbers are finite: nan and infinity survive a sum, which is quickly taken."""
     for array in arrays:
-        near = at_hand(array)
+        near = numpy_view(array)
         if is_tensor(near):
             if not bool(near.isfinite().all()):
                 return False

@@ -31,10 +31,10 @@ import numpy as np
 
 from onepass.types import Array, Floats
 
-__all__ = ["Between", "Centering", "Reduced"]
+__all__ = ["Centering", "CentredRows", "MeanDifference"]
 
 
-class Reduced(NamedTuple):
+class CentredRows(NamedTuple):
     """Rows without an intercept that say the same as the rows that came in."""
 
     center: "Centering"
@@ -53,7 +53,7 @@ class Reduced(NamedTuple):
     """The last of these: by so much the past and the block have to fade after it."""
 
 
-class Between(NamedTuple):
+class MeanDifference(NamedTuple):
     """The means of two sets of rows together, and the row that lies between them."""
 
     center: "Centering"
@@ -73,22 +73,22 @@ class Centering:
     ----------
     features : ndarray of shape (d,)
         x̄.
-    answers : ndarray of shape (c,)
+    targets : ndarray of shape (c,)
         ȳ.
     mass : float
         Sum of the faded weights of all rows, Σ λ^(n−k) s_k.
     free : bool
         Whether there is an intercept; if not the means stay zero.
-    features_rest, answers_rest : ndarrays of shape (d,) and (c,)
+    features_rest, targets_rest : ndarrays of shape (d,) and (c,)
         What rounding left of the means.
     """
 
     features: Floats
-    answers: Floats
+    targets: Floats
     mass: float
     free: bool
     features_rest: Floats
-    answers_rest: Floats
+    targets_rest: Floats
 
     @classmethod
     def start(cls, d: int, c: int, *, free: bool) -> "Centering":
@@ -110,29 +110,31 @@ class Centering:
 
     def with_outputs(self, at: Array, c: int) -> "Centering":
         """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
-        answers, rest = np.zeros(c), np.zeros(c)
+        targets, rest = np.zeros(c), np.zeros(c)
         old = np.setdiff1d(np.arange(c), at)
-        answers[old], rest[old] = self.answers, self.answers_rest
-        return replace(self, answers=answers, answers_rest=rest)
+        targets[old], rest[old] = self.targets, self.targets_rest
+        return replace(self, targets=targets, targets_rest=rest)
 
     def faded(self, factor: float) -> "Centering":
         """The same with all rows weighing ``factor`` as much."""
         return replace(self, mass=self.mass * factor)
 
-    def joined(self, other: "Centering") -> Between:
+    def joined(self, other: "Centering") -> MeanDifference:
         """The means of the rows of both, of the same features and answers: (4)."""
         mass = self.mass + other.mass
         x = (other.features - self.features) + (other.features_rest - self.features_rest)
-        y = (other.answers - self.answers) + (other.answers_rest - self.answers_rest)
+        y = (other.targets - self.targets) + (other.targets_rest - self.targets_rest)
         if not self.free or self.mass == 0.0 or other.mass == 0.0:
             center = other if self.mass == 0.0 else self
-            return Between(replace(center, mass=mass), x, y, 0.0)
+            return MeanDifference(replace(center, mass=mass), x, y, 0.0)
         part = other.mass / mass
-        return Between(_moved(self, part * x, part * y, mass), x, y, math.sqrt(part * self.mass))
+        return MeanDifference(
+            _moved(self, part * x, part * y, mass), x, y, math.sqrt(part * self.mass)
+        )
 
     def reduce(
         self, X: Floats, Y: Floats, weights: Floats | None, forgetting: float | Floats
-    ) -> Reduced:
+    ) -> CentredRows:
         """Rows as (2) wants them, and the means after them.
 
         Before the block the past fades as the first row comes, by ``Reduced.before``; after it,
@@ -159,34 +161,34 @@ class Centering:
         if not self.free:
             center = replace(self, mass=fade * float(mass[-1]))
             rows = X.astype(np.float64, copy=False)
-            return Reduced(center, rows, Y, np.sqrt(u), before, ages, fade)
+            return CentredRows(center, rows, Y, np.sqrt(u), before, ages, fade)
         earlier = np.concatenate(([past], mass[:-1]))
         empty = self.mass == 0.0
         old = self._at(X[0], Y[0]) if empty else self
         dx, by_x = _around(old.around(X), u, mass)
-        dy, by_y = _around(Y - old.answers - old.answers_rest, u, mass)
+        dy, by_y = _around(Y - old.targets - old.targets_rest, u, mass)
         if empty:  # the means before the first row are zero
             dx[0], dy[0] = X[0], Y[0]
         center = _moved(old, by_x, by_y, fade * float(mass[-1]))
-        return Reduced(center, dx, dy, np.sqrt(u * (earlier / mass)), before, ages, fade)
+        return CentredRows(center, dx, dy, np.sqrt(u * (earlier / mass)), before, ages, fade)
 
     def _reduce_one(
         self, X: Floats, Y: Floats, weight: float, before: float, ages: Floats
-    ) -> Reduced:
+    ) -> CentredRows:
         """One row, without the sums over a block."""
         past = before * self.mass
         mass = past + weight
         if not self.free:
             center = replace(self, mass=mass)
-            return Reduced(center, X, Y, np.array([math.sqrt(weight)]), before, ages, 1.0)
-        dx, dy = self.around(X), Y - self.answers - self.answers_rest
+            return CentredRows(center, X, Y, np.array([math.sqrt(weight)]), before, ages, 1.0)
+        dx, dy = self.around(X), Y - self.targets - self.targets_rest
         part = weight / mass
         center = _moved(self, part * dx[0], part * dy[0], mass)
-        return Reduced(center, dx, dy, np.array([math.sqrt(part * past)]), before, ages, 1.0)
+        return CentredRows(center, dx, dy, np.array([math.sqrt(part * past)]), before, ages, 1.0)
 
     def _at(self, x: Floats, y: Floats) -> "Centering":
         """The means of one row."""
-        return replace(self, features=x.astype(np.float64), answers=y.astype(np.float64))
+        return replace(self, features=x.astype(np.float64), targets=y.astype(np.float64))
 
 
 def _ages(forgetting: float | Floats, n: int) -> tuple[float, Floats]:
@@ -201,8 +203,8 @@ def _ages(forgetting: float | Floats, n: int) -> tuple[float, Floats]:
 def _moved(old: Centering, by_x: Floats, by_y: Floats, mass: float) -> Centering:
     """The means moved by so much."""
     features, features_rest = _sum(old.features, old.features_rest + by_x)
-    answers, answers_rest = _sum(old.answers, old.answers_rest + by_y)
-    return Centering(features, answers, mass, old.free, features_rest, answers_rest)
+    targets, targets_rest = _sum(old.targets, old.targets_rest + by_y)
+    return Centering(features, targets, mass, old.free, features_rest, targets_rest)
 
 
 def _around(rows: Floats, u: Floats, mass: Floats) -> tuple[Floats, Floats]:

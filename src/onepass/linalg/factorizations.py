@@ -20,9 +20,11 @@ __all__ = [
     "LONG",
     "call",
     "cholesky",
-    "cholesky_in_order",
+    "cholesky_update",
     "eigh",
     "lower_from_rows",
+    "ordered_cholesky",
+    "qr_update",
     "solve_lower",
     "solve_lower_transposed",
     "solve_upper",
@@ -30,8 +32,6 @@ __all__ = [
     "solved",
     "svd",
     "svd_both",
-    "take_in",
-    "take_in_calm",
     "whitened",
 ]
 
@@ -81,7 +81,7 @@ def call(name: str, *arguments: str | float | Floats) -> int:
 _SAFE_GRAM = 1e4  # a Gram matrix may be squared while its largest entry is below this
 
 
-def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
+def qr_update(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
     """The triangle of the rows [R z] and [A b] together, by Householder QR (LAPACK tpqrt).
 
     Parameters
@@ -137,7 +137,7 @@ def cholesky(S: Floats) -> tuple[Floats, int]:
     return np.asfortranarray(np.tril(L)), info
 
 
-def take_in_calm(R: Floats, z: Floats, V: Floats, b: Floats) -> tuple[Floats, Floats]:
+def cholesky_update(R: Floats, z: Floats, V: Floats, b: Floats) -> tuple[Floats, Floats]:
     """The same triangle from the whitened rows V = A R⁻¹, while they are not large.
 
     I + VᵀV = CᵀC, R ← C R, z ← C⁻ᵀ (z + Vᵀ b). With V of a few units I + VᵀV is as well
@@ -213,7 +213,7 @@ def lower_from_rows(V: Floats) -> Floats:
         diagonal += 1.0
         L: Floats = lapack.dpotrf(S, lower=1, clean=0, overwrite_a=1)[0]
         return L
-    triangle = take_in(np.eye(n, order="F"), np.zeros((n, 0)), V.T, np.zeros((p, 0)))[0]
+    triangle = qr_update(np.eye(n, order="F"), np.zeros((n, 0)), V.T, np.zeros((p, 0)))[0]
     signs = np.where(np.diagonal(triangle) < 0, -1.0, 1.0)
     return (triangle * signs[:, None]).T
 
@@ -232,7 +232,7 @@ def solve_lower_transposed(L: Floats, b: Floats) -> Floats:
     return solved(L, b, lower=1, trans=1)
 
 
-def cholesky_in_order(S: ArrayOrTensor, least: ArrayOrTensor) -> tuple[Any, Any]:
+def ordered_cholesky(S: ArrayOrTensor, least: ArrayOrTensor) -> tuple[Any, Any]:
     """Cholesky factor of a positive semidefinite S, its rows in order, dependent rows skipped.
 
     Without pivoting: the order of rows is the order of test-then-train, and of two rows that

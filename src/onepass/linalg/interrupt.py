@@ -69,7 +69,7 @@ class Interrupt:
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def heard(self) -> None:
+    def raise_pending(self) -> None:
         """Raise the interrupt that was held back, if one was."""
         if self.asked:
             raise KeyboardInterrupt

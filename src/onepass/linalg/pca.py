@@ -7,7 +7,7 @@ Of rows x_1, x_2, … with weights s, mass M_n = Σ s and mean m_n, the vectors
 have Σ v vᵀ = Σ s (x − m_n)(x − m_n)ᵀ, exactly and at every n: no vector of the past has to be
 corrected when the mean moves, as it has to be in [1] for whole batches. Without centring v is
 √s x. Kept are the top k principal axes V of all v up to some row, their lengths σ, and the vectors
-since then, ``room`` of them at most; then
+since then, ``block`` of them at most; then
 
     [σ V; v …] = Ũ Σ̃ Ṽᵀ,    V ← Ṽ[:k],    σ ← Σ̃[:k]                                     (2)
 
@@ -15,7 +15,7 @@ which is the sequential Karhunen-Loève algorithm [2], done after so many rows, 
 was cut. A batch of its own, such as a task, can be taken as a whole (:meth:`Axes.joined`): that is
 incremental PCA as scikit-learn has it.
 
-Rows are *seen* through a :class:`View`, axes and mean that stay as they are between two looks:
+Rows are *seen* through a :class:`PrincipalAxes`, axes and mean that stay as they are between two looks:
 after rows 1, 2, 4, … and then whenever (2) is done.
 
 Cost: O(d (k + room)) memory; a row's share of (2) is O(d (k + room)² / room).
@@ -37,18 +37,18 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
-from onepass.linalg.subspace import Columns
+from onepass.linalg.subspace import OrthonormalBasis
 from onepass.types import Array, Floats
 
 __all__ = [
-    "Axes",
-    "View",
-    "begun",
+    "IncrementalPCAState",
+    "PrincipalAxes",
+    "accumulate",
     "checked_components",
-    "gathered",
-    "nothing",
+    "frozen_axes",
+    "initial_state",
+    "no_axes",
     "rows_between",
-    "stilled",
 ]
 
 
@@ -57,7 +57,7 @@ _LEAST = 1e-12  # share of the variance that is rounding
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class View:
+class PrincipalAxes:
     """Axes that rows are seen along.
 
     Parameters
@@ -87,14 +87,14 @@ class View:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Axes:
+class IncrementalPCAState:
     """Mean and principal axes of the rows so far.
 
     Parameters
     ----------
     n_components : int or float
         k: a number of axes, or the share of the variance that they must have.
-    room : int
+    block : int
         Rows between two truncations.
     centred : bool
         Whether the rows' mean is taken from them.
@@ -115,29 +115,29 @@ class Axes:
     """
 
     n_components: float
-    room: int
+    block: int
     centred: bool
     mean: Floats
     mass: float
     rows: int
     trace: float
-    kept: View
-    since: Columns
-    view: View
+    kept: PrincipalAxes
+    since: OrthonormalBasis
+    view: PrincipalAxes
 
     @classmethod
-    def start(cls, d: int, n_components: float, room: int, *, centred: bool = True) -> "Axes":
+    def start(cls, d: int, n_components: float, block: int, *, centred: bool = True) -> "Axes":
         """No rows yet, of d numbers each."""
-        nothing = View(np.zeros(d), np.zeros((0, d)), np.zeros(0), 0.0, 0.0)
-        since = Columns.start(d, np.float64, room)
-        return cls(n_components, room, centred, np.zeros(d), 0.0, 0, 0.0, nothing, since, nothing)
+        no_axes = PrincipalAxes(np.zeros(d), np.zeros((0, d)), np.zeros(0), 0.0, 0.0)
+        since = OrthonormalBasis.start(d, np.float64, block)
+        return cls(n_components, block, centred, np.zeros(d), 0.0, 0, 0.0, no_axes, since, no_axes)
 
-    def looks(self, n: int) -> Iterator[int]:
+    def checkpoints(self, n: int) -> Iterator[int]:
         """Where, within the next n rows, the axes are looked at: counts from here on, n at last."""
         now, end = self.rows, self.rows + n
         while now < end:
-            due = (now // self.room + 1) * self.room
-            if now < self.room:
+            due = (now // self.block + 1) * self.block
+            if now < self.block:
                 due = min(due, 1 << now.bit_length())
             now = min(due, end)
             yield now - self.rows
@@ -145,10 +145,10 @@ class Axes:
     def taken(self, X: Floats, s: Floats | None = None) -> "Axes":
         """The axes after rows X (n, d), no more than up to the next look, of weights s (n,)."""
         new = self.noted(X, s)
-        if new.rows % self.room == 0:
+        if new.rows % self.block == 0:
             return new.truncated()
-        if new.rows < self.room and new.rows & (new.rows - 1) == 0:
-            return replace(new, view=new.looked())
+        if new.rows < self.block and new.rows & (new.rows - 1) == 0:
+            return replace(new, view=new.current_axes())
         return new
 
     def noted(self, X: Floats, s: Floats | None = None) -> "Axes":
@@ -177,7 +177,7 @@ class Axes:
             parts = [F if last else np.linalg.qr(F, mode="r")]  # of the same FᵀF
         return new.along(np.vstack(parts))
 
-    def looked(self, k: int | None = None) -> View:
+    def current_axes(self, k: int | None = None) -> PrincipalAxes:
         """The axes of all rows so far, at most the first k if given."""
         if self.view.mass == self.mass:
             return self.view
@@ -211,12 +211,12 @@ class Axes:
     @property
     def _sound(self) -> bool:
         """Whether the parts fit together."""
-        if self.mean.ndim != 1 or self.rows < 0 or self.room < 0 or type(self.centred) is not bool:
+        if self.mean.ndim != 1 or self.rows < 0 or self.block < 0 or type(self.centred) is not bool:
             return False
         for view in (self.kept, self.view):
             k, d = len(view.lengths), len(self.mean)
             shapes = (view.center.shape, view.directions.shape, view.lengths.shape)
-            if type(view) is not View or shapes != ((d,), (k, d), (k,)):
+            if type(view) is not PrincipalAxes or shapes != ((d,), (k, d), (k,)):
                 return False
             if not linalg.finite(view.center, view.directions, view.lengths):
                 return False
@@ -234,13 +234,13 @@ class Axes:
 
     def fixed(self) -> "Axes":
         """The same without what further rows would need: what rows are seen through."""
-        none = Columns.start(len(self.mean), np.float64)
+        none = OrthonormalBasis.start(len(self.mean), np.float64)
         return replace(self, kept=self.view, since=none)
 
     def placed(self, at: Array, d: int) -> "Axes":
         """With its columns at these places among d, the others zero in every row so far."""
 
-        def wide(view: View) -> View:
+        def wide(view: PrincipalAxes) -> PrincipalAxes:
             center, directions = np.zeros(d), np.zeros((len(view.directions), d))
             center[at], directions[:, at] = view.center, view.directions
             return replace(view, center=center, directions=directions)
@@ -251,7 +251,7 @@ class Axes:
             self,
             mean=mean,
             kept=wide(self.kept),
-            since=Columns(since, self.room),
+            since=OrthonormalBasis(since, self.block),
             view=wide(self.view),
         )
 
@@ -278,10 +278,13 @@ class Axes:
         """The same with nothing kept but the principal axes of these vectors (q, d)."""
         view = self._top(F)
         return replace(
-            self, kept=view, since=Columns.start(F.shape[1], np.float64, self.room), view=view
+            self,
+            kept=view,
+            since=OrthonormalBasis.start(F.shape[1], np.float64, self.block),
+            view=view,
         )
 
-    def _top(self, F: Floats) -> View:
+    def _top(self, F: Floats) -> PrincipalAxes:
         """The k principal axes of the rows of F."""
         share = self.n_components if isinstance(self.n_components, float) else None
         most = min(F.shape) if share is not None else int(self.n_components)
@@ -292,7 +295,7 @@ class Axes:
             k = min(max(k, len(self.view.lengths)), len(lengths))  # never fewer than before
             directions, lengths = directions[:k].copy(), lengths[:k].copy()
         center = self.mean if self.centred else np.zeros_like(self.mean)
-        return View(center, directions, lengths, self.mass, self.trace)
+        return PrincipalAxes(center, directions, lengths, self.mass, self.trace)
 
 
 _LEAST_BLOCK = 128
@@ -331,7 +334,9 @@ def rows_between(block: object, k: float, d: int, who: str) -> int:
     return max(_LEAST_BLOCK, 2 * min(k, d) if isinstance(k, int) else 0)
 
 
-def begun(d: int, k: float, rows: int, room: int | None, *, centred: bool) -> Axes:
+def initial_state(
+    d: int, k: float, rows: int, block: int | None, *, centred: bool
+) -> IncrementalPCAState:
     """No rows yet, of those many that the axes are to be learned from.
 
     Parameters
@@ -340,34 +345,34 @@ def begun(d: int, k: float, rows: int, room: int | None, *, centred: bool) -> Ax
     k : int or float
         A number of axes, or a share of the variance.
     rows : int
-    room : int or None
+    block : int or None
         Rows between two truncations to k; None for none, so that the axes are exact.
     centred : bool
     """
-    if room is not None:
-        return Axes.start(d, k, room, centred=centred)
-    return Axes.start(d, rows, min(rows, max(_LEAST_BLOCK, 2 * d)), centred=centred)
+    if block is not None:
+        return IncrementalPCAState.start(d, k, block, centred=centred)
+    return IncrementalPCAState.start(d, rows, min(rows, max(_LEAST_BLOCK, 2 * d)), centred=centred)
 
 
-def gathered(axes: Axes, X: Floats, rows: int, k: float) -> Axes:
+def accumulate(axes: IncrementalPCAState, X: Floats, rows: int, k: float) -> IncrementalPCAState:
     """The axes after more of the first ``rows`` rows; after the last of them they stand still."""
     begin = 0
     while begin < len(X):
-        end = min(len(X), begin + axes.room - axes.rows % axes.room)
+        end = min(len(X), begin + axes.block - axes.rows % axes.block)
         axes, begin = axes.noted(X[begin:end]), end
-        if axes.rows % axes.room == 0 and axes.rows < rows:
+        if axes.rows % axes.block == 0 and axes.rows < rows:
             axes = axes.truncated()
-    return stilled(axes, k) if axes.rows >= rows else axes
+    return frozen_axes(axes, k) if axes.rows >= rows else axes
 
 
-def stilled(axes: Axes, k: float) -> Axes:
+def frozen_axes(axes: IncrementalPCAState, k: float) -> IncrementalPCAState:
     """The top k axes of these rows, without what further rows would need."""
     d = len(axes.mean)
-    view = axes.view if axes.n_components == k else nothing(d)  # a share keeps what it had
+    view = axes.view if axes.n_components == k else no_axes(d)  # a share keeps what it had
     final = replace(axes, n_components=k if isinstance(k, float) else min(k, d), view=view)
-    return replace(final.truncated().fixed(), room=1)
+    return replace(final.truncated().fixed(), block=1)
 
 
-def nothing(d: int) -> View:
+def no_axes(d: int) -> PrincipalAxes:
     """No axes of rows of d numbers."""
-    return View(np.zeros(d), np.zeros((0, d)), np.zeros(0), 0.0, 0.0)
+    return PrincipalAxes(np.zeros(d), np.zeros((0, d)), np.zeros(0), 0.0, 0.0)

@@ -37,7 +37,7 @@ import numpy as np
 from onepass import linalg, native
 from onepass.types import Array, ArrayOrTensor, Floats
 
-__all__ = ["Reading", "Split", "into", "lengths", "served", "without"]
+__all__ = ["Projection", "Split", "into", "lengths", "served", "without"]
 
 
 _RUN = 1 << 15  # numbers of a run: so many are not cut further for threads
@@ -71,7 +71,7 @@ def into(rows: Array, g: Array, many: int) -> tuple[Floats, float]:
         square = loops.into(code, *shape, *_ends(runs), rows, g, said)
         return said, square
 
-    return linalg.summed(work, _runs(rows), many)
+    return linalg.sum_in_threads(work, _runs(rows), many)
 
 
 def without(
@@ -103,7 +103,7 @@ def without(
         square = loops.without(code, *shape, *_ends(runs), *given)
         return said, square
 
-    again, square = linalg.summed(work, _runs(rows), many)
+    again, square = linalg.sum_in_threads(work, _runs(rows), many)
     return rest, rest if lifted is None else lifted, again, square
 
 
@@ -117,7 +117,7 @@ def lengths(rows: Array, many: int) -> Floats:
         loops.lengths(code, *shape, *_ends(runs), rows, said)
         return (said,)
 
-    (said,) = linalg.summed(work, _runs(rows), many)
+    (said,) = linalg.sum_in_threads(work, _runs(rows), many)
     squares: Floats = said
     return squares
 
@@ -158,14 +158,14 @@ class Split(NamedTuple):
     """F (p, n), O and what was made of the coordinates."""
 
 
-class Reading:
+class Projection:
     """Columns as the rows (q, p) of an array, to be read."""
 
     __slots__ = ("by_numpy", "near", "rows")
 
     def __init__(self, rows: ArrayOrTensor) -> None:
         self.rows = rows
-        self.near = linalg.at_hand(rows)
+        self.near = linalg.numpy_view(rows)
         self.by_numpy = True  # whether tensors that NumPy can read are read by it
 
     @property
@@ -182,11 +182,11 @@ class Reading:
             empty = linalg.small(J.T[:0])
             return Split(empty, J.T, J.T)
         if len(J) == 1:
-            J = linalg.at_hand(J)[0]  # products of a matrix and a vector are quicker as such
-        elif linalg.is_tensor(J) and linalg.hands(J) == 1:
+            J = linalg.numpy_view(J)[0]  # products of a matrix and a vector are quicker as such
+        elif linalg.is_tensor(J) and linalg.thread_count(J) == 1:
             self.near, self.by_numpy = self.rows, False  # torch's products of matrices are quicker
         else:
-            J = linalg.at_hand(J)
+            J = linalg.numpy_view(J)
         if J.ndim == 1 and self.few:
             C, rest = self.at_once(J)
             D = self._made(lift, C)
@@ -198,7 +198,7 @@ class Reading:
 
     def coordinates(self, G: ArrayOrTensor) -> Any:
         """BᵀG, small: (1)."""
-        J = linalg.at_hand(self._near(G.T))
+        J = linalg.numpy_view(self._near(G.T))
         C, _ = self._into(J[0] if len(J) == 1 else J)
         return C.reshape(len(self.rows), -1)
 
@@ -219,7 +219,7 @@ class Reading:
             return (total,)
 
         pieces = [slice(i, i + _SHORT) for i in range(0, max(end, 1), _SHORT)]
-        (total,) = linalg.summed(products, pieces, self._many)
+        (total,) = linalg.sum_in_threads(products, pieces, self._many)
         below = np.tril(linalg.host(total))
         return below + np.tril(below, -1).T
 
@@ -228,12 +228,12 @@ class Reading:
         if served(self.near):
             return lengths(self.near, self._many)
 
-        def summed(pieces: Pieces) -> linalg.Sums:
+        def sum_in_threads(pieces: Pieces) -> linalg.Sums:
             return (sum(linalg.host(_squares(self._read(piece))) for piece in pieces),)
 
         p = max(self.rows.shape[1], 1)
         pieces = [slice(i, i + _SHORT) for i in range(0, p, _SHORT)]
-        return linalg.summed(summed, pieces, self._many)[0]
+        return linalg.sum_in_threads(sum_in_threads, pieces, self._many)[0]
 
     def turn(self, T: ArrayOrTensor, onto: ArrayOrTensor) -> None:
         """B T of a small T (q, k), written as rows onto an array, B's own if k <= q."""
@@ -244,7 +244,7 @@ class Reading:
                 onto[:, piece] = linalg.like(turning @ self._wide(piece), onto)
             return ()
 
-        linalg.summed(turn, self._pieces(_TURNED_AT_ONCE, 1 << 20), self._many)
+        linalg.sum_in_threads(turn, self._pieces(_TURNED_AT_ONCE, 1 << 20), self._many)
 
     def _near(self, J: ArrayOrTensor) -> Any:
         """Vectors as rows, in the precision that is computed in, on the columns' device."""
@@ -253,21 +253,21 @@ class Reading:
     def _read(self, piece: slice) -> Any:
         """Those numbers of the columns, as they are computed with."""
         rows = linalg.widened(self.near[:, piece])
-        return linalg.at_hand(rows) if self.by_numpy else rows
+        return linalg.numpy_view(rows) if self.by_numpy else rows
 
     def _wide(self, piece: slice) -> Any:
         """The same for products of matrices, in which torch is quicker by itself.
 
         With more threads it would share each piece among them, and they wait for each other.
         """
-        one = linalg.waits(self.rows) or linalg.hands(self.rows) == 1
+        one = linalg.on_device(self.rows) or linalg.thread_count(self.rows) == 1
         return linalg.widened(self.rows[:, piece]) if one else self._read(piece)
 
     @property
     def _many(self) -> int:
         """How many threads share the reading: those of large tensors."""
         large = linalg.is_tensor(self.rows) and self.rows[:1].nbytes * len(self.rows) >= _SHARED
-        return linalg.hands(self.rows) if large else 1
+        return linalg.thread_count(self.rows) if large else 1
 
     def _swept(self, J: ArrayOrTensor) -> bool:
         """Whether the compiled loops read the columns for this: for one vector."""
@@ -305,13 +305,13 @@ class Reading:
                 squares = squares + _squares(here)
             return total, squares
 
-        return linalg.summed(products, self._pieces(_ONCE_AT_HAND), self._many)
+        return linalg.sum_in_threads(products, self._pieces(_ONCE_AT_HAND), self._many)
 
     def _once(self, C: ArrayOrTensor, squares: ArrayOrTensor | float) -> bool:
         """Whether (2) may well be all: nothing that a device would have to be waited for."""
         if self.rows[:1].nbytes * len(self.rows) < _AT_HAND or self.rows.itemsize < 4:
             return False  # a third read of what lies in the cache costs less than to ask
-        if linalg.waits(self.rows):
+        if linalg.on_device(self.rows):
             return False
         inside = (C * C).sum(axis=0)
         return bool((squares - inside > _SHARE**2 * inside).all())
@@ -342,7 +342,7 @@ class Reading:
                 squares = squares + _squares(left)
             return total, squares
 
-        again, squares = linalg.summed(project, self._pieces(), self._many)
+        again, squares = linalg.sum_in_threads(project, self._pieces(), self._many)
         return rest, lifted, again, squares
 
     def _finished(self, rest: ArrayOrTensor, again: ArrayOrTensor, D: ArrayOrTensor | None) -> Any:
@@ -361,14 +361,14 @@ class Reading:
                     linalg.add(left, d, rows, lifted[..., piece])
             return ()
 
-        linalg.summed(project, self._pieces(), self._many)
+        linalg.sum_in_threads(project, self._pieces(), self._many)
         return lifted
 
     def _pieces(self, bytes_at_hand: int = _AT_HAND, most: int = _WIDE) -> Pieces:
         """Slices of p, as wide as can be kept at hand."""
         each = max(len(self.rows), 1) * max(self.rows.itemsize, 4)
         width = min(max(bytes_at_hand // each // _NARROW, 1) * _NARROW, most)
-        if linalg.waits(self.rows):
+        if linalg.on_device(self.rows):
             width = _ON_DEVICE // each
         return [slice(i, i + width) for i in range(0, max(self.rows.shape[1], 1), width)]
 
@@ -376,7 +376,7 @@ class Reading:
 def _squares(vectors: ArrayOrTensor) -> Any:
     """The sums of squares of a piece of rows (n, k), or of one (k,); 0 where none is asked for."""
     if linalg.is_tensor(vectors):
-        return 0.0 if linalg.waits(vectors) else linalg.small((vectors * vectors).sum(-1))
+        return 0.0 if linalg.on_device(vectors) else linalg.small((vectors * vectors).sum(-1))
     with np.errstate(over="ignore"):  # then it is infinite, and :func:`_orthogonal` says no
         if vectors.ndim == 1:
             return float(vectors @ vectors)

@@ -27,7 +27,7 @@ from onepass import native
 from onepass.linalg.factorizations import svd
 from onepass.types import Floats
 
-__all__ = ["svd_beside"]
+__all__ = ["bordered_svd"]
 
 _DLASD4 = cython_lapack.__pyx_capi__["dlasd4"]  # its name says which whole numbers it takes
 
@@ -35,7 +35,7 @@ _FEW = 8 if native.loops is not None else 24  # rows; of fewer a dense one is as
 _APART = 16.0 * np.finfo(np.float64).eps  # of the largest: what is nearer counts as equal
 
 
-def svd_beside(d: Floats, Z: Floats) -> tuple[Floats, Floats]:
+def bordered_svd(d: Floats, Z: Floats) -> tuple[Floats, Floats]:
     """Left singular vectors (n, n) and singular values (n,), largest first, of [diag(d) Z].
 
     Parameters

@@ -35,7 +35,7 @@ different directions does not add up, and D is a fraction of Σ λmax(Δ_t). Two
 [3] M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent Directions: Simple and
     Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.
 
-:class:`Columns` holds orthonormal columns with reserved space for more. Kept are the columns of B
+:class:`OrthonormalBasis` holds orthonormal columns with reserved space for more. Kept are the columns of B
 (p × q) as rows of one array, NumPy's or torch's, of any precision, on any device. They are read as
 :mod:`onepass.linalg.projection` says.
 
@@ -58,10 +58,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.linalg.projection import Lift, Reading, Split
+from onepass.linalg.projection import Lift, Projection, Split
 from onepass.types import ArrayOrTensor, Floats, Kind
 
-__all__ = ["Alone", "Columns", "Room", "Split", "Subspace", "alone"]
+__all__ = ["OrthonormalBasis", "RankOneStep", "Room", "Split", "Subspace", "rank_one_step"]
 
 
 _ROUNDINGS = {4: 4.0, 8: 32.0}  # bytes of a number: by how many a square of length 1 may be off
@@ -78,7 +78,7 @@ class Room:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Columns:
+class OrthonormalBasis:
     """Orthonormal columns, as the rows of an array with room for more.
 
     Parameters
@@ -102,7 +102,7 @@ class Columns:
         self._set(array[: len(self.rows)], Room(array, len(self.rows)), 0)
 
     def __reduce__(self) -> Any:
-        return Columns, (self.rows, self.room)
+        return OrthonormalBasis, (self.rows, self.room)
 
     @classmethod
     def start(cls, p: int, kind: Kind, room: int = 0) -> "Columns":
@@ -152,11 +152,11 @@ class Columns:
         lift : callable, optional
             Makes D (q, n) of C (q, n), both small; without it F is O.
         """
-        return Reading(self.rows).split(G, lift)
+        return Projection(self.rows).split(G, lift)
 
     def coordinates(self, G: ArrayOrTensor) -> Any:
         """BᵀG, small."""
-        return Reading(self.rows).coordinates(G)
+        return Projection(self.rows).coordinates(G)
 
     def combined(self, M: ArrayOrTensor) -> Any:
         """B M of a small M (q, k), long, (p, k)."""
@@ -169,14 +169,14 @@ class Columns:
         On a device, and of half precision, they are said to be: to look costs no less than to mend.
         """
         few = _ROUNDINGS.get(self.rows.itemsize)
-        if few is None or linalg.waits(self.rows):
+        if few is None or linalg.on_device(self.rows):
             return True
-        off = np.abs(Reading(self.rows).squares() - 1.0).max(initial=0.0)
+        off = np.abs(Projection(self.rows).squares() - 1.0).max(initial=0.0)
         return not off < few * linalg.rounding(self.rows)
 
     def gram(self) -> Any:
         """BᵀB, NumPy's."""
-        return Reading(self.rows).gram()
+        return Projection(self.rows).gram()
 
     # -- adding and leaving ----------------------------------------------------------------------
 
@@ -191,12 +191,12 @@ class Columns:
         near = linalg.like(new, columns.rows)
         for j in range(new.shape[1]):  # one by one: torch is slow to copy a matrix of one column
             columns.holder.array[end + j] = near[:, j]
-        return Columns.within(columns.holder, columns.first, end + new.shape[1])
+        return OrthonormalBasis.within(columns.holder, columns.first, end + new.shape[1])
 
     def latest(self, m: int) -> "Columns":
         """The last m of them."""
         end = self.first + len(self)
-        return self if len(self) <= m else Columns.within(self.holder, end - m, end)
+        return self if len(self) <= m else OrthonormalBasis.within(self.holder, end - m, end)
 
     def zeros(self) -> list[int]:
         """Which of them are zero; a device is waited for, once."""
@@ -210,15 +210,15 @@ class Columns:
         columns = self if linalg.is_tensor(self.rows) else self.moved(len(self))
         for hole, mover in zip((j for j in leaving if j < left), movers, strict=True):
             columns.rows[hole] = columns.rows[mover]
-        return Columns.within(columns.holder, columns.first, columns.first + left)
+        return OrthonormalBasis.within(columns.holder, columns.first, columns.first + left)
 
     def turned(self, T: ArrayOrTensor) -> "Columns":
         """B T of a small T (q, k), k <= q, piece by piece; torch's in place."""
         k, holder, first = T.shape[1], self.holder, self.first
         if not linalg.is_tensor(self.rows):
             holder, first = Room(np.empty((self.room, self.rows.shape[1]), self.rows.dtype), 0), 0
-        Reading(self.rows).turn(T, holder.array[first : first + k])
-        return Columns.within(holder, first, first + k)
+        Projection(self.rows).turn(T, holder.array[first : first + k])
+        return OrthonormalBasis.within(holder, first, first + k)
 
     def moved(self, needed: int) -> "Columns":
         """The same at the front of an array that has room for so many: torch's own, if it has."""
@@ -228,13 +228,13 @@ class Columns:
             room = max(len(holder.array), needed + needed // 2 * (needed > len(holder.array)))
             holder = Room(_empty(linalg.kind(self.rows), room, self.rows.shape[1]), 0)
         holder.array[: len(self)] = self.rows
-        return Columns.within(holder, 0, len(self))
+        return OrthonormalBasis.within(holder, 0, len(self))
 
     def grown(self, p: int) -> "Columns":
         """With new numbers at the end of every column, all zero."""
         wider = _empty(linalg.kind(self.rows), len(self), p)
         wider[:, : self.rows.shape[1]], wider[:, self.rows.shape[1] :] = self.rows, 0.0
-        return Columns(wider, self.room)
+        return OrthonormalBasis(wider, self.room)
 
 
 def _empty(kind: Kind, q: int, p: int) -> Any:
@@ -266,7 +266,7 @@ class Subspace:
         Σ Δ_t since then, in the coordinates of B.
     """
 
-    B: Columns
+    B: OrthonormalBasis
     K: Floats
     sigma: Floats
     m: int
@@ -282,7 +282,7 @@ class Subspace:
 
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
         """
-        columns = Columns.start(p, kind, min(p, m + max(_spare(m), room)))
+        columns = OrthonormalBasis.start(p, kind, min(p, m + max(_spare(m), room)))
         return cls(columns, np.zeros((0, 0)), np.zeros(0), m, shrinks, 0.0, np.zeros((0, 0)))
 
     @property
@@ -338,7 +338,7 @@ class Subspace:
         inside, outside, lifted = found
         lengths = linalg.norms(outside)
         known = lengths < blur * ((inside * inside).sum(axis=0) + lengths * lengths) ** 0.5
-        if linalg.waits(outside):
+        if linalg.on_device(outside):
             gone = outside * linalg.like(known, outside)
             return Split(inside, outside - gone, lifted - gone)
         for j in np.flatnonzero(known):
@@ -378,7 +378,7 @@ class Subspace:
         order = np.argsort(-sigma, kind="stable")
         return self._truncated(B, np.hstack((K, outside))[:, order], sigma[order], len(order), 1)
 
-    def rotated(self, B: Columns, K: Floats, Z: Floats, least: float) -> "Subspace":
+    def rotated(self, B: OrthonormalBasis, K: Floats, Z: Floats, least: float) -> "Subspace":
         """The subspace after vectors have come, in coordinates: (2), (3).
 
         Parameters
@@ -404,11 +404,13 @@ class Subspace:
         """
         d = np.zeros(len(Z))
         d[: self.rank] = self.sigma
-        inner, sigma = linalg.svd_beside(d, Z)
+        inner, sigma = linalg.bordered_svd(d, Z)
         rank = int(np.count_nonzero(sigma > least * sigma[0])) if len(sigma) else 0
         return self._truncated(B, K @ inner, sigma, rank, Z.shape[1])
 
-    def _truncated(self, B: Columns, K: Floats, sigma: Floats, rank: int, n: int) -> "Subspace":
+    def _truncated(
+        self, B: OrthonormalBasis, K: Floats, sigma: Floats, rank: int, n: int
+    ) -> "Subspace":
         """The first m of these directions, the rest rounding; B turned without room for n more."""
         k, q = min(self.m, rank), len(self.open)
         left: Any = sigma[:k]
@@ -430,7 +432,7 @@ class Subspace:
         """The same subspace with B = U, orthogonal anew where it has drifted."""
         T, sigma = self.K, self.sigma
         if self.B.drifted():
-            L, _ = linalg.cholesky_in_order(self.B.gram(), np.zeros(len(self.B)))
+            L, _ = linalg.ordered_cholesky(self.B.gram(), np.zeros(len(self.B)))
             inner, sigma = linalg.svd(L.T @ (self.K * self.sigma))
             T = linalg.solve_lower_transposed(L, inner)
         k, lost = len(sigma), self.lost
@@ -441,13 +443,13 @@ class Subspace:
         """The same with new numbers at the end of every vector, zero in all so far."""
         return replace(self, B=self.B.grown(p))
 
-    def _widened(self, G: ArrayOrTensor, split: Split) -> tuple[Columns, Floats, Floats]:
+    def _widened(self, G: ArrayOrTensor, split: Split) -> tuple[OrthonormalBasis, Floats, Floats]:
         """B with the directions that G brings; K and G in its coordinates."""
         lengths = linalg.norms(split.outside)
         whole = (split.inside * split.inside).sum(axis=0) + lengths * lengths
         least = 4.0 * linalg.rounding(G) * (len(G) * whole) ** 0.5
         W, L, kept = linalg.orthonormal(split.outside, least, lengths)
-        inside, height, new = linalg.together(split.inside, L, kept)  # a device's only wait
+        inside, height, new = linalg.all_to_numpy(split.inside, L, kept)  # a device's only wait
         kept = np.flatnonzero(new)[: len(G) - len(self.B)]
         if not len(kept):
             return self.B, self.K, inside
@@ -483,7 +485,7 @@ def _outside(K: Floats, C: Floats) -> tuple[Floats, Floats, Floats]:
 _SQUARED = {4: 1e18, 8: 1e140}  # bytes of a number: lengths whose squares are numbers too
 
 
-class Alone(NamedTuple):
+class RankOneStep(NamedTuple):
     """What a subspace makes of one vector."""
 
     free: Any
@@ -496,7 +498,7 @@ class Alone(NamedTuple):
     """The subspace after it has come; then the one before may be written over."""
 
 
-def alone(space: Subspace, g: Floats, noise: float = 0.0) -> Alone | None:
+def rank_one_step(space: Subspace, g: Floats, noise: float = 0.0) -> RankOneStep | None:
     """What a subspace makes of a vector; None where its columns are too many for this to be best.
 
     Parameters
@@ -512,7 +514,7 @@ def alone(space: Subspace, g: Floats, noise: float = 0.0) -> Alone | None:
     found : Alone or None
         Nothing is written before its ``after`` is called.
     """
-    reading, K = Reading(space.B.rows), space.K
+    reading, K = Projection(space.B.rows), space.K
     if not reading.few or g.dtype != reading.near.dtype:
         return None
     C, rest = reading.at_once(g)
@@ -533,7 +535,7 @@ def alone(space: Subspace, g: Floats, noise: float = 0.0) -> Alone | None:
         left = known + along if b >= blur * inside else known
     free = rest + linalg.like(left, rest) @ reading.near
     after = partial(_after, space, a, along, rest, h, whole)
-    return Alone(free, math.hypot(b, h), whole, after)
+    return RankOneStep(free, math.hypot(b, h), whole, after)
 
 
 def _after(

@@ -17,11 +17,11 @@ from onepass.types import ArrayOrTensor
 __all__ = [
     "Sums",
     "blas_threads",
-    "hands",
     "one_thread",
+    "one_thread_for_tensors",
     "single_threaded",
-    "summed",
-    "tensors_alone",
+    "sum_in_threads",
+    "thread_count",
 ]
 
 Sums = tuple[Any, ...]
@@ -53,7 +53,7 @@ def single_threaded(size: int) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def tensors_alone(p: int) -> Iterator[None]:
+def one_thread_for_tensors(p: int) -> Iterator[None]:
     """Hold NumPy's BLAS to one thread, and torch as well where p weights are too few to share."""
     with _BLAS.held(), nullcontext() if p >= _SHARED else _TORCH.held():
         yield
@@ -155,7 +155,7 @@ _BLAS = _Hold(_blas_counts, _put_blas)
 _TORCH = _Hold(_torch_counts, _put_torch)
 
 
-def hands(array: ArrayOrTensor) -> int:
+def thread_count(array: ArrayOrTensor) -> int:
     """How many threads share the work on an array: as many as torch has on a tensor."""
     if isinstance(array, np.ndarray):
         return 1
@@ -164,7 +164,9 @@ def hands(array: ArrayOrTensor) -> int:
     return int(torch.get_num_threads())
 
 
-def summed(work: Callable[[Sequence[slice]], Sums], pieces: Sequence[slice], many: int) -> Sums:
+def sum_in_threads(
+    work: Callable[[Sequence[slice]], Sums], pieces: Sequence[slice], many: int
+) -> Sums:
     """What ``work`` sums over pieces, each sum by itself, done by so many threads.
 
     Each takes a run of pieces, with a BLAS of one thread: threads that share a piece would wait

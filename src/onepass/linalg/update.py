@@ -57,7 +57,7 @@ class Step(NamedTuple):
     """The error of each row just before it alone was learned, (n, c) or (n,)."""
     rank: int
     """How many new directions the block used up."""
-    contradictions: int
+    inconsistent_rows: int
     """Rows that lie in the span of the past and disagree with it; the past won."""
 
 
@@ -80,7 +80,7 @@ class Fitted(NamedTuple):
     W: Floats
     errors: Floats
     kept: Array
-    contradictions: int
+    inconsistent_rows: int
 
 
 def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> Absorbed:
@@ -112,10 +112,10 @@ def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> Absorbed:
         return two._replace(errors=np.vstack((one.errors, two.errors)), left=one.left + two.left)
     nu = linalg.solve_lower(L, e)
     if _FEW <= len(R) <= len(A) and spread.max() < _CALM:
-        R_new, z_new = linalg.take_in_calm(R, z, V, b)
+        R_new, z_new = linalg.cholesky_update(R, z, V, b)
         left = np.einsum("ij,ij->j", nu, nu)
     else:
-        R_new, z_new, left = linalg.take_in(R, z, A, b)
+        R_new, z_new, left = linalg.qr_update(R, z, A, b)
     w_new = linalg.solve_upper(R_new, z_new)
     if not linalg.finite(w_new):
         R_new, z_new = held(R_new, z_new, w)
@@ -184,7 +184,7 @@ def fit(
     U, lengths, tau = linalg.like(U, G), linalg.norms(G), max(coarse)
     if noise.any():
         R = linalg.like(np.diag(noise), lengths)
-        L, kept = linalg.cholesky_in_order(linalg.inner(G, U) + R, 0.0 * lengths)
+        L, kept = linalg.ordered_cholesky(linalg.inner(G, U) + R, 0.0 * lengths)
         W = linalg.solve_lower_right(U, L)
     else:
         W, L, kept = linalg.orthonormal(U, tau * lengths)
@@ -195,7 +195,7 @@ def fit(
     nu = linalg.solve_lower(L, flat) * kept[:, None]
     errors = flat - L * linalg.like(_earlier(len(L), group), L) @ nu
     against: Any = 0
-    if linalg.waits(w) or not kept.all():
+    if linalg.on_device(w) or not kept.all():
         size = abs(flat) + (lengths * linalg.norms(w.reshape(-1, 1)))[:, None]
         odd = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~kept
         against = odd.reshape(-1, group).any(axis=1).sum()
@@ -216,7 +216,7 @@ def row_by_row(
         errors[rows] = e[rows] - G[:, rows].T @ (now - w)
         step = after.learn(now, G[:, rows], errors[rows], noise[rows])
         now, after = step.w, step.memory
-        rank, against = rank + step.rank, against + step.contradictions
+        rank, against = rank + step.rank, against + step.inconsistent_rows
     return Step(now, after, errors, rank, against)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import blas
 
-from onepass.linalg.backend import at_hand, host, is_tensor, like, small, waits
-from onepass.linalg.factorizations import cholesky_in_order, eigh, solve_lower, svd_both
+from onepass.linalg.backend import host, is_tensor, like, numpy_view, on_device, small
+from onepass.linalg.factorizations import eigh, ordered_cholesky, solve_lower, svd_both
 from onepass.types import ArrayOrTensor, Floats
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ __all__ = [
     "principal",
     "resolution",
     "rounding",
+    "rows_are_finite",
     "solve_lower_right",
-    "sound",
     "times",
 ]
 
@@ -107,7 +107,7 @@ def solve_lower_right(U: ArrayOrTensor, L: ArrayOrTensor) -> Any:
 def norms(G: ArrayOrTensor) -> Any:
     """Euclidean norms of the columns of G, small, in float64, whatever their size."""
     if is_tensor(G) and G.shape[0] < _SHORT:
-        G = at_hand(G)  # calls cost NumPy less
+        G = numpy_view(G)  # calls cost NumPy less
     if is_tensor(G):
         return _lengths(G)
     if G.shape[1] == 1 and len(G) and (G.itemsize == 8 or len(G) < _SHORT):
@@ -151,7 +151,7 @@ def _lengths(G: "torch.Tensor") -> Any:
     import torch  # noqa: PLC0415  only where there is a tensor
 
     norm, whole = torch.linalg.vector_norm, len(G) // _FEW * _FEW
-    if not waits(G) and G.numel():
+    if not on_device(G) and G.numel():
         parts = norm(G.T[:, :whole].reshape(G.shape[1], -1, _FEW), dim=2).double()
         rest = norm(G[whole:], dim=0).double()
         lengths = torch.hypot(norm(parts, dim=1), rest)
@@ -193,12 +193,12 @@ def orthonormal(
         return U * like(kept / height, U), (height * kept + ~kept)[:, None], kept
     squares = least**2
     S = inner(U, U)
-    for _ in range(2 if waits(U) else U.shape[1] + 1):
-        L, kept = cholesky_in_order(S, squares)
+    for _ in range(2 if on_device(U) else U.shape[1] + 1):
+        L, kept = ordered_cholesky(S, squares)
         W = solve_lower_right(U, L) * like(kept, U)
-        L2, left = cholesky_in_order(inner(W, W) + _diagonal(~kept), 0.0 * least)
+        L2, left = ordered_cholesky(inner(W, W) + _diagonal(~kept), 0.0 * least)
         doubted = kept & ~(left & (L.diagonal() * L2.diagonal() > least))
-        if not waits(U) and not doubted.any():
+        if not on_device(U) and not doubted.any():
             break
         first = doubted & (doubted.cumsum(0) == 1)
         squares = squares + small(first) * _BEYOND  # a truth value times it would be nan
@@ -211,7 +211,7 @@ def present(W: ArrayOrTensor, kept: ArrayOrTensor, *, waited: bool = False) -> A
 
     Unless it is ``waited`` for, as where the number of columns decides what else is kept.
     """
-    if waits(W) and not waited:
+    if on_device(W) and not waited:
         return W
     chosen = np.flatnonzero(host(kept))
     return W if len(chosen) == W.shape[1] else W[:, chosen]
@@ -223,7 +223,7 @@ def _diagonal(mask: ArrayOrTensor) -> Any:
     return like(eye, mask.double()) * mask if is_tensor(mask) else eye * mask
 
 
-def sound(J: "torch.Tensor") -> Any:
+def rows_are_finite(J: "torch.Tensor") -> Any:
     """Which rows of a tensor (n, p) are all finite, in float64 their squares as well.
 
     Nan and infinity survive a sum, or a norm.
@@ -232,7 +232,7 @@ def sound(J: "torch.Tensor") -> Any:
         import torch  # noqa: PLC0415  only where there is a tensor
 
         return torch.linalg.vector_norm(J, dim=1).isfinite()
-    if waits(J):
+    if on_device(J):
         return J.isfinite().all(dim=1)
     sums = J.sum(dim=1).isfinite()
     return sums if bool(sums.all()) else J.isfinite().all(dim=1)

@@ -6,12 +6,19 @@ block is learned as its rows would be, one after the other. :mod:`onepass.memory
 what a new memory must have.
 """
 
-from onepass.linalg.subspace import Columns, Subspace
+from onepass.linalg.subspace import OrthonormalBasis, Subspace
 from onepass.memory.basis import Basis, Directions, NoisySpan
 from onepass.memory.blocks import Blocks
-from onepass.memory.directions import Drawn, Empty, LastDirections, NoMemory, Random, Recent
+from onepass.memory.directions import (
+    LastDirections,
+    LastDirectionsState,
+    NoMemory,
+    NoMemoryState,
+    Random,
+    RandomDirections,
+)
 from onepass.memory.floor import Floor
-from onepass.memory.principal import Components, Principal
+from onepass.memory.principal import Principal, PrincipalState
 from onepass.memory.protocols import Memory
 from onepass.memory.rebased import Rebased
 from onepass.memory.sketch import Sketch
@@ -34,16 +41,16 @@ MEMORIES: tuple[type[Memory], ...] = (
 
 STATES: tuple[type, ...] = (
     Blocks,
-    Columns,
-    Components,
+    OrthonormalBasis,
+    PrincipalState,
     Directions,
-    Drawn,
-    Empty,
+    RandomDirections,
+    NoMemoryState,
     Floor,
     NoisySpan,
     Prior,
     Rebased,
-    Recent,
+    LastDirectionsState,
     Span,
     Subspace,
     Triangle,

@@ -23,7 +23,7 @@ import numpy as np
 
 from onepass import linalg
 from onepass.errors import ParameterError
-from onepass.linalg.subspace import Columns, Split
+from onepass.linalg.subspace import OrthonormalBasis, Split
 from onepass.linalg.update import Fitted, Step, fit, row_by_row
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
@@ -56,7 +56,7 @@ class Basis:
         """
         if noise:
             return NoisySpan(Span.start(p, c, 1.0), np.zeros((p, c)))
-        return Directions(Columns.start(p, kind))
+        return Directions(OrthonormalBasis.start(p, kind))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -71,7 +71,7 @@ class Directions:
 
     exact_in_blocks: ClassVar[bool] = True
 
-    columns: Columns
+    columns: OrthonormalBasis
 
     @property
     def Q(self) -> Any:  # noqa: N802  the equation's letter
@@ -102,7 +102,7 @@ class Directions:
         fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
         memory = self.after(G, free, noise, fitted)
         rank = memory.rank - self.rank
-        return Step(fitted.w, memory, fitted.errors, rank, fitted.contradictions)
+        return Step(fitted.w, memory, fitted.errors, rank, fitted.inconsistent_rows)
 
     @property
     def basis(self) -> Any:
@@ -148,7 +148,7 @@ class Directions:
             W = self.columns.split(W).outside
         columns = self.columns
         crowded = len(columns) + W.shape[1] > min(columns.room, len(G) - 1)
-        if crowded and linalg.waits(W) and not waited:
+        if crowded and linalg.on_device(W) and not waited:
             columns = columns.without(columns.zeros())
         return replace(self, columns=columns.appended(W))
 
@@ -157,21 +157,21 @@ class Directions:
         """D of the certificate of forgetting: 0, as nothing is let go."""
         return 0.0
 
-    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
+    def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """By how much past answers can have moved in a step: not at all."""
         del new, old
         return 0.0
 
-    def settled(self) -> tuple["Directions", Columns]:
+    def settled(self) -> tuple["Directions", OrthonormalBasis]:
         """The same memory, and the directions that are not free to move as its columns."""
         return self, self.columns
 
     def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
         """Qᵀ and the answers Qᵀw: all that w is held to."""
         del start
-        answers = linalg.inner(self.Q, w.reshape(len(w), -1)).reshape(-1, *w.shape[1:])
+        targets = linalg.inner(self.Q, w.reshape(len(w), -1)).reshape(-1, *w.shape[1:])
         noise, rest = np.zeros(self.rank), np.zeros(w.shape[1:])
-        return Evidence(self.Q.T, answers, noise, rest, weighty=False)
+        return Evidence(self.Q.T, targets, noise, rest, weighty=False)
 
     def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence."""
@@ -223,7 +223,7 @@ class NoisySpan:
         errors = (taken.errors / scale).reshape(e.shape)
         return Step(new, replace(self, span=taken.span, moved=moved), errors, 0, 0)
 
-    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
+    def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """Nothing is known of it."""
         del new, old
         return 0.0
@@ -235,8 +235,8 @@ class NoisySpan:
         none = np.zeros(span.z.shape[1])
         said = without_prior(span.T, span.z, none, np.sqrt(span.ridge) * np.eye(span.rank))
         rows = said.rows @ span.Q.T
-        answers = said.answers + rows @ (w.reshape(len(w), -1) - self.moved)
-        return said._replace(rows=rows, answers=answers.reshape(len(rows), *w.shape[1:]))
+        targets = said.targets + rows @ (w.reshape(len(w), -1) - self.moved)
+        return said._replace(rows=rows, targets=targets.reshape(len(rows), *w.shape[1:]))
 
     def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence."""

@@ -27,7 +27,7 @@ from onepass.memory.evidence import Evidence
 from onepass.memory.protocols import Divided, Memory
 from onepass.types import ArrayOrTensor, Floats, Kind
 
-__all__ = ["Blocks", "Several"]
+__all__ = ["BlockEvidence", "Blocks"]
 
 _Place = tuple[tuple[int, int], ...]
 
@@ -83,7 +83,7 @@ class Blocks:
         fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
         memory = self.after(G, free, noise)
         # the rows of a block are learned as one: each is said by the weights before the block
-        return Step(fitted.w, memory, e, memory.rank - self.rank, fitted.contradictions)
+        return Step(fitted.w, memory, e, memory.rank - self.rank, fitted.inconsistent_rows)
 
     @property
     def basis(self) -> Any:
@@ -117,11 +117,13 @@ class Blocks:
         known = [lost for lost in (part.lost for part in self.parts) if lost is not None]
         return sum(known) if len(known) == len(self.parts) else None
 
-    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> Any:
+    def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> Any:
         """By how much past answers can have moved in a step: the sum over all parts."""
         each = zip(self.parts, self.places, strict=True)
         rows = new.reshape(1, -1), old.reshape(1, -1)
-        return sum(part.forgets(*(_taken(row, place) for row in rows)) for part, place in each)
+        return sum(
+            part.forgetting_bound(*(_taken(row, place) for row in rows)) for part, place in each
+        )
 
     def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> "Several":
         """What each part's rows said."""
@@ -131,7 +133,7 @@ class Blocks:
             part.evidence(_taken(rows, at)[0], None if start is None else _taken(begun, at)[0])
             for part, at in zip(self.parts, self.places, strict=True)
         ]
-        return Several(tuple(parts), self.places)
+        return BlockEvidence(tuple(parts), self.places)
 
     def merged(self, w: ArrayOrTensor, evidence: "Several") -> Step:
         """The step of learning another's evidence, each part by itself."""
@@ -140,11 +142,11 @@ class Blocks:
             step = part.merged(_taken(w.reshape(1, -1), place)[0], said)
             _put(new, place, step.w.reshape(1, -1))
             parts.append(step.memory)
-            rank, against = rank + step.rank, against + step.contradictions
+            rank, against = rank + step.rank, against + step.inconsistent_rows
         return Step(new[0], replace(self, parts=tuple(parts)), w[:0], rank, against)
 
 
-class Several(NamedTuple):
+class BlockEvidence(NamedTuple):
     """What the rows said, part by part."""
 
     parts: tuple[Evidence, ...]

@@ -28,17 +28,25 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.linalg.subspace import Columns, Split
+from onepass.linalg.subspace import OrthonormalBasis, Split
 from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.types import Array, ArrayOrTensor, Floats, Kind
 
-__all__ = ["Drawn", "Empty", "LastDirections", "NoMemory", "Random", "Recent", "Selected"]
+__all__ = [
+    "LastDirections",
+    "LastDirectionsState",
+    "LimitedDirections",
+    "NoMemory",
+    "NoMemoryState",
+    "Random",
+    "RandomDirections",
+]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Selected:
+class LimitedDirections:
     """The state of a memory of at most m of the directions used, without noise.
 
     Parameters
@@ -77,9 +85,9 @@ class Selected:
         memory = self.after(G, free, noise, fitted)
         rank = int(fitted.kept.sum())
         # the rows of a block are learned as one: each is said by the weights before the block
-        return Step(fitted.w, memory, e, rank, fitted.contradictions)
+        return Step(fitted.w, memory, e, rank, fitted.inconsistent_rows)
 
-    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
+    def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """Nothing is known of it."""
         del new, old
         return 0.0
@@ -99,7 +107,7 @@ class Selected:
         """The memory after the rows of G have come; a device is waited for, to know how many."""
         return self._left(self.directions.after(G, free, noise, fitted, waited=True))
 
-    def settled(self) -> tuple[Self, Columns]:
+    def settled(self) -> tuple[Self, OrthonormalBasis]:
         """The same memory, and the directions that are not free to move as its columns."""
         return self, self.directions.columns
 
@@ -154,18 +162,18 @@ class Random:
         """
         del c
         refuse_noise(noise, "memory.Random")
-        directions = Directions(Columns.start(p, kind, int(self.m) + 1))
-        return Drawn(directions, int(self.m), int(self.seed), 0)
+        directions = Directions(OrthonormalBasis.start(p, kind, int(self.m) + 1))
+        return RandomDirections(directions, int(self.m), int(self.seed), 0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Drawn(Selected):
+class RandomDirections(LimitedDirections):
     """The state of :class:`Random`.
 
     Parameters
     ----------
     directions, m
-        As of :class:`~onepass.memory.directions.Selected`.
+        As of :class:`~onepass.memory.directions.LimitedDirections`.
     seed : int
     draws : int
         How often lots have been drawn: with the seed it determines the next.
@@ -212,11 +220,13 @@ class LastDirections:
         """
         del c
         refuse_noise(noise, "memory.LastDirections")
-        return Recent(Directions(Columns.start(p, kind, 2 * int(self.m))), int(self.m))
+        return LastDirectionsState(
+            Directions(OrthonormalBasis.start(p, kind, 2 * int(self.m))), int(self.m)
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Recent(Selected):
+class LastDirectionsState(LimitedDirections):
     """The state of :class:`LastDirections`: its directions, the latest last."""
 
     def _left(self, wider: Directions) -> "Recent":
@@ -232,11 +242,11 @@ class NoMemory:
     def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> "Empty":
         """The memory of no rows."""
         del p, c, noise, kind
-        return Empty()
+        return NoMemoryState()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Empty:
+class NoMemoryState:
     """The state of :class:`NoMemory`: there is none."""
 
     exact_in_blocks: ClassVar[bool] = False
@@ -263,9 +273,9 @@ class Empty:
             Neighbouring columns of G that belong to one row.
         """
         fitted = fit(w, G, G, e, noise, group=group)
-        return Step(fitted.w, self, e, 0, fitted.contradictions)
+        return Step(fitted.w, self, e, 0, fitted.inconsistent_rows)
 
-    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
+    def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """Nothing is known of it."""
         del new, old
         return 0.0

@@ -39,7 +39,7 @@ class Evidence(NamedTuple):
 
     rows: Floats
     """(k, p)."""
-    answers: Floats
+    targets: Floats
     """(k, c), or (k,) where outputs have gradients of their own."""
     noise: Floats
     """The variance of each, (k,)."""
@@ -67,23 +67,23 @@ class Evidence(NamedTuple):
 
     def near(self, w: ArrayOrTensor) -> "Evidence":
         """The same in the library, precision and place of other weights."""
-        answers = linalg.small(linalg.like(linalg.host(self.answers), linalg.wide(w)))
-        return self._replace(rows=linalg.like(self.rows, w), answers=answers)
+        targets = linalg.small(linalg.like(linalg.host(self.targets), linalg.wide(w)))
+        return self._replace(rows=linalg.like(self.rows, w), targets=targets)
 
     def placed(self, features: Array, p: int, outputs: Array, c: int) -> "Evidence":
         """The same with its p′ features at the places ``features`` of p, and its outputs of c."""
         rows = np.zeros((len(self.rows), p))
         rows[:, features] = self.rows
-        if self.answers.ndim == 1:
+        if self.targets.ndim == 1:
             return self._replace(rows=rows)
-        answers, rest = np.zeros((len(rows), c)), np.zeros(c)
-        answers[:, outputs], rest[outputs] = self.answers, self.rest
-        return self._replace(rows=rows, answers=answers, rest=rest)
+        targets, rest = np.zeros((len(rows), c)), np.zeros(c)
+        targets[:, outputs], rest[outputs] = self.targets, self.rest
+        return self._replace(rows=rows, targets=targets, rest=rest)
 
     def learned_by(self, memory: Any, w: ArrayOrTensor) -> Step:
         """The step of a memory that learns these rows at the weights w."""
-        said = linalg.inner(self.rows.T, w.reshape(len(w), -1)).reshape(self.answers.shape)
-        step: Step = memory.learn(w, self.rows.T, self.answers - said, self.noise)
+        said = linalg.inner(self.rows.T, w.reshape(len(w), -1)).reshape(self.targets.shape)
+        step: Step = memory.learn(w, self.rows.T, self.targets - said, self.noise)
         return step
 
 

@@ -166,7 +166,7 @@ def _held(memory: Triangle, rows: Floats) -> Triangle:
         free = int(span.free)
         span, rows = span.held(np.hstack((np.zeros((len(rows), free)), rows)))
         rows = rows[:, free:]
-    R, z, _ = linalg.take_in(memory.R, memory.z, rows, rows @ memory.w)
+    R, z, _ = linalg.qr_update(memory.R, memory.z, rows, rows @ memory.w)
     return replace(memory, R=R, z=z, span=span)
 
 

@@ -51,14 +51,14 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
-from onepass.linalg.subspace import Columns, Split, Subspace, alone
+from onepass.linalg.subspace import OrthonormalBasis, Split, Subspace, rank_one_step
 from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.basis import refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.memory.protocols import MemoryState
 from onepass.types import Array, ArrayOrTensor, Floats, Kind
 
-__all__ = ["Components", "ForgettingBound", "Pending", "Principal", "certified"]
+__all__ = ["ForgettingBound", "Pending", "Principal", "PrincipalState", "certified"]
 
 
 _LEAST = 1e-37  # of a shorter length nothing is made
@@ -115,7 +115,7 @@ class Principal:
         """
         if self.of == "projected":
             refuse_noise(noise, "memory.Principal(of='projected')")
-        return Components(Subspace.start(p, int(self.m), kind, room=c), float(noise), self.of)
+        return PrincipalState(Subspace.start(p, int(self.m), kind, room=c), float(noise), self.of)
 
 
 class Pending(NamedTuple):
@@ -127,7 +127,7 @@ class Pending(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Components:
+class PrincipalState:
     """The state of :class:`Principal`.
 
     Parameters
@@ -176,7 +176,7 @@ class Components:
         memory = self.after(G, free, noise, fitted)
         rank = memory.subspace.rank - self.subspace.rank
         # the rows of a block are learned as one: each is said by the weights before the block
-        return Step(fitted.w, memory, e, rank, fitted.contradictions)
+        return Step(fitted.w, memory, e, rank, fitted.inconsistent_rows)
 
     def pending(
         self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats
@@ -193,7 +193,7 @@ class Components:
         r = self.noise
         if len(noise) != 1 or noise[0] != r or self.of == "projected" or linalg.is_tensor(G):
             return None
-        found = alone(self.subspace, G[:, 0], r)
+        found = rank_one_step(self.subspace, G[:, 0], r)
         if found is None:
             return None
         height = found.length
@@ -205,7 +205,7 @@ class Components:
         if not height > _LEAST:
             return None
         step = linalg.moved(w, (found.free / height)[:, None], e.reshape(1, -1) / height)
-        return Pending(step, lambda: Components(found.after(), r, self.of))
+        return Pending(step, lambda: PrincipalState(found.after(), r, self.of))
 
     @property
     def basis(self) -> Any:
@@ -250,7 +250,7 @@ class Components:
         """
         return None if self.noise or self.of == "projected" else self.subspace.lost
 
-    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> Any:
+    def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> Any:
         """By how much past answers can have moved with the weights, in a step after this memory.
 
         √D ‖new − old‖, the D a little larger than ``lost`` where that is dear; of a device, a
@@ -261,7 +261,7 @@ class Components:
         most = self.subspace.max_lost
         return math.sqrt(most) * linalg.length(new - old) if most else 0.0
 
-    def settled(self) -> tuple["Components", Columns]:
+    def settled(self) -> tuple["Components", OrthonormalBasis]:
         """The same memory turned, and the directions that are not free to move as its columns."""
         space = self.subspace
         if len(space.B) > space.rank:
@@ -278,13 +278,13 @@ class Components:
         U, flat = space.U, w.reshape(len(w), -1)
         said = linalg.inner(U, flat)
         sigma = linalg.like(space.sigma[:, None], said)
-        answers = sigma * said
+        targets = sigma * said
         if self.noise:
             moved = said if start is None else said - linalg.inner(U, start.reshape(flat.shape))
-            answers = answers + self.noise / sigma * moved
+            targets = targets + self.noise / sigma * moved
         noise, rest = np.full(space.rank, self.noise), np.zeros(w.shape[1:])
         rows = linalg.times(U, np.diag(space.sigma)).T
-        return Evidence(rows, answers.reshape(-1, *w.shape[1:]), noise, rest, space.lost)
+        return Evidence(rows, targets.reshape(-1, *w.shape[1:]), noise, rest, space.lost)
 
     def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence as one block; the certificates add up."""

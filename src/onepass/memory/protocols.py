@@ -85,7 +85,7 @@ class MemoryState(Protocol):
             directions used up; and the number of rows that contradict the past.
         """
 
-    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float | ArrayOrTensor:
+    def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float | ArrayOrTensor:
         """Bound how far predictions on past rows can change in one step after this state.
 
         The bound is on the root of the sum of squared changes. For weights on a device it is a

@@ -108,7 +108,7 @@ class Rebased:
         Rows since the base was made.
     never : int
         The directions that had never been excited when the base was made.
-    center, answers : ndarrays of shape (2, d) and (2, c)
+    center, targets : ndarrays of shape (2, d) and (2, c)
         The reference row and its targets, each as the sum of two; zeros without an intercept.
     free : bool
         Whether the first column is an intercept.
@@ -127,7 +127,7 @@ class Rebased:
     rows: int
     never: int
     center: Floats
-    answers: Floats
+    targets: Floats
     free: bool
 
     @classmethod
@@ -182,12 +182,12 @@ class Rebased:
             return self.origin
         return self.origin + self._spread(self.Q @ linalg.solve_upper(self.T, self.z))
 
-    def about(self, x: Floats, y: Floats) -> "Rebased":
+    def relative_to(self, x: Floats, y: Floats) -> "Rebased":
         """The same of no rows yet, relative to a row x with targets y."""
         if not self.free:
             return self
         center = np.vstack((x, np.zeros_like(x))).astype(np.float64)
-        return replace(self, center=center, answers=np.vstack((y, np.zeros_like(y))))
+        return replace(self, center=center, targets=np.vstack((y, np.zeros_like(y))))
 
     def absorb(
         self, A: Floats, b: Floats, scale: Floats, raw: Floats, level: Floats | None = None
@@ -247,7 +247,7 @@ class Rebased:
             return self.absorb(A, A @ w, np.ones(len(A)), np.abs(A)).span, A
         C = self._coordinates(A) @ self.Q
         theta = linalg.solve_upper(self.T, self.z)
-        T, z, _ = linalg.take_in(self.T, self.z, C, C @ theta)
+        T, z, _ = linalg.qr_update(self.T, self.z, C, C @ theta)
         return replace(self, T=T, z=z), C @ self.Q.T / self.W
 
     def faded(self, factor: float) -> "Rebased":
@@ -289,7 +289,7 @@ class Rebased:
             squares=self.squares,
             never=min(self.never, len(w) - q),
             center=self.center,
-            answers=self.answers,
+            targets=self.targets,
         )  # fmt: skip
 
     def triangle(self) -> tuple[Floats, Floats]:
@@ -421,7 +421,7 @@ class Rebased:
         T: Floats = np.zeros((q + 1, q + 1), order="F")
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.phi)
         z, row = np.vstack((self.z, np.zeros((1, c)))), np.append(one.C, height)
-        T, z, _ = linalg.take_in(T, z, row[None] * scale, b[None] * scale)
+        T, z, _ = linalg.qr_update(T, z, row[None] * scale, b[None] * scale)
         left = np.zeros(c)  # what is left by the QR would be rounding where phi is tiny
         if self.phi > 0.0:
             V = linalg.whitened(one.C[None], self.T)[0]

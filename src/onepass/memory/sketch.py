@@ -31,7 +31,7 @@ import numpy as np
 
 from onepass import validation
 from onepass.linalg.subspace import Subspace
-from onepass.memory.principal import Components
+from onepass.memory.principal import PrincipalState
 from onepass.types import Kind
 
 __all__ = ["Sketch"]
@@ -68,10 +68,10 @@ class Sketch:
     def __post_init__(self) -> None:
         validation.whole(self.m, "m", "memory.Sketch", low=1)
 
-    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> Components:
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> PrincipalState:
         """The memory of no rows, for p weights an output.
 
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
         """
         subspace = Subspace.start(p, int(self.m), kind, shrinks=True, room=c)
-        return Components(subspace, float(noise), "raw")
+        return PrincipalState(subspace, float(noise), "raw")

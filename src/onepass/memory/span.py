@@ -156,7 +156,7 @@ class Span:
         T: Floats = np.zeros((q + 1, q + 1), order="F")
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.ridge)
         none = np.zeros((1, b.shape[1]))
-        T, z, left = linalg.take_in(T, np.vstack((self.z, none)), np.column_stack((C, height)), b)
+        T, z, left = linalg.qr_update(T, np.vstack((self.z, none)), np.column_stack((C, height)), b)
         T, z = held(T, z, np.vstack((theta, none)))
         Q, doubt = np.column_stack((self.Q, rest[0] / height)), rounding / height
         wider = replace(self, Q=Q, T=T, z=z, doubt=np.append(self.doubt, doubt))

@@ -51,7 +51,7 @@ from onepass.memory.rebased import Rebased
 from onepass.memory.span import Span
 from onepass.types import Array, ArrayLike, ArrayOrTensor, Floats, Kind
 
-__all__ = ["Prior", "Pseudo", "SquareRoot", "Triangle"]
+__all__ = ["Prior", "PseudoRows", "SquareRoot", "Triangle"]
 
 
 # Smallest safe ratio of a diagonal entry of R to the size of a row in that weight:
@@ -189,7 +189,7 @@ class Triangle:
         span = None if span is None else replace(span, squares=span.squares + more)
         return replace(self, squares=self.squares + more, span=span)
 
-    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
+    def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """Nothing is known of it."""
         del new, old
         return 0.0
@@ -245,9 +245,9 @@ class Triangle:
         """
         span, errors, held = self.span.absorb(A, b, scale, raw, level)
         X, y, roots = (A, b, scale) if centred is None else centred
-        R, z, left = linalg.take_in(self.R, self.z, X * roots[:, None], y * roots[:, None])
+        R, z, left = linalg.qr_update(self.R, self.z, X * roots[:, None], y * roots[:, None])
         for row, target in held:
-            R, z, _ = linalg.take_in(R, z, row[None, int(span.free) :], target[None])
+            R, z, _ = linalg.qr_update(R, z, row[None, int(span.free) :], target[None])
         w = span.solution()[int(span.free) :]
         return replace(self, R=R, z=z, w=w, squares=self.squares + left, span=span), errors
 
@@ -288,7 +288,7 @@ class Triangle:
             span,
             squares=self.squares,
             center=np.vstack((center.features, center.features_rest)),
-            answers=np.vstack((center.answers, center.answers_rest)),
+            targets=np.vstack((center.targets, center.targets_rest)),
         )
         return replace(self, span=span)
 
@@ -410,7 +410,7 @@ def _root(ridge: Floats, p: int) -> tuple[Floats, bool]:
         return np.sqrt(values[positive])[:, None] * vectors[:, positive].T, False
 
 
-class Pseudo(NamedTuple):
+class PseudoRows(NamedTuple):
     """Pseudo-rows to be taken in among the rows of a block."""
 
     prior: "Prior"
@@ -429,7 +429,7 @@ class Prior:
     ----------
     level : float
         Rows' worth of each coefficient's prior; 0 for none but the ridge.
-    met : ndarray of bool of shape (p,)
+    seen : ndarray of bool of shape (p,)
         Features that have differed from their mean.
     held : ndarray of shape (p,)
         Lengths of the pseudo-rows (1), faded until now.
@@ -442,7 +442,7 @@ class Prior:
     """
 
     level: float
-    met: Array
+    seen: Array
     held: Floats
     share: Floats
     first: Floats
@@ -464,15 +464,15 @@ class Prior:
         held, share = self.held * np.sqrt(factor), self.share * factor
         return replace(self, held=held, share=share, remains=self.remains * factor)
 
-    def holding(self, rows: Floats) -> "Prior":
+    def with_pseudo_rows(self, rows: Floats) -> "Prior":
         """The same with pseudo-rows (k, p) noted, weighted as they were taken in."""
         return replace(self, held=self.held + np.abs(rows).sum(axis=0))  # one a feature
 
-    def among(self, X: Floats) -> Pseudo | None:
+    def among(self, X: Floats) -> PseudoRows | None:
         """The pseudo-rows (1) that belong among centred rows X (n, p), or None."""
-        if not self.level or self.met.all():
+        if not self.level or self.seen.all():
             return None
-        unmet = np.flatnonzero(~self.met)
+        unmet = np.flatnonzero(~self.seen)
         there = X[:, unmet] != 0.0
         new = there.any(axis=0)
         if not new.any():
@@ -482,16 +482,16 @@ class Prior:
         columns, first = columns[order], first[order]
         rows = np.zeros((len(columns), X.shape[1]))
         rows[np.arange(len(columns)), columns] = np.sqrt(self.level) * np.abs(X[first, columns])
-        met = self.met.copy()
-        met[columns] = True
-        return Pseudo(replace(self, met=met), first, rows)
+        seen = self.seen.copy()
+        seen[columns] = True
+        return PseudoRows(replace(self, seen=seen), first, rows)
 
     def grown(self, p: int) -> "Prior":
         """The same with new features at the end, not met yet."""
-        none = np.zeros(p - len(self.met))
+        none = np.zeros(p - len(self.seen))
         return replace(
             self,
-            met=np.append(self.met, none.astype(bool)),
+            seen=np.append(self.seen, none.astype(bool)),
             held=np.append(self.held, none),
             share=np.append(self.share, none + 1.0),
             first=np.append(self.first, none),

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from onepass import linalg
 from onepass.errors import NotFiniteError, OnepassError, ShapeError, TypeMismatchError
 from onepass.types import Array, ArrayLike
-from onepass.validation import matrix, native
+from onepass.validation import matrix, torch_compatible
 from onepass.validation.table import Table, TableLike, is_frame
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "batch",
     "by_module",
     "chosen",
-    "holds_places",
+    "holds_indices",
     "in_a_line",
     "joined",
     "mapped",
@@ -97,14 +97,14 @@ class Batch:
             if i == 0 and j == self.n:
                 return self
         leaves = [each[at] for each in self.tensors]
-        return self.holding(leaves, len(leaves[0]))
+        return self.with_tensors(leaves, len(leaves[0]))
 
     def __iter__(self) -> Iterator["Batch"]:
         return (self[i] for i in range(self.n))
 
     def clone(self) -> "Batch":
         """A copy of the rows."""
-        return self.holding([each.clone() for each in self.tensors], self.n)
+        return self.with_tensors([each.clone() for each in self.tensors], self.n)
 
     def real(self, dtype: torch.dtype) -> "Batch":
         """The rows with integers and booleans converted to a floating dtype."""
@@ -112,7 +112,7 @@ class Batch:
             each if each.is_floating_point() or each.is_complex() else each.to(dtype)
             for each in self.tensors
         ]
-        return self.holding(leaves, self.n)
+        return self.with_tensors(leaves, self.n)
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -135,7 +135,7 @@ class Batch:
         shapes = ((each, (self.given or self.n, *each.shape[1:])) for each in self.tensors)
         return ", ".join(f"{str(each.dtype)[6:]} {shape}" for each, shape in shapes)
 
-    def holding(self, leaves: Iterable[Tensor], n: int) -> "Batch":
+    def with_tensors(self, leaves: Iterable[Tensor], n: int) -> "Batch":
         """The same tree with other tensors, given in the order of ``tensors``."""
         rest = iter(leaves)
         args, kwargs = mapped((self.args, self.kwargs), lambda _: next(rest))
@@ -151,7 +151,7 @@ def joined(parts: Sequence[Batch | Tensor]) -> Any:
     if isinstance(parts[0], torch.Tensor):
         return torch.cat(list(parts))
     leaves = zip(*(part.tensors for part in parts), strict=True)
-    return parts[0].holding([torch.cat(each) for each in leaves], sum(map(len, parts)))
+    return parts[0].with_tensors([torch.cat(each) for each in leaves], sum(map(len, parts)))
 
 
 def mapped(tree: object, change: Callable[[Tensor], object]) -> Any:
@@ -295,14 +295,14 @@ class _Reader:
 
     def _array(self, x: TableLike, path: str) -> Array:
         if isinstance(x, Table) or is_frame(x):
-            return native(self._by_name(x, path))
+            return torch_compatible(self._by_name(x, path))
         try:
             array = np.asarray(x)
         except (ValueError, TypeError) as wrong:
             raise self._no_numbers(path, str(wrong)) from wrong
         if array.dtype.kind == "O" or array.dtype.kind not in "biufc":
             raise self._no_numbers(path, f"{type(x).__name__} of {array.dtype}")
-        return native(array)
+        return torch_compatible(array)
 
     def _by_name(self, x: TableLike, path: str) -> Array:
         """The columns of a table or frame; named ones in the order that was learned."""
@@ -352,7 +352,7 @@ def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where
     loose = [each for each in plain if each.is_floating_point()]
     if not loose:
         return
-    if linalg.waits(loose[0]):  # the one time: a row that is refused must not have been learned
+    if linalg.on_device(loose[0]):  # the one time: a row that is refused must not have been learned
         fine = bool(torch.stack([torch.isfinite(each).all() for each in loose]).all())
     else:
         fine = linalg.finite(*loose)
@@ -400,7 +400,7 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
         except RuntimeError as wrong:
             raise _uneven(name, where) from wrong
     else:
-        tensor = torch.from_numpy(native(_array(given, name, where, remedy)))
+        tensor = torch.from_numpy(torch_compatible(_array(given, name, where, remedy)))
     if tensor.is_meta:
         raise TypeMismatchError(
             f"{where}: `{name}` must hold numbers, got a tensor on the device 'meta', where there "
@@ -440,7 +440,7 @@ _TABLES = (nn.Embedding, nn.EmbeddingBag)
 _AT_ONCE = 1024  # rows
 
 
-def holds_places(rows: Batch) -> bool:
+def holds_indices(rows: Batch) -> bool:
     """Whether rows hold whole numbers, and so may ask for places.
 
     Parameters
@@ -628,7 +628,7 @@ def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
     except (torch.OutOfMemoryError, OnepassError):
         raise
     except Exception as wrong:
-        if holds_places(batch) and isinstance(wrong, _UNFIT):
+        if holds_indices(batch) and isinstance(wrong, _UNFIT):
             _looked(look)
         refused = _refused(wrong, batch, where)
         if refused is not None:
@@ -679,7 +679,7 @@ def _refused(wrong: Exception, batch: Batch, where: str) -> Exception | None:
             f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
             "Whole numbers stay whole, for embeddings: give real numbers as floats."
         )
-    if holds_places(batch) and _PLACES.search(words):
+    if holds_indices(batch) and _PLACES.search(words):
         return ShapeError(
             f"{where}: whole numbers in `x` must be places that the module has, got {came}, and it "
             f"raised: {said}. Number them from 0 on, below the size of what they choose from."

@@ -34,7 +34,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn import Module
 
-from onepass.nn.kalman import Belief, Taken, Wandering
+from onepass.nn.kalman import PosteriorCovariance, RandomWalkFilter, Taken
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 
@@ -42,7 +42,7 @@ __all__ = ["EKF"]
 
 
 @register
-class EKF(Wandering):
+class EKF(RandomWalkFilter):
     """Extended Kalman filter: rows weighed by what is known already, and how sure it is.
 
     Parameters
@@ -75,7 +75,7 @@ class EKF(Wandering):
     ----------
     network : Network
         The module as a function of one vector of weights.
-    belief_ : Belief
+    posterior_ : Belief
         The covariance of the weights for the next row.
     inconsistent_rows_ : int
         With noise 0, rows in the span of the past that disagreed with it; the past won.
@@ -130,7 +130,7 @@ class EKF(Wandering):
             chunk=chunk,
         )
 
-    def _measured(self, belief: Belief, w: Tensor, e: Tensor, J: Tensor) -> Taken:
+    def _measured(self, belief: PosteriorCovariance, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         noise = np.full(e.numel(), self.noise)
         step = belief.learn(w, J.T, e.reshape(-1), noise, group=e.shape[1])  # (2)
-        return Taken(step.memory, step.w, step.contradictions)
+        return Taken(step.memory, step.w, step.inconsistent_rows)

@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from onepass import linalg
 from onepass.errors import ModuleModeWarning, ParameterError
-from onepass.nn.batch import Batch, as_matrix, holds_places, refuse_places, tensors, told
+from onepass.nn.batch import Batch, as_matrix, holds_indices, refuse_places, tensors, told
 from onepass.nn.selection import Selection
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "Function",
     "Turn",
     "derivable",
-    "evaluating",
+    "evaluation_mode",
     "in_turn",
     "plainly",
     "refuse_batch_statistics",
@@ -53,7 +53,7 @@ _WITHIN = (nn.RNNBase, nn.MultiheadAttention)
 
 
 @contextmanager
-def evaluating(layers: Iterable[nn.Module]) -> Iterator[None]:
+def evaluation_mode(layers: Iterable[nn.Module]) -> Iterator[None]:
     """Hold layers in evaluation mode, and give each its own flag back.
 
     Flags are set one by one: ``train`` may be overridden, and do more than that.
@@ -144,7 +144,7 @@ def plainly(device: torch.device, p: int) -> Iterator[None]:
         torch.inference_mode(mode=False),
         torch.set_grad_enabled(derive),  # which the end of inference mode has switched on
         torch.autocast(device.type, enabled=False),
-        linalg.tensors_alone(p),
+        linalg.one_thread_for_tensors(p),
     ):
         yield
 
@@ -280,7 +280,7 @@ class Function:
         }
         if self.writes_buffers:
             state.update({id(each): each.clone() for each in self.module.buffers()})
-        with evaluating(self._layers), substituted(self._layers, state):
+        with evaluation_mode(self._layers), substituted(self._layers, state):
             return self.module(*rows.args, **rows.kwargs)
 
     def outputs(self, rows: Batch) -> Tensor:
@@ -324,7 +324,7 @@ class Function:
         ------
         ShapeError
         """
-        if holds_places(rows):
+        if holds_indices(rows):
             (self._refuse_places if self.on_device else self.outputs)(rows)
 
     def _refuse_places(self, rows: Batch) -> None:

@@ -369,7 +369,7 @@ class Derivative:
         names = self._function.selection.names
 
         def one(weights: Mapping[str, Tensor], *leaves: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            row = rows.holding((leaf[None] for leaf in leaves), 1)
+            row = rows.with_tensors((leaf[None] for leaf in leaves), 1)
             out, back = vjp(lambda at: self._width(self._function(at, row), c)[0], weights)
             basis = torch.eye(c, dtype=out.dtype, device=out.device)
             if c == 1:

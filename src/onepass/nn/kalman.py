@@ -60,7 +60,7 @@ from torch import Tensor
 
 from onepass import linalg, validation
 from onepass.errors import NumericalError, ParameterError
-from onepass.linalg.subspace import Columns
+from onepass.linalg.subspace import OrthonormalBasis
 from onepass.linalg.update import Step, row_by_row
 from onepass.memory.evidence import Evidence
 from onepass.nn.batch import Batch
@@ -70,13 +70,13 @@ from onepass.serialization.state import nbytes
 from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = [
-    "Belief",
     "Covariance",
     "Dynamics",
     "Filter",
     "Gain",
+    "PosteriorCovariance",
+    "RandomWalkFilter",
     "Taken",
-    "Wandering",
     "exact",
     "noisy",
     "refuse_overflow",
@@ -202,11 +202,13 @@ class Covariance:
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
         """
         del c, noise
-        return Belief(Columns.start(p, kind), np.zeros((0, 0)), float(self.prior), 0)
+        return PosteriorCovariance(
+            OrthonormalBasis.start(p, kind), np.zeros((0, 0)), float(self.prior), 0
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Belief:
+class PosteriorCovariance:
     """The covariance of the weights, the state of :class:`Covariance`.
 
     What is small is NumPy's, on whatever device the columns are: whether a gradient brings a new
@@ -227,7 +229,7 @@ class Belief:
     exact_in_blocks: ClassVar[bool] = True
     lost: ClassVar[None] = None
 
-    columns: Columns
+    columns: OrthonormalBasis
     root: Floats
     beyond: float
     used: int
@@ -296,7 +298,7 @@ class Belief:
         memory = replace(wide, root=gain.root, used=self.used + rank)
         return Step(w, memory, errors.reshape(e.shape), rank, against)
 
-    def forgets(self, new: object, old: object) -> float:
+    def forgetting_bound(self, new: object, old: object) -> float:
         """Return 0.0: no bound is known."""
         del new, old
         return 0.0
@@ -311,11 +313,11 @@ class Belief:
         split, p, q = self.columns.split(G), len(G), len(self.columns)
         lengths = linalg.norms(G)
         if q == p:
-            inside, lengths, said = linalg.together(split.inside, lengths, e)
+            inside, lengths, said = linalg.all_to_numpy(split.inside, lengths, e)
             return self, inside, lengths, said
         small = linalg.resolution(G) if exact else 4.0 * linalg.rounding(G) * np.sqrt(p)
         W, L, kept = linalg.orthonormal(split.outside, small * lengths)
-        inside, height, kept, lengths, said = linalg.together(split.inside, L, kept, lengths, e)
+        inside, height, kept, lengths, said = linalg.all_to_numpy(split.inside, L, kept, lengths, e)
         new = np.flatnonzero(kept)[: p - q]
         height = height[:, new].T
         if not len(new):
@@ -362,7 +364,7 @@ class Belief:
     def variances(self, G: ArrayOrTensor) -> Floats:
         """gᵀ P g of each column of G (p, n), (n,)."""
         split = self.columns.split(G)
-        inside, outside = linalg.together(split.inside, linalg.norms(split.outside))
+        inside, outside = linalg.all_to_numpy(split.inside, linalg.norms(split.outside))
         F = self.root.T @ inside
         whole = np.einsum("ij,ij->j", inside, inside) + outside**2
         outside = np.where(outside > linalg.blur(G) * np.sqrt(whole), outside, 0.0)
@@ -387,8 +389,8 @@ class Belief:
         sigma = np.where(sigma > 1e-8 * np.sqrt(s), sigma, 0.0) if self.used else sigma
         moved = linalg.inner(rows.T, (w - before).reshape(column))
         said = linalg.inner(rows.T, before.reshape(column))
-        answers = (said + moved / linalg.like(share, moved)[:, None]).reshape(-1, *w.shape[1:])
-        return Evidence(rows, answers, sigma**2 / share, np.zeros(w.shape[1:]))
+        targets = (said + moved / linalg.like(share, moved)[:, None]).reshape(-1, *w.shape[1:])
+        return Evidence(rows, targets, sigma**2 / share, np.zeros(w.shape[1:]))
 
     def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
         """The step of learning another belief's evidence: exact for a linear model."""
@@ -409,7 +411,7 @@ class Taken(NamedTuple):
 
     belief: Any
     w: Tensor
-    contradictions: int = 0
+    inconsistent_rows: int = 0
 
 
 class Filter(Learner):
@@ -460,7 +462,7 @@ class Filter(Learner):
     # -- what is told ----------------------------------------------------------------------------
 
     @property
-    def belief_(self) -> Any:
+    def posterior_(self) -> Any:
         """What is known of the weights, for the next row; None before the first."""
         return self._belief
 
@@ -523,7 +525,7 @@ class Filter(Learner):
         """Be as after a step that was sound, from the weights before."""
         del before
         self._belief = found.belief
-        self._against += found.contradictions
+        self._against += found.inconsistent_rows
         self._take(found.w)
 
     def _filled(self) -> str | None:
@@ -535,7 +537,7 @@ class Filter(Learner):
         )
 
 
-class Wandering(Filter):
+class RandomWalkFilter(Filter):
     """A filter of weights that wander.
 
     Parameters
@@ -645,4 +647,4 @@ class Dynamics:
         return torch.lerp(start, w, decay)
 
 
-register(Role.MEMORY, Belief)
+register(Role.MEMORY, PosteriorCovariance)

@@ -481,7 +481,7 @@ class Learner(ABC):
 
     def _sound(self, w: Tensor) -> Tensor:
         """Whether weights (p,) are finite in the module's precision."""
-        return linalg.sound(w.to(self.network.dtype)[None])[0]
+        return linalg.rows_are_finite(w.to(self.network.dtype)[None])[0]
 
     def _refuse_frozen(self, where: str) -> None:
         """Refuse to write into what was frozen since the learner was made."""
@@ -526,7 +526,7 @@ class Learner(ABC):
                 said = self._whole_step(call, wanted, i, width)
                 self._shape = shape
                 net.columns = rows.columns if first else net.columns
-            interrupt.heard()
+            interrupt.raise_pending()
             self._tell_if_full(4)
             yield said
         self._warn(before, where)
@@ -560,17 +560,17 @@ class Learner(ABC):
         self._masked = self._refused
         said, J = self._derived(rows, y.shape[1])
         e, G = as_rows(self.loss, said, y, linalg.widened(J))
-        good = e.to(G.dtype).isfinite() & linalg.sound(G).reshape(len(e), -1)
+        good = e.to(G.dtype).isfinite() & linalg.rows_are_finite(G).reshape(len(e), -1)
         good = good.all(dim=1)
-        waits = linalg.waits(good)
-        if waits or not bool(good.all()):
+        on_device = linalg.on_device(good)
+        if on_device or not bool(good.all()):
             self._refused = self._refused + (~good).sum()
             e = torch.where(good[:, None], e, 0.0)
             G = torch.where(good.repeat_interleave(len(G) // len(e))[:, None], G, 0.0)
         try:
-            if waits or bool(good.any()):
+            if on_device or bool(good.any()):
                 self._learn(rows, e, G)
-            if not waits and self._refused is not self._masked:
+            if not on_device and self._refused is not self._masked:
                 self._refuse_broken()
         except BaseException:
             self._refused = self._masked

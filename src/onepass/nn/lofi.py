@@ -42,8 +42,8 @@ from torch import Tensor
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
-from onepass.linalg.subspace import Columns
-from onepass.nn.kalman import Taken, Wandering, refuse_overflow, triangle
+from onepass.linalg.subspace import OrthonormalBasis
+from onepass.nn.kalman import RandomWalkFilter, Taken, refuse_overflow, triangle
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 from onepass.serialization import codec
@@ -135,8 +135,8 @@ class Precision:
         vectors = linalg.like(G, root) / root[:, None]
         Q, T = _spanned((self.rows / root).T)
         U = triangle(T.T, np.eye(len(T)))
-        found = Columns(Q.T.contiguous()).split(vectors)
-        inside, outside = linalg.together(found.inside, linalg.norms(found.outside))
+        found = OrthonormalBasis(Q.T.contiguous()).split(vectors)
+        inside, outside = linalg.all_to_numpy(found.inside, linalg.norms(found.outside))
         whole = np.einsum("ij,ij->j", inside, inside) + outside**2
         outside = np.where(outside > linalg.blur(vectors) * np.sqrt(whole), outside, 0.0)
         F = linalg.solve_upper_transposed(U, inside)
@@ -174,7 +174,7 @@ def _spanned(A: Tensor, *small: Tensor) -> list[Any]:
     """
     lengths, blur = linalg.norms(A), linalg.blur(A)
     Q, L, kept = linalg.orthonormal(A, linalg.resolution(A) * lengths, lengths)
-    L, kept, lengths, *others = linalg.together(L, kept, lengths, *small)
+    L, kept, lengths, *others = linalg.all_to_numpy(L, kept, lengths, *small)
     refuse_overflow(lengths**2)
     T = (L * kept).T
     doubtful = np.flatnonzero((kept == 0.0) & (lengths > 0.0))
@@ -185,13 +185,13 @@ def _spanned(A: Tensor, *small: Tensor) -> list[Any]:
         rest = rest - linalg.times(Q, again)
         least = linalg.like(blur * lengths[doubtful], linalg.norms(rest))
         Q[:, doubtful], L, kept = linalg.orthonormal(rest, least)
-        L, kept = linalg.together(L, kept)
+        L, kept = linalg.all_to_numpy(L, kept)
         T[np.ix_(doubtful, doubtful)] = (L * kept).T
     return [Q, np.where(np.abs(T) > blur * lengths, T, 0.0), *others]
 
 
 @register
-class LoFi(Wandering):
+class LoFi(RandomWalkFilter):
     """Low-rank-plus-diagonal extended Kalman filter (LO-FI), for long noisy streams.
 
     Parameters
@@ -226,7 +226,7 @@ class LoFi(Wandering):
     ----------
     network : Network
         The module as a function of one vector of weights.
-    belief_ : Precision
+    posterior_ : Precision
         The precision of the weights for the next row.
     rows_seen_, rows_refused_ : int
         Rows given, and those left out because their errors or gradients were not finite.

@@ -144,7 +144,7 @@ class Fitted(NamedTuple):
     """What a step will do; nothing has been written yet."""
 
     w: Tensor
-    contradictions: Any
+    inconsistent_rows: Any
     memory: Callable[[], Any]
     """Learn the row, in place; give the memory after it."""
 
@@ -167,18 +167,18 @@ def fitted(memory: Any, w: Tensor, G: Tensor, e: Tensor, noise: Floats, c: int) 
     NumericalError
         If the variance of an answer is no number.
     """
-    pending = None if linalg.waits(w) else getattr(memory, "pending", None)
+    pending = None if linalg.on_device(w) else getattr(memory, "pending", None)
     with np.errstate(over="ignore", invalid="ignore"):  # the learner looks what came of it
-        found = pending and pending(*map(linalg.at_hand, (w, G, e)), noise)
+        found = pending and pending(*map(linalg.numpy_view, (w, G, e)), noise)
     if found:  # of few weights, where calls cost most
         return Fitted(linalg.like(found.w, w), 0, found.after)
     if not hasattr(memory, "split"):  # a covariance writes nothing in place
         step = memory.learn(w, G, e, noise, group=c)
-        return Fitted(step.w, step.contradictions, lambda: step.memory)
+        return Fitted(step.w, step.inconsistent_rows, lambda: step.memory)
     parts = memory.split(G)
     found = fit(w, G, parts.lifted, e, noise, group=c, basis=memory.basis)
     learned = partial(memory.after, G, parts, noise, found)
-    return Fitted(found.w, found.contradictions, learned)
+    return Fitted(found.w, found.inconsistent_rows, learned)
 
 
 def variances(memory: Any, noise: float) -> Callable[[Tensor], ArrayOrTensor] | None:

@@ -52,7 +52,7 @@ from torch import Tensor
 from onepass import linalg
 from onepass.errors import MergeError, MergeWarning, NumericalError, ParameterError
 from onepass.linalg.update import Step
-from onepass.memory.blocks import Several
+from onepass.memory.blocks import BlockEvidence
 from onepass.memory.evidence import Evidence
 from onepass.nn.learner import Learner
 from onepass.nn.losses import targets
@@ -80,7 +80,7 @@ class Merged(NamedTuple):
     reach: float
 
 
-def learned(memory: Any, w: Tensor, theirs: Tensor, said: Evidence | Several) -> Merged:
+def learned(memory: Any, w: Tensor, theirs: Tensor, said: Evidence | BlockEvidence) -> Merged:
     """The weights after a memory has learned evidence, part by part; nothing is written.
 
     Parameters
@@ -94,7 +94,7 @@ def learned(memory: Any, w: Tensor, theirs: Tensor, said: Evidence | Several) ->
     for part, at, each in _parts(memory, said, len(w)):
         now = w[at]
         known = linalg.inner(each.rows.T, now.reshape(len(now), -1))
-        error = each.answers - known.reshape(each.answers.shape)
+        error = each.targets - known.reshape(each.targets.shape)
         new[at] = fitted(part, now, each.rows.T, error, each.noise, 1).w
     apart = float(linalg.length(w - theirs)) / 2.0
     far = float(linalg.length(new - (w + theirs) / 2.0))
@@ -164,7 +164,7 @@ def _held(
     return share, V @ x, most
 
 
-def lost(said: Evidence | Several) -> float:
+def lost(said: Evidence | BlockEvidence) -> float:
     """D of evidence, of all its parts.
 
     Parameters
@@ -175,7 +175,9 @@ def lost(said: Evidence | Several) -> float:
 
 
 def share_moved(
-    new: Tensor, weights: tuple[Tensor, Tensor], said: tuple[Evidence | Several, Evidence | Several]
+    new: Tensor,
+    weights: tuple[Tensor, Tensor],
+    said: tuple[Evidence | BlockEvidence, Evidence | BlockEvidence],
 ) -> float:
     """By how much answers of both can move, √ of (1), as a share of the size of what is known.
 
@@ -457,12 +459,12 @@ def _join(one: Any, two: Any, rows: object, where: str) -> str | None:
     if mine is not None and rows is None and lost(mine) + lost(said):
         share = share_moved(found.w, (w, theirs), (mine, said))
     if not one.noise:
-        own = before.forgets(found.w, w) if mine is None else mine.moved(found.w, w)
+        own = before.forgetting_bound(found.w, w) if mine is None else mine.moved(found.w, w)
         moves = float(own), float(said.moved(found.w, theirs))
     mine = None  # as long as the copy that takes its place
     step = (_apart(before) if begun else before).merged(w, said)
-    against = step.contradictions if exact else 0  # between the two, none of them wins
-    _take(one, two, step._replace(w=found.w, contradictions=against), moves)
+    against = step.inconsistent_rows if exact else 0  # between the two, none of them wins
+    _take(one, two, step._replace(w=found.w, inconsistent_rows=against), moves)
     if straight:
         return None
     return _warned(found.reach, exact=exact) if found.reach > _FAR else _doubted(share)
@@ -489,7 +491,7 @@ def _take(one: Any, two: Any, step: Step, moves: tuple[float, float]) -> None:
     own, came = (each.forgetting_bound_.all_steps for each in (one, two))
     one._take(one._vector(step.w))  # noqa: SLF001  as above
     one._memory = step.memory  # noqa: SLF001
-    one._against = one._against + two.inconsistent_rows_ + step.contradictions  # noqa: SLF001
+    one._against = one._against + two.inconsistent_rows_ + step.inconsistent_rows  # noqa: SLF001
     if not one.noise:  # else there is no count of it
         one._forgotten = math.hypot(own + moves[0], came + moves[1])  # noqa: SLF001  of other rows
     one._refused = one._refused + two.rows_refused_  # noqa: SLF001

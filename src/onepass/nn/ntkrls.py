@@ -34,7 +34,7 @@ from torch.nn import Module
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
-from onepass.nn.kalman import Belief, Filter, Taken
+from onepass.nn.kalman import Filter, PosteriorCovariance, Taken
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 
@@ -70,7 +70,7 @@ class NTKRLS(Filter):
     ----------
     network : Network
         The module as a function of one vector of weights.
-    belief_ : Belief
+    posterior_ : Belief
         P̃ of (3), the covariance of the weights for an answer of variance 1.
     inconsistent_rows_ : int
         With forgetting 0, rows in the span of the past that disagreed with it; the past won.
@@ -126,7 +126,7 @@ class NTKRLS(Filter):
             chunk=chunk,
         )
 
-    def _taken(self, belief: Belief, w: Tensor, e: Tensor, J: Tensor) -> Taken:
+    def _taken(self, belief: PosteriorCovariance, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         (n, c), against = e.shape, 0
         limit = max(1e12, 1e3 / self.ridge)
         lam, now = self.forgetting, w
@@ -139,7 +139,7 @@ class NTKRLS(Filter):
                 error = error - linalg.like(moved, e).reshape(error.shape)
             noise = np.repeat(lam ** np.arange(1.0, len(error) + 1.0), c)
             step = belief.learn(now, few.T, error.reshape(-1), noise, group=c)  # (3)
-            against += step.contradictions
+            against += step.inconsistent_rows
             now, belief = step.w, step.memory
             belief = belief.faded(lam ** len(error), limit) if lam else belief
         return Taken(belief, now, against)

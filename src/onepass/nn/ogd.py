@@ -189,7 +189,7 @@ class OGD(Learner):
         with net.turn, interrupt.held(), plainly(net.device, net.p):
             self._learn(None, None, self._drawn[: self._task_rows].flatten(0, 1))
             self._drawn, self._task_rows, self.tasks_ = None, 0, self.tasks_ + 1
-        interrupt.heard()
+        interrupt.raise_pending()
         self._tell_if_full(3)
         return self
 
@@ -220,7 +220,7 @@ class OGD(Learner):
         before, wide = self._weights, self._wide
         try:
             said, good = self._descended(rows, y, before)
-            if not linalg.waits(good) and not bool(good):
+            if not linalg.on_device(good) and not bool(good):
                 self._refuse_broken()
                 at = finite_rows(self.network, rows, lambda f, i: self._slope(f, y[i : i + 1]))
                 if 0 < len(at) < len(said):  # the others are a batch
@@ -244,8 +244,8 @@ class OGD(Learner):
             said, g = self.network.gradient(rows, lambda f: self._slope(f, y, rows.where))
             first = said if first is None else first
             g = linalg.widened(g)
-            sound = linalg.sound(g[None])[0]
-            fine, g = fine & sound, torch.where(sound, g, 0.0)
+            rows_are_finite = linalg.rows_are_finite(g[None])[0]
+            fine, g = fine & rows_are_finite, torch.where(rows_are_finite, g, 0.0)
             if self._memory is not None:
                 g = linalg.like(self._memory.split(g[:, None]).lifted[:, 0], g)
             new = self._weights - self.step_size * g

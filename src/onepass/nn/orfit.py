@@ -274,7 +274,7 @@ class ORFit(Learner):
         net = self.network
         with net.turn, interrupt.held(), plainly(net.device, net.p):
             merge(self, other, rows)
-        interrupt.heard()
+        interrupt.raise_pending()
         self._tell_if_full(3)
         return self
 
@@ -292,18 +292,18 @@ class ORFit(Learner):
             return
         new = self._vector(found.w)
         said = new.to(self.network.dtype)
-        if linalg.waits(said):  # a device is not waited for: there the memory learns the row
+        if linalg.on_device(said):  # a device is not waited for: there the memory learns the row
             fine = said.isfinite().all()
             self._refused = self._refused + (~fine) * (self._masked + len(rows) - self._refused)
             new = torch.where(fine, new, w)
         elif not linalg.finite(said):
             self._refused = self._masked + len(rows)
             return
-        forgotten = 0.0 if self.noise else self._memory.forgets(new, w)
+        forgotten = 0.0 if self.noise else self._memory.forgetting_bound(new, w)
         memory = found.memory()  # it may raise, for want of room; then no weight has moved
         self._take(new)
         self._forgotten = self._forgotten + forgotten
-        self._memory, self._against = memory, self._against + found.contradictions
+        self._memory, self._against = memory, self._against + found.inconsistent_rows
 
     def _derived(self, rows: Batch, c: int) -> tuple[Tensor, Tensor]:
         """Outputs (n, c), and the features (n, p / c) that they share, or J (n·c, p)."""

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from onepass.errors import ParameterError
-from onepass.nn.batch import Batch, as_matrix, holds_places, mapped, tensors
-from onepass.nn.function import Function, evaluating
+from onepass.nn.batch import Batch, as_matrix, holds_indices, mapped, tensors
+from onepass.nn.function import Function, evaluation_mode
 from onepass.nn.selection import layer_of
 
 __all__ = ["Probe", "alike", "refuse_underived", "rounded", "straight", "tolerance"]
@@ -82,9 +82,9 @@ def rounded(module: torch.nn.Module, rows: Batch, i: int, said: Tensor) -> bool:
 def _rounded(module: torch.nn.Module, rows: Batch, i: int, said: Tensor, *, wide: bool) -> bool:
     twin = copy.deepcopy(module)
     if wide:
-        twin, rows = twin.double(), rows.holding(map(_double, rows.tensors), rows.n)
+        twin, rows = twin.double(), rows.with_tensors(map(_double, rows.tensors), rows.n)
     row, layers = rows[i], list(twin.modules())
-    with torch.no_grad(), evaluating(layers):
+    with torch.no_grad(), evaluation_mode(layers):
         together, alone = _asked(twin, rows)[i : i + 1], _asked(twin, row)
         if wide and alone.dtype != torch.float64:
             raise TypeError("it computes in another precision")
@@ -96,7 +96,7 @@ def _rounded(module: torch.nn.Module, rows: Batch, i: int, said: Tensor, *, wide
         for _ in range(_TRIES):
             for each, before in zip(_numbers(twin), known, strict=True):
                 each.copy_(_shaken(before, lots))
-            near = row.holding([_shaken(each, lots) for each in row.tensors], row.n)
+            near = row.with_tensors([_shaken(each, lots) for each in row.tensors], row.n)
             moved = torch.nan_to_num(_asked(twin, near) - alone).abs().amax()
             spread = max(spread, float(moved))
     return alike(together, alone, within, _ROOM * spread)
@@ -232,7 +232,7 @@ class Probe:
         try:
             self._look(rows, kind)
         except Exception:
-            if kind not in self._asked_twice and holds_places(rows):
+            if kind not in self._asked_twice and holds_indices(rows):
                 with suppress(Exception):
                     real = self(rows.real(dtype), dtype)
                     self._as_real.add(kind)

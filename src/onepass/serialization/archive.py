@@ -51,7 +51,7 @@ from safetensors.numpy import save as bytes_of
 from safetensors.numpy import save_file
 
 from onepass.errors import CheckpointError
-from onepass.serialization.atomic import replacing
+from onepass.serialization.atomic import atomic_write
 from onepass.types import Array
 
 __all__ = [
@@ -62,13 +62,13 @@ __all__ = [
     "contents",
     "damaged",
     "divided",
+    "dumps",
     "join",
-    "packed",
+    "loads",
     "place",
     "read",
     "readable",
     "split",
-    "unpacked",
     "write",
 ]
 
@@ -370,7 +370,7 @@ class Contents:
     nbytes: int
 
 
-def packed(tree: object, where: str, *, kind: str = "tree") -> bytes:
+def dumps(tree: object, where: str, *, kind: str = "tree") -> bytes:
     """What :func:`write` would write to a file.
 
     Parameters
@@ -393,7 +393,7 @@ def packed(tree: object, where: str, *, kind: str = "tree") -> bytes:
     return b"".join((data[:at], digest, rest))  # one copy
 
 
-def unpacked(data: bytes, where: str) -> Contents:
+def loads(data: bytes, where: str) -> Contents:
     """The tree of these bytes, and what they say of themselves.
 
     Parameters
@@ -422,7 +422,7 @@ def divided(tree: object, kind: str, where: str) -> tuple[dict[str, str], dict[s
     Parameters
     ----------
     tree, kind, where
-        As for :func:`packed`.
+        As for :func:`dumps`.
     """
     said, arrays = split(tree, where)
     record = {
@@ -591,7 +591,7 @@ def write(path: str | os.PathLike[str], tree: object, *, kind: str = "tree") -> 
     where = os.fspath(path)
     metadata, arrays = divided(tree, kind, where)
     try:
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             save_file(arrays, temporary, metadata=metadata)
             _seal(temporary, where)
     except (OSError, SafetensorError) as failed:
@@ -644,7 +644,7 @@ def contents(path: str | os.PathLike[str]) -> Contents:
         raise CheckpointError(
             f"{where}: must be a file that can be read, got: {failed.strerror}. Check the path."
         ) from failed
-    return unpacked(data, where)
+    return loads(data, where)
 
 
 def _seal(path: Path, where: str) -> None:

@@ -22,13 +22,13 @@ from onepass.errors import SourceError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["replacing", "stamp", "writing"]
+__all__ = ["atomic_write", "file_identity", "write_errors"]
 
 _LOCK = "lock"
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A new, empty file that takes the place of ``path`` when the block ends without an error.
 
     A symbolic link stays a link: the file that it points to is replaced. The new file has the
@@ -54,7 +54,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     path = Path(directory, "count.txt")
-    ...     with replacing(path) as temporary:
+    ...     with atomic_write(path) as temporary:
     ...         _ = temporary.write_text("41")
     ...     int(path.read_text()) + 1
     42
@@ -74,7 +74,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     _sync_directory(target.parent)
 
 
-def stamp(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
     """What tells a file from the one that takes its place; None where there is none.
 
     Parameters
@@ -90,7 +90,7 @@ def stamp(path: str | os.PathLike[str]) -> tuple[int, int] | None:
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str], where: str) -> Iterator[None]:
+def write_errors(path: str | os.PathLike[str], where: str) -> Iterator[None]:
     """Say the system's refusal to write a file in the user's words.
 
     Parameters

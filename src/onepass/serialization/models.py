@@ -18,7 +18,16 @@ from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, Encoder, Role, class_registry, from_state, state_dict
 from onepass.types import Array
 
-__all__ = ["LEARNER", "NETWORK", "describe", "described", "given_back", "load", "packed", "save"]
+__all__ = [
+    "LEARNER",
+    "NETWORK",
+    "describe",
+    "describe_contents",
+    "dumps",
+    "from_contents",
+    "load",
+    "save",
+]
 
 
 LEARNER, NETWORK = "learner", "network"
@@ -91,10 +100,10 @@ def load(path: str | os.PathLike[str], **replacements: object) -> Any:
         If there is no such file, if it is damaged, too new or holds no learner, if a replacement
         is missing or stands for nothing, or if a network is another than it was.
     """
-    return given_back(archive.contents(path), os.fspath(path), replacements)
+    return from_contents(archive.contents(path), os.fspath(path), replacements)
 
 
-def packed(learner: object, where: str) -> bytes:
+def dumps(learner: object, where: str) -> bytes:
     """What :func:`save` would write, but for networks.
 
     Parameters
@@ -108,7 +117,7 @@ def packed(learner: object, where: str) -> bytes:
     CheckpointError
         If it is, or holds, something that no file can hold.
     """
-    return archive.packed(_state(learner, where), where, kind=LEARNER)
+    return archive.dumps(_state(learner, where), where, kind=LEARNER)
 
 
 def _state(learner: object, where: str) -> Any:
@@ -124,7 +133,7 @@ def _is_model(thing: object) -> bool:
     return entry is not None and entry.cls is type(thing) and Role.METRIC < entry.role < Role.RUN
 
 
-def given_back(found: archive.Contents, where: str, replacements: Mapping[str, object]) -> Any:
+def from_contents(found: archive.Contents, where: str, replacements: Mapping[str, object]) -> Any:
     """What was saved, out of what a file holds.
 
     Parameters
@@ -184,10 +193,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     CheckpointError
         If there is no such file, or if it is damaged, too new or holds no learner.
     """
-    return described(archive.contents(path), os.fspath(path))
+    return describe_contents(archive.contents(path), os.fspath(path))
 
 
-def described(found: archive.Contents, where: str) -> dict[str, Any]:
+def describe_contents(found: archive.Contents, where: str) -> dict[str, Any]:
     """The same of a file's contents.
 
     Parameters

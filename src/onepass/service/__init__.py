@@ -10,13 +10,13 @@ from onepass.errors import ServiceError
 from onepass.service.client import AsyncClient, Client
 from onepass.service.durable import Durable, Version, durable
 from onepass.service.examine import examine
-from onepass.service.requests import Receipt
+from onepass.service.requests import LearnResult
 
 __all__ = [
     "AsyncClient",
     "Client",
     "Durable",
-    "Receipt",
+    "LearnResult",
     "ServiceError",
     "Version",
     "durable",

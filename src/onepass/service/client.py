@@ -30,7 +30,7 @@ import numpy as np
 
 from onepass.errors import ParameterError, ServiceError, TypeMismatchError, import_extra
 from onepass.service.model import ManagedModel
-from onepass.service.requests import Block, Receipt, check_labelled, read_rows
+from onepass.service.requests import Block, LearnResult, check_labelled, read_rows
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import Table, TableLike
 
@@ -188,7 +188,7 @@ class _Connection:
 
     async def _learn(
         self, name: str, row: Sequence[Any], where: str, key: str | None = None
-    ) -> Receipt:
+    ) -> LearnResult:
         """Learn what one request holds: X, y, and perhaps sample_weight and time."""
         if not isinstance(row, (tuple, list)) or not 2 <= len(row) <= 4:
             raise TypeMismatchError(
@@ -274,10 +274,10 @@ def _path(name: str, verb: str = "") -> str:
     return f"/v2/models/{quote(name, safe='')}/{verb}".rstrip("/")
 
 
-def _receipt(response: "httpx.Response") -> Receipt:
+def _receipt(response: "httpx.Response") -> LearnResult:
     version = int(response.headers.get("X-Onepass-Version", "0"))
     replayed = response.headers.get("Idempotent-Replayed") == "true"
-    return Receipt(version, _decode_tensors(response)["y"], again=replayed)
+    return LearnResult(version, _decode_tensors(response)["y"], again=replayed)
 
 
 def _json(response: "httpx.Response") -> Any:
@@ -378,7 +378,7 @@ class AsyncClient(_Connection):
         *,
         time: TimeLike | None = None,
         key: str | None = None,
-    ) -> Receipt:
+    ) -> LearnResult:
         """Learn rows; they are on the service's disk when it returns.
 
         Parameters
@@ -446,7 +446,7 @@ class AsyncClient(_Connection):
         sample_weight: ArrayLike | None = None,
         *,
         time: TimeLike | None = None,
-    ) -> Receipt:
+    ) -> LearnResult:
         """Learn rows of ``ask`` from their targets, each once.
 
         Parameters
@@ -590,7 +590,7 @@ class AsyncClient(_Connection):
 
     async def learn_each(
         self, name: str, rows: Iterable[Sequence[TableLike | None]]
-    ) -> AsyncIterator[Receipt]:
+    ) -> AsyncIterator[LearnResult]:
         """Learn rows in their order, a request each.
 
         Parameters
@@ -699,7 +699,7 @@ class Client(_Connection):
 
     def learn_each(
         self, name: str, rows: Iterable[Sequence[TableLike | None]]
-    ) -> Iterator[Receipt]:
+    ) -> Iterator[LearnResult]:
         """Learn rows in their order, a request each; blocks of rows by ``learn`` are much faster.
 
         Nothing is sent before the first receipt is asked for.

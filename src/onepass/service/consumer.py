@@ -133,7 +133,7 @@ class Feeder:
                     "rows that are right, and the others are passed by."
                 )
             if not passed or piece.positions[passed - 1] != piece.position:
-                self._durable.pass_by(piece.part, piece.position)
+                self._durable.commit_position(piece.part, piece.position)
             passed = len(piece) + 1  # with what is refused behind the last row
         finally:
             if passed:

@@ -13,7 +13,7 @@ import numpy as np
 
 from onepass.errors import IdempotencyConflictError, ParameterError
 from onepass.service.journal import Answer, Journal
-from onepass.service.requests import Block, Receipt, Request, array_from_bytes, joined
+from onepass.service.requests import Block, LearnResult, Request, array_from_bytes, joined
 
 __all__ = ["Labelled", "id_list", "match"]
 
@@ -61,7 +61,7 @@ class Labelled:
         keys = [(_KEY + name, self.digests[name]) for name in self.rows]
         return Request(joined(blocks), keys=keys, ids=list(self.rows))
 
-    def receipt(self, ids: Sequence[str], learned: Receipt | None) -> Receipt:
+    def receipt(self, ids: Sequence[str], learned: LearnResult | None) -> LearnResult:
         """The result for all ids.
 
         Parameters
@@ -76,7 +76,9 @@ class Labelled:
             found = {name: learned.said[i : i + 1] for i, name in enumerate(self.rows)}
         for name, before in self.known.items():
             version, found[name] = max(version, before.sequence), array_from_bytes(before.said)
-        return Receipt(version, np.concatenate([found[name] for name in ids]), again=not self.rows)
+        return LearnResult(
+            version, np.concatenate([found[name] for name in ids]), again=not self.rows
+        )
 
 
 def id_list(ids: Iterable[str], where: str) -> list[str]:

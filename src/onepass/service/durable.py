@@ -21,7 +21,7 @@ from onepass.service.journal import Journal
 from onepass.service.model import ManagedModel, predictions
 from onepass.service.requests import (
     Block,
-    Receipt,
+    LearnResult,
     Request,
     aligned,
     check_encodable,
@@ -32,7 +32,7 @@ from onepass.service.requests import (
 )
 from onepass.service.writer import Policy, Watcher, Writer
 from onepass.types import Array, ArrayLike, TimeLike
-from onepass.validation.arrays import bounded
+from onepass.validation.arrays import feature_limit
 from onepass.validation.table import TableLike, named_row
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Durable:
         key: str | None = None,
         source: str | None = None,
         position: str | None = None,
-    ) -> Receipt:
+    ) -> LearnResult:
         """Learn rows; they are on the disk when it returns.
 
         Parameters
@@ -160,7 +160,7 @@ class Durable:
         *,
         time: Any = None,
         key: str | None = None,
-    ) -> Receipt:
+    ) -> LearnResult:
         """Learn one row: an array of shape (d,), or a dict of named features; as ``learn`` does."""
         x = named_row(x)
         X = [x] if isinstance(x, Mapping) else np.asarray(x)[None]
@@ -251,7 +251,7 @@ class Durable:
         """Wait until all requests that were made before are decided."""
         self._writer.call(self._writer.maintain)
 
-    def pass_by(self, source: str, position: str) -> None:
+    def commit_position(self, source: str, position: str) -> None:
         """Store where to go on reading a source, behind rows that were refused.
 
         Parameters
@@ -266,10 +266,10 @@ class Durable:
         StoreError
             If the disk is full or fails.
         """
-        where = f"{self._journal.where}.pass_by"
+        where = f"{self._journal.where}.commit_position"
         for name, word in (("source", source), ("position", position)):
             check_text(word, name, where)
-        self._writer.call(lambda: self._writer.pass_by(source, position), writes=True)
+        self._writer.call(lambda: self._writer.commit_position(source, position), writes=True)
 
     # -- delayed labels -------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class Durable:
         check_encodable(block, where)  # each row will be encoded by itself
         seconds = validation.in_range(seconds, "seconds", where, low=0.0, high=_LONGEST)
         version, learner = self._writer.published
-        with bounded(self.max_features):
+        with feature_limit(self.max_features):
             predicted = predictions(learner, block.X)
         ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
         self._writer.check_caller()
@@ -322,7 +322,7 @@ class Durable:
         sample_weight: ArrayLike | None = None,
         *,
         time: TimeLike | None = None,
-    ) -> Receipt:
+    ) -> LearnResult:
         """Learn rows of ``ask`` with their labels, by their ids; each row is learned once.
 
         Parameters
@@ -506,7 +506,7 @@ class Durable:
         """
         self._writer.hook = work
 
-    def check_like(self, model: "Learner | Pipeline") -> None:
+    def check_compatible(self, model: "Learner | Pipeline") -> None:
         """Refuse a learner of another class, or of other parameters, than this one.
 
         Parameters
@@ -519,7 +519,7 @@ class Durable:
         """
         where = self._journal.where
         other = ManagedModel.of(model, where).learner
-        self._writer.call(lambda: self._writer.model.check_like(other, where))
+        self._writer.call(lambda: self._writer.model.check_compatible(other, where))
 
     def check_in_place(self) -> None:
         """Refuse where the file is not where it was opened.
@@ -655,7 +655,7 @@ def durable(
         if not journal.empty:
             writer.resume()
             if given is not None:
-                writer.model.check_like(given.learner, where)
+                writer.model.check_compatible(given.learner, where)
         elif given is not None:
             writer.begin(given)
         else:

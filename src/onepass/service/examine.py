@@ -15,7 +15,7 @@ from typing import Any
 
 from onepass.errors import CheckpointError
 from onepass.serialization import archive as sealed
-from onepass.serialization.models import described
+from onepass.serialization.models import describe_contents
 from onepass.service.journal import Journal, Snapshot
 from onepass.service.lock import unlocked
 from onepass.service.requests import Block
@@ -65,7 +65,7 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
     for i, each in enumerate(snapshots):
         following = snapshots[i + 1] if i + 1 < len(snapshots) else None
         found = journal.before(each.sequence)
-        learner = described(_learner(journal, found), path)
+        learner = describe_contents(_learner(journal, found), path)
         positions = json.loads(found.positions)
         version, rows, digest = found.sequence, found.seen, found.digest
         until = None if following is None else following.sequence
@@ -100,7 +100,7 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
 
 def _learner(journal: Journal, found: Snapshot) -> sealed.Contents:
     try:
-        return sealed.unpacked(found.body, str(journal.path))
+        return sealed.loads(found.body, str(journal.path))
     except CheckpointError as wrong:
         came = f"the snapshot after block {found.sequence:,} holds no learner: {wrong}"
         raise journal.damaged(came) from wrong

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from onepass.errors import CorruptStoreError, LockedError, StoreError
-from onepass.serialization.atomic import replacing
+from onepass.serialization.atomic import atomic_write
 from onepass.service.lock import FileIdentity, FileLock
 from onepass.service.schema import checked_format, create, open_database
 
@@ -275,7 +275,7 @@ class Journal:
         if self._lock is not None:
             self._lock.acknowledge(0)
         try:
-            with replacing(self.path) as temporary, closing(create(temporary)) as db:
+            with atomic_write(self.path) as temporary, closing(create(temporary)) as db:
                 self._insert(db, first)
                 db.execute("COMMIT")
                 self.reached("made")

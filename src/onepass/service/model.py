@@ -16,7 +16,7 @@ from onepass import validation
 from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
 from onepass.serialization import archive
 from onepass.serialization.codec import state_dict
-from onepass.serialization.models import given_back, packed
+from onepass.serialization.models import dumps, from_contents
 from onepass.service.requests import Block, read_rows
 from onepass.types import Array
 from onepass.validation.table import Table, TableLike
@@ -74,12 +74,12 @@ class ManagedModel:
         cls, data: bytes, where: str, replacements: Mapping[str, object]
     ) -> "ManagedModel":
         """Decode what ``to_bytes`` encoded."""
-        return cls(given_back(archive.unpacked(data, where), where, replacements))
+        return cls(from_contents(archive.loads(data, where), where, replacements))
 
     def to_bytes(self, where: str) -> bytes:
         """The learner as ``op.save`` would write it."""
         self.put_aside()
-        return packed(self.learner, where)
+        return dumps(self.learner, where)
 
     def put_aside(self) -> None:
         """Write the native state back to the learner, from which it continues."""
@@ -108,7 +108,7 @@ class ManagedModel:
         frozen: Learner | Pipeline = self.learner.frozen_copy()
         return frozen
 
-    def check_like(self, other: "Learner | Pipeline", where: str) -> None:
+    def check_compatible(self, other: "Learner | Pipeline", where: str) -> None:
         """Refuse a learner of another class, or with other parameters.
 
         Raises
@@ -116,7 +116,7 @@ class ManagedModel:
         ParameterError
         """
         mine, theirs = (
-            archive.packed(state_dict(clone(each), where), where) for each in (self.learner, other)
+            archive.dumps(state_dict(clone(each), where), where) for each in (self.learner, other)
         )
         if mine != theirs:
             raise ParameterError(

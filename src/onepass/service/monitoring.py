@@ -26,11 +26,11 @@ from prometheus_client import Histogram
 from sklearn.base import is_classifier
 
 from onepass.errors import OnepassError
-from onepass.evaluate.curves import Tally
+from onepass.evaluate.curves import RollingMetrics
 from onepass.evaluate.drift import counts_mistakes
 from onepass.evaluate.metrics import METRICS
 from onepass.serialization import archive
-from onepass.serialization.atomic import replacing
+from onepass.serialization.atomic import atomic_write
 from onepass.service.requests import Block
 from onepass.types import Array
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["Diary", "DriftMonitor", "Gauges", "task_of"]
+__all__ = ["DriftMonitor", "Gauges", "MetricsFile", "task_of"]
 
 
 _MAX_MARKS = 100
@@ -184,8 +184,8 @@ class Gauges:
         )  # fmt: skip
         self._learn, self._predict = map(self.durations.labels, ("learn", "predict"))
 
-    def _new_tally(self) -> Tally:
-        return Tally({self._metric: METRICS[self._task][self._metric]}, self._window)
+    def _new_tally(self) -> RollingMetrics:
+        return RollingMetrics({self._metric: METRICS[self._task][self._metric]}, self._window)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -421,7 +421,7 @@ def _quantile(q: float, buckets: Sequence[tuple[float, float]]) -> float | None:
 _INTERVAL = 30.0  # seconds
 
 
-class Diary:
+class MetricsFile:
     """The file in which the metrics of a learner outlive a restart.
 
     Parameters
@@ -445,7 +445,7 @@ class Diary:
         """
         state = None
         with suppress(OSError, OnepassError):
-            state = archive.unpacked(self._path.read_bytes(), str(self._path)).tree
+            state = archive.loads(self._path.read_bytes(), str(self._path)).tree
         gauges.resume(state, seen)
 
     def tend(self, gauges: Gauges, snapshot: int) -> None:
@@ -466,6 +466,6 @@ class Diary:
     def write(self, gauges: Gauges) -> None:
         """Write the metrics, as far as the disk allows it."""
         with suppress(OSError, OnepassError):
-            data = archive.packed(gauges.state(), str(self._path), kind="gauges")
-            with replacing(self._path) as temporary:
+            data = archive.dumps(gauges.state(), str(self._path), kind="gauges")
+            with atomic_write(self._path) as temporary:
                 temporary.write_bytes(data)

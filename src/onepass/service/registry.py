@@ -30,8 +30,8 @@ from onepass.service.consumer import Feeder
 from onepass.service.durable import Durable, durable
 from onepass.service.lock import unlocked
 from onepass.service.model import ManagedModel
-from onepass.service.monitoring import Diary, Gauges, task_of
-from onepass.service.requests import Receipt, Request
+from onepass.service.monitoring import Gauges, MetricsFile, task_of
+from onepass.service.requests import LearnResult, Request
 from onepass.service.source import Source
 from onepass.service.writer import Watcher
 from onepass.types import ArrayLike, TimeLike
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["Served", "Shelf"]
+__all__ = ["ModelRegistry", "ModelServer"]
 
 
 _T = TypeVar("_T")
 
 
-class Served:
+class ModelServer:
     """One learner while it is served.
 
     Parameters
@@ -57,7 +57,7 @@ class Served:
     gauges : Gauges
     diary : Diary
         Where the gauges are kept.
-    max_waiting : int, default 65,536
+    max_queued : int, default 65,536
         Rows that may wait to be learned.
     """
 
@@ -66,16 +66,16 @@ class Served:
         name: str,
         durable: Durable,
         gauges: Gauges,
-        diary: Diary,
+        diary: MetricsFile,
         *,
-        max_waiting: int = 1 << 16,
+        max_queued: int = 1 << 16,
     ) -> None:
         self.name = name
         self.durable = durable
         self.gauges = gauges
         self.feeders: list[Feeder] = []
         self._diary = diary
-        self._most, self._lock, self._ended = max_waiting, Lock(), False
+        self._most, self._lock, self._ended = max_queued, Lock(), False
         self.waiting = 0
         """Rows that wait to be learned."""
         self.pace = 1.0
@@ -210,7 +210,7 @@ class Served:
         sample_weight: ArrayLike | None = None,
         *,
         time: TimeLike | None = None,
-    ) -> Receipt:
+    ) -> LearnResult:
         """Learn rows that were asked, as ``Durable.answer`` does."""
         try:
             return self.durable.answer(ids, y, sample_weight, time=time)
@@ -287,7 +287,7 @@ _GAUGES = ".gauges"
 _OF_ONE = ("", "-wal", _GAUGES, _ENDING)  # the files that a name may have
 
 
-class Shelf:
+class ModelRegistry:
     """Named learners.
 
     Parameters
@@ -300,7 +300,7 @@ class Shelf:
         Rows of the recent error.
     drift : iterable of str
         River's detectors, by name; those that count mistakes watch classifiers alone.
-    max_waiting : int
+    max_queued : int
         Rows that may wait to be learned, for each learner.
     **options
         For :func:`onepass.service.durable`.
@@ -319,13 +319,13 @@ class Shelf:
         *,
         window: int = 1000,
         drift: tuple[str, ...] = (),
-        max_waiting: int = 1 << 16,
+        max_queued: int = 1 << 16,
         **options: Any,
     ) -> None:
         self.folder, self.where = Path(folder), where
-        self._window, self._drift, self._most = window, drift, max_waiting
+        self._window, self._drift, self._most = window, drift, max_queued
         self._options = options
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, ModelServer] = {}
         self.failed: dict[str, str] = {}
         self._sources: list[tuple[str, Source, Callable[..., object] | None]] = []
         self._turn = RLock()
@@ -364,7 +364,7 @@ class Shelf:
             self.close()
             raise
 
-    def load(self, name: str) -> Served:
+    def load(self, name: str) -> ModelServer:
         """Open a learner that failed, or a file that is not served yet.
 
         A learner that can learn is returned unchanged. One that cannot goes on predicting, also if
@@ -409,7 +409,7 @@ class Shelf:
             self._served[name].feed(source, log)
         self._sources.append((name, source, log))
 
-    def create(self, name: str, model: "Learner | Pipeline", *, there: bool = False) -> Served:
+    def create(self, name: str, model: "Learner | Pipeline", *, there: bool = False) -> ModelServer:
         """Serve a new learner.
 
         Parameters
@@ -436,7 +436,7 @@ class Shelf:
             )
         with self._turn:
             if name in self._served and there:
-                self._served[name].durable.check_like(model)
+                self._served[name].durable.check_compatible(model)
                 return self._served[name]
             if (
                 name in self._served
@@ -499,7 +499,7 @@ class Shelf:
                 for served in closing.values():
                     all_of_them.callback(served.close)
 
-    def __getitem__(self, name: str) -> Served:
+    def __getitem__(self, name: str) -> ModelServer:
         found = self._served.get(name)
         if found is None and name in self.failed:
             raise StoreError(
@@ -519,7 +519,7 @@ class Shelf:
         """The names of all learners, also of those whose files could not be opened."""
         return [*self._served, *self.failed]
 
-    def __iter__(self) -> Iterator[Served]:
+    def __iter__(self) -> Iterator[ModelServer]:
         return iter(list(self._served.values()))
 
     def _fail(self, name: str, wrong: Exception) -> None:
@@ -547,7 +547,7 @@ class Shelf:
         check_suited(chosen, task_of(learner), f"{self.where}: {name}")
         return chosen
 
-    def _open(self, name: str, model: "Learner | Pipeline | None") -> Served:
+    def _open(self, name: str, model: "Learner | Pipeline | None") -> ModelServer:
         gauges: list[Gauges] = []
 
         def watched(learner: "Learner | Pipeline") -> Watcher:
@@ -558,9 +558,9 @@ class Shelf:
         if model is not None:  # what is refused leaves no file
             self._detectors(name, ManagedModel.of(model, self.where).learner)
         held = durable(self._path(name), model, watch=watched, **self._options)
-        diary = Diary(self.folder / f"{name}{_GAUGES}")
+        diary = MetricsFile(self.folder / f"{name}{_GAUGES}")
         diary.read(gauges[0], held.rows_seen)
-        served = Served(name, held, gauges[0], diary, max_waiting=self._most)
+        served = ModelServer(name, held, gauges[0], diary, max_queued=self._most)
         try:
             for fed, source, log in self._sources:
                 if fed == name and model is None:  # not of a new learner of this name

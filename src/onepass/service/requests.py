@@ -43,7 +43,7 @@ from onepass.validation.table import Table, TableLike, is_frame, to_column
 
 __all__ = [
     "Block",
-    "Receipt",
+    "LearnResult",
     "Request",
     "aligned",
     "array_from_bytes",
@@ -277,7 +277,7 @@ _ROWS = 4096  # in a block of several requests
 _KINDS = "biufUM"  # of dtypes that stand as they are
 
 
-class Receipt(NamedTuple):
+class LearnResult(NamedTuple):
     """What became of rows that were learned: they are on the disk."""
 
     version: int
@@ -332,7 +332,7 @@ class Request:
     ids: Sequence[str] = ()
     until: float = 0.0
     done: Callable[["Request"], None] | None = None
-    receipt: Receipt | None = None
+    receipt: LearnResult | None = None
     error: BaseException | None = None
     settled: bool = False
     former: bytes = b""
@@ -342,14 +342,14 @@ class Request:
     def __post_init__(self) -> None:
         self.gate.acquire()
 
-    def wait(self) -> Receipt:
+    def wait(self) -> LearnResult:
         """The receipt, once it is decided; raises the error if there is one."""
         if self.process != os.getpid():  # no thread of a forked process opens the gate
             return self.result()
         with self.gate:
             return self.result()
 
-    def result(self) -> Receipt:
+    def result(self) -> LearnResult:
         """The receipt; raises the error if there is one."""
         if self.error is not None:
             raise self.error

@@ -47,7 +47,7 @@ from onepass.service.journal import Answer, Asked, Entry, Group, Journal, Snapsh
 from onepass.service.model import ManagedModel
 from onepass.service.requests import (
     Block,
-    Receipt,
+    LearnResult,
     Request,
     array_from_bytes,
     array_to_bytes,
@@ -55,7 +55,7 @@ from onepass.service.requests import (
     runs,
 )
 from onepass.types import Array
-from onepass.validation.arrays import bounded
+from onepass.validation.arrays import feature_limit
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
@@ -506,7 +506,7 @@ class Writer:
                 "its own."
             )
             return
-        request.receipt = Receipt(found.sequence, array_from_bytes(found.said), again=True)
+        request.receipt = LearnResult(found.sequence, array_from_bytes(found.said), again=True)
 
     def _store_pending(self, batch: _Batch, request: Request) -> None:
         """Store rows until their labels come, or refuse them if too many would wait."""
@@ -522,14 +522,14 @@ class Writer:
             return
         for i, name in enumerate(request.ids):
             asked.append(Asked(name, request.until, request.block[i : i + 1].to_bytes()))
-        request.receipt = Receipt(self.journal.sequence, np.empty(0))
+        request.receipt = LearnResult(self.journal.sequence, np.empty(0))
 
     def _learn(self, batch: _Batch, run: list[Request]) -> None:
         """Learn a run as one block, or each request by itself if it is refused."""
         group, aside, alone = batch.group, self.model.aside, len(run) == 1
         try:
             block = run[0].block if alone else joined([request.block for request in run])
-            with bounded(self.policy.max_features):
+            with feature_limit(self.policy.max_features):
                 predicted = self.model.learn(block)
         except Exception as error:  # noqa: BLE001  the request gets it
             if alone:
@@ -552,7 +552,7 @@ class Writer:
         for request in run:
             part = predicted[first : first + len(request.block.X)]
             first += len(part)
-            request.receipt = Receipt(entry.sequence, part)
+            request.receipt = LearnResult(entry.sequence, part)
             if request.keys:
                 now = now or self.now()  # one time for all: they are deleted together
                 group.answered += request.ids  # pending rows: each has a key
@@ -579,7 +579,7 @@ class Writer:
 
     # -- calls ----------------------------------------------------------------------------------
 
-    def answer(self, ids: Sequence[str], labels: Block, where: str) -> Receipt:
+    def answer(self, ids: Sequence[str], labels: Block, where: str) -> LearnResult:
         """Learn pending rows with their labels."""
         self.check_ready()
         found: Labelled = match(self.journal, self.now(), ids, labels, where)
@@ -603,7 +603,7 @@ class Writer:
         self.journal.check_sound()
         return self._restored().model.copied()
 
-    def pass_by(self, source: str, position: str) -> None:
+    def commit_position(self, source: str, position: str) -> None:
         """Commit a source's position, without rows."""
         sequence, seen = self.journal.sequence + 1, self.journal.seen
         entry = Entry(sequence, "pass", 0, seen, False, _note(source, position), b"")  # noqa: FBT003

@@ -19,17 +19,17 @@ from onepass.stream.digits import (
 from onepass.stream.pictures import Images
 from onepass.stream.read import read
 from onepass.stream.stream import Rows, Stream
-from onepass.stream.tasks import Exam, Experience, Experiences
+from onepass.stream.tasks import Experience, Experiences, TestSet
 from onepass.stream.write import write
 
 __all__ = [
     "Description",
-    "Exam",
     "Experience",
     "Experiences",
     "Images",
     "Rows",
     "Stream",
+    "TestSet",
     "blurred",
     "dataset",
     "datasets",

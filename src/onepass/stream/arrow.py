@@ -23,7 +23,7 @@ from onepass.stream.sources import LOOKED_AT, BaseSource, Chunk
 from onepass.types import Array
 from onepass.validation.table import dates_of
 
-__all__ = ["MARK", "Ipc", "Parquet", "is_exact", "leaves", "letter", "letters", "to_array"]
+__all__ = ["MARK", "Ipc", "Parquet", "dtype_codes", "is_exact", "leaves", "letter", "to_array"]
 
 
 def leaves(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
@@ -38,7 +38,7 @@ def leaves(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
         left += [(f"{name}.{field.name}", part) for field, part in inner][::-1]
 
 
-def letters(fields: Sequence[tuple[str, pa.DataType]]) -> dict[str, str]:
+def dtype_codes(fields: Sequence[tuple[str, pa.DataType]]) -> dict[str, str]:
     """The letters (f, b, O or M) of columns by their Arrow types, where these tell.
 
     Parameters
@@ -49,9 +49,9 @@ def letters(fields: Sequence[tuple[str, pa.DataType]]) -> dict[str, str]:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> letters([("km", pa.int8()), ("by", pa.string()), ("late", pa.bool_())])
+    >>> dtype_codes([("km", pa.int8()), ("by", pa.string()), ("late", pa.bool_())])
     {'km': 'f', 'by': 'O', 'late': 'b'}
-    >>> len(letters([("never", pa.null())]))
+    >>> len(dtype_codes([("never", pa.null())]))
     0
     """
     known = {name: letter(kind) for name, kind in fields}

@@ -25,7 +25,7 @@ from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP
 from onepass.stream.sources import BaseSource, Chunk, RawColumn
 
-__all__ = ["Delimited", "Lines", "Misread", "Records", "is_left"]
+__all__ = ["Delimited", "Lines", "ParseError", "Records", "is_left"]
 
 
 _WHERE = "op.stream.read"
@@ -40,7 +40,7 @@ _DELIMITERS = (b";", b"\t", b",", b"|")
 _SHELL = {"\t": "tab"}
 
 
-class Misread:
+class ParseError:
     """Makes four-part errors for one text.
 
     Parameters
@@ -348,7 +348,7 @@ class Delimited(BaseSource):
         self._header = header
         self._na = list(na)
         self._skip, self.leave, self._declared = skip, leave, declared
-        self._misread = Misread(name, headed=header is None)
+        self._misread = ParseError(name, headed=header is None)
         self._names: list[str] | None = None
         self._waiting: Bytes | None = None  # a pipe of which the names have been read
 

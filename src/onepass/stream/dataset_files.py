@@ -22,14 +22,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from onepass.errors import SourceError
-from onepass.serialization.atomic import replacing
+from onepass.serialization.atomic import atomic_write
 from onepass.stream.arrow import Parquet
 from onepass.stream.csv import Delimited
 from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.files import File
 from onepass.stream.pictures import Images, Pictures
 from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
-from onepass.stream.stream import stacked
+from onepass.stream.stream import concatenate_tables
 from onepass.stream.write import write
 from onepass.validation.table import Table
 
@@ -188,7 +188,7 @@ class Ordered(BaseSource):
         """All rows, in order."""
         del start  # all must be read
         wanted = None if names is None else [*names, *({self._by} - set(names))]
-        whole = stacked(tuple(_tables(self._source, wanted, block)))
+        whole = concatenate_tables(tuple(_tables(self._source, wanted, block)))
         ordered = whole[np.argsort(whole[self._by], kind="stable")]
         chosen = ordered if names is None else ordered.select(names)
         yield Chunk(chosen.columns, len(chosen), fraction=1.0)
@@ -244,7 +244,7 @@ class OpenMLImages:
         progress("write", 0.9)
         path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {part: getattr(images, part) for part in Images.__slots__}
-        with replacing(path) as draft, draft.open("wb") as file:
+        with atomic_write(path) as draft, draft.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
 

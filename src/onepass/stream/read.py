@@ -168,7 +168,7 @@ def read(
     columns: Sequence[str | int] | None = None,
     block: int | None = None,
     types: Mapping[str, str] | None = None,
-    kinds: Mapping[str, str] | None = None,
+    dtypes: Mapping[str, str] | None = None,
     na: str | Sequence[str] = (),
     decimal: str = ".",
     thousands: str = "",
@@ -215,8 +215,8 @@ def read(
     types : dict of str to str, optional
         Kinds of columns, ``"number"``, ``"truth"``, ``"text"`` or ``"date"``. The others have the
         kind of their first values: of the first 4 MiB of a CSV file.
-    kinds : dict of str to str, optional
-        The same for columns that may be there, such as ``model.kinds_`` of a learned Pipeline:
+    dtypes : dict of str to str, optional
+        The same for columns that may be there, such as ``model.dtypes_`` of a learned Pipeline:
         columns that the source lacks are passed over. ``types`` go before them.
     na : str or sequence of str
         Of CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
@@ -297,7 +297,7 @@ def read(
     >>> rows.skipped, rows.y.sum()
     (1, np.float64(4.0))
     """
-    asked, expected = checked_types(types, _WHERE), checked_types(kinds, _WHERE)
+    asked, expected = checked_types(types, _WHERE), checked_types(dtypes, _WHERE)
     reading = Reading(
         format=format,
         delimiter={"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter),
@@ -326,7 +326,7 @@ def read(
     options = reading.given | {"missing": missing, "bad_rows": bad_rows}
     usual = ("missing", "keep"), ("bad_rows", "error")
     return Stream(
-        opened, selection, block=block, types=asked, n_rows=n_rows, task=task, kinds=expected,
+        opened, selection, block=block, types=asked, n_rows=n_rows, task=task, dtypes=expected,
         literals=reading.literals, start=start,
         read={key: value for key, value in options.items() if (key, value) not in usual},
     )  # fmt: skip

@@ -35,10 +35,10 @@ __all__ = [
     "Rebatcher",
     "Rows",
     "Stream",
-    "changed",
+    "concatenate_tables",
     "differences",
     "rows_a_block",
-    "stacked",
+    "setting_differences",
 ]
 
 
@@ -192,7 +192,7 @@ class Rebatcher:
         tables, answers, times = zip(*self._parts, strict=True)
         skipped = upto - self._given - self._held
         rows = Rows(
-            stacked(tables), _joined(answers), _joined(times), self._first, skipped,
+            concatenate_tables(tables), _joined(answers), _joined(times), self._first, skipped,
             np.concatenate(self._numbers), self._place,
         )  # fmt: skip
         self._parts, self._numbers, self._held, self._given = [], [], 0, upto
@@ -213,7 +213,7 @@ def _some(split: Split, taken: Array) -> tuple[Table, Array | None, Array | None
     )
 
 
-def stacked(tables: tuple[Table, ...]) -> Table:
+def concatenate_tables(tables: tuple[Table, ...]) -> Table:
     """Tables one below the other; a column that one lacks is missing there."""
     if len(tables) == 1:
         return tables[0]
@@ -298,7 +298,7 @@ class Head:
         columns: dict[str, Array] = {}
         for prefix, tables in held:
             if tables:
-                table = stacked(tuple(tables))[:rows]
+                table = concatenate_tables(tuple(tables))[:rows]
                 columns |= {
                     prefix + name: column
                     for name, column in table.columns.items()
@@ -350,17 +350,19 @@ def differences(
     rows = int(then.get("rows", 0))
     if rows > int(now.get("rows", 0)):
         few = f"it had at least {rows} rows and has {now.get('rows', 0)}"
-        return [*changed(then, now, alike=False), few]
+        return [*setting_differences(then, now, alike=False), few]
     columns = now.get("columns", {}) if head is None else head.columns(rows)
     others = _columns(then.get("columns", {}), columns)
-    said = [*changed(then, now, alike=not others), *others]
+    said = [*setting_differences(then, now, alike=not others), *others]
     digest = now.get("digest") if head is None else head.digest(rows)
     if not said and digest != then.get("digest"):
         said.append(f"the values in its first {rows} rows are others")
     return said
 
 
-def changed(then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool) -> list[str]:
+def setting_differences(
+    then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool
+) -> list[str]:
     """The differences between two fingerprints in the choice and the reading of columns.
 
     Changes that do not affect the rows read before are allowed, so that the remedies of errors
@@ -376,9 +378,9 @@ def changed(then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool) -> 
 
     Examples
     --------
-    >>> changed({"read": {"na": ["-"]}}, {"read": {"na": ["?", "-"]}}, alike=True)
+    >>> setting_differences({"read": {"na": ["-"]}}, {"read": {"na": ["?", "-"]}}, alike=True)
     []
-    >>> len(changed({"drop": []}, {"drop": ["km"]}, alike=True))
+    >>> len(setting_differences({"drop": []}, {"drop": ["km"]}, alike=True))
     0
     """
     usual = {"na": [], "missing": "keep", "bad_rows": "error"}
@@ -452,7 +454,7 @@ class Stream:
         Rows in the source, where they are known better than the source knows them.
     task : {"regression", "classification"}, optional
         What the answers ask for, where it is known without looking at them.
-    kinds : dict of str to str, optional
+    dtypes : dict of str to str, optional
         Kinds of columns that may be there; ``types`` go before them.
     literals : Literals
         How text is parsed.
@@ -469,7 +471,7 @@ class Stream:
         The column of answers, or several.
     block : int
         Rows a block.
-    block_asked : int or None
+    requested_block : int or None
         The same as it was asked for; None where it was left to the stream.
     start : int
         Where in the source it begins.
@@ -502,7 +504,7 @@ class Stream:
         types: Mapping[str, str],
         n_rows: int | None = None,
         task: str | None = None,
-        kinds: Mapping[str, str] | None = None,
+        dtypes: Mapping[str, str] | None = None,
         literals: Literals = Literals(),  # noqa: B008  it does not change
         start: int = 0,
         read: Mapping[str, object] | None = None,
@@ -521,7 +523,7 @@ class Stream:
         skip = choice.bad_rows == "skip"
         self._types = (
             ColumnTypes(
-                {**(kinds or {}), **types}, source.located, literals,
+                {**(dtypes or {}), **types}, source.located, literals,
                 targets=choice.targets, skip=skip,
             ),
             ColumnTypes({}, source.located, skip=skip),
@@ -532,7 +534,7 @@ class Stream:
         names = self._names() if source.repeatable else None  # a pipe's may be slow to come
         columns = None if names is None else len(names)
         self.block = rows_a_block(columns, source.n_rows) if asked is None else asked
-        self.block_asked = asked
+        self.requested_block = asked
         self._n_rows = source.n_rows if n_rows is None else n_rows
 
     @property
@@ -635,9 +637,9 @@ class Stream:
         >>> [len(rows) for rows in stream]
         [2, 1]
         """
-        if self.block_asked is None:
+        if self.requested_block is None:
             asked = whole(block, "block", "op.stream", low=1)
-            self.block = self.block_asked = asked
+            self.block = self.requested_block = asked
 
     def __repr__(self) -> str:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows} rows"

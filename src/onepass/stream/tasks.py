@@ -24,12 +24,12 @@ from onepass.validation.table import Table, TableLike, has_names, is_frame
 
 __all__ = [
     "Change",
-    "Exam",
     "Experience",
+    "ExperienceList",
     "Experiences",
-    "Listed",
     "Part",
     "Task",
+    "TestSet",
     "as_rows",
     "experience",
     "in_order",
@@ -69,7 +69,7 @@ class Experience:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Exam:
+class TestSet:
     """Rows that are tested, again and again.
 
     Parameters
@@ -224,12 +224,12 @@ class Experiences:
                 known.update(_held(made))
         return known.hexdigest()
 
-    def exams(self) -> Iterator[Exam]:
+    def test_sets(self) -> Iterator[TestSet]:
         """All rows to test, task by task."""
         for task in self.tests or self.tasks:
             X = task.test.of(self.X_test)
             formed = X if self.form is None else self.form(X)
-            yield Exam(task.name, formed, task.test.y, task.classes)
+            yield TestSet(task.name, formed, task.test.y, task.classes)
 
     @property
     def when(self) -> tuple[int, ...]:
@@ -375,7 +375,7 @@ def _pair(X: TableLike, y: ArrayLike, where: str) -> tuple[Any, Array]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listed:
+class ExperienceList:
     """Experiences that are all there, with the face of :class:`Experiences`.
 
     Parameters
@@ -398,9 +398,9 @@ class Listed:
     def __iter__(self) -> Iterator[Experience]:
         return iter(self.all_of)
 
-    def exams(self) -> Iterator[Exam]:
+    def test_sets(self) -> Iterator[TestSet]:
         """All rows to test, task by task."""
-        return (Exam(one.name, one.X_test, one.y_test, one.classes) for one in self.all_of)
+        return (TestSet(one.name, one.X_test, one.y_test, one.classes) for one in self.all_of)
 
     @property
     def when(self) -> tuple[int, ...]:

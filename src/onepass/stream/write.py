@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from onepass.errors import ParameterError, SourceError
-from onepass.serialization.atomic import replacing, writing
+from onepass.serialization.atomic import atomic_write, write_errors
 from onepass.types import Array
 
 __all__ = ["write", "written_as"]
@@ -66,7 +66,7 @@ def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] 
         return _written(blocks, target, ",")
     path = Path(target)
     suffix, packed = written_as(path, _WHERE)
-    with writing(path, _WHERE), replacing(path) as temporary:
+    with write_errors(path, _WHERE), atomic_write(path) as temporary:
         if suffix == ".parquet":
             return _parquet(blocks, temporary, path)
         opened: Any = gzip.open if packed else open

@@ -5,6 +5,7 @@ and returns arrays that the learners may trust: float, finite, of the right shap
 """
 
 from onepass.validation.arrays import (
+    check_subset,
     class_names,
     in_range,
     is_matrix,
@@ -12,7 +13,6 @@ from onepass.validation.arrays import (
     matrix,
     native,
     row_vector,
-    some_of,
     targets,
     weights,
     whole,
@@ -32,6 +32,7 @@ __all__ = [
     "as_dates",
     "as_numbers",
     "aware",
+    "check_subset",
     "class_names",
     "duration",
     "elapsed",
@@ -43,7 +44,6 @@ __all__ = [
     "per_second",
     "row_vector",
     "seconds",
-    "some_of",
     "targets",
     "times",
     "weights",

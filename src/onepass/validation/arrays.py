@@ -43,26 +43,26 @@ from onepass.validation.table import (
 )
 
 __all__ = [
-    "Places",
-    "alike",
-    "bounded",
-    "check_alike",
-    "check_breadth",
+    "ColumnPositions",
+    "check_feature_limit",
     "check_labels",
+    "check_same_parameters",
+    "check_subset",
     "check_values",
     "class_names",
+    "column_positions",
+    "equal_parameters",
+    "feature_limit",
     "in_range",
     "is_finite",
     "is_matrix",
     "labels",
     "matrix",
     "native",
-    "places",
     "refuse_nonfinite",
     "row_vector",
-    "some_of",
     "targets",
-    "warn_of_square",
+    "warn_of_large_state",
     "weights",
     "whole",
 ]
@@ -404,7 +404,7 @@ _TOLD = {
 }
 
 
-class bounded:  # noqa: N801  a context, which each request goes through
+class feature_limit:  # noqa: N801  a context, which each request goes through
     """Within this context learners may have so many features; any number where it is None.
 
     Parameters
@@ -424,7 +424,7 @@ class bounded:  # noqa: N801  a context, which each request goes through
         _MOST.reset(self._before)
 
 
-def check_breadth(d: int, who: str, what: str = "features") -> None:
+def check_feature_limit(d: int, who: str, what: str = "features") -> None:
     """Refuse to have d features, classes or outputs, if they are more than may be.
 
     Parameters
@@ -447,7 +447,7 @@ def check_breadth(d: int, who: str, what: str = "features") -> None:
         )
 
 
-def warn_of_square(d: int, who: str, before: int = 0) -> None:
+def warn_of_large_state(d: int, who: str, before: int = 0) -> None:
     """Warn before a large state of d × d numbers is allocated.
 
     Parameters
@@ -624,7 +624,7 @@ def _object_labels(array: Array, where: str, what: str) -> Array:
     )
 
 
-class Places(NamedTuple):
+class ColumnPositions(NamedTuple):
     """Where the columns of one belong among those of both."""
 
     at: Array
@@ -635,12 +635,12 @@ class Places(NamedTuple):
     """The names of all, where they have names."""
 
 
-def alike(one: Any, two: Any) -> bool:
+def equal_parameters(one: Any, two: Any) -> bool:
     """Whether two parameters are the same, arrays among them.
 
     Examples
     --------
-    >>> alike(np.eye(2), [[1, 0], [0, 1]]), sum([alike(0.1, 0.2)])
+    >>> equal_parameters(np.eye(2), [[1, 0], [0, 1]]), sum([equal_parameters(0.1, 0.2)])
     (True, 0)
     """
     if one is two:
@@ -654,7 +654,7 @@ def alike(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-def check_alike(one: object, two: object, names: Sequence[str], where: str) -> None:
+def check_same_parameters(one: object, two: object, names: Sequence[str], where: str) -> None:
     """Refuse two that are not of one class, or differ in a parameter.
 
     Parameters
@@ -680,14 +680,14 @@ def check_alike(one: object, two: object, names: Sequence[str], where: str) -> N
         if name in apart:
             continue
         mine, came = getattr(one, name), getattr(two, name)
-        if not alike(mine, came):
+        if not equal_parameters(mine, came):
             raise MergeError(
                 f"{where}: `{name}` of {type(one).__name__} must be the same in both, {mine!r} as "
                 f"in the first, got {came!r}. Learn all parts with the same parameters."
             )
 
 
-def places(one: Any, other: Any, where: str) -> Places:
+def column_positions(one: Any, other: Any, where: str) -> ColumnPositions:
     """Where the columns of one belong among those of both: by their names, or in their order.
 
     Parameters
@@ -708,14 +708,16 @@ def places(one: Any, other: Any, where: str) -> Places:
         at = {name: j for j, name in enumerate([] if known is None else known)}
         for name in coming:
             at.setdefault(name, len(at))
-        return Places(np.array([at[name] for name in coming], dtype=np.intp), len(at), list(at))
+        return ColumnPositions(
+            np.array([at[name] for name in coming], dtype=np.intp), len(at), list(at)
+        )
     d = int(other.n_features_in_)
     if begun and d != one.n_features_in_:
         raise MergeError(
             f"{where}: both must have {one.n_features_in_} features, as the first has, got {d}. "
             "Learn from frames or dicts to have features found by name, or grow the smaller one."
         )
-    return Places(np.arange(d), d, None if known is None else list(known))
+    return ColumnPositions(np.arange(d), d, None if known is None else list(known))
 
 
 def in_range(
@@ -771,7 +773,9 @@ def whole(value: object, name: str, where: str, *, low: int) -> int:
     return int(value)
 
 
-def some_of(given: Iterable[str] | None, known: Sequence[str], name: str, where: str) -> list[str]:
+def check_subset(
+    given: Iterable[str] | None, known: Sequence[str], name: str, where: str
+) -> list[str]:
     """Those of the known names that are wanted, in their order; all, if None is given.
 
     Raises

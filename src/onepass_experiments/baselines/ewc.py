@@ -50,7 +50,7 @@ from torch import Tensor
 from onepass import validation
 from onepass.errors import NumericalError, ParameterError
 from onepass.nn.batch import Batch, chosen
-from onepass.nn.function import evaluating
+from onepass.nn.function import evaluation_mode
 from onepass_experiments.baselines.learner import LossName, Tasked, forward, loss_of_rows, predicted
 
 __all__ = ["EWC"]
@@ -91,7 +91,7 @@ def _squared_slopes(
     rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x))
 
     def of_row(given: Mapping[str, Tensor], answer: Tensor, *leaves: Tensor) -> Tensor:
-        row = rows.holding((leaf[None] for leaf in leaves), 1)
+        row = rows.with_tensors((leaf[None] for leaf in leaves), 1)
         said = chosen(forward(module, given, row), "baselines")
         return loss_of_rows(loss, said, answer[None])[0]
 
@@ -99,7 +99,7 @@ def _squared_slopes(
     slopes = torch.func.vmap(slope, in_dims=(None, 0, *(0 for _ in rows.tensors)))
     total = [torch.zeros_like(w) for w in weights.values()]
     step = max(1, _SCRATCH // sum(w.numel() for w in weights.values()))
-    with evaluating(module.modules()):
+    with evaluation_mode(module.modules()):
         for begin in range(0, len(x), step):
             piece = y[begin : begin + step], *rows[begin : begin + step].tensors
             try:
@@ -208,7 +208,7 @@ class EWC(Tasked):
         ΣF_t, or F̃, a tensor a parameter; empty before the first task ended.
     anchor_ : list of Tensor
         ΣF_t w*_t, or F̃ w*.
-    passing_ : list of Tensor
+    squared_gradients_ : list of Tensor
         Σ of squared gradients of the present task's rows.
 
     Raises
@@ -265,11 +265,11 @@ class EWC(Tasked):
         self.fisher = _one_of(fisher, ("sampled", "empirical"), "fisher", self._where)
         self.importance_: list[Tensor] = []
         self.anchor_: list[Tensor] = []
-        self.passing_: list[Tensor] = []
+        self.squared_gradients_: list[Tensor] = []
 
     def _end(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
         """Hold on to the weights from now on, each as much as it mattered."""
-        passing = self.passing_
+        passing = self.squared_gradients_
         if rows is not None:
             passing = self._squares(*rows)
             self.visits_ = self.visits_ + len(rows[0])
@@ -284,16 +284,16 @@ class EWC(Tasked):
                 anchor = [a + b for a, b in zip(self.anchor_, anchor, strict=True)]
             if self.mode == "online":
                 anchor = [f * w for f, w in zip(importance, weights, strict=True)]
-        self.__dict__.update(importance_=importance, anchor_=anchor, passing_=[])
+        self.__dict__.update(importance_=importance, anchor_=anchor, squared_gradients_=[])
 
     def _learn_batch(self, x: Batch | Tensor, y: Tensor, **counts: int) -> None:
         step = self._step(x, y)
-        passing = self.passing_
+        passing = self.squared_gradients_
         if not self._holds:
             passing = self._squares(x, y)
-            if self.passing_:
-                passing = [a + b for a, b in zip(self.passing_, passing, strict=True)]
-        self._take(step, passing_=passing, **counts)
+            if self.squared_gradients_:
+                passing = [a + b for a, b in zip(self.squared_gradients_, passing, strict=True)]
+        self._take(step, squared_gradients_=passing, **counts)
 
     def _squares(self, x: Batch | Tensor, y: Tensor) -> list[Tensor]:
         """Σ over rows of the squares in the mean F_t, at the weights before the step."""
@@ -322,7 +322,7 @@ class EWC(Tasked):
         ]
 
     def _kept(self) -> list[Batch | Tensor]:
-        return [*super()._kept(), *self.importance_, *self.anchor_, *self.passing_]
+        return [*super()._kept(), *self.importance_, *self.anchor_, *self.squared_gradients_]
 
 
 def _one_of(value: _Word, known: tuple[str, ...], name: str, where: str) -> _Word:

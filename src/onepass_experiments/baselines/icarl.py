@@ -235,7 +235,7 @@ class ICaRL(Tasked):
                 kept.append(before[label][:m].clone())
         means = [_mean(self._features(p)) for p in kept]
         count = sum(map(len, kept))
-        held = sum(len(rows) for rows, _ in self.held_)
+        held = sum(len(rows) for rows, _ in self.task_batches_)
         self.__dict__.update(
             classes_=classes,
             exemplars_=tuple(kept),

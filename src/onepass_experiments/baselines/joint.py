@@ -50,7 +50,7 @@ class Joint(Learner):
         Rows seen when a task ended, each time counted; with ``rows_repeated_``, the first is not.
     rows_stored_, max_rows_stored_ : int
         Rows that are kept.
-    kept_ : list of tuple of Tensor
+    stored_batches_ : list of tuple of Tensor
         All batches and their answers.
 
     Raises
@@ -84,7 +84,7 @@ class Joint(Learner):
         self.epochs = validation.whole(epochs, "epochs", self._where, low=1)
         self.batch = validation.whole(batch, "batch", self._where, low=1)
         self.seed = validation.whole(seed, "seed", self._where, low=0)
-        self.kept_: list[tuple[Batch | Tensor, Tensor]] = []
+        self.stored_batches_: list[tuple[Batch | Tensor, Tensor]] = []
         self.rows_replayed_ = 0
         self.tasks_ = 0
 
@@ -98,13 +98,13 @@ class Joint(Learner):
         NumericalError
             If a step is not finite. The learner is then as it was.
         """
-        if self.kept_:
+        if self.stored_batches_:
             with torch.inference_mode(mode=False):  # else there would be no derivative
                 self._learn_all()
         return self
 
     def _learn_all(self) -> None:
-        x, y = (joined(parts) for parts in zip(*self.kept_, strict=True))
+        x, y = (joined(parts) for parts in zip(*self.stored_batches_, strict=True))
         rng = np.random.default_rng([self.seed, self.tasks_])
         with all_or_nothing(self, self._changing()):
             for _ in range(self.epochs):
@@ -120,11 +120,11 @@ class Joint(Learner):
 
     def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
         self.__dict__.update(
-            kept_=[*self.kept_, (x.clone(), self._answers(x, y).clone())],
+            stored_batches_=[*self.stored_batches_, (x.clone(), self._answers(x, y).clone())],
             rows_seen_=self.rows_seen_ + len(x),
             rows_stored_=self.rows_stored_ + len(x),
             max_rows_stored_=self.rows_stored_ + len(x),
         )
 
     def _kept(self) -> list[Batch | Tensor]:
-        return [*self.velocity_, *(part for batch in self.kept_ for part in batch)]
+        return [*self.velocity_, *(part for batch in self.stored_batches_ for part in batch)]

@@ -52,13 +52,13 @@ from onepass.nn.batch import (
     RowsLike,
     batch,
     chosen,
-    holds_places,
+    holds_indices,
     joined,
     numbers,
     tensors,
     told,
 )
-from onepass.nn.function import NORMS, evaluating, refuse_max_norm, substituted
+from onepass.nn.function import NORMS, evaluation_mode, refuse_max_norm, substituted
 from onepass.types import ArrayLike, ArrayOrTensor
 
 __all__ = [
@@ -236,7 +236,7 @@ def said(
                 raise
             fresh = {name: b.clone() for name, b in module.named_buffers() if name in buffers}
             buffers.update(fresh)  # earlier layers have written into those
-            with evaluating(norms):
+            with evaluation_mode(norms):
                 outputs = forward(module, buffers, rows)
         outputs = chosen(outputs, where)
     if outputs.ndim and len(outputs) == len(x):
@@ -251,7 +251,7 @@ def predicted(
     module: torch.nn.Module, buffers: dict[str, Tensor], x: Batch | Tensor, where: str
 ) -> Tensor:
     """The outputs of a module in evaluation mode, without a derivative."""
-    with evaluating(module.modules()), torch.no_grad():
+    with evaluation_mode(module.modules()), torch.no_grad():
         return said(module, buffers, x, where).detach()  # scripted modules ignore no_grad
 
 
@@ -423,7 +423,7 @@ class Learner:
         """Rows; integers are converted to floats if the module refuses integers."""
         where = f"{self._where}.{verb}"
         rows = _as_batch(x, self._like, where, self._columns)
-        if not len(rows) or not holds_places(rows):
+        if not len(rows) or not holds_indices(rows):
             return rows
         real = rows.real(self._like.dtype)
         for each, whole in ((rows, True), (real, False)):
@@ -633,7 +633,7 @@ class Tasked(Learner):
         self.epochs = validation.whole(epochs, "epochs", self._where, low=1)
         self.batch = validation.whole(batch, "batch", self._where, low=1)
         self.seed = validation.whole(seed, "seed", self._where, low=0)
-        self.held_: list[tuple[Batch | Tensor, Tensor]] = []
+        self.task_batches_: list[tuple[Batch | Tensor, Tensor]] = []
         self.rows_of_task_ = 0
         self.tasks_ = 0
 
@@ -650,13 +650,13 @@ class Tasked(Learner):
         if self.rows_of_task_:
             with torch.inference_mode(mode=False), all_or_nothing(self, self._changing()):
                 rows = None
-                if self.held_:
-                    rows = tuple(joined(parts) for parts in zip(*self.held_, strict=True))
+                if self.task_batches_:
+                    rows = tuple(joined(parts) for parts in zip(*self.task_batches_, strict=True))
                     self._learn_held(*rows)
                 self._end(rows)
-                kept = self.rows_stored_ - sum(len(x) for x, _ in self.held_)
+                kept = self.rows_stored_ - sum(len(x) for x, _ in self.task_batches_)
                 self.__dict__.update(
-                    held_=[], rows_stored_=kept, rows_of_task_=0, tasks_=self.tasks_ + 1
+                    task_batches_=[], rows_stored_=kept, rows_of_task_=0, tasks_=self.tasks_ + 1
                 )
         return self
 
@@ -697,19 +697,19 @@ class Tasked(Learner):
 
     def _hold(self, x: Batch | Tensor, y: Tensor) -> None:
         """Keep rows till the task ends; those that do not fit are refused now."""
-        if self.held_ and self.held_[0][0].shape[1:] != x.shape[1:]:
+        if self.task_batches_ and self.task_batches_[0][0].shape[1:] != x.shape[1:]:
             raise ShapeError(
-                f"{self._where}.learn: `x` must be of shape {('n', *self.held_[0][0].shape[1:])}, "
+                f"{self._where}.learn: `x` must be of shape {('n', *self.task_batches_[0][0].shape[1:])}, "
                 f"as the rows before, got {tuple(x.shape)}. Give rows of one shape."
             )
         first = predicted(self.module, {}, x[:1], f"{self._where}.learn")
         answers = self._targets(y, first.expand(len(x), *first.shape[1:]))
         kept = self.rows_stored_ + len(x)
         self.__dict__.update(
-            held_=[*self.held_, (x.clone(), answers.clone())],
+            task_batches_=[*self.task_batches_, (x.clone(), answers.clone())],
             rows_stored_=kept,
             max_rows_stored_=max(kept, self.max_rows_stored_),
         )
 
     def _kept(self) -> list[Batch | Tensor]:
-        return [*self.velocity_, *(part for pair in self.held_ for part in pair)]
+        return [*self.velocity_, *(part for pair in self.task_batches_ for part in pair)]

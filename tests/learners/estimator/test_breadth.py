@@ -46,7 +46,7 @@ def test_classes_are_as_many_as_features_at_most(make: Callable[[], Any], first:
     if first:
         model.partial_fit(rows(10), labels[:10])
     before = dict(vars(model))
-    with arrays.bounded(4096):
+    with arrays.feature_limit(4096):
         for y in (labels, labels.astype(str) if not first else labels):
             with pytest.raises(ShapeError, match=r"`y` must have at most 4,096 classes, got 10,0"):
                 model.partial_fit(rows(10_000), y)
@@ -61,7 +61,7 @@ def test_classes_are_as_many_as_features_at_most(make: Callable[[], Any], first:
 def test_scores_are_not_as_many_as_they_like(make: Callable[[], Any]) -> None:
     model = make().partial_fit(rows(100), np.arange(100))
     few, many = rows(200), np.zeros((200_000, 2))
-    with arrays.bounded(4096):
+    with arrays.feature_limit(4096):
         said = model.predict(few)
         for verb in (
             model.predict, model.decision_function,
@@ -78,7 +78,7 @@ def test_scores_are_not_as_many_as_they_like(make: Callable[[], Any]) -> None:
 @pytest.mark.parametrize("make", REGRESSORS)
 @pytest.mark.usefixtures("traced")
 def test_outputs_are_as_many_as_features_at_most(make: Callable[[], Any]) -> None:
-    with arrays.bounded(4096):
+    with arrays.feature_limit(4096):
         with pytest.raises(ShapeError, match=r"`y` must have at most 4,096 outputs, got 50,000\."):
             make().partial_fit(rows(1), np.ones((1, 50_000)))
         model = make().partial_fit(rows(2), np.ones((2, 4_000)))
@@ -97,7 +97,7 @@ def test_labels_are_short(make: Callable[[], Any]) -> None:
     model, n = make().partial_fit(rows(2), ["a", "b"]), 3_000
     y = np.array(["a"] * n, dtype=object)
     y[7] = "x" * 65_000
-    with arrays.bounded(4096):
+    with arrays.feature_limit(4096):
         for labels in (y, y.tolist()):
             with pytest.raises(LabelError, match="of at most 256 characters, got one of 65,000"):
                 model.partial_fit(rows(n), labels)
@@ -115,7 +115,7 @@ def test_labels_that_are_long_already_stay(*, named: bool) -> None:
     model = op.RLSClassifier(classes=["a", long] if named else None)
     if not named:
         model.partial_fit(rows(2), ["a", long])
-    with arrays.bounded(4096):
+    with arrays.feature_limit(4096):
         model.partial_fit(rows(2), ["a", "b"])
         assert model.predict(rows(2)).shape == (2,)
         for verb in (model.predict, lambda X: model.test_then_train(X, ["a"] * len(X))):

@@ -40,12 +40,12 @@ def sift_dense(
         rms = np.where((rms > 0.0) & scaled, rms, 1.0)
         U, sigma, Vt = np.linalg.svd(X[rows] / rms, full_matrices=False)
         on = sigma > np.sqrt(threshold * block)
-        phi, answers = sigma[on, None] * Vt[on], U[:, on].T @ y[rows]
+        phi, targets = sigma[on, None] * Vt[on], U[:, on].T @ y[rows]
         if on.any():
             A, v = A / np.outer(rms, rms), w * rms
             B = A @ phi.T
             A = A - (1 - factor**block) * B @ np.linalg.solve(phi @ B, B.T) + phi.T @ phi
-            v = v + np.linalg.solve(A, phi.T @ (answers - phi @ v))
+            v = v + np.linalg.solve(A, phi.T @ (targets - phi @ v))
             A, w = A * np.outer(rms, rms), v / rms
     return said, w
 

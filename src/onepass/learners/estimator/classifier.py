@@ -11,7 +11,7 @@ from onepass import validation
 from onepass.errors import LabelError, MergeError
 from onepass.learners.estimator.learner import Learner
 from onepass.types import Array, ArrayLike, Floats, TimeLike
-from onepass.validation.arrays import check_breadth, check_values
+from onepass.validation.arrays import check_feature_limit, check_values
 from onepass.validation.table import TableLike
 
 __all__ = ["Classifier"]
@@ -67,10 +67,10 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             if classes is not None:
                 where = f"{type(self).__name__}.partial_fit"
                 array, names = validation.matrix(X, where, **self._shape())
-                self._meet(array.shape[1], names)
+                self._set_features(array.shape[1], names)
                 named = validation.class_names(classes, where)
                 self._know(_united(self._classes_so_far(where), named, where))
-            self._take(X, y, sample_weight, "partial_fit", time)
+            self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
     def decision_function(self, X: TableLike) -> Floats:
@@ -147,7 +147,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     def _know(self, classes: Array) -> None:
         """Begin with these classes, or take the new ones among them."""
         if len(classes) > len(getattr(self, "classes_", ())):
-            check_breadth(len(classes), type(self).__name__, "classes")
+            check_feature_limit(len(classes), type(self).__name__, "classes")
         if not self._begun:
             self.classes_ = classes
             self.rows_seen_ = 0
@@ -174,7 +174,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             said[~known.any(axis=1)] = None
         return said
 
-    def _unlearned(self, row: Floats) -> Any:
+    def _initial_prediction(self, row: Floats) -> Any:
         del row
         named = validation.class_names(self.classes, f"{type(self).__name__}.predict_one")
         return named[-1] if len(named) else None

@@ -27,12 +27,12 @@ from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeErro
 from onepass.serialization.state import learned, nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import (
-    Places,
-    check_alike,
-    check_breadth,
+    ColumnPositions,
+    check_feature_limit,
+    check_same_parameters,
     check_values,
-    places,
-    warn_of_square,
+    column_positions,
+    warn_of_large_state,
 )
 from onepass.validation.table import TableLike
 
@@ -62,7 +62,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     when it begins: set later, they wait for the next ``fit``. The others act from the next row.
     """
 
-    merged_alike: ClassVar[tuple[str, ...]] = ()
+    _merge_parameters: ClassVar[tuple[str, ...]] = ()
     """The parameters that must be the same in two learners that merge."""
     _square: ClassVar[bool] = False  # whether its state is quadratic in its features
 
@@ -85,7 +85,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """What is said of the rows now, (n, c)."""
 
     @abstractmethod
-    def _unlearned(self, row: Floats) -> Any:
+    def _initial_prediction(self, row: Floats) -> Any:
         """What is said of a row before anything was learned."""
 
     @abstractmethod
@@ -183,7 +183,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         with self._whole():
             for name in learned(self):
                 delattr(self, name)
-            self._take(X, y, sample_weight, "fit", time)
+            self._learn_block(X, y, sample_weight, "fit", time)
         return self
 
     def partial_fit(
@@ -217,7 +217,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         if few and self._few_learned(X, y, "partial_fit") is not None:
             return self
         with self._whole():
-            self._take(X, y, sample_weight, "partial_fit", time)
+            self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
     def test_then_train(
@@ -245,7 +245,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         if few and (said := self._few_learned(X, y, "test_then_train")) is not None:
             return said
         with self._whole():
-            return self._take(X, y, sample_weight, "test_then_train", time)
+            return self._learn_block(X, y, sample_weight, "test_then_train", time)
 
     def predict(self, X: TableLike) -> Array:
         """Answers for the rows of X, shape (n,) or (n, c).
@@ -283,7 +283,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             s = None if plain else validation.weights([sample_weight], 1, where)
             if not hasattr(self, "n_features_in_"):
                 names = [str(name) for name in x] if isinstance(x, dict) else None
-                self._meet(row.shape[0], names)
+                self._set_features(row.shape[0], names)
             when = self._when(time, 1, where)
             Y, known = self._admit_one(y, s, where)
             if s is None or s[0] > 0:
@@ -294,7 +294,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """The answer for one row; before anything was learned, that of the initial weights."""
         row = self._row(x, f"{type(self).__name__}.predict_one")
         if not self._begun:
-            return self._unlearned(row)
+            return self._initial_prediction(row)
         return self._answers(self._scores(row[None, :]), None)[0]
 
     # -- growing and merging -------------------------------------------------------------------
@@ -329,9 +329,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
                 "Features cannot be taken away."
             )
         if d > now:
-            check_breadth(d, type(self).__name__)
+            check_feature_limit(d, type(self).__name__)
             if self._square:
-                warn_of_square(d, type(self).__name__, now if self._begun else 0)
+                warn_of_large_state(d, type(self).__name__, now if self._begun else 0)
             with self._whole():
                 if self._begun:
                     self._widen(d)
@@ -373,7 +373,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         if other is self:
             other = copy.copy(other)  # what was learned is never written into
         with self._whole():
-            self.join(other, places(self, other, where), concurrent=concurrent)
+            self.join(other, column_positions(self, other, where), concurrent=concurrent)
         return self
 
     def check_mergeable(self, other: Self, where: str) -> None:
@@ -390,11 +390,11 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         MergeError
             Saying why.
         """
-        check_alike(self, other, self.merged_alike, where)
+        check_same_parameters(self, other, self._merge_parameters, where)
         if reason := self._unmergeable() or other._unmergeable():
             raise MergeError(f"{where}: a learner must keep what its rows said, {reason}")
 
-    def join(self, other: Self, at: Places, *, concurrent: bool) -> None:
+    def join(self, other: Self, at: ColumnPositions, *, concurrent: bool) -> None:
         """Learn what another that may be merged has learned, its features at these places.
 
         A pipeline calls it, whose features know the places; ``merge`` is for everybody else.
@@ -451,7 +451,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         del time
         return self._learn(X, Y, s, known)
 
-    def _take(
+    def _learn_block(
         self,
         X: TableLike,
         y: ArrayLike | None,
@@ -474,7 +474,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
                 f"{where}: `sample_weight` must hold a weight > 0, got weights that are all zero. "
                 "Weigh at least one row; partial_fit takes blocks without any."
             )
-        self._meet(array.shape[1], names)
+        self._set_features(array.shape[1], names)
         when = self._when(time, n, where)
         Y, known = self._admit(y, n, s, where)
         if n == 0:
@@ -505,12 +505,12 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
                 said[rows] = self._scores(X[rows])
         return said
 
-    def _meet(self, d: int, names: list[str] | None) -> None:
+    def _set_features(self, d: int, names: list[str] | None) -> None:
         """Note the features of the first block."""
         if not hasattr(self, "n_features_in_"):
-            check_breadth(d, type(self).__name__)
+            check_feature_limit(d, type(self).__name__)
             if self._square:
-                warn_of_square(d, type(self).__name__)
+                warn_of_large_state(d, type(self).__name__)
             self.n_features_in_ = d
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
@@ -583,7 +583,7 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
                 return np.empty((0, 1)), None
             self.target_ndim_ = array.ndim
             self.n_outputs_ = 1 if array.ndim == 1 else array.shape[1]
-            check_breadth(self.n_outputs_, type(self).__name__, "outputs")
+            check_feature_limit(self.n_outputs_, type(self).__name__, "outputs")
             self.rows_seen_ = 0
             self._start(self.n_features_in_, self.n_outputs_)
         Y = array[:, None] if array.ndim == 1 else array
@@ -757,6 +757,6 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
         said: Array = scores[:, 0].astype(np.intp)
         return said
 
-    def _unlearned(self, row: Floats) -> int:
+    def _initial_prediction(self, row: Floats) -> int:
         del row
         return -1

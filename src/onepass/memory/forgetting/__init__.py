@@ -6,15 +6,15 @@ leaves the triangle and the means that answers are made of. A number λ is ``Bou
 each brings is in :mod:`onepass.memory.forgetting.protocols`.
 """
 
-from onepass.memory.forgetting.directional import Directional, Joint, Sifted
+from onepass.memory.forgetting.directional import Directional, DirectionalState, JointTriangle
 from onepass.memory.forgetting.exponential import Bounded, Exponential
 from onepass.memory.forgetting.parse import RULES
-from onepass.memory.forgetting.window import Kept, Queue, Window
+from onepass.memory.forgetting.window import Window, WindowBuffer, WindowRows
 from onepass.serialization.codec import Role, register
 
 __all__ = ["Bounded", "Directional", "Exponential", "Window"]
 
-STATES: tuple[type, ...] = (Joint, Kept, Queue, Sifted)
+STATES: tuple[type, ...] = (JointTriangle, WindowRows, WindowBuffer, DirectionalState)
 """What is learned but not public."""
 
 register(Role.FORGETTING, *RULES, *STATES)

@@ -51,12 +51,12 @@ from onepass.errors import ParameterError
 from onepass.linalg.centering import Centering
 from onepass.linalg.update import absorb
 from onepass.memory.floor import Floor
-from onepass.memory.forgetting.exponential import Coming, Learned, Pace, Past
+from onepass.memory.forgetting.exponential import DecayRate, Learned, LeastSquaresState, NewRows
 from onepass.memory.span import Span
 from onepass.memory.square_root import Triangle
 from onepass.types import Array, Floats
 
-__all__ = ["Directional", "Joint", "Sifted", "joined", "sifted", "taken_in"]
+__all__ = ["Directional", "DirectionalState", "JointTriangle", "joined", "sifted", "taken_in"]
 
 
 _WIDTH = 128  # rows absorbed at a time
@@ -66,7 +66,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Joint:
+class JointTriangle:
     """The triangle (4).
 
     Parameters
@@ -78,7 +78,7 @@ class Joint:
         The least sum of squares.
     mass : float
         The effective number of rows.
-    features, answers : ndarrays of shape (d,) and (c,)
+    features, targets : ndarrays of shape (d,) and (c,)
         r and r_y; zeros without an intercept.
     largest : ndarray of shape (d,)
         The largest size of each feature: its rounding is relative to it.
@@ -93,7 +93,7 @@ class Joint:
     squares: Floats
     mass: float
     features: Floats
-    answers: Floats
+    targets: Floats
     largest: Floats
     free: bool
     loose: bool
@@ -115,24 +115,24 @@ class Joint:
         if self.free:
             A = np.where(np.abs(A) <= 4.0 * _EPS * np.abs(X), 0.0, A)  # a constant is its own mean
             A = np.column_stack((np.ones(len(X)), A))
-        return A * roots[:, None], (b - self.answers) * roots[:, None]
+        return A * roots[:, None], (b - self.targets) * roots[:, None]
 
     def around(self, x: Floats, b: Floats) -> "Joint":
         """The same of no rows yet, relative to a row x with answers b."""
         if not self.free:
             return self
-        return replace(self, features=x.astype(np.float64), answers=b.astype(np.float64))
+        return replace(self, features=x.astype(np.float64), targets=b.astype(np.float64))
 
     def centred(self) -> "Joint":
         """The same, relative to the means: then the intercept's row holds nothing else."""
         if not self.free or self.R[0, 0] == 0.0:
             return self
         features = self.features + self.R[0, 1:] / self.R[0, 0]
-        answers = self.answers + self.z[0] / self.R[0, 0]
+        targets = self.targets + self.z[0] / self.R[0, 0]
         R, z = self.R.copy(order="F"), self.z.copy(order="F")
         R[0, 1:] -= self.R[0, 0] * (features - self.features)
-        z[0] -= self.R[0, 0] * (answers - self.answers)
-        return replace(self, R=R, z=z, features=features, answers=answers)
+        z[0] -= self.R[0, 0] * (targets - self.targets)
+        return replace(self, R=R, z=z, features=features, targets=targets)
 
     def noting(self, X: Floats) -> "Joint":
         """The same with the sizes of rows X noted."""
@@ -205,12 +205,12 @@ class Joint:
         if not k or self.R[0, 0] == 0.0:
             return memory, replace(center, mass=self.mass)
         moved = self.R[0, 1:] / self.R[0, 0]
-        answers = self.answers + self.z[0] / self.R[0, 0] + start.T @ (self.features + moved)
+        targets = self.targets + self.z[0] / self.R[0, 0] + start.T @ (self.features + moved)
         return memory, replace(
             center,
             features=self.features + moved,
             features_rest=moved - ((self.features + moved) - self.features),
-            answers=answers,
+            targets=targets,
             mass=self.mass,
         )
 
@@ -234,9 +234,9 @@ class Joint:
     def with_outputs(self, at: Array, c: int) -> "Joint":
         """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
         old = np.setdiff1d(np.arange(c), at)
-        z, squares, answers = np.zeros((len(self.z), c)), np.zeros(c), np.zeros(c)
-        z[:, old], squares[old], answers[old] = self.z, self.squares, self.answers
-        return replace(self, z=z, squares=squares, answers=answers)
+        z, squares, targets = np.zeros((len(self.z), c)), np.zeros(c), np.zeros(c)
+        z[:, old], squares[old], targets[old] = self.z, self.squares, self.targets
+        return replace(self, z=z, squares=squares, targets=targets)
 
     @property
     def finite(self) -> bool:
@@ -265,13 +265,13 @@ class Joint:
         return span.solution() / unit[:, None], span
 
 
-def taken_in(joint: Joint, A: Floats, b: Floats) -> Joint:
+def taken_in(joint: JointTriangle, A: Floats, b: Floats) -> JointTriangle:
     """The triangle with rows [A b] taken in, of which it matters not what would have been said."""
-    R, z, left = linalg.take_in(joint.R, joint.z, A, b)
+    R, z, left = linalg.qr_update(joint.R, joint.z, A, b)
     return replace(joint, R=R, z=z, squares=joint.squares + left)
 
 
-def joined(joint: Joint, A: Floats, b: Floats) -> Joint:
+def joined(joint: JointTriangle, A: Floats, b: Floats) -> JointTriangle:
     """The same as :func:`taken_in` where rows differ much in size, or R is any square matrix.
 
     A reflection whose pivot is small adds rounding errors of large rows to small ones. So the rows
@@ -293,7 +293,7 @@ _DEPENDENT = 1e-13
 
 
 @dataclass(frozen=True)
-class Directional(Pace):
+class Directional(DecayRate):
     """Forgetting only in the directions that the rows excite: what is silent is not forgotten.
 
     Parameters
@@ -333,8 +333,8 @@ class Directional(Pace):
     threshold: float = 1e-6
     scaled: bool = True
 
-    keeps_sums: ClassVar[bool] = False
-    keeps_rows: ClassVar[bool] = False
+    additive: ClassVar[bool] = False
+    stores_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -350,18 +350,18 @@ class Directional(Pace):
     @property
     def state(self) -> type:
         """The class of the state."""
-        return Sifted
+        return DirectionalState
 
-    def start(self, past: Past, least: Floats) -> "Sifted":
+    def start(self, past: LeastSquaresState, least: Floats) -> "Sifted":
         """The state of no rows; the penalty stands in the memory."""
-        joint = Joint.start(past.memory, free=past.centering.free)
+        joint = JointTriangle.start(past.memory, free=past.centering.free)
         p, c = joint.z.shape
         none = np.zeros((0, p)), np.zeros((0, c))
-        return Sifted(joint, joint, *none, 1.0, Floor.start(least))
+        return DirectionalState(joint, joint, *none, 1.0, Floor.start(least))
 
-    def learn(self, state: "Sifted", past: Past, rows: Coming) -> Learned:
+    def learn(self, state: "Sifted", past: LeastSquaresState, rows: NewRows) -> Learned:
         """Learn rows one after the other."""
-        fades, b, roots = self._fades(rows), rows.answers(rows.X, rows.Y), rows.roots
+        fades, b, roots = self._fades(rows), rows.targets(rows.X, rows.Y), rows.roots
         prior, errors, i = past.prior, np.empty(b.shape), 0
         if past.centering.mass == 0.0:
             state = state.about(rows.X[0], b[0])
@@ -384,16 +384,16 @@ class Directional(Pace):
             i = part.stop
         memory, centering = state.now.past(rows.start, past.memory.ridge)
         after = prior if pseudo is None else pseudo.prior
-        return Learned(errors, Past(memory, centering, after), state)
+        return Learned(errors, LeastSquaresState(memory, centering, after), state)
 
-    def _fades(self, rows: Coming) -> Floats:
+    def _fades(self, rows: NewRows) -> Floats:
         if self.factor is not None:
             return np.full(len(rows.X), self.factor)
         return np.asarray(np.exp2(-validation.elapsed(rows.time, rows.last) / self.unit))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sifted:
+class DirectionalState:
     """The state of :class:`Directional`.
 
     Parameters
@@ -412,8 +412,8 @@ class Sifted:
         The size of each feature.
     """
 
-    before: Joint
-    now: Joint
+    before: JointTriangle
+    now: JointTriangle
     A: Floats
     b: Floats
     fade: float

@@ -25,18 +25,27 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import ParameterError
-from onepass.linalg.centering import Centering, Reduced
+from onepass.linalg.centering import Centering, CentredRows
 from onepass.memory.floor import PATIENCE, Floor, rows_between
 from onepass.memory.rebased import GAP
 from onepass.memory.span import Span
 from onepass.memory.square_root import Prior, Triangle
 from onepass.types import Array, Floats
 
-__all__ = ["Bounded", "Coming", "Exponential", "Fading", "Learned", "Pace", "Past", "clock"]
+__all__ = [
+    "Bounded",
+    "DecayRate",
+    "Exponential",
+    "FadingRule",
+    "Learned",
+    "LeastSquaresState",
+    "NewRows",
+    "clock",
+]
 
 
 @dataclass(frozen=True)
-class Pace:
+class DecayRate:
     """What rules share that fade by a factor or by a half-life.
 
     Parameters
@@ -102,7 +111,7 @@ def clock(length: float | str | None) -> str | None:
     return "date" if isinstance(length, str) else "number"
 
 
-class Past(NamedTuple):
+class LeastSquaresState(NamedTuple):
     """All that answers depend on."""
 
     memory: Triangle
@@ -117,9 +126,9 @@ class Past(NamedTuple):
         memory, center, _ = self
         weights = start + memory.w
         middle, rest = center.features, center.features_rest
-        offset, more = center.answers, center.answers_rest
+        offset, more = center.targets, center.targets_rest
         if memory.span is not None and memory.span.free:
-            (middle, rest), (offset, more) = memory.span.center, memory.span.answers
+            (middle, rest), (offset, more) = memory.span.center, memory.span.targets
             more = more + memory.span.solution()[0]
         return weights, middle, offset + (more - rest @ weights)
 
@@ -135,7 +144,7 @@ class Past(NamedTuple):
         return memory.leverage(center.around(X)) + (1.0 / center.mass if center.free else 0.0)
 
 
-class Coming(NamedTuple):
+class NewRows(NamedTuple):
     """Rows to be learned one after the other."""
 
     X: Floats
@@ -151,7 +160,7 @@ class Coming(NamedTuple):
     last: Any
     """When the row before came; None before the first."""
 
-    def answers(self, X: Floats, Y: Floats) -> Floats:
+    def targets(self, X: Floats, Y: Floats) -> Floats:
         """Answers Y (n, c) relative to what w₀ says of rows X (n, d)."""
         return Y - X @ self.start if self.start.any() else Y
 
@@ -171,7 +180,7 @@ class Learned(NamedTuple):
 
     errors: Floats
     """The error of each row just before it was learned, (n, c)."""
-    past: Past
+    past: LeastSquaresState
     state: Any
     """The rule's own state after the rows."""
 
@@ -183,11 +192,11 @@ _FAINTEST = 1e-120
 
 
 @dataclass(frozen=True)
-class Fading(Pace):
+class FadingRule(DecayRate):
     """What `Exponential` and `Bounded` share: fading by rows or by time."""
 
     state: ClassVar[type] = Floor
-    keeps_rows: ClassVar[bool] = False
+    stores_rows: ClassVar[bool] = False
 
     @property
     def level(self) -> float:
@@ -195,16 +204,16 @@ class Fading(Pace):
         return 0.0
 
     @property
-    def keeps_sums(self) -> bool:
+    def additive(self) -> bool:
         """Whether what the past says is a sum over its rows, so that it can be merged."""
         return self.factor == 1.0 or self.level == 0.0
 
-    def start(self, past: Past, least: Floats) -> Floor:
+    def start(self, past: LeastSquaresState, least: Floats) -> Floor:
         """The state of no rows; ``least`` (d,) is the ridge of each coefficient."""
         del past
         return Floor.start(least)
 
-    def learn(self, state: Floor, past: Past, rows: Coming) -> Learned:
+    def learn(self, state: Floor, past: LeastSquaresState, rows: NewRows) -> Learned:
         """Learn rows one after the other."""
         fading = self._by_rows if self.factor is not None else self._by_time
         return fading(state, past._replace(memory=past.memory.current()), rows)
@@ -214,7 +223,7 @@ class Fading(Pace):
         passed = validation.elapsed(np.array([later]), earlier)[0]
         return float(np.exp2(-passed / self.unit))
 
-    def _by_rows(self, floor: Floor, past: Past, rows: Coming) -> Learned:
+    def _by_rows(self, floor: Floor, past: LeastSquaresState, rows: NewRows) -> Learned:
         factor = float(self.factor or 1.0)
         level, period = self.level if factor < 1.0 else 0.0, rows_between(factor)
         errors, i = np.empty(rows.Y.shape), 0
@@ -232,7 +241,7 @@ class Fading(Pace):
             i += width
         return Learned(errors, past, floor)
 
-    def _by_time(self, floor: Floor, past: Past, rows: Coming) -> Learned:
+    def _by_time(self, floor: Floor, past: LeastSquaresState, rows: NewRows) -> Learned:
         passed = validation.elapsed(rows.time, rows.last) / self.unit
         holds, period = self.level > 0.0, rows_between(1.0)
         errors, i, n = np.empty(rows.Y.shape), 0, len(rows.X)
@@ -257,7 +266,7 @@ class Fading(Pace):
 
 
 @dataclass(frozen=True)
-class Exponential(Fading):
+class Exponential(FadingRule):
     """Exponential forgetting to the letter of its equation.
 
     What stays silent for long is forgotten, down to nothing: the first rows that excite it again
@@ -288,7 +297,7 @@ class Exponential(Fading):
 
 
 @dataclass(frozen=True)
-class Bounded(Fading):
+class Bounded(FadingRule):
     """Exponential forgetting with a floor under what is known of each coefficient.
 
     Parameters
@@ -341,21 +350,21 @@ def _calm(passed: Floats, floor: Floor, period: int, *, holds: bool) -> int:
     return 1 + (int(np.argmax(deep)) if deep.any() else most - 1)
 
 
-def _faded(past: Past, factor: float) -> Past:
+def _faded(past: LeastSquaresState, factor: float) -> LeastSquaresState:
     """The past, weighing ``factor`` as much."""
     memory, centering, prior = past
-    return Past(memory.faded(factor), centering.faded(factor), prior.faded(factor))
+    return LeastSquaresState(memory.faded(factor), centering.faded(factor), prior.faded(factor))
 
 
-def _noted(floor: Floor, rows: Coming, part: slice, moved: Floats, *, free: bool) -> Floor:
+def _noted(floor: Floor, rows: NewRows, part: slice, moved: Floats, *, free: bool) -> Floor:
     """The floor after some rows, centred as ``moved``."""
     weights = None if rows.weights is None else rows.weights[part]
     return floor.seen(moved, rows.X[part], weights, free=free)
 
 
 def _taken(
-    past: Past, rows: Coming, part: slice, factors: Floats, level: float
-) -> tuple[Floats, Past, Floats]:
+    past: LeastSquaresState, rows: NewRows, part: slice, factors: Floats, level: float
+) -> tuple[Floats, LeastSquaresState, Floats]:
     """Learn some rows; return their errors just before, the past after, and the centred rows."""
     errors, past, moved = _some(past, rows, part, factors, level)
     while (i := len(errors)) < len(factors):
@@ -366,8 +375,8 @@ def _taken(
 
 
 def _some(
-    past: Past, rows: Coming, part: slice, factors: Floats, level: float
-) -> tuple[Floats, Past, Floats]:
+    past: LeastSquaresState, rows: NewRows, part: slice, factors: Floats, level: float
+) -> tuple[Floats, LeastSquaresState, Floats]:
     """Learn at least the first of some rows; return as ``_taken``.
 
     A row that is large beside the past, or that comes after a gap, is taken into a span.
@@ -395,11 +404,16 @@ def _some(
     memory, prior = memory.faded(reduced.fade), prior.faded(reduced.fade)
     memory = memory.settled(reduced.center.mass, fading=fading)
     moved = reduced.X if reduced.scale[0] > 0.0 else reduced.X * (reduced.scale > 0.0)[:, None]
-    return errors, Past(memory, reduced.center, prior), moved
+    return errors, LeastSquaresState(memory, reduced.center, prior), moved
 
 
 def _absorbed(
-    past: Past, reduced: Reduced, rows: Coming, part: slice, factors: Floats, level: float
+    past: LeastSquaresState,
+    reduced: CentredRows,
+    rows: NewRows,
+    part: slice,
+    factors: Floats,
+    level: float,
 ) -> tuple[Floats, Triangle, Prior]:
     """Take in rows: centred, or relative to the reference row of a span with an intercept.
 
@@ -411,17 +425,17 @@ def _absorbed(
     if first:
         prior = prior.begun(reduced.X[0])
     pseudo = prior.among(reduced.X[first:])
-    b = rows.answers(reduced.X, reduced.Y)
+    b = rows.targets(reduced.X, reduced.Y)
     centred = reduced.X[first:], b[first:], reduced.scale[first:]
     old = prior.remains * reduced.ages < GAP  # otherwise a direction is new for other reasons
     taken = (*centred, np.maximum(np.abs(X[first:]), np.abs(center.features)), level * old[first:])
     if span is not None and span.free:
-        span = span.about(X[0], Y[0]) if first else span
-        A, y = X - span.center[0] - span.center[1], Y - span.answers[0] - span.answers[1]
+        span = span.relative_to(X[0], Y[0]) if first else span
+        A, y = X - span.center[0] - span.center[1], Y - span.targets[0] - span.targets[1]
         weights = 1.0 if rows.weights is None else rows.weights[part]
         raw, ones = np.maximum(np.abs(X), np.abs(span.center[0])), np.ones((len(X), 1))
         taken = (
-            np.hstack((ones, A)), rows.answers(A, y), np.sqrt(weights / reduced.ages),
+            np.hstack((ones, A)), rows.targets(A, y), np.sqrt(weights / reduced.ages),
             np.hstack((ones, raw)), level * old,
         )  # fmt: skip
     if pseudo is not None:
@@ -429,7 +443,7 @@ def _absorbed(
         # by rows, it ages by the row that it comes before; by time, both are of one moment
         own = 1.0 if rows.time is not None else factors[before + first]
         aged = np.sqrt(own / reduced.ages[before + first])
-        prior = pseudo.prior.holding(more * aged[:, None])
+        prior = pseudo.prior.with_pseudo_rows(more * aged[:, None])
         wide = np.hstack((np.zeros((len(more), taken[0].shape[1] - more.shape[1])), more))
         at = before + first - (len(X) - len(taken[0]))
         centred = _among(centred, before, (more, 0.0, aged))

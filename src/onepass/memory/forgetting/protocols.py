@@ -1,13 +1,13 @@
 """Protocols of forgetting rules: the members that a new rule must define.
 
 A user passes a rule (:class:`ForgettingRule`), such as ``forgetting=op.forgetting.Window(1000)``.
-All rules share :class:`Past`, the triangle and the means from which predictions are computed. What
+All rules share :class:`LeastSquaresState`, the triangle and the means from which predictions are computed. What
 else a rule needs is in its own state (:class:`ForgettingState`).
 """
 
 from typing import Any, Protocol, Self
 
-from onepass.memory.forgetting.exponential import Coming, Learned, Past
+from onepass.memory.forgetting.exponential import Learned, LeastSquaresState, NewRows
 from onepass.types import Array, Floats
 
 __all__ = ["ForgettingRule", "ForgettingState"]
@@ -46,7 +46,7 @@ class ForgettingRule(Protocol):
         """The class of its state."""
 
     @property
-    def keeps_sums(self) -> bool:
+    def additive(self) -> bool:
         """Whether the past is a sum over its rows, each weighted by its age.
 
         Learners with such a rule can be merged. The rule then also defines
@@ -54,13 +54,13 @@ class ForgettingRule(Protocol):
         """
 
     @property
-    def keeps_rows(self) -> bool:
+    def stores_rows(self) -> bool:
         """Whether the state stores rows, which a merge learns again.
 
         The state then also defines ``kept``, ``__len__`` and ``penalised``. See ``window.py``.
         """
 
-    def start(self, past: Past, least: Floats, /) -> ForgettingState:
+    def start(self, past: LeastSquaresState, least: Floats, /) -> ForgettingState:
         """Return the initial state.
 
         Parameters
@@ -71,7 +71,7 @@ class ForgettingRule(Protocol):
             The diagonal of the ridge, in units of a squared feature.
         """
 
-    def learn(self, state: Any, past: Past, rows: Coming, /) -> Learned:
+    def learn(self, state: Any, past: LeastSquaresState, rows: NewRows, /) -> Learned:
         """Learn rows one after the other, each after it has been predicted.
 
         The result must not depend on how the stream is cut into blocks. The arguments are not

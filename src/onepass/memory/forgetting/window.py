@@ -38,18 +38,18 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
-from onepass.memory.forgetting.directional import Joint, taken_in
-from onepass.memory.forgetting.exponential import Coming, Learned, Past, clock
+from onepass.memory.forgetting.directional import JointTriangle, taken_in
+from onepass.memory.forgetting.exponential import Learned, LeastSquaresState, NewRows, clock
 from onepass.types import Array, Floats
 
-__all__ = ["Kept", "Queue", "Window"]
+__all__ = ["Window", "WindowBuffer", "WindowRows"]
 
 
 _APART = 32  # rows between two triangles of the front, at least
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Kept:
+class WindowRows:
     """Some rows, as they came.
 
     Parameters
@@ -73,18 +73,18 @@ class Kept:
     def part(self, rows: slice | Array) -> "Kept":
         """Some of the rows."""
         time = None if self.time is None else self.time[rows]
-        return Kept(self.X[rows], self.b[rows], self.roots[rows], time)
+        return WindowRows(self.X[rows], self.b[rows], self.roots[rows], time)
 
     def copied(self) -> "Kept":
         """These rows in memory of their own: a part of a block holds all of it."""
         time = None if self.time is None else self.time.copy()
-        return Kept(self.X.copy(), self.b.copy(), self.roots.copy(), time)
+        return WindowRows(self.X.copy(), self.b.copy(), self.roots.copy(), time)
 
     def then(self, more: "Kept") -> "Kept":
         """These rows and more."""
         if not len(self):
             return more
-        return Kept(
+        return WindowRows(
             np.concatenate((self.X, more.X)),
             np.concatenate((self.b, more.b)),
             np.concatenate((self.roots, more.roots)),
@@ -103,7 +103,7 @@ class Kept:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Queue:
+class WindowBuffer:
     """The rows of a window, and its triangles.
 
     Parameters
@@ -122,18 +122,18 @@ class Queue:
         R, z and squares of (3).
     """
 
-    empty: Joint
-    back: Joint
-    came: tuple[Kept, ...]
-    front: Kept
+    empty: JointTriangle
+    back: JointTriangle
+    came: tuple[WindowRows, ...]
+    front: WindowRows
     gone: int
     ends: tuple[Floats, Floats, Floats]
 
     @classmethod
-    def start(cls, empty: Joint) -> "Queue":
+    def start(cls, empty: JointTriangle) -> "Queue":
         """No rows."""
         p, c = empty.z.shape
-        none = Kept(np.zeros((0, p - empty.free)), np.zeros((0, c)), np.zeros(0), None)
+        none = WindowRows(np.zeros((0, p - empty.free)), np.zeros((0, c)), np.zeros(0), None)
         return cls(empty, empty, (), none, 0, _ends(empty, none))
 
     def __len__(self) -> int:
@@ -145,7 +145,7 @@ class Queue:
         return len(self.front) - self.gone
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> WindowRows:
         """All rows, in order."""
         rows = self.front.part(slice(self.gone, None))
         for more in self.came:
@@ -164,7 +164,7 @@ class Queue:
         part = self.front.part(slice(self.gone, self.gone + n))
         return self.back.rows(part.X, part.b, part.roots)
 
-    def triangle(self, without: int = 0) -> Joint:
+    def triangle(self, without: int = 0) -> JointTriangle:
         """The triangle of all rows but some of the oldest, which must be in the front: (4)."""
         kept = self.front.part(slice(self.gone + without, None))
         parts = [kept, *self.came]
@@ -182,7 +182,7 @@ class Queue:
             joint = replace(joint, squares=joint.squares + squares[end])
         return taken_in(joint, A, b)
 
-    def fresh(self) -> Joint:
+    def fresh(self) -> JointTriangle:
         """The triangle computed from the rows of the window alone, relative to the newest row.
 
         It has no rounding errors of rows that have left, and constant features are exactly 0.
@@ -194,7 +194,7 @@ class Queue:
         joint = replace(joint, mass=float(kept.roots @ kept.roots))
         return taken_in(joint, *joint.rows(kept.X, kept.b, kept.roots))
 
-    def pushed(self, more: Kept) -> "Queue":
+    def pushed(self, more: WindowRows) -> "Queue":
         """The same with more rows."""
         back = self.back if len(self) else self.empty.around(more.X[0], more.b[0])
         back = taken_in(back.noting(more.X), *back.rows(more.X, more.b, more.roots))
@@ -217,7 +217,7 @@ class Queue:
         for more in self.came[1:]:
             front = front.then(more)
         back = self.empty.around(front.X[-1], front.b[-1]).noting(front.X)
-        return Queue(self.empty, back, (), front, 0, _ends(back, front))
+        return WindowBuffer(self.empty, back, (), front, 0, _ends(back, front))
 
     def penalised(self, rows: Floats) -> "Queue":
         """The same with pseudo-rows (k, d) in the penalty, answered by w₀."""
@@ -235,11 +235,15 @@ class Queue:
             lambda kept: kept.with_outputs(at, c), lambda joint: joint.with_outputs(at, c)
         )
 
-    def _changed(self, kept: Callable[[Kept], Kept], joint: Callable[[Joint], Joint]) -> "Queue":
+    def _changed(
+        self,
+        kept: Callable[[WindowRows], WindowRows],
+        joint: Callable[[JointTriangle], JointTriangle],
+    ) -> "Queue":
         """The same after a change of every row and of the triangles."""
         front, back = kept(self.front.part(slice(self.gone, None))), joint(self.back)
         came = tuple(map(kept, self.came))
-        return Queue(joint(self.empty), back, came, front, 0, _ends(back, front))
+        return WindowBuffer(joint(self.empty), back, came, front, 0, _ends(back, front))
 
     @property
     def finite(self) -> bool:
@@ -252,7 +256,7 @@ def _apart(p: int) -> int:
     return max(_APART, p)
 
 
-def _ends(about: Joint, front: Kept) -> tuple[Floats, Floats, Floats]:
+def _ends(about: JointTriangle, front: WindowRows) -> tuple[Floats, Floats, Floats]:
     """The triangles (3), without the penalty."""
     p, c = about.z.shape
     apart = _apart(p)
@@ -266,7 +270,7 @@ def _ends(about: Joint, front: Kept) -> tuple[Floats, Floats, Floats]:
     )
     for i in range(k - 1, -1, -1):
         rows = slice(i * apart, (i + 1) * apart)
-        T, y, left = linalg.take_in(end[0], end[1], A[rows], b[rows])
+        T, y, left = linalg.qr_update(end[0], end[1], A[rows], b[rows])
         end = (T, y, end[2] + left)
         R[i], z[i], squares[i] = end
     return R, z, squares
@@ -311,9 +315,9 @@ class Window:
     _: KW_ONLY
     span: Any = None
 
-    state: ClassVar[type] = Queue
-    keeps_sums: ClassVar[bool] = False
-    keeps_rows: ClassVar[bool] = True
+    state: ClassVar[type] = WindowBuffer
+    additive: ClassVar[bool] = False
+    stores_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         where = "forgetting.Window"
@@ -333,16 +337,16 @@ class Window:
         """What times it needs: "number", "date" or None."""
         return clock(self.span)
 
-    def start(self, past: Past, least: Floats) -> Queue:
+    def start(self, past: LeastSquaresState, least: Floats) -> WindowBuffer:
         """The state of no rows; the penalty stands in the memory."""
         del least
-        return Queue.start(Joint.start(past.memory, free=past.centering.free))
+        return WindowBuffer.start(JointTriangle.start(past.memory, free=past.centering.free))
 
-    def learn(self, state: Queue, past: Past, rows: Coming) -> Learned:
+    def learn(self, state: WindowBuffer, past: LeastSquaresState, rows: NewRows) -> Learned:
         """Learn rows one after the other."""
         limits = _Limits(self, rows.time)
-        b = rows.answers(rows.X, rows.Y)
-        kept = Kept(
+        b = rows.targets(rows.X, rows.Y)
+        kept = WindowRows(
             np.asarray(rows.X, dtype=np.float64, order="C"),
             np.asarray(b, dtype=np.float64, order="C"),
             rows.roots,
@@ -378,7 +382,7 @@ class Window:
         whole = queue.triangle() if whole is None else whole
         whole = whole if whole.calm else queue.fresh()
         memory, centering = whole.past(rows.start, past.memory.ridge)
-        return Learned(errors, Past(memory, centering, prior), queue)
+        return Learned(errors, LeastSquaresState(memory, centering, prior), queue)
 
 
 class _Limits:
@@ -389,7 +393,7 @@ class _Limits:
         if window.span is not None:
             self.until = _outside(time, window.span)
 
-    def due(self, queue: Queue, part: slice) -> Array:
+    def due(self, queue: WindowBuffer, part: slice) -> Array:
         """How many have left after each of these rows; if from the back too, at least one."""
         if self.most is not None:
             after = len(queue) + np.arange(part.stop - part.start) + 1
@@ -401,7 +405,7 @@ class _Limits:
         oldest = self.time[part.start] if oldest is None else oldest
         return np.asarray(self.until[part] >= oldest, dtype=np.intp)
 
-    def left(self, queue: Queue, row: int) -> int:
+    def left(self, queue: WindowBuffer, row: int) -> int:
         """How many of the front, or of a new front, have left after this row."""
         return int(self.due(queue, slice(row, row + 1))[0])
 
@@ -420,7 +424,9 @@ def _outside(time: Array, span: float | str) -> Array:
     return np.asarray(np.minimum(time - span, np.nextafter(time, -np.inf)))
 
 
-def _met(past: Past, queue: Queue, kept: Kept) -> tuple[Any, dict[int, Floats]]:
+def _met(
+    past: LeastSquaresState, queue: WindowBuffer, kept: WindowRows
+) -> tuple[Any, dict[int, Floats]]:
     """The prior after all rows, and the pseudo-rows of features met, by the row they precede."""
     prior, free = past.prior, queue.empty.free
     reference = queue.back.features
@@ -431,7 +437,9 @@ def _met(past: Past, queue: Queue, kept: Kept) -> tuple[Any, dict[int, Floats]]:
     if pseudo is None:
         return prior, {}
     at = np.unique(pseudo.before)
-    return pseudo.prior.holding(pseudo.rows), {int(i): pseudo.rows[pseudo.before == i] for i in at}
+    return pseudo.prior.with_pseudo_rows(pseudo.rows), {
+        int(i): pseudo.rows[pseudo.before == i] for i in at
+    }
 
 
 def _block(p: int, due: Array, ahead: int) -> int:
@@ -441,7 +449,9 @@ def _block(p: int, due: Array, ahead: int) -> int:
     return (int(np.argmax(emptied)) + 1) if emptied.any() else width
 
 
-def _grown(queue: Queue, whole: Joint, more: Kept) -> tuple[Joint, Floats]:
+def _grown(
+    queue: WindowBuffer, whole: JointTriangle, more: WindowRows
+) -> tuple[JointTriangle, Floats]:
     """The triangle of the whole window with the first of some rows, and their errors.
 
     No row leaves the window between these. If the triangle is not calm, or may not be after the
@@ -461,7 +471,7 @@ def _grown(queue: Queue, whole: Joint, more: Kept) -> tuple[Joint, Floats]:
     return taken_in(grown, A, b), y - x @ fresh.solution()
 
 
-def _slid(queue: Queue, more: Kept, due: Array) -> Floats | None:
+def _slid(queue: WindowBuffer, more: WindowRows, due: Array) -> Floats | None:
     """The errors of rows between which others leave, by (2); None where it would not be sharp."""
     n, leaving = len(more), int(due[-2])
     stays = queue.triangle(leaving)
@@ -487,7 +497,9 @@ def _slid(queue: Queue, more: Kept, due: Array) -> Floats | None:
     return errors
 
 
-def _moved(queue: Queue, more: Kept, limits: _Limits, row: int) -> tuple[Queue, int]:
+def _moved(
+    queue: WindowBuffer, more: WindowRows, limits: _Limits, row: int
+) -> tuple[WindowBuffer, int]:
     """The window after more rows, of which ``row`` is the last, and how many have left it."""
     if limits.most is not None:
         left = max(len(queue) + len(more) - limits.most, 0)

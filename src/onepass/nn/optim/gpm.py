@@ -45,8 +45,8 @@ from torch import Tensor, nn
 from onepass import linalg, validation
 from onepass.errors import CheckpointError, NumericalError, ParameterError, join_names
 from onepass.linalg.interrupt import Interrupt
-from onepass.linalg.subspace import Columns
-from onepass.nn.function import evaluating
+from onepass.linalg.subspace import OrthonormalBasis
+from onepass.nn.function import evaluation_mode
 from onepass.nn.optim.projected import Projected, drawn, together
 
 __all__ = [
@@ -205,7 +205,9 @@ def triangle(before: Tensor | None, vectors: Tensor) -> Tensor:
     return rows if rows.shape[1] <= rows.shape[2] else torch.linalg.qr(rows, mode="r").R
 
 
-def grown(basis: Columns | None, T: Tensor, threshold: float, kind: Tensor) -> Columns:
+def grown(
+    basis: OrthonormalBasis | None, T: Tensor, threshold: float, kind: Tensor
+) -> OrthonormalBasis:
     """M with so many directions of R̂ that the threshold is reached: [1] (8), (9).
 
     Parameters
@@ -220,7 +222,7 @@ def grown(basis: Columns | None, T: Tensor, threshold: float, kind: Tensor) -> C
         Of the precision of M, on its device.
     """
     d = T.shape[1]
-    basis = Columns.start(d, kind, 1) if basis is None else basis
+    basis = OrthonormalBasis.start(d, kind, 1) if basis is None else basis
     M = basis.rows.double()
     rest = T - (T @ M.T) @ M
     rest = rest - (rest @ M.T) @ M
@@ -447,7 +449,7 @@ class GPM(Projected):
         self.growth = validation.in_range(growth, "growth", where, low=0.0)
         self.rows = None if rows is None else validation.whole(rows, "rows", where, low=1)
         self.seed = validation.whole(seed, "seed", where, low=0)
-        self._memory: dict[str, list[Columns]] = {}
+        self._memory: dict[str, list[OrthonormalBasis]] = {}
 
     def _select(self) -> None:
         super()._select()
@@ -490,7 +492,7 @@ class GPM(Projected):
         def hear(name: str, vectors: Tensor) -> None:
             told[name] = triangle(told.get(name), vectors)
 
-        with evaluating(list(self.module.modules())), self._plainly():
+        with evaluation_mode(list(self.module.modules())), self._plainly():
             found = drawn(
                 loader, self.rows, (self.seed, self.tasks_), self._network, where, labels=False
             )
@@ -548,7 +550,7 @@ class GPM(Projected):
             free = [d - (d @ M.matrix) @ M.rows for M, d in zip(known, moved, strict=True)]
             each.copy_(old + torch.cat(free).reshape(old.shape))
 
-    def _refuse_unlike(self, memory: dict[str, list[Columns]]) -> None:
+    def _refuse_unlike(self, memory: dict[str, list[OrthonormalBasis]]) -> None:
         for name, found in memory.items():
             layer = self._layers.get(name)
             shape = [M.matrix.shape[0] for M in found]

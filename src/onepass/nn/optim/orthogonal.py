@@ -28,9 +28,9 @@ from onepass.errors import (
     RowsRefusedWarning,
 )
 from onepass.linalg.interrupt import Interrupt
-from onepass.linalg.subspace import Columns
+from onepass.linalg.subspace import OrthonormalBasis
 from onepass.memory.choice import specification
-from onepass.nn.function import evaluating
+from onepass.nn.function import evaluation_mode
 from onepass.nn.gradients import (
     GradientsName,
     begun,
@@ -134,8 +134,8 @@ class OrthogonalGradient(Projected):
         self._specification = specification(memory, where)
         begun(self._specification, 1, self._like, where)  # refuses what cannot be used
         self._memory = None
-        self._columns: Columns | None = None
-        self._partial: tuple[tuple[bool, ...], Columns] | None = None
+        self._columns: OrthonormalBasis | None = None
+        self._partial: tuple[tuple[bool, ...], OrthonormalBasis] | None = None
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class OrthogonalGradient(Projected):
         else:
             memory = copy.deepcopy(memory)  # the module may raise when some rows are in it already
         interrupt, w = Interrupt(), self._network.weights().to(self._like.dtype)
-        with evaluating(list(self.module.modules())), self._plainly():
+        with evaluation_mode(list(self.module.modules())), self._plainly():
             rows = drawn(loader, self.per_task, seed, self._network, where, labels=labels)
             rows = rows if self.per_task is None else iter(list(rows))
             with interrupt.held():
@@ -186,7 +186,7 @@ class OrthogonalGradient(Projected):
                 lost = left_out(good, where)
                 self._take_memory(memory)
                 self.tasks_ += 1
-        interrupt.heard()
+        interrupt.raise_pending()
         if lost:
             warnings.warn(
                 f"{where}: the gradients of the task's rows must be finite, got {lost} that are "
@@ -248,7 +248,7 @@ class OrthogonalGradient(Projected):
                 rows[:, piece] *= float(moving)
             least = linalg.small(torch.full_like(rows[:, 0], linalg.resolution(rows)))
             W, _, kept = linalg.orthonormal(rows.T, least)
-            self._partial = moves, Columns(linalg.present(W, kept).T.contiguous())
+            self._partial = moves, OrthonormalBasis(linalg.present(W, kept).T.contiguous())
         return self._partial[1]
 
     def _refuse_unlike(self, memory: Any) -> None:

@@ -22,7 +22,7 @@ from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import ErrorResponses
 from onepass.service.http.routes import ENDPOINTS
 from onepass.service.protocol.limits import Limits
-from onepass.service.registry import Shelf
+from onepass.service.registry import ModelRegistry
 
 __all__ = ["create_app"]
 
@@ -30,7 +30,7 @@ _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 
 
 def create_app(
-    registry: Shelf,
+    registry: ModelRegistry,
     *,
     tokens: Tokens = Tokens({}),  # noqa: B008  it never changes
     limits: Limits = Limits(),  # noqa: B008  the same

@@ -10,7 +10,7 @@ from typing import TypeVar
 from onepass.errors import BusyError, CommitTimeoutError
 from onepass.service.http.auth import Tokens
 from onepass.service.protocol.limits import Limits
-from onepass.service.registry import Shelf
+from onepass.service.registry import ModelRegistry
 from onepass.service.requests import Request
 
 __all__ = ["Completions", "Room", "Service"]
@@ -96,7 +96,7 @@ class Service:
 
     def __init__(
         self,
-        registry: Shelf,
+        registry: ModelRegistry,
         tokens: Tokens,
         limits: Limits,
         default_model: str | None,

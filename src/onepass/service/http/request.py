@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope
 
 from onepass.errors import ParameterError, PayloadTooLargeError
 from onepass.service.http.context import Service
-from onepass.service.registry import Served
+from onepass.service.registry import ModelServer
 
 __all__ = ["ServiceRequest"]
 
@@ -47,7 +47,7 @@ class ServiceRequest(Request):
         self._reserved = 0
 
     @property
-    def served(self) -> Served:
+    def served(self) -> ModelServer:
         """The learner that the path names."""
         return self.service.registry[self.path_params["name"]]
 

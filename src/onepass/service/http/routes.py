@@ -13,7 +13,7 @@ from starlette.responses import Response
 from onepass.errors import NotFoundError
 from onepass.features.presets import pipelines
 from onepass.serialization import archive
-from onepass.serialization.models import given_back
+from onepass.serialization.models import from_contents
 from onepass.service import page
 from onepass.service.http import rows
 from onepass.service.http.auth import ADMIN, LEARN, PREDICT
@@ -24,7 +24,7 @@ from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS, media_ty
 from onepass.service.http.status import State, exposition, onepass_version, pathless, state
 from onepass.service.protocol import mlflow, records, v2
 from onepass.service.protocol.json import decoded
-from onepass.service.registry import Served
+from onepass.service.registry import ModelServer
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
@@ -164,7 +164,7 @@ async def index(request: ServiceRequest) -> Response:
     return json_response(entries)
 
 
-def _entry(served: Served, folder: Path) -> IndexEntry:
+def _entry(served: ModelServer, folder: Path) -> IndexEntry:
     return IndexEntry(
         served.name,
         str(served.durable.published[0]),
@@ -178,7 +178,7 @@ _DATATYPES = {"i": "INT64", "u": "UINT64", "b": "BOOL", "f": "FP64"}
 
 def _features(learner: "Learner | Pipeline") -> int | Mapping[str, str] | None:
     """Names and kinds of columns, or how many there are; None before the first row."""
-    kinds: Mapping[str, str] | None = getattr(learner, "kinds_", None)
+    kinds: Mapping[str, str] | None = getattr(learner, "dtypes_", None)
     if kinds:
         return kinds
     names = getattr(learner, "feature_names_in_", None)
@@ -240,7 +240,7 @@ async def create(request: ServiceRequest) -> Response:
 
     def created() -> int:
         if kind == _MODEL_FILE or (kind != JSON and not body.startswith(b"{")):
-            model = given_back(archive.unpacked(body, _FILE), _FILE, {})
+            model = from_contents(archive.loads(body, _FILE), _FILE, {})
         else:
             wanted = decoded(_SPECIFICATION, body, request.service.limits)
             model = pipelines([wanted.model], wanted.task, wanted.settings)[wanted.model]

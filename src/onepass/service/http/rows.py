@@ -23,10 +23,10 @@ from onepass.service.http.responses import sent
 from onepass.service.model import predictions
 from onepass.service.protocol import arrow, mlflow, records, v2
 from onepass.service.protocol.rows import ANSWERS, ROLES, Asked, Output, Reply
-from onepass.service.registry import Served
-from onepass.service.requests import Receipt, Request
+from onepass.service.registry import ModelServer
+from onepass.service.requests import LearnResult, Request
 from onepass.types import Array
-from onepass.validation.arrays import bounded
+from onepass.validation.arrays import feature_limit
 from onepass.validation.table import Table
 
 if TYPE_CHECKING:
@@ -161,7 +161,11 @@ async def invocations(request: ServiceRequest) -> Response:
 
 
 async def _predict(
-    request: ServiceRequest, served: Served, version: str | None = None, *, scoring: bool = False
+    request: ServiceRequest,
+    served: ModelServer,
+    version: str | None = None,
+    *,
+    scoring: bool = False,
 ) -> Response:
     began = time.perf_counter()
     form, _, asked = await _decoded(request, learning=False, scoring=scoring)
@@ -175,7 +179,7 @@ async def _predict(
 
     def predicted() -> Response:
         start = time.thread_time()
-        with _RowErrors(served.name), bounded(served.durable.max_features):
+        with _RowErrors(served.name), feature_limit(served.durable.max_features):
             found = _outputs(learner, asked)
         response = form.response(served.name, now, asked, found)
         pace = (time.thread_time() - start) / (rows + _OVERHEAD)
@@ -188,7 +192,7 @@ async def _predict(
 
 
 async def _ask(
-    request: ServiceRequest, served: Served, form: _Format, asked: Asked, began: float
+    request: ServiceRequest, served: ModelServer, form: _Format, asked: Asked, began: float
 ) -> Response:
     """Predict rows and store them until their labels arrive."""
     service, seconds = request.service, (asked.parameters or {}).get("seconds", _DAY)
@@ -223,7 +227,7 @@ def _without_roles(learner: "Learner | Pipeline", X: Array | Table) -> Array | T
     """Rows without y, sample_weight and time, unless the learner has features of these names."""
     if not isinstance(X, Table) or set(ROLES).isdisjoint(X.columns):
         return X
-    fitted: Any = getattr(learner, "kinds_", None) or getattr(learner, "feature_names_in_", ())
+    fitted: Any = getattr(learner, "dtypes_", None) or getattr(learner, "feature_names_in_", ())
     columns = {name: X[name] for name in X.names if name not in ROLES or name in fitted}
     return Table(columns, len(X)) if columns else X
 
@@ -265,14 +269,16 @@ async def learn(request: ServiceRequest) -> Response:
     form, body, asked = await _decoded(request, learning=True)
     _check_labelled(asked)
     if not len(asked.X):  # nothing is learned
-        result = Receipt(served.durable.version, np.empty(0))
+        result = LearnResult(served.durable.version, np.empty(0))
     else:
         result = await _learned(request, served, asked, body)
         served.gauges.answered(time.perf_counter() - began)
     return await _run(request, partial(_learn_response, form, served, asked, result))
 
 
-async def _learned(request: ServiceRequest, served: Served, asked: Asked, body: bytes) -> Receipt:
+async def _learned(
+    request: ServiceRequest, served: ModelServer, asked: Asked, body: bytes
+) -> LearnResult:
     service, key = request.service, request.field(b"idempotency-key")
     future: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
     done = partial(service.completions.post, future)
@@ -315,7 +321,9 @@ def _check_labelled(asked: Asked) -> None:
         )
 
 
-def _learn_response(form: _Format, served: Served, asked: Asked, result: Receipt) -> Response:
+def _learn_response(
+    form: _Format, served: ModelServer, asked: Asked, result: LearnResult
+) -> Response:
     """Predictions of rows before they were learned."""
     if asked.outputs is not ANSWERS:
         asked.outputs = tuple(each for each in asked.outputs if each.name == "y") or ANSWERS

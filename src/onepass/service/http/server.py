@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from onepass.errors import ParameterError, import_extra
 from onepass.service.consumer import source
 from onepass.service.http.log import log
-from onepass.service.registry import Shelf
+from onepass.service.registry import ModelRegistry
 from onepass.service.source import Source
 
 if TYPE_CHECKING:
@@ -191,14 +191,14 @@ def run(
     server.run(sockets)
 
 
-def open_registry(folder: Path, **options: Any) -> Shelf:
+def open_registry(folder: Path, **options: Any) -> ModelRegistry:
     """The learners of a folder, open.
 
     Parameters
     ----------
     folder : Path
     **options
-        As :class:`~onepass.service.registry.Shelf` takes them.
+        As :class:`~onepass.service.registry.ModelRegistry` takes them.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def open_registry(folder: Path, **options: Any) -> Shelf:
     """
     for package in ("starlette", "uvicorn", "httptools"):
         import_extra(package, extra="serve", where=_WHERE)
-    registry = Shelf(folder, _WHERE, **options)
+    registry = ModelRegistry(folder, _WHERE, **options)
     registry.open_all()
     return registry
 
@@ -239,7 +239,7 @@ def parse_sources(addresses: Iterable[str]) -> list[tuple[str, Source]]:
     return found
 
 
-def feed(registry: Shelf, sources: Iterable[tuple[str, Source]]) -> None:
+def feed(registry: ModelRegistry, sources: Iterable[tuple[str, Source]]) -> None:
     """Learn from sources.
 
     Parameters

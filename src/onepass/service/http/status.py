@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from onepass.serialization.state import nbytes
 from onepass.service.durable import Version
-from onepass.service.registry import Served, Shelf
+from onepass.service.registry import ModelRegistry, ModelServer
 
 __all__ = [
     "DriftState",
@@ -167,7 +167,7 @@ class State(msgspec.Struct):
     models: list[ModelState]
 
 
-def state(shelf: Shelf) -> State:
+def state(shelf: ModelRegistry) -> State:
     """State of all models.
 
     Parameters
@@ -182,7 +182,7 @@ def state(shelf: Shelf) -> State:
     return State(time.time(), onepass_version(), models)
 
 
-def _model_state(served: Served, folder: Path) -> ModelState:
+def _model_state(served: ModelServer, folder: Path) -> ModelState:
     durable, gauges = served.durable, served.gauges
     text = pathless(repr(durable.frozen_copy).partition("(")[2], folder)
     trouble = served.trouble or served.source_trouble or gauges.drift.trouble
@@ -219,12 +219,12 @@ def _model_state(served: Served, folder: Path) -> ModelState:
 _Values = dict[tuple[str, ...], float | None]  # by labels; None has no sample
 
 
-def _errors(served: Served) -> _Values:
+def _errors(served: ModelServer) -> _Values:
     error = served.gauges.error()
     return {(error["name"], over): error[over] for over in ("all", "window")}
 
 
-_FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[Served], _Values]], ...] = (
+_FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _Values]], ...] = (
     (CounterMetricFamily, "rows_learned", "Rows learned, those before a restart too.", (),
      lambda s: {(): s.durable.rows_seen}),
     (CounterMetricFamily, "blocks_learned", "Blocks learned: the version.", (),
@@ -261,7 +261,7 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[Served], _Value
 class _Models(Collector):
     """Metrics of a server, read when they are collected."""
 
-    def __init__(self, shelf: Shelf, statuses: Mapping[int, int]) -> None:
+    def __init__(self, shelf: ModelRegistry, statuses: Mapping[int, int]) -> None:
         self._shelf, self._statuses = shelf, statuses
 
     def collect(self) -> Iterator[Metric]:
@@ -289,7 +289,7 @@ class _Models(Collector):
             yield family
 
 
-def exposition(shelf: Shelf, statuses: Mapping[int, int]) -> str:
+def exposition(shelf: ModelRegistry, statuses: Mapping[int, int]) -> str:
     """Metrics of all models in the text format of Prometheus.
 
     Parameters

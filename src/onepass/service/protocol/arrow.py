@@ -28,7 +28,7 @@ from onepass.errors import OnepassError
 from onepass.service.protocol.json import encoded, unwritable
 from onepass.service.protocol.limits import Limits, refused, shown
 from onepass.service.protocol.rows import Asked, Reply, asked, datatype_of
-from onepass.stream.arrow import letters, to_array
+from onepass.stream.arrow import dtype_codes, to_array
 from onepass.types import Array
 
 __all__ = ["KIND", "arrays", "columns_place", "read", "write"]
@@ -164,7 +164,7 @@ def _check_decoded(nbytes: int, limits: Limits) -> None:
 def _check_type(kind: pa.DataType, place: str) -> None:
     matrix = pa.types.is_fixed_size_list(kind) and kind.list_size > 0
     inner = kind.value_type if matrix else kind
-    known = letters([("", inner)]).get("")
+    known = dtype_codes([("", inner)]).get("")
     if (matrix and known not in {"f", "b"}) or (known is None and not pa.types.is_null(inner)):
         must = "be numbers, truth values, text, dates, or fixed-size lists of numbers"
         remedy = "Leave it out, or send columns of plain values"

@@ -39,7 +39,7 @@ from onepass.service.protocol.json import (
 )
 from onepass.service.protocol.limits import Limits, refused, shown
 from onepass.service.protocol.rows import Asked, Reply, asked
-from onepass.stream.csv import Misread
+from onepass.stream.csv import ParseError
 from onepass.types import Array
 
 __all__ = ["Invocation", "Predictions", "Split", "read", "read_csv", "write"]
@@ -211,7 +211,7 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> Asked:
     """
     _check_size(body, limits)
     try:
-        misread = Misread("the request")
+        misread = ParseError("the request")
         misread.check_beginning(body[:_LONGEST], ",")
         try:
             table = csv.read_csv(
