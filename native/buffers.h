@@ -8,16 +8,16 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* How many numbers n rows of m are; -1 if that is no size. */
+/* n * m; -1 on overflow or negative sizes. */
 Py_ssize_t numbers_in(Py_ssize_t n, Py_ssize_t m);
 
 /* The numbers of an object that has so many, one after the other, of a type ("d" or "?");
    NULL with an error if not. */
 void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable, Py_buffer *view);
 
-enum { ARRAYS = 10 }; /* of a call, at most */
+enum { ARRAYS = 10 }; /* maximum per call */
 
-/* What a call is given: arrays, and where their numbers are. */
+/* The arrays of a call, and their buffers. */
 typedef struct {
     PyObject *given[ARRAYS];
     Py_buffer view[ARRAYS];

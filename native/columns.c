@@ -1,22 +1,22 @@
-/* Orthonormal columns as long as there are weights, read piece by piece.
+/* Products with long orthonormal columns, piece by piece.
  *
- * A piece is so short that what is read of all columns stays in the cache until it is read again,
- * and the next one is on its way meanwhile. What is summed over a stretch of a column is summed in
- * its own precision, stretch after stretch in double.
+ * A piece is so short that it stays in the cache for all columns until it is read again, while the
+ * next one is prefetched. Sums over a piece of a column are in the precision of the column, sums of
+ * pieces in double.
  */
 #include "columns.h"
 
 #include "machine.h"
 
 enum {
-    TOGETHER = 4,      /* columns that are read side by side */
+    TOGETHER = 4,      /* columns that are processed together */
     AT_HAND = 1 << 19, /* bytes of a piece, of all columns */
-    SHORT = 1 << 8,    /* numbers of a piece; of fewer, lines come from everywhere */
-    LONG = 1 << 11,    /* and no more: sums of so many keep their digits in float too */
+    SHORT = 1 << 8,    /* minimum width of a piece */
+    LONG = 1 << 11,    /* maximum width: sums of so many are accurate in float too */
     LINE = 64          /* bytes */
 };
 
-/* Numbers of each column in a piece, a multiple of what a line holds. */
+/* Width of a piece, a multiple of a cache line. */
 static ptrdiff_t width_of(ptrdiff_t q, ptrdiff_t size)
 {
     const ptrdiff_t width = AT_HAND / (size * (q > 0 ? q : 1)) / SHORT * SHORT;

@@ -1,4 +1,4 @@
-/* Orthonormal columns as long as there are weights, read piece by piece. */
+/* Products with long orthonormal columns, piece by piece. */
 #ifndef ONEPASS_COLUMNS_H
 #define ONEPASS_COLUMNS_H
 
@@ -21,7 +21,7 @@ double without_floats(const Extent *at, const float *rows, const float *g, const
 double without_doubles(const Extent *at, const double *rows, const double *g, const double *c,
                        const double *d, double *rest, double *lifted, double *again);
 
-/* The columns' lengths, squared (q). */
+/* The squared lengths of the columns (q). */
 void lengths_floats(const Extent *at, const float *rows, double *squares);
 void lengths_doubles(const Extent *at, const double *rows, double *squares);
 

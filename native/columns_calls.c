@@ -1,4 +1,4 @@
-/* What Python calls of columns.c; onepass/linalg/projection.py calls it. */
+/* Python bindings of columns.c, for onepass/linalg/projection.py. */
 #include "buffers.h"
 
 #include "columns.h"
@@ -49,7 +49,7 @@ PyObject *columns_without(PyObject *module, PyObject *args)
         return NULL;
     const Py_ssize_t sizes[] = {numbers_in(e.q, e.p), e.p, e.q, e.q, e.p, e.p, e.q};
     const int wide = type[0] == 'd', written = 1 << 4 | 1 << 5 | 1 << 6;
-    const int both = a.given[3] != Py_None || a.given[5] != Py_None; /* d, and what it lifts */
+    const int both = a.given[3] != Py_None || a.given[5] != Py_None; /* d and lifted */
     const int spared = 1 << 6 | (both ? 0 : 1 << 3 | 1 << 5);
     const int good = hold(&a, 7, wide ? "ddddddd" : "ffffffd", sizes, written, spared);
     if (good) {

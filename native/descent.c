@@ -1,4 +1,4 @@
-/* Linear models that go down the slope of a loss, or correct mistakes, row by row.
+/* Linear models: stochastic gradient descent and the perceptron, row by row.
  *
  *     s = W x + b,   delta = clip(rate l'(s, y)),   W <- keep W - delta x^T,   b <- b - delta   (1)
  */
@@ -9,7 +9,7 @@
 
 #include "machine.h"
 
-enum { SUMS = 4 }; /* vectors that are summed side by side: a sum waits for the one before */
+enum { SUMS = 4 }; /* independent partial sums, for instruction-level parallelism */
 
 static const double LATER[2 * WIDE] = {[WIDE] = 1, 1, 1, 1, 1, 1, 1, 1};
 
@@ -85,7 +85,7 @@ WITHIN double slope(int loss, double parameter, double s, double y)
     return NAN;
 }
 
-/* 1 / length; 0 where it vanishes, and nan where it overflowed. */
+/* 1 / length; 0 if it is 0, nan if it overflowed. */
 WITHIN double inverse(double length)
 {
     return length < DBL_MIN ? 0.0 : length <= DBL_MAX ? 1.0 / length : NAN;

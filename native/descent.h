@@ -1,10 +1,10 @@
-/* Linear models that go down the slope of a loss, or correct mistakes, row by row. */
+/* Linear models: stochastic gradient descent and the perceptron, row by row. */
 #ifndef ONEPASS_DESCENT_H
 #define ONEPASS_DESCENT_H
 
 #include <stddef.h>
 
-/* As onepass/learners/losses.py has them; a negative one is squared and halved: its slope times its value. */
+/* As in onepass/learners/losses.py; a negative one is squared and halved: its slope times its value. */
 enum { SQUARED = 1, ABSOLUTE, HUBER, INSENSITIVE, HINGE, LOGISTIC, MISCLASSIFIED };
 
 typedef struct {

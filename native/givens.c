@@ -1,6 +1,6 @@
 #include "givens.h"
 
-static const double MUCH = 0.25;    /* rows that leave less of D say much more than the past */
+static const double MUCH = 0.25;    /* a smaller D / D' is a sharp row */
 
 /* (2) of k rows and a row of the triangle, of m numbers. Left of its diagonal, which is 1, the
    triangle is 0, and the rows are 0 there after their columns were taken in: so they stay. */
@@ -20,7 +20,7 @@ WITHIN void take(const double *row, double *next, double *rows, ptrdiff_t wide, 
     }
 }
 
-/* The same where some rows say much more than all before them. */
+/* The same if some rows have much more information than all before them. */
 WITHIN void take_sharp(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
                        const double *a, const double *gain, const double *kept, const int k)
 {
@@ -99,13 +99,13 @@ WITHIN void turn_columns(Panel *panel, double *q, double due, const double *diag
         }
 }
 
-/* pass, of a k that is known. */
+/* pass, for known k. */
 WITHIN void pass_of(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
                     ptrdiff_t groups, double due, const double *row, const double *diagonal,
                     double *next, double *after, double *noted, const int k)
 {
     const ptrdiff_t begin = place(wide, first);
-    Panel panel; /* not in zeros: its turns are many */
+    Panel panel; /* not initialized, since it is large */
     panel.wide = wide;
     panel.block = block;
     panel.groups = groups;

@@ -1,4 +1,4 @@
-/* How rows are taken into a triangle: rotations without square roots. rows.c tells the mathematics. */
+/* Square-root-free Givens rotations that add rows to a triangle; rows.c has the equations. */
 #ifndef ONEPASS_GIVENS_H
 #define ONEPASS_GIVENS_H
 
@@ -9,9 +9,9 @@
 #include "rows.h"
 #include "strips.h"
 
-static const double FAINT = 1e-100;  /* D below it: others look after what is so nearly lost */
+static const double FAINT = 1e-100;  /* smaller D are left to the general algorithm */
 
-/* Where row j of the triangle begins: with the vector of its diagonal. */
+/* The start of row j of the triangle: the vector of its diagonal. */
 WITHIN ptrdiff_t place(ptrdiff_t wide, ptrdiff_t j)
 {
     const ptrdiff_t whole = j / WIDE;

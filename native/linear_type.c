@@ -1,4 +1,4 @@
-/* The type Linear for Python; onepass/native.py says what its parts are. */
+/* The Python type Linear, documented in onepass/native.py. */
 #include "buffers.h"
 
 #include <math.h>
@@ -9,25 +9,25 @@
 #include "reading.h"
 
 enum { MOST = 1 << 24 };          /* features, or outputs */
-static const double FAR = 1e100;  /* a row that moves by more is left to others */
+static const double FAR = 1e100;  /* rows with larger updates are left to Python */
 
 typedef struct {
     PyObject_HEAD
     Linear model;
     Reading reading;
-    int loss; /* 0 where mistakes are corrected */
+    int loss; /* 0 for the perceptron */
     double parameter;
-    double *numbers;      /* of the arrays below, which lie one after the other */
-    double *row;          /* the row that came (d) */
-    double *answer;       /* its answers (c) */
+    double *numbers;      /* storage of the arrays below */
+    double *row;          /* the current row (d) */
+    double *answer;       /* its targets (c) */
     double *said, *moved; /* (c) each */
-    double *pace;         /* what the coming rows do: rate, limit, keep, damping */
-    Pace next;            /* of them, those of the row that comes next */
+    double *pace;         /* rate, limit, keep, damping of the next rows */
+    Pace next;            /* those of the next row */
     Py_ssize_t coming, seen, mistakes;
-    int released;         /* no more rows are learned */
+    int released;         /* whether learn_one is disabled */
 } Object;
 
-/* put(W, b, rate, limit, keep, damping): the state, and what the rows to come do. */
+/* put(W, b, rate, limit, keep, damping): set the state and the steps of the next rows. */
 static PyObject *put(Object *self, PyObject *args)
 {
     const ptrdiff_t d = self->model.d, c = self->model.c;
@@ -71,7 +71,7 @@ static PyObject *get(Object *self, PyObject *none)
                          self->mistakes);
 }
 
-/* Read an answer; 0 where it is for others. */
+/* Read a target; 0 if Python must handle it. */
 static int answered(Object *self, PyObject *given)
 {
     const ptrdiff_t c = self->model.c;
@@ -92,7 +92,7 @@ static int answered(Object *self, PyObject *given)
     return 1;
 }
 
-/* learn_one(x, y, weight): whether it was learned; if not, all is as it was before. */
+/* learn_one(x, y, weight): whether it was learned; if not, nothing has changed. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 3)
@@ -100,7 +100,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     if (read_number(args[2]) != 1.0 || !read_row(&self->reading, args[0], self->row) ||
         !answered(self, args[1]))
         Py_RETURN_FALSE;
-    if (self->released || !self->coming) /* also by what was done to read the row */
+    if (self->released || !self->coming) /* reading the row may have released it */
         Py_RETURN_FALSE;
     Pace *next = &self->next;
     const unsigned was = begin_swift();
@@ -123,7 +123,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     Py_RETURN_TRUE;
 }
 
-/* predict_one(x): the answer; None where the row is one for others. */
+/* predict_one(x): the prediction; None if Python must handle the row. */
 static PyObject *predict_one(Object *self, PyObject *x)
 {
     const ptrdiff_t c = self->model.c;
@@ -199,12 +199,12 @@ static void drop(Object *self)
 }
 
 static PyMethodDef methods[] = {
-    {"put", (PyCFunction)put, METH_VARARGS, "put(n, W, b, rate, limit, keep, damping): once."},
+    {"put", (PyCFunction)put, METH_VARARGS, "put(n, W, b, rate, limit, keep, damping): set the state, once."},
     {"get", (PyCFunction)get, METH_NOARGS, "get(): W and b as bytes, rows learned, mistakes."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
      "learn_one(x, y, weight): whether it was learned."},
-    {"release", (PyCFunction)release, METH_NOARGS, "release(): learn_one learns nothing more."},
-    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the answer, or None."},
+    {"release", (PyCFunction)release, METH_NOARGS, "release(): disable learn_one."},
+    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the prediction, or None."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -3,7 +3,7 @@
 #define ONEPASS_MACHINE_H
 
 #include <stddef.h>
-#include <stdlib.h> /* tells which C library this is */
+#include <stdlib.h> /* defines which C library this is */
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && __GNUC__ >= 12
 #define MACHINES
@@ -39,7 +39,7 @@ static inline void end_swift(unsigned was)
 #endif
 }
 
-/* Where the vector begins that holds number j. */
+/* The start of the vector that contains number j. */
 WITHIN ptrdiff_t edge(ptrdiff_t j)
 {
     return j & ~(ptrdiff_t)(WIDE - 1);

@@ -1,10 +1,10 @@
-/* The module onepass._compiled; onepass/native.py says what it holds. */
+/* The module onepass._compiled, documented in onepass/native.py. */
 #include "buffers.h"
 
 #include "descent.h"
 #include "machine.h"
 
-enum { VERSION = 3 }; /* of what can be called, and how; onepass/native.py asks for it */
+enum { VERSION = 3 }; /* of the functions and their arguments; checked by onepass/native.py */
 
 static PyObject *descended(PyObject *module, PyObject *args)
 {
@@ -74,8 +74,8 @@ static PyMethodDef functions[] = {
      "without(type, q, p, first, last, rows, g, c, d, rest, lifted, again): rest . rest."},
     {"lengths", columns_lengths, METH_VARARGS,
      "lengths(type, q, p, first, last, rows, squares)."},
-    {"secular", secular, METH_VARARGS, "secular(dlasd4, n, d, z, vectors, roots, room): if found."},
-    {"named_row", named_row, METH_VARARGS, "named_row(x, names, row): whether it was plain."},
+    {"secular", secular, METH_VARARGS, "secular(dlasd4, n, d, z, vectors, roots, work): success."},
+    {"named_row", named_row, METH_VARARGS, "named_row(x, names, row): success."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,18 +1,18 @@
-/* Rows that come one by one where the triangle is far from the caches: each of them reads it once.
+/* Single rows when the triangle exceeds the caches: each row reads it once.
  *
- * To say what a row b will be answered needs its coefficients a in rows of the triangle, a U = b
- * (rows.c, (2), with no gain), and so does to learn it. Rows that were learned and are not in the
- * triangle yet stand beside it, each by its a and by
+ * Both prediction and update of a row b need its coefficients a in rows of the triangle, a U = b
+ * (rows.c, (2), without gain). Learned rows that are not yet in the triangle are represented by
+ * their a and by
  *
  *     h_i = a_i / D - sum_l<i h_l (h_l . a_i) / s_l,    s_i = 1 / q_i + h_i . a_i               (3)
  *     w   = U^-1 (theta + sum_i h_i e_i / s_i)                                                (4)
  *
- * with e_i the error of row i before it was learned: the recursion of least squares itself, in the
- * coordinates of the triangle. It is kept up for so few rows that no digits are lost in (3), and
- * for none that says much more than what is known. While rows are collected, those before them are
- * taken into the triangle's other copy, a part of its columns with each row that comes, so that no
- * row has to wait for all of it. When they are in, a of the others is carried over: one row taken
- * in, with coefficients a and gains k, turns a' into
+ * with e_i the error of row i before it was learned: the recursion of least squares in the
+ * coordinates of the triangle. It is used for so few rows that (3) loses no digits, and not for
+ * rows with much more information than the past. While rows are collected, earlier ones are added
+ * to a second copy of the triangle, some of its columns with each new row, which bounds the
+ * latency. When they have been added, a of the others is updated: a row with coefficients a and
+ * gains k changes a' to
  *
  *     a'_j <- a'_j - g a_j,   g <- g + a'_j k_j,   g = 0 at first                              (5)
  */
@@ -20,8 +20,8 @@
 
 #include "givens.h"
 
-enum { AHEAD = K }; /* rows that are collected: a group, and a vector */
-static const double SURE = 4096.0; /* times what is known that a row may say, to lose few digits */
+enum { AHEAD = K }; /* rows per batch: a group, and a vector */
+static const double SURE = 4096.0; /* maximum information of a row relative to the past */
 
 typedef struct {
     ptrdiff_t count;
@@ -33,8 +33,8 @@ typedef struct {
 
 struct Pending {
     ptrdiff_t tall;      /* d, filled up to pairs of vectors */
-    Batch old, now;      /* those that are being taken in, those that are collected */
-    int open;            /* whether there are any */
+    Batch old, now;      /* rows being added, and rows being collected */
+    int open;            /* whether there are pending rows */
     ptrdiff_t column;    /* to which the old are taken in */
     double left[AHEAD];  /* what is left of their weights there */
     double *noted;       /* a and k of (1) of the old */
@@ -101,7 +101,7 @@ WITHIN void against(const Batch *batch, ptrdiff_t tall, const double *a, double 
     }
 }
 
-/* What rows of a batch add to the answers of one, by h . a. */
+/* The contribution of a batch to the prediction of a row, by h . a. */
 WITHIN void answer(const Batch *batch, ptrdiff_t c, const double *dots, double sign, double *to)
 {
     for (ptrdiff_t i = 0; i < batch->count; i++)
@@ -109,7 +109,7 @@ WITHIN void answer(const Batch *batch, ptrdiff_t c, const double *dots, double s
             to[k] += sign * dots[i] * batch->moved[i * c + k];
 }
 
-/* Less what rows of a batch have said of it already: the sum in (3). */
+/* Subtract the contributions of a batch: the sum in (3). */
 WITHIN void lessen(const Batch *batch, ptrdiff_t tall, const double *dots, double *h)
 {
     for (ptrdiff_t i = 0; i < batch->count; i += 4) { /* four at a time, some of weight 0 */
@@ -123,7 +123,7 @@ WITHIN void lessen(const Batch *batch, ptrdiff_t tall, const double *dots, doubl
     }
 }
 
-/* Begin beside the triangle as it is. */
+/* Start with the present triangle. */
 WITHIN void begin(Rows *rows)
 {
     Pending *pending = rows->pending;
@@ -138,7 +138,7 @@ WITHIN void begin(Rows *rows)
     pending->open = 1;
 }
 
-/* Take the old into columns of the triangle's other copy before `last`. */
+/* Add the old rows to the columns before `last` of the second copy of the triangle. */
 WITHIN void take_old(Rows *rows, ptrdiff_t last)
 {
     Pending *pending = rows->pending;
@@ -229,7 +229,7 @@ WITHIN void clear(Batch *batch, ptrdiff_t wide)
     batch->count = 0;
 }
 
-/* The old are in the triangle: go on with it. */
+/* The old rows have been added: switch to that copy of the triangle. */
 WITHIN void change(Rows *rows)
 {
     Pending *pending = rows->pending;
@@ -243,7 +243,7 @@ WITHIN void change(Rows *rows)
     clear(&pending->old, rows->wide);
 }
 
-/* Those that are collected are the old now. */
+/* The collected rows become the old ones. */
 WITHIN void turn(Pending *pending)
 {
     const Batch old = pending->old;

@@ -1,10 +1,10 @@
-/* Rows that were learned, and are taken into the triangle while others come. */
+/* Learned rows that are added to the triangle later, while others arrive. */
 #ifndef ONEPASS_PENDING_H
 #define ONEPASS_PENDING_H
 
 #include "rows.h"
 
-enum { FAR = 48 };   /* features from which the triangle is far from the nearer caches */
+enum { FAR = 48 };   /* features from which on the triangle exceeds the nearer caches */
 
 /* Room for d features and c outputs of a width, in zeros; NULL if there is none. */
 Pending *pending_open(ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide);
@@ -20,7 +20,7 @@ int pending_say(Rows *rows, const double *x, double *scores);
 /* Add to theta_j (c) what the rows say that are not in the triangle. */
 void pending_add(const Rows *rows, ptrdiff_t j, double *theta);
 
-/* Take all of them into the triangle. */
+/* Add all of them to the triangle. */
 void pending_flush(Rows *rows);
 
 #endif

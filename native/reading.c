@@ -1,4 +1,4 @@
-/* A row, an answer or a label as Python gives it, where it is plain. */
+/* Conversion of plain rows, targets and labels from Python. */
 #include "reading.h"
 
 #include <math.h>

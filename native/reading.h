@@ -1,4 +1,4 @@
-/* A row, an answer or a label as Python gives it, where it is plain; others are for others. */
+/* Conversion of plain rows, targets and labels from Python; others are left to Python. */
 #ifndef ONEPASS_READING_H
 #define ONEPASS_READING_H
 
@@ -7,10 +7,10 @@
 
 typedef struct {
     Py_ssize_t d;     /* features */
-    PyObject *array;  /* the type of arrays that are read as rows */
+    PyObject *array;  /* the accepted array type */
     PyObject *names;  /* of features, a tuple; or None */
-    PyObject *number; /* the type of answers; or None where they are labels */
-    PyObject *labels; /* answers that may be given, a tuple; or None */
+    PyObject *number; /* the type of predictions; None for labels */
+    PyObject *labels; /* the labels, a tuple; or None */
     PyObject *places; /* label -> its place in labels, a dict; or None */
 } Reading;
 
@@ -22,13 +22,13 @@ void reading_close(Reading *reading);
    infinite or huge; 0 where it is neither. */
 int read_row(const Reading *reading, PyObject *given, double *row);
 
-/* A number as a double that is not huge; NAN where it is none, without an error. */
+/* A number as a double that is not huge; NAN otherwise, without an error. */
 double read_number(PyObject *given);
 
-/* The place of a label; -1 where it is unknown, without an error. */
+/* The place of a label; -1 if it is unknown, without an error. */
 Py_ssize_t read_label(const Reading *reading, PyObject *given);
 
-/* An answer that is a number, or the label at a place. */
+/* A numeric prediction, or the label at a place. */
 PyObject *number_said(const Reading *reading, double value);
 PyObject *label_said(const Reading *reading, Py_ssize_t place);
 

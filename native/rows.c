@@ -1,17 +1,17 @@
 /* Recursive least squares row by row, by rotations without square roots [1], a few rows at once.
  *
  * With R = D^(1/2) U, where U has ones on its diagonal, and z = D^(1/2) theta, a row [a b] of weight
- * q is taken in column by column:
+ * q is added column by column:
  *
  *     D_j' = D_j + q a_j^2,   k = q a_j / D_j',   q <- q D_j / D_j'                           (1)
  *     [a b] <- [a b] - a_j [U theta]_j,   [U theta]_j <- [U theta]_j + k [a b]                (2)
  *
- * What is left of b is the row's error before it was learned, and q times its square is by how much
- * the least sum of squares grows. To fade is to multiply D. Of K rows all (1) of a column are found
- * together, since D_j is a running sum; and each number of the triangle is read and written once.
- * Where a row says far more than all before it, (2) would take the difference of large numbers, and
- * [U theta]_j <- D_j / D_j' [U theta]_j + k [a b], of the row as it was, is used in its place.
- * Cost: 2 d^2 + O(d) operations a row.
+ * The remainder of b is the row's error before it was learned, and the least sum of squares grows by
+ * q times its square. Fading multiplies D. For K rows all (1) of a column are computed together,
+ * since D_j is a running sum, and each number of the triangle is read and written once.
+ * If a row has far more information than all before it, (2) would subtract large numbers; then
+ * [U theta]_j <- D_j / D_j' [U theta]_j + k [a b], with the original row, is used instead.
+ * Cost: 2 d^2 + O(d) operations per row.
  *
  * [1] W. M. Gentleman, "Least squares computations by Givens transformations without square roots",
  *     Journal of the Institute of Mathematics and its Applications 12, 1973.
@@ -21,14 +21,14 @@
 #include "givens.h"
 #include "pending.h"
 
-enum { AT_ONCE = GROUPS * K }; /* rows that are taken in */
+enum { AT_ONCE = GROUPS * K }; /* maximum number of rows per block */
 
 double *rows_at(const Rows *rows, ptrdiff_t j)
 {
     return rows->triangle[rows->now] + place(rows->wide, j) - edge(j);
 }
 
-/* U w = theta, from the last row on. */
+/* Solve U w = theta, from the last row on. */
 EVERY_MACHINE void rows_solve(Rows *rows)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
@@ -72,7 +72,7 @@ WITHIN void centre(double *restrict mean, double *restrict rest, const double *r
     }
 }
 
-/* Note a row for the floor: its energy, and whether its feature was silent. */
+/* Update the floor with a row: its energy, and whether each feature was excited. */
 WITHIN void note(Rows *rows, const double *x, const double *moved, double weight)
 {
     for (ptrdiff_t j = 0; j < rows->d; j++) {
@@ -84,7 +84,7 @@ WITHIN void note(Rows *rows, const double *x, const double *moved, double weight
     rows->count++;
 }
 
-/* Put a row into the block: centred, its answer relative to w0. Returns its weight there. */
+/* Add a row to the block: centred, its target relative to w0. Returns its weight there. */
 WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, double weight)
 {
     const ptrdiff_t d = rows->d, c = rows->c;

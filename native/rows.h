@@ -4,35 +4,35 @@
 
 #include <stddef.h>
 
-static const double LARGEST = 1e60; /* of larger numbers others see that none overflows */
+static const double LARGEST = 1e60; /* larger numbers are left to Python */
 /* Smallest safe ratio of a diagonal entry of R to a row in that weight, as in square_root.py: */
 static const double SHARP = 1e-4;        /* where the entry holds little more than the ridge */
 static const double SHARP_FADING = 1e-6; /* where it holds rows that fade */
 static const double DULL = 1e-13;        /* where it holds rows that do not fade */
-enum { FEW = 1 << 16 }; /* rows that may be learned at once or not at all */
+enum { FEW = 1 << 16 }; /* maximum number of rows that are learned atomically */
 
 typedef struct Pending Pending; /* pending.h */
 
 typedef struct {
     ptrdiff_t d, c;       /* features, outputs */
     int free;             /* whether there is an intercept */
-    double factor;        /* by how much the past fades as a row comes */
+    double factor;        /* the factor by which the past fades before each row */
     ptrdiff_t wide;       /* d + c, filled up to whole vectors */
     double *triangle[2];  /* rows of [U theta], each from the vector of its diagonal on; a spare */
     double *diagonal[2];  /* D (d) */
-    int now;              /* which of them it is */
-    double due;           /* D is to be multiplied by it yet */
+    int now;              /* the current copy */
+    double due;           /* pending factor of D */
     double *w;            /* U w = theta (d, c), if it is fresh */
     int fresh;
     double *start;        /* w0 (d, c) */
     int started;          /* whether w0 is not zero */
     /* from squares to last all lie one after the other, so that they can be put back */
     double *squares;      /* least sum of squares (c) */
-    double *means;        /* of features (d) and answers (c) */
-    double *rest;         /* what rounding left of them (d + c) */
+    double *means;        /* of features (d) and targets (c) */
+    double *rest;         /* their rounding errors (d + c) */
     double mass;          /* sum of faded weights */
-    double faded;         /* by how much all has faded since the beginning */
-    /* a floor under what is known of each weight, if level > 0 */
+    double faded;         /* the factor by which the initial state has faded */
+    /* the floor of the information about each weight, if level > 0 */
     double level;
     ptrdiff_t period, count;        /* rows between two visits, rows so far */
     double age;                     /* half-lives since the last visit */
@@ -57,7 +57,7 @@ void rows_close(Rows *rows);
 ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
                      const double *weights, double *errors);
 
-/* Learn one row, or leave all as it is and return 0. */
+/* Learn one row, or change nothing and return 0. */
 int rows_learn_one(Rows *rows, const double *x, const double *y, double weight, double *errors);
 
 /* The same of n <= FEW rows of weight 1; errors (n, c). */

@@ -229,7 +229,7 @@ static PyObject *numbers(Object *self, PyObject *args)
                          self->seen);
 }
 
-/* learn_one(x, y, weight): whether it was learned; if not, all is as it was before. */
+/* learn_one(x, y, weight): whether it was learned; if not, nothing has changed. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
     const ptrdiff_t d = self->rows.d, c = self->rows.c;
@@ -305,7 +305,7 @@ static const double *plain(PyObject *given, Py_ssize_t count, Py_buffer *view)
     return good ? at : NULL;
 }
 
-/* learn_few(n, X, y, errors): whether the rows were learned; if not, all is as it was before. */
+/* learn_few(n, X, y, errors): whether the rows were learned; if not, nothing has changed. */
 static PyObject *learn_few(Object *self, PyObject *args)
 {
     Rows *rows = &self->rows;
@@ -341,7 +341,7 @@ static PyObject *learn_few(Object *self, PyObject *args)
     return PyBool_FromLong(good);
 }
 
-/* predict_few(n, X, scores): whether they were answered. */
+/* predict_few(n, X, scores): whether they were predicted. */
 static PyObject *predict_few(Object *self, PyObject *args)
 {
     const ptrdiff_t d = self->rows.d, c = self->rows.c;
@@ -374,7 +374,7 @@ static PyObject *release(Object *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* predict_one(x): the answer; None where the row is one for others. */
+/* predict_one(x): the prediction; None if Python must handle the row. */
 static PyObject *predict_one(Object *self, PyObject *x)
 {
     const ptrdiff_t c = self->rows.c;
@@ -443,7 +443,7 @@ static PyMethodDef methods[] = {
     {"put", (PyCFunction)put, METH_VARARGS, "put(name, doubles): set a part."},
     {"get", (PyCFunction)get, METH_O, "get(name): a copy of a part, as bytes."},
     {"triangle", (PyCFunction)triangle, METH_VARARGS, "triangle(R.T, z, out): copy in, or out."},
-    {"numbers", (PyCFunction)numbers, METH_VARARGS, "numbers([mass, age, count]): set or tell."},
+    {"numbers", (PyCFunction)numbers, METH_VARARGS, "numbers([mass, age, count]): set or return."},
     {"learn", (PyCFunction)learn, METH_VARARGS,
      "learn(n, X, Y, weights, errors): how many were learned, or -1."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
@@ -451,9 +451,9 @@ static PyMethodDef methods[] = {
     {"learn_few", (PyCFunction)learn_few, METH_VARARGS,
      "learn_few(n, X, y, errors): whether they were learned."},
     {"predict_few", (PyCFunction)predict_few, METH_VARARGS,
-     "predict_few(n, X, scores): whether they were answered."},
-    {"release", (PyCFunction)release, METH_NOARGS, "release(): learn_one learns nothing more."},
-    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the answer, or None."},
+     "predict_few(n, X, scores): whether they were predicted."},
+    {"release", (PyCFunction)release, METH_NOARGS, "release(): disable learn_one."},
+    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the prediction, or None."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,5 +1,5 @@
-/* The singular value decomposition of a diagonal matrix with one column beside it, from the roots
- * of its secular equation; onepass/linalg/secular.py has the equations.
+/* Singular value decomposition of a diagonal matrix with one additional column, from the roots of
+ * its secular equation; onepass/linalg/secular.py has the equations.
  */
 #include "buffers.h"
 

@@ -1,12 +1,12 @@
-/* Strips are turned in vectors as long as the machine's own: the numbers of K rows stay in registers
- * while those of the panel go by. A tile of the panel stays in the nearest cache for all groups. */
+/* Strips are processed in vectors of the machine's width: K rows stay in registers while the panel
+ * is read. A tile of the panel stays in the nearest cache for all groups. */
 #include "strips.h"
 
 #include "machine.h"
 
 enum { TILE = 64 }; /* numbers of a row in a tile: whole strips */
 
-#if defined(__AVX__) /* the compiler was told so */
+#if defined(__AVX__) /* set by a compiler flag */
 #define LANES 4
 #define MANY 1
 #elif defined(__aarch64__)

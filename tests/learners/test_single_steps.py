@@ -166,7 +166,7 @@ def test_arrays_that_were_looked_at_are_never_written_to() -> None:
 
 
 @needs_loops
-def test_all_attributes_are_there_for_whoever_looks(tmp_path: Any) -> None:
+def test_all_attributes_are_listed(tmp_path: Any) -> None:
     model = opened()
     assert set(type(model).held) <= set(vars(model))
     assert opened().nbytes == model.nbytes

@@ -1,4 +1,4 @@
-"""Factorisations are held against NumPy's, on the matrices that streams make."""
+"""Factorizations against those of NumPy, on matrices as in streams."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def random(seed: int, *shape: int) -> Floats:
 @pytest.mark.parametrize(("n", "p"), SIZES)
 @pytest.mark.parametrize("c", [0, 1, 3])
 @pytest.mark.parametrize("singular", [False, True])
-def test_take_in_adds_the_gram_matrices_of_rows_and_answers(
+def test_qr_update_adds_the_gram_matrices_of_rows_and_targets(
     n: int,
     p: int,
     c: int,
@@ -66,12 +66,12 @@ def test_a_singular_triangle_has_no_finite_solution(c: int) -> None:
         assert not np.isfinite(solve(singular, b)).all()
 
 
-def test_a_right_solve_keeps_the_precision_of_what_it_turns() -> None:
+def test_a_right_solve_preserves_the_precision() -> None:
     U = random(0, 9, 3).astype(np.float32)
     assert linalg.solve_lower_right(U, np.eye(3)).dtype == np.float32
 
 
-def test_calm_rows_are_taken_in_as_by_qr() -> None:
+def test_cholesky_update_equals_qr_update_for_small_rows() -> None:
     R = np.triu(random(0, 6, 6)) + 3.0 * np.eye(6)
     R[:, 4] *= 1e6  # nor do the units of a feature matter
     A, z, b = random(1, 9, 6) @ (0.5 * R), random(2, 6, 2), random(3, 9, 2)
@@ -102,7 +102,8 @@ def test_large_triangles_are_those_of_small_ones(
 
     def found() -> list[Any]:
         return [
-            *linalg.qr_update(R, z, A, b), linalg.whitened(A, R), *linalg.cholesky_update(R, z, A, b),
+            *linalg.qr_update(R, z, A, b), linalg.whitened(A, R),
+            *linalg.cholesky_update(R, z, A, b),
             *linalg.cholesky(R.T @ R), *linalg.cholesky(R - 9.0 * np.eye(p)),
         ]  # fmt: skip
 
@@ -112,8 +113,8 @@ def test_large_triangles_are_those_of_small_ones(
         large = found()
     for one, two in zip(small, large, strict=True):
         np.testing.assert_array_equal(one, two)
-    for given_, kept in zip((R, z, A, b), before, strict=True):
-        np.testing.assert_array_equal(given_, kept)
+    for given_, retained in zip((R, z, A, b), before, strict=True):
+        np.testing.assert_array_equal(given_, retained)
 
 
 @pytest.mark.parametrize("size", [1e-8, 1.0, 1e3, 1e7, 1e10])
@@ -132,39 +133,37 @@ def test_lower_from_rows_keeps_the_order_of_rows_and_does_not_square_large_ones(
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 8))
-def test_cholesky_in_order_skips_the_rows_that_depend_on_those_before(
-    seed: int, p: int, n: int
-) -> None:
+def test_ordered_cholesky_skips_dependent_rows(seed: int, p: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     U = rng.normal(size=(p, n))
     for j in range(1, n):
         if rng.random() < 0.4:
             U[:, j] = U[:, :j] @ rng.normal(size=j)
     lengths = np.linalg.norm(U, axis=0)
-    L, kept = linalg.ordered_cholesky(U.T @ U, (1e-6 * lengths) ** 2)
+    L, retained = linalg.ordered_cholesky(U.T @ U, (1e-6 * lengths) ** 2)
     ranks = [np.linalg.matrix_rank(U[:, : j + 1], tol=1e-5 * lengths.max()) for j in range(n)]
-    if any(s / lengths.max() < 1e-3 for s in _pivots(U, kept)):
+    if any(s / lengths.max() < 1e-3 for s in _pivots(U, retained)):
         return  # what is nearly dependent may fall on either side
-    assert kept.tolist() == (np.diff([0, *ranks]) == 1).tolist()
-    W = linalg.solve_lower_right(U, L) * kept
-    np.testing.assert_allclose(W.T @ W, np.diag(kept.astype(float)), atol=1e-6)
+    assert retained.tolist() == (np.diff([0, *ranks]) == 1).tolist()
+    W = linalg.solve_lower_right(U, L) * retained
+    np.testing.assert_allclose(W.T @ W, np.diag(retained.astype(float)), atol=1e-6)
 
 
-def _pivots(U: Floats, kept: Floats) -> Floats:
+def _pivots(U: Floats, retained: Floats) -> Floats:
     """How far each kept column is from the kept ones before it."""
-    return np.abs(np.diagonal(np.linalg.qr(U[:, kept])[1]))
+    return np.abs(np.diagonal(np.linalg.qr(U[:, retained])[1]))
 
 
-def test_cholesky_in_order_is_numpys_where_nothing_depends() -> None:
+def test_ordered_cholesky_equals_numpys_for_independent_rows() -> None:
     A = random(0, 9, 5)
-    L, kept = linalg.ordered_cholesky(A.T @ A, np.zeros(5))
-    assert kept.all()
+    L, retained = linalg.ordered_cholesky(A.T @ A, np.zeros(5))
+    assert retained.all()
     np.testing.assert_allclose(np.tril(L), np.linalg.cholesky(A.T @ A), atol=1e-13)
 
 
-def test_a_matrix_of_zeros_has_no_row_to_keep() -> None:
-    L, kept = linalg.ordered_cholesky(np.zeros((3, 3)), np.zeros(3))
-    assert not kept.any()
+def test_ordered_cholesky_skips_all_rows_of_zeros() -> None:
+    L, retained = linalg.ordered_cholesky(np.zeros((3, 3)), np.zeros(3))
+    assert not retained.any()
     np.testing.assert_array_equal(L, np.eye(3))
 
 
@@ -178,14 +177,14 @@ def test_norms_and_singular_values_are_computed_in_float64(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [1e-310, 1e-200, 1e160, 1e307])
-def test_norms_of_any_size_are_neither_lost_nor_infinite(size: float) -> None:
+def test_norms_neither_underflow_nor_overflow(size: float) -> None:
     G = np.array([[3.0, 0.0, 1.0], [4.0, 0.0, 0.0]])
     with np.errstate(over="raise"):
         np.testing.assert_allclose(linalg.norms(G * [size, size, 1.0]), [5.0 * size, 0.0, 1.0])
         np.testing.assert_allclose(linalg.norms(size * G[:, :1]), [5.0 * size])
 
 
-def test_norms_of_what_is_not_finite_are_not_finite() -> None:
+def test_norms_of_nonfinite_columns_are_not_finite() -> None:
     assert not np.isfinite(linalg.norms(np.array([[np.inf], [1.0]]))).any()
     assert not np.isfinite(linalg.norms(np.array([[np.nan], [1.0]]))).any()
 
@@ -207,7 +206,7 @@ def test_finite_numbers_may_have_an_infinite_sum() -> None:
         assert linalg.finite(np.full(3, 1e308))
 
 
-def test_threads_that_hold_blas_in_turn_leave_it_as_it_was() -> None:
+def test_overlapping_thread_limits_restore_the_counts() -> None:
     def limits() -> list[int]:
         return [library["num_threads"] for library in threadpool_info()]
 
@@ -229,27 +228,27 @@ def test_threads_that_hold_blas_in_turn_leave_it_as_it_was() -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_column_too_short_to_be_divided_by_is_not_new(n: int) -> None:
     U = np.full((4, n), 1e-40, dtype=np.float32)
-    W, L, kept = linalg.orthonormal(U, np.zeros(n))
-    assert not kept.any()
+    W, L, retained = linalg.orthonormal(U, np.zeros(n))
+    assert not retained.any()
     assert np.isfinite(W).all()
     assert np.isfinite(L).all()
 
 
-def test_rows_whose_squares_are_no_numbers_are_not_sound() -> None:
+def test_rows_whose_squares_overflow_are_not_finite() -> None:
     torch = pytest.importorskip("torch")
     J = torch.tensor([[1e200, 1.0], [1.0, 2.0], [torch.nan, 1.0]], dtype=torch.float64)
     assert linalg.rows_are_finite(J).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
-def test_what_is_not_finite_has_no_singular_values(wrong: float) -> None:
+def test_singular_values_of_a_nonfinite_matrix_are_refused(wrong: float) -> None:
     M = np.array([[wrong, 0.0, 1e159], [0.0, wrong, -1e160], [0.0, 0.0, 5e129]])
     for decomposed in (linalg.svd, linalg.svd_both, linalg.eigh):
         with pytest.raises(np.linalg.LinAlgError, match="not finite"):
             decomposed(M)
 
 
-def test_nobody_asks_lapack_for_singular_values_past_that_check() -> None:
+def test_lapack_is_called_after_the_finite_check_only() -> None:
     places = {
         str(path.relative_to(SRC))
         for path in SRC.rglob("*.py")
@@ -273,17 +272,17 @@ def test_singular_vectors_of_both_sides(shape: tuple[int, int], whole: bool) -> 
 @pytest.mark.parametrize("tensors", [False, True])
 @pytest.mark.parametrize("wrong", [np.inf, np.nan, 1e200])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_a_column_that_is_no_number_is_no_direction(n: int, wrong: float, tensors: bool) -> None:  # noqa: FBT001
+def test_a_nonfinite_column_is_no_direction(n: int, wrong: float, tensors: bool) -> None:  # noqa: FBT001
     U: Any = np.random.default_rng(0).normal(size=(20, n))
     U[3, n - 1] = wrong
     if tensors:
         U = pytest.importorskip("torch").as_tensor(U)
     with np.errstate(all="ignore"):
-        W, _, kept = linalg.orthonormal(U, np.full(n, 1e-7))
+        W, _, retained = linalg.orthonormal(U, np.full(n, 1e-7))
     finite = np.isfinite(np.asarray(W)).all(axis=0)
-    assert np.isfinite(wrong) or not kept[n - 1]
-    assert finite[kept].all()  # what is not kept is zero, or nan for all to see
-    W = np.asarray(W)[:, kept]
+    assert np.isfinite(wrong) or not retained[n - 1]
+    assert finite[retained].all()  # what is not kept is zero, or nan for all to see
+    W = np.asarray(W)[:, retained]
     np.testing.assert_allclose(W.T @ W, np.eye(W.shape[1]), atol=1e-12)
 
 
@@ -321,7 +320,7 @@ def test_an_interrupt_at_any_place_leaves_the_threads_as_they_were(
     with threadpool_limits(2, "blas"):
         before = [each["num_threads"] for each in threadpool_info()]
         if place == "before leaving":  # whoever was within is forgotten, and never left
-            hold.held().__enter__()
+            hold.context().__enter__()
         else:
             with pytest.raises(KeyboardInterrupt), linalg.single_threaded(1 << 20):
                 pass
@@ -332,13 +331,13 @@ def test_an_interrupt_at_any_place_leaves_the_threads_as_they_were(
         assert [each["num_threads"] for each in threadpool_info()] == before
 
 
-def test_what_is_tiny_is_not_held() -> None:
+def test_blas_is_not_limited_for_tiny_products() -> None:
     with threadpool_limits(2, "blas"), linalg.single_threaded(100):
         now = [each for each in threadpool_info() if each["user_api"] == "blas"]
         assert all(each["num_threads"] == 2 for each in now)
 
 
-def test_singular_values_that_dividing_misses_are_found_by_rotations(
+def test_svd_falls_back_to_gesvd(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     M = random(0, 9, 6)

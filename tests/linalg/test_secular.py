@@ -1,4 +1,4 @@
-"""The decomposition of a diagonal with a column beside it is held against a dense one."""
+"""The decomposition of a diagonal matrix with additional columns, against a dense one."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def test_several_columns_and_directions_of_length_zero_go_too(n: int, k: int) ->
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 @pytest.mark.parametrize("n", [5, 60])
-def test_what_is_not_finite_is_refused(n: int, wrong: float) -> None:
+def test_nonfinite_numbers_are_refused(n: int, wrong: float) -> None:
     d, Z = np.linspace(2.0, 1.0, n), np.ones((n, 1))
     for place in range(2):
         bad = (d.copy(), Z.copy())
@@ -83,7 +83,7 @@ def test_what_is_not_finite_is_refused(n: int, wrong: float) -> None:
 @pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("n", [24, 57])
-def test_the_compiled_loop_says_the_same(spectrum: str, n: int, monkeypatch: Any) -> None:
+def test_the_compiled_loop_computes_the_same(spectrum: str, n: int, monkeypatch: Any) -> None:
     rng = np.random.default_rng(n)
     d = np.sort(SPECTRA[spectrum](rng, n))[::-1].copy()
     z = rng.normal(size=(n, 1)) * d[0]

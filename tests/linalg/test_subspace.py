@@ -1,4 +1,4 @@
-"""The late-turning subspace is held against one that turns at every step, and a full SVD."""
+"""The subspace with delayed rotation against rotation at every step, and a full SVD."""
 
 from dataclasses import replace
 from typing import Any
@@ -42,7 +42,7 @@ def test_while_all_fit_they_are_the_principal_directions_of_all_vectors(
 
 
 @pytest.mark.parametrize("n", [1, 3, 8])
-def test_turning_late_is_turning_at_each_step_to_rounding_over_2000_steps(n: int) -> None:
+def test_delayed_rotation_equals_rotation_at_each_step_over_2000_steps(n: int) -> None:
     rng = np.random.default_rng(0)
     scales = np.array([9.0, 5.0, 3.0, 2.0] + [0.3] * 20)
     late = early = Subspace.start(24, 4)
@@ -146,7 +146,7 @@ def test_growing_and_turning_change_no_direction_and_no_array() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.integers(1, 8), st.integers(1, 12))
-def test_what_truncation_lost_is_bounded_also_through_merges(
+def test_the_truncation_error_is_bounded_also_through_merges(
     seed: int, p: int, m: int, count: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -171,7 +171,7 @@ def test_what_truncation_lost_is_bounded_also_through_merges(
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("common", [0.0, 30.0])
-def test_columns_are_mended_only_where_they_have_drifted(dtype: Any, common: float) -> None:
+def test_columns_are_reorthogonalized_only_if_they_have_drifted(dtype: Any, common: float) -> None:
     rng = np.random.default_rng(1)
     base, least = rng.normal(size=(20, 300)), 1e-13 if dtype == np.float64 else 1e-6
     space, mended = Subspace.start(300, 10, dtype), 0

@@ -1,4 +1,4 @@
-"""The one equation, in both its forms, is held against P kept dense."""
+"""The update equation, in both its forms, against a dense P."""
 
 from typing import Any
 
@@ -55,14 +55,14 @@ def test_dependent_rows_of_a_block_use_up_nothing_in_both_precisions(dtype: Any)
     G = np.hstack((g, 1.5 * g, h, g + h, g, np.zeros_like(g)))
     e = np.array([1.0, 1.5, 2.0, 9.0, 1.0, 0.0], dtype=dtype)
     found = update.fit(np.zeros(300, dtype=dtype), G, G, e, np.zeros(6))
-    assert found.kept.tolist() == [True, False, True, False, False, False]
+    assert found.retained.tolist() == [True, False, True, False, False, False]
     assert found.inconsistent_rows == 1  # g + h should have given 3
     np.testing.assert_allclose(G.T @ found.w, [1, 1.5, 2, 3, 1, 0], atol=1e-4)
     np.testing.assert_allclose(found.errors, [1, 0, found.errors[2], 6, 0, 0], atol=1e-4)
     assert found.w.dtype == found.W.dtype == dtype
 
 
-def test_of_two_rows_that_contradict_the_first_wins_whatever_the_block() -> None:
+def test_of_two_inconsistent_rows_the_first_wins_whatever_the_block() -> None:
     g = np.array([[1.0, 1.0], [2.0, 2.0]])
     found = update.fit(np.zeros(2), g, g, np.array([1.0, 5.0]), np.zeros(2))
     np.testing.assert_allclose(g.T @ found.w, 1.0)
@@ -70,7 +70,7 @@ def test_of_two_rows_that_contradict_the_first_wins_whatever_the_block() -> None
     assert found.inconsistent_rows == 1
 
 
-def test_a_row_contradicts_once_however_many_of_its_outputs_do() -> None:
+def test_a_row_counts_as_inconsistent_once_for_all_outputs() -> None:
     G = np.zeros((3, 4))
     found = update.fit(np.zeros(3), G, G, np.array([1.0, 2.0, 0.0, 0.0]), np.zeros(4), group=2)
     assert found.inconsistent_rows == 1
@@ -78,7 +78,7 @@ def test_a_row_contradicts_once_however_many_of_its_outputs_do() -> None:
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5, 1e-3])
-def test_fading_moves_no_weight_and_never_underflows(factor: float) -> None:
+def test_fading_changes_no_weight_and_never_underflows(factor: float) -> None:
     rng = np.random.default_rng(2)
     R, w = np.triu(rng.normal(size=(4, 4))) + 3.0 * np.eye(4), rng.normal(size=(4, 2))
     z = R @ w
@@ -92,13 +92,13 @@ def test_fading_moves_no_weight_and_never_underflows(factor: float) -> None:
     np.testing.assert_array_equal(R, before)
 
 
-def test_what_counts_as_new_lies_above_the_rounding_of_its_precision() -> None:
+def test_the_resolution_exceeds_rounding() -> None:
     for dtype in (np.float32, np.float64):
         tau = linalg.resolution(np.zeros((2, 1), dtype=dtype))
         assert np.finfo(dtype).eps < tau < 1e-4
 
 
-def test_a_direction_that_rounding_took_all_information_from_keeps_its_weight() -> None:
+def test_a_direction_without_information_retains_its_weight() -> None:
     R, w = np.asfortranarray(np.diag([1e-120, 1e-120])), np.array([[0.25], [3.0]])
     found = update.absorb(R, R @ w, w, np.ones((1, 2)), np.array([[2.0]]))
     np.testing.assert_allclose(found.w, [[-1.0], [3.0]])
@@ -113,7 +113,7 @@ def test_rounding_behind_nearly_parallel_rows_is_no_new_direction(scale: float) 
         G[:, 1] = G[:, 0] + scale * G[:, 1]
         y = G.T @ rng.normal(size=4) + rng.normal(size=30)
         fitted = update.fit(np.zeros(4), G, G, y, np.zeros(30))
-        assert fitted.kept.sum() == 4
+        assert fitted.retained.sum() == 4
         np.testing.assert_allclose(G[:, :4].T @ fitted.w, y[:4], atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Memories by part are held against the equation with P = diag(P_1, …, P_L) formed."""
+"""Memories by part against the update equation with P = diag(P_1, …, P_L) formed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,12 +32,12 @@ class Projected:
     """Algorithm 1 of 2022, of one part: lengths and directions of what was free, longest first."""
 
     def __init__(self, p: int) -> None:
-        self.kept: list[tuple[float, Floats]] = []
+        self.retained: list[tuple[float, Floats]] = []
         self.p = p
 
     @property
     def Q(self) -> Floats:  # noqa: N802
-        return np.column_stack([np.zeros((self.p, 0)), *(u for _, u in self.kept)])
+        return np.column_stack([np.zeros((self.p, 0)), *(u for _, u in self.retained)])
 
     def learn(self, G: Floats) -> None:
         free = G - self.Q @ (self.Q.T @ G)
@@ -46,7 +46,7 @@ class Projected:
             length = float(np.linalg.norm(rest))
             if length > 1e-12:
                 pair = (length, rest / length)
-                self.kept = sorted([*self.kept, pair], key=lambda each: -each[0])[:M]
+                self.retained = sorted([*self.retained, pair], key=lambda each: -each[0])[:M]
 
 
 class Drawn:

@@ -1,4 +1,4 @@
-"""The certificate of forgetting is never exceeded; statements near it that are false, are."""
+"""The certificate of forgetting is never exceeded; similar but false statements fail."""
 
 import math
 import pickle
@@ -67,7 +67,7 @@ def hard(seed: int, n: int, p: int, m: int) -> tuple[Floats, Floats]:
     kind=st.sampled_from([Principal, Sketch]),
     intercept=st.booleans(),
 )
-def test_no_answer_moves_further_than_is_certified(
+def test_no_prediction_changes_more_than_certified(
     seed: int,
     p: int,
     m: int,
@@ -156,14 +156,14 @@ def test_classes_that_come_late_are_certified_as_known_all_along() -> None:
     assert 0.0 < np.linalg.norm(changed) <= model.forgetting_bound_.all_steps
 
 
-def test_what_is_merged_saved_or_copied_keeps_its_certificate(tmp_path: Any) -> None:
+def test_merged_saved_and_copied_learners_retain_their_certificate(tmp_path: Any) -> None:
     X, y = hard(2, 30, 6, 2)
     model = passed(op.ORFitRegressor(memory=2), X, y).model
     found = model.forgetting_bound_
     op.save(model, tmp_path / "a.onepass")
     assert op.load(tmp_path / "a.onepass").forgetting_bound_ == found
-    told = describe(tmp_path / "a.onepass")["forgetting_bound"]
-    assert told == {"kind": "bound", "one_step": pytest.approx(found.one_step),
+    described = describe(tmp_path / "a.onepass")["forgetting_bound"]
+    assert described == {"kind": "bound", "one_step": pytest.approx(found.one_step),
                     "all_steps": found.all_steps}  # fmt: skip
     assert pickle.loads(pickle.dumps(model)).forgetting_bound_ == found  # noqa: S301
     del model.forgotten_  # as of a file that was written before it was counted
@@ -173,12 +173,12 @@ def test_what_is_merged_saved_or_copied_keeps_its_certificate(tmp_path: Any) -> 
     assert math.isinf(model.forgetting_bound_.all_steps)
 
 
-def test_the_bound_is_zero_where_nothing_was_let_go() -> None:
+def test_the_bound_is_zero_if_nothing_was_dropped() -> None:
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(10, 30)), rng.normal(size=10)
     assert op.ORFitRegressor().forgetting_bound_.all_steps == 0.0
-    for kept in (None, Principal(10), Sketch(10)):
-        found = op.ORFitRegressor(memory=kept).fit(X, y).forgetting_bound_
+    for spec in (None, Principal(10), Sketch(10)):
+        found = op.ORFitRegressor(memory=spec).fit(X, y).forgetting_bound_
         assert found.one_step < 1e-6
         assert found.all_steps < 1e-6
     one, two = (op.ORFitRegressor(memory=Basis()).fit(X, y + far) for far in (0.0, 1.0))
@@ -187,22 +187,20 @@ def test_the_bound_is_zero_where_nothing_was_let_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "noise", "why"),
+    ("spec", "noise", "why"),
     [
         (Principal(3), 0.1, "noise"),
         (Sketch(3), 0.1, "noise"),
         (None, 0.1, "noise"),
-        (Principal(3, of="projected"), 0.0, "let"),
-        (LastDirections(3), 0.0, "let"),
-        (Random(3), 0.0, "let"),
-        (NoMemory(), 0.0, "let"),
+        (Principal(3, of="projected"), 0.0, "drops"),
+        (LastDirections(3), 0.0, "drops"),
+        (Random(3), 0.0, "drops"),
+        (NoMemory(), 0.0, "drops"),
     ],
 )
-def test_where_there_is_no_bound_it_says_so(
-    kept: Any, noise: float, why: str, tmp_path: Any
-) -> None:
+def test_a_missing_bound_has_a_reason(spec: Any, noise: float, why: str, tmp_path: Any) -> None:
     X, y = hard(4, 20, 6, 2)
-    model = op.ORFitRegressor(memory=kept, noise=noise).fit(X, y)
+    model = op.ORFitRegressor(memory=spec, noise=noise).fit(X, y)
     found = model.forgetting_bound_
     op.save(model, tmp_path / "a.onepass")
     assert describe(tmp_path / "a.onepass")["forgetting_bound"] == {"kind": "none"}

@@ -1,4 +1,4 @@
-"""Every memory is held against the one equation with P kept dense, whatever rows come."""
+"""Every memory against the update equation with a dense P, whatever the rows."""
 
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ def specification(name: str, noise: float) -> Any:
         *[("principal, wide enough", noise, 1) for noise in (0.0, 0.5)],
     ],
 )
-def test_weights_errors_p_rank_and_contradictions_are_those_of_the_dense_p(
+def test_weights_errors_p_rank_and_inconsistent_rows_are_those_of_the_dense_p(
     name: str, noise: float, block: int, c: int, dtype: Any
 ) -> None:
     stream = awkward(dtype, c)
@@ -135,15 +135,17 @@ def test_rows_of_vector_outputs_are_learned_with_all_their_gradients_at_once(noi
         for blocks in ([n * c], [c] * n, [2 * c, 5 * c, c]):
             if specified != Basis() and blocks != [c] * n:
                 continue
-            memory, w, said, i = specified.start(P, 1, noise), np.zeros(P), [], 0
+            memory, w, prequential, i = specified.start(P, 1, noise), np.zeros(P), [], 0
             for size in blocks:
                 rows = slice(i, i + size)
                 e = y[rows] - G[:, rows].T @ w
                 step = memory.learn(w, G[:, rows], e, np.full(size, noise), group=c)
                 w, memory, i = step.w, step.memory, i + size
-                said.append(step.errors)
+                prequential.append(step.errors)
             np.testing.assert_allclose(w, expected, atol=1e-10)
-            np.testing.assert_allclose(np.concatenate(said), np.concatenate(errors), atol=1e-10)
+            np.testing.assert_allclose(
+                np.concatenate(prequential), np.concatenate(errors), atol=1e-10
+            )
 
 
 def test_the_square_root_takes_vector_outputs_row_by_row() -> None:

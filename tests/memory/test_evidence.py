@@ -1,4 +1,4 @@
-"""Evidence: with the prior taken out, rows say what all rows said."""
+"""Evidence: without the prior, its rows have the information of all rows."""
 
 from typing import Any
 
@@ -31,7 +31,9 @@ def triangle(A: Floats, b: Floats, L: Floats) -> tuple[Floats, Floats, Floats]:
     prior=st.sampled_from(["scalar", "matrix", "some"]),
     size=st.sampled_from([1e-3, 1.0, 1e3]),
 )
-def test_rows_say_what_all_rows_said(seed: int, p: int, n: int, prior: str, size: float) -> None:
+def test_evidence_has_the_information_of_all_rows(
+    seed: int, p: int, n: int, prior: str, size: float
+) -> None:
     rng = np.random.default_rng(seed)
     units = 10.0 ** rng.uniform(-4, 4, p)
     A, b = rng.normal(size=(n, p)) * units, rng.normal(size=(n, 2))
@@ -43,32 +45,34 @@ def test_rows_say_what_all_rows_said(seed: int, p: int, n: int, prior: str, size
     if prior == "some" and n < p:
         return  # R would be singular
     R, z, squares = triangle(A, b, L)
-    said = without_prior(R, z, squares, L)
-    assert len(said.rows) <= p
+    evidence = without_prior(R, z, squares, L)
+    assert len(evidence.rows) <= p
     whole = R.T @ R  # its own rounding, and that of R, is relative to rows and prior together
     unit = np.sqrt(np.diag(whole))
-    apart = (said.rows.T @ said.rows - A.T @ A) / np.outer(unit, unit)
+    apart = (evidence.rows.T @ evidence.rows - A.T @ A) / np.outer(unit, unit)
     assert np.abs(apart).max() < 1e-11 * np.linalg.cond(R / unit)
     np.testing.assert_allclose(
-        (said.rows.T @ said.targets) / unit[:, None], (A.T @ b) / unit[:, None], atol=1e-9
+        (evidence.rows.T @ evidence.targets) / unit[:, None], (A.T @ b) / unit[:, None], atol=1e-9
     )
     if n > p and prior != "matrix" and size < 1e3:
         least = np.linalg.lstsq(A / units, b)[1]
-        np.testing.assert_allclose(said.rest, least, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(evidence.rest, least, rtol=1e-6, atol=1e-8)
 
 
-def test_what_only_the_prior_knows_gives_no_row() -> None:
+def test_directions_informed_by_the_prior_only_give_no_row() -> None:
     rng = np.random.default_rng(0)
     A, b = rng.normal(size=(50, 6)), rng.normal(size=(50, 1))
     A[:, 1], A[:, 4] = 0.0, 2.0 * A[:, 0]
     for ridge in (1e-12, 1e-6, 1.0, 1e6):
         L = np.sqrt(ridge) * np.eye(6)
-        said = without_prior(*triangle(A, b, L), L)
+        evidence = without_prior(*triangle(A, b, L), L)
         small = 1e-4 * np.sqrt(ridge)
-        assert (np.linalg.norm(said.rows, axis=1) > small).sum() == 4
-        np.testing.assert_allclose(said.rows.T @ said.rows, A.T @ A, atol=1e-10 + 1e-12 * ridge)
+        assert (np.linalg.norm(evidence.rows, axis=1) > small).sum() == 4
+        np.testing.assert_allclose(
+            evidence.rows.T @ evidence.rows, A.T @ A, atol=1e-10 + 1e-12 * ridge
+        )
         least = np.sum((b - A @ np.linalg.pinv(A) @ b) ** 2)
-        np.testing.assert_allclose(said.rest, least, rtol=1e-8)
+        np.testing.assert_allclose(evidence.rest, least, rtol=1e-8)
 
 
 @pytest.mark.parametrize("start", [None, "other"])
@@ -81,6 +85,6 @@ def test_a_memory_of_gradients_gives_back_its_weights(
     w0 = np.zeros((30, 2)) if start is None else rng.normal(size=(30, 2))
     G, y = rng.normal(size=(30, 12)), rng.normal(size=(12, 2))
     step = spec.start(30, 2, noise).learn(w0, G, y - G.T @ w0, np.full(12, noise))
-    said = step.memory.evidence(step.w, None if start is None else w0)
-    again = spec.start(30, 2, noise).merged(w0, said)
+    evidence = step.memory.evidence(step.w, None if start is None else w0)
+    again = spec.start(30, 2, noise).merged(w0, evidence)
     np.testing.assert_allclose(again.w, step.w, atol=1e-12)

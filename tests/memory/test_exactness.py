@@ -78,8 +78,8 @@ def test_so_is_the_learner_of_networks(
         net.learn(found.X, found.y)
         right = ridge(found, noise)
         near = 2e-4 if dtype == "float32" else 1e-12
-        said = module.weight[0].detach().double().numpy()
-        np.testing.assert_allclose(said, right, atol=near * np.abs(right).max())
+        predictions = module.weight[0].detach().double().numpy()
+        np.testing.assert_allclose(predictions, right, atol=near * np.abs(right).max())
 
 
 @pytest.mark.parametrize("dtype", NEAR)

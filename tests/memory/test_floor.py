@@ -1,4 +1,4 @@
-"""The floor: forgetting does not wind up, and costs nothing where the stream stays excited."""
+"""The floor prevents windup, and has no effect on an excited stream."""
 
 from typing import Any
 
@@ -41,11 +41,15 @@ def test_features_that_come_back_find_what_was_known_of_them(silent: int, dtype:
     early, late = [], []
     for seed in range(6):
         X, y, clean = silent_stream(seed, changed=False, silent=silent)
-        said = op.RLSRegressor(forgetting=0.98).test_then_train(X.astype(dtype), y.astype(dtype))
-        early.append(rmse((said - clean)[-100:-95]))
+        predictions = op.RLSRegressor(forgetting=0.98).test_then_train(
+            X.astype(dtype), y.astype(dtype)
+        )
+        early.append(rmse((predictions - clean)[-100:-95]))
         X, y, clean = silent_stream(seed, changed=True, silent=silent)
-        said = op.RLSRegressor(forgetting=0.98).test_then_train(X.astype(dtype), y.astype(dtype))
-        late.append(rmse((said - clean)[-80:]))
+        predictions = op.RLSRegressor(forgetting=0.98).test_then_train(
+            X.astype(dtype), y.astype(dtype)
+        )
+        late.append(rmse((predictions - clean)[-80:]))
     assert np.hypot(rmse(np.array(early)), 0.1) < 0.14  # with the noise of the answers
     assert np.mean(late) < 0.05
 
@@ -55,20 +59,20 @@ def test_plain_exponential_forgetting_winds_up_where_the_floor_does_not() -> Non
     for seed in range(6):
         X, y, clean = silent_stream(seed, changed=False, silent=3_000)
         for rule, errors in ((Exponential(0.98), plain), (0.98, held)):
-            said = op.RLSRegressor(forgetting=rule).test_then_train(X, y)
-            assert np.isfinite(said).all()
-            errors.append(rmse((said - clean)[-100:-95]))
+            predictions = op.RLSRegressor(forgetting=rule).test_then_train(X, y)
+            assert np.isfinite(predictions).all()
+            errors.append(rmse((predictions - clean)[-100:-95]))
     assert rmse(np.array(plain)) > 10 * rmse(np.array(held))
 
 
 def test_once_rows_tell_all_a_faded_past_is_no_more_than_rounding() -> None:
     X, y, _ = silent_stream(0, changed=False)
-    said = op.RLSRegressor(forgetting=Exponential(0.98)).test_then_train(X, y)
+    predictions = op.RLSRegressor(forgetting=Exponential(0.98)).test_then_train(X, y)
     A = np.hstack((np.ones((len(X), 1)), X))[46_000:]
     for i in range(49_006, 49_020):
         root = np.sqrt(0.98 ** np.arange(i - 46_000.0)[::-1])
         w = np.linalg.lstsq(A[: len(root)] * root[:, None], y[46_000:i] * root)[0]
-        np.testing.assert_allclose(said[i], A[len(root)] @ w, atol=1e-9)
+        np.testing.assert_allclose(predictions[i], A[len(root)] @ w, atol=1e-9)
 
 
 @pytest.mark.parametrize("silent", [1_000, 100_000])
@@ -86,8 +90,8 @@ def test_pseudo_rows_do_not_move_the_weights() -> None:
     rng = np.random.default_rng(2)
     A, b = rng.normal(size=(64, 10)), rng.normal(size=(64, 2))
     memory, _ = SquareRoot(1e-6).start(10, 2).absorb(A, b, np.ones(64))
-    floor = Floor.start(np.full(10, 1e-6)).seen(A, A, None, free=False).aged(ONE)
-    after, held = floor.under(memory, 3.0, 64)
+    floor = Floor.start(np.full(10, 1e-6)).updated(A, A, None, free=False).aged(ONE)
+    after, held = floor.applied_to(memory, 3.0, 64)
     np.testing.assert_allclose(held.R @ memory.w, held.z, atol=1e-12)
     wanted = memory.R.T @ memory.R
     wanted += np.diag(3.0 * (A**2).mean(axis=0) * (1 - 0.99**64))
@@ -100,8 +104,8 @@ def test_every_weight_has_its_turn() -> None:
     floor = Floor.start(np.zeros(p))
     memory = SquareRoot(1e-8).start(p, 1)
     for _ in range(3):
-        floor = floor.seen(np.ones((64, p)), np.ones((64, p)), None, free=False).aged(ONE)
-        floor, memory = floor.under(memory, 1.0, 64)
+        floor = floor.updated(np.ones((64, p)), np.ones((64, p)), None, free=False).aged(ONE)
+        floor, memory = floor.applied_to(memory, 1.0, 64)
     assert (np.diagonal(memory.R.T @ memory.R) > 0.1).all()
 
 
@@ -113,10 +117,10 @@ def test_how_the_stream_is_cut_does_not_matter(d: int, forgetting: float) -> Non
     X[:, 1] *= rng.random(400) < 0.02
     y = X[:, 0] - X[:, 1] + rng.normal(size=400)
     whole = op.RLSRegressor(1.0, Bounded(forgetting, floor=5.0))
-    said = whole.test_then_train(X, y)
+    predictions = whole.test_then_train(X, y)
     parts = op.RLSRegressor(1.0, Bounded(forgetting, floor=5.0))
-    told = [parts.test_then_train(X[i:j], y[i:j]) for i, j in [(0, 63), (63, 65), (65, 400)]]
-    np.testing.assert_allclose(np.concatenate(told), said, atol=1e-8)
+    by_parts = [parts.test_then_train(X[i:j], y[i:j]) for i, j in [(0, 63), (63, 65), (65, 400)]]
+    np.testing.assert_allclose(np.concatenate(by_parts), predictions, atol=1e-8)
     np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-8)
 
 

@@ -103,16 +103,16 @@ def test_projected_directions_are_those_of_algorithm_1_as_printed() -> None:
     m, p = 3, 12
     G = rng.normal(size=(p, 25)) * rng.uniform(0.1, 5.0, 25)
     memory, w = Principal(m, of="projected").start(p, 1), np.zeros(p)
-    kept: list[tuple[float, Floats]] = []  # length and direction, longest first
+    retained: list[tuple[float, Floats]] = []  # length and direction, longest first
     for i in range(25):
-        v = G[:, i] - sum((u * (u @ G[:, i]) for _, u in kept), np.zeros(p))
+        v = G[:, i] - sum((u * (u @ G[:, i]) for _, u in retained), np.zeros(p))
         length = float(np.linalg.norm(v))
-        kept = sorted([*kept, (length, v / length)], key=lambda pair: -pair[0])[:m]
+        retained = sorted([*retained, (length, v / length)], key=lambda pair: -pair[0])[:m]
         step = memory.learn(w, G[:, i : i + 1], np.ones(1), np.zeros(1))
         np.testing.assert_allclose(step.w, w + v / (length**2), atol=1e-12)
         w, memory = step.w, step.memory
-    U = np.column_stack([u for _, u in kept])
-    np.testing.assert_allclose(memory.subspace.sigma, [length for length, _ in kept])
+    U = np.column_stack([u for _, u in retained])
+    np.testing.assert_allclose(memory.subspace.sigma, [length for length, _ in retained])
     found = memory.subspace.U
     np.testing.assert_allclose(found @ found.T, U @ U.T, atol=1e-12)
 
@@ -166,17 +166,19 @@ def test_an_unknown_kind_of_direction_is_refused() -> None:
 
 def test_projected_directions_have_no_noise() -> None:
     """P = I − UUᵀ with R > 0 is no least squares, whatever the lengths of U stand for."""
-    told = r"`noise` must be 0 with a memory of projected directions, got 0.5. Use op.memory.Pri"
-    with pytest.raises(ParameterError, match=r"memory.Principal\(of='projected'\): " + told):
+    message = r"`noise` must be 0 with a memory of projected directions, got 0.5. Use op.memory.Pri"
+    with pytest.raises(ParameterError, match=r"memory.Principal\(of='projected'\): " + message):
         Principal(3, of="projected").start(4, 1, 0.5)
     assert Principal(3, of="projected").start(4, 1, 0.0).rank == 0
 
 
-@pytest.mark.parametrize("kept", [Principal(3, of="projected"), LastDirections(3), Random(3)])
+@pytest.mark.parametrize("retained", [Principal(3, of="projected"), LastDirections(3), Random(3)])
 @pytest.mark.parametrize("kind", [ORFitRegressor, ORFitClassifier])
-def test_learners_refuse_it_in_the_same_words_and_stay_as_they_were(kind: Any, kept: Any) -> None:
+def test_learners_refuse_it_in_the_same_words_and_stay_as_they_were(
+    kind: Any, retained: Any
+) -> None:
     X, y = np.eye(4), np.array([0, 1, 0, 1])
-    model = kind(memory=kept, noise=0.5)
+    model = kind(memory=retained, noise=0.5)
     before = dict(vars(model))
     with pytest.raises(ParameterError, match="`noise` must be 0 with a memory of projected dir"):
         model.partial_fit(X, y)

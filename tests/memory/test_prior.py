@@ -27,21 +27,21 @@ def test_it_is_the_ridge_whose_units_the_first_rows_show() -> None:
 def test_the_units_of_the_features_do_not_matter() -> None:
     X, y = table()
     scale = np.array([1e2, 1e2, 1e-2, 1.0, 7.0, 1e-2])
-    said = op.RLSRegressor(0.0, prior=1.0).test_then_train(X, y)
+    predictions = op.RLSRegressor(0.0, prior=1.0).test_then_train(X, y)
     other = op.RLSRegressor(0.0, prior=1.0).test_then_train(X * scale, y)
-    np.testing.assert_allclose(said, other, atol=1e-6)
+    np.testing.assert_allclose(predictions, other, atol=1e-6)
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.97])
 def test_how_the_stream_is_cut_does_not_matter(forgetting: float) -> None:
     X, y = table()
     whole = op.RLSRegressor(prior=1.0, forgetting=forgetting)
-    said = whole.test_then_train(X, y)
+    predictions = whole.test_then_train(X, y)
     parts = op.RLSRegressor(prior=1.0, forgetting=forgetting)
-    told = [
+    by_parts = [
         parts.test_then_train(X[i:j], y[i:j]) for i, j in [(0, 1), (1, 2), (2, 101), (101, 200)]
     ]
-    np.testing.assert_allclose(np.concatenate(told), said, atol=1e-8)
+    np.testing.assert_allclose(np.concatenate(by_parts), predictions, atol=1e-8)
 
 
 def test_wide_tables_are_calm_from_the_first_rows() -> None:
@@ -50,7 +50,7 @@ def test_wide_tables_are_calm_from_the_first_rows() -> None:
     y = X @ rng.normal(size=80) + rng.normal(size=400)
 
     def error(prior: float) -> float:
-        said = op.RLSRegressor(1e-8, prior=prior).test_then_train(X, y)
-        return float(np.mean((said - y)[1:] ** 2))
+        predictions = op.RLSRegressor(1e-8, prior=prior).test_then_train(X, y)
+        return float(np.mean((predictions - y)[1:] ** 2))
 
     assert error(1.0) < error(0.0)

@@ -74,7 +74,7 @@ def test_a_rule_of_forgetting_is_one(rule: Any) -> None:
     state = RLSRegressor(forgetting=rule).fit(np.eye(3), np.ones(3)).forgetting_
     assert not lacking(state, ForgettingState)
     assert type(state) is rule.state
-    assert hasattr(state, "kept") == rule.stores_rows
+    assert hasattr(state, "stored_rows") == rule.stores_rows
     assert hasattr(rule, "between") or not rule.additive
 
 

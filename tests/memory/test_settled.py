@@ -1,4 +1,4 @@
-"""What a memory says is not free to move is what its own steps do not move."""
+"""The directions that a memory reports as not free are those that its steps do not change."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Sketch is held against Frequent Directions as its authors print it, and against their bounds."""
+"""Sketch against Frequent Directions as printed, and against its bounds."""
 
 from typing import Any
 
@@ -48,14 +48,14 @@ def drifting(seed: int, n: int, p: int) -> Floats:
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(2, 14), st.integers(1, 4))
 def test_it_is_frequent_directions_within_its_bounds(seed: int, m: int, p: int, n: int) -> None:
     A = drifting(seed, 40, p)
-    space, plain = Subspace.start(p, m, shrinks=True, room=n), FrequentDirections(p, m + 1)
+    space, plain = Subspace.start(p, m, shrinks=True, batch=n), FrequentDirections(p, m + 1)
     for i in range(0, len(A), n):
         space = space.added(A[i : i + n].T)
         plain.take(A[i : i + n])
     size = np.linalg.norm(A, 2) ** 2
-    kept = (space.U * space.sigma**2) @ space.U.T
-    np.testing.assert_allclose(kept, plain.B.T @ plain.B, atol=1e-9 * size)
-    gone = np.linalg.eigvalsh(A.T @ A - kept)
+    retained = (space.U * space.sigma**2) @ space.U.T
+    np.testing.assert_allclose(retained, plain.B.T @ plain.B, atol=1e-9 * size)
+    gone = np.linalg.eigvalsh(A.T @ A - retained)
     assert gone.min() >= -1e-9 * size
     assert gone.max() <= space.lost + 1e-9 * size
     assert space.lost <= plain.taken + 1e-9 * size
@@ -63,7 +63,7 @@ def test_it_is_frequent_directions_within_its_bounds(seed: int, m: int, p: int, 
     rest = np.linalg.svd(A, compute_uv=False) ** 2
     for k in range(m + 1):  # Theorem 1.1, with ℓ = m + 1
         assert plain.taken <= rest[k:].sum() / (m + 1 - k) + 1e-9 * size
-    assert plain.taken <= (rest.sum() - np.trace(kept)) / (m + 1) + 1e-9 * size
+    assert plain.taken <= (rest.sum() - np.trace(retained)) / (m + 1) + 1e-9 * size
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
@@ -100,11 +100,11 @@ def test_it_follows_a_stream_whose_directions_change_where_principal_stays() -> 
     early = 5.0 * rng.normal(size=(40, 3)) @ old
     late = rng.normal(size=(2500, 3)) @ new
     found = {}
-    for kept in (Sketch(3), Principal(3)):
-        memory = kept.start(50, 1)
+    for retained in (Sketch(3), Principal(3)):
+        memory = retained.start(50, 1)
         for g in np.vstack((early, late)):
             memory = memory.after(g[:, None], memory.split(g[:, None]), np.zeros(1))
-        found[type(kept)] = float(np.linalg.norm(memory.subspace.U.T @ new.T, 2))
+        found[type(retained)] = float(np.linalg.norm(memory.subspace.U.T @ new.T, 2))
     assert found[Principal] < 0.1
     assert found[Sketch] > 0.9
 

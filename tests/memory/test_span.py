@@ -1,4 +1,4 @@
-"""The span of the rows is held against lstsq and ridge, at every row and every rank."""
+"""The span of the rows against lstsq and ridge, at every row and every rank."""
 
 from typing import Any
 

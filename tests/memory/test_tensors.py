@@ -91,7 +91,7 @@ def learned(
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "masked":
         for place in ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors"):
-            monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
+            monkeypatch.setattr(f"{place}.on_device", linalg.is_tensor)
     return "cuda" if request.param == "cuda" else "cpu"
 
 
@@ -129,7 +129,7 @@ def test_zeros_that_stand_for_known_rows_leave_when_there_is_no_room(device: str
         step = memory.learn(w, g.T, torch.ones(1, device=device).double() - g @ w, np.zeros(1))
         w, memory = step.w, step.memory
     assert memory.rank <= P
-    assert memory.columns.room <= 2 * P
+    assert memory.columns.capacity <= 2 * P
     assert float(w.sum()) == pytest.approx(1.0, abs=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""A device is waited for as seldom as can be: counted on the path that a device takes."""
+"""An accelerator is synchronized as rarely as possible."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> Waits:
     counted = Waits()
     places = ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors")
     for place in places:
-        monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
+        monkeypatch.setattr(f"{place}.on_device", linalg.is_tensor)
         monkeypatch.setattr(f"{place}.host", counted.host)
     return counted
 
@@ -56,21 +56,21 @@ def stepped(specification: Any, noise: float, c: int, on_device: Waits) -> list[
 
 
 @pytest.mark.parametrize("c", [1, 3])
-@pytest.mark.parametrize("kept", [Principal(8), Sketch(8)])
+@pytest.mark.parametrize("spec", [Principal(8), Sketch(8)])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_a_step_waits_once_and_once_more_where_the_columns_turn(
-    kept: Any, noise: float, c: int, on_device: Waits
+    spec: Any, noise: float, c: int, on_device: Waits
 ) -> None:
-    found = stepped(kept, noise, c, on_device)
+    found = stepped(spec, noise, c, on_device)
     assert set(found) == {1, 2}
     assert c > 1 or found.count(2) <= 8  # of 30
 
 
-@pytest.mark.parametrize("kept", [LastDirections(8), Random(8)])
+@pytest.mark.parametrize("spec", [LastDirections(8), Random(8)])
 def test_a_memory_of_some_directions_waits_to_know_how_many_are_new(
-    kept: Any, on_device: Any
+    spec: Any, on_device: Any
 ) -> None:
-    assert set(stepped(kept, 0.0, 2, on_device)) == {1}
+    assert set(stepped(spec, 0.0, 2, on_device)) == {1}
 
 
 def test_a_basis_does_not_wait_while_there_is_room(on_device: Waits) -> None:
@@ -86,7 +86,7 @@ def test_a_basis_does_not_wait_while_there_is_room(on_device: Waits) -> None:
     assert OrthonormalBasis.start(20, np.float64).zeros() == []
 
 
-def test_what_comes_together_is_what_came(on_device: Waits) -> None:
+def test_all_to_numpy_converts_all_arrays(on_device: Waits) -> None:
     parts = [np.arange(6.0).reshape(2, 3), torch.tensor([True, False]), torch.ones(0, 4)]
     parts += [torch.arange(4).reshape(2, 2)]
     found = linalg.all_to_numpy(*parts)

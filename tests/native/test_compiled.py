@@ -1,4 +1,4 @@
-"""The compiled loops: the same numbers as NumPy's, from the first row on, whatever comes."""
+"""The compiled loops compute the same numbers as NumPy, from the first row on."""
 
 import copy
 import pickle
@@ -63,13 +63,19 @@ def test_rows_are_learned_as_by_blocks(rule: Any, settings: Any, d: int, c: int)
 
     def learned() -> tuple[Any, ...]:
         model = op.RLSRegressor(**{"ridge": 1e-3, **settings, "forgetting": rule})
-        said = [
+        predictions = [
             model.test_then_train(X[:41], y[:41]),
             model.test_then_train(X[41:100], y[41:100], s[41:100]),
             model.partial_fit(X[100:101], y[100:101]).test_then_train(X[101:], y[101:]),
         ]
         std = model.predict(X[:5], return_std=True)[1]
-        return np.concatenate(said), model.coef_, model.intercept_, std, model.centering_.mass
+        return (
+            np.concatenate(predictions),
+            model.coef_,
+            model.intercept_,
+            std,
+            model.centering_.mass,
+        )
 
     ours, plain = learned(), without(learned)
     scale = float(np.abs(y).max())
@@ -85,13 +91,13 @@ def test_single_rows_are_the_same_as_many(rule: float, *, named: bool) -> None:
     X, y = stream(9)
     rows: list[Any] = [dict(zip("abcdefghi", x, strict=True)) for x in X.tolist()]
     model, many = (op.RLSRegressor(1e-3, rule) for _ in range(2))
-    said = []
+    predictions = []
     for x, row, answer in zip(X, rows, y.tolist(), strict=True):
-        said.append(model.predict_one(row if named else x))
+        predictions.append(model.predict_one(row if named else x))
         model.learn_one(row if named else x, answer)
     assert model._loop is not None
     want = many.test_then_train(X, y)
-    close(said[12:], want[12:])
+    close(predictions[12:], want[12:])
     assert model.rows_seen_ == N
     assert model._loop is None  # somebody looked
     close(model.coef_, many.coef_)
@@ -104,14 +110,14 @@ def test_single_rows_of_classes(labels: list[Any]) -> None:
     at = np.digitize(y, np.quantile(y, np.linspace(0, 1, len(labels) + 1)[1:-1]))
     answers = [labels[i] for i in at]
     model, many = op.RLSClassifier(1e-3), op.RLSClassifier(1e-3)
-    said = []
+    predictions = []
     for x, label in zip(X, answers, strict=True):
-        said.append(model.predict_one(x))
+        predictions.append(model.predict_one(x))
         model.learn_one(x, label)
     assert model._loop is not None
     want = many.test_then_train(X, answers)
-    assert (np.array(said[12:]) == want[12:]).all()
-    assert type(said[-1]) is type(model.predict(X)[0])
+    assert (np.array(predictions[12:]) == want[12:]).all()
+    assert type(predictions[-1]) is type(model.predict(X)[0])
     close(model.coef_, many.coef_)
 
 
@@ -166,7 +172,7 @@ def test_arrays_that_were_looked_at_are_never_written_to() -> None:
         assert (each == was).all()
 
 
-def test_all_attributes_are_there_for_whoever_looks() -> None:
+def test_all_attributes_are_listed() -> None:
     model = opened()
     names = {"memory_", "centering_", "prior_", "forgetting_", "weights_", "offset_", "rows_seen_"}
     assert names <= set(vars(model))
@@ -205,7 +211,7 @@ def test_a_parameter_acts_from_the_next_row() -> None:
         (None, 1.0),
     ],
 )
-def test_a_bad_row_leaves_all_as_it_was(x: Any, y: Any) -> None:
+def test_a_bad_row_changes_nothing(x: Any, y: Any) -> None:
     model = opened()
     twin = copy.deepcopy(model)
     X, answers = stream(5)
@@ -248,10 +254,10 @@ def test_extreme_sizes(size: float) -> None:
 
     def learned() -> Any:
         model = op.RLSRegressor(0.0)
-        said = model.test_then_train(X[:200], y[:200])
+        predictions = model.test_then_train(X[:200], y[:200])
         for x, answer in zip(X[200:], y[200:], strict=True):
             model.learn_one(x, float(answer))
-        return said, model.coef_
+        return predictions, model.coef_
 
     ours, plain = learned(), without(learned)
     close(ours[0][10:] / size, plain[0][10:] / size)
@@ -266,7 +272,7 @@ def test_rows_too_large_are_refused_as_before() -> None:
     assert (model.coef_ == before).all()
 
 
-def test_a_feature_that_falls_silent_under_plain_forgetting() -> None:
+def test_an_unexcited_feature_under_plain_forgetting() -> None:
     X, y = stream(3)
     X = np.concatenate([X, X])  # then what was known of it is beyond squares that float64 can hold
     y = np.concatenate([y, y])
@@ -281,7 +287,7 @@ def test_a_feature_that_falls_silent_under_plain_forgetting() -> None:
     close(ours[1], plain[1], 10.0)
 
 
-def test_without_the_loops_all_is_there() -> None:
+def test_everything_works_without_the_loops() -> None:
     code = (
         "import numpy as np, onepass as op; from onepass import native;"
         "assert native.loops is None;"
@@ -319,8 +325,8 @@ def test_descent_is_the_same(settings: Any, c: int, *, intercept: bool) -> None:
 
     def learned() -> Any:
         model = op.SGDRegressor(**settings, fit_intercept=intercept)
-        said = model.test_then_train(X, y, s)
-        return said, model.coef_, model.intercept_
+        predictions = model.test_then_train(X, y, s)
+        return predictions, model.coef_, model.intercept_
 
     for one, two in zip(learned(), without(learned), strict=True):
         close(one, two, 100.0)
@@ -347,8 +353,8 @@ def test_classes_are_learned_the_same(make: Maker, k: int) -> None:
 
     def learned() -> Any:
         model = make()
-        said = model.test_then_train(X, labels)
-        return [-1 if one is None else one for one in said], model.coef_, model.intercept_
+        predictions = model.test_then_train(X, labels)
+        return [-1 if one is None else one for one in predictions], model.coef_, model.intercept_
 
     ours, plain = learned(), without(learned)
     assert ours[0] == plain[0]

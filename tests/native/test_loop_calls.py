@@ -1,4 +1,4 @@
-"""Loops that are called with what they cannot take refuse it, and touch no memory beyond."""
+"""Calls of the compiled loops with invalid arguments are refused without memory errors."""
 
 from array import array
 from typing import Any
@@ -85,7 +85,7 @@ def test_arrays_of_other_sizes_and_types_are_refused() -> None:
             loops.into("d", 2, 3, first, last, z(2, 3), z(3), z(2))
 
 
-def test_arrays_that_were_refused_are_let_go_of() -> None:
+def test_refused_arrays_are_released() -> None:
     loop, given = least_squares(3), [array("d", [0.0] * n) for n in (9, 6, 2, 6)]
     R, X, y, few = given
     with pytest.raises(ValueError, match="expected 3 numbers"):

@@ -1,4 +1,4 @@
-"""The compiled loops are built whatever machine a compiler is told of; else they were left out."""
+"""The compiled loops are built for every machine that a compiler targets."""
 
 import shlex
 import subprocess

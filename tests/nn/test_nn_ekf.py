@@ -258,7 +258,7 @@ def test_on_a_device_it_is_the_same_filter(
         net.learn(X[:5], Y[:5]).learn(X[5:], Y[5:])
     if where == "masked":
         for place in ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors"):
-            monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
+            monkeypatch.setattr(f"{place}.on_device", linalg.is_tensor)
     for name, each in given.items():
         module = mlp(c=2).to("cuda" if where == "cuda" else "cpu")
         net = getattr(op.nn, name)(module, **each).learn(X[:5], Y[:5]).learn(X[5:], Y[5:])

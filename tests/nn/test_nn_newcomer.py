@@ -40,7 +40,7 @@ def test_cross_entropy_without_noise_is_told_which_noises_to_try() -> None:
 
 @pytest.mark.parametrize("memory", [0, -1, True, 2.5, "10"])
 def test_a_memory_that_there_is_not_is_called_by_the_users_name(memory: Any) -> None:
-    said = r"`memory` must be a whole number >= 1, None, .*op\.memory\.Nothing\(\) none"
+    said = r"`memory` must be a whole number >= 1, None, .*op\.memory\.NoMemory\(\) none"
     for cls in (op.nn.ORFit, op.nn.OGD):
         with pytest.raises(ParameterError, match=f"{cls.__name__}: {said}"):
             cls(mlp(), memory=memory)

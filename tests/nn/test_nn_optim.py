@@ -406,7 +406,7 @@ def test_the_correction_of_a_step_waits_for_no_device(
     X = X.float()
     if masked:  # the path that a device takes
         for place in ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors"):
-            monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
+            monkeypatch.setattr(f"{place}.on_device", linalg.is_tensor)
     inner = OPTIMIZERS["SGD"](module.parameters())
     if kind == "GPM":
         optimizer = optim.GPM(inner, module)

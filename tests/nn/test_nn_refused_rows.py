@@ -62,7 +62,7 @@ def masked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> b
     if request.param == "on the processor":
         return False
     for place in ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors"):
-        monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
+        monkeypatch.setattr(f"{place}.on_device", linalg.is_tensor)
     return True
 
 

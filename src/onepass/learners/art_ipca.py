@@ -312,12 +312,8 @@ class Resonance:
         compared = stock.pages[0].along.shape[1]
         if axes is None:
             return widths <= {d} and compared == d
-        there = (
-            type(axes) is IncrementalPCAState
-            and axes._sound
-            and len(axes.mean) == d
-            and widths <= {d}
-        )  # noqa: SLF001
+        sound = type(axes) is IncrementalPCAState and axes._sound  # noqa: SLF001
+        there = sound and len(axes.mean) == d and widths <= {d}
         return there and compared == (d if as_rows(axes, self.way_) else len(axes.view.lengths))
 
 

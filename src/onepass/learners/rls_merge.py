@@ -88,8 +88,8 @@ class Known(NamedTuple):
             there(old.features_rest), among(old.targets_rest),
         )  # fmt: skip
         prior = Prior(
-            was.level, there(was.seen).astype(bool), there(was.pseudo_lengths), there(was.share, 1.0),
-            there(was.first), was.remains,
+            was.level, there(was.seen).astype(bool), there(was.pseudo_lengths),
+            there(was.share, 1.0), there(was.first), was.remains,
         )  # fmt: skip
         start = np.zeros((d, c))
         start[np.ix_(at, layout.outputs)] = self.start

@@ -1,9 +1,9 @@
-"""Factorisations: the only seam between the algorithms and the library that computes.
+"""Linear algebra for NumPy arrays and PyTorch tensors; the only module that depends on both.
 
-Everything above writes ``@``, ``.T`` and slices, and calls these. An array is *long* where one of
-its sides is the number of weights: it may be NumPy's or torch's, of any precision, on any device.
-An array is *small* where its sides are rows, outputs or directions. Small ones are float64, and
-NumPy's, but for those of tensors on a device that would have to be waited for: they stay there.
+The algorithms use ``@``, ``.T`` and slices, and the functions of this package. An array is *long*
+if one of its sides is the number of weights: a NumPy array or a PyTorch tensor of any precision, on
+any device. An array is *small* if its sides are rows, outputs or directions. Small arrays are
+float64 NumPy arrays; for tensors on an accelerator they are float64 tensors on that device.
 """
 
 from onepass.linalg.backend import (

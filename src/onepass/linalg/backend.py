@@ -26,24 +26,24 @@ __all__ = [
     "widened",
 ]
 
-_FEW = 4096  # numbers that are sooner summed by BLAS than NumPy is told to keep quiet
+_FEW = 4096  # numbers; below this BLAS sums faster than NumPy under errstate
 
 
 def is_tensor(array: object) -> TypeGuard["torch.Tensor"]:
-    """Whether it is torch's; torch is not imported to know it."""
+    """Whether an array is a PyTorch tensor; PyTorch is not imported for this check."""
     return not isinstance(array, np.ndarray)
 
 
 def on_device(array: ArrayOrTensor) -> bool:
-    """Whether to read a number of it, the program would have to wait for a device.
+    """Whether an array is on an accelerator, so that reading a number from it synchronizes.
 
-    Where it would, nothing is decided by such a number: what must not happen is masked.
+    No control flow depends on such numbers; results that must not count are masked instead.
     """
     return is_tensor(array) and array.device.type != "cpu"
 
 
 def small(array: ArrayOrTensor) -> Any:
-    """A small matrix in float64: NumPy's where nothing need be waited for, else on its device."""
+    """Convert a small matrix to float64: to NumPy, or to a tensor if it is on an accelerator."""
     if not is_tensor(array):
         return array.astype(np.float64, copy=False)
     double = array.detach().double()
@@ -51,57 +51,57 @@ def small(array: ArrayOrTensor) -> Any:
 
 
 def host(array: ArrayOrTensor) -> Any:
-    """A small matrix as NumPy's, in float64, waited for if need be."""
+    """Convert a small matrix to a float64 NumPy array, synchronizing if necessary."""
     return array.detach().double().cpu().numpy() if is_tensor(array) else array.astype(float)
 
 
 def all_to_numpy(*arrays: ArrayOrTensor) -> list[Any]:
-    """Small matrices as NumPy's, in float64; those of a device are waited for all at once."""
+    """Convert small matrices to float64 NumPy arrays, with one synchronization for all tensors."""
     tensors = [each.detach().double() for each in arrays if is_tensor(each)]
     if len(tensors) < 2:
         return [host(each) for each in arrays]
-    import torch  # noqa: PLC0415  only where there is a tensor
+    import torch  # noqa: PLC0415  only if there is a tensor
 
     numbers = host(torch.cat([each.reshape(-1) for each in tensors]))
     cuts = np.cumsum([each.numel() for each in tensors])[:-1]
     parts = zip(np.split(numbers, cuts), tensors, strict=True)
-    came = iter([part.reshape(tuple(each.shape)) for part, each in parts])
-    return [next(came) if is_tensor(each) else host(each) for each in arrays]
+    converted = iter([part.reshape(tuple(each.shape)) for part, each in parts])
+    return [next(converted) if is_tensor(each) else host(each) for each in arrays]
 
 
 def like(array: ArrayOrTensor, other: ArrayOrTensor) -> Any:
-    """A small matrix or mask in the library of another, on its device, in its type if a number."""
+    """Convert a small matrix or mask to the library, device and dtype of another array."""
     if not is_tensor(other):
         kind = array.dtype if array.dtype == bool else other.dtype
         return array.astype(kind, copy=False)
-    import torch  # noqa: PLC0415  only where there is a tensor
+    import torch  # noqa: PLC0415  only if there is a tensor
 
     tensor = torch.as_tensor(array, device=other.device)
     return tensor if tensor.dtype == torch.bool else tensor.to(other.dtype)
 
 
 def kind(array: ArrayOrTensor) -> Any:
-    """What makes another array of its precision, and on its device."""
+    """The specification of new arrays like this one: its NumPy dtype, or the tensor itself."""
     return array if is_tensor(array) else array.dtype
 
 
 def blank(array: ArrayOrTensor, shape: tuple[int, ...] | None = None) -> Any:
-    """An array of its kind, of its shape or another, of whatever numbers."""
+    """An uninitialized array like this one, of the same or of another shape."""
     if is_tensor(array):
         return array.new_empty(array.shape if shape is None else shape)
     return np.empty_like(array) if shape is None else np.empty(shape, array.dtype)
 
 
 def wide(array: ArrayOrTensor) -> Any:
-    """An empty array of its library and place, in float64."""
+    """An empty float64 array of the same library and device."""
     return array[:0].double() if is_tensor(array) else np.empty(0)
 
 
 def numpy_view(array: ArrayOrTensor) -> Any:
-    """NumPy's view of a tensor that need not be waited for, if it has one; others as they are.
+    """A NumPy view of a CPU tensor if there is one; other arrays are returned unchanged.
 
-    NumPy's products of a matrix and a vector were measured a third quicker than torch's on pieces
-    that lie in the cache, and calls cost it less.
+    For matrix-vector products of arrays in the cache NumPy was measured a third faster than
+    PyTorch, with less overhead per call.
     """
     if not is_tensor(array) or on_device(array) or array.itemsize < 4:
         return array
@@ -109,7 +109,7 @@ def numpy_view(array: ArrayOrTensor) -> Any:
 
 
 def finite(*arrays: ArrayOrTensor) -> bool:
-    """Whether all numbers are finite: nan and infinity survive a sum, which is quickly taken."""
+    """Whether all numbers are finite; the sum is checked first: nan and infinity propagate."""
     for array in arrays:
         near = numpy_view(array)
         if is_tensor(near):
@@ -121,7 +121,7 @@ def finite(*arrays: ArrayOrTensor) -> bool:
 
 
 def _summed(array: ArrayOrTensor) -> float:
-    """A sum of all numbers, or of their magnitudes: whichever is sooner taken."""
+    """The sum of all numbers, or of their magnitudes, whichever is faster."""
     if 0 < array.size < _FEW and array.dtype == np.float64:
         return float(blas.dasum(array.ravel(order="K")))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -129,5 +129,5 @@ def _summed(array: ArrayOrTensor) -> float:
 
 
 def widened(array: ArrayOrTensor) -> Any:
-    """It in the precision that is computed in: half precision as float32, others as they are."""
+    """Convert half precision to float32; other arrays are returned unchanged."""
     return array.float() if is_tensor(array) and array.itemsize == 2 else array

@@ -1,22 +1,22 @@
-"""Centering: an intercept that costs nothing, exact at every row, also with forgetting.
+"""Exact running centring of rows, for an unpenalised intercept, also with forgetting.
 
-Least squares with an intercept that is not penalised,
+Least squares with an unpenalised intercept,
 
     min over w, b of  Σ_k λ^(n−k) s_k (y_k − b − xₖᵀw)² + λⁿ ‖w − w₀‖²_Π                      (1)
 
-is least squares without one on rows centred at the means *before* them. With the unnormalised
+equals least squares without one on rows centred at the means *before* them. With the unnormalised
 weights u_k = λ⁻ᵏ s_k and their sums M_k = M₀ + u₁ + … + u_k, minimising (1) over b leaves
 
     Σ_k λⁿ h_k² ((y_k − ȳ_{k−1}) − (x_k − x̄_{k−1})ᵀ w)²,      h_k² = u_k M_{k−1} / M_k        (2)
     x̄_k = x̄_{k−1} + (u_k / M_k) (x_k − x̄_{k−1}),              b = ȳ − x̄ᵀw                    (3)
 
-(the rotation that Helmert's matrix does, one row at a time). Features with a large mean, years or
-pressures, lose no digits, and the triangle of RLS stays that of the centred rows. A mean is kept
-as the sum of two numbers, the second of which is what rounding left of the first ([1]): rounded
-means would differ from those in (2) by as much as 1e-8 of a feature that is 1e8.
+(Helmert's rotation, one row at a time). Features with a large mean, such as years or pressures,
+lose no digits, and the triangle of RLS is that of the centred rows. Each mean is stored as the sum
+of two numbers, the second of which is the rounding error of the first ([1]): rounded means would
+differ from those in (2) by up to 1e-8 for a feature of size 1e8.
 
-Two sets of rows, of masses M_a and M_b, each centred at its own means, are centred at those of both
-by one row more, what lies between the means:
+Two sets of rows with masses M_a and M_b, each centred at its own means, are centred at their common
+means by one additional row, the difference of the means:
 
     √(M_a M_b / (M_a + M_b)) · (x̄_b − x̄_a, ȳ_b − ȳ_a)                                     (4)
 
@@ -35,7 +35,7 @@ __all__ = ["Centering", "CentredRows", "MeanDifference"]
 
 
 class CentredRows(NamedTuple):
-    """Rows without an intercept that say the same as the rows that came in."""
+    """Centred rows, whose least-squares problem has no intercept and the same solution."""
 
     center: "Centering"
     """The means after the block."""
@@ -46,15 +46,15 @@ class CentredRows(NamedTuple):
     scale: Floats
     """h_k, (n,); 0 for the very first row, which only sets the means."""
     before: float
-    """λ of the first row: by so much the past has to fade before the block."""
+    """λ of the first row: the factor by which the past fades before the block."""
     ages: Floats
-    """By how much all that was there at the first row has faded as each row comes, (n,)."""
+    """The factor by which the state before the first row has faded when each row arrives, (n,)."""
     fade: float
-    """The last of these: by so much the past and the block have to fade after it."""
+    """The last of these: the factor by which past and block must fade after the block."""
 
 
 class MeanDifference(NamedTuple):
-    """The means of two sets of rows together, and the row that lies between them."""
+    """The common means of two sets of rows, and the difference between their means."""
 
     center: "Centering"
     x: Floats
@@ -62,12 +62,12 @@ class MeanDifference(NamedTuple):
     y: Floats
     """ȳ_b − ȳ_a, (c,)."""
     scale: float
-    """The root in (4); 0 where one of the two is empty or there is no intercept."""
+    """The root in (4); 0 if one of the two is empty or there is no intercept."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Centering:
-    """Running means of features and answers.
+    """Running means of features and targets.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ class Centering:
     mass : float
         Sum of the faded weights of all rows, Σ λ^(n−k) s_k.
     free : bool
-        Whether there is an intercept; if not the means stay zero.
+        Whether there is an intercept; otherwise the means stay zero.
     features_rest, targets_rest : ndarrays of shape (d,) and (c,)
-        What rounding left of the means.
+        Rounding errors of the means.
     """
 
     features: Floats
@@ -92,15 +92,15 @@ class Centering:
 
     @classmethod
     def start(cls, d: int, c: int, *, free: bool) -> "Centering":
-        """The means of no rows."""
+        """The means before the first row."""
         return cls(np.zeros(d), np.zeros(c), 0.0, free, np.zeros(d), np.zeros(c))
 
     def around(self, X: Floats) -> Floats:
-        """Rows less the means, (n, d)."""
+        """Subtract the means from rows, (n, d)."""
         return X - self.features - self.features_rest
 
     def grown(self, d: int) -> "Centering":
-        """The same with new features at the end, zero in every row so far."""
+        """Add features at the end, which were zero in all rows so far."""
         extra = np.zeros(d - len(self.features))
         return replace(
             self,
@@ -109,18 +109,18 @@ class Centering:
         )
 
     def with_outputs(self, at: Array, c: int) -> "Centering":
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         targets, rest = np.zeros(c), np.zeros(c)
         old = np.setdiff1d(np.arange(c), at)
         targets[old], rest[old] = self.targets, self.targets_rest
         return replace(self, targets=targets, targets_rest=rest)
 
     def faded(self, factor: float) -> "Centering":
-        """The same with all rows weighing ``factor`` as much."""
+        """Multiply the weight of all rows by ``factor``."""
         return replace(self, mass=self.mass * factor)
 
     def joined(self, other: "Centering") -> MeanDifference:
-        """The means of the rows of both, of the same features and answers: (4)."""
+        """The means of the rows of both, with the same features and targets: (4)."""
         mass = self.mass + other.mass
         x = (other.features - self.features) + (other.features_rest - self.features_rest)
         y = (other.targets - self.targets) + (other.targets_rest - self.targets_rest)
@@ -135,10 +135,10 @@ class Centering:
     def reduce(
         self, X: Floats, Y: Floats, weights: Floats | None, forgetting: float | Floats
     ) -> CentredRows:
-        """Rows as (2) wants them, and the means after them.
+        """Centre a block of rows as in (2), and update the means.
 
-        Before the block the past fades as the first row comes, by ``Reduced.before``; after it,
-        all of it and the rows themselves by ``Reduced.fade``.
+        Before the block, the past fades by ``CentredRows.before``; after it, the past and the rows
+        of the block fade by ``CentredRows.fade``.
 
         Parameters
         ----------
@@ -147,8 +147,8 @@ class Centering:
         weights : ndarray of shape (n,), or None for ones
             All positive.
         forgetting : float, or ndarray of shape (n,)
-            λ in (0, 1], by which the past fades as a row comes: one for all, or one for each. The
-            product of all but the first should stay above 1e-3.
+            λ in (0, 1], by which the past fades before each row; one value, or one per row. The
+            product of all but the first should be above 1e-3.
         """
         n = X.shape[0]
         before, ages = _ages(forgetting, n)
@@ -175,7 +175,7 @@ class Centering:
     def _reduce_one(
         self, X: Floats, Y: Floats, weight: float, before: float, ages: Floats
     ) -> CentredRows:
-        """One row, without the sums over a block."""
+        """`reduce` for one row, without the cumulative sums."""
         past = before * self.mass
         mass = past + weight
         if not self.free:
@@ -192,7 +192,7 @@ class Centering:
 
 
 def _ages(forgetting: float | Floats, n: int) -> tuple[float, Floats]:
-    """λ of the first row; and the products of those of the rows after it, (n,), from 1 on."""
+    """λ of the first row, and cumulative products of λ of the rows after it, (n,), from 1 on."""
     if isinstance(forgetting, float):
         return forgetting, np.ones(n) if forgetting == 1.0 else forgetting ** np.arange(float(n))
     ages = forgetting.copy()
@@ -201,14 +201,14 @@ def _ages(forgetting: float | Floats, n: int) -> tuple[float, Floats]:
 
 
 def _moved(old: Centering, by_x: Floats, by_y: Floats, mass: float) -> Centering:
-    """The means moved by so much."""
+    """The means plus differences, with a new mass."""
     features, features_rest = _sum(old.features, old.features_rest + by_x)
     targets, targets_rest = _sum(old.targets, old.targets_rest + by_y)
     return Centering(features, targets, mass, old.free, features_rest, targets_rest)
 
 
 def _around(rows: Floats, u: Floats, mass: Floats) -> tuple[Floats, Floats]:
-    """Rows, relative to the mean before all, less the mean of those before each; the last (3)."""
+    """Subtract from each row the mean of the rows before it; also return the last mean (3)."""
     moved = np.cumsum(u[:, None] * rows, axis=0) / mass[:, None]
     centred = rows.copy()
     centred[1:] -= moved[:-1]
@@ -216,7 +216,7 @@ def _around(rows: Floats, u: Floats, mass: Floats) -> tuple[Floats, Floats]:
 
 
 def _sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The sum, rounded, and what rounding left of it ([1])."""
+    """The rounded sum, and its rounding error ([1])."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)

@@ -1,8 +1,8 @@
-"""Factorisations of small matrices in float64: Cholesky, QR, SVD and triangular solves.
+"""Factorizations of small float64 matrices: Cholesky, QR, SVD and triangular solves.
 
-Arrays are NumPy's or those of a device. On a device no step depends on a number that the program
-would have to wait for: every row is factorised, and rows that must not count are masked. Long
-computations of NumPy arrays call BLAS and LAPACK without the GIL, which SciPy's wrappers hold.
+Arrays are NumPy arrays or tensors on an accelerator. On an accelerator no control flow depends on
+computed numbers: every row is factorized, and rows that must not count are masked. Long
+computations on NumPy arrays call BLAS and LAPACK without the GIL, which SciPy's wrappers hold.
 """
 
 import ctypes
@@ -27,9 +27,9 @@ __all__ = [
     "qr_update",
     "solve_lower",
     "solve_lower_transposed",
+    "solve_triangle",
     "solve_upper",
     "solve_upper_transposed",
-    "solved",
     "svd",
     "svd_both",
     "whitened",
@@ -37,12 +37,12 @@ __all__ = [
 
 
 LONG = 1 << 22
-"""Number of multiplications from which on a call should release the GIL."""
+"""Number of multiplications from which on a call releases the GIL."""
 
 
 @cache
 def _routine(name: str) -> Any:
-    from scipy.linalg import cython_blas, cython_lapack  # noqa: PLC0415  for large matrices alone
+    from scipy.linalg import cython_blas, cython_lapack  # noqa: PLC0415  only for large matrices
 
     both = {**cython_blas.__pyx_capi__, **cython_lapack.__pyx_capi__}
     named, pointed = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
@@ -52,7 +52,7 @@ def _routine(name: str) -> Any:
 
 
 def call(name: str, *arguments: str | float | Floats) -> int:
-    """Call a routine, and return the last of its arguments afterwards: ``info`` of LAPACK.
+    """Call a BLAS or LAPACK routine; return its last argument afterwards, ``info`` for LAPACK.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ _SAFE_GRAM = 1e4  # a Gram matrix may be squared while its largest entry is belo
 
 
 def qr_update(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
-    """The triangle of the rows [R z] and [A b] together, by Householder QR (LAPACK tpqrt).
+    """The triangle of the stacked rows [R z] and [A b], by Householder QR (LAPACK tpqrt).
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def qr_update(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Float
     R, z : ndarrays of the same shapes
         New arrays; RᵀR has grown by AᵀA and Rᵀz by Aᵀb.
     left : ndarray of shape (c,)
-        Sum of squares of what of b no weights can answer: by so much grows the residual.
+        The growth of the residual sum of squares.
     """
     p = R.shape[0]
     if p == 0 or A.shape[0] == 0:
@@ -122,12 +122,12 @@ def qr_update(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Float
 
 
 def _panel(p: int) -> int:
-    """Columns that are reflected together, as measured for blocks as wide as they come."""
+    """Panel width of the blocked QR, from measurements."""
     return min(p, 16) if p < 512 else 32 if p < 4096 else 64
 
 
 def cholesky(S: Floats) -> tuple[Floats, int]:
-    """The lower Cholesky factor of S (p, p), and LAPACK's info, nonzero if there is none."""
+    """The lower Cholesky factor of S (p, p), and LAPACK's info, nonzero on failure."""
     p = len(S)
     if p**3 < LONG:
         L, info = lapack.dpotrf(S, lower=1)
@@ -138,11 +138,11 @@ def cholesky(S: Floats) -> tuple[Floats, int]:
 
 
 def cholesky_update(R: Floats, z: Floats, V: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The same triangle from the whitened rows V = A R⁻¹, while they are not large.
+    """The triangle of `qr_update` from the whitened rows V = A R⁻¹, if these are not large.
 
-    I + VᵀV = CᵀC, R ← C R, z ← C⁻ᵀ (z + Vᵀ b). With V of a few units I + VᵀV is as well
-    conditioned, so that C is exact to rounding whatever the condition of R; and for as many rows
-    as weights this is quicker than a QR.
+    I + VᵀV = CᵀC, R ← C R, z ← C⁻ᵀ (z + Vᵀ b). If the entries of V are at most a few units,
+    I + VᵀV is well conditioned, so that C is exact to rounding whatever the condition of R. For as
+    many rows as weights this is faster than a QR.
     """
     n, p = V.shape
     if n * p * p < LONG:
@@ -161,19 +161,19 @@ def cholesky_update(R: Floats, z: Floats, V: Floats, b: Floats) -> tuple[Floats,
 
 def solve_upper(R: Floats, z: Floats) -> Floats:
     """R⁻¹ z for an upper triangle R of shape (p, p)."""
-    return solved(R, z, lower=0, trans=0)
+    return solve_triangle(R, z, lower=0, trans=0)
 
 
 def solve_upper_transposed(R: Floats, b: Floats) -> Floats:
     """R⁻ᵀ b for an upper triangle R of shape (p, p)."""
-    return solved(R, b, lower=0, trans=1)
+    return solve_triangle(R, b, lower=0, trans=1)
 
 
 def whitened(A: Floats, R: Floats) -> Floats:
     """A R⁻¹, rows with respect to an upper triangle R of shape (p, p); A of shape (n, p)."""
     n, p = A.shape
     if n <= 1:
-        return solved(R, A.T, lower=0, trans=1).T
+        return solve_triangle(R, A.T, lower=0, trans=1).T
     if n * p * p < LONG:
         V: Floats = blas.dtrsm(1.0, R, A, side=1)
     else:
@@ -182,11 +182,11 @@ def whitened(A: Floats, R: Floats) -> Floats:
     return V
 
 
-def solved(T: Floats, b: Floats, *, lower: int, trans: int) -> Floats:
-    """A triangle's system by BLAS; where the triangle is singular, infinity or nan.
+def solve_triangle(T: Floats, b: Floats, *, lower: int, trans: int) -> Floats:
+    """Solve a triangular system with BLAS; infinity or nan if the triangle is singular.
 
-    LAPACK's dtrtrs would give b back unsolved there, and shares even the smallest system among
-    threads, which on a busy machine wait for each other a thousand times longer than they work.
+    LAPACK's dtrtrs would return b unsolved in that case, and splits even the smallest system among
+    threads, whose synchronization on a busy machine takes a thousand times longer than the work.
     """
     if b.size == 0:
         return b
@@ -199,10 +199,10 @@ def solved(T: Floats, b: Floats, *, lower: int, trans: int) -> Floats:
 
 
 def lower_from_rows(V: Floats) -> Floats:
-    """The Cholesky factor L of V Vᵀ + I, V of shape (n, p), in the order of V's rows.
+    """The Cholesky factor L of V Vᵀ + I for V of shape (n, p), without pivoting.
 
-    While V Vᵀ is small its Cholesky factor is exact enough; else L comes from a QR of [Vᵀ; I],
-    which does not square V (with a tiny ridge V reaches 1e10).
+    If V Vᵀ is small, its Cholesky factor is accurate enough; otherwise L comes from a QR of
+    [Vᵀ; I], which does not square V (with a tiny ridge V reaches 1e10).
     """
     n, p = V.shape
     if n == 1 and p:
@@ -221,22 +221,22 @@ def lower_from_rows(V: Floats) -> Floats:
 def solve_lower(L: ArrayOrTensor, b: ArrayOrTensor) -> Any:
     """L⁻¹ b for a lower triangle L of shape (n, n)."""
     if is_tensor(L):
-        import torch  # noqa: PLC0415  only where there is a tensor
+        import torch  # noqa: PLC0415  only if there is a tensor
 
         return torch.linalg.solve_triangular(L, b, upper=False)
-    return solved(L, b, lower=1, trans=0)
+    return solve_triangle(L, b, lower=1, trans=0)
 
 
 def solve_lower_transposed(L: Floats, b: Floats) -> Floats:
     """L⁻ᵀ b for a lower triangle L of shape (n, n)."""
-    return solved(L, b, lower=1, trans=1)
+    return solve_triangle(L, b, lower=1, trans=1)
 
 
 def ordered_cholesky(S: ArrayOrTensor, least: ArrayOrTensor) -> tuple[Any, Any]:
-    """Cholesky factor of a positive semidefinite S, its rows in order, dependent rows skipped.
+    """Cholesky factor of a positive semidefinite S, without pivoting; dependent rows are skipped.
 
-    Without pivoting: the order of rows is the order of test-then-train, and of two rows that
-    contradict each other the first must win.
+    Rows are not reordered, since their order is the order of test-then-train: of two inconsistent
+    rows the first one must win.
 
     Parameters
     ----------
@@ -247,45 +247,45 @@ def ordered_cholesky(S: ArrayOrTensor, least: ArrayOrTensor) -> tuple[Any, Any]:
     Returns
     -------
     L : ndarray of shape (n, n)
-        Lower triangle; the column of a skipped row is zero but for a 1 on the diagonal.
-    kept : ndarray of bool of shape (n,)
+        Lower triangle; the column of a skipped row is zero except for a 1 on the diagonal.
+    retained : ndarray of bool of shape (n,)
         The rows that were not skipped.
     """
     if is_tensor(S):
         return _masked_cholesky(S, least)
     S = S.astype(np.float64)
     n = S.shape[0]
-    kept: Array = np.ones(n, dtype=bool)
+    retained: Array = np.ones(n, dtype=bool)
     L, info = cholesky(S)
     if info == 0 and (np.diagonal(L) ** 2 > least).all():
-        return L, kept
+        return L, retained
     L = np.zeros((n, n), order="F")
     for j in range(n):
         row = L[j, :j]
         pivot = S[j, j] - row @ row
         if not pivot > least[j]:
-            kept[j] = False
+            retained[j] = False
             L[j, j] = 1.0
             continue
         L[j, j] = np.sqrt(pivot)
         L[j + 1 :, j] = (S[j + 1 :, j] - L[j + 1 :, :j] @ row) / L[j, j]
-    return L, kept
+    return L, retained
 
 
 def _masked_cholesky(S: ArrayOrTensor, least: ArrayOrTensor) -> tuple[Any, Any]:
-    """The same on a device, where no pivot is looked at: those too small are masked."""
-    import torch  # noqa: PLC0415  only where there is a tensor
+    """`ordered_cholesky` on an accelerator, without synchronization: small pivots are masked."""
+    import torch  # noqa: PLC0415  only if there is a tensor
 
-    L, kept = torch.zeros_like(S), torch.ones_like(least, dtype=torch.bool)
+    L, retained = torch.zeros_like(S), torch.ones_like(least, dtype=torch.bool)
     for j in range(len(S)):
         row = L[j, :j]
         pivot = S[j, j] - row @ row
-        kept[j] = pivot > least[j]
-        height = torch.where(kept[j], pivot, 1.0).sqrt()
+        retained[j] = pivot > least[j]
+        height = torch.where(retained[j], pivot, 1.0).sqrt()
         below = (S[j + 1 :, j] - L[j + 1 :, :j] @ row) / height
         L[j, j] = height
-        L[j + 1 :, j] = torch.where(kept[j], below, 0.0)
-    return L, kept
+        L[j + 1 :, j] = torch.where(retained[j], below, 0.0)
+    return L, retained
 
 
 def svd(M: Floats) -> tuple[Floats, Floats]:
@@ -294,17 +294,19 @@ def svd(M: Floats) -> tuple[Floats, Floats]:
     Raises
     ------
     LinAlgError
-        If a number is not finite: LAPACK may search for ever; or if it finds none.
+        If a number is not finite (LAPACK might not terminate), or if LAPACK does not converge.
     """
     if not finite(M):
-        raise np.linalg.LinAlgError("the singular values of what is not finite")
+        raise np.linalg.LinAlgError("the matrix must be finite to compute singular values")
     if M.size == 0:
         return np.zeros((len(M), 0)), np.zeros(0)
-    U, sigma, _, missed = lapack.dgesdd(M, full_matrices=0)  # of small ones quicker than NumPy's
-    if missed:  # it divides and conquers; by rotations, slower, all are found but for the oddest
-        U, sigma, _, missed = lapack.dgesvd(M, full_matrices=0)
-    if missed:
-        raise np.linalg.LinAlgError("the singular values were not found")
+    U, sigma, _, failed = lapack.dgesdd(
+        M, full_matrices=0
+    )  # faster than NumPy's for small matrices
+    if failed:  # slower, but converges for almost all matrices
+        U, sigma, _, failed = lapack.dgesvd(M, full_matrices=0)
+    if failed:
+        raise np.linalg.LinAlgError("the singular value decomposition did not converge")
     return U, sigma
 
 
@@ -315,7 +317,7 @@ def svd_both(M: Floats, *, whole: bool = False) -> tuple[Floats, Floats, Floats]
     ----------
     M : ndarray of shape (n, p)
     whole : bool
-        Whether U and V are square, and not as narrow as there are singular values.
+        Whether U and V are square; otherwise they have as many vectors as singular values.
 
     Returns
     -------
@@ -324,10 +326,10 @@ def svd_both(M: Floats, *, whole: bool = False) -> tuple[Floats, Floats, Floats]
     Raises
     ------
     LinAlgError
-        If a number is not finite: LAPACK may search for ever.
+        If a number is not finite: LAPACK might not terminate.
     """
     if not finite(M):
-        raise np.linalg.LinAlgError("the singular vectors of what is not finite")
+        raise np.linalg.LinAlgError("the matrix must be finite to compute singular vectors")
     U, sigma, Vt = np.linalg.svd(M, full_matrices=whole)
     return U, sigma, Vt
 
@@ -338,9 +340,9 @@ def eigh(S: Floats) -> tuple[Floats, Floats]:
     Raises
     ------
     LinAlgError
-        If a number is not finite: LAPACK may give numbers that mean nothing.
+        If a number is not finite: LAPACK might return arbitrary numbers.
     """
     if not finite(S):
-        raise np.linalg.LinAlgError("the eigenvectors of what is not finite")
+        raise np.linalg.LinAlgError("the matrix must be finite to compute eigenvectors")
     values, vectors = np.linalg.eigh(S)
     return values, vectors

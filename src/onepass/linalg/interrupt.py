@@ -1,4 +1,4 @@
-"""Ctrl-C at a good moment: what was begun is ended, before the interrupt is heard."""
+"""Deferred handling of Ctrl-C: a running update is completed before the interrupt is raised."""
 
 import signal
 import threading
@@ -10,14 +10,14 @@ __all__ = ["Background", "Interrupt"]
 
 
 class Background:
-    """A handler of SIGINT for a program that was told to ignore it, as shells do with ``&``.
+    """A SIGINT handler for a program that inherited an ignored SIGINT, as from a shell's ``&``.
 
-    It goes on ignoring what comes from outside, and interrupts once it is ``asked`` to.
+    It ignores signals until ``asked`` is set.
 
     Attributes
     ----------
     asked : bool
-        Whether a SIGINT is to interrupt from now on.
+        Whether a SIGINT interrupts the program from now on.
     """
 
     def __init__(self) -> None:
@@ -30,16 +30,16 @@ class Background:
 
 
 class Interrupt:
-    """Holds back an interrupt from the keyboard while something is learned.
+    """Defers a keyboard interrupt while a model is updated.
 
-    Like ``asyncio.run`` it stands in for Python's own handler of SIGINT only, or a `Background`: in
-    other threads, and where the program has a handler of its own, nothing is changed. A second
-    interrupt while the first is held back is raised at once.
+    As ``asyncio.run`` does, it replaces only Python's own SIGINT handler, or a `Background`. In
+    other threads, and if the program has installed a handler, nothing changes. A second interrupt
+    while the first is deferred is raised at once.
 
     Attributes
     ----------
     asked : bool
-        Whether an interrupt came while it was held back.
+        Whether an interrupt was deferred.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Interrupt:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Within this context an interrupt is noted in ``asked``, not raised."""
+        """A context within which an interrupt sets ``asked`` and is not raised."""
         before = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or not (
             before is signal.default_int_handler or isinstance(before, Background)
@@ -70,6 +70,6 @@ class Interrupt:
             signal.signal(signal.SIGINT, before)
 
     def raise_pending(self) -> None:
-        """Raise the interrupt that was held back, if one was."""
+        """Raise the deferred interrupt, if there is one."""
         if self.asked:
             raise KeyboardInterrupt

@@ -1,17 +1,17 @@
-"""Secular: the singular value decomposition of a diagonal matrix with more columns beside it.
+"""Singular value decomposition of a diagonal matrix with additional columns.
 
-Of M = [diag(d) z] the squared singular values s² are those of diag(d)² + z zᵀ, the roots of the
-secular equation
+The squared singular values s² of M = [diag(d) z] are the eigenvalues of diag(d)² + z zᵀ, the roots
+of the secular equation
 
     1 + Σ_j z_j² / (d_j² − s²) = 0                                                          (1)
 
-one between any two neighbouring d_j², and the left singular vectors are (diag(d)² − s²)⁻¹ z. From
-roots as they are in floating point these are orthogonal only if z is put in agreement with them,
-which moves it by rounding alone [1]:
+one between any two neighbouring d_j², and the left singular vectors are (diag(d)² − s²)⁻¹ z. With
+roots rounded to floating point these are orthogonal only if z is made consistent with the roots,
+which changes it by rounding errors only [1]:
 
     ẑ_j² = Π_i (s_i² − d_j²) / Π_{i ≠ j} (d_i² − d_j²)                                      (2)
 
-Cost: O(n²) of n rows and one column, where a dense decomposition takes O(n³).
+Cost: O(n²) for n rows and one column, where a dense decomposition takes O(n³).
 
 [1] M. Gu, S. C. Eisenstat, "A stable and efficient algorithm for the rank-one modification of the
     symmetric eigenproblem", SIAM Journal on Matrix Analysis and Applications 15(4), 1994.
@@ -29,10 +29,10 @@ from onepass.types import Floats
 
 __all__ = ["bordered_svd"]
 
-_DLASD4 = cython_lapack.__pyx_capi__["dlasd4"]  # its name says which whole numbers it takes
+_DLASD4 = cython_lapack.__pyx_capi__["dlasd4"]  # its name contains the type of its integers
 
-_FEW = 8 if native.loops is not None else 24  # rows; of fewer a dense one is as quick
-_APART = 16.0 * np.finfo(np.float64).eps  # of the largest: what is nearer counts as equal
+_MIN_ROWS = 8 if native.loops is not None else 24  # rows; below this a dense SVD is as fast
+_APART = 16.0 * np.finfo(np.float64).eps  # relative difference below which values count as equal
 
 
 def bordered_svd(d: Floats, Z: Floats) -> tuple[Floats, Floats]:
@@ -50,9 +50,9 @@ def bordered_svd(d: Floats, Z: Floats) -> tuple[Floats, Floats]:
         If a number is not finite.
     """
     n, k = Z.shape
-    found = _rank_one(d, Z[:, 0]) if k == 1 and n >= _FEW else None
-    if found is not None:
-        return found
+    result = _rank_one(d, Z[:, 0]) if k == 1 and n >= _MIN_ROWS else None
+    if result is not None:
+        return result
     r = n if n == 0 or d[-1] else int(np.count_nonzero(d))
     M = np.zeros((n, max(r + k, n)))
     M.flat[: r * (M.shape[1] + 1) : M.shape[1] + 1] = d[:r]
@@ -61,27 +61,29 @@ def bordered_svd(d: Floats, Z: Floats) -> tuple[Floats, Floats]:
 
 
 def _rank_one(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
-    """The same for one column z (n,); None where a dense decomposition must do it."""
-    largest = float(d[0] + np.abs(z).max())  # or twice; nan and infinity leave nothing below
+    """The decomposition for one column z (n,); None if a dense decomposition is required."""
+    largest = float(
+        d[0] + np.abs(z).max()
+    )  # up to a factor of 2; nan and infinity fail the tests below
     acts = np.abs(z) > _APART * largest
     poles = d[acts][::-1]
-    if len(poles) < _FEW or not (poles[1:] - poles[:-1]).min() > _APART * largest:
+    if len(poles) < _MIN_ROWS or not (poles[1:] - poles[:-1]).min() > _APART * largest:
         return None
-    unit = math.ldexp(1.0, math.frexp(largest)[1] - 1)  # so that nothing overflows when squared
-    found = _roots(poles / unit, z[acts][::-1] / unit)
-    if found is None:
+    unit = math.ldexp(1.0, math.frexp(largest)[1] - 1)  # so that no square overflows
+    result = _roots(poles / unit, z[acts][::-1] / unit)
+    if result is None:
         return None
-    vectors, roots = found[0][::-1, ::-1], found[1][::-1] * unit
+    vectors, roots = result[0][::-1, ::-1], result[1][::-1] * unit
     if len(poles) == len(d):
         return vectors, roots
     U, sigma, places = np.eye(len(d)), d.copy(), np.flatnonzero(acts)
-    U[np.ix_(places, places)], sigma[places] = vectors, roots  # the others are as they were
+    U[np.ix_(places, places)], sigma[places] = vectors, roots  # the others are unchanged
     order = np.argsort(-sigma, kind="stable")
     return U[:, order], sigma[order]
 
 
 def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
-    """The same for d that grows, all of it apart, and z of no zeros; None if LAPACK finds none."""
+    """The decomposition for well separated, increasing d and nonzero z; None if LAPACK fails."""
     if native.loops is not None and "(int *, int *, " in repr(_DLASD4):
         return _compiled(native.loops, d, z)
     n, length = len(d), float(np.linalg.norm(z))
@@ -92,7 +94,7 @@ def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
         if info:
             return None
     apart = np.subtract.outer(d, d) * np.add.outer(d, d)  # d_i² − d_j²
-    gaps = -below * above  # s_i² − d_j², of the nearest pole to all digits
+    gaps = -below * above  # s_i² − d_j², accurate for the nearest pole
     rows, nearest = np.arange(n), np.abs(gaps).argmin(axis=1)
     gaps = apart[nearest] + gaps[rows, nearest][:, None]
     ratios = gaps[:-1] / np.where(np.tri(n - 1, n, 0, dtype=bool), apart[1:], apart[:-1])
@@ -102,9 +104,9 @@ def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
 
 
 def _compiled(loops: ModuleType, d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
-    """The same by a loop in C, which calls LAPACK by itself."""
+    """`_roots` by a compiled loop, which calls LAPACK directly."""
     n = len(d)
-    vectors, roots, room = np.empty((n, n)), np.empty(n), np.empty(3 * n)
+    vectors, roots, work = np.empty((n, n)), np.empty(n), np.empty(3 * n)
     d, z = np.ascontiguousarray(d), np.ascontiguousarray(z)
-    found = loops.secular(_DLASD4, n, d, z, vectors, roots, room)
-    return (vectors.T, roots) if found else None
+    result = loops.secular(_DLASD4, n, d, z, vectors, roots, work)
+    return (vectors.T, roots) if result else None

@@ -1,32 +1,33 @@
 """The top m principal directions of a stream of vectors, with delayed rotation.
 
-Kept is the thin factorisation of all vectors so far, weighted and truncated to rank m after each
-step (the sequential Karhunen-Loève algorithm, [1] (8), [2]): with A ≈ U Σ Vᵀ and new columns G,
+The state is the thin factorization of all vectors so far, weighted and truncated to rank m after
+each step (the sequential Karhunen-Loève algorithm, [1] (8), [2]): with A ≈ U Σ Vᵀ and new columns
+G,
 
     [A G] = [U u] [Σ  UᵀG] [V  ]ᵀ,      u h = G − U UᵀG                                     (1)
                   [0  h  ] [  I]
     [Σ UᵀG; 0 h] = Ũ Σ̃ Ṽᵀ,              U ← [U u] Ũ[:, :m],   Σ ← Σ̃[:m]                     (2)
 
-without V. A sketch (Frequent Directions [3]) also takes from each squared singular value what the
-first direction left out has, so that none that stays is overestimated:
+without V. A sketch (Frequent Directions [3]) also subtracts the first dropped squared singular
+value from all retained ones, so that none is overestimated:
 
     Σ² ← Σ̃[:m]² − Σ̃[m]²                                                                     (3)
 
-Rotating U (p × m) at every step costs O(m² p). Kept instead are an orthonormal B (p × q),
-m <= q <= 3m/2, and a small K (q × m) with U = B K: a step appends u to B and turns K alone, and
-only when B is full is it turned itself, by one matrix product. It is the same subspace to rounding,
-at O(m p) a step. Two projections alone let B drift: over 10⁴ steps of a few directions in float32
-to 1e-5. So when B turns and its columns are not of length 1 to a few roundings, as turning makes
-them when they are not orthogonal, its Gram matrix restores them: then they stay within 1e-6.
+Rotating U (p × m) at every step costs O(m² p). Instead, the state holds an orthonormal B (p × q),
+m <= q <= 3m/2, and a small K (q × m) with U = B K: a step appends u to B and rotates K only, and
+when B is full, it is rotated itself, by one matrix product. The subspace is the same to rounding,
+at O(m p) per step. Two projections alone let B drift: over 10⁴ steps of a few directions in float32
+to 1e-5. So if the columns of B are not of length 1 to a few roundings when B is rotated, as happens
+if they are not orthogonal, B is reorthogonalized with its Gram matrix: then it stays within 1e-6.
 
-What a step takes out of Σ g gᵀ is a matrix Δ_t >= 0, of rank n in (2): σ̃² ũ ũᵀ of each direction
-left out. What is kept and what was taken out add up at every step, so that over all vectors g
+A step removes a matrix Δ_t >= 0 from Σ g gᵀ, of rank n in (2): σ̃² ũ ũᵀ of each dropped direction.
+The retained and the removed parts add up at every step, so that over all vectors g
 
-    0 ≤ Σ g gᵀ − U Σ² Uᵀ ≤ D · I,      D = Σ over turns of λmax (Σ Δ_t between two turns)     (4)
+    0 ≤ Σ g gᵀ − U Σ² Uᵀ ≤ D · I,  D = Σ over rotations of λmax (Σ Δ_t between two rotations) (4)
 
-where the matrices between two turns of B are summed in its coordinates: what they leave out in
-different directions does not add up, and D is a fraction of Σ λmax(Δ_t). Two subspaces merge by
-(1) with G = U_b Σ_b, and their D add up, with that of the merge itself.
+where the matrices between two rotations of B are summed in its coordinates: errors in different
+directions do not add up, and D is a fraction of Σ λmax(Δ_t). Two subspaces merge by (1) with
+G = U_b Σ_b, and their D add up, plus that of the merge itself.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version; section 3.2 and Algorithm 3.
@@ -35,18 +36,16 @@ different directions does not add up, and D is a fraction of Σ λmax(Δ_t). Two
 [3] M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent Directions: Simple and
     Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.
 
-:class:`OrthonormalBasis` holds orthonormal columns with reserved space for more. Kept are the columns of B
-(p × q) as rows of one array, NumPy's or torch's, of any precision, on any device. They are read as
-:mod:`onepass.linalg.projection` says.
+:class:`OrthonormalBasis` holds orthonormal columns with reserved space for more. The columns of B
+(p × q) are the rows of one array, a NumPy array or a PyTorch tensor of any precision, on any
+device. :mod:`onepass.linalg.projection` describes how they are read.
 
-A new column is written into the room behind the others, and what was there before stays as it
-was: an object of before can still be used, and if columns are added to it again, they are added to
-a copy. Torch's columns are large and have one user at a time: they are turned in place, which
-leaves nothing of what was there before.
+A new column is written to the free space behind the others, and existing columns are not changed:
+earlier objects stay valid, and columns appended to them again are appended to a copy. Tensors are
+large and have one user at a time: they are rotated in place, which invalidates earlier objects.
 
-A single vector takes a path with fewer calls than a matrix of one column, and with the same result:
-the part that lies in B and not in U is computed once for ``split`` and ``added``, and no matrix is
-factorised.
+A single vector takes a path with fewer calls than a matrix of one column, with the same result:
+the part in B outside U is computed once for ``split`` and ``added``, and no matrix is factorized.
 """
 
 import math
@@ -61,14 +60,14 @@ from onepass import linalg
 from onepass.linalg.projection import Lift, Projection, Split
 from onepass.types import ArrayOrTensor, Floats, Kind
 
-__all__ = ["OrthonormalBasis", "RankOneStep", "Room", "Split", "Subspace", "rank_one_step"]
+__all__ = ["ColumnBuffer", "OrthonormalBasis", "RankOneStep", "Split", "Subspace", "rank_one_step"]
 
 
-_ROUNDINGS = {4: 4.0, 8: 32.0}  # bytes of a number: by how many a square of length 1 may be off
+_ROUNDINGS = {4: 4.0, 8: 32.0}  # by itemsize: tolerance of squared lengths, in roundings
 
 
-class Room:
-    """The array that columns lie in, and the first row of it that is free."""
+class ColumnBuffer:
+    """The array that columns are stored in, and its first free row."""
 
     __slots__ = ("array", "end")
 
@@ -79,52 +78,52 @@ class Room:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OrthonormalBasis:
-    """Orthonormal columns, as the rows of an array with room for more.
+    """Orthonormal columns, stored as the rows of an array with free space for more.
 
     Parameters
     ----------
     rows : array of shape (q, p)
-        The columns: NumPy's, or torch's.
-    room : int
-        How many the array can hold.
+        The columns, in a NumPy array or a tensor.
+    capacity : int
+        The number of columns that the array can hold.
     """
 
     rows: Any
-    room: int = 0
-    holder: Room = field(init=False, repr=False)
+    capacity: int = 0
+    buffer: ColumnBuffer = field(init=False, repr=False)
     first: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         array = self.rows
-        if self.room > len(self.rows):
-            array = _empty(linalg.kind(self.rows), self.room, self.rows.shape[1])
+        if self.capacity > len(self.rows):
+            array = _empty(linalg.kind(self.rows), self.capacity, self.rows.shape[1])
             array[: len(self.rows)] = self.rows
-        self._set(array[: len(self.rows)], Room(array, len(self.rows)), 0)
+        self._set(array[: len(self.rows)], ColumnBuffer(array, len(self.rows)), 0)
 
     def __reduce__(self) -> Any:
-        return OrthonormalBasis, (self.rows, self.room)
+        return OrthonormalBasis, (self.rows, self.capacity)
 
     @classmethod
-    def start(cls, p: int, kind: Kind, room: int = 0) -> "Columns":
-        """No columns yet, of p numbers each, with room for so many.
+    def start(cls, p: int, kind: Kind, capacity: int = 0) -> "OrthonormalBasis":
+        """An empty basis of columns of p numbers, with reserved space.
 
-        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
         """
-        return cls(_empty(kind, 0, p), room)
+        return cls(_empty(kind, 0, p), capacity)
 
     @classmethod
-    def within(cls, holder: Room, first: int, end: int) -> "Columns":
-        """Those columns of an array; what is behind them is free."""
-        holder.end = end
-        columns = object.__new__(cls)  # it is made for each row that is learned
-        columns._set(holder.array[first:end], holder, first)
+    def within(cls, buffer: ColumnBuffer, first: int, end: int) -> "OrthonormalBasis":
+        """The columns ``first`` to ``end`` of a buffer; the space behind them is free."""
+        buffer.end = end
+        columns = object.__new__(cls)  # fast path, called for each learned row
+        columns._set(buffer.array[first:end], buffer, first)
         return columns
 
-    def _set(self, rows: ArrayOrTensor, holder: Room, first: int) -> None:
+    def _set(self, rows: ArrayOrTensor, buffer: ColumnBuffer, first: int) -> None:
         put = object.__setattr__
         put(self, "rows", rows)
-        put(self, "room", int(holder.array.shape[0]))
-        put(self, "holder", holder)
+        put(self, "capacity", int(buffer.array.shape[0]))
+        put(self, "buffer", buffer)
         put(self, "first", first)
 
     @property
@@ -134,23 +133,23 @@ class OrthonormalBasis:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array, room for more included."""
-        return int(self.room * self.rows.shape[1] * self.rows.itemsize)
+        """Bytes of the array, free space included."""
+        return int(self.capacity * self.rows.shape[1] * self.rows.itemsize)
 
     def __len__(self) -> int:
-        return int(self.rows.shape[0])  # torch's own length is slow to tell
+        return int(self.rows.shape[0])  # len() of a tensor is slow
 
     # -- reading ---------------------------------------------------------------------------------
 
     def split(self, G: ArrayOrTensor, lift: Lift | None = None) -> Split:
-        """Split vectors (p, n) into what lies in the span and what does not.
+        """Split vectors (p, n) into the part in the span and the part outside.
 
         Parameters
         ----------
         G : array of shape (p, n)
-            Best the transpose of contiguous rows.
+            Preferably the transpose of contiguous rows.
         lift : callable, optional
-            Makes D (q, n) of C (q, n), both small; without it F is O.
+            Computes D (q, n) from C (q, n), both small; without it F is O.
         """
         return Projection(self.rows).split(G, lift)
 
@@ -164,9 +163,9 @@ class OrthonormalBasis:
         return (linalg.like(M, wide).T @ wide).T
 
     def drifted(self) -> bool:
-        """Whether their lengths say that they are orthonormal no more, but for a few roundings.
+        """Whether the lengths of the columns deviate from 1 by more than a few roundings.
 
-        On a device, and of half precision, they are said to be: to look costs no less than to mend.
+        True on accelerators and in half precision, where the check costs as much as the correction.
         """
         few = _ROUNDINGS.get(self.rows.itemsize)
         if few is None or linalg.on_device(self.rows):
@@ -175,70 +174,73 @@ class OrthonormalBasis:
         return not off < few * linalg.rounding(self.rows)
 
     def gram(self) -> Any:
-        """BᵀB, NumPy's."""
+        """BᵀB, as a NumPy array."""
         return Projection(self.rows).gram()
 
-    # -- adding and leaving ----------------------------------------------------------------------
+    # -- adding and removing ---------------------------------------------------------------------
 
-    def appended(self, new: ArrayOrTensor) -> "Columns":
-        """With more columns (p, k) at the end, written into the room there is."""
+    def appended(self, new: ArrayOrTensor) -> "OrthonormalBasis":
+        """Append columns (p, k), written to the free space if there is enough."""
         end = self.first + len(self)
-        taken = self.holder.end != end and not linalg.is_tensor(self.rows)
+        occupied = self.buffer.end != end and not linalg.is_tensor(self.rows)
         columns = self
-        if taken or end + new.shape[1] > self.room:
+        if occupied or end + new.shape[1] > self.capacity:
             columns = self.moved(len(self) + new.shape[1])
             end = len(self)
         near = linalg.like(new, columns.rows)
-        for j in range(new.shape[1]):  # one by one: torch is slow to copy a matrix of one column
-            columns.holder.array[end + j] = near[:, j]
-        return OrthonormalBasis.within(columns.holder, columns.first, end + new.shape[1])
+        for j in range(new.shape[1]):  # one by one: PyTorch copies matrices of one column slowly
+            columns.buffer.array[end + j] = near[:, j]
+        return OrthonormalBasis.within(columns.buffer, columns.first, end + new.shape[1])
 
-    def latest(self, m: int) -> "Columns":
-        """The last m of them."""
+    def latest(self, m: int) -> "OrthonormalBasis":
+        """The last m columns."""
         end = self.first + len(self)
-        return self if len(self) <= m else OrthonormalBasis.within(self.holder, end - m, end)
+        return self if len(self) <= m else OrthonormalBasis.within(self.buffer, end - m, end)
 
     def zeros(self) -> list[int]:
-        """Which of them are zero; a device is waited for, once."""
+        """The indices of columns that are zero; synchronizes an accelerator once."""
         largest = linalg.host(linalg.largest(self.rows)) if len(self) else np.zeros(0)
         return np.flatnonzero(largest == 0.0).tolist()
 
-    def without(self, leaving: list[int]) -> "Columns":
-        """Without some; the last ones take their places."""
-        left, gone = len(self) - len(leaving), set(leaving)
-        movers = [j for j in range(left, len(self)) if j not in gone]
+    def without(self, leaving: list[int]) -> "OrthonormalBasis":
+        """Remove columns; the last ones take their places."""
+        left, dropped = len(self) - len(leaving), set(leaving)
+        movers = [j for j in range(left, len(self)) if j not in dropped]
         columns = self if linalg.is_tensor(self.rows) else self.moved(len(self))
         for hole, mover in zip((j for j in leaving if j < left), movers, strict=True):
             columns.rows[hole] = columns.rows[mover]
-        return OrthonormalBasis.within(columns.holder, columns.first, columns.first + left)
+        return OrthonormalBasis.within(columns.buffer, columns.first, columns.first + left)
 
-    def turned(self, T: ArrayOrTensor) -> "Columns":
-        """B T of a small T (q, k), k <= q, piece by piece; torch's in place."""
-        k, holder, first = T.shape[1], self.holder, self.first
+    def turned(self, T: ArrayOrTensor) -> "OrthonormalBasis":
+        """B T of a small T (q, k), k <= q, piece by piece; tensors in place."""
+        k, buffer, first = T.shape[1], self.buffer, self.first
         if not linalg.is_tensor(self.rows):
-            holder, first = Room(np.empty((self.room, self.rows.shape[1]), self.rows.dtype), 0), 0
-        Projection(self.rows).turn(T, holder.array[first : first + k])
-        return OrthonormalBasis.within(holder, first, first + k)
+            buffer, first = (
+                ColumnBuffer(np.empty((self.capacity, self.rows.shape[1]), self.rows.dtype), 0),
+                0,
+            )
+        Projection(self.rows).turn(T, buffer.array[first : first + k])
+        return OrthonormalBasis.within(buffer, first, first + k)
 
-    def moved(self, needed: int) -> "Columns":
-        """The same at the front of an array that has room for so many: torch's own, if it has."""
-        holder = self.holder
+    def moved(self, needed: int) -> "OrthonormalBasis":
+        """Copy the columns to the front of an array for so many; tensors in place if they fit."""
+        buffer = self.buffer
         free = linalg.is_tensor(self.rows) and self.first >= len(self)
-        if not free or needed > len(holder.array):
-            room = max(len(holder.array), needed + needed // 2 * (needed > len(holder.array)))
-            holder = Room(_empty(linalg.kind(self.rows), room, self.rows.shape[1]), 0)
-        holder.array[: len(self)] = self.rows
-        return OrthonormalBasis.within(holder, 0, len(self))
+        if not free or needed > len(buffer.array):
+            capacity = max(len(buffer.array), needed + needed // 2 * (needed > len(buffer.array)))
+            buffer = ColumnBuffer(_empty(linalg.kind(self.rows), capacity, self.rows.shape[1]), 0)
+        buffer.array[: len(self)] = self.rows
+        return OrthonormalBasis.within(buffer, 0, len(self))
 
-    def grown(self, p: int) -> "Columns":
-        """With new numbers at the end of every column, all zero."""
+    def grown(self, p: int) -> "OrthonormalBasis":
+        """Append zeros to every column."""
         wider = _empty(linalg.kind(self.rows), len(self), p)
         wider[:, : self.rows.shape[1]], wider[:, self.rows.shape[1] :] = self.rows, 0.0
-        return OrthonormalBasis(wider, self.room)
+        return OrthonormalBasis(wider, self.capacity)
 
 
 def _empty(kind: Kind, q: int, p: int) -> Any:
-    """An array of whatever numbers, of a NumPy precision or of a tensor's kind."""
+    """An uninitialized array of a NumPy dtype or of a tensor's kind."""
     if isinstance(kind, (type, np.dtype)):
         return np.empty((q, p), dtype=kind)
     return kind.new_empty((q, p))
@@ -250,18 +252,18 @@ class Subspace:
 
     Parameters
     ----------
-    B : Columns
-        q orthonormal columns of p numbers, NumPy's or torch's.
+    B : OrthonormalBasis
+        q orthonormal columns of p numbers.
     K : ndarray of shape (q, k)
         Orthonormal columns, in float64; U = B K, k <= m.
     sigma : ndarray of shape (k,)
         Singular values, largest first.
     m : int
-        Directions kept at most.
+        The maximum number of directions.
     shrinks : bool
-        Whether (3) is done.
+        Whether (3) is applied.
     closed : float
-        D of (4) up to the last turn.
+        D of (4) up to the last rotation.
     open : ndarray of shape (q, q)
         Σ Δ_t since then, in the coordinates of B.
     """
@@ -276,18 +278,18 @@ class Subspace:
 
     @classmethod
     def start(
-        cls, p: int, m: int, kind: Kind = np.float64, *, shrinks: bool = False, room: int = 1
+        cls, p: int, m: int, kind: Kind = np.float64, *, shrinks: bool = False, batch: int = 1
     ) -> "Subspace":
-        """No vectors seen, of p numbers each, that will come so many at a time.
+        """The state before the first vector, for blocks of ``batch`` vectors of p numbers.
 
-        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
         """
-        columns = OrthonormalBasis.start(p, kind, min(p, m + max(_spare(m), room)))
+        columns = OrthonormalBasis.start(p, kind, min(p, m + max(_spare_columns(m), batch)))
         return cls(columns, np.zeros((0, 0)), np.zeros(0), m, shrinks, 0.0, np.zeros((0, 0)))
 
     @property
     def rank(self) -> int:
-        """k, the directions kept."""
+        """k, the number of retained directions."""
         return len(self.sigma)
 
     @property
@@ -302,7 +304,7 @@ class Subspace:
 
     @property
     def max_lost(self) -> float:
-        """D of (4) or a little more, for less: ‖·‖_F in place of λmax since the last turn."""
+        """A cheaper upper bound of D of (4): ‖·‖_F in place of λmax since the last rotation."""
         return self.closed + float(linalg.length(self.open))
 
     def coordinates(self, G: ArrayOrTensor) -> Floats:
@@ -313,9 +315,9 @@ class Subspace:
     def split(self, G: ArrayOrTensor, noise: float = 0.0) -> Split:
         """Vectors (p, n) in the coordinates of B; ``lifted`` is G − U diag(σ² / (σ² + r)) UᵀG.
 
-        Without noise r it is G − U UᵀG, orthogonal to U. With it, what is left of U is formed by
-        itself, and what lies outside of U by no more than rounding is left out: beside a variance
-        of r / (σ² + r) it would be large.
+        Without noise r it is G − U UᵀG, orthogonal to U. With noise, the part along U is computed
+        separately, and a part outside U that is no longer than rounding is dropped: beside a
+        variance of r / (σ² + r) it would be large.
         """
         blur = linalg.blur(G, self.B.rows) if noise else 0.0
 
@@ -331,27 +333,27 @@ class Subspace:
             return rest * ~known + K @ (left[:, None] * along)
 
         found = self.B.split(G, lift)
-        return self._sharp(found, blur, lift) if noise and len(self.B) else found
+        return self._without_rounding(found, blur, lift) if noise and len(self.B) else found
 
-    def _sharp(self, found: Split, blur: float, lift: Lift) -> Split:
-        """The same, without what lies outside of B by no more than rounding."""
+    def _without_rounding(self, found: Split, blur: float, lift: Lift) -> Split:
+        """Drop parts outside B that are no longer than rounding."""
         inside, outside, lifted = found
         lengths = linalg.norms(outside)
         known = lengths < blur * ((inside * inside).sum(axis=0) + lengths * lengths) ** 0.5
         if linalg.on_device(outside):
-            gone = outside * linalg.like(known, outside)
-            return Split(inside, outside - gone, lifted - gone)
+            dropped = outside * linalg.like(known, outside)
+            return Split(inside, outside - dropped, lifted - dropped)
         for j in np.flatnonzero(known):
             outside[:, j] = 0.0
             lifted[:, j] = linalg.like(self.B.combined(lift(inside)[:, j : j + 1]), lifted)[:, 0]
         return found
 
     def added(self, G: ArrayOrTensor, split: Split | None = None) -> "Subspace":
-        """The subspace after the columns of G have come, all at once: (1) to (3).
+        """Add the columns of G as one block: (1) to (3).
 
-        ``split`` is that of G, where it is known.
+        ``split`` is that of G, if it is known.
         """
-        B, K, C = self._widened(G, split or self.B.split(G))
+        B, K, C = self._with_new_directions(G, split or self.B.split(G))
         a, outside, height = _outside(K, C)
         least = linalg.rounding(G) * math.sqrt(len(G))
         K = np.concatenate((K, outside), axis=1)
@@ -363,12 +365,12 @@ class Subspace:
         return replace(both, closed=both.closed + other.lost)
 
     def joined(self, v: ArrayOrTensor) -> "Subspace":
-        """The subspace after v (p, 1) has come, of which only what is outside it counts.
+        """Add v (p, 1), of which only the part outside the subspace counts.
 
-        Then UᵀG = 0 in (2): the matrix is diagonal, and its SVD only sorts it. v joins with its
-        length as singular value, and the smallest beyond m leaves. A v inside is left out.
+        Then UᵀG = 0 in (2): the matrix is diagonal, and its SVD only sorts it. v is added with its
+        length as singular value, and the smallest beyond m is dropped. A v inside is ignored.
         """
-        B, K, C = self._widened(v, self.B.split(v))
+        B, K, C = self._with_new_directions(v, self.B.split(v))
         _, outside, height = _outside(K, C)
         largest = max(self.sigma.max(initial=0.0), float(linalg.norms(C)[0]))
         least = 4.0 * linalg.rounding(v) * math.sqrt(len(v)) * largest
@@ -379,23 +381,23 @@ class Subspace:
         return self._truncated(B, np.hstack((K, outside))[:, order], sigma[order], len(order), 1)
 
     def rotated(self, B: OrthonormalBasis, K: Floats, Z: Floats, least: float) -> "Subspace":
-        """The subspace after vectors have come, in coordinates: (2), (3).
+        """Add vectors that are given in coordinates: (2), (3).
 
         Parameters
         ----------
-        B : Columns
-            Those of this subspace, and what was added.
+        B : OrthonormalBasis
+            The basis of this subspace with new columns appended.
         K : ndarray of shape (q, k + j)
-            U and the directions that came, in the coordinates of B.
+            U and the new directions, in the coordinates of B.
         Z : ndarray of shape (k + j, n)
             The vectors, in the coordinates of K.
         least : float
-            What share of the largest singular value is rounding.
+            The share of the largest singular value that is rounding.
 
         Returns
         -------
         after : Subspace
-            Once B is torch's and was turned, this one is no longer of use.
+            If B is a tensor and was rotated, this one is no longer valid.
 
         Raises
         ------
@@ -411,61 +413,65 @@ class Subspace:
     def _truncated(
         self, B: OrthonormalBasis, K: Floats, sigma: Floats, rank: int, n: int
     ) -> "Subspace":
-        """The first m of these directions, the rest rounding; B turned without room for n more."""
+        """Retain the first m of these directions; rotate B if it has no space for n more."""
         k, q = min(self.m, rank), len(self.open)
         left: Any = sigma[:k]
-        gone: Any = K[:, k:] * sigma[k:]
+        dropped: Any = K[:, k:] * sigma[k:]
         if self.shrinks and k < len(sigma):
             left = np.sqrt(np.maximum(left**2 - sigma[k] ** 2, 0.0))
             squares = sigma**2
             squares[:k] -= left**2
-            gone = K * np.sqrt(np.maximum(squares, 0.0))
+            dropped = K * np.sqrt(np.maximum(squares, 0.0))
             k = int((left > 0.0).sum())
-        summed = gone @ gone.T
+        summed = dropped @ dropped.T
         summed[:q, :q] += self.open
-        kept = np.ascontiguousarray(K[:, :k])
-        new = Subspace(B, kept, left[:k].copy(), self.m, self.shrinks, self.closed, summed)
-        full = len(B) + n > min(self.m + max(_spare(self.m), n), B.matrix.shape[0])
+        retained = np.ascontiguousarray(K[:, :k])
+        new = Subspace(B, retained, left[:k].copy(), self.m, self.shrinks, self.closed, summed)
+        full = len(B) + n > min(self.m + max(_spare_columns(self.m), n), B.matrix.shape[0])
         return new.turned() if full and len(B) > k else new
 
     def turned(self) -> "Subspace":
-        """The same subspace with B = U, orthogonal anew where it has drifted."""
+        """The same subspace with B = U, reorthogonalized if it has drifted."""
         T, sigma = self.K, self.sigma
         if self.B.drifted():
             L, _ = linalg.ordered_cholesky(self.B.gram(), np.zeros(len(self.B)))
             inner, sigma = linalg.svd(L.T @ (self.K * self.sigma))
             T = linalg.solve_lower_transposed(L, inner)
         k, lost = len(sigma), self.lost
-        K, none = np.eye(k), np.zeros((k, k))  # whatever may raise comes before B is written in
+        K, none = np.eye(k), np.zeros((k, k))  # nothing may raise after B is overwritten
         return Subspace(self.B.turned(T), K, sigma, self.m, self.shrinks, lost, none)
 
     def grown(self, p: int) -> "Subspace":
-        """The same with new numbers at the end of every vector, zero in all so far."""
+        """Append zeros to every vector."""
         return replace(self, B=self.B.grown(p))
 
-    def _widened(self, G: ArrayOrTensor, split: Split) -> tuple[OrthonormalBasis, Floats, Floats]:
-        """B with the directions that G brings; K and G in its coordinates."""
+    def _with_new_directions(
+        self, G: ArrayOrTensor, split: Split
+    ) -> tuple[OrthonormalBasis, Floats, Floats]:
+        """B with the new directions of G; K and G in its coordinates."""
         lengths = linalg.norms(split.outside)
         whole = (split.inside * split.inside).sum(axis=0) + lengths * lengths
         least = 4.0 * linalg.rounding(G) * (len(G) * whole) ** 0.5
-        W, L, kept = linalg.orthonormal(split.outside, least, lengths)
-        inside, height, new = linalg.all_to_numpy(split.inside, L, kept)  # a device's only wait
-        kept = np.flatnonzero(new)[: len(G) - len(self.B)]
-        if not len(kept):
+        W, L, retained = linalg.orthonormal(split.outside, least, lengths)
+        inside, height, new = linalg.all_to_numpy(
+            split.inside, L, retained
+        )  # the only synchronization
+        retained = np.flatnonzero(new)[: len(G) - len(self.B)]
+        if not len(retained):
             return self.B, self.K, inside
-        B = self.B.appended(W if len(kept) == W.shape[1] else W[:, kept])
+        B = self.B.appended(W if len(retained) == W.shape[1] else W[:, retained])
         K = np.zeros((len(B), self.rank))
         K[: len(self.K)] = self.K
-        return B, K, np.concatenate((inside, height[:, kept].T))
+        return B, K, np.concatenate((inside, height[:, retained].T))
 
 
-def _spare(m: int) -> int:
-    """How many columns B has beyond m: more are read more often, fewer turned more often."""
+def _spare_columns(m: int) -> int:
+    """The spare columns of B beyond m: more cost reading, fewer cost rotations."""
     return (m + 1) // 2
 
 
 def _largest(S: Floats) -> float:
-    """λmax of a small symmetric matrix, 0 if there is none."""
+    """λmax of a small symmetric matrix, 0 if it is empty."""
     return float(np.linalg.eigvalsh(S)[-1]) if len(S) and S.any() else 0.0
 
 
@@ -475,18 +481,18 @@ def _outside(K: Floats, C: Floats) -> tuple[Floats, Floats, Floats]:
     rest = C - K @ a
     again = K.T @ rest
     rest = rest - K @ again
-    if rest.shape[1] == 1:  # no factorisation is needed, nor its sign
+    if rest.shape[1] == 1:  # no factorization is needed
         h = linalg.norms(rest)[:, None]
         return a + again, rest / (h + (h == 0.0)), h
     Q, h = np.linalg.qr(rest)
     return a + again, Q, h
 
 
-_SQUARED = {4: 1e18, 8: 1e140}  # bytes of a number: lengths whose squares are numbers too
+_SQUARED = {4: 1e18, 8: 1e140}  # by itemsize: lengths whose squares are finite
 
 
 class RankOneStep(NamedTuple):
-    """What a subspace makes of one vector."""
+    """The effect of one vector on a subspace."""
 
     free: Any
     """G − U diag(σ² / (σ² + r)) Uᵀg, (p,)."""
@@ -495,11 +501,11 @@ class RankOneStep(NamedTuple):
     whole: float
     """‖g‖."""
     after: Callable[[], Subspace]
-    """The subspace after it has come; then the one before may be written over."""
+    """The subspace after the vector; the one before may be overwritten."""
 
 
 def rank_one_step(space: Subspace, g: Floats, noise: float = 0.0) -> RankOneStep | None:
-    """What a subspace makes of a vector; None where its columns are too many for this to be best.
+    """The step of one vector; None if the basis is too large for this to be the fastest path.
 
     Parameters
     ----------
@@ -511,13 +517,13 @@ def rank_one_step(space: Subspace, g: Floats, noise: float = 0.0) -> RankOneStep
 
     Returns
     -------
-    found : Alone or None
+    found : RankOneStep or None
         Nothing is written before its ``after`` is called.
     """
     reading, K = Projection(space.B.rows), space.K
-    if not reading.few or g.dtype != reading.near.dtype:
+    if not reading.fits_cache or g.dtype != reading.near.dtype:
         return None
-    C, rest = reading.at_once(g)
+    C, rest = reading.split_vector(g)
     a = C @ K
     along = C - K @ a
     again = along @ K
@@ -527,7 +533,7 @@ def rank_one_step(space: Subspace, g: Floats, noise: float = 0.0) -> RankOneStep
     whole, left = math.hypot(inside, h), along
     if not 1.0 / _SQUARED[g.itemsize] < whole < _SQUARED[g.itemsize]:
         return None
-    if noise:  # what is no more than rounding is left out, as in Subspace.split
+    if noise:  # rounding is dropped, as in Subspace.split
         blur = linalg.blur(g)
         if not h >= blur * whole:
             rest, h = 0.0 * rest, 0.0
@@ -541,7 +547,7 @@ def rank_one_step(space: Subspace, g: Floats, noise: float = 0.0) -> RankOneStep
 def _after(
     space: Subspace, a: Floats, along: Floats, rest: Floats, h: float, whole: float
 ) -> Subspace:
-    """The subspace after U a + B along + rest has come, h being the length of the rest."""
+    """The subspace after the vector U a + B along + rest, where h is the length of rest."""
     B, k, p = space.B, space.rank, len(rest)
     least = linalg.rounding(rest) * math.sqrt(p)
     q = len(along)

@@ -1,4 +1,4 @@
-"""Threads: BLAS held to one where a block is too small to share."""
+"""Threads: limit BLAS to one thread for blocks that are too small to split."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,47 +26,45 @@ __all__ = [
 
 Sums = tuple[Any, ...]
 
-_TINY = 1 << 13  # numbers of a matrix whose product with a vector BLAS does not share
-_SHARED = 1 << 15  # weights; of fewer, work is done before a second thread is awake
+_TINY = 1 << 13  # numbers of a matrix whose product with a vector BLAS does not split
+_SHARED = 1 << 15  # weights; below this one thread is faster
 
 
 @contextmanager
 def one_thread(p: int, n: int) -> Iterator[None]:
-    """Hold BLAS to one thread where a block of n rows and p weights is too small to share.
+    """Limit BLAS to one thread if a block of n rows and p weights is too small to split.
 
-    Threads that wait for each other on a busy machine make small updates many times slower.
-    Tiny ones, which BLAS does not share anyway, are left alone: the hold itself costs 10 µs.
+    Threads that synchronize on a busy machine make small updates many times slower. BLAS does not
+    split tiny blocks anyway; for them no limit is set, since that costs 10 µs.
     """
     if p * n < 1024 or p >= 1024:
         yield
         return
-    with _BLAS.held():
+    with _BLAS.context():
         yield
 
 
 def single_threaded(size: int) -> AbstractContextManager[Any]:
-    """Hold BLAS to one thread for products of vectors with matrices of so many numbers.
-
-    Those of the tiny ones it does not share anyway.
-    """
-    return nullcontext() if size < _TINY else _BLAS.held()
+    """Limit BLAS to one thread for matrix-vector products of ``size`` numbers that are not tiny."""
+    return nullcontext() if size < _TINY else _BLAS.context()
 
 
 @contextmanager
 def one_thread_for_tensors(p: int) -> Iterator[None]:
-    """Hold NumPy's BLAS to one thread, and torch as well where p weights are too few to share."""
-    with _BLAS.held(), nullcontext() if p >= _SHARED else _TORCH.held():
+    """Limit NumPy's BLAS to one thread, and PyTorch too if p weights are too few to split."""
+    with _BLAS.context(), nullcontext() if p >= _SHARED else _TORCH.context():
         yield
 
 
-class _Hold:
-    """Something held while anyone is within, and as it was before when the last one leaves.
+class _ThreadLimit:
+    """A process-wide limit of one thread, restored when the last context exits.
 
-    The limit is the process's own. If each thread put back what it had found, one that enters
-    while another is within would find the limit, and put it back for good.
+    If each thread restored what it had found, one that enters while another is inside would find
+    the limit, and make it permanent.
 
-    An interrupt may come at any place. So what to go back to is noted before anything is changed,
-    to leave twice is to leave once, and who was not let out in order leaves when it is forgotten.
+    An interrupt can arrive anywhere. So the counts to restore are stored before anything is
+    changed, leaving twice has no effect, and a context that was never exited leaves when it is
+    garbage-collected.
     """
 
     def __init__(
@@ -77,33 +75,33 @@ class _Hold:
         self._counts, self._put = counts, put
         self._before: list[int] | None = None
 
-    def held(self) -> "_Held":
-        """A context within which it is held."""
-        return _Held(self)
+    def context(self) -> "_LimitContext":
+        """A context within which the limit applies."""
+        return _LimitContext(self)
 
-    def enter(self, who: int) -> None:
-        """Hold it, if nobody does; ``who`` is an id of one that lives until it has left."""
+    def enter(self, token: int) -> None:
+        """Set the limit, unless it is set; ``token`` identifies the context that enters."""
         with self._lock:
-            self._within.add(who)
+            self._within.add(token)
             if self._before is None:
                 self._before = self._counts()
                 self._put([1] * len(self._before), self._before)
 
-    def leave(self, who: int) -> None:
-        """Put back what was there before, if nobody else is within."""
+    def leave(self, token: int) -> None:
+        """Restore the former counts, if no other context is active."""
         with self._lock:
-            self._within.discard(who)
+            self._within.discard(token)
             if not self._within and self._before is not None:
                 self._put(self._before, [1] * len(self._before))
                 self._before = None
 
 
-class _Held:
-    """One who is within."""
+class _LimitContext:
+    """An active or inactive context of a `_ThreadLimit`."""
 
     __slots__ = ("_hold",)
 
-    def __init__(self, hold: _Hold) -> None:
+    def __init__(self, hold: _ThreadLimit) -> None:
         self._hold = hold
 
     def __enter__(self) -> None:
@@ -118,13 +116,13 @@ class _Held:
 
 @cache
 def _blas() -> list[Any]:
-    """The BLAS libraries that were loaded with NumPy and SciPy, to be told how many threads."""
+    """The BLAS libraries that were loaded with NumPy and SciPy."""
     controllers = ThreadpoolController().lib_controllers
     return [each for each in controllers if each.user_api == "blas"]
 
 
 def blas_threads() -> int:
-    """How many threads BLAS shares large products with; 1 where that is not known."""
+    """The number of threads of BLAS for large products; 1 if unknown."""
     return max(_blas_counts(), default=1)
 
 
@@ -132,52 +130,52 @@ def _blas_counts() -> list[int]:
     return [each.get_num_threads() for each in _blas()]
 
 
-def _put_blas(counts: list[int], now: list[int]) -> None:
-    for each, count, is_now in zip(_blas(), counts, now, strict=True):
-        if is_now != count:
+def _put_blas(counts: list[int], present: list[int]) -> None:
+    for each, count, current in zip(_blas(), counts, present, strict=True):
+        if current != count:
             each.set_num_threads(count)
 
 
 def _torch_counts() -> list[int]:
-    import torch  # noqa: PLC0415  only where there is a tensor
+    import torch  # noqa: PLC0415  only if there is a tensor
 
     return [torch.get_num_threads()]
 
 
-def _put_torch(counts: list[int], now: list[int]) -> None:
-    import torch  # noqa: PLC0415  only where there is a tensor
+def _put_torch(counts: list[int], present: list[int]) -> None:
+    import torch  # noqa: PLC0415  only if there is a tensor
 
-    if now != counts:
+    if present != counts:
         torch.set_num_threads(*counts)
 
 
-_BLAS = _Hold(_blas_counts, _put_blas)
-_TORCH = _Hold(_torch_counts, _put_torch)
+_BLAS = _ThreadLimit(_blas_counts, _put_blas)
+_TORCH = _ThreadLimit(_torch_counts, _put_torch)
 
 
 def thread_count(array: ArrayOrTensor) -> int:
-    """How many threads share the work on an array: as many as torch has on a tensor."""
+    """The number of threads for an array: PyTorch's for a tensor, else 1."""
     if isinstance(array, np.ndarray):
         return 1
-    import torch  # noqa: PLC0415  only where there is a tensor
+    import torch  # noqa: PLC0415  only if there is a tensor
 
     return int(torch.get_num_threads())
 
 
 def sum_in_threads(
-    work: Callable[[Sequence[slice]], Sums], pieces: Sequence[slice], many: int
+    work: Callable[[Sequence[slice]], Sums], pieces: Sequence[slice], threads: int
 ) -> Sums:
-    """What ``work`` sums over pieces, each sum by itself, done by so many threads.
+    """Sum the results of ``work`` over pieces, each component separately, in threads.
 
-    Each takes a run of pieces, with a BLAS of one thread: threads that share a piece would wait
-    for each other a thousand times in one read. The order of summing is the same at each call.
-    What NumPy is told to do of overflow holds in them as well.
+    Each thread processes a run of pieces, with BLAS limited to one thread: threads that share a
+    piece would synchronize a thousand times per pass. The order of summation is deterministic.
+    NumPy's error state applies in all threads.
     """
-    many = max(min(many, len(pieces)), 1)
-    if many == 1:
+    threads = max(min(threads, len(pieces)), 1)
+    if threads == 1:
         return work(pieces)
-    edges = [len(pieces) * i // many for i in range(many + 1)]
-    with _BLAS.held(), ThreadPoolExecutor(many) as pool:
+    edges = [len(pieces) * i // threads for i in range(threads + 1)]
+    with _BLAS.context(), ThreadPoolExecutor(threads) as pool:
         runs = [pool.submit(copy_context().run, work, pieces[i:j]) for i, j in pairwise(edges)]
         parts = [run.result() for run in runs]
     return tuple(sum(each[1:], each[0]) for each in zip(*parts, strict=True))

@@ -1,21 +1,21 @@
-"""The one equation of the least-squares family, as pure functions.
+"""The update equation of the least-squares family, as pure functions.
 
-For a block of n rows let e (n, c) be the errors before learning, G (p, n) the gradients of the
-outputs with respect to the p weights, P (p, p) the directions still free to move, never formed,
-and R >= 0 (n,) the noise of each row::
+For a block of n rows let e (n, c) be the errors before the update, G (p, n) the gradients of the
+outputs with respect to the p weights, P (p, p) the projector on the free directions, which is never
+formed, and R >= 0 (n,) the noise variance of each row::
 
-    U = P G                        what of the gradients is still free
-    S = Gᵀ U + diag(R) = L Lᵀ      one small factorisation, in the order of the rows
+    U = P G                        the free part of the gradients
+    S = Gᵀ U + diag(R) = L Lᵀ      one small factorization, in the order of the rows
     W = U L⁻ᵀ                      the directions that this block uses up
-    ν = L⁻¹ e                      errors, one row after the other, in their own units
-    w ← w + W ν                    learn
-    P ← P − W Wᵀ                   and never move there again
+    ν = L⁻¹ e                      normalised innovations, row by row
+    w ← w + W ν                    update of the weights
+    P ← P − W Wᵀ                   these directions are no longer free
 
-The error that row i would have shown, had the rows before it been learned one by one, is
-``e_i − L[i, before i] ν[before i]``, which is ``L[i, i] ν_i`` where a row has one gradient.
+The error of row i after learning the rows before it one by one is
+``e_i − L[i, before i] ν[before i]``, which is ``L[i, i] ν_i`` if each row has one gradient.
 
-:func:`absorb` is the equation for a memory that keeps the square root of P⁻¹ (QRD-RLS [1]);
-:func:`fit` for one that can apply P to a vector.
+:func:`absorb` is the update of a memory that stores the square root of P⁻¹ (QRD-RLS [1]);
+:func:`fit` that of a memory that can apply P to a vector.
 
 [1] A. H. Sayed, "Fundamentals of Adaptive Filtering", 2003, on array algorithms.
 """
@@ -29,67 +29,67 @@ from onepass import linalg
 from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = [
-    "Absorbed",
-    "Fitted",
+    "FittedStep",
     "Step",
+    "TriangleUpdate",
     "absorb",
     "fade",
     "fit",
-    "held",
+    "nonsingular",
     "row_by_row",
 ]
 
-_CALM = 2.0  # rows below it, in standard deviations of their answer, need no QR to be taken in
-_FEW = 32  # weights; a QR of fewer is as quick
-_SHARP = 1e2  # rows above it blur the errors of rows after them in one factorisation
-_BLIND = 1e13  # a row above it, by itself, leaves of all before it little but rounding
-_FLOOR = 1e-200  # what has faded below it is held there: far from the least normal number
+_CALM = 2.0  # whitened rows below this need no QR
+_FEW = 32  # weights; below this a QR is as fast
+_SHARP = 1e2  # whitened rows above this blur the errors of later rows
+_BLIND = 1e13  # a whitened row above this reduces earlier rows to rounding
+_FLOOR = 1e-200  # lower bound of diagonal entries, far above underflow
 
 
 class Step(NamedTuple):
-    """What learning a block gives: the new weights and memory, and what is told and forgotten."""
+    """The result of learning a block."""
 
     w: ArrayOrTensor
-    """Weights after the block, of the shape that came in."""
+    """Weights after the block, in the shape of the input."""
     memory: Any
-    """The memory after the block; the one before is untouched."""
+    """The memory after the block; the previous one is not modified."""
     errors: ArrayOrTensor
-    """The error of each row just before it alone was learned, (n, c) or (n,)."""
+    """The error of each row just before it is learned, (n, c) or (n,)."""
     rank: int
-    """How many new directions the block used up."""
+    """The number of new directions that the block used up."""
     inconsistent_rows: int
-    """Rows that lie in the span of the past and disagree with it; the past won."""
+    """Rows in the span of the past that are inconsistent with it; the past is not changed."""
 
 
-class Absorbed(NamedTuple):
-    """A triangle that took in a block of rows."""
+class TriangleUpdate(NamedTuple):
+    """A triangle after a block of rows."""
 
     R: Floats
     z: Floats
     w: Floats
     errors: Floats
-    """What each row would have shown alone, (n, c)."""
+    """The error of each row just before it is learned, (n, c)."""
     left: Floats
-    """By how much the least sum of squares grew, (c,)."""
+    """The growth of the least sum of squares, (c,)."""
 
 
-class Fitted(NamedTuple):
-    """Directions used up by a block, and the weights moved along them."""
+class FittedStep(NamedTuple):
+    """The directions used up by a block, and the weights updated along them."""
 
     w: Floats
     W: Floats
     errors: Floats
-    kept: Array
+    retained: Array
     inconsistent_rows: int
 
 
-def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> Absorbed:
-    """Take rows [A b] of noise 1 into the triangle [R z], where RᵀR = P⁻¹ and R w = z.
+def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> TriangleUpdate:
+    """Add rows [A b] of noise 1 to the triangle [R z], where RᵀR = P⁻¹ and R w = z.
 
-    Rows that say far more than all before them, as the first of large features do under a small
-    ridge, are taken in before the others: in one factorisation with them the others' errors would
-    be differences of numbers so much larger. Beyond rounding, so many rows as there are weights
-    stay together, which tell all that they can tell.
+    Rows that carry far more information than all before them, such as the first rows of large
+    features under a small ridge, are added before the others: in one factorization with them the
+    others' errors would be differences of much larger numbers. Beyond rounding, as many rows as
+    there are weights stay together, since these determine all weights.
     Cost: 3 p² n + O(p n²) multiplications for n rows, all in BLAS 3.
 
     Parameters
@@ -107,9 +107,11 @@ def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> Absorbed:
     sharpest = spread.max(initial=0.0)
     cut = len(A) // 2 if sharpest < _BLIND else int(np.argmax(spread >= _BLIND)) + len(R)
     if not sharpest < _SHARP and 0 < cut < len(A):
-        one = absorb(R, z, w, A[:cut], b[:cut])
-        two = absorb(one.R, one.z, one.w, A[cut:], b[cut:])
-        return two._replace(errors=np.vstack((one.errors, two.errors)), left=one.left + two.left)
+        first = absorb(R, z, w, A[:cut], b[:cut])
+        second = absorb(first.R, first.z, first.w, A[cut:], b[cut:])
+        return second._replace(
+            errors=np.vstack((first.errors, second.errors)), left=first.left + second.left
+        )
     nu = linalg.solve_lower(L, e)
     if _FEW <= len(R) <= len(A) and spread.max() < _CALM:
         R_new, z_new = linalg.cholesky_update(R, z, V, b)
@@ -118,28 +120,29 @@ def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> Absorbed:
         R_new, z_new, left = linalg.qr_update(R, z, A, b)
     w_new = linalg.solve_upper(R_new, z_new)
     if not linalg.finite(w_new):
-        R_new, z_new = held(R_new, z_new, w)
+        R_new, z_new = nonsingular(R_new, z_new, w)
         w_new = linalg.solve_upper(R_new, z_new)
-    return Absorbed(R_new, z_new, w_new, spread[:, None] * nu, left)
+    return TriangleUpdate(R_new, z_new, w_new, spread[:, None] * nu, left)
 
 
-def held(R: Floats, z: Floats, w: Floats) -> tuple[Floats, Floats]:
-    """The triangle [R z], nonsingular: a direction that lost all information keeps its weight.
+def nonsingular(R: Floats, z: Floats, w: Floats) -> tuple[Floats, Floats]:
+    """Make the triangle [R z] nonsingular: a direction without information retains its weight.
 
-    Where one has faded below the rounding of another, a row that excites both leaves nothing of it.
+    If a direction has faded below the rounding of another, a row that excites both leaves none of
+    its information.
     """
-    lost = np.flatnonzero(np.diagonal(R) == 0.0)
-    if len(lost):
+    empty = np.flatnonzero(np.diagonal(R) == 0.0)
+    if len(empty):
         R, z = R.copy(order="F"), z.copy()
-        R[lost], R[lost, lost], z[lost] = 0.0, _FLOOR, _FLOOR * w[lost]
+        R[empty], R[empty, empty], z[empty] = 0.0, _FLOOR, _FLOOR * w[empty]
     return R, z
 
 
 def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:
-    """The triangle [R z] of rows that all weigh ``factor`` as much as before; w stays.
+    """Multiply the weight of all rows in the triangle [R z] by ``factor``; w is unchanged.
 
     A direction that is never excited fades towards zero; before it underflows, its row of
-    [R z] is held at 1e-200, which leaves R w = z true.
+    [R z] is limited to 1e-200, so that R w = z still holds.
     """
     if factor == 1.0:
         return R, z
@@ -160,12 +163,12 @@ def fit(
     *,
     group: int = 1,
     basis: ArrayOrTensor | None = None,
-) -> Fitted:
-    """The step itself, from U = P G, for NumPy's arrays or torch's.
+) -> FittedStep:
+    """The update of the weights from U = P G, for NumPy arrays or tensors.
 
-    Where R = 0, P must be a projector that has been applied twice: then S = UᵀU. A gradient
-    whose free part is below :func:`onepass.linalg.resolution` of its length lies in the span of the
-    past: it uses up nothing, and if its error is not zero it is counted as a contradiction.
+    If R = 0, P must be a projector that has been applied twice: then S = UᵀU. A gradient whose
+    free part is below :func:`onepass.linalg.resolution` of its length lies in the span of the
+    past: it uses up no direction, and if its error is not zero it counts as inconsistent.
 
     Parameters
     ----------
@@ -176,51 +179,51 @@ def fit(
     noise : ndarray of shape (n,)
         R, all zero or all positive.
     group : int
-        Neighbouring columns of G that belong to one row.
+        The number of neighbouring columns of G that belong to one row.
     basis : array, optional
-        Directions that P was made of: if they are less precise than G, less counts as new.
+        The array that P is made of: a lower precision than that of G raises the threshold.
     """
     coarse = [linalg.resolution(array) for array in (G, U, basis) if array is not None]
     U, lengths, tau = linalg.like(U, G), linalg.norms(G), max(coarse)
     if noise.any():
         R = linalg.like(np.diag(noise), lengths)
-        L, kept = linalg.ordered_cholesky(linalg.inner(G, U) + R, 0.0 * lengths)
+        L, retained = linalg.ordered_cholesky(linalg.inner(G, U) + R, 0.0 * lengths)
         W = linalg.solve_lower_right(U, L)
     else:
-        W, L, kept = linalg.orthonormal(U, tau * lengths)
+        W, L, retained = linalg.orthonormal(U, tau * lengths)
     flat = linalg.small(e).reshape(e.shape[0], math.prod(e.shape[1:]))
-    if len(noise) == 1 and not linalg.is_tensor(L) and kept[0]:  # nothing to solve, nor to count
+    if len(noise) == 1 and not linalg.is_tensor(L) and retained[0]:  # nothing to solve or count
         nu = flat / L[0, 0]
-        return Fitted(linalg.moved(w, W, nu), W, flat.reshape(e.shape), kept, 0)
-    nu = linalg.solve_lower(L, flat) * kept[:, None]
+        return FittedStep(linalg.moved(w, W, nu), W, flat.reshape(e.shape), retained, 0)
+    nu = linalg.solve_lower(L, flat) * retained[:, None]
     errors = flat - L * linalg.like(_earlier(len(L), group), L) @ nu
-    against: Any = 0
-    if linalg.on_device(w) or not kept.all():
+    count: Any = 0
+    if linalg.on_device(w) or not retained.all():
         size = abs(flat) + (lengths * linalg.norms(w.reshape(-1, 1)))[:, None]
-        odd = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~kept
-        against = odd.reshape(-1, group).any(axis=1).sum()
-    return Fitted(linalg.moved(w, W, nu), W, errors.reshape(e.shape), kept, against)
+        inconsistent = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~retained
+        count = inconsistent.reshape(-1, group).any(axis=1).sum()
+    return FittedStep(linalg.moved(w, W, nu), W, errors.reshape(e.shape), retained, count)
 
 
 def row_by_row(
     memory: Any, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, group: int
 ) -> Step:
-    """Rows of ``group`` neighbouring gradients each, one row after the other.
+    """Learn rows of ``group`` neighbouring gradients each, one row after the other.
 
-    The errors of a row are those before any of its own gradients was learned.
+    The errors of a row are those before any of its own gradients is learned.
     """
-    now, after, rank, against = w, memory, 0, 0
+    now, after, rank, count = w, memory, 0, 0
     errors = np.empty(e.shape)
     for i in range(0, len(e), group):
         rows = slice(i, i + group)
         errors[rows] = e[rows] - G[:, rows].T @ (now - w)
         step = after.learn(now, G[:, rows], errors[rows], noise[rows])
         now, after = step.w, step.memory
-        rank, against = rank + step.rank, against + step.inconsistent_rows
-    return Step(now, after, errors, rank, against)
+        rank, count = rank + step.rank, count + step.inconsistent_rows
+    return Step(now, after, errors, rank, count)
 
 
 def _earlier(n: int, group: int) -> Floats:
-    """1 where a column is of an earlier row's group, 0 elsewhere, (n, n)."""
+    """1 if a column belongs to an earlier row's group, else 0, (n, n)."""
     first = np.arange(n) // group
     return (first[None, :] < first[:, None]).astype(float)

@@ -1,4 +1,4 @@
-"""Operations on arrays whose length is the number of weights, of NumPy or torch.
+"""Operations on NumPy arrays and tensors whose length is the number of weights.
 
 Sums over all weights are accumulated in float64, at once or piece by piece: in float32 a sum of a
 million squares loses three digits.
@@ -38,20 +38,20 @@ __all__ = [
 ]
 
 
-_LEAST_SQUARE = 1e-280  # a smaller sum of squares may have lost digits to underflow
-_LEAST_LENGTH = 1e-15  # of a tensor: of shorter ones, squares in float32 may have been lost
+_LEAST_SQUARE = 1e-280  # smaller sums of squares may have underflowed
+_LEAST_LENGTH = 1e-15  # squares of shorter float32 vectors may have underflowed
 _FEW = 4096  # squares that may be summed in float32
-_BEYOND = 1e300  # a square that no pivot reaches
-_SHORT = 1 << 14  # numbers of a vector that are as soon widened as asked for
-_PIECE = 1 << 16  # numbers of a tensor, and of another, that are widened to float64 at once
-_WIDE = 1 << 12  # weights of which each, however many columns there are
+_BEYOND = 1e300  # larger than any pivot
+_SHORT = 1 << 14  # numbers of a vector; below this NumPy is faster
+_PIECE = 1 << 16  # numbers that are converted to float64 at once
+_WIDE = 1 << 12  # minimum number of weights per piece
 
 
 def inner(A: ArrayOrTensor, B: Any) -> Any:
     """AᵀB of long A (p, k) and B (p, n), small, in float64."""
     if not is_tensor(A):
         return A.astype(np.float64, copy=False).T @ B.astype(np.float64, copy=False)
-    import torch  # noqa: PLC0415  only where there is a tensor
+    import torch  # noqa: PLC0415  only if there is a tensor
 
     if A.dtype == torch.float64:
         return small(A.T @ B)
@@ -73,7 +73,7 @@ def times(U: ArrayOrTensor, M: ArrayOrTensor) -> Any:
 def moved(w: ArrayOrTensor, W: ArrayOrTensor, nu: ArrayOrTensor) -> Any:
     """W + W ν of long w and W (p, n) and a small ν (n, c)."""
     if is_tensor(w) and nu.shape == (1, 1):
-        import torch  # noqa: PLC0415  only where there is a tensor
+        import torch  # noqa: PLC0415  only if there is a tensor
 
         return torch.addcmul(w, W.reshape(w.shape), like(nu, w).reshape(1))
     return w + times(W, nu).reshape(w.shape)
@@ -88,7 +88,7 @@ def add(A: ArrayOrTensor, c: ArrayOrTensor, rows: ArrayOrTensor, out: ArrayOrTen
             np.matmul(c, rows, out=out)
             out += A
         return
-    import torch  # noqa: PLC0415  only where there is a tensor
+    import torch  # noqa: PLC0415  only if there is a tensor
 
     if A.ndim == 1:
         torch.addmv(A, rows.T, c, out=out)
@@ -105,9 +105,9 @@ def solve_lower_right(U: ArrayOrTensor, L: ArrayOrTensor) -> Any:
 
 
 def norms(G: ArrayOrTensor) -> Any:
-    """Euclidean norms of the columns of G, small, in float64, whatever their size."""
+    """Euclidean norms of the columns of G, small, in float64, without overflow or underflow."""
     if is_tensor(G) and G.shape[0] < _SHORT:
-        G = numpy_view(G)  # calls cost NumPy less
+        G = numpy_view(G)  # NumPy has less overhead per call
     if is_tensor(G):
         return _lengths(G)
     if G.shape[1] == 1 and len(G) and (G.itemsize == 8 or len(G) < _SHORT):
@@ -117,22 +117,22 @@ def norms(G: ArrayOrTensor) -> Any:
         return np.sqrt(squares)
     largest = np.abs(G).max(axis=0, initial=0.0).astype(np.float64)
     scale = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
-    scaled = G / scale  # neither overflows when squared, nor is it lost
+    scaled = G / scale  # its squares neither overflow nor underflow
     lengths: Floats = scale * np.sqrt(np.einsum("ij,ij->j", scaled, scaled))
     return lengths
 
 
 def largest(rows: ArrayOrTensor) -> Any:
-    """The largest absolute value in each row of a long (q, p), (q,); of a device, there."""
+    """The largest absolute value in each row of a long array (q, p), (q,), on the same device."""
     if not is_tensor(rows):
         return np.array([np.abs(row).max() for row in rows])
-    import torch  # noqa: PLC0415  only where there is a tensor
+    import torch  # noqa: PLC0415  only if there is a tensor
 
     return torch.linalg.vector_norm(rows, ord=math.inf, dim=1)
 
 
 def magnitude(A: Floats) -> float:
-    """The largest absolute value of all, 0 if there is none; finite numbers of NumPy's."""
+    """The largest absolute value of a finite NumPy array, 0 if it is empty."""
     if A.size == 0:
         return 0.0
     flat = A.ravel(order="K")
@@ -140,15 +140,15 @@ def magnitude(A: Floats) -> float:
 
 
 def length(W: ArrayOrTensor) -> Any:
-    """Euclidean length of all numbers together, in float64; of a device, a tensor there."""
+    """Euclidean norm of all numbers, in float64; a tensor on an accelerator."""
     if not is_tensor(W) and W.itemsize == 8 and W.size:
         return blas.dnrm2(W.ravel(order="K"))
     return norms(W.reshape(-1, 1))[0]
 
 
 def _lengths(G: "torch.Tensor") -> Any:
-    """The norms of a tensor's columns: by pieces at once, unless squares were lost, then scaled."""
-    import torch  # noqa: PLC0415  only where there is a tensor
+    """The norms of a tensor's columns, in pieces; scaled first if squares overflow or underflow."""
+    import torch  # noqa: PLC0415  only if there is a tensor
 
     norm, whole = torch.linalg.vector_norm, len(G) // _FEW * _FEW
     if not on_device(G) and G.numel():
@@ -165,55 +165,55 @@ def _lengths(G: "torch.Tensor") -> Any:
 def orthonormal(
     U: ArrayOrTensor, least: ArrayOrTensor, lengths: ArrayOrTensor | None = None
 ) -> tuple[Any, Any, Any]:
-    """Orthonormal W with U = W Lᵀ, by two Cholesky factorisations; and the columns that are new.
+    """Orthonormal W with U = W Lᵀ, by two Cholesky factorizations, and the independent columns.
 
-    The second restores orthogonality. It also knows the free parts by themselves, where the first
-    has pivots, which behind columns that are nearly parallel may be rounding alone.
+    The second one restores orthogonality. It also yields the free parts themselves, where the
+    pivots of the first may be pure rounding behind nearly parallel columns.
 
     Parameters
     ----------
     U : array of shape (p, n)
     least : array of shape (n,), small
-        A column of which no more than this is new is skipped.
+        A column whose free part is no longer than this is skipped.
     lengths : array of shape (n,), small, optional
-        ``norms(U)``, where they are known.
+        ``norms(U)``, if known.
 
     Returns
     -------
     W : array of shape (p, n)
         Zero where a column was skipped.
     L : array of shape (n, n), small
-    kept : array of bool of shape (n,), small
+    retained : array of bool of shape (n,), small
     """
     least = least + _smallest(U)
     if U.shape[1] == 1:
         length = norms(U) if lengths is None else lengths
-        kept = (length > least) & (length < math.inf)
-        height = length + ~kept  # 1, or so, where nothing is divided
-        return U * like(kept / height, U), (height * kept + ~kept)[:, None], kept
+        retained = (length > least) & (length < math.inf)
+        height = length + ~retained  # about 1 for skipped columns
+        return U * like(retained / height, U), (height * retained + ~retained)[:, None], retained
     squares = least**2
     S = inner(U, U)
     for _ in range(2 if on_device(U) else U.shape[1] + 1):
-        L, kept = ordered_cholesky(S, squares)
-        W = solve_lower_right(U, L) * like(kept, U)
-        L2, left = ordered_cholesky(inner(W, W) + _diagonal(~kept), 0.0 * least)
-        doubted = kept & ~(left & (L.diagonal() * L2.diagonal() > least))
+        L, retained = ordered_cholesky(S, squares)
+        W = solve_lower_right(U, L) * like(retained, U)
+        L2, left = ordered_cholesky(inner(W, W) + _diagonal(~retained), 0.0 * least)
+        doubted = retained & ~(left & (L.diagonal() * L2.diagonal() > least))
         if not on_device(U) and not doubted.any():
             break
         first = doubted & (doubted.cumsum(0) == 1)
-        squares = squares + small(first) * _BEYOND  # a truth value times it would be nan
-    W, kept = solve_lower_right(W, L2) * like(kept & ~doubted, U), kept & ~doubted
-    return W, L @ L2, kept
+        squares = squares + small(first) * _BEYOND  # a bool times it would be nan
+    W, retained = solve_lower_right(W, L2) * like(retained & ~doubted, U), retained & ~doubted
+    return W, L @ L2, retained
 
 
-def present(W: ArrayOrTensor, kept: ArrayOrTensor, *, waited: bool = False) -> Any:
-    """The columns that are kept; all of them where that could only be known by waiting.
+def present(W: ArrayOrTensor, retained: ArrayOrTensor, *, waited: bool = False) -> Any:
+    """The retained columns; on an accelerator all columns, to avoid synchronization.
 
-    Unless it is ``waited`` for, as where the number of columns decides what else is kept.
+    If ``waited``, they are selected on an accelerator too, as where their number matters.
     """
     if on_device(W) and not waited:
         return W
-    chosen = np.flatnonzero(host(kept))
+    chosen = np.flatnonzero(host(retained))
     return W if len(chosen) == W.shape[1] else W[:, chosen]
 
 
@@ -224,12 +224,12 @@ def _diagonal(mask: ArrayOrTensor) -> Any:
 
 
 def rows_are_finite(J: "torch.Tensor") -> Any:
-    """Which rows of a tensor (n, p) are all finite, in float64 their squares as well.
+    """Which rows of a tensor (n, p) are finite; in float64 also their sums of squares.
 
-    Nan and infinity survive a sum, or a norm.
+    Nan and infinity propagate to sums and norms.
     """
     if J.itemsize == 8:
-        import torch  # noqa: PLC0415  only where there is a tensor
+        import torch  # noqa: PLC0415  only if there is a tensor
 
         return torch.linalg.vector_norm(J, dim=1).isfinite()
     if on_device(J):
@@ -239,12 +239,12 @@ def rows_are_finite(J: "torch.Tensor") -> Any:
 
 
 def _smallest(U: ArrayOrTensor) -> float:
-    """The length of the shortest column that can be divided by it."""
+    """The smallest length that a column can be divided by."""
     return 1e-300 if U.dtype.itemsize == 8 else 1e-37
 
 
 def rounding(G: ArrayOrTensor) -> float:
-    """The distance from 1 to the next number in G's precision."""
+    """The machine epsilon of G's precision."""
     return _rounding(G.dtype)
 
 
@@ -252,15 +252,15 @@ def rounding(G: ArrayOrTensor) -> float:
 def _rounding(dtype: object) -> float:
     if isinstance(dtype, np.dtype):
         return float(np.finfo(dtype).eps)
-    import torch  # noqa: PLC0415  only where there is a tensor
+    import torch  # noqa: PLC0415  only if there is a tensor
 
     return float(torch.finfo(dtype).eps)
 
 
 def blur(*arrays: ArrayOrTensor) -> float:
-    """How much of a vector may be rounding, relative to its length, of the least precise of these.
+    """The relative rounding error of a vector, for the least precise of these arrays.
 
-    Directions are sums of others, each rounded once: what is shorter says nothing.
+    Directions are sums of others, each rounded once; shorter parts carry no information.
     """
     return max(rounding(array) * (2.0 if array.dtype.itemsize == 2 else 16.0) for array in arrays)
 
@@ -268,24 +268,24 @@ def blur(*arrays: ArrayOrTensor) -> float:
 def resolution(G: ArrayOrTensor) -> float:
     """The smallest part of a gradient, relative to its length, that counts as new.
 
-    Directions of half precision are turned by so much as they are written down.
+    Storing directions in half precision rotates them by as much.
     """
     if G.dtype.itemsize == 2:
         return 2.0 * rounding(G)
     return 1e-7 if G.dtype.itemsize == 8 else 1e-5
 
 
-_SHARP = 1e-3  # share of the largest length; of shorter axes, squares lose too many digits
-_MOST_USED = 0.95  # of the columns that are not all zero: others, as dead pixels, are left out
-_LEAST = 1e-12  # share of the largest length that is rounding
+_SHARP = 1e-3  # share of the largest length below which squares lose too many digits
+_MAX_USED = 0.95  # share of nonzero columns below which zero columns are dropped
+_LEAST = 1e-12  # share of the largest length attributed to rounding
 
 
 def principal(F: Floats, k: int) -> tuple[Floats, Floats]:
     """The top k right singular vectors of F (q, d), as rows (k, d), and its singular values.
 
-    From the smaller of FFᵀ and FᵀF where squares keep enough digits, else from F itself. Of each
-    vector the largest number is positive, so that the answer is one. There are fewer than k where
-    F has no more.
+    From the smaller of FFᵀ and FᵀF if squares retain enough digits, else from F itself. The
+    largest number of each vector is positive, so that the result is unique. There are fewer than
+    k vectors if F has a smaller rank.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def principal(F: Floats, k: int) -> tuple[Floats, Floats]:
         If a number is not finite.
     """
     q, d = F.shape
-    unit = magnitude(F) or 1.0  # so that no square is lost
+    unit = magnitude(F) or 1.0  # so that no square underflows
     found = _by_squares(F / unit, min(k, q, d)) if min(q, d) else (F[:0], np.zeros(0))
     if found is None:
         _, lengths, directions = svd_both(F / unit)
@@ -311,10 +311,10 @@ def principal(F: Floats, k: int) -> tuple[Floats, Floats]:
 
 
 def _by_squares(F: Floats, k: int) -> tuple[Floats, Floats] | None:
-    """The same by squares; None where they keep too few digits."""
+    """`principal` by squares; None if they retain too few digits."""
     q, d = F.shape
     used = np.flatnonzero(F.any(axis=0))
-    if q >= d and len(used) < _MOST_USED * d:
+    if q >= d and len(used) < _MAX_USED * d:
         found = _by_squares(F[:, used], k) if k <= len(used) else None
         if found is None:
             return None

@@ -1,9 +1,9 @@
-"""Memories: what is kept of the past, one file each.
+"""Memories: what is retained of past rows, one file each.
 
-A specification (``Principal(10)``) is frozen and says how to start; what it starts is a state,
-whose ``learn`` is the equation of :mod:`onepass.linalg.update`. ``exact_in_blocks`` is true where a
-block is learned as its rows would be, one after the other. :mod:`onepass.memory.protocols` says
-what a new memory must have.
+A specification (``Principal(10)``) is frozen; its ``start`` returns a state, whose ``learn`` is the
+update equation of :mod:`onepass.linalg.update`. ``exact_in_blocks`` is true if learning a block
+equals learning its rows one after the other. :mod:`onepass.memory.protocols` defines the members of
+a memory.
 """
 
 from onepass.linalg.subspace import OrthonormalBasis, Subspace
@@ -55,6 +55,6 @@ STATES: tuple[type, ...] = (
     Subspace,
     Triangle,
 )
-"""What is learned but not public."""
+"""Classes of learned states that are not public."""
 
 register(Role.MEMORY, *MEMORIES, *STATES)

@@ -1,16 +1,16 @@
-"""Basis: every direction used so far. The memory of ORFit without a limit.
+"""Basis: every direction used so far; the memory of ORFit without a limit.
 
-With noise R = 0 the directions still free are P = I − QQᵀ, Q orthonormal, and the columns that a
-block adds to Q are the W of the one equation (:mod:`onepass.linalg.update`):
+With noise R = 0 the projector on the free directions is P = I − QQᵀ, Q orthonormal, and the columns
+that a block adds to Q are the W of the update equation (:mod:`onepass.linalg.update`):
 
     G̃ = G − Q QᵀG                                                                          (1)
     w ← w + G̃ (GᵀG̃)⁻¹ e,        Q ← [Q W],   W = G̃ L⁻ᵀ,   L Lᵀ = G̃ᵀG̃                      (2)
 
-([1] (5), (7), (9)). A block learns exactly what its rows would, one after the other. With noise
-r > 0, P = (I + GGᵀ/r)⁻¹ over all past gradients, kept in the coordinates of their span
+([1] (5), (7), (9)). Learning a block equals learning its rows one after the other. With noise
+r > 0, P = (I + GGᵀ/r)⁻¹ over all past gradients, in the coordinates of their span
 (:class:`~onepass.memory.span.Span`): ridge regression with Π = r · I.
-Cost: O(pq) time a row for q directions used so far, O(pq) memory: it grows with the stream until
-q = p.
+Cost: O(pq) time per row for q directions used so far, O(pq) memory, which grows with the stream
+until q = p.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.
@@ -24,7 +24,7 @@ import numpy as np
 from onepass import linalg
 from onepass.errors import ParameterError
 from onepass.linalg.subspace import OrthonormalBasis, Split
-from onepass.linalg.update import Fitted, Step, fit, row_by_row
+from onepass.linalg.update import FittedStep, Step, fit, row_by_row
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
 from onepass.types import Array, ArrayOrTensor, Floats, Kind
@@ -34,7 +34,7 @@ __all__ = ["Basis", "Directions", "NoisySpan", "refuse_noise"]
 
 @dataclass(frozen=True)
 class Basis:
-    """Every direction used so far: nothing is forgotten, memory grows with the stream.
+    """Every direction used so far: nothing is dropped, and memory grows with the stream.
 
     Equal to ``memory=None`` of the ORFit learners.
     """
@@ -42,17 +42,16 @@ class Basis:
     merging: ClassVar[str] = "exact"
 
     def per_output(self, c: int, p: int) -> "Basis":
-        """The memory of one output, whose directions all c outputs share."""
+        """The memory of one output if all c outputs share the directions."""
         del c, p
         return self
 
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64
     ) -> "Directions | NoisySpan":
-        """The memory of no rows, for p weights an output and c outputs.
+        """The initial state, for p weights per output and c outputs.
 
-        ``kind`` is a NumPy precision, or, without noise, a tensor of the precision and on the
-        device wanted.
+        ``kind`` is a NumPy dtype or, without noise, a tensor of the desired precision and device.
         """
         if noise:
             return NoisySpan(Span.start(p, c, 1.0), np.zeros((p, c)))
@@ -65,8 +64,8 @@ class Directions:
 
     Parameters
     ----------
-    columns : Columns
-        Orthonormal: the q directions used up.
+    columns : OrthonormalBasis
+        The q directions used up.
     """
 
     exact_in_blocks: ClassVar[bool] = True
@@ -80,13 +79,13 @@ class Directions:
 
     @property
     def rank(self) -> int:
-        """q, the directions used up; on a device, at most so many."""
+        """q, the number of directions used up; on an accelerator an upper bound."""
         return len(self.columns)
 
     def learn(
         self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, *, group: int = 1
     ) -> Step:
-        """The one equation, with R = 0: (1), (2).
+        """The update equation with R = 0: (1), (2).
 
         Parameters
         ----------
@@ -96,7 +95,7 @@ class Directions:
         noise : ndarray of shape (n,)
             All zero.
         group : int
-            Neighbouring columns of G that belong to one row.
+            The number of neighbouring columns of G that belong to one row.
         """
         free = self.split(G)
         fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
@@ -106,11 +105,11 @@ class Directions:
 
     @property
     def basis(self) -> Any:
-        """The directions as rows, for their precision."""
+        """The directions as rows, which determine the precision."""
         return self.columns.rows
 
     def split(self, G: ArrayOrTensor) -> Split:
-        """P G, as ``lifted``; and what :meth:`after` will want to know of G."""
+        """P G, as ``lifted``, with the intermediate values of :meth:`after`."""
         return self.columns.split(G)
 
     def after(
@@ -118,71 +117,71 @@ class Directions:
         G: ArrayOrTensor,
         free: Split,
         noise: Floats,
-        fitted: Fitted | None = None,
+        fitted: FittedStep | None = None,
         *,
         waited: bool = False,
     ) -> "Directions":
-        """The memory after the rows of G have come: (2).
+        """The state after the gradients G: (2).
 
         Parameters
         ----------
         G : array of shape (p, n)
         free : Split
-            What :meth:`split` said of it.
+            The result of :meth:`split` for G.
         noise : ndarray of shape (n,)
-        fitted : Fitted, optional
-            Their step. Without it, they are learned among others in a step of many parts
+        fitted : FittedStep, optional
+            The step of these gradients. None if they are one part of a larger step
             (:class:`~onepass.memory.blocks.Blocks`).
         waited : bool
-            Whether to wait for a device that knows how many directions are new. Else columns of
-            zeros stand for those that are not, until there is no more room.
+            Whether to synchronize an accelerator to learn how many directions are new. Otherwise
+            the others are stored as columns of zeros, until the space is exhausted.
         """
         del noise
         if fitted is None:
             near, tau = linalg.like(G, free.lifted), linalg.resolution(self.columns.rows)
-            W, _, kept = linalg.orthonormal(free.lifted, tau * linalg.norms(near))
+            W, _, retained = linalg.orthonormal(free.lifted, tau * linalg.norms(near))
         else:
-            W, kept = fitted.W, fitted.kept
-        W = linalg.present(W, kept, waited=waited)
-        if W.shape[1] > 1:  # rows that are nearly parallel blow up what is left of the past
+            W, retained = fitted.W, fitted.retained
+        W = linalg.present(W, retained, waited=waited)
+        if W.shape[1] > 1:  # nearly parallel rows amplify rounding errors along the past directions
             W = self.columns.split(W).outside
         columns = self.columns
-        crowded = len(columns) + W.shape[1] > min(columns.room, len(G) - 1)
+        crowded = len(columns) + W.shape[1] > min(columns.capacity, len(G) - 1)
         if crowded and linalg.on_device(W) and not waited:
             columns = columns.without(columns.zeros())
         return replace(self, columns=columns.appended(W))
 
     @property
     def lost(self) -> float:
-        """D of the certificate of forgetting: 0, as nothing is let go."""
+        """D of the certificate of forgetting: 0, since nothing is dropped."""
         return 0.0
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """By how much past answers can have moved in a step: not at all."""
+        """The bound on changes of predictions on past rows: 0."""
         del new, old
         return 0.0
 
     def settled(self) -> tuple["Directions", OrthonormalBasis]:
-        """The same memory, and the directions that are not free to move as its columns."""
+        """The state itself, and the basis of the directions that are not free."""
         return self, self.columns
 
     def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
-        """Qᵀ and the answers Qᵀw: all that w is held to."""
+        """Qᵀ with targets Qᵀw, which determine w as far as the past does."""
         del start
         targets = linalg.inner(self.Q, w.reshape(len(w), -1)).reshape(-1, *w.shape[1:])
         noise, rest = np.zeros(self.rank), np.zeros(w.shape[1:])
-        return Evidence(self.Q.T, targets, noise, rest, weighty=False)
+        return Evidence(self.Q.T, targets, noise, rest, full_length=False)
 
     def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
-        """The step of learning another memory's evidence."""
+        """Learn the evidence of another state."""
         return evidence.learned_by(self, w)
 
     def grown(self, p: int) -> "Directions":
-        """The same with new weights at the end, zero in every row so far."""
+        """Add weights at the end, whose gradients were zero in all rows so far."""
         return replace(self, columns=self.columns.grown(p))
 
     def with_outputs(self, at: Array, c: int) -> "Directions":
-        """The same: outputs that share their features share the directions."""
+        """The state itself: outputs with the same features share the directions."""
         del at, c
         return self
 
@@ -194,7 +193,7 @@ class NoisySpan:
     Parameters
     ----------
     span : Span
-        In units in which P starts as I.
+        In units in which P is initially I.
     moved : ndarray of shape (p, c)
         w − w₀.
     """
@@ -208,54 +207,54 @@ class NoisySpan:
 
     @property
     def rank(self) -> int:
-        """The directions seen; none of them is used up for good."""
+        """0: with noise no direction is used up."""
         return 0
 
     def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
-        """The one equation, with R = ``noise`` > 0; parameters as of :class:`Directions`."""
+        """The update equation with R = ``noise`` > 0; parameters as in :class:`Directions`."""
         if group > 1:
             return row_by_row(self, w, G, e, noise, group)
         b = e.reshape(e.shape[0], -1) + G.T @ self.moved
         scale = (noise**-0.5)[:, None]
-        taken = self.span.absorb(G.T * scale, b * scale)
-        moved = taken.span.solution()
+        update = self.span.absorb(G.T * scale, b * scale)
+        moved = update.span.solution()
         new = w + (moved - self.moved).reshape(w.shape)
-        errors = (taken.errors / scale).reshape(e.shape)
-        return Step(new, replace(self, span=taken.span, moved=moved), errors, 0, 0)
+        errors = (update.errors / scale).reshape(e.shape)
+        return Step(new, replace(self, span=update.span, moved=moved), errors, 0, 0)
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """Nothing is known of it."""
+        """0.0: no bound is known."""
         del new, old
         return 0.0
 
     def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
-        """What the gradients said without the prior, in rows of noise 1."""
+        """The information of the gradients without the prior, in rows of noise 1."""
         del start
         span = self.span
         none = np.zeros(span.z.shape[1])
-        said = without_prior(span.T, span.z, none, np.sqrt(span.ridge) * np.eye(span.rank))
-        rows = said.rows @ span.Q.T
-        targets = said.targets + rows @ (w.reshape(len(w), -1) - self.moved)
-        return said._replace(rows=rows, targets=targets.reshape(len(rows), *w.shape[1:]))
+        information = without_prior(span.T, span.z, none, np.sqrt(span.ridge) * np.eye(span.rank))
+        rows = information.rows @ span.Q.T
+        targets = information.targets + rows @ (w.reshape(len(w), -1) - self.moved)
+        return information._replace(rows=rows, targets=targets.reshape(len(rows), *w.shape[1:]))
 
     def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
-        """The step of learning another memory's evidence."""
+        """Learn the evidence of another state."""
         return evidence.learned_by(self, w)
 
     def grown(self, p: int) -> "NoisySpan":
-        """The same with new weights at the end, zero in every row so far."""
+        """Add weights at the end, whose gradients were zero in all rows so far."""
         extra = np.zeros((p - len(self.moved), self.moved.shape[1]))
         return replace(self, span=self.span.grown(p), moved=np.vstack((self.moved, extra)))
 
     def with_outputs(self, at: Array, c: int) -> "NoisySpan":
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         moved = np.zeros((len(self.moved), c))
         moved[:, np.setdiff1d(np.arange(c), at)] = self.moved
         return replace(self, span=self.span.with_outputs(at, c), moved=moved)
 
 
 def refuse_noise(noise: float, where: str) -> None:
-    """Refuse noise where directions are dropped: I − QQᵀ with R > 0 is no least squares.
+    """Refuse noise for memories that drop directions: I − QQᵀ with R > 0 is no least squares.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Choice: the memory that a user means by a number, None or a specification."""
+"""Parsing of the ``memory`` parameter: a number, None or a specification."""
 
 import numpy as np
 
@@ -11,14 +11,14 @@ __all__ = ["specification"]
 
 
 def specification(memory: int | Memory | None, where: str) -> Memory:
-    """The memory that a user means.
+    """Return the specification of a ``memory`` parameter.
 
     Parameters
     ----------
     memory : int, None or a specification of op.memory
         m is ``Principal(m)``, None is ``Basis()``.
     where : str
-        What the user called, for messages.
+        The public call, for messages.
 
     Raises
     ------
@@ -34,6 +34,6 @@ def specification(memory: int | Memory | None, where: str) -> Memory:
         return memory
     raise ParameterError(
         f"{where}: `memory` must be a whole number >= 1, None, or a specification such as "
-        f"op.memory.Principal(10), got {memory!r}. None keeps all directions, "
+        f"op.memory.Principal(10), got {memory!r}. None retains all directions, "
         "op.memory.NoMemory() none."
     )

@@ -1,23 +1,23 @@
-"""Evidence: what the rows of the past said, as a few rows that say the same.
+"""Evidence: the information of all past rows as a few rows with targets and noise.
 
-A memory that keeps the whole past can give it away: so many rows as it has directions, which teach
-another memory what all rows would have taught it. That is how learners are merged.
+A memory that retains the whole past can export it: as many rows as it has directions, which have
+the same effect on another memory as all past rows. Learners are merged this way.
 
-The triangle [R z] of least squares, RᵀR = Π + Σ_k a_k a_kᵀ with Π = LᵀL, holds its prior beside
+The triangle [R z] of least squares, RᵀR = Π + Σ_k a_k a_kᵀ with Π = LᵀL, contains its prior besides
 the rows, and the prior must not count twice. With M = L R⁻¹ = U Γ Vᵀ, where 0 ≤ Γ ≤ 1,
 
     RᵀR − Π = Rᵀ V (I − Γ²) Vᵀ R,          Rᵀ z = Rᵀ V Vᵀ z                                (1)
-    rows  √(1 − γ²) vᵀR   answered by   vᵀz / √(1 − γ²)                                    (2)
+    rows  √(1 − γ²) vᵀR   with targets   vᵀz / √(1 − γ²)                                   (2)
 
-so that no squares are formed and subtracted: the error is relative to what the prior and the rows
-say together of each direction, whatever the units of the features. The least value of the squares
-that these rows leave is, with s that of rows and prior,
+so that no squares are formed and subtracted: the error is relative to the total information of
+prior and rows about each direction, whatever the units of the features. The residual sum of squares
+of these rows is, if s is that of rows and prior,
 
     s + ‖z‖² − Σ (vᵀz)² / (1 − γ²) = s − Σ (vᵀz)² γ² / (1 − γ²)                            (3)
 
-Where the prior outweighs the rows so far that 1 − γ² is lost in rounding, that rounding stands for
-it: Rᵀz is as it was, and the information is larger by 1e-14 of the prior's. A direction of which
-only the prior says something has vᵀz = 0 as well, and gives no row. Cost: O(p³) time, once.
+If the prior outweighs the rows so far that 1 − γ² is lost in rounding, a rounding error is used in
+its place: Rᵀz is unchanged, and the information is larger by 1e-14 of the prior's. A direction that
+only the prior informs has vᵀz = 0 as well, and gives no row. Cost: O(p³) time, once.
 """
 
 import math
@@ -31,47 +31,47 @@ from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = ["Evidence", "without_prior"]
 
-_NOTHING = 64.0 * float(np.finfo(np.float64).eps)  # relative to the prior, and to all answers
+_NOTHING = 64.0 * float(np.finfo(np.float64).eps)  # relative to the prior, and to all targets
 
 
 class Evidence(NamedTuple):
-    """A few rows that say what all rows said; of NumPy, or in tensors with small answers."""
+    """A few rows with the information of all past rows, as NumPy arrays or as tensors."""
 
     rows: Floats
     """(k, p)."""
     targets: Floats
-    """(k, c), or (k,) where outputs have gradients of their own."""
+    """(k, c), or (k,) if outputs have gradients of their own."""
     noise: Floats
-    """The variance of each, (k,)."""
+    """The noise variance of each row, (k,)."""
     rest: Floats
-    """What no weights can answer: by so much the least value of the squares is larger, (c,)."""
+    """The residual sum of squares that no weights can explain, (c,)."""
     lost: float = 0.0
-    """The certificate of a memory that truncated (:mod:`onepass.linalg.subspace`)."""
-    weighty: bool = True
-    """Whether the rows are as long as what they stand for, and not of length 1."""
+    """D of the certificate of a memory that truncates (:mod:`onepass.linalg.subspace`)."""
+    full_length: bool = True
+    """Whether the rows have the length of the rows that they represent, instead of length 1."""
 
     def moved(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """By how much the answers that these rows stand for can move, from some weights to others.
+        """Bound how far predictions on the represented rows change between two weights.
 
-        √(‖rows (new − old)‖² + D ‖new − old‖²). Where rows of length 1 stand for others it is
-        infinite as soon as one of their answers moves by more than rounding.
+        √(‖rows (new − old)‖² + D ‖new − old‖²). For rows of length 1 it is infinite as soon as one
+        prediction changes by more than rounding.
         """
         apart = (new - old).reshape(len(new), -1)
         there = linalg.length(linalg.inner(self.rows.T, apart))
         seen, size, whole = (
             float(each) for each in (there, linalg.length(apart), linalg.length(new))
         )
-        if not self.weighty:
+        if not self.full_length:
             return math.inf if seen > linalg.resolution(self.rows) * whole else 0.0
         return math.hypot(seen, math.sqrt(self.lost) * size)
 
     def near(self, w: ArrayOrTensor) -> "Evidence":
-        """The same in the library, precision and place of other weights."""
+        """Convert to the library, precision and device of other weights."""
         targets = linalg.small(linalg.like(linalg.host(self.targets), linalg.wide(w)))
         return self._replace(rows=linalg.like(self.rows, w), targets=targets)
 
     def placed(self, features: Array, p: int, outputs: Array, c: int) -> "Evidence":
-        """The same with its p′ features at the places ``features`` of p, and its outputs of c."""
+        """Move the features to the columns ``features`` of p, the outputs to ``outputs`` of c."""
         rows = np.zeros((len(self.rows), p))
         rows[:, features] = self.rows
         if self.targets.ndim == 1:
@@ -81,14 +81,14 @@ class Evidence(NamedTuple):
         return self._replace(rows=rows, targets=targets, rest=rest)
 
     def learned_by(self, memory: Any, w: ArrayOrTensor) -> Step:
-        """The step of a memory that learns these rows at the weights w."""
-        said = linalg.inner(self.rows.T, w.reshape(len(w), -1)).reshape(self.targets.shape)
-        step: Step = memory.learn(w, self.rows.T, self.targets - said, self.noise)
+        """Learn these rows with a memory, at the weights w."""
+        predictions = linalg.inner(self.rows.T, w.reshape(len(w), -1)).reshape(self.targets.shape)
+        step: Step = memory.learn(w, self.rows.T, self.targets - predictions, self.noise)
         return step
 
 
 def without_prior(T: Floats, z: Floats, squares: Floats, L: Floats) -> Evidence:
-    """What the rows in a triangle said, without the prior's: (1), (2), (3).
+    """The information of the rows in a triangle, without the prior: (1), (2), (3).
 
     Parameters
     ----------
@@ -96,9 +96,9 @@ def without_prior(T: Floats, z: Floats, squares: Floats, L: Floats) -> Evidence:
         Nonsingular upper triangle.
     z : ndarray of shape (q, c)
     squares : ndarray of shape (c,)
-        The least value of the squares of rows and prior.
+        The least sum of squares of rows and prior.
     L : ndarray of shape (k, q)
-        Rows of the prior, answered by 0; LᵀL is part of TᵀT.
+        Rows of the prior, with targets 0; LᵀL is part of TᵀT.
     """
     L = L[L.any(axis=1)]
     q = len(T)
@@ -107,10 +107,10 @@ def without_prior(T: Floats, z: Floats, squares: Floats, L: Floats) -> Evidence:
     _, gamma, Vt = linalg.svd_both(linalg.whitened(L, T), whole=True)
     gap = np.ones(q)
     gap[: len(gamma)] = (1.0 - gamma) * (1.0 + gamma)
-    turned, least = Vt @ z, _NOTHING * np.sqrt(q)
-    kept = (gap > least) | (np.abs(turned) > least * linalg.norms(z)).any(axis=1)
-    gap, turned = np.maximum(gap, least)[kept], turned[kept]
+    rotated, least = Vt @ z, _NOTHING * np.sqrt(q)
+    retained = (gap > least) | (np.abs(rotated) > least * linalg.norms(z)).any(axis=1)
+    gap, rotated = np.maximum(gap, least)[retained], rotated[retained]
     root = np.sqrt(gap)[:, None]
-    rest = squares - np.einsum("ij,i->j", turned**2, (1.0 - gap) / gap)  # (3)
-    rows = root * (Vt[kept] @ np.triu(T))
-    return Evidence(rows, turned / root, np.ones(len(rows)), np.maximum(rest, 0.0))
+    rest = squares - np.einsum("ij,i->j", rotated**2, (1.0 - gap) / gap)  # (3)
+    rows = root * (Vt[retained] @ np.triu(T))
+    return Evidence(rows, rotated / root, np.ones(len(rows)), np.maximum(rest, 0.0))

@@ -1,20 +1,20 @@
-"""Floor: forgetting that cannot wind up.
+"""Floor: a lower bound on the information, which prevents covariance windup under forgetting.
 
 Under exponential forgetting a direction that is not excited loses its information as λᵏ, and the
-first row that excites it again moves the weights without bound. Here the information never falls
-far below a floor: as the past fades, pseudo-rows are taken in,
+first row that excites it again changes the weights without bound. Here the information stays near
+or above a floor: as the past fades, pseudo-rows are added,
 
-    √(δ_j (1 − φ)) e_j,   answered by the present weights: e_jᵀ w                           (1)
+    √(δ_j (1 − φ)) e_j,   with the target of the current weights: e_jᵀ w                    (1)
 
-where φ is by how much the past has faded since the last visit of weight j, so that P⁻¹ stays near
-or above diag(δ) and w does not move by them. While the rows do not determine all weights, what lies
-in their span of e_j is taken in. δ_j is ``level`` rows' worth of weight j: ``level`` times the mean
-square of its gradient over the rows in which its feature was not silent, and never less than the
-ridge. A feature is silent in a row if it is as in the row before; without an intercept, if it is 0.
-With ridge 0, a row that excites a direction for the first time has its full weight there, even if
-the information about all other directions has faded.
-Pseudo-rows come at fixed rows of the stream, so that it does not matter how it is cut into blocks.
-Cost: O(p²) time a row, O(p) memory.
+where φ is the factor by which the past has faded since the last visit of weight j, so that P⁻¹
+stays near or above diag(δ) and w does not change. While the rows do not determine all weights, the
+projection of e_j on their span is added. δ_j is the information of ``level`` rows about weight j:
+``level`` times the mean square of its gradient over the rows in which its feature was excited, and
+at least the ridge. A feature is unexcited in a row if it equals its value in the previous row;
+without an intercept, if it is 0. With ridge 0, a row that excites a direction for the first time
+has its full weight there, even if the information about all other directions has faded.
+Pseudo-rows are added at fixed rows of the stream, so that the result does not depend on blocks.
+Cost: O(p²) time per row, O(p) memory.
 """
 
 import math
@@ -29,31 +29,31 @@ from onepass.types import Array, Floats
 __all__ = ["PATIENCE", "Floor", "rows_between"]
 
 PATIENCE = 2.0
-"""Half-lives between two visits, at most, where the past fades with time and not with rows."""
+"""Maximum number of half-lives between two visits, if the past fades by time."""
 
 _PERIOD = 64  # rows between two visits
-_LEAST_FADE = 1e-3  # λⁿ between two visits stays above this
-_AT_ONCE = 256  # weights whose turn it is in one visit
+_LEAST_FADE = 1e-3  # lower bound of λⁿ between two visits
+_AT_ONCE = 256  # weights per visit
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Floor:
-    """What a floor under the information needs to know of the past.
+    """Statistics of the past rows that determine the floor.
 
     Parameters
     ----------
     least : ndarray of shape (p,)
         The diagonal of the ridge, which does not fade either.
     squares : ndarray of shape (p,)
-        Sum of the squared gradients of all rows, by weight and not faded.
+        Sum of the squared gradients of all rows, by weight, without fading.
     active : ndarray of shape (p,)
-        Sum of the weights of the rows in which each feature was not silent, not faded.
+        Sum of the weights of the rows in which each feature was excited, without fading.
     last : ndarray of shape (p,)
-        The features of the row before.
+        The features of the previous row.
     ages : ndarray of shape (k,)
         Half-lives since the last visit, of each share of the weights.
     rows : int
-        Rows since the first visit was counted.
+        The number of rows so far.
     """
 
     least: Floats
@@ -65,29 +65,29 @@ class Floor:
 
     @classmethod
     def start(cls, least: Floats) -> "Floor":
-        """No rows so far."""
+        """The state before the first row."""
         none = np.zeros(len(least))
         return cls(least, none, none, none, np.zeros(_shares(len(least))), 0)
 
     @property
     def sizes(self) -> Floats:
-        """Mean square of each gradient over the rows in which its feature was not silent, (p,)."""
+        """Mean square of each gradient over the rows in which its feature was excited, (p,)."""
         mean = self.squares / np.maximum(self.active, 1e-300)
         return np.asarray(np.where(self.active > 0.0, mean, 0.0))
 
-    def room(self, period: int) -> int:
-        """How many rows may be learned before the next visit."""
+    def rows_until_visit(self, period: int) -> int:
+        """The number of rows before the next visit."""
         return period - self.rows % period
 
-    def seen(self, X: Floats, raw: Floats, weights: Floats | None, *, free: bool) -> "Floor":
-        """The same after rows.
+    def updated(self, X: Floats, raw: Floats, weights: Floats | None, *, free: bool) -> "Floor":
+        """The state after rows.
 
         Parameters
         ----------
         X : ndarray of shape (n, p)
             Their gradients: the rows, centred if there is an intercept.
         raw : ndarray of shape (n, p)
-            The rows as they came.
+            The original rows.
         weights : ndarray of shape (n,), or None for ones
         free : bool
             Whether there is an intercept.
@@ -107,20 +107,22 @@ class Floor:
         )
 
     def aged(self, half_lives: Floats) -> "Floor":
-        """The same after so much time: that before each of some rows, (n,), one after the other."""
+        """The state after the given times in half-lives, (n,), each before one row."""
         passed = np.broadcast_to(half_lives[:, None], (len(half_lives), len(self.ages)))
         return replace(self, ages=np.cumsum(np.vstack((self.ages, passed)), axis=0)[-1])
 
-    def under(self, memory: Triangle, level: float, period: int | None) -> tuple["Floor", Triangle]:
-        """The memory with the floor put under it: (1).
+    def applied_to(
+        self, memory: Triangle, level: float, period: int | None
+    ) -> tuple["Floor", Triangle]:
+        """Raise the information in a memory to the floor: (1).
 
         Parameters
         ----------
         memory : Triangle
         level : float
-            Rows' worth of information that no weight falls below.
+            The floor of each weight, in rows' worth of information.
         period : int or None
-            Rows between two visits, each of one share of the weights; None: all have their turn.
+            Rows between two visits, each of one share of the weights; None visits all weights.
         """
         p, shares = len(self.squares), len(self.ages)
         turns = range(shares) if period is None else [(self.rows // period - 1) % shares]
@@ -132,11 +134,11 @@ class Floor:
             rows[np.arange(len(due)), due] = np.sqrt(
                 wanted * -np.expm1(-math.log(2.0) * ages[turn])
             )
-            memory, ages[turn] = _held(memory, rows), 0.0
+            memory, ages[turn] = _with_pseudo_rows(memory, rows), 0.0
         return replace(self, ages=ages), memory
 
     def grown(self, p: int, least: float) -> "Floor":
-        """The same with new weights at the end, zero in every row so far."""
+        """Add weights at the end, whose features were zero in all rows so far."""
         none = np.zeros(p - len(self.squares))
         more = _shares(p) - len(self.ages)
         return replace(
@@ -149,7 +151,7 @@ class Floor:
         )
 
     def with_outputs(self, at: Array, c: int) -> "Floor":
-        """The same with new outputs: it knows of none."""
+        """The state itself, which does not depend on the outputs."""
         del at, c
         return self
 
@@ -159,24 +161,24 @@ class Floor:
         return linalg.finite(self.squares)
 
 
-def _held(memory: Triangle, rows: Floats) -> Triangle:
-    """The memory with pseudo-rows, answered by its own weights."""
+def _with_pseudo_rows(memory: Triangle, rows: Floats) -> Triangle:
+    """The memory with pseudo-rows added, whose targets its weights fit exactly."""
     span = memory.span
     if span is not None:
         free = int(span.free)
-        span, rows = span.held(np.hstack((np.zeros((len(rows), free)), rows)))
+        span, rows = span.absorb_fitted(np.hstack((np.zeros((len(rows), free)), rows)))
         rows = rows[:, free:]
     R, z, _ = linalg.qr_update(memory.R, memory.z, rows, rows @ memory.w)
     return replace(memory, R=R, z=z, span=span)
 
 
 def _shares(p: int) -> int:
-    """How many visits it takes until all weights have had their turn."""
+    """The number of visits after which all weights have been visited."""
     return -(-p // _AT_ONCE)
 
 
-def rows_between(forgetting: float, most: int = _PERIOD) -> int:
+def rows_between(forgetting: float, maximum: int = _PERIOD) -> int:
     """Rows between two visits, or with another maximum between two renormalisations."""
     if forgetting == 1.0:
-        return most
-    return max(1, min(most, int(math.log(_LEAST_FADE) / math.log(forgetting))))
+        return maximum
+    return max(1, min(maximum, int(math.log(_LEAST_FADE) / math.log(forgetting))))

@@ -23,7 +23,7 @@ shape (p,), the n gradients are those of rows times outputs, and e has shape (n,
 from typing import Protocol, Self
 
 from onepass.linalg.subspace import Split
-from onepass.linalg.update import Fitted, Step
+from onepass.linalg.update import FittedStep, Step
 from onepass.memory.evidence import Evidence
 from onepass.types import Array, ArrayOrTensor, Floats, Kind
 
@@ -149,7 +149,7 @@ class Divided(Mergeable, MemoryState, Protocol):
         """Return P G of gradients (p, n) as ``lifted``, with the intermediate values of `after`."""
 
     def after(
-        self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: Fitted | None = None
+        self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: FittedStep | None = None
     ) -> Self:
         """Return the state after the gradients G (p, n).
 

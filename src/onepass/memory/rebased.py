@@ -1,27 +1,27 @@
-"""Rebased span: least squares whose rows differ in weight by more than float64 can hold.
+"""Rebased span: least squares for rows whose weights differ by more than float64 resolves.
 
-After a gap of many half-lives, or a long loss of excitation, all that was learned is tiny beside
-the next row, and the triangle [R z] of both would hold mostly the rounding of that row. The exact
-solution is lexicographic: new rows are fitted first; in each direction that they leave open, w
-stays what the old rows made it, in the metric of the old information. So the old information
-becomes the metric W of a base, W Wᵀ = P_base, about the old solution w_base, and the rows since
-then are held as an orthonormal span in that metric::
+After a gap of many half-lives, or a long loss of excitation, all past information is tiny compared
+with the next row, and the triangle [R z] of both would contain mostly the rounding errors of that
+row. The exact solution is lexicographic: new rows are fitted first; in each direction that they
+leave undetermined, w stays at the solution of the old rows, in the metric of the old information.
+So the old information becomes the metric W of a base, W Wᵀ = P_base, about the old solution w_base,
+and the rows since then are represented by an orthonormal span in that metric::
 
     w = w_base + W Q T⁻¹ z,     P⁻¹ = W⁻ᵀ (Q Tᵀ T Qᵀ + φ (I − Q Qᵀ)) W⁻¹                   (1)
-    x̃ = Wᵀ x,   c = Qᵀ x̃,   h u = x̃ − Q c        a row, and what of it is new              (2)
-    Q ← [Q u],   T ← diag(T, √φ)   where h > 0    a new direction, with what is left of the base (3)
+    x̃ = Wᵀ x,   c = Qᵀ x̃,   h u = x̃ − Q c        a row, and its new part                   (2)
+    Q ← [Q u],   T ← diag(T, √φ)   if h > 0       a new direction, with the rest of the base (3)
     [T z] ← QR of [T z] and the row [c h b]                                                (4)
     rebase:   w_base ← w,   W ← W [Q T⁻¹, (I − Q Qᵀ) φ^(−½)],   Q, T, z empty,   φ ← 1        (5)
 
-With ridge 0 no rows are known at first: φ = 0 and W = diag(1/s_j), where s_j is a power of two near
-the first value of feature j that is not 0. Then w is the solution of least norm in these units, at
+With ridge 0 there is no information at first: φ = 0 and W = diag(1/s_j), where s_j is a power of
+two near the first nonzero value of feature j. Then w is the least-norm solution in these units, at
 every row and every rank, so that the scales of the features do not matter.
 
-Whether a row is new is decided for each component of x̃ and of x̃ − Q c, which counts as 0 where it
-is within its own rounding error; E and F carry the errors of Q and W. With an intercept the first
+Whether a row is new is decided for each component of x̃ and of x̃ − Q c, which counts as 0 if it is
+within its own rounding error; E and F bound the errors of Q and W. With an intercept the first
 column of x is 1, and the others are relative to a reference row.
 
-Cost: O(p q) a row and O(p q) memory for q directions, while the base is diagonal; O(p²) after a
+Cost: O(p q) per row and O(p q) memory for q directions, while the base is diagonal; O(p²) after a
 rebase, which is O(p³).
 """
 
@@ -36,16 +36,16 @@ from onepass.linalg.update import absorb
 from onepass.memory.span import Span
 from onepass.types import Array, Floats
 
-__all__ = ["GAP", "Rebased", "Taken"]
+__all__ = ["GAP", "Rebased", "RebasedUpdate"]
 
 GAP = 2.0**-24
-"""A fade below it makes the past the base of a new span before the next row comes."""
+"""A fade below it makes the past the base of a new span before the next row."""
 
 _EPS = float(np.finfo(np.float64).eps)
 _SURE = 16.0  # times the first-order error bound: larger numbers are not rounding errors
 _SHARP = 1e-9  # smallest safe ratio of a diagonal entry of T to a coordinate of a new row
 _NEVER = 1e60  # scale of never excited directions relative to forgotten ones
-_FAINTEST = 1e-120  # lower bound of phi: W grows by its root after each gap
+_FAINTEST = 1e-120  # lower bound of phi; W grows by 1 / sqrt(phi) after each gap
 _AHEAD = 64  # rows processed together
 _SMALL = 256  # up to so many coordinates the projection is formed as a matrix
 _LIFTED = 2.0**-12  # below this ratio the information of a newly opened direction is raised
@@ -53,31 +53,31 @@ _TRUSTED = 1024.0  # upper bound of the relative error of the metric, in units o
 _LARGEST = 1e150  # upper bound of the metric in units of the features
 
 
-class Taken(NamedTuple):
-    """What taking in rows gives."""
+class RebasedUpdate(NamedTuple):
+    """The result of adding rows."""
 
     span: "Rebased"
     errors: Floats
     """The error of each row just before it, (n, c)."""
-    held: list[tuple[Any, Any]]
-    """Pseudo-rows with their targets that were taken in too."""
+    pseudo_rows: list[tuple[Any, Any]]
+    """Pseudo-rows with their targets that were added too."""
 
 
-class _Apart(NamedTuple):
+class _SplitRows(NamedTuple):
     """Rows in the coordinates of a span."""
 
     C: Floats
     """(n, q)."""
     rest: Floats
-    """What lies outside, (n, p)."""
+    """The part outside, (n, p)."""
     bound: Floats
-    """Its rounding errors at most, (n, p)."""
+    """An upper bound of its rounding errors, (n, p)."""
     new: Array
-    """Whether it is more than rounding, (n,)."""
+    """Whether it exceeds rounding, (n,)."""
 
     @property
     def height(self) -> float:
-        """Its length, of a single row."""
+        """The length of the part outside, for a single row."""
         return float(linalg.norms(self.rest[:, None])[0])
 
 
@@ -101,13 +101,13 @@ class Rebased:
         Upper triangle, nonsingular.
     z : ndarray of shape (q, c)
     phi : float
-        What is left of the base, in [0, 1].
+        The remaining share of the base, in [0, 1].
     squares : ndarray of shape (c,)
         The least sum of squares.
     rows : int
-        Rows since the base was made.
+        Rows since the base was formed.
     never : int
-        The directions that had never been excited when the base was made.
+        The number of directions never excited when the base was formed.
     center, targets : ndarrays of shape (2, d) and (2, c)
         The reference row and its targets, each as the sum of two; zeros without an intercept.
     free : bool
@@ -132,7 +132,7 @@ class Rebased:
 
     @classmethod
     def start(cls, d: int, c: int, *, free: bool = False) -> "Rebased":
-        """No direction known: ridge 0."""
+        """The state before the first row, with ridge 0."""
         p = d + free
         units = np.zeros(p)
         units[:free] = 1.0
@@ -154,21 +154,21 @@ class Rebased:
     def of_triangle(
         cls, R: Floats, w: Floats, mass: float = 1.0, *, free: bool = False
     ) -> "Rebased":
-        """The base that a nonsingular triangle R of so much weight with the solution w is."""
+        """The base given by a nonsingular triangle R of weight ``mass`` with the solution w."""
         W = linalg.solve_upper(R, np.eye(len(R)))
         units = linalg.norms(R) / np.sqrt(mass)
         return cls._based(W, 64.0 * _EPS * np.abs(W), units, w, 1.0, free=free)
 
     @classmethod
     def of_span(cls, span: Span) -> "Rebased":
-        """The same state from the form of former files."""
+        """Convert from the format of former files."""
         p, c = span.Q.shape[0], span.z.shape[1]
         new = cls._based(np.ones(p), np.zeros(p), np.ones(p), np.zeros((p, c)), 0.0, free=False)
         return replace(new, Q=span.Q, E=np.abs(span.Q) * span.doubt, T=span.T, z=span.z)
 
     @property
     def rank(self) -> int:
-        """The directions that rows have excited, so far as the base and the span tell."""
+        """The number of directions that rows have excited, as far as base and span tell."""
         return int(max(self.Q.shape[1], len(self.Q) - self.never))
 
     @property
@@ -183,7 +183,7 @@ class Rebased:
         return self.origin + self._spread(self.Q @ linalg.solve_upper(self.T, self.z))
 
     def relative_to(self, x: Floats, y: Floats) -> "Rebased":
-        """The same of no rows yet, relative to a row x with targets y."""
+        """The initial state relative to a row x with targets y."""
         if not self.free:
             return self
         center = np.vstack((x, np.zeros_like(x))).astype(np.float64)
@@ -191,8 +191,8 @@ class Rebased:
 
     def absorb(
         self, A: Floats, b: Floats, scale: Floats, raw: Floats, level: Floats | None = None
-    ) -> Taken:
-        """Take in rows scale_k [a_k b_k] one after the other; at once where no row is new.
+    ) -> RebasedUpdate:
+        """Add rows scale_k [a_k b_k], one after the other; as a block if no row is new.
 
         Parameters
         ----------
@@ -200,18 +200,18 @@ class Rebased:
         b : ndarray of shape (n, c)
         scale : ndarray of shape (n,)
         raw : ndarray of shape (n, p)
-            The sizes of the numbers that A are differences of: their rounding is relative to these.
+            Sizes of the minuends of A, to which its rounding errors are relative.
         level : ndarray of shape (n,), optional
-            Rows' worth of information that a direction opened by each row is to have at least, up
-            to 1 of this row.
+            The minimum information about a direction opened by each row, in rows' worth, up to that
+            of this row.
         """
         errors = np.empty(b.shape)
-        span, i, n, ahead, held = self, 0, len(A), _AHEAD, []
+        span, i, n, ahead, added = self, 0, len(A), _AHEAD, []
         while i < n:
-            span, stop = span._noting(raw[i : i + ahead])
-            apart = span.apart(A[i : i + stop], raw[i : i + stop])
-            C = apart.C * scale[i : i + stop, None]
-            new = apart.new & (not span.full)
+            span, stop = span._with_units(raw[i : i + ahead])
+            split_rows = span.split_rows(A[i : i + stop], raw[i : i + stop])
+            C = split_rows.C * scale[i : i + stop, None]
+            new = split_rows.new & (not span.full)
             depth = np.abs(np.diagonal(span.T))
             new |= (np.abs(C) * _SHARP > depth).any(axis=1) | bool(depth.min(initial=1.0) < 1e-60)
             known = int(np.argmax(new)) if new.any() else stop
@@ -219,9 +219,9 @@ class Rebased:
                 rows = slice(i, i + known)
                 weight, theta = scale[rows, None], linalg.solve_upper(span.T, span.z)
                 y = (b[rows] - A[rows] @ span.solution()) * weight + C[:known] @ theta
-                taken = absorb(span.T, span.z, theta, C[:known], y)
-                errors[rows], squares = taken.errors / weight, span.squares + taken.left
-                span = replace(span, T=taken.R, z=taken.z, squares=squares)
+                update = absorb(span.T, span.z, theta, C[:known], y)
+                errors[rows], squares = update.errors / weight, span.squares + update.left
+                span = replace(span, T=update.R, z=update.z, squares=squares)
                 i, ahead = i + known, min(2 * ahead, _AHEAD)  # larger chunks while no row is new
                 continue
             sharp = bool((np.abs(C[0]) * _SHARP > depth).any()) or depth.min(initial=1.0) < 1e-60
@@ -229,15 +229,17 @@ class Rebased:
                 span = span.rebased()
                 continue
             errors[i] = b[i] - A[i] @ span.solution()
-            one = _Apart(*(part[0] for part in apart))
+            one = _SplitRows(*(part[0] for part in split_rows))
             span = span.extended(one, errors[i], scale[i])
             if level is not None and level[i] and span.phi == 0.0:
-                span, row = span.lifted(min(level[i], 1.0) ** 0.5 * scale[i] * one.height)
-                held += [] if row is None else [(row, row @ span.solution())]
+                span, row = span.with_raised_direction(
+                    min(level[i], 1.0) ** 0.5 * scale[i] * one.height
+                )
+                added += [] if row is None else [(row, row @ span.solution())]
             i, ahead = i + 1, 1
-        return Taken(replace(span, rows=span.rows + n), errors, held)
+        return RebasedUpdate(replace(span, rows=span.rows + n), errors, added)
 
-    def held(self, A: Floats) -> tuple["Rebased", Floats]:
+    def absorb_fitted(self, A: Floats) -> tuple["Rebased", Floats]:
         """Absorb rows A (k, p) that the weights fit exactly; return the rows as absorbed.
 
         While some directions were never excited, rows are projected on the span.
@@ -251,7 +253,7 @@ class Rebased:
         return replace(self, T=T, z=z), C @ self.Q.T / self.W
 
     def faded(self, factor: float) -> "Rebased":
-        """The same with all that was learned, and the base, weighing ``factor`` as much."""
+        """Multiply the weight of all rows, and of the base, by ``factor``."""
         root = np.sqrt(factor)
         phi = max(self.phi * factor, _FAINTEST) if self.phi > 0.0 else 0.0
         return replace(
@@ -259,7 +261,7 @@ class Rebased:
         )
 
     def rebased(self) -> "Rebased":
-        """The same with all that was learned as the base: (5)."""
+        """Make all past information the base: (5)."""
         q, w = len(self.T), self.solution()
         sizes = np.where(self.units > 0.0, self.units, 1.0)[:, None]
         if not q:
@@ -274,7 +276,7 @@ class Rebased:
         G = _EPS * aW + F
         errors = (G @ aQ + aW @ self.E) @ np.abs(inverse)
         open_, more = W @ rest, G @ aR + (aW @ aQ) @ (self.E.T @ aR)
-        errors, more = (  # in units of the features, or those of small scale would lose theirs
+        errors, more = (  # in units of the features, for features of small scale
             np.minimum(each, _TRUSTED * _EPS * np.abs(M * sizes).max(axis=0, initial=0.0) / sizes)
             for each, M in ((errors, there), (more, open_))
         )
@@ -317,7 +319,7 @@ class Rebased:
         return np.asarray(known + np.einsum("ij,ij->i", rest, rest) / self.phi)
 
     def grown(self, d: int, ridge: float | Floats) -> "Rebased":
-        """The same with new features at the end, zero in every row so far, under this ridge."""
+        """Add features at the end, which were zero in all rows so far, under this ridge."""
         old, p = len(self.units), d + self.free
         if p == old:
             return self
@@ -343,10 +345,10 @@ class Rebased:
         )
 
     def with_outputs(self, at: Array, c: int) -> "Rebased":
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         old = np.setdiff1d(np.arange(c), at)
         wide: dict[str, Any] = {}
-        for name in ("origin", "z", "answers", "squares"):
+        for name in ("origin", "z", "targets", "squares"):
             narrow = getattr(self, name)
             wide[name] = np.zeros((*narrow.shape[:-1], c))
             wide[name][..., old] = narrow
@@ -368,8 +370,8 @@ class Rebased:
         spread: Floats = self.W[:, None] * theta if self.W.ndim == 1 else self.W @ theta
         return spread
 
-    def _noting(self, raw: Floats) -> tuple["Rebased", int]:
-        """The span with the units of the first row, and how many rows need no others."""
+    def _with_units(self, raw: Floats) -> tuple["Rebased", int]:
+        """The state with the units of the first row, and the number of rows without new units."""
         unseen = np.flatnonzero(self.units == 0.0)
         there = raw[:, unseen] != 0.0
         if not there.any():
@@ -385,10 +387,10 @@ class Rebased:
         W, F = ((each.T * shape).T for each in (self.W, self.F))
         return replace(self, units=units, W=W, F=F), 1
 
-    def apart(self, A: Floats, raw: Floats) -> _Apart:
-        """What of rows lies in the span, and what does not: (2).
+    def split_rows(self, A: Floats, raw: Floats) -> _SplitRows:
+        """Split rows into the part in the span and the part outside: (2).
 
-        The rounding error of what does not is bounded after its projection off the span.
+        The rounding error of the part outside is bounded after its projection off the span.
         """
         G = _EPS * np.abs(self.W) + self.F
         X = self._coordinates(A)
@@ -410,10 +412,10 @@ class Rebased:
         again = rest @ self.Q
         C, rest = C + again, rest - again @ self.Q.T
         C = np.where(np.abs(C) <= (_SURE * _EPS * np.abs(X) + error) @ aQ, 0.0, C)
-        return _Apart(C, rest, bound, (np.abs(rest) > bound).any(axis=1))
+        return _SplitRows(C, rest, bound, (np.abs(rest) > bound).any(axis=1))
 
-    def extended(self, one: _Apart, error: Floats, scale: float) -> "Rebased":
-        """One row that brings a new direction: (3), (4)."""
+    def extended(self, one: _SplitRows, error: Floats, scale: float) -> "Rebased":
+        """Add one row with a new direction: (3), (4)."""
         q, c, height = len(self.T), len(error), one.height
         b = error + one.C @ linalg.solve_upper(self.T, self.z)
         u = one.rest / height
@@ -422,7 +424,7 @@ class Rebased:
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.phi)
         z, row = np.vstack((self.z, np.zeros((1, c)))), np.append(one.C, height)
         T, z, _ = linalg.qr_update(T, z, row[None] * scale, b[None] * scale)
-        left = np.zeros(c)  # what is left by the QR would be rounding where phi is tiny
+        left = np.zeros(c)  # the residual of the QR would be rounding if phi is tiny
         if self.phi > 0.0:
             V = linalg.whitened(one.C[None], self.T)[0]
             left[:] = (error / math.hypot(1.0 / scale, *V, height / math.sqrt(self.phi))) ** 2
@@ -435,7 +437,7 @@ class Rebased:
             squares=self.squares + left,
         )
 
-    def lifted(self, least: float) -> tuple["Rebased", Floats | None]:
+    def with_raised_direction(self, least: float) -> tuple["Rebased", Floats | None]:
         """Raise the information root of the newest direction to ``least``; return the row added.
 
         After a gap, a row mostly determines the intercept and other faded directions anew, so it

@@ -1,22 +1,22 @@
-"""Sketch: Frequent Directions of all gradients so far, which overestimates none.
+"""Sketch: Frequent Directions of all gradients so far, none of which is overestimated.
 
-:class:`~onepass.memory.principal.Principal` keeps the m largest singular values as they are; a
-direction that came once, strongly, stays as strong as it was, and one that comes again and again
-below the m-th is cut off each time anew. Here each step that leaves a direction out also takes its
-strength from those that stay ([1], Algorithm 2.1 with ℓ = m + 1 rows):
+:class:`~onepass.memory.principal.Principal` retains the m largest singular values unchanged; a
+direction that occurred once, strongly, stays as strong, and one that recurs below the m-th is
+dropped each time. Here each step that drops a direction also subtracts its strength from the
+retained ones ([1], Algorithm 2.1 with ℓ = m + 1 rows):
 
     Σ̃, Ũ of all m + 1 directions,      δ_t = σ̃²_{m+1}                                       (1)
     σ_j² ← σ̃_j² − δ_t,  j = 1 … m                                                            (2)
 
-so that new directions find a place, in a stream that drifts as well. With A the raw gradients as
-rows, and B = Σ Uᵀ what is kept ([1] Theorem 1.1, k < m + 1),
+so that new directions can enter, also in a stream that drifts. With A the raw gradients as rows,
+and B = Σ Uᵀ the retained part ([1] Theorem 1.1, k < m + 1),
 
     0 ≤ AᵀA − BᵀB ≤ Σ_t δ_t · I,      Σ_t δ_t ≤ ‖A − A_k‖²_F / (m + 1 − k)                   (3)
 
-The directions still free are as those of Principal: P = I − U Uᵀ with noise R = 0, or with noise
-r > 0, P = I − U diag(σ² / (σ² + r)) Uᵀ with the σ of (2): least squares that is never surer of a
-direction than its rows make it. While no more than m directions came, both memories are the same.
-Cost: O(mp) time a row, O(mp) memory, as Principal.
+The projector is that of Principal: P = I − U Uᵀ with noise R = 0, or with noise r > 0,
+P = I − U diag(σ² / (σ² + r)) Uᵀ with the σ of (2): least squares that never overestimates the
+information about a direction. Up to m directions both memories are equal.
+Cost: O(mp) time per row, O(mp) memory, as Principal.
 
 [1] M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent Directions: Simple and
     Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.
@@ -44,12 +44,12 @@ class Sketch:
     Parameters
     ----------
     m : int, default=100
-        Directions kept at most, >= 1.
+        The maximum number of directions, >= 1.
 
     Raises
     ------
     ParameterError
-        If m is no whole number >= 1.
+        If m is not an integer >= 1.
 
     Examples
     --------
@@ -69,9 +69,9 @@ class Sketch:
         validation.whole(self.m, "m", "memory.Sketch", low=1)
 
     def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> PrincipalState:
-        """The memory of no rows, for p weights an output.
+        """The initial state, for p weights per output.
 
-        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
         """
-        subspace = Subspace.start(p, int(self.m), kind, shrinks=True, room=c)
+        subspace = Subspace.start(p, int(self.m), kind, shrinks=True, batch=c)
         return PrincipalState(subspace, float(noise), "raw")

@@ -4,23 +4,23 @@ With Q (p × q) an orthonormal basis of the span of all rows, every row is a = Q
 least-norm solution has the form w = Q θ. In these coordinates the triangle is small and never
 singular::
 
-    c = Qᵀ a,   h u = a − Q c          what of the row is new                        (1)
-    Q ← [Q u],  T ← diag(T, √ridge)    where h > 0: one more direction, with its prior (2)
-    [T z] ← [T z] and the row [c h b]  by QR                                        (3)
-    w = Q T⁻¹ z                        the solution of least norm                    (4)
+    c = Qᵀ a,   h u = a − Q c          the new part of the row                       (1)
+    Q ← [Q u],  T ← diag(T, √ridge)    if h > 0: a new direction, with its prior     (2)
+    [T z] ← [T z] and the row [c h b]  by QR                                         (3)
+    w = Q T⁻¹ z                        the least-norm solution                       (4)
 
 With ridge 0 it is the limit of ridge regression for ridge → 0, at every row, whatever the rank.
-What of a row is new must stand above the rounding of the row x as it came, before it was centred to
-a, along u; and above that of the directions that a is made of. One that was found from rows nearly
-parallel, of small h, may be turned by an angle δ:
+The new part of a row must exceed the rounding error along u of the original row x, before it was
+centred to a; and that of the directions in a. A direction that was found from nearly parallel rows,
+with small h, may be rotated by an angle δ:
 
     ρ_u = ε √p (‖a‖ + ‖u ∘ x‖),   ρ = ε √p (‖a‖ + ‖x‖),   κ² = Σ_j (c_j δ_j)²               (5)
-    new where h > ρ_u (16 + κ / ρ),      δ = (ρ + κ) / h                                    (6)
+    new if h > ρ_u (16 + κ / ρ),      δ = (ρ + κ) / h                                       (6)
 
-So rows of lower rank are known as such however they come. Of rows so nearly of lower rank that
-float64 cannot tell the least norm is given; with a ridge of 1e-30 they count as of full rank.
+So rows of lower rank are recognised in any order. For rows whose rank float64 cannot resolve, the
+least-norm solution is returned; with a ridge of 1e-30 they count as of full rank.
 
-Cost: O(p q) a row, O(p q) memory. Exact ridge with far fewer rows than features costs no p × p.
+Cost: O(p q) per row, O(p q) memory. Exact ridge with far fewer rows than features costs no p × p.
 """
 
 from dataclasses import dataclass, replace
@@ -29,29 +29,29 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.linalg.update import absorb, fade, held
+from onepass.linalg.update import absorb, fade, nonsingular
 from onepass.types import Floats
 
-__all__ = ["Span", "Spanned"]
+__all__ = ["Span", "SpanUpdate"]
 
 
-class _Apart(NamedTuple):
-    """Rows as what lies in a span and what does not."""
+class _SplitRows(NamedTuple):
+    """Rows, split into the part in a span and the part outside."""
 
     C: Floats
     """Coordinates, (n, q)."""
     rest: Floats
-    """What lies outside, (n, p)."""
+    """The part outside, (n, p)."""
     height: Floats
     """Its length h, (n,)."""
     least: Floats
-    """The height above which a row is new, by (6)."""
+    """The length above which the part outside is new, by (6)."""
     rounding: Floats
     """ρ + κ."""
 
 
-class Spanned(NamedTuple):
-    """A span that took in rows, their errors before, and the growth of the residual."""
+class SpanUpdate(NamedTuple):
+    """A span after rows, their errors just before, and the growth of the residual."""
 
     span: "Span"
     errors: Floats
@@ -72,7 +72,7 @@ class Span:
     ridge : float
         The prior of a direction not seen yet, Π = ridge · I.
     doubt : ndarray of shape (q,)
-        How far rounding may have turned each direction, as an angle: δ of (6).
+        The angle by which rounding may have rotated each direction: δ of (6).
     """
 
     free: ClassVar[bool] = False
@@ -85,7 +85,7 @@ class Span:
 
     @classmethod
     def start(cls, p: int, c: int, ridge: float) -> "Span":
-        """No direction seen."""
+        """The state before the first row."""
         return cls(np.zeros((p, 0)), np.zeros((0, 0)), np.zeros((0, c)), ridge, np.zeros(0))
 
     @property
@@ -102,68 +102,68 @@ class Span:
         """The weights w, shape (p, c), by (4)."""
         return self.Q @ linalg.solve_upper(self.T, self.z)
 
-    def absorb(self, A: Floats, b: Floats, raw: Floats | None = None) -> Spanned:
-        """Take in rows of noise 1, one after the other; at once where no row is new.
+    def absorb(self, A: Floats, b: Floats, raw: Floats | None = None) -> SpanUpdate:
+        """Add rows of noise 1, one after the other; as a block if no row is new.
 
         Parameters
         ----------
         A : ndarray of shape (n, p)
         b : ndarray of shape (n, c)
         raw : ndarray of shape (n, p), optional
-            The rows as they came, where A are centred ones: their rounding is relative to these.
+            The original rows, if A are centred: their rounding errors are relative to these.
         """
         raw = A if raw is None else raw
         errors, left = np.empty(b.shape), np.zeros(b.shape[1])
         span, i, n, ahead = self, 0, A.shape[0], 1
         while i < n:
-            apart = span.apart(A[i : i + ahead], raw[i : i + ahead])
-            new = (apart.height > apart.least) & (not span.full)
+            split_rows = span.split_rows(A[i : i + ahead], raw[i : i + ahead])
+            new = (split_rows.height > split_rows.least) & (not span.full)
             known = int(np.argmax(new)) if new.any() else len(new)
             if known:
                 rows = slice(i, i + known)
                 theta = linalg.solve_upper(span.T, span.z)
-                taken = absorb(span.T, span.z, theta, apart.C[:known], b[rows])
-                errors[rows], left = taken.errors, left + taken.left
-                span = replace(span, T=taken.R, z=taken.z)
+                update = absorb(span.T, span.z, theta, split_rows.C[:known], b[rows])
+                errors[rows], left = update.errors, left + update.left
+                span = replace(span, T=update.R, z=update.z)
             i += known
-            ahead *= 2  # look further while nothing is new
+            ahead *= 2  # larger chunks while no row is new
             if known < len(new):
                 errors[i], span, more = span.extended(A[i : i + 1], b[i : i + 1], raw[i : i + 1])
                 left = left + more
                 i, ahead = i + 1, 1
-        return Spanned(span, errors, left)
+        return SpanUpdate(span, errors, left)
 
     def faded(self, factor: float) -> "Span":
-        """The same with all that was learned, and the prior, weighing ``factor`` as much."""
+        """Multiply the weight of all rows, and of the prior, by ``factor``."""
         T, z = fade(self.T, self.z, factor)
         return replace(self, T=T, z=z, ridge=self.ridge * factor)
 
     def grown(self, p: int) -> "Span":
-        """The same with new weights at the end, zero in every row so far."""
+        """Add weights at the end, whose features were zero in all rows so far."""
         extra = np.zeros((p - self.Q.shape[0], self.rank))
         return replace(self, Q=np.vstack((self.Q, extra)))
 
     def with_outputs(self, at: Floats, c: int) -> "Span":
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         z = np.zeros((self.rank, c))
         z[:, np.setdiff1d(np.arange(c), at)] = self.z
         return replace(self, z=z)
 
     def extended(self, A: Floats, b: Floats, raw: Floats) -> tuple[Floats, "Span", Floats]:
-        """One row that brings a new direction: (1), (2), (3)."""
-        C, rest, height, _, rounding = self.apart(A, raw)
+        """Add one row with a new direction: (1), (2), (3)."""
+        C, rest, height, _, rounding = self.split_rows(A, raw)
         theta, q = linalg.solve_upper(self.T, self.z), self.rank
         T: Floats = np.zeros((q + 1, q + 1), order="F")
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.ridge)
         none = np.zeros((1, b.shape[1]))
         T, z, left = linalg.qr_update(T, np.vstack((self.z, none)), np.column_stack((C, height)), b)
-        T, z = held(T, z, np.vstack((theta, none)))
+        T, z = nonsingular(T, z, np.vstack((theta, none)))
         Q, doubt = np.column_stack((self.Q, rest[0] / height)), rounding / height
         wider = replace(self, Q=Q, T=T, z=z, doubt=np.append(self.doubt, doubt))
         return b[0] - C[0] @ theta, wider, left
 
-    def apart(self, A: Floats, raw: Floats) -> _Apart:
-        """What of the rows lies in the span, and what does not: (1), (5), (6)."""
+    def split_rows(self, A: Floats, raw: Floats) -> _SplitRows:
+        """Split rows into the part in the span and the part outside: (1), (5), (6)."""
         C = A @ self.Q
         rest = A - C @ self.Q.T
         again = rest @ self.Q
@@ -175,4 +175,4 @@ class Span:
         whole = unit * (length + linalg.norms(raw.T))
         turned = linalg.norms((C * self.doubt).T)
         least = along * (16.0 + turned / np.where(whole > 0.0, whole, 1.0))
-        return _Apart(C, rest, height, least, whole + turned)
+        return _SplitRows(C, rest, height, least, whole + turned)

@@ -1,40 +1,41 @@
-"""SquareRoot: all of the past, as the triangle of QRD-RLS. The memory of recursive least squares.
+"""SquareRoot: all of the past, as the triangle of QRD-RLS; the memory of recursive least squares.
 
 With rows (a_k, b_k), weights s_k and a forgetting factor λ, after n rows the weights are
 
     w_n = argmin over w of  Σ_k λ^(n−k) s_k (b_k − a_kᵀ w)² + λⁿ (w − w₀)ᵀ Π (w − w₀)        (1)
 
-(EW-RLS, [1] (2)). Kept are not P_n = (λⁿ Π + Σ_k λ^(n−k) s_k a_k a_kᵀ)⁻¹ and w_n, whose
-recursion ([1] (3), [2]) loses digits and its symmetry, but the triangle [R z] with
+(EW-RLS, [1] (2)). The recursion ([1] (3), [2]) of P_n = (λⁿ Π + Σ_k λ^(n−k) s_k a_k a_kᵀ)⁻¹ and
+w_n loses digits and symmetry. Instead, the state is the triangle [R z] with
 
     Rᵀ R = P⁻¹,   R (w − w₀) = z                                                            (2)
     [R z] ← √λⁿ · triangle of ([R z] and the block's rows √(s_k λ⁻ᵏ) [a_k b_k]), by QR       (3)
 
-so that forgetting never divides and w is solved for, never accumulated. Where the past is tiny
-beside a row, and until full rank where Π = 0, a span takes its place
+so that forgetting never divides, and w is solved for, never accumulated. If the past is tiny
+compared with a row, and until full rank if Π = 0, a span is used instead
 (:class:`~onepass.memory.rebased.Rebased`).
-Cost: O(p²) time a row, O(p²) memory.
+Cost: O(p²) time per row, O(p²) memory.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022.
 [2] "Online least-squares", lecture notes; recursive least squares by the matrix inversion lemma.
 [3] A. H. Sayed, "Fundamentals of Adaptive Filtering", 2003; QRD-RLS.
 
-Prior: what a coefficient is taken to be before its feature has said anything.
+Prior: regularisation of each coefficient in units of its feature.
 
-A ridge is in the units of the features: one that calms a 0/1 column is far too much for a feature
-of size 1e-3. In a stream nobody knows these units beforehand. So the first row in which a feature
+A ridge is in the units of the features: one that suits a 0/1 column is far too large for a feature
+of size 1e-3. In a stream these units are not known in advance. So the first row in which a feature
 differs from its mean sets them: just before that row k is learned, the pseudo-row
 
-    √level · |x_kj − x̄_j| e_j,   answered by e_jᵀ w₀                                        (1)
+    √level · |x_kj − x̄_j| e_j,   with the target e_jᵀ w₀                                    (1)
 
-is taken in, which says that w_j is near where it began, to ``level`` rows' worth. Wide tables, of
-categories above all, are calm from the first rows; after many rows it is forgotten. It does not
-depend on the units of the features, nor on how the stream is cut into blocks.
+is added, which keeps w_j near its initial value with the weight of ``level`` rows. Predictions on
+wide tables, in particular of categories, are stable from the first rows; after many rows the
+pseudo-row has no effect. It does not depend on the units of the features, nor on how the stream is
+cut into blocks.
 
-Merging takes out what the other learner believed beforehand, lest it count twice. So it is noted
-here how much of it is left: of the ridge, of each pseudo-row, and of all that was there before the
-first row, as forgetting makes them fade.
+A merge removes the other learner's prior, which must not count twice. So this module tracks the
+remaining share of the ridge, of each pseudo-row, and of everything before the first row, as
+forgetting makes them fade.
 Cost: O(p²) once for each feature, O(p) memory.
 """
 
@@ -91,9 +92,9 @@ class SquareRoot:
         *,
         free: bool = False,
     ) -> "Triangle":
-        """The memory of no rows, for p weights an output and c outputs; always in float64.
+        """The initial state, for p weights per output and c outputs; always in float64.
 
-        With ``free`` a span has one column more, which comes first: an intercept.
+        With ``free`` a span has an additional first column for the intercept.
         """
         del dtype
         if not noise:
@@ -131,12 +132,12 @@ class Triangle:
     z, w : ndarrays of shape (p, c)
         R w = z; w is the deviation from w₀.
     squares : ndarray of shape (c,)
-        The least value of (1), the penalty included; while there is a span, it has that.
+        The least value of (1), including the penalty; if there is a span, see ``least``.
     ridge : float or None
-        The prior of weights that :meth:`grown` adds; None where it was a matrix.
+        The prior of weights that :meth:`grown` adds; None if it was a matrix.
     span : Rebased or None
-        While there is one w is its solution; R and z take in the same rows, until they are good
-        enough to go on without it. A Span in former files, and of rules that do not fade.
+        If there is one, w is its solution; R and z absorb the same rows, until they are accurate
+        enough to replace it. A Span in former files, and for rules without fading.
     """
 
     exact_in_blocks: ClassVar[bool] = True
@@ -151,11 +152,11 @@ class Triangle:
 
     @property
     def rank(self) -> int:
-        """The directions that are determined, by rows or by the prior."""
+        """The number of directions that are determined, by rows or by the prior."""
         return len(self.R) if self.span is None else int(self.span.rank - self.span.free)
 
     def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
-        """The one equation, with R = ``noise`` > 0: a block of gradients and errors.
+        """The update equation with R = ``noise`` > 0, for a block of gradients and errors.
 
         Parameters
         ----------
@@ -164,9 +165,9 @@ class Triangle:
         G : ndarray of shape (p, n)
         e : ndarray of shape (n, c) or (n,)
         noise : ndarray of shape (n,)
-            λᵏ, say; all positive.
+            All positive, for example λᵏ.
         group : int
-            Neighbouring columns of G that belong to one row.
+            The number of neighbouring columns of G that belong to one row.
         """
         if group > 1:
             return row_by_row(self, w, G, e, noise, group)
@@ -184,20 +185,20 @@ class Triangle:
         return self.span.squares if isinstance(self.span, Rebased) else self.squares
 
     def unexplained(self, more: Floats) -> "Triangle":
-        """The same with the least sum of squares increased by ``more``, (c,)."""
+        """Increase the least sum of squares by ``more``, (c,)."""
         span = self.span
         span = None if span is None else replace(span, squares=span.squares + more)
         return replace(self, squares=self.squares + more, span=span)
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """Nothing is known of it."""
+        """0.0: no bound is known."""
         del new, old
         return 0.0
 
     def absorb(
         self, A: Floats, b: Floats, scale: Floats, raw: Floats | None = None
     ) -> tuple["Triangle", Floats]:
-        """Take in rows scale_k [a_k b_k]; return the errors b_k − a_kᵀ w_{k−1}, (n, c).
+        """Add rows scale_k [a_k b_k]; return the errors b_k − a_kᵀ w_{k−1}, (n, c).
 
         Parameters
         ----------
@@ -207,7 +208,7 @@ class Triangle:
         scale : ndarray of shape (n,)
             √(s_k λ⁻ᵏ) > 0.
         raw : ndarray of shape (n, p), optional
-            The rows as they came, where A are centred ones: their rounding is relative to these.
+            The original rows, if A are centred: their rounding errors are relative to these.
         """
         weight, memory = scale[:, None], self
         raw = np.abs(A) if raw is None else raw
@@ -239,14 +240,14 @@ class Triangle:
         level: Floats | None = None,
         centred: tuple[Floats, Floats, Floats] | None = None,
     ) -> tuple["Triangle", Floats]:
-        """Take rows into the span, as :meth:`onepass.memory.rebased.Rebased.absorb` does.
+        """Add rows to the span, as :meth:`onepass.memory.rebased.Rebased.absorb` does.
 
         ``centred`` are the same rows, their targets and scales for a triangle without intercept.
         """
-        span, errors, held = self.span.absorb(A, b, scale, raw, level)
+        span, errors, added = self.span.absorb(A, b, scale, raw, level)
         X, y, roots = (A, b, scale) if centred is None else centred
         R, z, left = linalg.qr_update(self.R, self.z, X * roots[:, None], y * roots[:, None])
-        for row, target in held:
+        for row, target in added:
             R, z, _ = linalg.qr_update(R, z, row[None, int(span.free) :], target[None])
         w = span.solution()[int(span.free) :]
         return replace(self, R=R, z=z, w=w, squares=self.squares + left, span=span), errors
@@ -270,7 +271,7 @@ class Triangle:
         return np.where(depth > prior, _SHARP_FADING if fading else _DULL, _SHARP)
 
     def rebased(self, center: Centering | None = None) -> "Triangle":
-        """The same, with the present information as the base of a span.
+        """Make the present information the base of a span.
 
         If ``center`` holds means with an intercept, a new span has a column for the intercept.
         """
@@ -293,7 +294,7 @@ class Triangle:
         return replace(self, span=span)
 
     def settled(self, mass: float = 0.0, *, fading: bool = False) -> "Triangle":
-        """The same without a span, if the triangle alone is accurate enough.
+        """Remove the span, if the triangle alone is accurate enough.
 
         ``mass`` is the weight of the rows. After a gap, rows can be much larger than the triangle
         or some of its columns.
@@ -312,7 +313,7 @@ class Triangle:
         return replace(self, w=linalg.solve_upper(self.R, self.z), span=None)
 
     def faded(self, factor: float) -> "Triangle":
-        """The same with all of the past, and the prior, weighing ``factor`` as much."""
+        """Multiply the weight of all rows, and of the prior, by ``factor``."""
         if factor == 1.0:
             return self
         squares = self.squares * factor
@@ -323,7 +324,7 @@ class Triangle:
         return replace(self, R=self.R * root, z=self.z * root, squares=squares, span=span)
 
     def current(self) -> "Triangle":
-        """The same, with the span of a former file format converted to the present one."""
+        """Convert the span of a former file format to the present one."""
         if not isinstance(self.span, Span):
             return self
         return replace(self, span=replace(Rebased.of_span(self.span), squares=self.squares))
@@ -331,19 +332,19 @@ class Triangle:
     def grown(
         self, p: int, center: Centering | None = None, share: float | Floats = 1.0
     ) -> "Triangle":
-        """The same with new weights at the end, under the prior ``ridge``, zero in all rows.
+        """Add weights at the end under the prior ``ridge``, whose features were zero in all rows.
 
         Parameters
         ----------
         p : int
         center : Centering, optional
-            The means that the rows were centred at, if they were.
+            The means of the centred rows.
         share : float or ndarray
-            What is left of the prior of each new weight.
+            The remaining share of the prior of each new weight.
         """
         if self.ridge is None:
             raise ParameterError(
-                f"SquareRoot: `ridge` must be a number where features arrive late, got a matrix "
+                f"SquareRoot: `ridge` must be a number if features are added later, got a matrix "
                 f"for {len(self.z)} of now {p} features. Give a number, or all features at once."
             )
         old, c = self.z.shape
@@ -359,7 +360,7 @@ class Triangle:
         return replace(grown, span=before.span.grown(p, self.ridge * share))
 
     def with_outputs(self, at: Array, c: int) -> "Triangle":
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         old = np.setdiff1d(np.arange(c), at)
         z, w = np.zeros((2, len(self.z), c))
         z[:, old], w[:, old] = self.z, self.w
@@ -377,7 +378,7 @@ class Triangle:
 
 
 def _width(p: int) -> int:
-    """Rows a block: wide enough for BLAS 3, narrow enough that the n × n part stays small."""
+    """Rows per block: enough for BLAS 3, few enough that the n × n part stays small."""
     return 64 if p <= 64 else 128 if p <= 512 else 256 if p <= 2048 else 1024
 
 
@@ -411,73 +412,77 @@ def _root(ridge: Floats, p: int) -> tuple[Floats, bool]:
 
 
 class PseudoRows(NamedTuple):
-    """Pseudo-rows to be taken in among the rows of a block."""
+    """Pseudo-rows to be inserted among the rows of a block."""
 
     prior: "Prior"
     """The prior after the block."""
     before: Array
-    """The row of the block that each one comes before, (k,), in order."""
+    """The index of the row before which each one is inserted, (k,), in order."""
     rows: Floats
     """(k, p)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Prior:
-    """Which features have been met, and how much is known before.
+    """Which features have been seen, and the remaining weight of the prior.
 
     Parameters
     ----------
     level : float
-        Rows' worth of each coefficient's prior; 0 for none but the ridge.
+        The weight of each coefficient's prior, in rows; 0 for the ridge only.
     seen : ndarray of bool of shape (p,)
         Features that have differed from their mean.
-    held : ndarray of shape (p,)
+    pseudo_lengths : ndarray of shape (p,)
         Lengths of the pseudo-rows (1), faded until now.
     share : ndarray of shape (p,)
-        What is left of the ridge of each coefficient, in [0, 1].
+        The remaining share of the ridge of each coefficient, in [0, 1].
     first : ndarray of shape (p,)
-        The very first row, where it only set the means; zeros else.
+        The very first row, if it only set the means; else zeros.
     remains : float
-        What is left of the weight of whatever was before the first row, in [0, 1].
+        The remaining share of the weight of everything before the first row, in [0, 1].
     """
 
     level: float
     seen: Array
-    held: Floats
+    pseudo_lengths: Floats
     share: Floats
     first: Floats
     remains: float
 
     @classmethod
     def start(cls, level: float, p: int) -> "Prior":
-        """No feature met."""
+        """The state before the first row."""
         return cls(level, np.zeros(p, dtype=bool), np.zeros(p), np.ones(p), np.zeros(p), 1.0)
 
-    def begun(self, x: Floats) -> "Prior":
-        """The same after the very first row x (p,), which only set the means."""
+    def after_first_row(self, x: Floats) -> "Prior":
+        """The state after the very first row x (p,), which only set the means."""
         return replace(self, first=x.astype(np.float64)) if self.level else self
 
     def faded(self, factor: float) -> "Prior":
-        """The same with all that was there before weighing ``factor`` as much."""
+        """Multiply the weight of the past by ``factor``."""
         if factor == 1.0:
             return self
-        held, share = self.held * np.sqrt(factor), self.share * factor
-        return replace(self, held=held, share=share, remains=self.remains * factor)
+        pseudo_lengths, share = self.pseudo_lengths * np.sqrt(factor), self.share * factor
+        return replace(
+            self, pseudo_lengths=pseudo_lengths, share=share, remains=self.remains * factor
+        )
 
     def with_pseudo_rows(self, rows: Floats) -> "Prior":
-        """The same with pseudo-rows (k, p) noted, weighted as they were taken in."""
-        return replace(self, held=self.held + np.abs(rows).sum(axis=0))  # one a feature
+        """Record pseudo-rows (k, p), weighted as they were added."""
+        return replace(
+            self, pseudo_lengths=self.pseudo_lengths + np.abs(rows).sum(axis=0)
+        )  # one per feature
 
-    def among(self, X: Floats) -> PseudoRows | None:
-        """The pseudo-rows (1) that belong among centred rows X (n, p), or None."""
+    def pseudo_rows(self, X: Floats) -> PseudoRows | None:
+        """The pseudo-rows (1) to be inserted among centred rows X (n, p), or None."""
         if not self.level or self.seen.all():
             return None
-        unmet = np.flatnonzero(~self.seen)
-        there = X[:, unmet] != 0.0
+        unseen = np.flatnonzero(~self.seen)
+        there = X[:, unseen] != 0.0
         new = there.any(axis=0)
         if not new.any():
             return None
-        columns, first = unmet[new], there[:, new].argmax(axis=0)
+        columns, first = unseen[new], there[:, new].argmax(axis=0)
         order = np.argsort(first, kind="stable")
         columns, first = columns[order], first[order]
         rows = np.zeros((len(columns), X.shape[1]))
@@ -487,12 +492,12 @@ class Prior:
         return PseudoRows(replace(self, seen=seen), first, rows)
 
     def grown(self, p: int) -> "Prior":
-        """The same with new features at the end, not met yet."""
+        """Add features at the end, which have not been seen."""
         none = np.zeros(p - len(self.seen))
         return replace(
             self,
             seen=np.append(self.seen, none.astype(bool)),
-            held=np.append(self.held, none),
+            pseudo_lengths=np.append(self.pseudo_lengths, none),
             share=np.append(self.share, none + 1.0),
             first=np.append(self.first, none),
         )

@@ -22,11 +22,32 @@ __all__ = [
     "tally",
 ]
 
-CLASSES: dict[str, str] = {"Latest": "LastDirections", "Nothing": "NoMemory"}
+CLASSES: dict[str, str] = {
+    "Axes": "IncrementalPCAState",
+    "Columns": "OrthonormalBasis",
+    "Components": "PrincipalState",
+    "Drawn": "RandomDirections",
+    "Empty": "NoMemoryState",
+    "Joint": "JointTriangle",
+    "Kept": "WindowRows",
+    "Latest": "LastDirections",
+    "Nothing": "NoMemory",
+    "Queue": "WindowBuffer",
+    "Recent": "LastDirectionsState",
+    "Sifted": "DirectionalState",
+    "View": "PrincipalAxes",
+}
 """Classes in model files: former name to present name."""
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
-    "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"}
+    "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"},
+    "Centering": {"answers": "targets", "answers_rest": "targets_rest"},
+    "IncrementalPCAState": {"kept": "retained", "room": "block", "since": "recent"},
+    "JointTriangle": {"answers": "targets"},
+    "OrthonormalBasis": {"room": "capacity"},
+    "Prior": {"held": "pseudo_lengths", "met": "seen"},
+    "Rebased": {"answers": "targets"},
+    "WindowBuffer": {"came": "parts", "gone": "front_start"},
 }
 """Arguments and learned attributes in model files, by the present name of their class; those at
 ``""`` were renamed in all classes."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import CheckpointError
-from onepass.serialization import archive
+from onepass.serialization import archive, former
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, Encoder, Role, class_registry, from_state, state_dict
 from onepass.types import Array
@@ -165,8 +165,8 @@ def from_contents(found: archive.Contents, where: str, replacements: Mapping[str
 
 
 _COLUMNS = {"Number": "number", "Text": "text", "Hashed": "text", "Date": "date"}
-_CERTIFIED = {"Components", "Directions"}  # memories that count what they let go
-_PLAIN_PARTS = {"Subspace", "Columns", "Blocks", "tensor"}
+_CERTIFIED = {"PrincipalState", "Directions"}  # memories that count what they let go
+_PLAIN_PARTS = {"Subspace", "OrthonormalBasis", "Blocks", "tensor"}
 _MOST_SHOWN = 20  # values of an array
 
 
@@ -274,7 +274,7 @@ def _lost(space: dict[str, Any]) -> float:
 
 def _mark(said: object) -> str | None:
     mark = said.get(MARK) if type(said) is dict else None
-    return mark if type(mark) is str else None
+    return former.CLASSES.get(mark, mark) if type(mark) is str else None
 
 
 def _objects(said: Any) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Directional forgetting is held against its paper's recursion, dense and as printed."""
+"""Directional forgetting against the recursion of its paper, dense and as printed."""
 
 from typing import Any
 
@@ -31,10 +31,10 @@ def sift_dense(
     in units of the root mean squares, if scaled.
     """
     A, w = ridge * np.eye(X.shape[1]), np.zeros(X.shape[1])
-    said = np.zeros(len(X))
+    predictions = np.zeros(len(X))
     for i in range(0, len(X), block):
         rows = slice(i, i + block)
-        said[rows] = X[rows] @ w
+        predictions[rows] = X[rows] @ w
         seen = X[: i + block]
         rms = np.sqrt((seen**2).sum(axis=0) / np.maximum((seen != 0.0).sum(axis=0), 1))
         rms = np.where((rms > 0.0) & scaled, rms, 1.0)
@@ -47,7 +47,7 @@ def sift_dense(
             A = A - (1 - factor**block) * B @ np.linalg.solve(phi @ B, B.T) + phi.T @ phi
             v = v + np.linalg.solve(A, phi.T @ (targets - phi @ v))
             A, w = A * np.outer(rms, rms), v / rms
-    return said, w
+    return predictions, w
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -61,9 +61,9 @@ def test_row_by_row_it_is_the_paper(factor: float, scaled: bool, silent: bool) -
         X[150] = 0.0
     y = X @ [1.0, 2.0, 3.0, 4.0] + 0.1 * rng.normal(size=300)
     rule = Directional(factor, 1, scaled=scaled)
-    said = op.RLSRegressor(1.0, rule, fit_intercept=False).test_then_train(X, y)
+    predictions = op.RLSRegressor(1.0, rule, fit_intercept=False).test_then_train(X, y)
     wanted, _ = sift_dense(X, y, 1.0, factor, 1, scaled=scaled)
-    np.testing.assert_allclose(said, wanted, atol=1e-8 * np.abs(y).max())
+    np.testing.assert_allclose(predictions, wanted, atol=1e-8 * np.abs(y).max())
 
 
 def test_with_an_intercept_it_is_the_paper_on_centred_rows_with_a_one() -> None:
@@ -71,7 +71,7 @@ def test_with_an_intercept_it_is_the_paper_on_centred_rows_with_a_one() -> None:
     X = rng.normal(size=(300, 3)) + np.array([0.0, 5.0, -3.0])
     X[100:250, 1] = 4.0
     y = X @ [1.0, 2.0, 3.0] + 7.0 + 0.1 * rng.normal(size=300)
-    said = op.RLSRegressor(1e-2, Directional(0.95, 1, scaled=False)).test_then_train(X, y)
+    predictions = op.RLSRegressor(1e-2, Directional(0.95, 1, scaled=False)).test_then_train(X, y)
     A, w, wanted = np.diag([1e-2, 1e-2, 1e-2, 1.0]), np.array([0.0, 0.0, 0.0, y[0]]), np.zeros(300)
     mean = X[0].copy()
     for i in range(1, 300):
@@ -83,7 +83,7 @@ def test_with_an_intercept_it_is_the_paper_on_centred_rows_with_a_one() -> None:
         moved, T = A[:3, 3] / A[3, 3], np.eye(4)  # about the mean again
         mean, T[:3, 3], w[3] = mean + moved, -moved, w[3] + moved @ w[:3]
         A = T @ A @ T.T
-    np.testing.assert_allclose(said, wanted, atol=1e-8)
+    np.testing.assert_allclose(predictions, wanted, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_standard_deviations_are_those_of_least_squares(
     np.testing.assert_allclose(model.predict(X[:5], return_std=True)[1], wanted, rtol=1e-6)
 
 
-def test_answers_do_not_depend_on_the_units_of_features() -> None:
+def test_predictions_do_not_depend_on_the_units_of_features() -> None:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(3000, 3))
     truth = np.where(np.arange(3000) < 1500, 1.0, -1.0)
     y = X.sum(axis=1) * truth
-    said = op.RLSRegressor(0.0, Directional(0.95)).test_then_train(X, y)
+    predictions = op.RLSRegressor(0.0, Directional(0.95)).test_then_train(X, y)
     far = X * [1e-5, 1.0, 1e5] + [1.0, 0.0, -1e5]
     again = op.RLSRegressor(0.0, Directional(0.95)).test_then_train(far, y)
-    np.testing.assert_allclose(again[10:], said[10:], atol=1e-6)
+    np.testing.assert_allclose(again[10:], predictions[10:], atol=1e-6)
     assert np.abs(again - y)[2500:].max() < 1e-3
 
 
@@ -137,13 +137,13 @@ def test_blocks_are_those_of_the_stream_however_it_is_cut(
     X[50:150, 3:] = 0.0
     rule = Directional(factor, block)
     parts, whole = (op.RLSRegressor(0.1, rule, fit_intercept=False) for _ in range(2))
-    said = whole.test_then_train(X, y)
-    told = [parts.test_then_train(X[r], y[r]) for r in np.split(np.arange(200), sorted(cuts))]
-    np.testing.assert_allclose(np.concatenate(told), said, atol=1e-8)
+    predictions = whole.test_then_train(X, y)
+    reported = [parts.test_then_train(X[r], y[r]) for r in np.split(np.arange(200), sorted(cuts))]
+    np.testing.assert_allclose(np.concatenate(reported), predictions, atol=1e-8)
     full = 200 - 200 % block
     wanted, w = sift_dense(X[:full], y[:full], 0.1, factor, block)
     starts = np.arange(0, full, block)
-    np.testing.assert_allclose(said[starts], wanted[starts], atol=1e-8)
+    np.testing.assert_allclose(predictions[starts], wanted[starts], atol=1e-8)
     ended = op.RLSRegressor(0.1, rule, fit_intercept=False).fit(X[:full], y[:full])
     np.testing.assert_allclose(ended.coef_, w, atol=1e-8)
 
@@ -165,7 +165,7 @@ def test_forgetting_is_by_orthogonal_elimination_alone(fade: float, r: int) -> N
         )
 
 
-def test_what_is_silent_is_not_forgotten_and_what_is_excited_is_tracked() -> None:
+def test_unexcited_directions_are_not_forgotten_and_excited_ones_are_tracked() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(20_000, 4))
     X[1000:, 2:] = 0.0

@@ -1,4 +1,4 @@
-"""Forgetting by time is held against a plain recursion with P dense, row by row."""
+"""Forgetting by time against a plain recursion with a dense P, row by row."""
 
 import datetime as dt
 import pickle
@@ -30,13 +30,18 @@ def by_dense_information(
     X: Floats, y: Floats, t: Floats, half_life: float, ridge: float
 ) -> tuple[Floats, Floats]:
     """What was said of each row, and the weights: A ← 2^(−Δt/h) A + x xᵀ, no intercept."""
-    A, b, w, said = ridge * np.eye(X.shape[1]), np.zeros(X.shape[1]), np.zeros(X.shape[1]), []
+    A, b, w, predictions = (
+        ridge * np.eye(X.shape[1]),
+        np.zeros(X.shape[1]),
+        np.zeros(X.shape[1]),
+        [],
+    )
     for i, x in enumerate(X):
-        said.append(x @ w)
+        predictions.append(x @ w)
         fade = 0.5 ** ((t[i] - t[i - 1]) / half_life) if i else 1.0
         A, b = fade * A + np.outer(x, x), fade * b + y[i] * x
         w = np.linalg.solve(A, b)
-    return np.array(said), w
+    return np.array(predictions), w
 
 
 @settings(max_examples=20, deadline=None)
@@ -46,7 +51,7 @@ def by_dense_information(
     st.sampled_from([3.0, 10.0, 1e4]),
     st.lists(st.integers(0, 120), max_size=6),
 )
-def test_every_answer_is_that_of_the_dense_recursion_however_the_stream_is_cut(
+def test_every_prediction_is_that_of_the_dense_recursion_however_the_stream_is_cut(
     seed: int, origin: float, half_life: float, cuts: list[int]
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -55,9 +60,9 @@ def test_every_answer_is_that_of_the_dense_recursion_however_the_stream_is_cut(
     wanted, w = by_dense_information(X, y, t, half_life, 0.5)
     model = op.RLSRegressor(0.5, Exponential(half_life=half_life), fit_intercept=False)
     parts = np.split(np.arange(120), sorted(cuts))
-    said = [model.test_then_train(X[r], y[r], time=t[r]) for r in parts]
+    predictions = [model.test_then_train(X[r], y[r], time=t[r]) for r in parts]
     size = 1.0 + np.abs(wanted).max()
-    np.testing.assert_allclose(np.concatenate(said), wanted, atol=1e-8 * size)
+    np.testing.assert_allclose(np.concatenate(predictions), wanted, atol=1e-8 * size)
     np.testing.assert_allclose(model.coef_, w, atol=1e-9 * size)
     rows = op.RLSRegressor(0.5, Exponential(half_life=half_life), fit_intercept=False)
     for i in range(40):
@@ -102,10 +107,10 @@ def test_after_a_gap_the_next_rows_are_as_in_the_limit() -> None:
     first = op.RLSRegressor(1e-3, Exponential(half_life=1.0)).fit(X, Y**2, time=np.arange(60.0))
     for gap in (90.0, 300.0, 1e4):
         model = clone(first).fit(X, Y**2, time=np.arange(60.0))
-        said = model.test_then_train(X[:4], Y[:4], time=np.full(4, 59.0 + gap))
+        predictions = model.test_then_train(X[:4], Y[:4], time=np.full(4, 59.0 + gap))
         if gap == 90.0:
-            nearly = said
-        np.testing.assert_allclose(said, nearly, atol=1e-7)
+            nearly = predictions
+        np.testing.assert_allclose(predictions, nearly, atol=1e-7)
 
 
 @pytest.mark.parametrize("d", [2, 300])
@@ -117,14 +122,14 @@ def test_the_floor_holds_through_gaps_and_any_cutting(d: int) -> None:
     t = np.cumsum(rng.choice([0.0, 0.1, 1.0, 50.0], size=400, p=[0.3, 0.4, 0.28, 0.02]))
     rule = Bounded(half_life=20.0 if d == 2 else 200.0)
     whole, parts = op.RLSRegressor(1e-3, rule), op.RLSRegressor(1e-3, rule)
-    said = whole.test_then_train(X, y, time=t)
+    predictions = whole.test_then_train(X, y, time=t)
     cuts = np.split(np.arange(400), [1, 30, 95, 96, 233, 380])
-    told = np.concatenate([parts.test_then_train(X[r], y[r], time=t[r]) for r in cuts])
-    np.testing.assert_allclose(told, said, atol=1e-7)
+    reported = np.concatenate([parts.test_then_train(X[r], y[r], time=t[r]) for r in cuts])
+    np.testing.assert_allclose(reported, predictions, atol=1e-7)
     if d == 2:
-        assert np.abs(said - y)[390:].max() < 0.1
+        assert np.abs(predictions - y)[390:].max() < 0.1
         plain = op.RLSRegressor(1e-3, Exponential(half_life=20.0)).test_then_train(X, y, time=t)
-        assert np.abs(said - y)[390:].max() < np.abs(plain - y)[390:].max()
+        assert np.abs(predictions - y)[390:].max() < np.abs(plain - y)[390:].max()
 
 
 def test_a_row_of_weight_zero_does_not_age_the_past_but_time_does() -> None:
@@ -282,8 +287,10 @@ def test_a_pipeline_and_an_evaluation_pass_time_on(tmp_path: Path) -> None:
     plain = op.models.pipelines(["sgd"], "regression")["sgd"]
     report = op.evaluate.prequential({"timed": pipe, "plain": plain}, rows)
     assert report.rows == 60
-    said = copy.test_then_train(frame[["kind", "x"]], Y, time=HOURS)
-    np.testing.assert_allclose(report.scores["timed"].overall["mae"], np.abs(said - Y).mean())
+    predictions = copy.test_then_train(frame[["kind", "x"]], Y, time=HOURS)
+    np.testing.assert_allclose(
+        report.scores["timed"].overall["mae"], np.abs(predictions - Y).mean()
+    )
     op.save(pipe, tmp_path / "m.onepass")
     again = op.load(tmp_path / "m.onepass")
     for model in (pipe, again):

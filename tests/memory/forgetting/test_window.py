@@ -1,4 +1,4 @@
-"""The window is held against a batch solver on its rows, at every row."""
+"""The window against a batch solver on its rows, at every row."""
 
 from typing import Any
 
@@ -17,24 +17,24 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 def learned(model: Any, X: Floats, y: Floats, cuts: list[int], **given: Any) -> Floats:
     """What was said of each row, learned in these pieces."""
-    said = []
+    predictions = []
     for rows in np.split(np.arange(len(X)), cuts):
         parts = {name: values[rows] for name, values in given.items() if values is not None}
-        said.append(model.test_then_train(X[rows], y[rows], **parts))
-    return np.concatenate([part for part in said if len(part)])
+        predictions.append(model.test_then_train(X[rows], y[rows], **parts))
+    return np.concatenate([part for part in predictions if len(part)])
 
 
-def said_by_batch(X: Floats, y: Floats, kept: list[slice], **settings: Any) -> Floats:
+def batch_predictions(X: Floats, y: Floats, retained: list[slice], **settings: Any) -> Floats:
     """What a batch solver on the rows kept before each row says of it."""
-    said = np.zeros(y.shape)
+    predictions = np.zeros(y.shape)
     s = settings.pop("weights", None)
-    for i, rows in enumerate(kept):
+    for i, rows in enumerate(retained):
         if rows.stop > rows.start:
             coef, b = ridge_qr(
                 X[rows], y[rows], weights=None if s is None else s[rows], scaled="size", **settings
             )
-            said[i] = X[i] @ coef + b
-    return said
+            predictions[i] = X[i] @ coef + b
+    return predictions
 
 
 @settings(max_examples=15, deadline=None)
@@ -47,7 +47,7 @@ def said_by_batch(X: Floats, y: Floats, kept: list[slice], **settings: Any) -> F
     st.booleans(),
     st.lists(st.integers(0, 150), max_size=6),
 )
-def test_every_answer_is_that_of_a_batch_solver_on_the_last_rows(
+def test_every_prediction_is_that_of_a_batch_solver_on_the_last_rows(
     seed: int,
     rows: int,
     d: int,
@@ -60,14 +60,14 @@ def test_every_answer_is_that_of_a_batch_solver_on_the_last_rows(
     X, y = rng.normal(size=(150, d)) + rng.normal(size=d), rng.normal(size=(150, 2))
     s = rng.uniform(0.2, 3.0, 150) if weighted else None
     model = op.RLSRegressor(ridge, Window(rows), fit_intercept=intercept)
-    said = learned(model, X, y, sorted(cuts), sample_weight=s)
-    kept = [slice(max(0, i - rows), i) for i in range(151)]
-    wanted = said_by_batch(X, y, kept[:150], ridge=ridge, intercept=intercept, weights=s)
+    predictions = learned(model, X, y, sorted(cuts), sample_weight=s)
+    retained = [slice(max(0, i - rows), i) for i in range(151)]
+    wanted = batch_predictions(X, y, retained[:150], ridge=ridge, intercept=intercept, weights=s)
     enough = np.array(
-        [k.stop - k.start != d + intercept for k in kept[:150]]
+        [k.stop - k.start != d + intercept for k in retained[:150]]
     )  # else as bad as may be
     scale = 1.0 + np.abs(wanted[enough]).max(initial=0.0)
-    np.testing.assert_allclose(said[enough], wanted[enough], rtol=0, atol=1e-8 * scale)
+    np.testing.assert_allclose(predictions[enough], wanted[enough], rtol=0, atol=1e-8 * scale)
     coef, b = ridge_qr(
         X[-rows:], y[-rows:], ridge, intercept=intercept, weights=None if s is None else s[-rows:]
     )
@@ -82,15 +82,17 @@ def test_a_thousand_rows_later_no_digit_is_lost(p: int) -> None:
     X, y = rng.normal(size=(3000, p)), rng.normal(size=3000)
     X[1000:1500] *= 1e5  # rows of the window, and then no more
     model = op.RLSRegressor(0.0, Window(200))
-    said = model.test_then_train(X, y)
+    predictions = model.test_then_train(X, y)
     for i in (500, 1003, 1203, 1600, 1711, 2999):
         coef, b = ridge_qr(X[i - 200 : i], y[i - 200 : i])
-        np.testing.assert_allclose(said[i], X[i] @ coef + b, rtol=0, atol=1e-9 * np.abs(X[i]).max())
+        np.testing.assert_allclose(
+            predictions[i], X[i] @ coef + b, rtol=0, atol=1e-9 * np.abs(X[i]).max()
+        )
     coef, _ = ridge_qr(X[-200:], y[-200:])
     np.testing.assert_allclose(model.coef_, coef, rtol=1e-10, atol=1e-12)
 
 
-def test_columns_that_fall_silent_or_depend_on_others_have_least_norm() -> None:
+def test_constant_or_dependent_columns_have_least_norm() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(120, 5)), rng.normal(size=120)
     X[40:80, 1], X[:, 2], X[60:, 3] = 0.0, 2.5, 2.0 * X[60:, 0]
@@ -104,17 +106,19 @@ def test_columns_that_fall_silent_or_depend_on_others_have_least_norm() -> None:
 
 
 @pytest.mark.parametrize("dates", [False, True])
-def test_a_span_of_time_keeps_the_rows_that_are_younger(dates: bool) -> None:  # noqa: FBT001
+def test_a_time_span_stores_the_younger_rows(dates: bool) -> None:  # noqa: FBT001
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(400, 3)), rng.normal(size=400)
     gaps = rng.choice([0.0, 0.0, 1.0, 2.0, 30.0], size=400, p=[0.2, 0.2, 0.3, 0.28, 0.02])
     t = 1.7e9 + np.cumsum(gaps)
-    kept = [slice(int(np.searchsorted(t, t[i - 1] - 20.0, side="right")), i) for i in range(1, 400)]
+    retained = [
+        slice(int(np.searchsorted(t, t[i - 1] - 20.0, side="right")), i) for i in range(1, 400)
+    ]
     time: Any = t.astype("int64").astype("datetime64[s]") if dates else t
     model = op.RLSRegressor(0.1, Window(span="20s" if dates else 20))
-    said = learned(model, X, y, [1, 2, 50, 55, 203], time=time)
-    wanted = said_by_batch(X, y, [slice(0, 0), *kept], ridge=0.1)
-    np.testing.assert_allclose(said, wanted, atol=1e-9)
+    predictions = learned(model, X, y, [1, 2, 50, 55, 203], time=time)
+    wanted = batch_predictions(X, y, [slice(0, 0), *retained], ridge=0.1)
+    np.testing.assert_allclose(predictions, wanted, atol=1e-9)
     assert len(model.forgetting_) == np.sum(t > t[-1] - 20.0)
 
 
@@ -147,12 +151,12 @@ def test_memory_is_that_of_the_window() -> None:
     assert max(sizes) < 8 * (2 * 110 * 6 + 8 * 5 * 7) + 2000
 
 
-def test_no_more_of_a_block_is_held_than_the_window() -> None:
+def test_no_more_of_a_block_is_stored_than_the_window() -> None:
     X = np.random.default_rng(0).normal(size=(20_003, 4))
     for rule, time in ((Window(500), None), (Window(span=500.0), np.arange(20_003.0))):
         queue = op.RLSRegressor(forgetting=rule).fit(X, X[:, 0], time=time).forgetting_
-        for kept in (queue.front, *queue.came):
-            for array in (kept.X, kept.b, kept.roots, kept.time):
+        for retained in (queue.front, *queue.parts):
+            for array in (retained.X, retained.b, retained.roots, retained.time):
                 assert array is None or array.base is None
 
 

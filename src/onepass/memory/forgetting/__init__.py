@@ -1,9 +1,9 @@
-"""Forgetting: how the past counts less as the stream goes on; one file a rule.
+"""Forgetting rules: how the weight of past rows decreases; one file each.
 
-A rule (``Window(1000)``) is frozen and is given to a learner: ``RLSRegressor(forgetting=…)``. It
-says how to start, and its ``learn`` takes rows in, one after the other, from a state of its own; it
-leaves the triangle and the means that answers are made of. A number λ is ``Bounded(λ)``. What else
-each brings is in :mod:`onepass.memory.forgetting.protocols`.
+A rule (``Window(1000)``) is frozen and is passed to a learner: ``RLSRegressor(forgetting=…)``. It
+returns an initial state, and its ``learn`` adds rows, one after the other, and returns the triangle
+and the means from which predictions are computed. A number λ is ``Bounded(λ)``.
+:mod:`onepass.memory.forgetting.protocols` defines the members of a rule.
 """
 
 from onepass.memory.forgetting.directional import Directional, DirectionalState, JointTriangle
@@ -15,6 +15,6 @@ from onepass.serialization.codec import Role, register
 __all__ = ["Bounded", "Directional", "Exponential", "Window"]
 
 STATES: tuple[type, ...] = (JointTriangle, WindowRows, WindowBuffer, DirectionalState)
-"""What is learned but not public."""
+"""Classes of learned states that are not public."""
 
 register(Role.FORGETTING, *RULES, *STATES)

@@ -1,43 +1,44 @@
-"""Directional: forget only in the directions that the rows excite (SIFt-RLS).
+"""Directional forgetting: only in the directions that the rows excite (SIFt-RLS).
 
-After each block of n rows of the stream, at the same places however the stream is cut, with R₀ᵀR₀
-the information before the block and A (n × p) its rows, √s_k [1, x_k − x̄]:
+After each block of n rows of the stream, at fixed rows however the stream is cut, with R₀ᵀR₀ the
+information before the block and A (n × p) its rows, √s_k [1, x_k − x̄]:
 
-    A = Σ_i u_i σ_i v_iᵀ,   keep i where σ_i > √(ε Σ_k s_k)                                 (1)
+    A = Σ_i u_i σ_i v_iᵀ,   retain i if σ_i > √(ε Σ_k s_k)                                  (1)
     F = [v_i],   Q = orth(R₀ F)                                                             (2)
     RᵀR = R₀ᵀ (I − (1 − λⁿ) Q Qᵀ) R₀ + Σ_i v_i σ_i² v_iᵀ                                    (3)
 
-so that what is known of directions that were silent in the block stays whole, and what is not
-excited is not learned. With ``block=1`` this is the paper, row by row. R comes from R₀ by
-orthogonal transformations alone: Q's directions are turned into the first rows, these are weighed
-by √λⁿ, and the whole is made a triangle again. The weights before the block answer for what is left
-of R₀, so that they do not move by forgetting. Within a block rows are learned without forgetting,
-one after the other: to forget there in the directions of rows to come would let these rows leak
-into what is said before they come.
+so that the information about directions that are unexcited in the block does not fade, and what is
+not excited is not learned. With ``block=1`` this is the paper, row by row. R comes from R₀ by
+orthogonal transformations only: the directions of Q are rotated into the first rows, these are
+multiplied by √λⁿ, and the result is made triangular again. The targets of the rest of R₀ are those
+of the weights before the block, so that forgetting does not change the weights. Within a block rows
+are learned without forgetting, one after the other: forgetting in the directions of later rows
+would leak these rows into the predictions before them.
 
 What is a direction depends on the units of the features. In (1) and (2) these are each feature's
-root mean square over the rows in which it was not silent, and, where there is an intercept,
-differences from the mean before the block; so answers do not depend on the user's units. With
-``scaled=False`` units are the user's, as printed.
+root mean square over the rows in which it was excited, and, with an intercept, differences from the
+mean before the block; so predictions do not depend on the user's units. With ``scaled=False`` units
+are the user's, as printed.
 
-Cost: O(p²) a row and O(p³) a block; O(p² + block · p) memory: the rows of the block under way.
+Cost: O(p²) per row and O(p³) per block; O(p² + block · p) memory, for the rows of the current
+block.
 
 [1] B. Lai, D. S. Bernstein, "SIFt-RLS: Subspace of Information Forgetting Recursive Least Squares",
     arXiv:2404.10844, 2024.
 
 The intercept is part of the triangle, because this rule has no running means. The rows are √s_k [1,
-x_k − r] and √s_k (y_k − r_y), where r is some row: the intercept is free, so that it does not
-matter which, and differences from a near row lose no digits. The intercept's column stands first
+x_k − r] and √s_k (y_k − r_y), where r is any row: the intercept is free, so that the choice does
+not matter, and differences from a similar row lose no digits. The intercept's column is the first
 and has no ridge. So below it the triangle
 
     R = [ρ  ρ (x̄ − r)ᵀ]     z = [ρ (ȳ − r_y)]                                              (4)
         [0      R₁     ]         [    z₁     ]
 
-holds in R₁ and z₁ that of the rows centred at their means x̄ and ȳ, and in ρ² the sum of their
-weights: what answers are made of. Where R₁ is singular, because there is no ridge, the solution of
-least norm is taken, in units of each column's own size; which directions are empty is decided in
-these too, and a column is empty where it is no larger than the rounding of its feature.
-Cost: O(p²) a row, O(p³) while R₁ is singular, O(p²) memory.
+contains in R₁ and z₁ that of the rows centred at their means x̄ and ȳ, and in ρ² the sum of their
+weights, from which predictions are computed. If R₁ is singular, because there is no ridge, the
+least-norm solution is computed, in units of each column's own size; rank is decided in these units
+too, and a column is empty if it is no larger than the rounding error of its feature.
+Cost: O(p²) per row, O(p³) while R₁ is singular, O(p²) memory.
 """
 
 from dataclasses import dataclass, replace
@@ -60,14 +61,14 @@ __all__ = ["Directional", "DirectionalState", "JointTriangle", "joined", "sifted
 
 
 _WIDTH = 128  # rows absorbed at a time
-_SAFE = 1e-7  # a triangle is solved as it is where the reciprocal of its condition is above
-_CLEAN = 1e-6  # or, under a penalty, what of each column is left beside those before it
+_SAFE = 1e-7  # minimum reciprocal condition number of a triangle that is solved directly
+_CLEAN = 1e-6  # the same under a penalty: minimum diagonal entry relative to its column
 _EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class JointTriangle:
-    """The triangle (4).
+    """The triangle (4) of coefficients and intercept.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ class JointTriangle:
     features, targets : ndarrays of shape (d,) and (c,)
         r and r_y; zeros without an intercept.
     largest : ndarray of shape (d,)
-        The largest size of each feature: its rounding is relative to it.
+        The maximum magnitude of each feature, to which its rounding error is relative.
     free : bool
         Whether there is an intercept.
     loose : bool
@@ -99,8 +100,8 @@ class JointTriangle:
     loose: bool
 
     @classmethod
-    def start(cls, memory: Triangle, *, free: bool) -> "Joint":
-        """No rows, under the penalty that a memory of no rows holds."""
+    def start(cls, memory: Triangle, *, free: bool) -> "JointTriangle":
+        """The state before the first row, with the penalty in the triangle of ``memory``."""
         d, c = memory.z.shape
         p = d + free
         R: Floats = np.zeros((p, p), order="F")
@@ -110,21 +111,21 @@ class JointTriangle:
         return cls(R, np.zeros((p, c)), zeros, 0.0, none, zeros, none, bool(free), loose)
 
     def rows(self, X: Floats, b: Floats, roots: Floats) -> tuple[Floats, Floats]:
-        """Rows as the triangle takes them in: A (n, p) and answers (n, c), weighted."""
+        """Rows relative to r and r_y: A (n, p) and targets (n, c), weighted."""
         A = X - self.features
         if self.free:
             A = np.where(np.abs(A) <= 4.0 * _EPS * np.abs(X), 0.0, A)  # a constant is its own mean
             A = np.column_stack((np.ones(len(X)), A))
         return A * roots[:, None], (b - self.targets) * roots[:, None]
 
-    def around(self, x: Floats, b: Floats) -> "Joint":
-        """The same of no rows yet, relative to a row x with answers b."""
+    def around(self, x: Floats, b: Floats) -> "JointTriangle":
+        """The initial state relative to a row x with targets b."""
         if not self.free:
             return self
         return replace(self, features=x.astype(np.float64), targets=b.astype(np.float64))
 
-    def centred(self) -> "Joint":
-        """The same, relative to the means: then the intercept's row holds nothing else."""
+    def centred(self) -> "JointTriangle":
+        """The same triangle relative to the means: the intercept's row has no other entries."""
         if not self.free or self.R[0, 0] == 0.0:
             return self
         features = self.features + self.R[0, 1:] / self.R[0, 0]
@@ -134,14 +135,14 @@ class JointTriangle:
         z[0] -= self.R[0, 0] * (targets - self.targets)
         return replace(self, R=R, z=z, features=features, targets=targets)
 
-    def noting(self, X: Floats) -> "Joint":
-        """The same with the sizes of rows X noted."""
+    def noting(self, X: Floats) -> "JointTriangle":
+        """Update the maximum magnitudes with rows X."""
         largest = np.maximum(self.largest, np.abs(X).max(axis=0, initial=0.0))
         return replace(self, largest=largest)
 
     @property
     def calm(self) -> bool:
-        """Whether the triangle can be solved as it is, in any direction, without losing digits."""
+        """Whether the triangle is well conditioned, so that it can be solved directly."""
         if self.R[0, 0] == 0.0:
             return False
         size = linalg.norms(self.R)
@@ -153,7 +154,7 @@ class JointTriangle:
         return bool(lapack.dtrcon(self.R / np.where(size > 0.0, size, 1.0))[0] > _SAFE)
 
     def calm_rows(self, A: Floats) -> int:
-        """How many rows A can be taken in until the triangle may not be calm, or is not now."""
+        """Number of leading rows of A that leave the triangle well conditioned; 0 if it is not."""
         if not self.calm:
             return 0
         large = np.abs(A) * _CLEAN > np.abs(np.diagonal(self.R))
@@ -170,10 +171,12 @@ class JointTriangle:
             return w
         return np.vstack(((self.z[:1] - self.R[:1, 1:] @ w) / self.R[0, 0], w))
 
-    def absorb(self, A: Floats, b: Floats, X: Floats, roots: Floats) -> tuple["Joint", Floats]:
-        """Take rows in, one after the other; return the error of each just before, (n, c).
+    def absorb(
+        self, A: Floats, b: Floats, X: Floats, roots: Floats
+    ) -> tuple["JointTriangle", Floats]:
+        """Add rows, one after the other; return the error of each just before, (n, c).
 
-        ``X`` and ``roots`` are what :meth:`rows` made A of.
+        ``X`` and ``roots`` are the inputs from which :meth:`rows` computed A.
         """
         errors, joint, i = np.empty(b.shape), self, 0
         while i < len(A):
@@ -191,7 +194,7 @@ class JointTriangle:
         return joint, errors
 
     def past(self, start: Floats, ridge: float | None) -> tuple[Triangle, Centering]:
-        """What answers are made of: the triangle of centred rows, and the means."""
+        """The triangle of centred rows and the means, from which predictions are computed."""
         k = int(self.free)
         R, z = np.asfortranarray(self.R[k:, k:]), np.asfortranarray(self.z[k:])
         span: Span | None = None
@@ -214,8 +217,8 @@ class JointTriangle:
             mass=self.mass,
         )
 
-    def grown(self, d: int, ridge: float) -> "Joint":
-        """The same with new features at the end, zero in every row so far."""
+    def grown(self, d: int, ridge: float) -> "JointTriangle":
+        """Add features at the end, which were zero in all rows so far."""
         p, q = len(self.R), d + self.free
         R: Floats = np.zeros((q, q), order="F")
         R[:p, :p] = self.R
@@ -231,8 +234,8 @@ class JointTriangle:
             loose=self.loose or ridge == 0.0,
         )
 
-    def with_outputs(self, at: Array, c: int) -> "Joint":
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+    def with_outputs(self, at: Array, c: int) -> "JointTriangle":
+        """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         old = np.setdiff1d(np.arange(c), at)
         z, squares, targets = np.zeros((len(self.z), c)), np.zeros(c), np.zeros(c)
         z[:, old], squares[old], targets[old] = self.z, self.squares, self.targets
@@ -244,11 +247,11 @@ class JointTriangle:
         return linalg.finite(self.R, self.z, self.squares)
 
     def _rounding(self) -> Floats:
-        """The least size of a column that is more than rounding of its feature, (d,)."""
+        """The rounding errors of the columns, (d,)."""
         return np.asarray(16.0 * _EPS * np.sqrt(self.mass) * self.largest)
 
     def _inner(self) -> tuple[Floats, Span | None]:
-        """Coefficients of least norm, and the span, in units of the columns, of what is known."""
+        """Least-norm coefficients, and the span of the rows in units of the columns."""
         k = int(self.free)
         R, z = self.R[k:, k:], self.z[k:]
         # Under a penalty, columns as small as the rounding of their features are determined too.
@@ -266,16 +269,16 @@ class JointTriangle:
 
 
 def taken_in(joint: JointTriangle, A: Floats, b: Floats) -> JointTriangle:
-    """The triangle with rows [A b] taken in, of which it matters not what would have been said."""
+    """Add rows [A b] to the triangle, without computing their errors."""
     R, z, left = linalg.qr_update(joint.R, joint.z, A, b)
     return replace(joint, R=R, z=z, squares=joint.squares + left)
 
 
 def joined(joint: JointTriangle, A: Floats, b: Floats) -> JointTriangle:
-    """The same as :func:`taken_in` where rows differ much in size, or R is any square matrix.
+    """`taken_in` for rows of very different sizes, or if R is any square matrix.
 
-    A reflection whose pivot is small adds rounding errors of large rows to small ones. So the rows
-    are put in the order of the pivots of Gaussian elimination first. Cost: O(p² (n + p)).
+    A reflection with a small pivot adds rounding errors of large rows to small ones. So the rows
+    are first put in the order of the pivots of Gaussian elimination. Cost: O(p² (n + p)).
     """
     p = len(joint.R)
     M = np.vstack((np.hstack((joint.R, joint.z)), np.hstack((A, b))))
@@ -294,25 +297,25 @@ _DEPENDENT = 1e-13
 
 @dataclass(frozen=True)
 class Directional(DecayRate):
-    """Forgetting only in the directions that the rows excite: what is silent is not forgotten.
+    """Forgetting only in the directions that the rows excite.
 
     Parameters
     ----------
     factor : float, optional
         λ in (0, 1], for each row.
     block : int, default=16
-        Rows after which is forgotten, in all directions that they excited together. With 1 a
+        Rows after which the past fades, in all directions that they excited together. With 1 a
         direction counts as excited by a single row. With more, features that change together are
-        forgotten as one, and change is found sooner.
+        forgotten together, and change is detected sooner.
     threshold : float, default=1e-6
-        ε, >= 0: the mean square of a direction in a block up to which it counts as silent, and is
-        neither forgotten nor learned.
+        ε, >= 0: the mean square of a direction in a block up to which it counts as unexcited, and
+        is neither forgotten nor learned.
     scaled : bool, default=True
-        Whether each feature is taken in units of its own root mean square; False is the
-        paper as printed, which forgets little of a feature whose numbers are small.
+        Whether each feature is measured in units of its own root mean square; False is the paper
+        as printed, which forgets little about features with small values.
     half_life : float, str or timedelta, optional
-        In place of the factor: λ is one half for so much time, in which rows came. A number in the
-        unit of ``time``, or, where that holds dates, a timedelta or text such as ``"1h"``.
+        Alternative to ``factor``: λ is one half for this duration. A number in the unit of
+        ``time``, or, if that holds dates, a timedelta or text such as ``"1h"``.
 
     Raises
     ------
@@ -323,7 +326,7 @@ class Directional(DecayRate):
     --------
     >>> import onepass as op
     >>> X = np.random.default_rng(0).normal(size=(5000, 2))
-    >>> X[500:, 1] = 0.0  # falls silent
+    >>> X[500:, 1] = 0.0  # becomes unexcited
     >>> model = op.RLSRegressor(1e-3, op.forgetting.Directional(0.9)).fit(X, X @ [1.0, 2.0])
     >>> model.coef_.round(3)
     array([1., 2.])
@@ -352,33 +355,33 @@ class Directional(DecayRate):
         """The class of the state."""
         return DirectionalState
 
-    def start(self, past: LeastSquaresState, least: Floats) -> "Sifted":
-        """The state of no rows; the penalty stands in the memory."""
+    def start(self, past: LeastSquaresState, least: Floats) -> "DirectionalState":
+        """The initial state; the penalty is in the memory."""
         joint = JointTriangle.start(past.memory, free=past.centering.free)
         p, c = joint.z.shape
         none = np.zeros((0, p)), np.zeros((0, c))
         return DirectionalState(joint, joint, *none, 1.0, Floor.start(least))
 
-    def learn(self, state: "Sifted", past: LeastSquaresState, rows: NewRows) -> Learned:
+    def learn(self, state: "DirectionalState", past: LeastSquaresState, rows: NewRows) -> Learned:
         """Learn rows one after the other."""
         fades, b, roots = self._fades(rows), rows.targets(rows.X, rows.Y), rows.roots
         prior, errors, i = past.prior, np.empty(b.shape), 0
         if past.centering.mass == 0.0:
             state = state.about(rows.X[0], b[0])
-            prior = prior.begun(rows.X[0])
-        pseudo = prior.among(rows.X - state.now.features)
+            prior = prior.after_first_row(rows.X[0])
+        pseudo = prior.pseudo_rows(rows.X - state.now.features)
         cuts = [] if pseudo is None else pseudo.before.tolist()
         while i < len(b):
             if pseudo is not None and i in cuts:
                 state = state.with_prior(pseudo.rows[pseudo.before == i])
             ends = [k for k in cuts if k > i]
-            due = max(1, self.block - len(state.A))  # it may have been longer
+            due = max(1, self.block - len(state.A))  # the block may have been longer before
             part = slice(i, min([i + due, len(b), *ends[:1]]))
             X = rows.X[part].astype(np.float64, copy=False)
-            state, said = state.added(X, b[part], roots[part], float(np.prod(fades[part])))
-            errors[part] = said / roots[part, None]
+            state, weighted = state.added(X, b[part], roots[part], float(np.prod(fades[part])))
+            errors[part] = weighted / roots[part, None]
             if i == 0 and past.centering.mass == 0.0:
-                errors[0] = b[0]  # said by w₀ alone
+                errors[0] = b[0]  # the prediction is that of w₀
             if len(state.A) >= self.block:
                 state = state.ended(self.threshold, scaled=self.scaled)
             i = part.stop
@@ -399,17 +402,17 @@ class DirectionalState:
     Parameters
     ----------
     before : Joint
-        The triangle before the block under way, R₀.
+        The triangle before the current block, R₀.
     now : Joint
-        The same with the block's rows so far, without forgetting.
+        The triangle with the rows of the block so far, without forgetting.
     A : ndarray of shape (n, p)
         These rows.
     b : ndarray of shape (n, c)
-        Their answers.
+        Their targets.
     fade : float
         λⁿ of these rows.
     seen : Floor
-        The size of each feature.
+        Statistics of the size of each feature.
     """
 
     before: JointTriangle
@@ -419,21 +422,23 @@ class DirectionalState:
     fade: float
     seen: Floor
 
-    def about(self, x: Floats, b: Floats) -> "Sifted":
-        """The same of no rows yet, relative to a row x with answers b."""
+    def about(self, x: Floats, b: Floats) -> "DirectionalState":
+        """The initial state relative to a row x with targets b."""
         return replace(self, before=self.before.around(x, b), now=self.now.around(x, b))
 
-    def with_prior(self, rows: Floats) -> "Sifted":
-        """The same with pseudo-rows (k, d), answered by w₀."""
+    def with_prior(self, rows: Floats) -> "DirectionalState":
+        """Add pseudo-rows (k, d), whose targets are the predictions of w₀."""
         A = np.column_stack((np.zeros((len(rows), int(self.now.free))), rows))
         b = np.zeros((len(rows), self.b.shape[1]))
         return replace(self, before=taken_in(self.before, A, b), now=taken_in(self.now, A, b))
 
-    def added(self, X: Floats, b: Floats, roots: Floats, fade: float) -> tuple["Sifted", Floats]:
-        """The same with rows of the block, and the errors, weighted, of each just before."""
+    def added(
+        self, X: Floats, b: Floats, roots: Floats, fade: float
+    ) -> tuple["DirectionalState", Floats]:
+        """Add rows of the block; also return the weighted error of each just before."""
         A, b = self.now.rows(X, b, roots)
         now, errors = self.now.absorb(A, b, X, roots)
-        seen = self.seen.seen(X - now.features, X, roots**2, free=now.free)
+        seen = self.seen.updated(X - now.features, X, roots**2, free=now.free)
         state = replace(
             self,
             now=now,
@@ -444,8 +449,8 @@ class DirectionalState:
         )
         return state, errors
 
-    def ended(self, threshold: float, *, scaled: bool) -> "Sifted":
-        """The same after the block: (1), (2), (3)."""
+    def ended(self, threshold: float, *, scaled: bool) -> "DirectionalState":
+        """The state after the block: (1), (2), (3)."""
         start, weight = self.before, self.now.mass - self.before.mass
         unit = np.sqrt(self.seen.sizes) if scaled else np.ones(len(start.features))
         unit = np.concatenate((np.ones(int(start.free)), np.where(unit > 0.0, unit, 1.0)))
@@ -456,7 +461,7 @@ class DirectionalState:
         fade = max(self.fade, _FAINTEST)
         w = start.solution()
         e = self.b - self.A @ w
-        outside = ((e - U @ (U.T @ e)) ** 2).sum(axis=0)  # the errors that (3) does not hold
+        outside = ((e - U @ (U.T @ e)) ** 2).sum(axis=0)  # residuals outside (3)
         R = sifted(start.R, (rows / unit / unit).T, fade) if fade < 1.0 else start.R
         joint = replace(
             self.now,
@@ -469,8 +474,8 @@ class DirectionalState:
         none = self.A[:0]
         return replace(self, before=joint, now=joint, A=none, b=self.b[:0], fade=1.0)
 
-    def grown(self, d: int, ridge: float) -> "Sifted":
-        """The same with new features at the end, zero in every row so far."""
+    def grown(self, d: int, ridge: float) -> "DirectionalState":
+        """Add features at the end, which were zero in all rows so far."""
         more = d - len(self.now.features)
         return replace(
             self,
@@ -480,8 +485,8 @@ class DirectionalState:
             seen=self.seen.grown(d, ridge),
         )
 
-    def with_outputs(self, at: Array, c: int) -> "Sifted":
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+    def with_outputs(self, at: Array, c: int) -> "DirectionalState":
+        """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         b = np.zeros((len(self.b), c))
         b[:, np.setdiff1d(np.arange(c), at)] = self.b
         before, now = self.before.with_outputs(at, c), self.now.with_outputs(at, c)
@@ -501,7 +506,7 @@ def sifted(R: Floats, F: Floats, fade: float) -> Floats:
     R : ndarray of shape (p, p)
         Upper triangle.
     F : ndarray of shape (p, r)
-        The directions, of full rank; those of which R knows nothing are left out.
+        The directions, of full rank; those without information in R are ignored.
     fade : float
         In (0, 1].
     """
@@ -531,7 +536,7 @@ def sifted(R: Floats, F: Floats, fade: float) -> Floats:
 def _echelon(F: Floats) -> tuple[Floats, Array]:
     """Rows (q, p) that span the columns of F, as an upper triangle; the order of the features.
 
-    Large features come first, but for those that depend on larger ones.
+    Large features come first, except for those that depend on larger ones.
     """
     keep, dependent = np.arange(len(F)), np.arange(0)
     while True:
@@ -552,22 +557,22 @@ def _echelon(F: Floats) -> tuple[Floats, Array]:
 
 
 def _unit(G: Floats, least: float = 0.0) -> Floats:
-    """The columns of G that are longer than ``least``, at length 1."""
+    """The columns of G that are longer than ``least``, normalised."""
     size = linalg.norms(G)
     unit: Floats = G[:, size > least] / size[size > least]
     return unit
 
 
 def _left_svd(A: Floats) -> tuple[Floats, Floats]:
-    """Left singular vectors and singular values of A, also accurate if its columns differ much.
+    """Left singular vectors and singular values of A, accurate for columns of different sizes.
 
-    By Jacobi rotations: to bidiagonalise adds rounding errors of large columns to small ones.
+    By Jacobi rotations: bidiagonalisation adds rounding errors of large columns to small ones.
     """
     if not linalg.finite(A):
-        raise np.linalg.LinAlgError("the singular values of what is not finite")
+        raise np.linalg.LinAlgError("the matrix must be finite to compute singular values")
     wide = A.shape[0] < A.shape[1]
     size, U, V, work, _, failed = lapack.dgejsv(A.T if wide else A, joba=3, jobr=0)
     if failed:
-        raise np.linalg.LinAlgError("the singular values were not found")
+        raise np.linalg.LinAlgError("the singular value decomposition did not converge")
     sigma: Floats = size * (work[0] / work[1])
     return V if wide else U, sigma

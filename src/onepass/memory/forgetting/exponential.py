@@ -1,17 +1,17 @@
 """Exponential forgetting, plain and bounded, by rows or by time.
 
-As row k comes, all that was learned before it counts λ_k times as much:
+Before row k, the weight of all past rows is multiplied by λ_k:
 
     P⁻¹ ← λ_k P⁻¹ + s_k x_k x_kᵀ                                                            (1)
-    λ_k = λ,   or   λ_k = 2^(−Δt_k / half_life)   for the time Δt_k since the row before    (2)
+    λ_k = λ,   or   λ_k = 2^(−Δt_k / half_life)   for the time Δt_k since the previous row  (2)
 
-so that rows of one moment count alike, and a gap is as many rows as it is long. Under a long one
-all that was known becomes a faint prior: λ_k is at least 1e-120, so that even features of size
-1e-50 count for more than a ridge of 1 before it.
+so that rows of the same time have equal weight, and a gap counts by its length. After a long gap
+all past information becomes a faint prior: λ_k is at least 1e-120, so that even features of size
+1e-50 outweigh a ridge of 1 before it.
 
-:class:`Exponential` is (1) to the letter: what is silent is forgotten, and winds up.
-:class:`Bounded` puts a floor under it (:mod:`onepass.memory.floor`); by time also within a gap,
-before the row at its end is learned. Cost: O(d²) time a row, O(d²) memory.
+:class:`Exponential` is (1) as printed: information about unexcited directions is forgotten, which
+causes windup. :class:`Bounded` adds a floor (:mod:`onepass.memory.floor`); by time also within a
+gap, before the row at its end is learned. Cost: O(d²) time per row, O(d²) memory.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022; (2), (3).
@@ -46,14 +46,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DecayRate:
-    """What rules share that fade by a factor or by a half-life.
+    """Base class of rules that fade by a factor or by a half-life.
 
     Parameters
     ----------
     factor : float, optional
         λ in (0, 1].
     half_life : float, str or timedelta, optional
-        In place of it, more than 0.
+        Alternative to ``factor``, more than 0.
 
     Raises
     ------
@@ -69,10 +69,10 @@ class DecayRate:
         rule = type(self).__name__
         where = f"forgetting.{rule}"
         if (self.factor is None) == (self.half_life is None):
-            came = "neither" if self.factor is None else "both"
+            given = "neither" if self.factor is None else "both"
             raise ParameterError(
                 f"{where}: one of `factor`, by rows, and `half_life`, by time, must be given, got "
-                f"{came}. Give {rule}(0.99) or {rule}(half_life='1h')."
+                f"{given}. Give {rule}(0.99) or {rule}(half_life='1h')."
             )
         if self.factor is not None:
             number = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
@@ -83,23 +83,23 @@ class DecayRate:
 
     @property
     def clock(self) -> str | None:
-        """What times it needs: "number", "date" or None."""
+        """The type of row times required: "number", "date" or None."""
         return clock(self.half_life)
 
     @property
     def unit(self) -> float:
-        """The half-life in the unit of times, seconds where these are dates."""
+        """The half-life in the unit of the times, seconds if these are dates."""
         length = self.half_life
         return validation.seconds(length) if isinstance(length, str) else float(length)
 
 
 def clock(length: float | str | None) -> str | None:
-    """What times a rule needs that counts in a length of time: "number", "date" or None.
+    """The type of row times required by a rule with this duration: "number", "date" or None.
 
     Parameters
     ----------
     length : float, str or None
-        As ``validation.duration`` gave it; None where the rule counts rows.
+        As returned by ``validation.duration``; None if the rule counts rows.
 
     Examples
     --------
@@ -112,14 +112,14 @@ def clock(length: float | str | None) -> str | None:
 
 
 class LeastSquaresState(NamedTuple):
-    """All that answers depend on."""
+    """The state from which predictions are computed."""
 
     memory: Triangle
     """The triangle of centred rows; its w is relative to w₀."""
     centering: Centering
     """The means, and the effective number of rows."""
     prior: Prior
-    """Which features have been met."""
+    """Which features have been seen."""
 
     def fitted(self, start: Floats) -> tuple[Floats, Floats, Floats]:
         """Weights W (d, c), middle m (d,), offset b (c,): a row's prediction is Wᵀ(x − m) + b."""
@@ -136,7 +136,7 @@ class LeastSquaresState(NamedTuple):
         """The variance of each row's prediction, relative to that of a target, (n,)."""
         memory, center, _ = self
         span = memory.span
-        if isinstance(span, Span):  # of a window, or of a file of a former version
+        if isinstance(span, Span):  # from a window, or a file of a former version
             return np.full(len(X), np.inf)
         if span is not None and span.free:
             A = X - span.center[0] - span.center[1]
@@ -156,16 +156,16 @@ class NewRows(NamedTuple):
     start: Floats
     """w₀, (d, c)."""
     time: Any
-    """When each came, (n,), numbers or dates in order; None where the rule needs none."""
+    """The time of each row, (n,), numbers or dates in order; None if the rule needs none."""
     last: Any
-    """When the row before came; None before the first."""
+    """The time of the previous row; None before the first."""
 
     def targets(self, X: Floats, Y: Floats) -> Floats:
-        """Answers Y (n, c) relative to what w₀ says of rows X (n, d)."""
+        """Targets Y (n, c) minus the predictions of w₀ for rows X (n, d)."""
         return Y - X @ self.start if self.start.any() else Y
 
-    def part(self, i: int, j: int) -> "Coming":
-        """The rows from i on and before j, of those that need no time."""
+    def part(self, i: int, j: int) -> "NewRows":
+        """The rows from i up to j, for rules without times."""
         weights = None if self.weights is None else self.weights[i:j]
         return self._replace(X=self.X[i:j], Y=self.Y[i:j], weights=weights)
 
@@ -176,40 +176,40 @@ class NewRows(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What learning rows gives."""
+    """The result of learning rows."""
 
     errors: Floats
-    """The error of each row just before it was learned, (n, c)."""
+    """The error of each row just before it is learned, (n, c)."""
     past: LeastSquaresState
     state: Any
     """The rule's own state after the rows."""
 
 
-_WIDTH = 1024  # rows between two renormalisations, at most
-_SPANNED = 512  # rows taken into a span before a triangle is tried
-_DEEPEST = 10.0  # half-lives between two renormalisations, at most
+_WIDTH = 1024  # maximum number of rows between two renormalisations
+_SPANNED = 512  # rows added to a span before a triangle is tried
+_DEEPEST = 10.0  # maximum number of half-lives between two renormalisations
 _FAINTEST = 1e-120
 
 
 @dataclass(frozen=True)
 class FadingRule(DecayRate):
-    """What `Exponential` and `Bounded` share: fading by rows or by time."""
+    """Base class of `Exponential` and `Bounded`: fading by rows or by time."""
 
     state: ClassVar[type] = Floor
     stores_rows: ClassVar[bool] = False
 
     @property
     def level(self) -> float:
-        """Rows' worth of information that no coefficient falls below."""
+        """The minimum information about each coefficient, in rows' worth."""
         return 0.0
 
     @property
     def additive(self) -> bool:
-        """Whether what the past says is a sum over its rows, so that it can be merged."""
+        """Whether the past is a sum over its rows, so that states can be merged."""
         return self.factor == 1.0 or self.level == 0.0
 
     def start(self, past: LeastSquaresState, least: Floats) -> Floor:
-        """The state of no rows; ``least`` (d,) is the ridge of each coefficient."""
+        """The initial state; ``least`` (d,) is the ridge of each coefficient."""
         del past
         return Floor.start(least)
 
@@ -219,7 +219,7 @@ class FadingRule(DecayRate):
         return fading(state, past._replace(memory=past.memory.current()), rows)
 
     def between(self, earlier: float | np.datetime64, later: float | np.datetime64) -> float:
-        """By how much all fades from one time to another."""
+        """The factor by which the past fades between two times."""
         passed = validation.elapsed(np.array([later]), earlier)[0]
         return float(np.exp2(-passed / self.unit))
 
@@ -228,7 +228,7 @@ class FadingRule(DecayRate):
         level, period = self.level if factor < 1.0 else 0.0, rows_between(factor)
         errors, i = np.empty(rows.Y.shape), 0
         while i < len(rows.X):
-            width = floor.room(period) if level else rows_between(factor, _WIDTH)
+            width = floor.rows_until_visit(period) if level else rows_between(factor, _WIDTH)
             part = slice(i, i + width)
             factors = np.full(len(rows.X[part]), factor)
             errors[part], past, moved = _taken(past, rows, part, factors, level)
@@ -236,7 +236,7 @@ class FadingRule(DecayRate):
                 floor = _noted(floor, rows, part, moved, free=past.centering.free)
                 floor = floor.aged(np.full(len(factors), -math.log2(factor)))
                 if floor.rows % period == 0:
-                    floor, memory = floor.under(past.memory, level, period)
+                    floor, memory = floor.applied_to(past.memory, level, period)
                     past = past._replace(memory=memory)
             i += width
         return Learned(errors, past, floor)
@@ -249,7 +249,9 @@ class FadingRule(DecayRate):
             factors = np.maximum(np.exp2(-passed[i : i + _WIDTH]), _FAINTEST)
             if holds and floor.ages.max(initial=0.0) + passed[i] > PATIENCE:
                 past = _faded(past, float(factors[0]))
-                floor, memory = floor.aged(passed[i : i + 1]).under(past.memory, self.level, None)
+                floor, memory = floor.aged(passed[i : i + 1]).applied_to(
+                    past.memory, self.level, None
+                )
                 past, factors[0] = past._replace(memory=memory), 1.0
                 passed[i] = 0.0
             width = _calm(passed[i : i + _WIDTH], floor, period, holds=holds)
@@ -259,7 +261,7 @@ class FadingRule(DecayRate):
                 floor = _noted(floor, rows, part, moved, free=past.centering.free)
                 floor = floor.aged(passed[part])
                 if floor.rows % period == 0:
-                    floor, memory = floor.under(past.memory, self.level, None)
+                    floor, memory = floor.applied_to(past.memory, self.level, None)
                     past = past._replace(memory=memory)
             i += width
         return Learned(errors, past, floor)
@@ -267,18 +269,18 @@ class FadingRule(DecayRate):
 
 @dataclass(frozen=True)
 class Exponential(FadingRule):
-    """Exponential forgetting to the letter of its equation.
+    """Exponential forgetting as in its equation.
 
-    What stays silent for long is forgotten, down to nothing: the first rows that excite it again
-    may move its coefficient without bound.
+    Information about directions that stay unexcited vanishes: the first rows that excite them again
+    may change their coefficients without bound.
 
     Parameters
     ----------
     factor : float, optional
         λ in (0, 1]: a row k rows ago weighs λᵏ. 1 forgets nothing.
     half_life : float, str or timedelta, optional
-        In place of it: a row that is so old weighs one half. A number in the unit of ``time``, or,
-        where that holds dates, a timedelta or text such as ``"90min"``, ``"1h"``, ``"7d"``.
+        Alternative to ``factor``: the age at which a row weighs one half. A number in the unit of
+        ``time``, or, if that holds dates, a timedelta or text such as ``"90min"`` or ``"7d"``.
 
     Raises
     ------
@@ -298,17 +300,18 @@ class Exponential(FadingRule):
 
 @dataclass(frozen=True)
 class Bounded(FadingRule):
-    """Exponential forgetting with a floor under what is known of each coefficient.
+    """Exponential forgetting with a minimum information about each coefficient.
 
     Parameters
     ----------
     factor : float, optional
         λ in (0, 1]: a row k rows ago weighs λᵏ. 1 forgets nothing.
     floor : float, default=1.0
-        The least information that is kept of each coefficient: so many rows' worth of its feature,
-        and never less than the ridge. More makes what was silent move less when it comes back.
+        The minimum information about each coefficient: that of so many rows of its feature, and at
+        least the ridge. Larger values make coefficients change less when an unexcited feature is
+        excited again.
     half_life : float, str or timedelta, optional
-        In place of the factor, as in :class:`Exponential`.
+        Alternative to ``factor``, as in :class:`Exponential`.
 
     Raises
     ------
@@ -320,7 +323,7 @@ class Bounded(FadingRule):
     >>> import onepass as op
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(20_000, 2))
-    >>> X[500:, 1] = 0.0  # falls silent
+    >>> X[500:, 1] = 0.0  # becomes unexcited
     >>> model = op.RLSRegressor(forgetting=op.forgetting.Bounded(0.9)).fit(X, X @ [1.0, 2.0])
     >>> model.coef_.round(3)
     array([1., 2.])
@@ -335,37 +338,37 @@ class Bounded(FadingRule):
 
     @property
     def level(self) -> float:
-        """Rows' worth of information that no coefficient falls below."""
+        """The minimum information about each coefficient, in rows' worth."""
         return self.floor
 
 
 def _calm(passed: Floats, floor: Floor, period: int, *, holds: bool) -> int:
-    """How many rows may be taken in before the past must be renormalised, or the floor is due."""
-    most = min(len(passed), floor.room(period)) if holds else len(passed)
-    since = np.cumsum(passed[1:most])
+    """The number of rows until the past must be renormalised, or a visit of the floor is due."""
+    limit = min(len(passed), floor.rows_until_visit(period)) if holds else len(passed)
+    since = np.cumsum(passed[1:limit])
     deep = since > _DEEPEST
     if holds:
-        oldest = np.cumsum(np.concatenate(([floor.ages.max(initial=0.0)], passed[:most])))
+        oldest = np.cumsum(np.concatenate(([floor.ages.max(initial=0.0)], passed[:limit])))
         deep |= oldest[2:] > PATIENCE
-    return 1 + (int(np.argmax(deep)) if deep.any() else most - 1)
+    return 1 + (int(np.argmax(deep)) if deep.any() else limit - 1)
 
 
 def _faded(past: LeastSquaresState, factor: float) -> LeastSquaresState:
-    """The past, weighing ``factor`` as much."""
+    """Multiply the weight of the past by ``factor``."""
     memory, centering, prior = past
     return LeastSquaresState(memory.faded(factor), centering.faded(factor), prior.faded(factor))
 
 
 def _noted(floor: Floor, rows: NewRows, part: slice, moved: Floats, *, free: bool) -> Floor:
-    """The floor after some rows, centred as ``moved``."""
+    """Update the floor with rows, centred as ``moved``."""
     weights = None if rows.weights is None else rows.weights[part]
-    return floor.seen(moved, rows.X[part], weights, free=free)
+    return floor.updated(moved, rows.X[part], weights, free=free)
 
 
 def _taken(
     past: LeastSquaresState, rows: NewRows, part: slice, factors: Floats, level: float
 ) -> tuple[Floats, LeastSquaresState, Floats]:
-    """Learn some rows; return their errors just before, the past after, and the centred rows."""
+    """Learn rows; return their errors just before, the state after, and the centred rows."""
     errors, past, moved = _some(past, rows, part, factors, level)
     while (i := len(errors)) < len(factors):
         rest = slice(part.start + i, part.stop)
@@ -379,7 +382,7 @@ def _some(
 ) -> tuple[Floats, LeastSquaresState, Floats]:
     """Learn at least the first of some rows; return as ``_taken``.
 
-    A row that is large beside the past, or that comes after a gap, is taken into a span.
+    A row that is large compared with the past, or that follows a gap, is added to a span.
     """
     memory, centering, prior = past
     weights = None if rows.weights is None else rows.weights[part]
@@ -391,7 +394,7 @@ def _some(
         width = memory.calm_rows(reduced.X, reduced.scale / math.sqrt(before), fading=fading)
     if gap or not width:
         memory = memory.rebased(centering)
-    if memory.span is not None:  # few rows at first: the triangle may soon replace the span
+    if memory.span is not None:  # few rows at first, since the triangle may soon replace the span
         d, span = len(memory.z), memory.span
         early = span.rows <= 2 * d
         width = min(n, max(1, (d - len(span.T)) // 16) if early else _SPANNED)
@@ -415,7 +418,7 @@ def _absorbed(
     factors: Floats,
     level: float,
 ) -> tuple[Floats, Triangle, Prior]:
-    """Take in rows: centred, or relative to the reference row of a span with an intercept.
+    """Add rows: centred, or relative to the reference row of a span with an intercept.
 
     With an intercept the very first row has scale 0: it only sets the means.
     """
@@ -423,11 +426,11 @@ def _absorbed(
     X, Y, span = rows.X[part], rows.Y[part], memory.span
     first = 0 if reduced.scale[0] > 0.0 else 1
     if first:
-        prior = prior.begun(reduced.X[0])
-    pseudo = prior.among(reduced.X[first:])
+        prior = prior.after_first_row(reduced.X[0])
+    pseudo = prior.pseudo_rows(reduced.X[first:])
     b = rows.targets(reduced.X, reduced.Y)
     centred = reduced.X[first:], b[first:], reduced.scale[first:]
-    old = prior.remains * reduced.ages < GAP  # otherwise a direction is new for other reasons
+    old = prior.remains * reduced.ages < GAP  # in other cases a direction is new for other reasons
     taken = (*centred, np.maximum(np.abs(X[first:]), np.abs(center.features)), level * old[first:])
     if span is not None and span.free:
         span = span.relative_to(X[0], Y[0]) if first else span
@@ -440,7 +443,7 @@ def _absorbed(
         )  # fmt: skip
     if pseudo is not None:
         before, more = pseudo.before, pseudo.rows
-        # by rows, it ages by the row that it comes before; by time, both are of one moment
+        # by rows, it fades with the row that it precedes; by time, both have the same time
         own = 1.0 if rows.time is not None else factors[before + first]
         aged = np.sqrt(own / reduced.ages[before + first])
         prior = pseudo.prior.with_pseudo_rows(more * aged[:, None])

@@ -1,6 +1,6 @@
 """Parsing of forgetting rules given as a number or as text, as on the command line.
 
-A rule's name in small letters, a colon, and its arguments, with commas between them::
+The lower-case name of a rule, a colon, and its arguments, separated by commas::
 
     0.99    exponential:0.99    bounded:half_life=1h,floor=2    directional:0.98    window:1000
 """
@@ -25,11 +25,11 @@ _KINDS = {kind.__name__.lower(): kind for kind in RULES}
 
 
 def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
-    """The rule that a number, a text or a rule stands for.
+    """Return the rule given by a number, a text or a rule.
 
     Parameters
     ----------
-    given : float, str, or rule of forgetting
+    given : float, str, or forgetting rule
         A number λ in (0, 1], also as text, is ``Bounded(λ)``.
     where : str
         The public call, for messages.
@@ -37,7 +37,7 @@ def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
     Raises
     ------
     ParameterError
-        If it is none.
+        If it is none of these.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
     )
 
 
-@lru_cache(maxsize=16)  # it is asked for at every row, and rules are frozen
+@lru_cache(maxsize=16)  # called for every row; rules are frozen
 def _bounded(given: float, where: str) -> Bounded:
     return Bounded(validation.in_range(given, "forgetting", where, above=0.0, high=1.0))
 
@@ -74,34 +74,34 @@ def _read(text: str, where: str) -> ForgettingRule:
     name, _, rest = text.strip().partition(":")
     name = name.strip()
     if name.lower() not in _KINDS:
-        known = ", ".join(_KINDS)
+        rules = ", ".join(_KINDS)
         raise ParameterError(
-            f"{where}: `forgetting` must be a number in (0, 1] or one of {known}, with what it "
-            f"needs after a colon, such as 'window:1000' or 'bounded:half_life=1h', got {text!r}."
-            f"{did_you_mean(name, _KINDS) or ' Choose one of these.'}"
+            f"{where}: `forgetting` must be a number in (0, 1] or one of {rules}, with "
+            f"arguments after a colon, such as 'window:1000' or 'bounded:half_life=1h', got "
+            f"{text!r}.{did_you_mean(name, _KINDS) or ' Choose one of these.'}"
         )
     kind = _KINDS[name.lower()]
-    taken = inspect.signature(kind).parameters
-    first = [p.name for p in taken.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    known = inspect.signature(kind).parameters
+    first = [p.name for p in known.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     arguments: dict[str, Any] = {}
     for i, part in enumerate(filter(None, (each.strip() for each in rest.split(",")))):
         key, equals, value = part.partition("=")
         if not equals:
             key, value = first[i] if i < len(first) else "", part
-        if key not in taken or key in arguments:
+        if key not in known or key in arguments:
             raise ParameterError(
-                f"{where}: `forgetting` of {name.lower()} must have each of {', '.join(taken)} "
-                f"once at most, got {part!r}.{did_you_mean(key, taken) or ' Choose from these.'}"
+                f"{where}: `forgetting` of {name.lower()} must have each of {', '.join(known)} "
+                f"at most once, got {part!r}.{did_you_mean(key, known) or ' Choose from these.'}"
             )
         arguments[key] = _value(value)
     try:
         return kind(**arguments)
-    except ParameterError as wrong:
-        raise ParameterError(f"{where}: `forgetting` {text!r}: {wrong}") from wrong
+    except ParameterError as error:
+        raise ParameterError(f"{where}: `forgetting` {text!r}: {error}") from error
 
 
 def _value(text: str) -> Any:
-    """A number or truth value where it is one, else text."""
+    """Convert text to a number or bool if possible."""
     if text.lower() in {"true", "false"}:
         return text.lower() == "true"
     for number in (int, float):

@@ -1,8 +1,8 @@
 """Protocols of forgetting rules: the members that a new rule must define.
 
 A user passes a rule (:class:`ForgettingRule`), such as ``forgetting=op.forgetting.Window(1000)``.
-All rules share :class:`LeastSquaresState`, the triangle and the means from which predictions are computed. What
-else a rule needs is in its own state (:class:`ForgettingState`).
+All rules share :class:`LeastSquaresState`, the triangle and the means from which predictions are
+computed. What else a rule needs is in its own state (:class:`ForgettingState`).
 """
 
 from typing import Any, Protocol, Self
@@ -57,7 +57,7 @@ class ForgettingRule(Protocol):
     def stores_rows(self) -> bool:
         """Whether the state stores rows, which a merge learns again.
 
-        The state then also defines ``kept``, ``__len__`` and ``penalised``. See ``window.py``.
+        The state then also defines ``stored_rows``, ``__len__`` and ``penalised``.
         """
 
     def start(self, past: LeastSquaresState, least: Floats, /) -> ForgettingState:
@@ -65,7 +65,7 @@ class ForgettingRule(Protocol):
 
         Parameters
         ----------
-        past : Past
+        past : LeastSquaresState
             Triangle and means before the first row; the triangle holds the penalty.
         least : ndarray of shape (d,)
             The diagonal of the ridge, in units of a squared feature.
@@ -81,9 +81,9 @@ class ForgettingRule(Protocol):
         ----------
         state : ForgettingState
             The result of :meth:`start` or of the previous ``learn``.
-        past : Past
+        past : LeastSquaresState
             Triangle and means before these rows.
-        rows : Coming
+        rows : NewRows
             Rows X (n, d) with targets Y (n, c), weights and, unless ``clock`` is None, times.
 
         Returns

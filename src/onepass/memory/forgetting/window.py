@@ -1,32 +1,32 @@
-"""Sliding window: least squares on the last rows alone, exactly, at every row.
+"""Sliding window: exact least squares on the last rows only, at every row.
 
     argmin over w, b of  Σ over the window of s_k (y_k − b − x_kᵀ w)² + ‖w − w₀‖²_Π          (1)
 
-where the window is the last n rows, or all rows younger than a span of time. The ridge does not
-fade, and neither does the prior. It is the one rule that keeps rows: those of the window, twice at
-most, since what leaves must be known. No row is taken out of a triangle, which would lose digits.
-Within a block of rows a_1, a_2, … the oldest leave one after the other as these come. With the
-triangle R of those that stay, and the rows V = A R⁻¹ of both,
+where the window is the last n rows, or all rows younger than a time span. Neither the ridge nor the
+prior fades. It is the only rule that stores rows: those of the window, at most twice, since the
+rows that leave must be known. No row is removed from a triangle, which would lose digits. Within a
+block of rows a_1, a_2, … the oldest rows leave one after the other as these arrive. With the
+triangle R of the rows that stay, and the whitened rows V = A R⁻¹ of both,
 
     error of a_j = e_j − k_j (I + K_jj)⁻¹ e_J,     K = V Vᵀ                                  (2)
 
-where e are errors before the block by what stays, and J the rows of the window when a_j comes, one
-stretch of those that leave and those that have come. Where R is too ill-conditioned for (2), rows
-are learned one by one with the triangle of the whole window; where that is too ill-conditioned as
-well, from the rows of the window themselves.
-Cost: O(p^{7/3}) time a row in blocks, O(p³) one by one, O(n p²) where columns depend on each other
-and the ridge is below their rounding; O(n p) memory for n rows.
+where e are errors before the block with the rows that stay, and J the rows of the window when a_j
+arrives, a contiguous range of those that leave and those that have arrived. If R is too
+ill-conditioned for (2), rows are learned one by one with the triangle of the whole window; if that
+is too ill-conditioned as well, from the rows of the window themselves.
+Cost: O(p^{7/3}) time per row in blocks, O(p³) one by one, O(n p²) if columns depend on each other
+and the ridge is below their rounding errors; O(n p) memory for n rows.
 
-The rows of the window are held in two parts, as a queue made of two stacks. Rows come into the
-*back*, whose triangle grows by QR. They leave from the *front*, of which the triangles of its ends
-are known, built once from its last row to its first:
+The rows of the window are stored in two parts, as a queue made of two stacks. Rows enter the
+*back*, whose triangle grows by QR. They leave from the *front*, of which the triangles of its
+suffixes are known, computed once from its last row to its first:
 
     T_b = triangle of the front's rows from b g on,    b = 0, 1, …                          (3)
-    triangle of the window = QR of T_b, the rows left before b g, and the back's triangle   (4)
+    triangle of the window = QR of T_b, the remaining rows before b g, and the back's triangle (4)
 
-When the front is empty, the back becomes the front, about a new reference row. Each row is taken
-in three times in all; every g ≥ p rows a triangle is kept, so that they need no more room than the
-rows. Cost: O(p²) a row, O(p³) for (4), O(n p) memory for a window of n rows.
+When the front is empty, the back becomes the front, about a new reference row. Each row is added to
+a triangle three times in all; a triangle is stored every g ≥ p rows, so that they need no more
+memory than the rows. Cost: O(p²) per row, O(p³) for (4), O(n p) memory for a window of n rows.
 """
 
 import math
@@ -45,18 +45,18 @@ from onepass.types import Array, Floats
 __all__ = ["Window", "WindowBuffer", "WindowRows"]
 
 
-_APART = 32  # rows between two triangles of the front, at least
+_APART = 32  # minimum number of rows between two triangles of the front
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WindowRows:
-    """Some rows, as they came.
+    """Some rows of a window.
 
     Parameters
     ----------
     X : ndarray of shape (n, d)
     b : ndarray of shape (n, c)
-        Answers relative to w₀.
+        Targets relative to w₀.
     roots : ndarray of shape (n,)
         √s.
     time : ndarray of shape (n,), or None
@@ -70,18 +70,18 @@ class WindowRows:
     def __len__(self) -> int:
         return len(self.X)
 
-    def part(self, rows: slice | Array) -> "Kept":
-        """Some of the rows."""
+    def part(self, rows: slice | Array) -> "WindowRows":
+        """A subset of the rows."""
         time = None if self.time is None else self.time[rows]
         return WindowRows(self.X[rows], self.b[rows], self.roots[rows], time)
 
-    def copied(self) -> "Kept":
-        """These rows in memory of their own: a part of a block holds all of it."""
+    def copied(self) -> "WindowRows":
+        """A copy of the rows, which does not hold a reference to a larger block."""
         time = None if self.time is None else self.time.copy()
         return WindowRows(self.X.copy(), self.b.copy(), self.roots.copy(), time)
 
-    def then(self, more: "Kept") -> "Kept":
-        """These rows and more."""
+    def then(self, more: "WindowRows") -> "WindowRows":
+        """Append more rows."""
         if not len(self):
             return more
         return WindowRows(
@@ -91,12 +91,12 @@ class WindowRows:
             None if self.time is None else np.concatenate((self.time, more.time)),
         )
 
-    def grown(self, d: int) -> "Kept":
-        """The same with new features at the end, zero in every row."""
+    def grown(self, d: int) -> "WindowRows":
+        """Add features at the end, which were zero in all rows."""
         return replace(self, X=np.hstack((self.X, np.zeros((len(self), d - self.X.shape[1])))))
 
-    def with_outputs(self, at: Array, c: int) -> "Kept":
-        """The same with new outputs at the columns ``at`` of now c, zero in every row."""
+    def with_outputs(self, at: Array, c: int) -> "WindowRows":
+        """Extend to c outputs; those in columns ``at`` are new and were zero in all rows."""
         b = np.zeros((len(self), c))
         b[:, np.setdiff1d(np.arange(c), at)] = self.b
         return replace(self, b=b)
@@ -108,74 +108,74 @@ class WindowBuffer:
 
     Parameters
     ----------
-    empty : Joint
-        The penalty alone, about nothing.
-    back : Joint
+    empty : JointTriangle
+        The penalty only.
+    back : JointTriangle
         The penalty and the rows of the back.
-    came : tuple of Kept
-        The rows of the back, in order; each part longer than the next.
-    front : Kept
+    parts : tuple of WindowRows
+        The rows of the back, in order; each part is longer than the next.
+    front : WindowRows
         The rows of the front.
-    gone : int
-        How many of them have left.
+    front_start : int
+        The number of rows of the front that have left.
     ends : tuple of ndarrays of shapes (k, p, p), (k, p, c) and (k, c)
         R, z and squares of (3).
     """
 
     empty: JointTriangle
     back: JointTriangle
-    came: tuple[WindowRows, ...]
+    parts: tuple[WindowRows, ...]
     front: WindowRows
-    gone: int
+    front_start: int
     ends: tuple[Floats, Floats, Floats]
 
     @classmethod
-    def start(cls, empty: JointTriangle) -> "Queue":
-        """No rows."""
+    def start(cls, empty: JointTriangle) -> "WindowBuffer":
+        """The state before the first row."""
         p, c = empty.z.shape
         none = WindowRows(np.zeros((0, p - empty.free)), np.zeros((0, c)), np.zeros(0), None)
         return cls(empty, empty, (), none, 0, _ends(empty, none))
 
     def __len__(self) -> int:
-        return self.ahead + sum(map(len, self.came))
+        return self.ahead + sum(map(len, self.parts))
 
     @property
     def ahead(self) -> int:
-        """The rows that can leave before the front is empty."""
-        return len(self.front) - self.gone
+        """The number of rows that can leave before the front is empty."""
+        return len(self.front) - self.front_start
 
     @property
-    def kept(self) -> WindowRows:
+    def stored_rows(self) -> WindowRows:
         """All rows, in order."""
-        rows = self.front.part(slice(self.gone, None))
-        for more in self.came:
+        rows = self.front.part(slice(self.front_start, None))
+        for more in self.parts:
             rows = rows.then(more)
         return rows
 
     @property
     def oldest(self) -> Any:
-        """When the oldest row came; None where there is none."""
+        """The time of the oldest row; None if there is none."""
         if self.ahead:
-            return self.front.time[self.gone]
-        return self.came[0].time[0] if self.came else None
+            return self.front.time[self.front_start]
+        return self.parts[0].time[0] if self.parts else None
 
     def rows(self, n: int) -> tuple[Floats, Floats]:
-        """The n oldest rows, all of the front, as a triangle takes them in."""
-        part = self.front.part(slice(self.gone, self.gone + n))
+        """The n oldest rows, all in the front, in the form that a triangle absorbs."""
+        part = self.front.part(slice(self.front_start, self.front_start + n))
         return self.back.rows(part.X, part.b, part.roots)
 
     def triangle(self, without: int = 0) -> JointTriangle:
-        """The triangle of all rows but some of the oldest, which must be in the front: (4)."""
-        kept = self.front.part(slice(self.gone + without, None))
-        parts = [kept, *self.came]
+        """The triangle without some of the oldest rows, which must be in the front: (4)."""
+        rows = self.front.part(slice(self.front_start + without, None))
+        parts = [rows, *self.parts]
         mass = sum(float(part.roots @ part.roots) for part in parts)
         joint = replace(self.back, mass=mass)
-        if not len(kept):
+        if not len(rows):
             return joint
         R, z, squares = self.ends
         apart = _apart(len(self.back.R))
-        end = -(-(self.gone + without) // apart)
-        before = kept.part(slice(0, end * apart - self.gone - without))
+        end = -(-(self.front_start + without) // apart)
+        before = rows.part(slice(0, end * apart - self.front_start - without))
         A, b = self.back.rows(before.X, before.b, before.roots)
         if end < len(R):
             A, b = np.vstack((R[end], A)), np.vstack((z[end], b))
@@ -183,67 +183,71 @@ class WindowBuffer:
         return taken_in(joint, A, b)
 
     def fresh(self) -> JointTriangle:
-        """The triangle computed from the rows of the window alone, relative to the newest row.
+        """The triangle computed from the rows of the window only, relative to the newest row.
 
-        It has no rounding errors of rows that have left, and constant features are exactly 0.
+        It has no rounding errors from rows that have left, and constant features are exactly 0.
         """
-        kept, empty = self.kept, self.empty
-        if not len(kept):
+        rows, empty = self.stored_rows, self.empty
+        if not len(rows):
             return empty
-        joint = empty.around(kept.X[-1], kept.b[-1]).noting(kept.X)
-        joint = replace(joint, mass=float(kept.roots @ kept.roots))
-        return taken_in(joint, *joint.rows(kept.X, kept.b, kept.roots))
+        joint = empty.around(rows.X[-1], rows.b[-1]).noting(rows.X)
+        joint = replace(joint, mass=float(rows.roots @ rows.roots))
+        return taken_in(joint, *joint.rows(rows.X, rows.b, rows.roots))
 
-    def pushed(self, more: WindowRows) -> "Queue":
-        """The same with more rows."""
+    def pushed(self, more: WindowRows) -> "WindowBuffer":
+        """Append rows."""
         back = self.back if len(self) else self.empty.around(more.X[0], more.b[0])
         back = taken_in(back.noting(more.X), *back.rows(more.X, more.b, more.roots))
-        came = (*self.came, more.copied())
-        while len(came) > 1 and len(came[-2]) <= len(came[-1]):
-            came = (*came[:-2], came[-2].then(came[-1]))
-        return replace(self, back=back, came=came)
+        parts = (*self.parts, more.copied())
+        while len(parts) > 1 and len(parts[-2]) <= len(parts[-1]):
+            parts = (*parts[:-2], parts[-2].then(parts[-1]))
+        return replace(self, back=back, parts=parts)
 
-    def dropped(self, n: int) -> "Queue":
-        """The same without the n oldest rows."""
+    def dropped(self, n: int) -> "WindowBuffer":
+        """Remove the n oldest rows."""
         queue = self
         while n > queue.ahead:
             n -= queue.ahead
             queue = queue.turned()
-        return replace(queue, gone=queue.gone + n)
+        return replace(queue, front_start=queue.front_start + n)
 
-    def turned(self) -> "Queue":
-        """The same with the rows of the back as the front, about the last of them."""
-        front = self.came[0]
-        for more in self.came[1:]:
+    def turned(self) -> "WindowBuffer":
+        """Make the rows of the back the front, relative to the last of them."""
+        front = self.parts[0]
+        for more in self.parts[1:]:
             front = front.then(more)
         back = self.empty.around(front.X[-1], front.b[-1]).noting(front.X)
         return WindowBuffer(self.empty, back, (), front, 0, _ends(back, front))
 
-    def penalised(self, rows: Floats) -> "Queue":
-        """The same with pseudo-rows (k, d) in the penalty, answered by w₀."""
+    def penalised(self, rows: Floats) -> "WindowBuffer":
+        """Add pseudo-rows (k, d) to the penalty, whose targets are the predictions of w₀."""
         A = np.column_stack((np.zeros((len(rows), int(self.empty.free))), rows))
         b = np.zeros((len(rows), self.empty.z.shape[1]))
         return replace(self, empty=taken_in(self.empty, A, b), back=taken_in(self.back, A, b))
 
-    def grown(self, d: int, ridge: float) -> "Queue":
-        """The same with new features at the end, zero in every row so far."""
-        return self._changed(lambda kept: kept.grown(d), lambda joint: joint.grown(d, ridge))
+    def grown(self, d: int, ridge: float) -> "WindowBuffer":
+        """Add features at the end, which were zero in all rows so far."""
+        return self._changed(lambda rows: rows.grown(d), lambda joint: joint.grown(d, ridge))
 
-    def with_outputs(self, at: Array, c: int) -> "Queue":
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+    def with_outputs(self, at: Array, c: int) -> "WindowBuffer":
+        """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         return self._changed(
-            lambda kept: kept.with_outputs(at, c), lambda joint: joint.with_outputs(at, c)
+            lambda rows: rows.with_outputs(at, c),
+            lambda joint: joint.with_outputs(at, c),
         )
 
     def _changed(
         self,
-        kept: Callable[[WindowRows], WindowRows],
-        joint: Callable[[JointTriangle], JointTriangle],
-    ) -> "Queue":
-        """The same after a change of every row and of the triangles."""
-        front, back = kept(self.front.part(slice(self.gone, None))), joint(self.back)
-        came = tuple(map(kept, self.came))
-        return WindowBuffer(joint(self.empty), back, came, front, 0, _ends(back, front))
+        change: Callable[[WindowRows], WindowRows],
+        change_triangle: Callable[[JointTriangle], JointTriangle],
+    ) -> "WindowBuffer":
+        """Apply a function to all rows and one to the triangles."""
+        front, back = (
+            change(self.front.part(slice(self.front_start, None))),
+            change_triangle(self.back),
+        )
+        parts = tuple(map(change, self.parts))
+        return WindowBuffer(change_triangle(self.empty), back, parts, front, 0, _ends(back, front))
 
     @property
     def finite(self) -> bool:
@@ -277,23 +281,23 @@ def _ends(about: JointTriangle, front: WindowRows) -> tuple[Floats, Floats, Floa
 
 
 _LONG = 128  # rows looked ahead
-_SHARP = 1e2  # the largest leverage at which (2) keeps its digits
+_SHARP = 1e2  # maximum leverage at which (2) is accurate
 _LONGEST = 2.0**62  # units that can be subtracted from a time
-_FEW = 4  # so many rows that nothing leaves between them are taken in as they are
+_FEW = 4  # number of rows without departures that are added directly
 
 
 @dataclass(frozen=True)
 class Window:
-    """Least squares on the last rows alone, which are kept.
+    """Least squares on the last rows only, which are stored.
 
     Parameters
     ----------
     rows : int, optional
-        How many, at least 1.
+        The number of rows, at least 1.
     span : float, str or timedelta, optional
-        In place of it: all rows less than so old, as of the last row. A number in the unit of
-        ``time``, or, where that holds dates, a timedelta or text such as ``"90min"``, ``"7d"``.
-        There are as many rows in memory as came within it.
+        Alternative to ``rows``: all rows younger than this, as of the last row. A number in the
+        unit of ``time``, or, if that holds dates, a timedelta or text such as ``"7d"``.
+        All rows within it are stored.
 
     Raises
     ------
@@ -322,9 +326,9 @@ class Window:
     def __post_init__(self) -> None:
         where = "forgetting.Window"
         if (self.rows is None) == (self.span is None):
-            came = "neither" if self.rows is None else "both"
+            given = "neither" if self.rows is None else "both"
             raise ParameterError(
-                f"{where}: one of `rows` and `span`, by time, must be given, got {came}. "
+                f"{where}: one of `rows` and `span`, by time, must be given, got {given}. "
                 "Give Window(1000) or Window(span='1h')."
             )
         if self.rows is not None:
@@ -334,11 +338,11 @@ class Window:
 
     @property
     def clock(self) -> str | None:
-        """What times it needs: "number", "date" or None."""
+        """The type of row times required: "number", "date" or None."""
         return clock(self.span)
 
     def start(self, past: LeastSquaresState, least: Floats) -> WindowBuffer:
-        """The state of no rows; the penalty stands in the memory."""
+        """The initial state; the penalty is in the memory."""
         del least
         return WindowBuffer.start(JointTriangle.start(past.memory, free=past.centering.free))
 
@@ -346,15 +350,15 @@ class Window:
         """Learn rows one after the other."""
         limits = _Limits(self, rows.time)
         b = rows.targets(rows.X, rows.Y)
-        kept = WindowRows(
+        new = WindowRows(
             np.asarray(rows.X, dtype=np.float64, order="C"),
             np.asarray(b, dtype=np.float64, order="C"),
             rows.roots,
             rows.time,
         )
         queue, whole = state, None
-        prior, pseudo = _met(past, state, kept)
-        errors, i, n = np.empty(rows.Y.shape), 0, len(kept)
+        prior, pseudo = _met(past, state, new)
+        errors, i, n = np.empty(rows.Y.shape), 0, len(new)
         while i < n:
             if i in pseudo:
                 queue, whole = queue.penalised(pseudo[i]), None
@@ -363,20 +367,20 @@ class Window:
             due = limits.due(queue, part)
             free = int(np.argmax(due > 0)) if due.any() else len(due)
             width = _block(len(queue.back.R), due, queue.ahead)
-            said = None
+            found = None
             if free < _FEW and width > 1:
                 part = slice(i, i + width)
-                said, whole = _slid(queue, kept.part(part), due[:width]), None
-            if said is None:
-                last = 1 if queue.ahead or not free else 0  # the row after which some leave
+                found, whole = _slid(queue, new.part(part), due[:width]), None
+            if found is None:
+                last = 1 if queue.ahead or not free else 0  # the row after which rows leave
                 whole = queue.triangle() if whole is None else whole
                 part = slice(i, min(part.stop, i + free + last))
-                whole, said = _grown(queue, whole, kept.part(part))
-                part = slice(i, i + len(said))
-            errors[part] = said / kept.roots[part, None]
+                whole, found = _grown(queue, whole, new.part(part))
+                part = slice(i, i + len(found))
+            errors[part] = found / new.roots[part, None]
             if not len(queue):
-                errors[0] = b[0]  # said by w₀ alone
-            queue, left = _moved(queue, kept.part(part), limits, part.stop - 1)
+                errors[0] = b[0]  # the prediction is that of w₀
+            queue, left = _moved(queue, new.part(part), limits, part.stop - 1)
             whole = None if left else whole
             i = part.stop
         whole = queue.triangle() if whole is None else whole
@@ -386,32 +390,32 @@ class Window:
 
 
 class _Limits:
-    """When rows leave."""
+    """The limits of a window: which rows have left."""
 
     def __init__(self, window: Window, time: Any) -> None:
-        self.most, self.time, self.until = window.rows, time, time
+        self.max_rows, self.time, self.until = window.rows, time, time
         if window.span is not None:
             self.until = _outside(time, window.span)
 
     def due(self, queue: WindowBuffer, part: slice) -> Array:
-        """How many have left after each of these rows; if from the back too, at least one."""
-        if self.most is not None:
+        """The number of rows that have left after each row; at least one if also from the back."""
+        if self.max_rows is not None:
             after = len(queue) + np.arange(part.stop - part.start) + 1
-            return np.asarray(np.maximum(after - self.most, 0))
+            return np.asarray(np.maximum(after - self.max_rows, 0))
         if queue.ahead:
-            times = queue.front.time[queue.gone :]
+            times = queue.front.time[queue.front_start :]
             return np.asarray(np.searchsorted(times, self.until[part], side="right"))
         oldest = queue.oldest
         oldest = self.time[part.start] if oldest is None else oldest
         return np.asarray(self.until[part] >= oldest, dtype=np.intp)
 
     def left(self, queue: WindowBuffer, row: int) -> int:
-        """How many of the front, or of a new front, have left after this row."""
+        """The number of rows of the front, or of a new front, that have left after this row."""
         return int(self.due(queue, slice(row, row + 1))[0])
 
 
 def _outside(time: Array, span: float | str) -> Array:
-    """The last moment that is out of the window, as of each time; that time itself never is."""
+    """The last time outside the window, for each time; that time itself never is."""
     if time.dtype.kind in "iM":
         if isinstance(span, str):
             length = validation.per_second(time) * validation.seconds(span)
@@ -425,15 +429,15 @@ def _outside(time: Array, span: float | str) -> Array:
 
 
 def _met(
-    past: LeastSquaresState, queue: WindowBuffer, kept: WindowRows
+    past: LeastSquaresState, queue: WindowBuffer, new: WindowRows
 ) -> tuple[Any, dict[int, Floats]]:
-    """The prior after all rows, and the pseudo-rows of features met, by the row they precede."""
+    """The prior after all rows, and pseudo-rows of new features, by the row that they precede."""
     prior, free = past.prior, queue.empty.free
     reference = queue.back.features
     if free and not len(queue) and past.centering.mass == 0.0:
-        reference = kept.X[0]
-        prior = prior.begun(reference)
-    pseudo = prior.among(kept.X - reference)
+        reference = new.X[0]
+        prior = prior.after_first_row(reference)
+    pseudo = prior.pseudo_rows(new.X - reference)
     if pseudo is None:
         return prior, {}
     at = np.unique(pseudo.before)
@@ -443,7 +447,7 @@ def _met(
 
 
 def _block(p: int, due: Array, ahead: int) -> int:
-    """Rows to be taken at a time: until the front is empty, and so that (2) costs as (1) does."""
+    """The number of rows per block: until the front is empty, so that (2) costs as much as (1)."""
     width = min(len(due), max(16, min(128, int(1.5 * p ** (2 / 3)))))
     emptied = due[:width] >= ahead
     return (int(np.argmax(emptied)) + 1) if emptied.any() else width
@@ -452,10 +456,10 @@ def _block(p: int, due: Array, ahead: int) -> int:
 def _grown(
     queue: WindowBuffer, whole: JointTriangle, more: WindowRows
 ) -> tuple[JointTriangle, Floats]:
-    """The triangle of the whole window with the first of some rows, and their errors.
+    """Add the first of some rows to the triangle of the window; also return their errors.
 
-    No row leaves the window between these. If the triangle is not calm, or may not be after the
-    first row, one row is taken and its error is computed from the rows of the window themselves.
+    No row leaves the window between these. If the triangle is ill-conditioned, or may be after the
+    first row, one row is added and its error is computed from the rows of the window themselves.
     """
     if not len(queue):
         whole = whole.around(more.X[0], more.b[0])
@@ -472,7 +476,7 @@ def _grown(
 
 
 def _slid(queue: WindowBuffer, more: WindowRows, due: Array) -> Floats | None:
-    """The errors of rows between which others leave, by (2); None where it would not be sharp."""
+    """The errors of rows between which others leave, by (2); None if it is not accurate."""
     n, leaving = len(more), int(due[-2])
     stays = queue.triangle(leaving)
     if not stays.calm:
@@ -500,9 +504,9 @@ def _slid(queue: WindowBuffer, more: WindowRows, due: Array) -> Floats | None:
 def _moved(
     queue: WindowBuffer, more: WindowRows, limits: _Limits, row: int
 ) -> tuple[WindowBuffer, int]:
-    """The window after more rows, of which ``row`` is the last, and how many have left it."""
-    if limits.most is not None:
-        left = max(len(queue) + len(more) - limits.most, 0)
+    """The window after more rows, the last of which is ``row``, and how many have left."""
+    if limits.max_rows is not None:
+        left = max(len(queue) + len(more) - limits.max_rows, 0)
         if left and not queue.ahead:  # a window later than the last time, whatever the blocks
             queue = queue.turned()
         return queue.pushed(more).dropped(left), left

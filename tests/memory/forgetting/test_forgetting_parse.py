@@ -1,4 +1,4 @@
-"""Rules as text: what a command line can say, and what is said of what it cannot."""
+"""Rules given as text, as on the command line."""
 
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,8 @@ def test_a_text_is_a_rule(text: Any, same: Any) -> None:
         ("1.98", r"in \(0, 1\]"),
         ("true", "bounded, directional, exponential, window"),
         ("window", "one of `rows` and `span`"),
-        ("window:rows=10,rows=20", "once at most"),
-        ("window:10,20,30", "once at most"),
+        ("window:rows=10,rows=20", "at most once"),
+        ("window:10,20,30", "at most once"),
         ("window:width=10", "rows, span"),
         ("window:1.5", "whole number"),
         ("bounded:2", "factor"),
@@ -57,7 +57,7 @@ def test_a_text_is_a_rule(text: Any, same: Any) -> None:
         (Bounded, "rule of op.forgetting"),
     ],
 )
-def test_what_is_no_rule_is_refused_with_what_there_is(text: Any, words: str) -> None:
+def test_an_invalid_rule_is_refused_with_the_valid_ones(text: Any, words: str) -> None:
     with pytest.raises(ParameterError, match=words) as refused:
         op.RLSRegressor(forgetting=text).fit(np.eye(2), [1.0, 2.0])
     assert str(refused.value).startswith("RLSRegressor: `forgetting`")

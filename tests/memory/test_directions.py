@@ -1,4 +1,4 @@
-"""Latest and Random: directions that leave by age or by lot, against a transcription."""
+"""LastDirections and Random against a transcription of the paper."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from onepass.errors import ParameterError
 
 
 def transcribed(
-    X: np.ndarray, y: np.ndarray, kept: op.memory.LastDirections | op.memory.Random
+    X: np.ndarray, y: np.ndarray, spec: op.memory.LastDirections | op.memory.Random
 ) -> np.ndarray:
     """ORFit with the last m, or m drawn, of its orthonormal directions."""
     w, Q = np.zeros(X.shape[1]), np.zeros((X.shape[1], 0))
@@ -17,17 +17,17 @@ def transcribed(
         free = x - Q @ (Q.T @ x)
         w = w + free * (answer - x @ w) / (x @ free)
         Q = np.column_stack((Q, free / np.linalg.norm(free)))
-        if Q.shape[1] > kept.m and isinstance(kept, op.memory.LastDirections):
+        if Q.shape[1] > spec.m and isinstance(spec, op.memory.LastDirections):
             Q = Q[:, 1:]
-        elif Q.shape[1] > kept.m:
-            last = np.random.default_rng((kept.seed, draws)).permutation(kept.m + 1)[kept.m]
-            Q[:, last] = Q[:, kept.m]  # whose place the newest takes
-            Q, draws = Q[:, : kept.m], draws + 1
+        elif Q.shape[1] > spec.m:
+            last = np.random.default_rng((spec.seed, draws)).permutation(spec.m + 1)[spec.m]
+            Q[:, last] = Q[:, spec.m]  # whose place the newest takes
+            Q, draws = Q[:, : spec.m], draws + 1
     return w
 
 
 @pytest.mark.parametrize(
-    "kept",
+    "spec",
     [
         op.memory.LastDirections(1),
         op.memory.LastDirections(5),
@@ -35,14 +35,14 @@ def transcribed(
         op.memory.Random(1),
     ],
 )
-def test_few_directions_are_those_of_the_transcription(kept: object) -> None:
+def test_few_directions_are_those_of_the_transcription(spec: object) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 30)), rng.normal(size=60)
-    model = op.ORFitRegressor(memory=kept).partial_fit(X, y)
-    np.testing.assert_allclose(model.coef_, transcribed(X, y, kept), atol=1e-10)
-    assert model.memory_.rank == kept.m
+    model = op.ORFitRegressor(memory=spec).partial_fit(X, y)
+    np.testing.assert_allclose(model.coef_, transcribed(X, y, spec), atol=1e-10)
+    assert model.memory_.rank == spec.m
     np.testing.assert_allclose(
-        model.memory_.directions.Q.T @ model.memory_.directions.Q, np.eye(kept.m), atol=1e-12
+        model.memory_.directions.Q.T @ model.memory_.directions.Q, np.eye(spec.m), atol=1e-12
     )
 
 
@@ -50,8 +50,8 @@ def test_while_memory_suffices_all_three_are_orfit_without_a_limit() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(20, 50)), rng.normal(size=20)
     whole = op.ORFitRegressor(memory=None).fit(X, y)
-    for kept in (op.memory.LastDirections(20), op.memory.Random(20), op.memory.Principal(20)):
-        np.testing.assert_allclose(op.ORFitRegressor(kept).fit(X, y).coef_, whole.coef_, atol=1e-12)
+    for spec in (op.memory.LastDirections(20), op.memory.Random(20), op.memory.Principal(20)):
+        np.testing.assert_allclose(op.ORFitRegressor(spec).fit(X, y).coef_, whole.coef_, atol=1e-12)
 
 
 def test_the_same_seed_keeps_the_same_directions_and_another_others() -> None:

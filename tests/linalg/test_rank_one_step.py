@@ -1,4 +1,4 @@
-"""What is made of one vector in few calls is held against what is made of a block of one."""
+"""The step of one vector equals that of a block of one."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def projector(U: Floats) -> Floats:
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("shrinks", [False, True])
 @pytest.mark.parametrize(("p", "m"), [(24, 4), (5, 8), (300, 30), (3, 1)])
-def test_a_vector_alone_is_a_block_of_one(
+def test_a_rank_one_step_equals_a_block_of_one(
     p: int,
     m: int,
     shrinks: bool,  # noqa: FBT001
@@ -49,7 +49,7 @@ def test_a_vector_alone_is_a_block_of_one(
             break  # what is left outside is rounding, and differs
 
 
-def test_columns_that_do_not_lie_in_the_cache_are_left_to_blocks() -> None:
+def test_columns_larger_than_the_cache_have_no_rank_one_step() -> None:
     assert rank_one_step(Subspace.start(20_000, 3), np.ones(20_000)) is None
     wide = Subspace.start(10_000, 30).added(np.random.default_rng(0).normal(size=(10_000, 12)))
     assert rank_one_step(wide, np.ones(10_000)) is None
@@ -76,7 +76,7 @@ def test_a_memory_takes_the_step_of_a_block(
 
 
 @pytest.mark.parametrize("share", [1e-3, 1e-9])
-def test_a_gradient_nearly_in_the_span_is_left_to_the_careful_way(share: float) -> None:
+def test_a_gradient_nearly_in_the_span_has_no_fast_step(share: float) -> None:
     memory = op.memory.Principal(3).start(6, 1)
     for i in range(2):
         memory = memory.learn(np.zeros(6), np.eye(6)[:, [i]], np.ones(1), np.zeros(1)).memory
@@ -87,7 +87,7 @@ def test_a_gradient_nearly_in_the_span_is_left_to_the_careful_way(share: float) 
     assert len(memory.subspace.B) == 2  # and nothing was written
 
 
-def test_a_weight_of_a_row_is_left_to_the_careful_way() -> None:
+def test_a_weighted_row_has_no_fast_step() -> None:
     memory = op.memory.Principal(3).start(6, 1, 0.5)
     given = np.zeros(6), np.ones((6, 1)), np.ones(1)
     assert memory.pending(*given, np.array([0.5])) is not None
@@ -98,9 +98,7 @@ def test_a_weight_of_a_row_is_left_to_the_careful_way() -> None:
     ("dtype", "size"),
     [(np.float64, 1e-310), (np.float64, 1e160), (np.float32, 1e-43), (np.float32, 2e38)],
 )
-def test_a_vector_whose_squares_are_no_numbers_is_left_to_the_careful_way(
-    dtype: Any, size: float
-) -> None:
+def test_a_vector_whose_squares_overflow_has_no_rank_one_step(dtype: Any, size: float) -> None:
     g = (size * np.ones(6)).astype(dtype)
     assert rank_one_step(Subspace.start(6, 3, dtype), g, 0.5) is None
 

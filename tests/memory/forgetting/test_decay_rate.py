@@ -1,4 +1,4 @@
-"""How quickly the past fades is given in one of two ways, the same for each rule that fades."""
+"""The decay rate is a factor or a half-life, for each rule that fades."""
 
 import datetime as dt
 from typing import Any

@@ -1,4 +1,4 @@
-"""The compiled reading of columns: the same numbers as NumPy's, of any shape, by any threads."""
+"""The compiled projection against NumPy, for any shape and number of threads."""
 
 import threading
 from typing import Any
@@ -34,17 +34,15 @@ def close(one: Any, two: Any, dtype: Any, size: float) -> None:
 @example(0, 5, 70_000, np.float32, "alone")
 @example(0, 1, 1, np.float64, "lifted")
 @example(0, 3, 0, np.float32, "lifted")
-def test_it_is_what_products_are_in_float64(
-    seed: int, q: int, p: int, dtype: Any, lift: str
-) -> None:
+def test_products_equal_those_in_float64(seed: int, q: int, p: int, dtype: Any, lift: str) -> None:
     rows, g, c, d = drawn(seed, q, p, dtype)
     B, v = rows.astype(float), g.astype(float)
     size = np.sqrt(max(p, 1)) * (1.0 + q)
-    C, square = projection.into(rows, g, 1)
+    C, square = projection.matvec(rows, g, 1)
     close(C, B @ v, dtype, size)
     assert square == pytest.approx(v @ v, rel=1e-5)
     before = g.copy()
-    rest, lifted, again, left = projection.without(rows, g, c, d if lift == "lifted" else None, 1)
+    rest, lifted, again, left = projection.residual(rows, g, c, d if lift == "lifted" else None, 1)
     np.testing.assert_array_equal(g, before)
     close(rest, v + c.astype(float) @ B, dtype, size)
     close(
@@ -54,15 +52,15 @@ def test_it_is_what_products_are_in_float64(
     reach = float((np.abs(B) @ np.abs(rest)).max(initial=size))  # rounding grows with the products
     close(again, B @ rest, dtype, reach)
     assert left == pytest.approx(rest @ rest, rel=1e-5)
-    close(projection.lengths(rows, 1), (B * B).sum(axis=1), dtype, max(p, 1))
+    close(projection.squared_lengths(rows, 1), (B * B).sum(axis=1), dtype, max(p, 1))
 
 
 @given(st.integers(0, 2**32 - 1), TYPES)
 @settings(max_examples=10, deadline=None)
-def test_a_vector_is_written_over_where_it_is_asked_for(seed: int, dtype: Any) -> None:
+def test_the_vector_is_overwritten_on_request(seed: int, dtype: Any) -> None:
     rows, g, c, d = drawn(seed, 6, 3001, dtype)
-    wanted = projection.without(rows, g, c, d, 1)
-    rest, lifted, again, _ = projection.without(rows, g, c, d, 1, rest=g)
+    wanted = projection.residual(rows, g, c, d, 1)
+    rest, lifted, again, _ = projection.residual(rows, g, c, d, 1, rest=g)
     assert rest is g
     np.testing.assert_array_equal(rest, wanted[0])
     np.testing.assert_array_equal(lifted, wanted[1])
@@ -70,21 +68,21 @@ def test_a_vector_is_written_over_where_it_is_asked_for(seed: int, dtype: Any) -
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_threads_share_it(dtype: Any) -> None:
+def test_threads_compute_the_same(dtype: Any) -> None:
     rows, g, c, d = drawn(0, 5, 200_001, dtype)
-    one, two = (projection.without(rows, g, c, d, many) for many in (1, 2))
+    one, two = (projection.residual(rows, g, c, d, many) for many in (1, 2))
     np.testing.assert_array_equal(one[0], two[0])
     np.testing.assert_array_equal(one[1], two[1])
     close(one[2], two[2], dtype, 1e6)
-    np.testing.assert_array_equal(two[2], projection.without(rows, g, c, d, 2)[2])
-    close(projection.into(rows, g, 1)[0], projection.into(rows, g, 2)[0], dtype, 1e5)
-    close(projection.lengths(rows, 1), projection.lengths(rows, 2), dtype, 1e6)
+    np.testing.assert_array_equal(two[2], projection.residual(rows, g, c, d, 2)[2])
+    close(projection.matvec(rows, g, 1)[0], projection.matvec(rows, g, 2)[0], dtype, 1e5)
+    close(projection.squared_lengths(rows, 1), projection.squared_lengths(rows, 2), dtype, 1e6)
 
 
 def test_threads_do_not_wait_for_each_other() -> None:
     rows, g, c, _ = drawn(0, 5, 40_001, np.float64)
-    wanted, found = projection.without(rows, g, c, None, 1)[0], []
-    work = [threading.Thread(target=lambda: found.append(projection.without(rows, g, c, None,
+    wanted, found = projection.residual(rows, g, c, None, 1)[0], []
+    work = [threading.Thread(target=lambda: found.append(projection.residual(rows, g, c, None,
     1)[0]))
             for _ in range(4)]  # fmt: skip
     for each in work:
@@ -97,7 +95,7 @@ def test_threads_do_not_wait_for_each_other() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("common", [0.0, 1e3])
-def test_reading_says_the_same_without_it(dtype: Any, common: float) -> None:
+def test_projection_is_the_same_without_compiled_loops(dtype: Any, common: float) -> None:
     rng = np.random.default_rng(0)
     rows = np.ascontiguousarray(np.linalg.qr(rng.normal(size=(30_000, 9)))[0].T.astype(dtype))
     G = (rng.normal(size=30_000) + common * rng.normal(size=9) @ rows).astype(dtype)[:, None]
@@ -109,19 +107,19 @@ def test_reading_says_the_same_without_it(dtype: Any, common: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "loops", None)
         wanted, squares = read()
-    said, lengths = read()
+    products, lengths = read()
     size = float(np.linalg.norm(G))
-    for one, two in zip(said, wanted, strict=True):
+    for one, two in zip(products, wanted, strict=True):
         close(one, two, dtype, size)
     close(lengths, squares, dtype, 1.0)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
-def test_what_is_no_number_comes_out_as_it_went_in(value: float) -> None:
+def test_nonfinite_numbers_propagate_through_the_loops(value: float) -> None:
     rows, g, c, _ = drawn(0, 4, 5000, np.float64)
     g[4321] = value
-    C, square = projection.into(rows, g, 1)
-    rest, _, again, left = projection.without(rows, g, c, None, 1)
+    C, square = projection.matvec(rows, g, 1)
+    rest, _, again, left = projection.residual(rows, g, c, None, 1)
     assert not np.isfinite([square, left]).any()
     assert rest[4321] == value or np.isnan(rest[4321])
     assert np.isfinite(np.delete(rest, 4321)).all()
@@ -129,19 +127,19 @@ def test_what_is_no_number_comes_out_as_it_went_in(value: float) -> None:
     assert not np.isfinite(again).all() or value == 1e300
 
 
-def test_only_what_fits_is_served() -> None:
+def test_arrays_of_other_layouts_and_types_are_not_supported() -> None:
     rows = np.zeros((3, 10))
-    assert projection.served(rows, rows[0])
-    assert not projection.served(rows.T)
-    assert not projection.served(rows, rows[:, 0])
-    assert not projection.served(rows, rows[0].astype(np.float32))
-    assert not projection.served(rows.astype(np.float16))
-    assert not projection.served(rows.astype(rows.dtype.newbyteorder()))
+    assert projection.is_supported(rows, rows[0])
+    assert not projection.is_supported(rows.T)
+    assert not projection.is_supported(rows, rows[:, 0])
+    assert not projection.is_supported(rows, rows[0].astype(np.float32))
+    assert not projection.is_supported(rows.astype(np.float16))
+    assert not projection.is_supported(rows.astype(rows.dtype.newbyteorder()))
     loops: Any = native.loops
-    said = np.zeros(3)
+    products = np.zeros(3)
     with pytest.raises(ValueError, match="first <= last"):
-        loops.into("d", 3, 10, 4, 11, rows, rows[0], said)
+        loops.into("d", 3, 10, 4, 11, rows, rows[0], products)
     with pytest.raises(ValueError, match="expected 30 numbers of type d"):
-        loops.into("d", 3, 10, 0, 10, rows[:2], rows[0], said)
+        loops.into("d", 3, 10, 0, 10, rows[:2], rows[0], products)
     with pytest.raises(ValueError, match="expected 30 numbers of type f"):
-        loops.into("f", 3, 10, 0, 10, rows, rows[0], said)
+        loops.into("f", 3, 10, 0, 10, rows, rows[0], products)

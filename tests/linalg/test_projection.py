@@ -1,4 +1,4 @@
-"""Two reads, or three: what is outside is outside to rounding, whichever it takes."""
+"""Projection in two or three reads: the part outside is orthogonal to rounding."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def orthonormal(dtype: Any, seed: int = 0) -> Floats:
 def finished(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows with each third read."""
     third: list[int] = []
-    monkeypatch.setattr("onepass.linalg.projection._AT_HAND", 0)
+    monkeypatch.setattr("onepass.linalg.projection._CACHE_BYTES", 0)
     real = Projection._finished
 
     def counted(self: Projection, *given: Any) -> Any:
@@ -46,7 +46,7 @@ def test_the_parts_are_those_of_a_projection_in_float64(
     seed: int, dtype: Any, length: float, n: int, at_hand: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("onepass.linalg.projection._AT_HAND", at_hand)
+        patched.setattr("onepass.linalg.projection._CACHE_BYTES", at_hand)
         the_parts_are_those_of_a_projection(seed, dtype, length, n)
 
 
@@ -78,7 +78,7 @@ def test_the_third_read_is_done_where_little_is_new_and_only_there(
         assert len(third) == expected
 
 
-def test_vectors_inside_and_zero_vectors_leave_nothing() -> None:
+def test_vectors_in_the_span_and_zeros_have_no_part_outside() -> None:
     rows = orthonormal(np.float64)
     split = Projection(rows).split(np.column_stack([rows[0] + 2.0 * rows[3], np.zeros(P)]))
     np.testing.assert_allclose(split.inside[[0, 3], 0], [1.0, 2.0], rtol=1e-14)
@@ -86,7 +86,7 @@ def test_vectors_inside_and_zero_vectors_leave_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_that_are_not_finite_stay_so(value: float) -> None:
+def test_nonfinite_numbers_propagate(value: float) -> None:
     rows, g = orthonormal(np.float64), np.ones((P, 1))
     g[5] = value
     with np.errstate(invalid="ignore"):
@@ -108,7 +108,7 @@ def test_the_gram_matrix_of_float32_is_summed_in_float64() -> None:
     np.testing.assert_allclose(Projection(rows).gram(), exact, atol=1e-10)
 
 
-def test_threads_that_share_the_pieces_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr("onepass.linalg.projection._SHARED", 0)
     rng, rows = np.random.default_rng(3), torch.from_numpy(orthonormal(np.float32))

@@ -1,4 +1,4 @@
-"""Axes: the whole spectrum where nothing is truncated, and wherever the stream was cut."""
+"""Incremental PCA: exact without truncation, and independent of the cuts of the stream."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def same_axes(one: Any, other: Any, atol: float = 1e-9) -> None:
 
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_without_truncation_they_are_those_of_all_rows(*, centred: bool, weighted: bool) -> None:
+def test_without_truncation_axes_equal_those_of_all_rows(*, centred: bool, weighted: bool) -> None:
     X = rows(90, 7)
     s = np.random.default_rng(1).uniform(0.1, 3.0, 90) if weighted else np.ones(90)
     axes = learned(IncrementalPCAState.start(7, 7, 30, centred=centred), X, s)
@@ -61,7 +61,7 @@ def test_where_the_stream_is_cut_makes_no_difference(cut: int, k: float, seed: i
     assert_allclose(one.view.directions, other.view.directions, atol=1e-7)
 
 
-def test_looks_come_after_powers_of_two_and_then_after_each_room() -> None:
+def test_checkpoints_are_at_powers_of_two_and_then_after_each_block() -> None:
     axes = IncrementalPCAState.start(3, 2, 12)
     assert list(axes.checkpoints(40)) == [1, 2, 4, 8, 12, 24, 36, 40]
     axes = learned(axes, rows(14, 3))
@@ -69,26 +69,26 @@ def test_looks_come_after_powers_of_two_and_then_after_each_room() -> None:
     assert not list(axes.checkpoints(0))
 
 
-def test_a_batch_as_a_whole_is_sequential_karhunen_loeve() -> None:
+def test_a_batch_is_added_by_sequential_karhunen_loeve() -> None:
     """Ross et al. 2008: the SVD of what was kept, the batch about its mean, and the mean's move."""
     X, Y, k = rows(60, 9), rows(50, 9, 1) + 2.0, 4
     axes = IncrementalPCAState.start(9, k, 30).joined(X).joined(Y)
-    kept = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    retained = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     move = np.sqrt(60 * 50 / 110) * (Y.mean(axis=0) - X.mean(axis=0))
-    both = np.vstack((kept[1][:k, None] * kept[2][:k], Y - Y.mean(axis=0), move))
+    both = np.vstack((retained[1][:k, None] * retained[2][:k], Y - Y.mean(axis=0), move))
     _, lengths, directions = np.linalg.svd(both, full_matrices=False)
     assert_allclose(axes.view.lengths, lengths[:k], rtol=1e-12)
     assert_allclose(np.abs(axes.view.directions @ directions[:k].T), np.eye(k), atol=1e-10)
 
 
-def test_a_long_batch_is_that_of_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_batch_is_processed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     X = rows(300, 8)
     whole = IncrementalPCAState.start(8, 3, 30).joined(X)
     monkeypatch.setattr("onepass.linalg.pca._PIECE", 37)
     same_axes(IncrementalPCAState.start(8, 3, 30).joined(X).view, whole.view)
 
 
-def test_merged_they_are_those_of_the_rows_of_both() -> None:
+def test_merged_axes_are_those_of_the_rows_of_both() -> None:
     X, Y = rows(40, 6), rows(70, 6, 3) - 5.0
     one = learned(IncrementalPCAState.start(6, 6, 25), X).merged(
         learned(IncrementalPCAState.start(6, 6, 25), Y)
@@ -100,7 +100,7 @@ def test_merged_they_are_those_of_the_rows_of_both() -> None:
     same_axes(one.view, all_rows.truncated().view)
 
 
-def test_digits_that_all_rows_share_do_not_blur_them() -> None:
+def test_a_large_offset_does_not_reduce_accuracy() -> None:
     X = rows(200, 5)
     near, far = (
         learned(IncrementalPCAState.start(5, 3, 40), X + offset) for offset in (0.0, 2.0**30)
