@@ -20,7 +20,7 @@ BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 MISSING = $(if $(shell command -v redis-server 2>/dev/null),,redis-server) \
 	$(if $(strip $(foreach each,$(BROWSERS),$(shell command -v $(each) 2>/dev/null))),,chromium)
 
-.PHONY: help run test programs pytest check format bench bench-compare peers clean
+.PHONY: help run test test-all programs pytest check format bench bench-compare peers clean
 
 help:  ## this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
 
 test: $(VENV)/.ready-to-test  ## everything that CI runs: the checks beside the tests
 	@$(MAKE) --no-print-directory --jobs 2 check pytest
+
+test-all: export ONEPASS_TEST_ALL := 1
+test-all: test  ## the same, with all settings of all learners in the contract tests
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 programs:  ## what tests begin: installs chromium and redis-server, if they are missing

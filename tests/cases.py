@@ -1,12 +1,13 @@
-"""The learners that the contract tests put through every law, with data and snapshots for them.
+"""Learners, data and snapshots for the contract tests.
 
-A learner named in ``onepass.learners.__all__`` is tested here without a further line. `VARIANTS`
-adds settings that take another path through its code. Two tiny learners, plain row-by-row loops,
-stand first: they show that the laws can be met, and that the tests hold when a law is met.
+All learners of ``onepass.learners.__all__`` are included. `VARIANTS` adds settings that take other
+paths through their code. Two minimal learners, plain loops over rows, come first: they show that
+the contract can be met.
 """
 
 import copy
 import inspect
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import pairwise
@@ -33,6 +34,7 @@ __all__ = [
     "Case",
     "TinyClassifier",
     "TinyRegressor",
+    "draw",
     "features",
     "make_targets",
     "pieces",
@@ -42,7 +44,7 @@ __all__ = [
 Array = NDArray[Any]
 
 
-class _Normalised:
+class _NormalisedLMS:
     """NLMS over a matrix of weights (d, c): W ← W + s x (y − xᵀW)ᵀ / (1 + ‖x‖²)."""
 
     coef_: Array
@@ -50,20 +52,18 @@ class _Normalised:
     def _start(self, d: int, c: int) -> None:
         self.coef_ = np.zeros((d, c))
 
-    def _learn(self, X: Array, Y: Array, s: Array | None, class_mask: Array | None) -> Array:
-        del (
-            class_mask
-        )  # a class to come has target 0 and score 0: nothing moves before its first row
-        W, said = self.coef_.copy(), np.empty(Y.shape)
+    def _learn(self, X: Array, Y: Array, s: Array | None, classes_seen: Array | None) -> Array:
+        del classes_seen  # before its first row a class has target 0 and score 0: no step
+        W, predictions = self.coef_.copy(), np.empty(Y.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             for i, x in enumerate(X.astype(np.float64)):
-                said[i] = x @ W
+                predictions[i] = x @ W
                 step = (1.0 if s is None else s[i]) * x / (1.0 + x @ x)
-                W += np.outer(step, Y[i] - said[i])
-        if not (np.isfinite(W).all() and np.isfinite(said).all()):
+                W += np.outer(step, Y[i] - predictions[i])
+        if not (np.isfinite(W).all() and np.isfinite(predictions).all()):
             raise NumericalError("TinyRegressor: X and y must be small enough, got larger.")
         self.coef_ = W
-        return said
+        return predictions
 
     def _scores(self, X: Array) -> Array:
         return np.array([x @ self.coef_ for x in X.astype(np.float64)]).reshape(
@@ -81,16 +81,16 @@ class _Normalised:
         self.coef_ = grown
 
 
-class TinyRegressor(_Normalised, Regressor):
-    """A regressor of a few lines that keeps every law."""
+class TinyRegressor(_NormalisedLMS, Regressor):
+    """A minimal regressor that meets the contract."""
 
     def _initial_prediction(self, row: Array) -> float:
         del row
         return 0.0
 
 
-class TinyClassifier(_Normalised, Classifier):
-    """A classifier of a few lines that keeps every law."""
+class TinyClassifier(_NormalisedLMS, Classifier):
+    """A minimal classifier that meets the contract."""
 
     def __init__(self, classes: Any = None) -> None:
         self.classes = classes
@@ -98,13 +98,13 @@ class TinyClassifier(_Normalised, Classifier):
 
 @dataclass(frozen=True)
 class Case:
-    """One learner under test, in one setting."""
+    """One learner with one setting."""
 
     made: BaseEstimator
     note: str = ""
 
     def __call__(self, **params: Any) -> Any:
-        """A fresh learner, with some parameters replaced."""
+        """An unfitted copy, with some parameters replaced."""
         return copy.deepcopy(self.made).set_params(**params)
 
     @property
@@ -119,13 +119,13 @@ class Case:
 NAMES = tuple(learners.__all__)
 
 
-def _noise(kept: Any) -> float:
-    """Some noise, where the memory stands it."""
-    return 0.0 if isinstance(kept, (memory.LastDirections, memory.Random)) else 0.1
+def _noise_of(spec: Any) -> float:
+    """A noise that the memory supports."""
+    return 0.0 if isinstance(spec, (memory.LastDirections, memory.Random)) else 0.1
 
 
 def _memories() -> Iterable[Any]:
-    """Every memory that there is; of two directions, where it takes a number."""
+    """All memories; with two directions, if the number is a parameter."""
     for name in memory.__all__:
         kind = getattr(memory, name)
         yield kind(m=2) if "m" in inspect.signature(kind).parameters else kind()
@@ -161,7 +161,7 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
         {"memory": 2, "fit_intercept": True},
         {"memory": None},
         {"memory": 2},
-        *({"memory": kept, "noise": _noise(kept)} for kept in _memories()),
+        *({"memory": spec, "noise": _noise_of(spec)} for spec in _memories()),
     ],
     "ORFitClassifier": [{"memory": None, "noise": 0.1}, {"memory": 2}],
     "SGDRegressor": [
@@ -177,7 +177,7 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
     ],
     "Perceptron": [{"fit_intercept": True}],
 }
-"""Learner -> settings besides its defaults that take another path through its code."""
+"""Learner -> settings that take other paths through its code than the defaults."""
 
 
 def _cases() -> Iterable[Case]:
@@ -198,7 +198,7 @@ PIPELINES = [
     Case(Pipeline(Encode(), learners.RLSClassifier()), "encoded"),
     Case(Pipeline(RandomReLU(6), learners.RLSClassifier(ridge=0.1)), "random units"),
 ]
-"""For the laws that a whole of several parts keeps as each of its parts does."""
+"""Pipelines, for tests that apply to them as to learners."""
 PUBLIC = [case for case in LEARNERS if case.public]
 CLASSIFIERS = [case for case in LEARNERS if is_classifier(case.made)]
 CHECKED = [
@@ -206,20 +206,44 @@ CHECKED = [
     for name in dict.fromkeys(type(case.made).__name__ for case in LEARNERS)
     for case in [case for case in LEARNERS if type(case.made).__name__ == name][:2]
 ]
-"""Each learner as it is, and in one other setting: scikit-learn's checks take long."""
+"""Each learner with its defaults and one other setting: the checks of scikit-learn take long."""
 REGRESSORS = [case for case in LEARNERS if not is_classifier(case.made)]
 
 
+def draw(cases: Sequence[Case], test: str) -> list[Case]:
+    """Draw cases for a test at random: of each learner a third of its settings, at least one.
+
+    The choice depends on the name of the test and on the environment variable
+    ``ONEPASS_TEST_SEED``, which ``conftest`` sets to a random number and prints. With
+    ``ONEPASS_TEST_ALL=1`` all cases are returned.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+    test : str
+        The name of the test.
+    """
+    if os.environ.get("ONEPASS_TEST_ALL") == "1":
+        return list(cases)
+    rng = np.random.default_rng([int(os.environ.get("ONEPASS_TEST_SEED", "0")), *test.encode()])
+    learners = [type(case.made).__name__ for case in cases]
+    chosen: list[int] = []
+    for name in dict.fromkeys(learners):
+        settings = [i for i, learner in enumerate(learners) if learner == name]
+        chosen += rng.permutation(settings)[: max(1, len(settings) // 3)].tolist()
+    return [cases[i] for i in sorted(chosen)]
+
+
 def features(n: int, d: int = 4, seed: int = 0) -> Array:
-    """Rows that differ in scale and centre from column to column, as real ones do."""
+    """Random rows, with columns of different scale and mean."""
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, d)) * np.geomspace(0.5, 2.0, d) + np.linspace(-0.5, 0.5, d)
 
 
 def make_targets(case: Case, X: Array, seed: int = 0, *, kinds: int = 3) -> Array:
-    """Answers with noise that a linear model knows something of.
+    """Targets of a linear model with noise.
 
-    For classifiers the last class is withheld from the first half: it comes late.
+    For classifiers the last class occurs in the second half only.
     """
     rng = np.random.default_rng((seed, 1))
     signal = X @ rng.normal(size=(X.shape[1], kinds)) + rng.normal(size=(len(X), kinds))
@@ -231,13 +255,13 @@ def make_targets(case: Case, X: Array, seed: int = 0, *, kinds: int = 3) -> Arra
 
 
 def pieces(n: int, cuts: Iterable[int]) -> list[slice]:
-    """The slices of n rows between these cuts; some may be empty."""
+    """Slices of n rows between these cuts; some may be empty."""
     edges = [0, *sorted(cut for cut in cuts if cut <= n), n]
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
-def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return a kind
-    """All that a thing holds, as plain values that compare equal only if every bit is the same."""
+def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return per type
+    """The content of an object as plain values that compare equal only if all bits are equal."""
     if isinstance(thing, np.ndarray):
         plain = thing.tolist() if thing.dtype.hasobject else thing.tobytes()
         layout = (thing.flags.c_contiguous, thing.flags.f_contiguous)  # BLAS may round by it
@@ -251,8 +275,8 @@ def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return a kind
     if isinstance(thing, (list, tuple)):
         return [snapshot(part) for part in thing]
     if is_dataclass(thing) and not isinstance(thing, type):
-        held = {f.name: snapshot(getattr(thing, f.name)) for f in fields(thing) if f.init}
-        return (type(thing).__name__, held)
+        content = {f.name: snapshot(getattr(thing, f.name)) for f in fields(thing) if f.init}
+        return (type(thing).__name__, content)
     if isinstance(thing, BaseEstimator):
         return (type(thing).__name__, snapshot(vars(thing)))
     return thing

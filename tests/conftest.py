@@ -1,6 +1,7 @@
-"""What holds for all tests."""
+"""Configuration of all tests."""
 
 import os
+import secrets
 import signal
 from collections.abc import Iterator
 
@@ -10,12 +11,11 @@ import pytest
 from programs import missing
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # one of several processes that share the cores; whoever loads BLAS or PyTorch looks at these
+    # several processes share the cores; BLAS and PyTorch read these variables when they are loaded
     for library in ("OMP", "OPENBLAS", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-# Nothing asserts a time: on a busy machine an example may take long, and be long in the making.
-# The examples are the same in each run.
+# No deadlines: examples may be slow on a busy machine. The examples are the same in each run.
 hypothesis.settings.register_profile(
     "onepass",
     deadline=None,
@@ -24,18 +24,38 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("onepass")
 
+# Selects the settings of learners in test_contract.py; set here to be equal in all processes.
+SEED = os.environ.setdefault("ONEPASS_TEST_SEED", str(secrets.randbelow(1_000_000)))
+
+
+def _seed() -> str:
+    """How to repeat the choice of settings."""
+    if os.environ.get("ONEPASS_TEST_ALL") == "1":
+        return "contract tests: all settings"
+    return f"contract tests: settings drawn with ONEPASS_TEST_SEED={SEED}"
+
+
+def pytest_report_header() -> str:
+    return _seed()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """With -q there is no header."""
+    if not terminalreporter.showheader:
+        terminalreporter.write_line(_seed())
+
 
 def pytest_configure() -> None:
-    """In CI no test is skipped for want of a program."""
+    """In CI, missing programs are an error instead of skipped tests."""
     if os.environ.get("CI") and missing():
         pytest.exit(f"not installed: {', '.join(missing())}. Try: make programs", returncode=1)
 
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT interrupts, here and in processes that are begun here.
+    """Let SIGINT raise KeyboardInterrupt, in this process and in those started here.
 
-    A program that was started in the background may have been told to ignore it.
+    A program started in the background may ignore it.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

@@ -64,10 +64,10 @@ def run_python(block: Block, namespace: dict[str, Any], name: str) -> None:
     test = doctest.DocTestParser().get_doctest(
         block.code, namespace, f"line {block.line}", name, block.line - 1
     )
-    said: list[str] = []
+    output: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-    runner.run(test, out=said.append, clear_globs=False)
-    assert not runner.failures, "".join(said)
+    runner.run(test, out=output.append, clear_globs=False)
+    assert not runner.failures, "".join(output)
     namespace.update(test.globs)
 
 
@@ -81,11 +81,11 @@ def commands(block: Block) -> Iterator[list[str]]:
 
 def run_command(words: list[str], cwd: Path, where: str) -> None:
     """Call ``onepass`` with the words that a shell would give it, in this process."""
-    said = io.StringIO()
+    output = io.StringIO()
     silent = contextlib.redirect_stdout(io.StringIO())
-    with contextlib.chdir(cwd), silent, contextlib.redirect_stderr(said):
+    with contextlib.chdir(cwd), silent, contextlib.redirect_stderr(output):
         code = main(words)
-    assert code == 0, f"{where}: onepass {shlex.join(words)}\n{said.getvalue()}"
+    assert code == 0, f"{where}: onepass {shlex.join(words)}\n{output.getvalue()}"
 
 
 def run_document(text: str, name: str, cwd: Path) -> int:

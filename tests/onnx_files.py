@@ -1,4 +1,4 @@
-"""Small networks as files of ONNX, for the tests that ask them."""
+"""Small ONNX networks for tests."""
 
 from typing import Any
 
@@ -15,26 +15,28 @@ def onnx_bytes(
     kind: int = TensorProto.FLOAT,
     gives: int | None = None,
 ) -> bytes:
-    """The bytes of a file of these nodes; shapes hold None, names or sizes."""
-    taken = [helper.make_tensor_value_info(name, kind, shape) for name, shape in inputs.items()]
-    given = [
+    """The bytes of an ONNX file with these nodes; shapes hold None, names or sizes."""
+    input_infos = [
+        helper.make_tensor_value_info(name, kind, shape) for name, shape in inputs.items()
+    ]
+    output_infos = [
         helper.make_tensor_value_info(name, gives or kind, shape) for name, shape in outputs.items()
     ]
-    held = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
-    graph = helper.make_graph(nodes, "net", taken, given, held)
+    initializers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "net", input_infos, output_infos, initializers)
     opset = helper.make_opsetid("", 13)
-    whole: bytes = helper.make_model(graph, ir_version=8, opset_imports=[opset]).SerializeToString()
-    return whole
+    data: bytes = helper.make_model(graph, ir_version=8, opset_imports=[opset]).SerializeToString()
+    return data
 
 
 def doubling(d: int, rows: Any = "n", kind: int = TensorProto.FLOAT) -> bytes:
-    """A network that adds a row to itself."""
+    """A network that doubles its input."""
     node = helper.make_node("Add", ["x", "x"], ["z"])
     return onnx_bytes([node], {"x": [rows, d]}, {"z": [rows, d]}, kind=kind)
 
 
 def convolution(filters: np.ndarray, side: Any, rows: Any = "n") -> bytes:
-    """Filters over pictures, cut off at zero."""
+    """A convolution followed by ReLU."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["h"]),
         helper.make_node("Relu", ["h"], ["z"]),

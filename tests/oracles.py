@@ -1,10 +1,10 @@
-"""References: slow, plain, plainly right. Tests hold the library against them.
+"""Reference implementations: slow, simple and obviously correct.
 
-Nothing here is clever, blocked or incremental where it can be avoided, and nothing is imported
-from the library, so that one mistake cannot stand on both sides of a comparison.
+They avoid blocks and incremental updates, and import nothing from the library, so that no
+mistake is shared.
 
 Conventions are those of the library: X is (n, d), y is (n,) or (n, c), rows of weight 0 are not
-learned and do not age what came before, and the least-squares problem of n learned rows is ::
+learned and do not discount earlier rows, and the least-squares problem of n learned rows is ::
 
     minimise over w and b   Σ_k λ^(n-k) s_k (y_k − b − x_kᵀ w)² + λⁿ (w − w₀)ᵀ Π (w − w₀)     (1)
 
@@ -115,7 +115,7 @@ def _first_units(X: Floats) -> Floats:
 
 
 class RowByRow(NamedTuple):
-    """What :func:`rls_row_by_row` gives: answers before learning, weights and P at the end."""
+    """Result of :func:`rls_row_by_row`: prequential predictions, final weights and P."""
 
     predictions: Floats
     coef: Floats
@@ -143,7 +143,7 @@ def rls_row_by_row(
     ridge : float or array-like of shape (d, d)
         Π, positive definite: P₀ = Π⁻¹.
     weights : array-like of shape (n,), optional
-        Row weights s >= 0; rows of weight 0 are answered, not learned.
+        Row weights s >= 0; rows of weight 0 are predicted, not learned.
     forgetting : float
         λ in [0, 1]; 0 needs ``rescaled=False`` and gives ORFit (Proposition 1 of [1]).
     initial : array-like of shape (d,) or (d, c), optional
@@ -179,7 +179,7 @@ def rls_row_by_row(
 
 
 class Learned(NamedTuple):
-    """What one step of :class:`DenseP` gives."""
+    """Result of a step of :class:`DenseP`."""
 
     w: Floats
     errors: Floats
@@ -188,7 +188,7 @@ class Learned(NamedTuple):
 
 @dataclass
 class DenseP:
-    """The one equation of the least-squares family with P (p × p) kept as it stands.
+    """Recursive least squares with a dense matrix P (p × p).
 
     For each row g = G[:, j] with noise r, where e is its error just before it is learned::
 
@@ -259,7 +259,7 @@ class DenseP:
         )
 
     def forget(self, factor: float) -> None:
-        """P ← P / factor: what was learned counts for less."""
+        """P ← P / factor: discount earlier rows."""
         self.P = self.P / factor
 
 
@@ -306,15 +306,15 @@ def sgd_multipass(X: Any, y: Any, w0: Any, step_size: float, epochs: int) -> Flo
     """
     X, Y, W = np.asarray(X, dtype=np.float64), _as_columns(y), _as_columns(w0).copy()
     for _ in range(epochs):
-        for x, answer in zip(X, Y, strict=True):
-            W += step_size * np.outer(x, answer - x @ W)
+        for x, target in zip(X, Y, strict=True):
+            W += step_size * np.outer(x, target - x @ W)
     return W[:, 0] if np.ndim(w0) == 1 else W
 
 
 def one_row_at_a_time(learner: Any, X: Any, y: Any, sample_weight: Any = None) -> NDArray[Any]:
-    """The protocol as it is written: say one row, then learn it; returns what was said.
+    """Predict each row, then learn it; return the predictions.
 
-    Rows of weight 0 are said and not learned. The learner is changed.
+    Rows of weight 0 are predicted and not learned. The learner is changed.
     """
     predictions = []
     for i in range(len(X)):
@@ -325,7 +325,7 @@ def one_row_at_a_time(learner: Any, X: Any, y: Any, sample_weight: Any = None) -
 
 
 def _learned_rows(X: Any, y: Any, weights: Any) -> tuple[Floats, Floats, Floats]:
-    """The rows that count, their answers as columns, and their weights."""
+    """Rows of positive weight, their targets as columns, and their weights."""
     X, Y = np.asarray(X, dtype=np.float64), _as_columns(y)
     s = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
     return X[s > 0], Y[s > 0], s[s > 0]
@@ -356,6 +356,6 @@ def _minimum_norm(X: Floats, Y: Floats, root: Floats, *, intercept: bool) -> tup
     A, Z = root[:, None] * (X - x_mean), root[:, None] * (Y - y_mean)
     # centring leaves rounding of the rows where a singular value is zero, or where all are
     U, sigma, Vt = np.linalg.svd(A, full_matrices=False)
-    kept = sigma > 1e-13 * np.linalg.norm(root[:, None] * X)
-    coef = (Vt[kept].T / sigma[kept]) @ (U[:, kept].T @ Z)
+    large = sigma > 1e-13 * np.linalg.norm(root[:, None] * X)
+    coef = (Vt[large].T / sigma[large]) @ (U[:, large].T @ Z)
     return coef, y_mean - x_mean @ coef

@@ -1,4 +1,4 @@
-"""Programs that tests begin: without them tests are skipped, but not where CI is set."""
+"""External programs that tests need; without them tests are skipped, or fail in CI."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ _NAMES = {
 
 
 def program(what: str) -> str | None:
-    """Where a program is, if it is there.
+    """The path of a program, or None if it is not installed.
 
     Parameters
     ----------
@@ -22,5 +22,5 @@ def program(what: str) -> str | None:
 
 
 def missing() -> list[str]:
-    """What is not there, and whose tests are skipped."""
+    """Programs that are not installed."""
     return [what for what in _NAMES if program(what) is None]

@@ -1,4 +1,4 @@
-"""Scripts of benchmarks/, which are no package, as modules."""
+"""Import scripts of benchmarks/, which is not a package."""
 
 import importlib.util
 import sys
@@ -9,10 +9,10 @@ ROOT = Path(__file__).parents[1]
 
 
 def script(name: str) -> ModuleType:
-    """benchmarks/NAME.py; it may need what the benchmarks need."""
+    """Import benchmarks/NAME.py."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
     if str(ROOT / "benchmarks") not in sys.path:
-        sys.path.append(str(ROOT / "benchmarks"))  # they import each other
+        sys.path.append(str(ROOT / "benchmarks"))  # scripts import each other
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

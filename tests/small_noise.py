@@ -1,4 +1,4 @@
-"""Rows that a learner of small noise must tell apart, or take for the same."""
+"""Data for learners with small noise: repeated and linearly dependent rows."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ NOISES = (1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e2)
 
 
 class Rows(NamedTuple):
-    """X = Z B, and answers that contradict each other."""
+    """X = Z B, with inconsistent targets."""
 
     X: Floats
     y: Floats
@@ -19,7 +19,7 @@ class Rows(NamedTuple):
 
 
 def rows(kind: str, p: int, n: int) -> Rows:
-    """n rows of p numbers: five that are repeated, some in the span of six, or all of them."""
+    """n rows of p features: 5 distinct rows, rows in the span of 6, or rows of full rank."""
     rng = np.random.default_rng(0)
     k = {"repeated": 5, "dependent": 6, "all of them": p}[kind]
     B = np.round(64.0 * rng.normal(size=(k, p))) / 64.0

@@ -1,4 +1,4 @@
-"""The scripts of benchmarks/ go together, also those that no other test runs."""
+"""Scripts of benchmarks/ import names from each other that exist."""
 
 import ast
 from pathlib import Path
@@ -9,14 +9,14 @@ BENCHMARKS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
-def test_scripts_find_what_they_take_from_each_other(path: Path) -> None:
-    """Also where they take it only when they are asked for it."""
-    for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        beside = path.with_name(f"{getattr(each, 'module', None)}.py")
-        if isinstance(each, ast.ImportFrom) and beside in BENCHMARKS:
-            there = ast.parse(beside.read_text(encoding="utf-8")).body
-            known = {name for one in there for name in _defined(one)}
-            assert known >= {alias.name for alias in each.names}, beside.name
+def test_imports_between_scripts(path: Path) -> None:
+    """Imports within functions are included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        beside = path.with_name(f"{getattr(node, 'module', None)}.py")
+        if isinstance(node, ast.ImportFrom) and beside in BENCHMARKS:
+            body = ast.parse(beside.read_text(encoding="utf-8")).body
+            defined = {name for statement in body for name in _defined(statement)}
+            assert defined >= {alias.name for alias in node.names}, beside.name
 
 
 def _defined(statement: ast.stmt) -> list[str]:

@@ -1,4 +1,4 @@
-"""The comparison with other libraries shows what its commands found, and nothing else."""
+"""Tables of the comparison with other libraries equal the results of their commands."""
 
 import json
 import re
@@ -20,19 +20,19 @@ def result(name: str) -> Any:
 
 
 @pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: path.name)
-def test_every_table_is_what_a_command_found(path: Path) -> None:
+def test_tables_equal_the_results(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert "<!-- end -->" in text
     assert tables.page(text) == text, "run: python benchmarks/tables.py"
 
 
-def test_every_table_stands_on_a_page_with_its_command() -> None:
+def test_tables_are_on_a_page_with_their_command() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in tables.PAGES)
     for name in tables.TABLES:
         assert f"<!-- {name}: {tables.newest(name)['command']} -->" in texts
 
 
-def test_a_figure_that_was_changed_by_hand_is_noticed() -> None:
+def test_a_manual_change_is_detected() -> None:
     text = PAGE.read_text(encoding="utf-8")
     figure = re.search(r"\d[\d,]{4,}", text.partition("<!-- peers:")[2])
     assert figure is not None
@@ -40,16 +40,16 @@ def test_a_figure_that_was_changed_by_hand_is_noticed() -> None:
     assert tables.page(text[:begin] + "9" + text[begin:]) == text
 
 
-def test_no_table_of_figures_stands_outside_the_marks() -> None:
+def test_no_table_is_outside_the_markers() -> None:
     text = PAGE.read_text(encoding="utf-8")
     rest = re.sub(r"<!-- \w+: [^\n]* -->\n.*?<!-- end -->", "", text, flags=re.DOTALL)
     assert "| --:" not in rest
 
 
-def test_all_were_measured_as_the_page_says() -> None:
-    silent = result("stability.json")
-    assert silent["seeds"] >= 10
-    assert all(one["seeds"] >= 10 for rule in silent["rules"].values() for one in rule.values())
+def test_sizes_of_the_experiments() -> None:
+    stability = result("stability.json")
+    assert stability["seeds"] >= 10
+    assert all(one["seeds"] >= 10 for rule in stability["rules"].values() for one in rule.values())
     assert set(result("peers.json")["features"]) == {"10", "100", "1000"}
     for one in result("streams.json")["sets"].values():
         assert one["rows"] > 17_000
@@ -59,18 +59,18 @@ def test_all_were_measured_as_the_page_says() -> None:
 @pytest.mark.parametrize(
     ("value", "shown"), [(0.1254, "0.125"), (None, "–"), ("inf", "inf"), (6e132, "6e+132")]
 )
-def test_errors_are_shown(value: Any, shown: str) -> None:
+def test_format_of_errors(value: Any, shown: str) -> None:
     assert tables.shown(value) == shown
 
 
 @pytest.mark.parametrize(
     ("ratio", "shown"), [(0.347, "0.35×"), (9.96, "10×"), (18.6, "19×"), (1234.0, "1,234×")]
 )
-def test_ratios_are_shown(ratio: float, shown: str) -> None:
+def test_format_of_ratios(ratio: float, shown: str) -> None:
     assert cells.times(ratio) == shown
 
 
-def test_scores_are_shown() -> None:
+def test_format_of_scores() -> None:
     assert tables.score("accuracy", 0.87654) == "87.65 %"
     assert tables.score("mae", 4466599.2) == "4,466,599"
     assert tables.score("mae", 0.079153) == "0.07915"

@@ -1,6 +1,6 @@
-"""Conventions that CONTRIBUTING.md explains; each test lists everything that breaks one of them.
+"""Conventions explained in CONTRIBUTING.md; each test lists all violations of one of them.
 
-Files are read as syntax trees, so that a rule about the source does not depend on what runs.
+Files are parsed as syntax trees, so that results do not depend on executed code.
 """
 
 import ast
@@ -30,7 +30,7 @@ FILES = sorted(
     if "has moved. Import" not in path.read_text(encoding="utf-8")  # importing it is an error
 )
 CHOICES = ("learners", "memory", "features", "stream", "evaluate")
-"""The packages whose ``__all__`` lists what users choose from."""
+"""Packages whose ``__all__`` lists components for users."""
 
 
 def none(offenders: Iterable[str], rule: str) -> None:
@@ -46,7 +46,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def at(path: Path, node: Any = None) -> str:
-    """Where something stands: ``src/onepass/x.py:12``."""
+    """The location of a node: ``src/onepass/x.py:12``."""
     return f"{path.relative_to(ROOT)}{'' if node is None else f':{node.lineno}'}"
 
 
@@ -67,14 +67,14 @@ def module(path: Path) -> ModuleType:
 
 @cache
 def exported(package: str) -> tuple[str, ...]:
-    """The ``__all__`` of a package, found as users find it where it is public."""
+    """The ``__all__`` of a package, by its public path if it has one."""
     public = package in onepass.__all__
     found = getattr(onepass, package) if public else importlib.import_module(f"onepass.{package}")
     return tuple(found.__all__)
 
 
 def imports(path: Path) -> Iterator[tuple[ast.stmt, str]]:
-    """Every import that a file executes, wherever in it, with the module's full name."""
+    """All imports that a file executes, with the full names of modules."""
     blocks = (node for node in ast.walk(tree(path)) if isinstance(node, ast.If))
     typing = {
         id(node)
@@ -93,7 +93,7 @@ def imports(path: Path) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def importing(path: Path, packages: set[str]) -> Iterator[str]:
-    """The imports of any of these packages."""
+    """Imports of these packages."""
     for node, name in imports(path):
         if name.partition(".")[0] in packages:
             yield f"{at(path, node)} imports {name}"
@@ -101,15 +101,15 @@ def importing(path: Path, packages: set[str]) -> Iterator[str]:
 
 @cache
 def calls(path: Path) -> list[tuple[str, ast.Call]]:
-    """Every call of a file, with what is called as it is written: ``np.random.seed``."""
-    made = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
-    return [(ast.unparse(call.func), call) for call in made]
+    """All calls in a file, with the source of the callee: ``np.random.seed``."""
+    found = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    return [(ast.unparse(call.func), call) for call in found]
 
 
 # -- names ----------------------------------------------------------------------------------------
 
 
-def test_files_are_named_for_their_idea() -> None:
+def test_file_names_are_specific() -> None:
     vague = {"utils", "util", "helpers", "helper", "misc", "common", "core", "base", "manager"}
     none(
         (at(path) for path in FILES if vague & {path.stem, *path.relative_to(SRC).parts[:-1]}),
@@ -125,7 +125,47 @@ def test_modules_have_a_docstring() -> None:
     )
 
 
-# -- what a library does not do -------------------------------------------------------------------
+FORBIDDEN = {
+    "asker", "diary", "heard", "keeper", "kept", "likeness", "memento", "pupil", "said", "shelf",
+    "tending", "told", "wandering", "whoever",
+}  # fmt: skip
+"""Words that must not be parts of identifiers."""
+
+
+def words(identifier: str) -> list[str]:
+    """The words of an identifier in snake case or camel case, in lower case.
+
+    >>> words("rows_seen_"), words("HTTPServerError")
+    (['rows', 'seen'], ['http', 'server', 'error'])
+    """
+    pattern = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+"
+    return [word.lower() for word in re.findall(pattern, identifier)]
+
+
+def identifiers(node: ast.AST) -> Iterator[str]:
+    """The identifiers that a node defines or uses."""
+    if isinstance(node, ast.alias):
+        yield from filter(None, (node.name, node.asname))
+    for field in ("id", "attr", "arg", "name", "rest"):
+        name = getattr(node, field, None)
+        if isinstance(name, str) and not isinstance(node, ast.alias):
+            yield name
+
+
+def test_identifiers_are_terms_of_the_field() -> None:
+    """Words that only this project used are not parts of identifiers."""
+    offenders: list[str] = []
+    for path in [*FILES, *sorted((ROOT / "tests").rglob("*.py"))]:
+        for node in ast.walk(tree(path)):
+            offenders += (
+                f"{at(path)}: {name}"
+                for name in identifiers(node)
+                if not FORBIDDEN.isdisjoint(words(name))
+            )
+    none(offenders, "identifiers with forbidden words")
+
+
+# -- rules for library code -----------------------------------------------------------------------
 
 
 def test_only_commands_print_and_only_the_service_logs_or_reads_a_clock() -> None:
@@ -163,12 +203,12 @@ def test_random_numbers_come_from_a_seed() -> None:
     none(offenders, "random numbers without a seed")
 
 
-def test_nothing_read_from_a_file_is_run() -> None:
+def test_no_unsafe_deserialization() -> None:
     unsafe = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
     running = {"eval", "exec", "compile", "__import__", "joblib.load", "joblib.dump"}
     offenders: list[str] = []
     for path in FILES:
-        # an error is only caught
+        # catching an error of pickle is allowed
         offenders += (
             line for line in importing(path, unsafe) if not line.endswith("PicklingError")
         )
@@ -192,7 +232,7 @@ def test_torch_is_imported_only_for_networks_and_linear_algebra() -> None:
     none((line for path in core for line in importing(path, {"torch"})), "imports torch")
 
 
-def test_nothing_asks_which_sibling_it_is() -> None:
+def test_no_isinstance_of_siblings() -> None:
     listed = {name for package in CHOICES[:3] for name in exported(package)}
     offenders: list[str] = []
     for path in FILES:
@@ -220,16 +260,18 @@ def test_all_lists_every_public_definition() -> None:
             continue
         kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         defined = {node.name for node in tree(path).body if isinstance(node, kinds)}
-        wrong = {name for name in names if name.startswith("_") or not hasattr(module(path), name)}
+        undefined = {
+            name for name in names if name.startswith("_") or not hasattr(module(path), name)
+        }
         missing = {name for name in defined if not name.startswith("_")} - set(names)
-        offenders += (f"{at(path)}: {name} is private or undefined" for name in wrong)
+        offenders += (f"{at(path)}: {name} is private or undefined" for name in undefined)
         offenders += (f"{at(path)}: {name} is missing" for name in missing)
         if len(set(names)) < len(names):
             offenders.append(f"{at(path)} lists a name twice")
     none(offenders, "wrong __all__")
 
 
-def test_the_package_gives_its_public_names() -> None:
+def test_public_names_of_the_package() -> None:
     assert dir(onepass) == sorted(onepass.__all__)
     none((name for name in onepass.__all__ if getattr(onepass, name) is None), "names of nothing")
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -275,7 +317,7 @@ def test_specifications_are_frozen() -> None:
 # -- errors ---------------------------------------------------------------------------------------
 
 
-def test_errors_inherit_a_builtin_and_are_drawn_in_their_tree() -> None:
+def test_errors_inherit_a_builtin_and_are_listed_in_the_docstring() -> None:
     offenders: list[str] = []
     for name in errors.__all__:
         kind = getattr(errors, name)
@@ -286,30 +328,28 @@ def test_errors_inherit_a_builtin_and_are_drawn_in_their_tree() -> None:
             offenders.append(f"{name} inherits nothing that users would catch")
         if issubclass(kind, Warning):
             continue
-        drawn = re.search(rf"── {name} +\(([^)]+)\)", errors.__doc__ or "")
+        entry_of = re.search(rf"── {name} +\(([^)]+)\)", errors.__doc__ or "")
         parents = {parent.__name__ for parent in kind.__mro__}
-        shown = {base.rpartition(".")[2] for base in drawn[1].split(", ")} if drawn else set()
+        shown = {base.rpartition(".")[2] for base in entry_of[1].split(", ")} if entry_of else set()
         if not issubclass(kind, errors.OnepassError) or not shown or not shown <= parents:
             offenders.append(f"{name} is not in the tree of the module's docstring")
     none(offenders, "wrong errors")
 
 
-RERAISED = {"said", "heard"}  # the state of a random generator, within a file
-"""Public functions whose plain errors a caller in the package catches and explains."""
 BUILTIN = {"Exception", "KeyError", "OSError", "RuntimeError", "TypeError", "ValueError"}
 
 
 def raised(node: ast.AST, *, private: bool = False) -> Iterator[tuple[bool, ast.Raise]]:
-    """Every raise below, with whether it stands in a private definition."""
+    """All raise statements below a node, each with whether it is in a private definition."""
     for child in ast.iter_child_nodes(node):
         named = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        inner = private or (named and (child.name.startswith("_") or child.name in RERAISED))
+        inner = private or (named and child.name.startswith("_"))
         if isinstance(child, ast.Raise):
             yield inner, child
         yield from raised(child, private=inner)
 
 
-def test_errors_are_defined_and_raised_from_one_tree() -> None:
+def test_only_errors_of_onepass_are_raised() -> None:
     offenders: list[str] = []
     for path in FILES:
         if entry(path) == "errors":
@@ -322,9 +362,9 @@ def test_errors_are_defined_and_raised_from_one_tree() -> None:
         )
         for private, node in raised(tree(path)):
             what = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-            # a private function may raise what its own module catches and explains
-            plain = {"Exception", "RuntimeError"} if private else BUILTIN
-            if what is not None and ast.unparse(what) in plain:
+            # a private function may raise builtin errors that its module catches
+            forbidden = {"Exception", "RuntimeError"} if private else BUILTIN
+            if what is not None and ast.unparse(what) in forbidden:
                 offenders.append(f"{at(path, node)} raises {ast.unparse(what)}")
     none(offenders, "errors that are not those of onepass.errors")
 
@@ -332,14 +372,14 @@ def test_errors_are_defined_and_raised_from_one_tree() -> None:
 # -- docstrings -----------------------------------------------------------------------------------
 
 
-def described(docstring: str) -> list[str] | None:
+def documented(docstring: str) -> list[str] | None:
     """The names in a numpydoc docstring's Parameters section; None where there is no section.
 
-    >>> described("Sum.\\n\\nParameters\\n----------\\nX, y : array\\n    Rows.\\n*more : Any")
+    >>> documented("Sum.\\n\\nParameters\\n----------\\nX, y : array\\n    Rows.\\n*more : Any")
     ['X', 'y', 'more']
-    >>> described("Sum.\\n\\nParameters\\n----------\\ndepth\\n\\nReturns\\n-------\\nz : float")
+    >>> documented("Sum.\\n\\nParameters\\n----------\\ndepth\\n\\nReturns\\n-------\\nz : float")
     ['depth']
-    >>> described("Sum.")
+    >>> documented("Sum.")
     """
     lines = inspect.cleandoc(docstring).splitlines()
     heads = [i for i, line in enumerate(lines[1:]) if line and set(line) == {"-"}]
@@ -351,21 +391,21 @@ def described(docstring: str) -> list[str] | None:
     return [name.strip(" *") for line in entries for name in line.partition(" :")[0].split(",")]
 
 
-def wrong(thing: Any, *, complete: bool) -> str:
-    """What is wrong with a docstring; ``complete`` where parameters must be described."""
+def problem(thing: Any, *, complete: bool) -> str:
+    """The problem of a docstring, or ""; with ``complete``, parameters must be documented."""
     docstring = inspect.getdoc(thing) or ""
     if not docstring.partition("\n")[0].strip():
         return "has no docstring"
-    found = described(docstring)
+    found = documented(docstring)
     if found is None and not complete:
         return ""
-    taken = inspect.signature(thing).parameters
-    expected = [name for name in taken if name != "self" and not name.startswith("_")]
+    parameters = inspect.signature(thing).parameters
+    expected = [name for name in parameters if name != "self" and not name.startswith("_")]
     return "" if (found or []) == expected else f"describes {found}, takes {expected}"
 
 
 def constructed(thing: Any) -> bool:
-    """Whether users construct or call it: not exceptions, protocols and abstract classes."""
+    """Whether users call an object: not exceptions, protocols and abstract classes."""
     return not inspect.isclass(thing) or not (
         issubclass(thing, BaseException)
         or getattr(thing, "_is_protocol", False)
@@ -383,11 +423,11 @@ def test_docstrings_describe_every_parameter() -> None:
                 continue
             where = f"{at(path)}: {name}"
             if constructed(thing):
-                found[where] = wrong(thing, complete=name in public)
+                found[where] = problem(thing, complete=name in public)
             for method, made in vars(thing).items() if inspect.isclass(thing) else ():
                 if inspect.isfunction(made) and not method.startswith("_"):
-                    # a method may replace its parent's, which is described there
-                    found[f"{where}.{method}"] = wrong(getattr(thing, method), complete=False)
+                    # the parameters of an overridden method are documented in the base class
+                    found[f"{where}.{method}"] = problem(getattr(thing, method), complete=False)
     none((f"{where} {what}" for where, what in found.items() if what), "incomplete docstrings")
 
 
@@ -395,7 +435,7 @@ def test_docstrings_describe_every_parameter() -> None:
 
 
 def python(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603  our own words, our own interpreter
+    return subprocess.run(  # noqa: S603  a fixed command
         [sys.executable, "-c", code, *arguments],
         capture_output=True, text=True, check=False, cwd=ROOT,
     )  # fmt: skip
@@ -443,12 +483,12 @@ for path in (sys.argv[1] + "/a.csv", sys.argv[1] + "/a.parquet"):
 """
 
 
-def test_all_that_needs_no_extra_works_without_them(tmp_path: Path) -> None:
+def test_the_core_works_without_extras(tmp_path: Path) -> None:
     done = python(WITHOUT_EXTRAS, str(tmp_path))
     assert done.returncode == 0, done.stderr
 
 
-def test_imports_run_only_downward() -> None:
+def test_imports_go_downward() -> None:
     lint = "import sys; from importlinter.cli import lint_imports_command as lint; sys.exit(lint())"
     done = python(lint, "--no-cache")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The references agree with one another, and with what the papers prove of them."""
+"""The references agree with each other and with results of the papers."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from oracles import DenseP, full_svd_basis, ridge_qr, rls_row_by_row, sgd_multipass
 
-quickly = settings(max_examples=25, deadline=None, derandomize=True)
+few_examples = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 def problem(seed: int, n: int = 30, d: int = 5) -> tuple[Any, ...]:
-    """Rows, answers, weights with zeros among them, and a start."""
+    """Rows, targets, weights, some of them 0, and initial coefficients."""
     rng = np.random.default_rng(seed)
     weights = rng.choice([0.0, 0.5, 1.0, 3.0], size=n)
     weights[0] = 1.0
     return rng.normal(size=(n, d)), rng.normal(size=n), weights, rng.normal(size=d)
 
 
-@quickly
+@few_examples
 @given(seed=st.integers(0, 2**31), forgetting=st.sampled_from([0.8, 0.99, 1.0]))
 def test_equation_3_solves_the_batch_problem(seed: int, forgetting: float) -> None:
     X, y, s, start = problem(seed)
@@ -34,7 +34,7 @@ def test_equation_3_solves_the_batch_problem(seed: int, forgetting: float) -> No
         np.testing.assert_allclose(row_by_row.coef, batch, atol=1e-9)
 
 
-@quickly
+@few_examples
 @given(seed=st.integers(0, 2**31))
 def test_the_one_equation_is_equation_3(seed: int) -> None:
     X, y, s, start = problem(seed)
@@ -44,12 +44,12 @@ def test_the_one_equation_is_equation_3(seed: int) -> None:
     noise = 0.9 ** np.arange(1, on.sum() + 1) / s[on]
     step = memory.learn(start, X[on].T, y[on] - X[on] @ start, noise)
     np.testing.assert_allclose(step.w, expected.coef, atol=1e-9)
-    np.testing.assert_allclose(y[on] - step.errors, expected.said[on], atol=1e-9)
+    np.testing.assert_allclose(y[on] - step.errors, expected.predictions[on], atol=1e-9)
     memory.forget(0.9 ** on.sum())
     np.testing.assert_allclose(memory.P, expected.P, rtol=1e-6, atol=1e-9)
 
 
-@quickly
+@few_examples
 @given(seed=st.integers(0, 2**31))
 def test_an_unpenalised_intercept_is_a_column_of_ones_with_no_ridge(seed: int) -> None:
     X, y, s, _ = problem(seed)

@@ -1,7 +1,7 @@
 """onepass: one-pass (online) learning.
 
 Each row of a stream is predicted, then learned from its target; rows are not stored. Memory is
-bounded, and earlier knowledge is kept.
+bounded.
 """
 
 from importlib import import_module
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from onepass.serialization.models import save as save
     from onepass.service.durable import durable as durable
 
-# A public name and the module that defines it, imported when the name is first used, so that
-# `import onepass` and the help of the command line take milliseconds.
+# Public name -> module that defines it. Modules are imported when a name is first used, so that
+# `import onepass` and `onepass --help` take milliseconds.
 _PUBLIC = {
     "ARTIPCAClassifier": "learners",
     "ARTIPCACluster": "learners.art_ipca",
@@ -68,7 +68,7 @@ _PUBLIC = {
     "stream": "",
 }
 
-_FORMER = {"baselines", "compat"}  # their modules raise an error that names the new place
+_FORMER = {"baselines", "compat"}  # importing one raises an error that names the new module
 
 __all__ = list(_PUBLIC)
 
@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC and name not in _FORMER:
         raise AttributeError(f"module 'onepass' has no attribute {name!r}")
     if name in {"load", "save"}:
-        import_module("onepass.features")  # it and what it imports register what files may name
+        import_module("onepass.features")  # registers the classes that model files may name
     module = _PUBLIC.get(name)
     if not module:
         return import_module(f"onepass.{name}")

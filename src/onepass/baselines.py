@@ -1,4 +1,4 @@
-"""The former place of the baselines."""
+"""Former module of the baselines."""
 
 __all__: list[str] = []
 

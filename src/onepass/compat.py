@@ -1,4 +1,4 @@
-"""The former place of the integrations."""
+"""Former module of the integrations."""
 
 __all__: list[str] = []
 

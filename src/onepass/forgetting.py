@@ -1,4 +1,4 @@
-"""Forgetting rules by their public path; they are defined in :mod:`onepass.memory.forgetting`."""
+"""Public import path of the forgetting rules of :mod:`onepass.memory.forgetting`."""
 
 from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
 

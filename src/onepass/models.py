@@ -1,4 +1,4 @@
-"""Models by name, by their public path; they are defined in :mod:`onepass.features.presets`."""
+"""Public import path of the model presets of :mod:`onepass.features.presets`."""
 
 from onepass.features.presets import learner_class, names, pipelines
 

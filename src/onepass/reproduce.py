@@ -1,4 +1,4 @@
-"""The experiments of the papers by their public path; they are in :mod:`onepass_experiments`."""
+"""Public import path of the experiments of the papers in :mod:`onepass_experiments`."""
 
-from onepass_experiments import *  # noqa: F403  the same names
-from onepass_experiments import __all__  # noqa: F401  the same list
+from onepass_experiments import *  # noqa: F403  re-exported
+from onepass_experiments import __all__  # noqa: F401  re-exported

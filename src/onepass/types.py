@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "Kind", "RowLike", "TimeLike"]
 
 Array: TypeAlias = NDArray[Any]
-"""A NumPy array of any type: numbers, text, dates."""
+"""A NumPy array of any dtype: numbers, text, dates."""
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 """A NumPy array of floating-point numbers: float32 or float64."""
@@ -22,7 +22,7 @@ ArrayOrTensor: TypeAlias = Union[Array, "torch.Tensor"]
 """An array of either backend: NumPy or PyTorch."""
 
 Kind: TypeAlias = Union[type[np.floating[Any]], np.dtype[np.floating[Any]], "torch.Tensor"]
-"""A NumPy precision, or a tensor of the wanted precision and device."""
+"""A NumPy dtype, or a tensor of the wanted dtype and device."""
 
 RowLike: TypeAlias = ArrayLike | Mapping[str, object]
 """One row of features: an array, or a mapping of named features."""

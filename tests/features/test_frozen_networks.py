@@ -126,7 +126,7 @@ def test_a_file_that_does_not_fit_together_is_refused(kind: str, tmp_path: Path)
         feature = made(kind).learn(ROWS)
         setattr(feature, attribute, value)
         op.save(feature, tmp_path / "f.onepass")
-        with pytest.raises(CheckpointError, match="has not learned what"):
+        with pytest.raises(CheckpointError, match="has inconsistent attributes"):
             op.load(tmp_path / "f.onepass", **{name: getattr(feature, name)})
 
 

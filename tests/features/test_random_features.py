@@ -81,11 +81,11 @@ def test_a_file_that_does_not_fit_together_is_refused(kind: str, tmp_path: Any) 
     name = feature._drawn[0]
     setattr(feature, name, getattr(feature, name)[:, :-1])
     op.save(feature, tmp_path / "f.onepass")
-    with pytest.raises(CheckpointError, match="has not learned what a Random"):
+    with pytest.raises(CheckpointError, match="has inconsistent attributes for Random"):
         op.load(tmp_path / "f.onepass")
     delattr(feature, name)
     op.save(feature, tmp_path / "f.onepass")
-    with pytest.raises(CheckpointError, match="has not learned what a Random"):
+    with pytest.raises(CheckpointError, match="has inconsistent attributes for Random"):
         op.load(tmp_path / "f.onepass")
 
 

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 from fates import ANY, LONGEST, Fates, Found, meet, named, names_of
-from fork_server import ForkServer
 
 import onepass as op
+from fork_server import ForkServer
 
 WIDTH = 5
 RIDGE = 1e-6

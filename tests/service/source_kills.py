@@ -16,10 +16,10 @@ from typing import Any, Self
 
 import numpy as np
 from fates import ANY, LONGEST, Fate, Fates, Found, meet
-from fork_server import ForkServer
 from redis_server import RedisServer, redis, until
 
 import onepass as op
+from fork_server import ForkServer
 from onepass.service.consumer import Feeder, source
 from onepass.service.monitoring import Gauges
 

@@ -15,9 +15,9 @@ if sys.platform == "win32":
 from durable_files import asked_of, bits
 from durable_kills import STEPS, Plan, fork_server_of_plans, held, rows_of
 from fates import Found
-from fork_server import ForkServer
 
 import onepass as op
+from fork_server import ForkServer
 from onepass import service
 
 ELSEWHERE = {"swept keys"}  # below

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from durable_files import asked_of, bits, changed, crashed
-from fork_server import ForkServer
 from former_files import FORMER, array, rows, said
 from safetensors.numpy import load as arrays_of
 from upgrades import Plan, carried_out
 
 import onepass as op
 from cases import snapshot
+from fork_server import ForkServer
 from onepass.errors import CorruptStoreError
 from onepass.serialization import archive, models
 from onepass.service import schema

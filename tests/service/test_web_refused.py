@@ -93,7 +93,7 @@ def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
         (INFER, {"seconds": 3}, "must come with 'await_label'"),
         (INFER, {"ask": False, "seconds": 3}, "must come with 'ask'"),
         (INFER, {"ask": 1}, "must be true or false"),
-        (INFER, {"ask": True, "seconds": -1}, "Give another `seconds`"),
+        (INFER, {"ask": True, "seconds": -1}, "Choose another `seconds`"),
     ],
 )
 def test_parameters_where_nobody_heeds_them(
@@ -192,7 +192,7 @@ def test_one_that_could_learn_is_made(task: str, name: str, settings: dict[str, 
 
 def test_what_a_text_comes_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes of text are as many numbers as there are categories."""
-    monkeypatch.setattr(arrays, "_VALUES", 1000)
+    monkeypatch.setattr(arrays, "_MAX_VALUES", 1000)
     model = presets.pipelines(["rls"], "regression")["rls"]
     rows = [{"who": f"u{i}"} for i in range(30)]
     model.partial_fit(rows, np.zeros(30))
@@ -200,9 +200,7 @@ def test_what_a_text_comes_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     with arrays.feature_limit(50):
         assert len(model.predict(rows)) == 30
         for verb in (model.predict, lambda many: model.partial_fit(many, np.zeros(60))):
-            with pytest.raises(
-                ShapeError, match="at most 1,000 numbers at once, got 60 rows of 30"
-            ):
+            with pytest.raises(ShapeError, match="at most 1,000 values, got 60 rows of 30"):
                 verb(rows * 2)
     assert len(model.predict(rows * 2)) == 60  # in a process of one's own
     assert (model.rows_seen_, model.predict(rows[:3]).tobytes()) == (30, before.tobytes())
@@ -220,7 +218,7 @@ def test_what_a_text_comes_to_is_bounded_over_http(server: Server) -> None:
         for parameters in ({}, {"ask": True}) if verb == "infer" else ({},):
             asked = {"inputs": inputs, "parameters": parameters}
             status, told, _ = server.asked("POST", f"/v2/models/many/{verb}", asked)
-            must = (413, "at most 16,384 at a time") if parameters else (400, "numbers at once")
+            must = (413, "at most 16,384 at a time") if parameters else (400, "16,777,216 values")
             assert (status, must[1] in told["error"]) == (must[0], True), told
 
 

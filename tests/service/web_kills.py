@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 from fates import ANY, LONGEST, Fate, Fates, Found, Learned, meet, named, names_of
-from fork_server import ForkServer
 from ports import free_port
 
 import onepass as op
+from fork_server import ForkServer
 from onepass.errors import ServiceError
 from onepass.service.client import Client
 from onepass.service.requests import LearnResult

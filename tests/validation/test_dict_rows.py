@@ -1,4 +1,4 @@
-"""A dict of plain numbers is read at once; every other goes the way of tables, to the same row."""
+"""Rows as dicts: the fast path for plain numbers equals the conversion by tables."""
 
 from collections import defaultdict
 from decimal import Decimal
@@ -40,7 +40,7 @@ def as_row(row: dict[Any, Any]) -> Any:
 
 
 @given(st.dictionaries(st.sampled_from([*NAMES, "d"]), VALUES))
-def test_a_dict_is_read_as_a_table_of_one_row_is(row: dict[str, Any]) -> None:
+def test_a_dict_equals_a_table_of_one_row(row: dict[str, Any]) -> None:
     one, other = as_row(row), as_table(row)
     if isinstance(other, tuple):
         assert one == other
@@ -50,7 +50,7 @@ def test_a_dict_is_read_as_a_table_of_one_row_is(row: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(st.sampled_from([*NAMES, "d"]), VALUES))
-def test_a_dict_is_read_the_same_without_the_compiled_loop(row: dict[str, Any]) -> None:
+def test_a_dict_without_the_compiled_loop(row: dict[str, Any]) -> None:
     one = as_row(row)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "loops", None)
@@ -78,7 +78,7 @@ def test_the_order_of_the_keys_does_not_matter(order: list[str], values: list[fl
         ({"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}, ColumnError),
     ],
 )
-def test_a_row_that_is_not_right_is_refused(row: dict[str, Any], error: type[Exception]) -> None:
+def test_invalid_rows_are_refused(row: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match="here"):
         validation.row_vector(row, "here", d=3, names=NAMES)
 

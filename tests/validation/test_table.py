@@ -31,29 +31,29 @@ def test_numbers_of_any_kind(values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("gap", [None, float("nan"), pd.NA])
-def test_text_with_gaps(gap: Any) -> None:
+def test_text_with_missing_values(gap: Any) -> None:
     assert to_column(["x", gap, np.str_("y")], "a").tolist() == ["x", None, "y"]
 
 
 @pytest.mark.parametrize("gap", [None, float("nan"), pd.NaT, np.datetime64("NaT"), pd.NA])
-def test_dates_with_gaps(gap: Any) -> None:
+def test_dates_with_missing_values(gap: Any) -> None:
     column = to_column([dt.date(2020, 1, 2), gap], "a")
     assert column.dtype == np.dtype("datetime64[us]")
     assert column[0] == np.datetime64("2020-01-02")
     assert np.isnat(column[1])
 
 
-def test_what_was_never_there_may_become_anything() -> None:
+def test_a_column_without_values() -> None:
     np.testing.assert_array_equal(to_column([None, None], "a"), [np.nan, np.nan])
     assert to_column([], "a").dtype == np.float64
 
 
-def test_whole_numbers_beyond_float64_are_refused() -> None:
+def test_integers_beyond_float64_are_refused() -> None:
     with pytest.raises(NumericalError, match="'a' must hold numbers within float64"):
         to_column([1, 10**400], "a")
 
 
-def test_two_kinds_in_one_column_are_refused() -> None:
+def test_mixed_columns_are_refused() -> None:
     with pytest.raises(TypeMismatchError, match=r"one kind of value .* got int, str"):
         to_column([1, "x"], "a")
 
@@ -86,7 +86,7 @@ def test_numbers_of_frames(frame: Any) -> None:
     ],
     ids=["bool", "boolean", "polars", "arrow"],
 )
-def test_truths_of_frames(frame: Any) -> None:
+def test_booleans_of_frames(frame: Any) -> None:
     assert Table.from_frame(frame)["a"].tolist() == [1.0, 0.0]
 
 
@@ -111,14 +111,14 @@ def test_text_of_frames(frame: Any) -> None:
     assert Table.from_frame(frame)["a"].tolist() == ["x", None]
 
 
-def test_dates_kept_as_objects_in_a_frame() -> None:
+def test_dates_as_objects_in_a_frame() -> None:
     stamps = pd.Series([pd.NaT, pd.Timestamp("2020-01-02", tz="UTC")], dtype=object)
     column = Table.from_frame(pd.DataFrame({"a": stamps}))["a"]
     assert np.isnat(column[0])
     assert column[1] == np.datetime64("2020-01-02")
 
 
-def test_categories_are_text_whatever_names_them() -> None:
+def test_categories_are_text() -> None:
     frame = pd.DataFrame({"gear": pd.Categorical([1, 2, None, 1])})
     assert Table.from_frame(frame)["gear"].tolist() == ["1", "2", None, "1"]
     kinds = pl.DataFrame({"gear": ["low", None]}, schema={"gear": pl.Enum(["low", "high"])})

@@ -1,4 +1,4 @@
-"""Text that UTF-8 cannot encode is refused when it is read, wherever that is."""
+"""Text that UTF-8 cannot encode is refused by all readers."""
 
 import io
 import json
@@ -98,7 +98,7 @@ WAYS = [*VALUES, *NAMES, *LABELS]
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @settings(max_examples=150, deadline=None, print_blob=True)
 @given(st.lists(MAYBE, min_size=2, max_size=4, unique=True), st.sampled_from(WAYS))
-def test_it_is_refused_or_saved(texts: list[str], way: Any) -> None:
+def test_text_is_refused_or_can_be_saved(texts: list[str], way: Any) -> None:
     try:
         model = way(texts)
     except OnepassError:

@@ -1,3 +1,3 @@
-"""Model files: encoding of objects, the archive on disk, and atomic replacement of files."""
+"""Model files: encoding of objects, archives on disk, and atomic replacement of files."""
 
 __all__: list[str] = []

@@ -1,34 +1,34 @@
 """A tree of plain values and arrays in one safetensors file, with a checksum.
 
-Any safetensors reader can open the file and finds the arrays under their place in the tree. A tree
-is None, a truth value, a whole number of any size, a float, text, or an array, or a list, tuple or
-dict (with text for keys) of trees. What JSON cannot say is an object with the key ``"$"``:
+Any safetensors reader can open the file; the names of the arrays are their paths in the tree, such
+as ``memory_.Q``. A tree is None, a boolean, an integer of any size, a float, text, an array, or a
+list, tuple or dict (with text keys) of trees. Values that JSON does not have are encoded as objects
+with the key ``"$"``:
 
 ================================================================ ==================================
 ``{"$": "float", "value": "nan"}``                               nan, inf, -inf
-``{"$": "int", "value": "0x1f…"}``                               a whole number beyond 64 bits
+``{"$": "int", "value": "0x1f…"}``                               an integer of more than 64 bits
 ``{"$": "tuple", "items": […]}``                                 a tuple
 ``{"$": "dict", "items": {…}}``                                  a dict that has the key ``"$"``
 ``{"$": "array", "name": "coef_"}``                              the array of that name
-``{…, "dtype": "datetime64[us]"}``                               dates, kept as int64
-``{…, "dtype": "<U5"}``                                          text of fixed width, as uint32
-``{…, "axes": [1, 0]}``                                          its axes in order of their strides
+``{…, "dtype": "datetime64[us]"}``                               dates, stored as int64
+``{…, "dtype": "<U5"}``                                          fixed-width text, as uint32
+``{…, "axes": [1, 0]}``                                          the axes, sorted by stride
 ``{"$": "scalar", "of": {"$": "array", …}}``                     one date
-``{"$": "objects", "shape": [2], "items": ["a", null]}``         an array of Python's values
+``{"$": "objects", "shape": [2], "items": ["a", null]}``         an array of Python objects
 ================================================================ ==================================
 
-The order of the axes in memory is kept, because BLAS rounds differently for rows and columns: a
-learner that goes on after loading must go on to the last bit.
-An array's name is its place in the tree, such as ``memory_.Q``.
+The memory layout of arrays is preserved, because BLAS rounds differently for row and column order,
+and a loaded learner must continue bit for bit like the saved one.
 
-The metadata of the file have JSON under the one key ``onepass``::
+The metadata of the file have one key, ``onepass``, with JSON text::
 
     {"sha256": "…", "format": 1, "version": "0.1.0", "kind": "learner", "tree": …}
 
-with ``tree`` as above. ``sha256`` is of all bytes (header, padding and data), its own 64 digits
-taken as zeros. It guards against accidents; whoever forges bytes forges the digest too, and so
-nothing else is trusted: reading runs no code, and takes memory in proportion to what there is,
-whatever the header claims.
+with ``tree`` as above. ``sha256`` is the digest of all bytes (header, padding and data), with its
+own 64 digits set to zeros. It detects accidental damage, but does not protect against forgery.
+Therefore the reader validates everything and runs no code, and its memory use is proportional to
+the actual size of the file, whatever the header states.
 """
 
 import hashlib
@@ -61,20 +61,20 @@ __all__ = [
     "Contents",
     "contents",
     "damaged",
-    "divided",
+    "digest_offset",
     "dumps",
+    "header_size",
     "join",
     "loads",
-    "place",
     "read",
-    "readable",
     "split",
+    "to_safetensors",
     "write",
 ]
 
 
 DEPTH = 100
-"""How deep a tree may be; deeper is a circle, or an attack."""
+"""Maximum depth of a tree."""
 
 _DATE = re.compile(r"datetime64(\[([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
 _TEXT = re.compile(r"<U([1-9]\d{0,8})")
@@ -84,71 +84,72 @@ _LARGEST_CODE = 0x10FFFF  # of Unicode
 
 
 def split(tree: object, where: str) -> tuple[Any, dict[str, Array]]:
-    """A tree as what JSON can say, and its arrays by name.
+    """Split a tree into JSON values and named arrays.
 
     Parameters
     ----------
     tree : None, bool, int, float, str, ndarray, or list, tuple or dict of these
-        NumPy's scalars become Python's.
+        NumPy scalars become Python scalars.
     where : str
         The file, for messages.
 
     Returns
     -------
-    said : None, bool, int, float, str, list or dict
-        Floats in it are finite.
+    encoded : None, bool, int, float, str, list or dict
+        JSON values; all floats are finite.
     arrays : dict of str to ndarray
-        Contiguous, little-endian, of numbers or truth values.
+        Contiguous, little-endian, of numbers or booleans.
 
     Raises
     ------
     CheckpointError
-        If the tree holds anything else, or is deeper than ``DEPTH``.
+        If the tree contains another type, or is deeper than ``DEPTH``.
 
     Examples
     --------
-    >>> said, arrays = split({"scale": (2, math.inf), "w": np.ones(3)}, "m.onepass")
-    >>> said["scale"]
+    >>> encoded, arrays = split({"scale": (2, math.inf), "w": np.ones(3)}, "m.onepass")
+    >>> encoded["scale"]
     {'$': 'tuple', 'items': [2, {'$': 'float', 'value': 'inf'}]}
-    >>> float(join(said, arrays, "m.onepass")["w"].sum())
+    >>> float(join(encoded, arrays, "m.onepass")["w"].sum())
     3.0
     """
     splitter = _Splitter(where)
     return splitter.encode(tree, ()), splitter.arrays
 
 
-def join(said: object, arrays: Mapping[str, Array], where: str) -> Any:
-    """The tree that ``split`` took apart.
+def join(encoded: object, arrays: Mapping[str, Array], where: str) -> Any:
+    """Restore the tree from the result of ``split``.
 
     Raises
     ------
     CheckpointError
-        If this is not something that ``split`` gives. Nothing is allocated beyond the size of
-        what is passed.
+        If the arguments are not a result of ``split``. Memory use is proportional to their size.
     """
     joiner = _Joiner(arrays, where)
-    tree = joiner.decode(said, ())
+    tree = joiner.decode(encoded, ())
     for name in arrays.keys() - joiner.used:
-        raise damaged(where, f"nothing refers to the array {name!r}")
+        raise damaged(where, f"the array {name!r} is not used")
     return tree
 
 
-def damaged(where: str, found: str) -> CheckpointError:
-    """The error for a file that is not as it was written."""
+def damaged(where: str, problem: str) -> CheckpointError:
+    """The error for a damaged file."""
     return CheckpointError(
-        f"{where}: must be a file as onepass wrote it, got a damaged one: {found}. "
+        f"{where}: must be an intact file of onepass, got a damaged one: {problem}. "
         "Load another copy, or save it again."
     )
 
 
 class _Splitter:
+    """Encodes a tree as JSON values and collects its arrays."""
+
     def __init__(self, where: str) -> None:
         self.where = where
         self.arrays: dict[str, Array] = {}
 
     def encode(self, value: Any, path: tuple[str, ...]) -> Any:
         if len(path) > DEPTH:
-            raise self.refusal(path[:3], f"more than {DEPTH} levels, perhaps a circle")
+            raise self.error(path[:3], f"more than {DEPTH} levels, perhaps a circular reference")
         if isinstance(value, np.datetime64):
             return {"$": "scalar", "of": self.array(np.asarray(value), path)}
         if isinstance(value, np.generic):
@@ -164,11 +165,11 @@ class _Splitter:
             return self.mapping(value, path)
         if kind is np.ndarray:
             return self.objects(value, path) if value.dtype.kind == "O" else self.array(value, path)
-        raise self.refusal(path, kind.__name__)
+        raise self.error(path, kind.__name__)
 
     def mapping(self, value: dict[str, object], path: tuple[str, ...]) -> dict[str, Any]:
         for key in (key for key in value if type(key) is not str):
-            raise self.refusal(path, f"a dict with the key {key!r}")
+            raise self.error(path, f"a dict with the key {key!r}")
         items = {key: self.encode(part, (*path, key)) for key, part in value.items()}
         return {"$": "dict", "items": items} if "$" in value else items
 
@@ -176,7 +177,7 @@ class _Splitter:
         tag: dict[str, Any] = {"$": "array", "name": self.name(path)}
         kind = array.dtype.kind
         if kind not in "biufMU" or (kind == "f" and array.dtype.itemsize > 8):
-            raise self.refusal(path, f"an array of {array.dtype}")
+            raise self.error(path, f"an array of {array.dtype}")
         axes = _axes(array)
         if axes != list(range(array.ndim)):
             tag["axes"] = axes
@@ -195,49 +196,51 @@ class _Splitter:
     def objects(self, array: Array, path: tuple[str, ...]) -> dict[str, Any]:
         values = [v.item() if isinstance(v, np.generic) else v for v in array.ravel().tolist()]
         for odd in (type(v).__name__ for v in values if type(v) not in _PLAIN):
-            raise self.refusal(path, f"an array with a {odd} in it")
+            raise self.error(path, f"an array with a {odd} in it")
         return {"$": "objects", "shape": list(array.shape), "items": [_plain(v) for v in values]}
 
     def name(self, path: tuple[str, ...]) -> str:
-        """The place in the tree as a name; a prime where two places read the same."""
+        """The path in the tree as a unique name; primes are appended to duplicates."""
         name = ".".join(path).encode("utf-8", "backslashreplace").decode("utf-8")
         while name in self.arrays or name in {"", "__metadata__"}:
             name += "'"
         return name
 
-    def refusal(self, path: tuple[str, ...], came: str) -> CheckpointError:
-        place = f"`{'.'.join(path)}`" if path else "what is saved"
+    def error(self, path: tuple[str, ...], given: str) -> CheckpointError:
+        place = f"`{'.'.join(path)}`" if path else "the saved object"
         return CheckpointError(
-            f"{self.where}: {place} must be None, a truth value, a number, text, an array of "
-            "numbers, text or dates, or a list, tuple or dict (with text for keys) of these, "
-            f"got {came}. Convert it, or leave it out."
+            f"{self.where}: {place} must be None, a boolean, a number, text, an array of "
+            "numbers, text or dates, or a list, tuple or dict (with text keys) of these, "
+            f"got {given}. Convert or remove it."
         )
 
 
 class _Joiner:
+    """Decodes JSON values and arrays to a tree."""
+
     def __init__(self, arrays: Mapping[str, Array], where: str) -> None:
         self.arrays = arrays
         self.where = where
         self.used: set[str] = set()
 
-    def decode(self, said: object, path: tuple[str, ...]) -> Any:
+    def decode(self, value: object, path: tuple[str, ...]) -> Any:
         if len(path) > DEPTH:
             raise damaged(self.where, f"more than {DEPTH} levels")
-        if type(said) is list:
-            return [self.decode(part, (*path, str(i))) for i, part in enumerate(said)]
-        if type(said) is not dict:
-            return said
-        if "$" not in said:
-            return {key: self.decode(part, (*path, key)) for key, part in said.items()}
+        if type(value) is list:
+            return [self.decode(part, (*path, str(i))) for i, part in enumerate(value)]
+        if type(value) is not dict:
+            return value
+        if "$" not in value:
+            return {key: self.decode(part, (*path, key)) for key, part in value.items()}
         try:
-            return self.tagged(said, path)
+            return self.tagged(value, path)
         except CheckpointError:
             raise
-        except (KeyError, TypeError, ValueError, OverflowError) as wrong:
-            raise damaged(self.where, f"`{'.'.join(path)}` is no value it knows") from wrong
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise damaged(self.where, f"`{'.'.join(path)}` is not a valid value") from error
 
     def tagged(self, state: dict[str, Any], path: tuple[str, ...]) -> Any:
-        """A value that JSON cannot say; whatever it raises means that it is none."""
+        """Decode an object with the key ``"$"``; any plain error means that it is invalid."""
         fields = dict(state)
         match fields.pop("$"):
             case "float":
@@ -286,7 +289,7 @@ class _Joiner:
 
 
 def _plain(value: object) -> Any:
-    """One plain value as JSON can say it."""
+    """Encode one scalar for JSON."""
     if type(value) is float and not math.isfinite(value):
         return {"$": "float", "value": repr(value)}
     if type(value) is int and not -(2**63) <= value < 2**64:
@@ -295,14 +298,14 @@ def _plain(value: object) -> Any:
 
 
 def _axes(array: Array) -> list[int]:
-    """The axes from the one with the longest stride to the one with the shortest."""
+    """The axes, sorted by falling stride."""
     if array.flags.c_contiguous:
         return list(range(array.ndim))
     return sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
 
 
 def _retyped(array: Array, dtype: str) -> Array:
-    """Whole numbers as the dates or the text that they stand for."""
+    """View an array of integers as dates or text."""
     text = _TEXT.fullmatch(dtype)
     if text is None:
         if not _DATE.fullmatch(dtype) or array.dtype != np.int64:
@@ -317,49 +320,49 @@ def _retyped(array: Array, dtype: str) -> Array:
 
 
 def _only(fields: dict[str, object], name: str) -> Any:
-    """The one field that there is, which must have this name."""
+    """The value of the only field, which must have this name."""
     if set(fields) != {name}:
         raise KeyError(name)
     return fields[name]
 
 
 def _of(kind: type, value: object) -> Any:
-    """A value, which must be of exactly this type."""
+    """Return a value if it is of exactly this type."""
     if type(value) is not kind:
         raise TypeError(kind)
     return value
 
 
 FORMAT = 1
-"""The newest format that this version reads, and the one that it writes."""
+"""Version of the format that is written, and the newest that can be read."""
 FORMATS = {"run": 2}
-"""The same for kinds whose format is another."""
+"""The same for kinds of files that have a format version of their own."""
 
-_LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
+_LARGEST_HEADER = 100_000_000  # bytes; the limit of safetensors
 _NO_DIGEST = "0" * 64
-_DIGEST_KEY = rb"\"sha256\":\""  # as it stands in JSON within JSON
-_SQLITE = b"SQLite f"  # what such a file begins with
+_DIGEST_KEY = rb"\"sha256\":\""  # escaped, as JSON within JSON
+_SQLITE = b"SQLite f"  # the first bytes of a database
 _FIELDS = {"sha256": str, "format": int, "version": str, "kind": str}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contents:
-    """What a file holds, and what it says of itself.
+    """The tree and the metadata of a file.
 
     Parameters
     ----------
     tree : None, bool, int, float, str, ndarray, or list, tuple or dict of these
-        What was written.
+        The stored tree.
     kind : str
-        What the tree means to whoever wrote it.
+        The kind of content, such as ``"learner"``.
     format : int
-        The format of the file.
+        The version of the format.
     version : str
         The version of onepass that wrote it.
     sha256 : str
-        The file's digest, 64 hexadecimal digits; equal trees of one version have equal digests.
+        The digest, 64 hexadecimal digits; equal trees of one version have equal digests.
     nbytes : int
-        The file's size in bytes.
+        The size of the file in bytes.
     """
 
     tree: Any
@@ -371,130 +374,132 @@ class Contents:
 
 
 def dumps(tree: object, where: str, *, kind: str = "tree") -> bytes:
-    """What :func:`write` would write to a file.
+    """Serialize a tree to bytes, the same as :func:`write` writes to a file.
 
     Parameters
     ----------
     tree : None, bool, int, float, str, ndarray, or list, tuple or dict of these
     where : str
-        Where the bytes will stand, for messages.
+        The destination, for messages.
     kind : str, default "tree"
+        The kind of content.
 
     Raises
     ------
     CheckpointError
-        If the tree holds anything else.
+        If the tree contains another type.
     """
-    metadata, arrays = divided(tree, kind, where)
+    metadata, arrays = to_safetensors(tree, kind, where)
     data = bytes_of(arrays, metadata=metadata)
-    at = place(data, where)
+    at = digest_offset(data, where)
     digest = hashlib.sha256(data).hexdigest().encode("ascii")
     rest = memoryview(data)[at + len(_NO_DIGEST) :]
     return b"".join((data[:at], digest, rest))  # one copy
 
 
 def loads(data: bytes, where: str) -> Contents:
-    """The tree of these bytes, and what they say of themselves.
+    """Read a tree and its metadata from bytes.
 
     Parameters
     ----------
     data : bytes
-        From whatever source.
+        From any source, trusted or not.
     where : str
-        Where they stand, for messages.
+        The source, for messages.
 
     Raises
     ------
     CheckpointError
-        If they are damaged, or too new.
+        If the bytes are damaged, or of a newer format.
     """
-    header = data[8 : 8 + readable(data[:9], len(data), where)]
+    header = data[8 : 8 + header_size(data[:9], len(data), where)]
     record = _record(header, where)
     if _digest(data, header) != record["sha256"]:
-        raise damaged(where, "its bytes are not those that were written")
+        raise damaged(where, "its checksum does not match")
     tree = join(record.pop("tree"), _arrays(data, where), where)
     return Contents(tree=tree, nbytes=len(data), **record)
 
 
-def divided(tree: object, kind: str, where: str) -> tuple[dict[str, str], dict[str, Array]]:
-    """A tree as the metadata and the arrays of a file, whose digest is to come.
+def to_safetensors(tree: object, kind: str, where: str) -> tuple[dict[str, str], dict[str, Array]]:
+    """The metadata and arrays of a file; the digest is still zero.
 
     Parameters
     ----------
     tree, kind, where
         As for :func:`dumps`.
     """
-    said, arrays = split(tree, where)
+    encoded, arrays = split(tree, where)
     record = {
         "sha256": _NO_DIGEST,
         "format": FORMATS.get(kind, FORMAT),
         "version": _version(),
         "kind": kind,
     }
-    text = json.dumps({**record, "tree": said}, allow_nan=False, separators=(",", ":"))
+    text = json.dumps({**record, "tree": encoded}, allow_nan=False, separators=(",", ":"))
     return {"onepass": text}, arrays
 
 
 @cache
 def _version() -> str:
+    """The installed version of onepass."""
     try:
         return version("onepass")
-    except PackageNotFoundError:  # run from its source
+    except PackageNotFoundError:  # not installed
         return "unknown"
 
 
-def place(start: bytes | bytearray, where: str) -> int:
-    """Where the 64 digits of the digest belong.
+def digest_offset(start: bytes | bytearray, where: str) -> int:
+    """The offset of the 64 digits of the digest.
 
     Parameters
     ----------
     start : bytes
-        Of a file: its header at least.
+        The beginning of a file, at least its header.
     where : str
         The file, for messages.
     """
     size = int.from_bytes(start[:8], "little")
     if size > _LARGEST_HEADER:
         raise CheckpointError(
-            f"{where}: all text and plain values together must take at most "
+            f"{where}: all text and scalars together must take at most "
             f"{_LARGEST_HEADER:,} bytes, got {size:,}. Limit the number of categories, or "
-            "keep numbers in arrays."
+            "store numbers in arrays."
         )
     return start.index(_DIGEST_KEY) + len(_DIGEST_KEY)
 
 
-def readable(start: bytes, whole: int, where: str) -> int:
-    """The length of the header, if these can be bytes of ours.
+def header_size(start: bytes, total: int, where: str) -> int:
+    """The length of the header, after a check of the first bytes.
 
     Parameters
     ----------
     start : bytes
-        The first nine.
-    whole : int
-        How many there are.
+        The first nine bytes.
+    total : int
+        The total number of bytes.
     where : str
-        Where they stand, for messages.
+        The source, for messages.
 
     Raises
     ------
     CheckpointError
-        If they cannot be.
+        If the bytes are not of a file of onepass.
     """
     if start[:8] == _SQLITE:
         raise CheckpointError(
-            f"{where}: must be a model file, got a database, which a learner may have that is "
-            "served. Open it with op.durable, or serve the folder in which it stands."
+            f"{where}: must be a model file, got a database, perhaps of a durable learner. "
+            "Open it with op.durable, or serve its folder with onepass serve."
         )
     size = int.from_bytes(start[:8], "little")
-    if not 2 <= size <= min(whole - 8, _LARGEST_HEADER):
-        raise damaged(where, "its header is cut short, or it is of another program")
+    if not 2 <= size <= min(total - 8, _LARGEST_HEADER):
+        raise damaged(where, "its header is truncated, or another program wrote it")
     if start[8:] != b"{":
-        raise damaged(where, "it has no header, or it is of another program")
+        raise damaged(where, "it has no header, or another program wrote it")
     return size
 
 
 def _digest(data: bytes, header: bytes) -> str:
-    """The digest of a file whose own digest is taken as zeros."""
+    """The digest of a file, with its stored digest replaced by zeros."""
     at = 8 + header.find(_DIGEST_KEY) + len(_DIGEST_KEY)
     digest = hashlib.sha256(memoryview(data)[:at])
     digest.update(_NO_DIGEST.encode("ascii"))
@@ -503,31 +508,31 @@ def _digest(data: bytes, header: bytes) -> str:
 
 
 def _record(header: bytes, where: str) -> dict[str, Any]:
-    """What the header says, of a format that this version reads."""
+    """The metadata of a file, if this version can read its format."""
     outer = _json(header, where)
     inner = outer.get("__metadata__") if type(outer) is dict else None
     if type(inner) is not dict or type(inner.get("onepass")) is not str:
         raise CheckpointError(
-            f"{where}: must be a file that onepass wrote, got a safetensors file without its "
-            "header. Load it with the program that wrote it."
+            f"{where}: must be a file of onepass, got a safetensors file without its "
+            "metadata. Load it with the program that wrote it."
         )
     record = _json(inner["onepass"], where)
     if type(record) is not dict or type(record.get("format")) is not int:
-        raise damaged(where, "it does not say its format")
+        raise damaged(where, "its format version is missing")
     newest = FORMATS.get(str(record.get("kind")), FORMAT)
     if record["format"] > newest:
         raise CheckpointError(
-            f"{where} is format {record['format']}; this version reads up to {newest}. "
+            f"{where} has format version {record['format']}; this release reads up to {newest}. "
             "Upgrade onepass."
         )
     fields = {name: type(value) for name, value in record.items() if name != "tree"}
     if fields != _FIELDS or "tree" not in record or record["format"] < 1:
-        raise damaged(where, "its header has other fields than those of its format")
+        raise damaged(where, "its header has missing or unexpected fields")
     return record
 
 
 def _json(text: str | bytes, where: str) -> Any:
-    """What JSON says; nan, infinity and a key that stands twice are no JSON."""
+    """Parse JSON; NaN, infinity and duplicate keys are refused."""
     try:
         return json.loads(
             text.decode("utf-8") if isinstance(text, bytes) else text,
@@ -535,48 +540,52 @@ def _json(text: str | bytes, where: str) -> Any:
             parse_constant=_finite,
             parse_float=_finite,
         )
-    except (ValueError, RecursionError) as wrong:
-        raise damaged(where, f"its header is no JSON: {wrong}") from wrong
+    except (ValueError, RecursionError) as error:
+        raise damaged(where, f"its header is not valid JSON: {error}") from error
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, Any]:
+    """A dict of pairs without duplicate keys."""
     items = dict(pairs)
     if len(items) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key is repeated")
     return items
 
 
 def _finite(text: str) -> float:
+    """A finite float from text."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is no finite number")
+        raise ValueError(f"{text[:20]} is not a finite number")
     return number
 
 
 def _arrays(data: bytes, where: str) -> dict[str, Array]:
+    """The arrays of a file, by name."""
     try:
         arrays: dict[str, Array] = arrays_of(data)
-    except (SafetensorError, KeyError, ValueError, TypeError) as wrong:
-        raise damaged(where, f"its arrays cannot be read: {wrong}") from wrong
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise damaged(where, f"its arrays cannot be read: {error}") from error
     return arrays
 
 
 def write(path: str | os.PathLike[str], tree: object, *, kind: str = "tree") -> None:
-    """Write a tree to a file, in place of what was there, whole or not at all.
+    """Write a tree to a file atomically, replacing an existing file.
 
     Parameters
     ----------
     path : path-like
         The file; its directory must exist.
     tree : None, bool, int, float, str, ndarray, or list, tuple or dict of these
-        What :func:`onepass.serialization.archive.split` takes.
+        The tree.
     kind : str, default "tree"
-        What the tree means, to be asked for again when it is read.
+        The kind of content, which :func:`read` can check.
 
     Raises
     ------
     CheckpointError
-        If the tree holds anything else, or the file cannot be written; then it is as before.
+        If the tree contains another type, or the file cannot be written. An existing file is then
+        unchanged.
 
     Examples
     --------
@@ -589,37 +598,37 @@ def write(path: str | os.PathLike[str], tree: object, *, kind: str = "tree") -> 
     10.0
     """
     where = os.fspath(path)
-    metadata, arrays = divided(tree, kind, where)
+    metadata, arrays = to_safetensors(tree, kind, where)
     try:
         with atomic_write(path) as temporary:
             save_file(arrays, temporary, metadata=metadata)
-            _seal(temporary, where)
-    except (OSError, SafetensorError) as failed:
+            _write_digest(temporary, where)
+    except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"{where}: must be a file that can be written, got: {failed}. What was there is "
-            "unchanged; choose another place, or make room."
-        ) from failed
+            f"{where}: must be a file that can be written, got: {error}. An existing file is "
+            "unchanged. Check the path, its permissions and the free disk space."
+        ) from error
 
 
 def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Any:
-    """The tree that was written to a file.
+    """Read a tree from a file.
 
     Parameters
     ----------
     path : path-like
         The file.
     kind : str, optional
-        What the tree must mean; anything, if not given.
+        The expected kind of content; any by default.
 
     Returns
     -------
     tree : None, bool, int, float, str, ndarray, or list, tuple or dict of these
-        Its arrays are new and writable.
+        Its arrays are writable copies.
 
     Raises
     ------
     CheckpointError
-        If there is no such file, or it is damaged, too new, or of another kind.
+        If the file is missing, damaged, of a newer format or of another kind.
     """
     found = contents(path)
     if kind is not None and found.kind != kind:
@@ -630,28 +639,28 @@ def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Any:
 
 
 def contents(path: str | os.PathLike[str]) -> Contents:
-    """The tree that was written to a file, and what the file says of itself.
+    """Read a tree and its metadata from a file.
 
     Raises
     ------
     CheckpointError
-        If there is no such file, or it is damaged or too new.
+        If the file is missing, damaged or of a newer format.
     """
     where = os.fspath(path)
     try:
         data = _bytes(Path(path), where)
-    except OSError as failed:
+    except OSError as error:
         raise CheckpointError(
-            f"{where}: must be a file that can be read, got: {failed.strerror}. Check the path."
-        ) from failed
+            f"{where}: must be a file that can be read, got: {error.strerror}. Check the path."
+        ) from error
     return loads(data, where)
 
 
-def _seal(path: Path, where: str) -> None:
-    """Put the digest of the whole file into its place."""
+def _write_digest(path: Path, where: str) -> None:
+    """Write the digest of a file into its header."""
     with path.open("r+b") as file:
         size = file.read(8)
-        at = place(size + file.read(int.from_bytes(size, "little")), where)
+        at = digest_offset(size + file.read(int.from_bytes(size, "little")), where)
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(at)
@@ -659,14 +668,14 @@ def _seal(path: Path, where: str) -> None:
 
 
 def _bytes(path: Path, where: str) -> bytes:
-    """A whole file; refused before it is read if it cannot be one of ours."""
-    if not stat.S_ISREG(path.stat().st_mode):  # before opening: to open a pipe is to wait
+    """The bytes of a file; its type, size and first bytes are checked before it is read."""
+    if not stat.S_ISREG(path.stat().st_mode):  # before opening, because opening a pipe blocks
         raise CheckpointError(
-            f"{where}: must be a file, got a directory or a device. Give the path of a file that "
-            "onepass wrote."
+            f"{where}: must be a file, got a directory or a device. Pass the path of a file of "
+            "onepass."
         )
     with path.open("rb") as file:
-        whole = os.fstat(file.fileno()).st_size
-        readable(file.read(9), whole, where)
+        total = os.fstat(file.fileno()).st_size
+        header_size(file.read(9), total, where)
         file.seek(0)
         return file.read()

@@ -1,9 +1,9 @@
-"""Replacing: a file takes the place of another as a whole, or not at all.
+"""Atomic replacement of files.
 
-The new file is written in a folder beside the old one, brought to the disk, and renamed. A crash, a
-full disk or a power cut at any moment leaves the old file or the new one under the name, never a
-mixture. A process that is killed may leave its folder ``.onepass-….tmp`` behind: whoever writes the
-same file next removes it. A folder is locked as long as its owner lives, and no other is touched.
+The new file is written in a temporary folder beside the old one, flushed to disk, and renamed.
+After a crash, a full disk or a power failure at any moment, the path has the complete old or new
+file. A process that is killed may leave its folder ``.onepass-….tmp`` behind; the next write of the
+same file removes it. A folder is locked while its process runs; locked folders are not removed.
 """
 
 import errno
@@ -29,25 +29,25 @@ _LOCK = "lock"
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A new, empty file that takes the place of ``path`` when the block ends without an error.
+    """Create a temporary file that replaces ``path`` when the block ends without an error.
 
-    A symbolic link stays a link: the file that it points to is replaced. The new file has the
-    permissions and, where the system allows it, the owner of the old.
+    A symbolic link is followed: its target is replaced. The new file has the permissions of the old
+    one and, if the system allows it, the owner.
 
     Parameters
     ----------
     path : path-like
-        The file to be replaced; it need not exist, its directory must.
+        The file to replace; it need not exist, but its directory must.
 
     Yields
     ------
     temporary : Path
-        To be written in the block, in any way, by its name.
+        A new, empty file to write within the block.
 
     Raises
     ------
     OSError
-        If the system refuses, or ``path`` is no ordinary file. What was at ``path`` is unchanged.
+        If writing fails, or ``path`` is not a regular file. An existing file is unchanged.
 
     Examples
     --------
@@ -63,11 +63,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     old = _status(target)
     with _folder(target) as folder:
         temporary = folder / f"new{target.suffix}"
-        # created here for the permissions that the process gives to new files
+        # created here to have the process's permissions for new files
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        like = temporary.stat() if old is None else old
+        owner = temporary.stat() if old is None else old
         yield temporary
-        _dress(temporary, like)
+        _copy_permissions(temporary, owner)
         with temporary.open("r+b") as file:
             os.fsync(file.fileno())
         temporary.replace(target)
@@ -75,7 +75,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
-    """What tells a file from the one that takes its place; None where there is none.
+    """Inode and modification time, which change if a file is replaced; None if it is missing.
 
     Parameters
     ----------
@@ -91,39 +91,39 @@ def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
 
 @contextmanager
 def write_errors(path: str | os.PathLike[str], where: str) -> Iterator[None]:
-    """Say the system's refusal to write a file in the user's words.
+    """Raise an OSError of the block as a SourceError that names the public call.
 
     Parameters
     ----------
     path : path-like
-        The file that is written in the block.
+        The file that the block writes.
     where : str
         The public call, for the message.
 
     Raises
     ------
     SourceError
-        If the system refuses.
+        If the file cannot be written.
     """
     try:
         yield
     except SourceError:
         raise
-    except OSError as wrong:
+    except OSError as error:
         raise SourceError(
             f"{where}: {os.fspath(path)} must be a file that can be written, got: "
-            f"{wrong.strerror or wrong}. Check the folder, its permissions and the space left."
-        ) from wrong
+            f"{error.strerror or error}. Check the folder, its permissions and the free disk space."
+        ) from error
 
 
 @contextmanager
 def _folder(target: Path) -> Iterator[Path]:
-    """A folder beside a file for the next one, locked, and gone afterwards."""
-    begin = f".onepass-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}-"
-    _clear(target.parent, begin)
+    """A locked temporary folder beside a file, removed afterwards."""
+    prefix = f".onepass-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}-"
+    _remove_stale(target.parent, prefix)
     lock = None
-    while lock is None:  # another may have cleared it away before it was locked
-        folder = target.with_name(f"{begin}{secrets.token_hex(8)}.tmp")
+    while lock is None:  # another process may have removed it before it was locked
+        folder = target.with_name(f"{prefix}{secrets.token_hex(8)}.tmp")
         folder.mkdir()
         lock = _locked(folder, os.O_RDWR | os.O_CREAT)
     try:
@@ -133,13 +133,13 @@ def _folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _clear(parent: Path, begin: str) -> None:
-    """Remove what the dead have left."""
-    if sys.platform == "win32":  # it has no such locks
+def _remove_stale(parent: Path, prefix: str) -> None:
+    """Remove the folders of processes that were killed."""
+    if sys.platform == "win32":  # no such locks
         return
     with suppress(OSError):
-        for folder in [one for one in parent.iterdir() if one.name.startswith(begin)]:
-            with suppress(OSError):  # not ours to remove, or gone
+        for folder in [entry for entry in parent.iterdir() if entry.name.startswith(prefix)]:
+            with suppress(OSError):  # no permission, or already removed
                 if not (folder / _LOCK).exists():
                     folder.rmdir()
                 elif (lock := _locked(folder, os.O_RDWR)) is not None:
@@ -148,7 +148,7 @@ def _clear(parent: Path, begin: str) -> None:
 
 
 def _locked(folder: Path, flags: int) -> int | None:
-    """The lock of a folder; None where its owner lives, or it is gone."""
+    """Lock a folder; None if another process holds it, or it was removed."""
     try:
         lock = os.open(folder / _LOCK, flags, 0o600)
     except FileNotFoundError:
@@ -157,9 +157,11 @@ def _locked(folder: Path, flags: int) -> int | None:
         return lock
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as refused:
-        if flags & os.O_CREAT and refused.errno not in {errno.EAGAIN, errno.EACCES}:
-            return lock  # a file system without locks: then nobody can take it for dead
+    except OSError as error:
+        if flags & os.O_CREAT and error.errno not in {errno.EAGAIN, errno.EACCES}:
+            return (
+                lock  # a file system without locks: no process can lock it, hence none removes it
+            )
         os.close(lock)
         return None
     if os.fstat(lock).st_nlink:
@@ -169,7 +171,7 @@ def _locked(folder: Path, flags: int) -> int | None:
 
 
 def _status(target: Path) -> os.stat_result | None:
-    """What the system knows of the old file; None if there is none."""
+    """The status of a regular file; None if it is missing."""
     try:
         old = target.stat()
     except FileNotFoundError:
@@ -181,23 +183,23 @@ def _status(target: Path) -> os.stat_result | None:
     return old
 
 
-def _dress(temporary: Path, like: os.stat_result) -> None:
-    """Give the file this owner, where allowed, and these permissions."""
+def _copy_permissions(temporary: Path, owner: os.stat_result) -> None:
+    """Set permissions and, if allowed, the owner of a file."""
     if hasattr(os, "chown"):
         with suppress(OSError):
-            os.chown(temporary, like.st_uid, like.st_gid)
-    temporary.chmod(stat.S_IMODE(like.st_mode))
+            os.chown(temporary, owner.st_uid, owner.st_gid)
+    temporary.chmod(stat.S_IMODE(owner.st_mode))
 
 
 def _sync_directory(directory: Path) -> None:
-    """Bring the new name to the disk, where the system can."""
+    """Flush a directory to disk, if the system supports it."""
     if os.name == "nt":
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as failed:
-        if failed.errno not in {errno.EINVAL, errno.ENOTSUP}:  # network file systems cannot
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # as on some network file systems
             raise
     finally:
         os.close(descriptor)

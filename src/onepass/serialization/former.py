@@ -1,9 +1,9 @@
-"""Files of former versions: what names are called now, and trees as they are now.
+"""Conversion of files of former versions: renamed classes, attributes and modules, changed trees.
 
 Add an entry whenever a class, a constructor argument, a learned attribute or a module that files
-may name is renamed or moved; then files of former versions still load. A function here converts
-each tree whose shape has changed. Whatever it raises of LookupError, TypeError, AttributeError and
-ValueError means that a tree is damaged; other damage is found when the result is decoded.
+may contain is renamed or moved, so that files of former versions still load. A function converts
+each tree whose structure has changed. If it raises LookupError, TypeError, AttributeError or
+ValueError, the tree is damaged; other damage is detected when the result is decoded.
 """
 
 import re
@@ -49,8 +49,9 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "Rebased": {"answers": "targets"},
     "WindowBuffer": {"came": "parts", "gone": "front_start"},
 }
-"""Arguments and learned attributes in model files, by the present name of their class; those at
-``""`` were renamed in all classes."""
+"""Arguments and learned attributes in model files, by present class name: former to present name.
+
+The entries of ``""`` apply to all classes."""
 
 MODULES: dict[str, str] = {
     "onepass.baselines": "onepass_experiments.baselines",
@@ -63,19 +64,19 @@ MODULES: dict[str, str] = {
     "onepass.nn.onestep": "onepass.nn.orfit",
     "onepass.pipeline": "onepass.features.pipeline",
 }
-"""Modules in the settings of evaluations; of submodules too."""
+"""Modules in the settings of evaluations, and packages with their submodules."""
 
 _PATH = re.compile(r"\bonepass(?:\.\w+)+")
 
 
 def renamed(tree: dict[str, Any], mark: str) -> dict[str, Any]:
-    """An encoded object with the present names of its class and attributes.
+    """Replace former names of the class and the attributes of an encoded object.
 
     Parameters
     ----------
     tree : dict
-        Its class's name is at ``mark``.
     mark : str
+        The key of the class name.
     """
     name = CLASSES.get(tree[mark], tree[mark])
     attributes = ATTRIBUTES[""] | ATTRIBUTES.get(name, {})
@@ -83,7 +84,7 @@ def renamed(tree: dict[str, Any], mark: str) -> dict[str, Any]:
 
 
 def current_paths(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Settings with the present modules of onepass in their texts.
+    """Replace former modules of onepass in the text values of settings.
 
     Examples
     --------
@@ -96,39 +97,40 @@ def current_paths(settings: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def _current(found: re.Match[str]) -> str:
-    path, rest = found[0], ""
+def _current(match: re.Match[str]) -> str:
+    """The present path of a module or of a name in it."""
+    path, rest = match[0], ""
     while path not in MODULES:
         path, dot, last = path.rpartition(".")
         if not dot:
-            return found[0]
+            return match[0]
         rest = f".{last}{rest}"
     return MODULES[path] + rest
 
 
-# -- checkpoints of evaluations, until 0.1 ---------------------------------------------------------
+# -- checkpoints of evaluations, up to 0.1 ---------------------------------------------------------
 
 
 def settings(tree: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run; baselines were named without their arguments."""
+    """Convert the settings of a run, in which baselines lacked their arguments."""
     models = tree.get("models")
     if type(models) is not dict:
         return tree
-    alone = ({"@": "LastLabel"}, {"@": "Majority"})
-    now = {n: {**m, "classes": None} if m in alone else m for n, m in models.items()}
-    return {**tree, "models": now}
+    without = ({"@": "LastLabel"}, {"@": "Majority"})
+    complete = {n: {**m, "classes": None} if m in without else m for n, m in models.items()}
+    return {**tree, "models": complete}
 
 
 def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict[str, Any]:
-    """The state of a run.
+    """Convert the state of a run.
 
     Parameters
     ----------
     tree : dict
     models : mapping of str to str
-        The class of each model: the file did not name those of baselines.
+        The class of each model; files lacked the classes of baselines.
     ledger : dict
-        The encoded ledger of a run with these settings, which the file did not hold.
+        The encoded ledger of a run with these settings, which files lacked.
     """
     if "@" in tree["ledger"]:
         return dict(tree)
@@ -151,32 +153,32 @@ def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict
     return {"models": states, "seconds": tree["seconds"], "ledger": now, "room": room}
 
 
-def tally(tree: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
-    """The metrics of one model.
+def tally(tree: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+    """Convert the metrics of one model.
 
     Parameters
     ----------
     tree : dict
-    like : dict
+    template : dict
         The encoded tally of a run with these settings.
     """
     if "@" in tree:
         return tree
     metrics = {
-        name: {"@": like["metrics"][name]["@"], **{k: _part(v) for k, v in attributes.items()}}
+        name: {"@": template["metrics"][name]["@"], **{k: _part(v) for k, v in attributes.items()}}
         for name, attributes in tree["metrics"].items()
     }
-    return {**like, "metrics": metrics, "last": {"@": "deque", "items": tree["last"]}}
+    return {**template, "metrics": metrics, "last": {"@": "deque", "items": tree["last"]}}
 
 
-def _track(tree: dict[str, Any] | None, like: dict[str, Any]) -> dict[str, Any] | None:
-    """A curve."""
+def _track(tree: dict[str, Any] | None, template: dict[str, Any]) -> dict[str, Any] | None:
+    """Convert a learning curve."""
     names = ("stride", "rows", "times", "points")
-    return None if tree is None else {**like, **{name: tree[name] for name in names}}
+    return None if tree is None else {**template, **{name: tree[name] for name in names}}
 
 
 def _part(value: Any) -> Any:
-    """An attribute of a metric."""
+    """Convert an attribute of a metric."""
     if type(value) is not dict:
         return value
     ((kind, part),) = value.items()
@@ -184,24 +186,24 @@ def _part(value: Any) -> Any:
         case "number":
             return {"@": "number", "of": part}
         case "total":
-            total, lost = map(_part, part)
-            return {"@": "Total", "_sum": total, "_lost": lost}
+            total, rounding = map(_part, part)
+            return {"@": "Total", "_sum": total, "_lost": rounding}
         case "counts":
             return {"@": "counter", "items": part}
     raise ValueError(kind)
 
 
-# -- states of wrapped optimizers, until 0.1 -------------------------------------------------------
+# -- states of wrapped optimizers, up to 0.1 -------------------------------------------------------
 
 
 def memory(state: Any, device: Any) -> Any:
-    """A memory of a wrapped optimizer as a tree.
+    """Convert a memory of a wrapped optimizer to a tree.
 
     Parameters
     ----------
     state : dict
     device : torch.device
-        Tensors are copied to it.
+        The device to which tensors are copied.
     """
     if isinstance(state, list):
         return [memory(part, device) for part in state]

@@ -1,8 +1,9 @@
 """Save and load any learner, pipeline, transformer or memory, exactly and without pickle.
 
 The file is an archive of :mod:`onepass.serialization.archive`; :mod:`onepass.serialization.codec`
-encodes objects and lists the classes that a file may name. A loaded learner predicts and learns the
-same as the saved one, to the last bit. A file can be described without building its learner.
+encodes objects and has the registry of classes that a file may contain. A loaded learner predicts
+and learns bit for bit like the saved one. :func:`describe` reads a file without building its
+learner.
 """
 
 import math
@@ -31,30 +32,29 @@ __all__ = [
 
 
 LEARNER, NETWORK = "learner", "network"
-"""What files hold; the second is of :mod:`onepass.nn.saving`."""
+"""Kinds of files; :mod:`onepass.nn.saving` writes the second."""
 
 
 def save(learner: Any, path: str | os.PathLike[str]) -> None:
-    """Save a learner, pipeline, feature or memory to one file.
+    """Save a learner, pipeline, transformer or memory to one file.
 
-    It is a safetensors file, written whole or not at all: see :mod:`onepass.serialization.archive`.
-    Arguments that are functions, such as ``feature_map``, or the network of a feature, cannot be
-    saved: the file notes their names, and :func:`load` wants them back. The learner of a network is
-    saved as by its own ``save``, without the module's code: ``op.nn.load(path, module)`` gives it
-    back.
+    The file is a safetensors file, written atomically: see :mod:`onepass.serialization.archive`.
+    Arguments that are functions, such as ``feature_map``, and the network of a transformer are not
+    saved: the file has their names, and :func:`load` requires them. A learner of a network is saved
+    by its own ``save``, without the code of the module: load it by ``op.nn.load(path, module)``.
 
     Parameters
     ----------
-    learner : learner, Pipeline, feature or memory
-        Of a class of onepass; it need not have learned anything.
+    learner : learner, Pipeline, transformer or memory
+        An object of a class of onepass; it need not be fitted.
     path : path-like
-        The file; one that is there is replaced.
+        The file; an existing file is replaced.
 
     Raises
     ------
     CheckpointError
-        If it is, or holds, something that no file can hold, or if the file cannot be written.
-        What was at ``path`` is unchanged.
+        If ``learner`` is or contains an object that cannot be stored, or the file cannot be
+        written. An existing file is then unchanged.
 
     Examples
     --------
@@ -68,77 +68,76 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     >>> float(abs(again.predict(np.eye(3)) - model.predict(np.eye(3))).max())
     0.0
     """
-    if getattr(type(learner), "saves_itself", False) is True:  # torch is not imported to know it
+    if getattr(type(learner), "saves_itself", False) is True:  # checked without importing torch
         learner.save(path)
     else:
         archive.write(path, _state(learner, os.fspath(path)), kind=LEARNER)
 
 
 def load(path: str | os.PathLike[str], **replacements: object) -> Any:
-    """What :func:`save` saved, as it was, to the last bit.
+    """Load a learner, pipeline, transformer or memory saved by :func:`save`, exactly.
 
-    Nothing in a file is run, and it can name only onepass's own classes; so it is safe to load a
-    stranger's file, though not to believe what its learner says.
+    Loading runs no code from the file, and the file can contain only classes of onepass. Loading an
+    untrusted file is therefore safe; its predictions may still be wrong.
 
     Parameters
     ----------
     path : path-like
         The file.
     **replacements : callable or network
-        For each argument that was a function, by the argument's name, that function; for a feature
-        that asks a network, that network (``module=``) or where its file lies now (``model=``). A
-        name stands for every argument of that name; a place such as ``"learner_.feature_map"`` for
-        one.
+        The arguments that were functions, by name; for a transformer that applies a network, that
+        network (``module=``) or the path of its file (``model=``). A name such as ``feature_map``
+        applies to all arguments of that name, a path such as ``"learner_.feature_map"`` to one.
 
     Returns
     -------
-    learner : learner, Pipeline, feature or memory
+    learner : learner, Pipeline, transformer or memory
 
     Raises
     ------
     CheckpointError
-        If there is no such file, if it is damaged, too new or holds no learner, if a replacement
-        is missing or stands for nothing, or if a network is another than it was.
+        If the file is missing, damaged, of a newer format or of another kind, if a replacement is
+        missing or unused, or if a network differs from the original.
     """
     return from_contents(archive.contents(path), os.fspath(path), replacements)
 
 
 def dumps(learner: object, where: str) -> bytes:
-    """What :func:`save` would write, but for networks.
+    """Serialize a learner to bytes, the same as :func:`save` writes; not for networks.
 
     Parameters
     ----------
-    learner : learner, Pipeline, feature or memory
+    learner : learner, Pipeline, transformer or memory
     where : str
-        Where the bytes will stand, for messages.
+        The destination, for messages.
 
     Raises
     ------
     CheckpointError
-        If it is, or holds, something that no file can hold.
+        If ``learner`` is or contains an object that cannot be stored.
     """
     return archive.dumps(_state(learner, where), where, kind=LEARNER)
 
 
 def _state(learner: object, where: str) -> Any:
-    """An object of a registered class as a tree."""
+    """Encode a learner as a tree."""
     if not _is_model(learner):
-        raise Encoder(where).unknown(learner, ())
+        raise Encoder(where).class_error(learner, ())
     return state_dict(learner, where)
 
 
 def _is_model(thing: object) -> bool:
-    """Whether an object is one that ``save`` takes: parts of evaluations alone are not."""
+    """Whether ``save`` accepts an object: not metrics and states of evaluations."""
     entry = class_registry().get(type(thing).__name__)
     return entry is not None and entry.cls is type(thing) and Role.METRIC < entry.role < Role.RUN
 
 
-def from_contents(found: archive.Contents, where: str, replacements: Mapping[str, object]) -> Any:
-    """What was saved, out of what a file holds.
+def from_contents(file: archive.Contents, where: str, replacements: Mapping[str, object]) -> Any:
+    """Decode a learner from the contents of a file.
 
     Parameters
     ----------
-    found : Contents
+    file : Contents
     where : str
         The file, for messages.
     replacements : dict of str to Any
@@ -149,29 +148,29 @@ def from_contents(found: archive.Contents, where: str, replacements: Mapping[str
     CheckpointError
         As :func:`load`.
     """
-    if found.kind == NETWORK:
+    if file.kind == NETWORK:
         raise CheckpointError(
-            f"{where}: must hold a learner with its weights, got that of a network, whose module "
-            "no file can hold. Use op.nn.load(path, module)."
+            f"{where}: must hold a complete learner, got one of a network, whose module cannot be "
+            "stored. Use op.nn.load(path, module)."
         )
-    if found.kind != LEARNER:
+    if file.kind != LEARNER:
         raise CheckpointError(
-            f"{where}: must hold a {LEARNER}, got a {found.kind}. Choose another file."
+            f"{where}: must hold a {LEARNER}, got a {file.kind}. Choose another file."
         )
-    learner = from_state(found.tree, where, replacements)
+    learner = from_state(file.tree, where, replacements)
     if not _is_model(learner):
-        raise damaged(where, "it holds no learner")
+        raise damaged(where, "it does not contain a learner")
     return learner
 
 
 _COLUMNS = {"Number": "number", "Text": "text", "Hashed": "text", "Date": "date"}
-_CERTIFIED = {"PrincipalState", "Directions"}  # memories that count what they let go
+_CERTIFIED = {"PrincipalState", "Directions"}  # memories that bound what they discard
 _PLAIN_PARTS = {"Subspace", "OrthonormalBasis", "Blocks", "tensor"}
-_MOST_SHOWN = 20  # values of an array
+_MAX_SHOWN = 20  # values of an array
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a file says of the learner in it, which is not built.
+    """Describe the learner in a file without building it.
 
     Parameters
     ----------
@@ -181,90 +180,91 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     description : dict
-        ``class``; ``parameters``, a dict, in which an object is again a dict of its ``class`` and
-        its ``parameters``, a long array one of its ``dtype`` and ``shape``, a function its name,
-        and what is not finite the text of it; ``functions``, the arguments that :func:`load` wants;
-        ``rows_seen`` and ``features``, how many, or None before anything was learned; ``columns``,
-        the kind of each that is known by name, None of one without a value so far; ``bytes``,
-        ``format``, ``version`` and ``sha256`` of the file. All of it is fit for JSON.
+        JSON values: ``class``; ``parameters``, a dict in which an object is a dict of ``class``
+        and ``parameters``, a long array a dict of ``dtype`` and ``shape``, a function its name, and
+        a non-finite number text; ``functions``, the arguments that :func:`load` requires;
+        ``rows_seen`` and ``features``, counts, or None before fitting; ``columns``, the kinds of
+        named columns, None for a column without a value so far; ``bytes``, ``format``, ``version``
+        and ``sha256`` of the file.
 
     Raises
     ------
     CheckpointError
-        If there is no such file, or if it is damaged, too new or holds no learner.
+        If the file is missing, damaged, of a newer format or of another kind.
     """
     return describe_contents(archive.contents(path), os.fspath(path))
 
 
-def describe_contents(found: archive.Contents, where: str) -> dict[str, Any]:
-    """The same of a file's contents.
+def describe_contents(file: archive.Contents, where: str) -> dict[str, Any]:
+    """Describe the learner in the contents of a file, as :func:`describe` does.
 
     Parameters
     ----------
-    found : Contents
+    file : Contents
     where : str
         The file, for messages.
     """
-    parts = list(_objects(found.tree))
-    if found.kind == NETWORK:
-        return {**_network(found.tree, where), **_file(found)}
-    if found.kind != LEARNER or not parts or parts[0] is not found.tree:
-        raise damaged(where, f"it holds no learner, but a {found.kind}")
-    wanted = {key for part in parts for key, value in part.items() if _mark(value) == "function"}
+    parts = list(_objects(file.tree))
+    if file.kind == NETWORK:
+        return {**_network(file.tree, where), **_metadata(file)}
+    if file.kind != LEARNER or not parts or parts[0] is not file.tree:
+        raise damaged(where, "it does not contain a learner")
+    functions = {key for part in parts for key, value in part.items() if _mark(value) == "function"}
     return {
         **_object(parts[0]),
-        "functions": sorted(wanted),
+        "functions": sorted(functions),
         "rows_seen": _count(parts, "rows_seen_"),
         "features": _count(parts, "n_features_in_"),
         "columns": _columns(parts),
         **_bound(parts[0], "bound"),
-        **_file(found),
+        **_metadata(file),
     }
 
 
-def _file(found: archive.Contents) -> dict[str, Any]:
-    """What is said of any file."""
+def _metadata(file: archive.Contents) -> dict[str, Any]:
+    """The metadata of a file."""
     names = {"bytes": "nbytes", "format": "format", "version": "version", "sha256": "sha256"}
-    return {name: getattr(found, attribute) for name, attribute in names.items()}
+    return {name: getattr(file, attribute) for name, attribute in names.items()}
 
 
 def _network(tree: Any, where: str) -> dict[str, Any]:
-    """What a file says of the learner of a network; of its module, how many weights it has."""
+    """Describe a learner of a network; of its module, the number of weights."""
     try:
-        said, module = tree["learned"], tree["module"]
-        weights = sum(int(each["of"].size) for each in module["weights"].values())
-        arguments = {key: _told(value) for key, value in tree["arguments"].items()}
+        state, module = tree["learned"], tree["module"]
+        weights = sum(int(weight["of"].size) for weight in module["weights"].values())
+        arguments = {key: _shown(value) for key, value in tree["arguments"].items()}
         return {
             "class": f"nn.{tree['learner']}",
             "parameters": arguments,
-            "rows_seen": int(said["rows_seen"]),
+            "rows_seen": int(state["rows_seen"]),
             "weights": weights,
             "learning": [str(name) for name in tree["names"]],
-            **_bound({"noise": arguments.get("noise", 0.0), **said}, "estimate"),
+            **_bound({"noise": arguments.get("noise", 0.0), **state}, "estimate"),
         }
-    except (AttributeError, KeyError, TypeError, ValueError) as wrong:
-        raise damaged(where, "it has other parts than a network's learner") from wrong
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise damaged(where, "it is not a valid learner of a network") from error
 
 
-def _bound(said: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The certificate of forgetting, of a learner that has one."""
-    forgotten = said.get("forgotten_", said.get("forgotten"))
-    memory = said.get("memory_", said.get("memory"))
+def _bound(state: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The bound on forgetting of a learner that has one."""
+    forgotten = state.get("forgotten_", state.get("forgotten"))
+    memory = state.get("memory_", state.get("memory"))
     parts = list(_objects(memory))
     if type(forgotten) is not float or not parts:
         return {}
     spaces = [part for part in parts if _mark(part) == "Subspace"]
-    kept = [part for part in parts if _mark(part) in _CERTIFIED]
+    certified = [part for part in parts if _mark(part) in _CERTIFIED]
     others = {_mark(part) for part in parts} - {*_CERTIFIED, *_PLAIN_PARTS}
-    projected = any(part.get("of") == "projected" for part in kept)
-    if others or projected or said.get("noise") or math.isinf(forgotten):
+    projected = any(part.get("of") == "projected" for part in certified)
+    if others or projected or state.get("noise") or math.isinf(forgotten):
         return {"forgetting_bound": {"kind": "none"}}
-    lost = sum(_lost(space) for space in spaces)
-    return {"forgetting_bound": {"kind": kind, "one_step": math.sqrt(lost), "all_steps": forgotten}}
+    total = sum(_discarded(space) for space in spaces)
+    one_step = math.sqrt(total)
+    return {"forgetting_bound": {"kind": kind, "one_step": one_step, "all_steps": forgotten}}
 
 
-def _lost(space: dict[str, Any]) -> float:
-    """D of a subspace, as it stands in a file."""
+def _discarded(space: dict[str, Any]) -> float:
+    """D of an encoded subspace: the bound on the discarded energy."""
     summed = np.asarray(space.get("open"), dtype=np.float64)
     if summed.ndim != 2 or summed.shape[0] != summed.shape[1] or not np.isfinite(summed).all():
         return math.nan
@@ -272,62 +272,63 @@ def _lost(space: dict[str, Any]) -> float:
     return float(space.get("closed", 0.0)) + max(largest, 0.0)
 
 
-def _mark(said: object) -> str | None:
-    mark = said.get(MARK) if type(said) is dict else None
+def _mark(value: object) -> str | None:
+    """The mark of an encoded object; None for any other value."""
+    mark = value.get(MARK) if type(value) is dict else None
     return former.CLASSES.get(mark, mark) if type(mark) is str else None
 
 
-def _objects(said: Any) -> Iterator[dict[str, Any]]:
-    """The objects in a tree, each before those that are its parts."""
-    if _mark(said) is not None:
-        yield said
-    if type(said) in {dict, list, tuple}:
-        for part in said.values() if type(said) is dict else said:
+def _objects(tree: Any) -> Iterator[dict[str, Any]]:
+    """Iterate over the encoded objects in a tree, each before its parts."""
+    if _mark(tree) is not None:
+        yield tree
+    if type(tree) in {dict, list, tuple}:
+        for part in tree.values() if type(tree) is dict else tree:
             yield from _objects(part)
 
 
 def _count(parts: list[dict[str, Any]], name: str) -> int | None:
-    """The first whole number of this name: a pipeline's own, or else that of its first part."""
+    """The first integer of this name: of the pipeline, or of its first part that has one."""
     return next((part[name] for part in parts if type(part.get(name)) is int), None)
 
 
 def _columns(parts: list[dict[str, Any]]) -> dict[str, str | None]:
-    """The columns that the first encoder knows, and their kinds."""
-    known: dict[Any, Any] = next(
+    """The columns of the first encoder, and their kinds."""
+    columns: dict[Any, Any] = next(
         (p["columns_"] for p in parts if type(p.get("columns_")) is dict), {}
     )
-    return {str(name): _COLUMNS.get(_mark(column) or "") for name, column in known.items()}
+    return {str(name): _COLUMNS.get(_mark(column) or "") for name, column in columns.items()}
 
 
-def _told(said: Any) -> Any:
-    """A parameter as JSON can say it."""
-    mark = _mark(said)
+def _shown(value: Any) -> Any:
+    """A parameter as a JSON value."""
+    mark = _mark(value)
     if mark == "dict":
-        said = said.get("items")
+        value = value.get("items")
     elif mark is not None:
-        return str(said.get("name")) if mark == "function" else _object(said)
-    if isinstance(said, (np.ndarray, np.datetime64)):
-        return _listed(said)
-    if type(said) in {list, tuple}:
-        return [_told(part) for part in said]
-    if type(said) is dict:
-        return {key: _told(part) for key, part in said.items()}
-    return repr(said) if type(said) is float and not math.isfinite(said) else said
+        return str(value.get("name")) if mark == "function" else _object(value)
+    if isinstance(value, (np.ndarray, np.datetime64)):
+        return _listed(value)
+    if type(value) in {list, tuple}:
+        return [_shown(part) for part in value]
+    if type(value) is dict:
+        return {key: _shown(part) for key, part in value.items()}
+    return repr(value) if type(value) is float and not math.isfinite(value) else value
 
 
-def _object(said: dict[str, object]) -> dict[str, Any]:
-    """An object by its class and how it was made."""
-    parameters = {key: _told(value) for key, value in _arguments(said).items()}
-    return {"class": said[MARK], "parameters": parameters}
+def _object(state: dict[str, object]) -> dict[str, Any]:
+    """The class and the parameters of an encoded object."""
+    parameters = {key: _shown(value) for key, value in _arguments(state).items()}
+    return {"class": state[MARK], "parameters": parameters}
 
 
-def _arguments(said: dict[str, object]) -> dict[str, Any]:
-    """What of an object was not learned."""
-    return {key: part for key, part in said.items() if key != MARK and not key.endswith("_")}
+def _arguments(state: dict[str, object]) -> dict[str, Any]:
+    """The constructor arguments of an encoded object."""
+    return {key: part for key, part in state.items() if key != MARK and not key.endswith("_")}
 
 
 def _listed(array: Array | np.datetime64) -> Any:
-    """A short array's values; of a long one the kind and the shape."""
-    if max((array.size, *array.shape)) > _MOST_SHOWN:  # a shape (10⁹, 0) holds nothing, 10⁹ times
+    """The values of a short array; the dtype and shape of a long one."""
+    if max((array.size, *array.shape)) > _MAX_SHOWN:  # shape too: (10⁹, 0) would be 10⁹ lists
         return {"dtype": str(array.dtype), "shape": list(array.shape)}
-    return _told((array.astype(str) if array.dtype.kind == "M" else array).tolist())
+    return _shown((array.astype(str) if array.dtype.kind == "M" else array).tolist())

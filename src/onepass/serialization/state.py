@@ -1,4 +1,4 @@
-"""What was learned: the attributes that hold it, and their size."""
+"""Learned attributes of an object, and their size in bytes."""
 
 from sklearn.base import BaseEstimator
 
@@ -6,12 +6,12 @@ __all__ = ["learned", "nbytes"]
 
 
 def learned(thing: object) -> list[str]:
-    """The names of the attributes that hold what was learned: they end with an underscore."""
+    """The names of the learned attributes, which end with an underscore."""
     return [name for name in vars(thing) if name.endswith("_") and not name.startswith("_")]
 
 
 def nbytes(thing: object) -> int:
-    """Bytes of the arrays in what was learned, found through nested memories and parts."""
+    """Total bytes of the arrays in learned attributes, including nested objects."""
     if isinstance(thing, (list, tuple)):
         return sum(nbytes(part) for part in thing)
     if isinstance(thing, dict):

@@ -1,7 +1,7 @@
-"""What comes in is checked here, once, and said in four parts when it is refused.
+"""Validation of arguments, once, at the public call.
 
-Each function takes ``where``, the public call that the message should name,
-and returns arrays that the learners may trust: float, finite, of the right shape.
+Each function takes ``where``, the public call that error messages name, and returns a validated
+value. Arrays that it returns are float, finite and of the right shape.
 """
 
 from onepass.validation.arrays import (
@@ -11,9 +11,9 @@ from onepass.validation.arrays import (
     is_matrix,
     labels,
     matrix,
-    native,
     row_vector,
     targets,
+    torch_compatible,
     weights,
     whole,
 )
@@ -40,12 +40,12 @@ __all__ = [
     "is_matrix",
     "labels",
     "matrix",
-    "native",
     "per_second",
     "row_vector",
     "seconds",
     "targets",
     "times",
+    "torch_compatible",
     "weights",
     "whole",
 ]

@@ -1,14 +1,13 @@
 """Validation of rows, targets, weights, labels and hyperparameters.
 
-Arrays that pass are finite, of the right shape, and float. Labels are integers, booleans or text,
+Validated arrays are float, finite and of the right shape. Labels are integers, booleans or text,
 all of one kind.
 
-The memory of least squares grows with the square of the number of features, so that a row of a
-hundred kilobytes may need gigabytes, and one text may become a thousand features. A server
-therefore sets a limit on features; it also bounds the number of classes and outputs, and the length
-of labels.
+The memory of least squares grows with the square of the number of features, so a row of 100 kB may
+need gigabytes, and a text column may be encoded as a thousand features. A server therefore limits
+the number of features, classes and outputs, and the length of labels: :class:`feature_limit`.
 
-Two learners can be merged if their columns can be matched; the positions are found here.
+Merging two learners requires matching their columns: :func:`column_positions`.
 """
 
 import math
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from onepass import native as compiled
+from onepass import native
 from onepass.errors import (
     ColumnError,
     LabelError,
@@ -58,27 +57,27 @@ __all__ = [
     "is_matrix",
     "labels",
     "matrix",
-    "native",
     "refuse_nonfinite",
     "row_vector",
     "targets",
+    "torch_compatible",
     "warn_of_large_state",
     "weights",
     "whole",
 ]
 
 
-_MANY = 1 << 13  # numbers, of which BLAS may leave some to other threads, who are slow to come
+_DOT_LIMIT = 1 << 13  # values; BLAS may use threads for longer arrays, which take long to start
 
 
 def is_finite(array: Floats) -> bool:
-    """Whether all numbers are finite: they are if their sum, or that of their squares, is.
+    """Whether all values are finite; a finite sum, or sum of squares, proves it quickly.
 
     Parameters
     ----------
     array : ndarray
     """
-    if array.size < _MANY:
+    if array.size < _DOT_LIMIT:
         total = np.vdot(array, array)
     else:
         with np.errstate(all="ignore"):
@@ -87,7 +86,7 @@ def is_finite(array: Floats) -> bool:
 
 
 def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] | None) -> None:
-    """Refuse nan and infinity, saying the first place where one stands.
+    """Raise if an array contains NaN or infinity; the message gives the first position.
 
     Parameters
     ----------
@@ -95,9 +94,9 @@ def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] 
     where : str
         The public call, for messages.
     what : str
-        The argument.
+        The name of the argument.
     names : sequence of str, optional
-        Of the columns.
+        Names of the columns.
 
     Raises
     ------
@@ -112,7 +111,7 @@ def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] 
     if what in {"X", "x"}:
         place += f", column {names[j]!r}" if names is not None else f", column {j}"
     remedy = (
-        "Leave the row out, of X too: nothing can be learned from it."
+        "Leave the row out of both X and y."
         if what == "y"
         else "Drop the row, or impute it before learning (op.features.Impute())."
     )
@@ -126,13 +125,13 @@ _REAL = (int, float, np.integer, np.floating)
 
 
 def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
-    """Whether X is just what ``matrix`` would make of it: most often it is, and that is soon told.
+    """Whether ``matrix`` would return X unchanged: a quick check for the usual case.
 
     Parameters
     ----------
     X : Any
     d : int
-        The number of columns that the learner knows.
+        The number of columns seen at fit time.
     """
     return (
         type(X) is np.ndarray
@@ -147,18 +146,18 @@ def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
 def matrix(
     X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
-    """The rows of X as a finite array of shape (n, d), and its columns' names if it has any.
+    """Validate X; return a finite array of shape (n, d) and the column names, if it has any.
 
     Parameters
     ----------
     X : array-like of shape (n, d), Table or DataFrame
-        Columns of a table or frame are found by name where ``names`` is known.
+        Columns of a table or frame are selected by name if ``names`` is given.
     where : str
         The public call, for messages: ``"RLSRegressor.partial_fit"``.
     d : int, optional
-        The number of columns that the learner knows.
+        The number of columns seen at fit time.
     names : sequence of str, optional
-        The columns' names that the learner knows.
+        The column names seen at fit time.
 
     Raises
     ------
@@ -170,7 +169,7 @@ def matrix(
         table = X if isinstance(X, Table) else Table.from_frame(X)
         named = table is X or has_names(X)
         if names is not None and named:
-            table = _arranged(table, names, where)
+            table = _select_columns(table, names, where)
         array = _stacked(table, where)
         columns = table.names if named else None
     else:
@@ -187,37 +186,37 @@ def matrix(
             "minimum of 1 is required. Give at least one column."
         )
     if d is not None and array.shape[1] != d:
-        who = where.partition(".")[0]
+        name = where.partition(".")[0]
         raise ShapeError(
-            f"{where}: X has {array.shape[1]} features, but {who} is expecting {d} features as "
+            f"{where}: X has {array.shape[1]} features, but {name} is expecting {d} features as "
             "input, as in the first block. Start a new learner for a new set of features."
         )
     refuse_nonfinite(array, where, "X", columns or names)
     return array, columns
 
 
-def native(array: Array) -> Array:
-    """A copy of numbers that torch can take: of its own types and byte order, in one piece.
+def torch_compatible(array: Array) -> Array:
+    """Copy an array to a dtype, byte order and layout that torch supports.
 
-    Torch takes neither negative strides nor memory that it may not write.
+    Torch supports neither negative strides nor read-only memory.
     """
     if array.dtype.kind == "u" and array.itemsize > 1:
-        beyond = array.max(initial=0) > np.iinfo(np.int64).max
-        return array.astype(np.float64 if beyond else np.int64, order="C")
+        overflows = array.max(initial=0) > np.iinfo(np.int64).max
+        return array.astype(np.float64 if overflows else np.int64, order="C")
     if array.dtype.kind == "f" and array.itemsize > 8:
         return array.astype(np.float64, order="C")
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def row_vector(x: RowLike, where: str, *, d: int | None, names: Sequence[str] | None) -> Floats:
-    """One row as a finite array of shape (d,); a dict is read by the columns' names."""
+    """Validate one row; return a finite array of shape (d,). A dict is read by column name."""
     if names is not None and type(x) is not np.ndarray:
         x = named_row(x)
     if isinstance(x, dict):
         if names is None and d is not None:
             raise ColumnError(
-                f"{where}: `x` must be an array of shape ({d},), as the rows before it had no "
-                "names, got a dict. Start a new learner to give rows as dicts."
+                f"{where}: `x` must be an array of shape ({d},), because earlier rows had no "
+                "feature names, got a dict. Start a new learner to use rows given as dicts."
             )
         row = None if names is None else _plain_row(x, names)
         if row is not None:
@@ -239,30 +238,29 @@ def row_vector(x: RowLike, where: str, *, d: int | None, names: Sequence[str] | 
 
 
 def _plain_row(x: dict[str, object], names: Sequence[str]) -> Floats | None:
-    """A row of plain finite numbers under just these names; None where it is any other.
+    """A dict of exactly these names and finite Python numbers as an array; None for any other.
 
-    It is what a stream of dicts mostly brings; as a table of one row it would take many times
-    as long.
+    A fast path for the usual row: a table of one row takes many times as long.
     """
-    if compiled.loops is not None:
+    if native.loops is not None:
         row = np.empty(len(names))
-        if compiled.loops.named_row(x, names, row):
+        if native.loops.named_row(x, names, row):
             return row
     values = list(map(x.get, names))
     if len(x) != len(values) or not _PLAIN.issuperset(map(type, values)):
         return None
     try:
         array = np.array(values, dtype=np.float64)
-    except OverflowError:  # a whole number beyond float64, to be refused by its name
+    except OverflowError:  # an integer beyond float64; the general path names its column
         return None
     return array if np.isfinite(array).all() else None
 
 
 def targets(y: ArrayLike | Table | None, n: int, where: str) -> Floats:
-    """Answers as a finite array of shape (n,) or (n, c)."""
+    """Validate targets; return a finite array of shape (n,) or (n, c)."""
     if y is None:
         raise TypeMismatchError(
-            f"{where}: requires y to be passed, but the target y is None. Give one answer a row."
+            f"{where}: requires y to be passed, but the target y is None. Pass one target per row."
         )
     if isinstance(y, Table) or is_frame(y):
         array = _stacked(y if isinstance(y, Table) else Table.from_frame(y), where)
@@ -270,7 +268,7 @@ def targets(y: ArrayLike | Table | None, n: int, where: str) -> Floats:
         array = _numbers(y, where, "y")
     if array.ndim not in {1, 2} or array.shape[0] != n or 0 in array.shape[1:]:
         raise ShapeError(
-            f"{where}: `y` must have shape ({n},) or ({n}, c), one answer for each row of X, "
+            f"{where}: `y` must have shape ({n},) or ({n}, c), one target for each row of X, "
             f"got {array.shape}. Check that X and y come from the same rows."
         )
     refuse_nonfinite(array[:, None] if array.ndim == 1 else array, where, "y", None)
@@ -278,7 +276,7 @@ def targets(y: ArrayLike | Table | None, n: int, where: str) -> Floats:
 
 
 def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | None:
-    """Row weights as an array of shape (n,), or None where all rows count alike."""
+    """Validate row weights; return an array of shape (n,), or None for equal weights."""
     if sample_weight is None:
         return None
     array = _numbers(sample_weight, where, "sample_weight")
@@ -287,20 +285,20 @@ def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | Non
     if array.shape != (n,):
         raise ShapeError(
             f"{where}: `sample_weight` must have shape ({n},), one weight for each row, "
-            f"got {array.shape}. Give a scalar to weigh all rows alike."
+            f"got {array.shape}. Pass a scalar to give all rows one weight."
         )
     refuse_nonfinite(array[:, None], where, "sample_weight", None)
     if (array < 0).any():
         i = int(np.flatnonzero(array < 0)[0])
         raise ParameterError(
             f"{where}: `sample_weight` must be >= 0, got {array[i]:g} in row {i}. "
-            "Use 0 for rows that are not to be learned."
+            "Use 0 for rows that must not be learned."
         )
     return array.astype(np.float64, copy=False)
 
 
 def _numbers(values: Any, where: str, what: str) -> Floats:
-    """Real numbers, float32 or float64, where such stand in memory, from what NumPy can read."""
+    """Convert to an aligned array of float32 or float64."""
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
             f"{where}: `{what}` must be a dense array, got the sparse "
@@ -308,8 +306,8 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
         )
     if isinstance(values, Mapping):
         raise TypeMismatchError(
-            f"{where}: `{what}` must hold rows, got one dict. Give a list of dicts, one a row; a "
-            "learner's own predict_one and learn_one take a single one."
+            f"{where}: `{what}` must hold rows, got one dict. Pass a list of dicts, one per row, "
+            "or call predict_one or learn_one of a learner for a single row."
         )
     try:
         array = np.asarray(values)
@@ -317,15 +315,14 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
             array = _from_objects(array)
         if np.ma.is_masked(values):
             array = np.where(np.ma.getmaskarray(values), np.nan, array.astype(np.float64))
-    except (ValueError, TypeError, OverflowError) as wrong:
+    except (ValueError, TypeError, OverflowError) as error:
         raise TypeMismatchError(
-            f"{where}: `{what}` must hold numbers, got values that are none: {wrong}. "
-            f"{_remedy(what)}"
-        ) from wrong
+            f"{where}: `{what}` must hold numbers, got non-numeric values: {error}. {_remedy(what)}"
+        ) from error
     if array.dtype.kind == "c":
         raise TypeMismatchError(
             f"{where}: `{what}` must be real, got {array.dtype}. Complex data not supported; "
-            "give real and imaginary part as two columns."
+            "pass the real and imaginary parts as two columns."
         )
     if array.dtype.kind not in "biuf":
         raise TypeMismatchError(
@@ -337,13 +334,14 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
 
 
 def _remedy(what: str) -> str:
+    """What to do about non-numeric values in X or y."""
     if what == "y":
-        return "Learn labels with a classifier; convert text that stands for numbers."
+        return "Use a classifier for labels; convert numbers that are given as text."
     return "Encode text and dates first, with op.features.Encode()."
 
 
 def _from_objects(array: Array) -> Floats:
-    """Objects as numbers; text is none, even where it reads like one."""
+    """Convert objects to floats; text is refused, even text such as ``"1"``."""
     for value in array.flat:
         if isinstance(value, (str, bytes)):
             raise TypeError(f"{value!r} is text")
@@ -351,11 +349,11 @@ def _from_objects(array: Array) -> Floats:
 
 
 def _stacked(table: Table, where: str) -> Floats:
-    """A table's columns side by side; all must be numbers."""
+    """The columns of a table as one matrix; all must be numeric."""
     for name, column in table.columns.items():
         if column.dtype.kind != "f":
-            known = [v for v in column[: min(len(column), 64)].tolist() if v is not None]
-            sample = f", such as {known[0]!r}" if known else ""
+            values = [v for v in column[: min(len(column), 64)].tolist() if v is not None]
+            sample = f", such as {values[0]!r}" if values else ""
             kind = "dates" if column.dtype.kind == "M" else "text"
             raise TypeMismatchError(
                 f"{where}: column {name!r} must hold numbers, got {kind}{sample}. "
@@ -366,16 +364,18 @@ def _stacked(table: Table, where: str) -> Floats:
     return np.column_stack(list(table.columns.values()))
 
 
-def _arranged(table: Table, names: Sequence[str], where: str) -> Table:
+def _select_columns(table: Table, names: Sequence[str], where: str) -> Table:
+    """These columns of a table, which must have them and no others."""
     if table.names == list(names):
         return table
-    _same_names(table.names, names, where)
+    _check_names(table.names, names, where)
     return table.select(names)
 
 
-def _same_names(came: Sequence[str], names: Sequence[str], where: str) -> None:
-    missing = [name for name in names if name not in set(came)]
-    unknown = [name for name in came if name not in set(names)]
+def _check_names(given: Sequence[str], names: Sequence[str], where: str) -> None:
+    """Raise if column names differ from those seen at fit time."""
+    missing = [name for name in names if name not in set(given)]
+    unknown = [name for name in given if name not in set(names)]
     if not missing and not unknown:
         return
     parts = []
@@ -388,49 +388,54 @@ def _same_names(came: Sequence[str], names: Sequence[str], where: str) -> None:
     raise ColumnError(
         f"{where}: The feature names should match those that were passed during fit.\n"
         + "".join(parts)
-        + "Give the same columns, in any order; op.features.Encode() can stand missing ones."
+        + "Give the same columns, in any order; op.features.Encode() accepts missing columns."
     )
 
 
-_MOST: ContextVar[int | None] = ContextVar("max_features", default=None)
-_VALUES = 1 << 24  # numbers that rows may come to at once, of 8 bytes each
-_LABEL = 256  # characters
+_MAX_FEATURES: ContextVar[int | None] = ContextVar("max_features", default=None)
+_MAX_VALUES = 1 << 24  # of one block, 8 bytes each
+_MAX_LABEL = 256  # characters
 _LARGE = 1 << 30  # bytes; a larger state causes a warning
-_WORKING = 3  # peak memory of learning a block in sizes of the state, rounded up from 2.2
-_TOLD = {
-    "features": ("`X`", ", as they come to the learner,", "Leave out columns, or categories"),
-    "classes": ("`y`", "", "Look whether its labels are classes, and not numbers or names of rows"),
-    "outputs": ("`y`", "", "Leave the others to another learner"),
+_PEAK = 3  # peak memory while learning a block, in multiples of the state; measured: 2.2
+_EXPECTED = {
+    "features": ("`X`", " after preprocessing,", "Drop columns, or limit the number of categories"),
+    "classes": (
+        "`y`",
+        ",",
+        "Check that the labels are classes, not numbers or identifiers of rows",
+    ),
+    "outputs": ("`y`", ",", "Predict the other outputs by another learner"),
 }
 
 
-class feature_limit:  # noqa: N801  a context, which each request goes through
-    """Within this context learners may have so many features; any number where it is None.
+class feature_limit:  # noqa: N801  a context manager; a class is faster than a generator
+    """Limit the number of features of learners within this context.
 
     Parameters
     ----------
-    most : int or None
+    max_features : int or None
+        None: no limit.
     """
 
-    __slots__ = ("_before", "_most")
+    __slots__ = ("_max_features", "_token")
 
-    def __init__(self, most: int | None) -> None:
-        self._most = most
+    def __init__(self, max_features: int | None) -> None:
+        self._max_features = max_features
 
     def __enter__(self) -> None:
-        self._before = _MOST.set(self._most)
+        self._token = _MAX_FEATURES.set(self._max_features)
 
     def __exit__(self, *raised: object) -> None:
-        _MOST.reset(self._before)
+        _MAX_FEATURES.reset(self._token)
 
 
-def check_feature_limit(d: int, who: str, what: str = "features") -> None:
-    """Refuse to have d features, classes or outputs, if they are more than may be.
+def check_feature_limit(d: int, where: str, what: str = "features") -> None:
+    """Raise if the number of features, classes or outputs exceeds the limit of this context.
 
     Parameters
     ----------
     d : int
-    who : str
+    where : str
         The learner, for messages.
     what : {"features", "classes", "outputs"}
 
@@ -438,32 +443,32 @@ def check_feature_limit(d: int, who: str, what: str = "features") -> None:
     ------
     ShapeError
     """
-    most = _MOST.get()
-    if most is not None and d > most:
-        part, come, remedy = _TOLD[what]
+    limit = _MAX_FEATURES.get()
+    if limit is not None and d > limit:
+        argument, stage, remedy = _EXPECTED[what]
         raise ShapeError(
-            f"{who}: {part} must have at most {most:,} {what}{come or ','} got {d:,}. {remedy}; or "
-            "let it have more: `max_features` of op.durable, --max-features of onepass serve."
+            f"{where}: {argument} must have at most {limit:,} {what}{stage} got {d:,}. {remedy}; "
+            "or raise the limit: `max_features` of op.durable, --max-features of onepass serve."
         )
 
 
-def warn_of_large_state(d: int, who: str, before: int = 0) -> None:
+def warn_of_large_state(d: int, where: str, before: int = 0) -> None:
     """Warn before a large state of d × d numbers is allocated.
 
     Parameters
     ----------
     d : int
-        Features.
-    who : str
+        The number of features.
+    where : str
         The learner, for messages.
     before : int
-        Features so far; there is no second warning if their state was large too.
+        The previous number of features; no second warning if that state was large too.
     """
     size = 8 * d * d
     if 8 * before * before <= _LARGE < size:
         warnings.warn(
-            f"{who}: `X` has {d:,} features, whose {d:,} × {d:,} state takes {size / 1e9:,.1f} GB, "
-            f"and learning {_WORKING * size / 1e9:,.1f} GB. Choose fewer columns, hash categories "
+            f"{where}: `X` has {d:,} features, whose {d:,} × {d:,} state takes {size / 1e9:,.1f} "
+            f"GB, and learning {_PEAK * size / 1e9:,.1f} GB. Choose fewer columns, hash categories "
             "(encode.categories=hash), or use a learner of linear size: SGD, or ORFit with "
             "memory=op.memory.Principal(100).",
             LargeStateWarning,
@@ -472,7 +477,7 @@ def warn_of_large_state(d: int, who: str, before: int = 0) -> None:
 
 
 def check_labels(labels: list[str], where: str) -> None:
-    """Refuse labels that are too long.
+    """Raise if a label is too long, within a context that limits features.
 
     Parameters
     ----------
@@ -484,51 +489,51 @@ def check_labels(labels: list[str], where: str) -> None:
     ------
     LabelError
     """
-    if _MOST.get() is None:
+    if _MAX_FEATURES.get() is None:
         return
     longest = max(map(len, labels), default=0)
-    if longest > _LABEL:
+    if longest > _MAX_LABEL:
         raise LabelError(
-            f"{where}: `y` must hold labels of at most {_LABEL} characters, got one of "
-            f"{longest:,}. Shorten it, or give a number for it."
+            f"{where}: `y` must hold labels of at most {_MAX_LABEL} characters, got one of "
+            f"{longest:,}. Shorten it, or use a number instead."
         )
 
 
-def check_values(n: int, d: int, who: str, why: str = "as they come to the learner") -> None:
-    """Refuse rows that would come to too many numbers, before they do.
+def check_values(n: int, d: int, where: str, stage: str = "after preprocessing") -> None:
+    """Raise if a block would have too many values, before they are computed.
 
     Parameters
     ----------
     n, d : int
-        Rows, and the numbers that are made of each: features, or scores.
-    who : str
-        What makes them, for messages.
-    why : str
-        What the numbers are.
+        The number of rows, and of values computed from each: features or scores.
+    where : str
+        The learner or transformer, for messages.
+    stage : str
+        What the values are, for messages.
 
     Raises
     ------
     ShapeError
     """
-    if n * d > _VALUES and _MOST.get() is not None:
+    if n * d > _MAX_VALUES and _MAX_FEATURES.get() is not None:
         raise ShapeError(
-            f"{who}: rows must come to at most {_VALUES:,} numbers at once, got {n:,} rows of "
-            f"{d:,}, {why}. Send fewer at a time."
+            f"{where}: a block must have at most {_MAX_VALUES:,} values, got {n:,} rows of {d:,}, "
+            f"{stage}. Send fewer rows at a time."
         )
 
 
 def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array:
-    """Class labels as an array of shape (n,): whole numbers, truth values or text."""
+    """Validate class labels; return an array of shape (n,) of integers, booleans or text."""
     if y is None:
         raise TypeMismatchError(
-            f"{where}: requires {what} to be passed, but the target {what} is None. Give one "
-            "label a row."
+            f"{where}: requires {what} to be passed, but the target {what} is None. Pass one "
+            "label per row."
         )
-    # a list goes in as it is: as an array of text, None and 1 among its labels would be text too
+    # as objects: NumPy would convert None and 1 in a list of text to text
     array = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if array.ndim == 2 and array.shape[1] == 1:
         warnings.warn(
-            f"A column-vector y was passed when a 1d array was expected, in {where}. Give "
+            f"A column-vector y was passed when a 1d array was expected, in {where}. Pass "
             "y.ravel(), of shape (n,).",
             DataConversionWarning,
             stacklevel=2,
@@ -548,12 +553,12 @@ def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array
 
 
 def class_names(classes: Any, where: str) -> Array:
-    """The labels that are known beforehand, sorted, each once; none where None.
+    """The classes named in advance, sorted and unique; empty if None.
 
     Raises
     ------
     ParameterError
-        If they are no list of labels.
+        If ``classes`` is not a list of labels.
     """
     listed = sorted(classes, key=str) if isinstance(classes, (set, frozenset)) else classes
     try:
@@ -563,13 +568,13 @@ def class_names(classes: Any, where: str) -> Array:
     if n < 0 or isinstance(classes, (str, bytes)):
         raise ParameterError(
             f"{where}: `classes` must be a list of labels, got {classes!r}. "
-            "Name the classes that are known beforehand, as in classes=[0, 1]."
+            "List the classes known in advance, such as classes=[0, 1]."
         )
     return np.unique(labels(listed, n, where, what="classes")) if n else np.empty(0)
 
 
 def _of_one_kind(array: Array, where: str, what: str) -> Array:
-    """The labels, once they are found to be whole numbers, truth values or text."""
+    """The labels, if all are integers, booleans or text."""
     if array.dtype.kind == "f":
         refuse_nonfinite(array[:, None], where, what, None)
         odd = array[array != np.floor(array)]
@@ -586,20 +591,20 @@ def _of_one_kind(array: Array, where: str, what: str) -> Array:
     if array.dtype.kind not in "biuU":
         raise LabelError(
             f"{where}: Unknown label type: `{what}` must hold whole numbers or text, got "
-            f"{array.dtype}. Complex data not supported; name the classes."
+            f"{array.dtype}. Complex data not supported; convert the labels."
         )
     return array
 
 
 def _check_text(array: Array, where: str, what: str) -> None:
-    """Refuse labels that are too long, or that UTF-8 cannot encode."""
-    if what == "y":  # classes are named by whoever makes the learner
+    """Raise if labels are too long or cannot be encoded in UTF-8."""
+    if what == "y":  # not `classes`, which the owner of the learner passes
         check_labels(array.tolist(), where)
     check_encodable(array, where, what)
 
 
 def _object_labels(array: Array, where: str, what: str) -> Array:
-    """Objects that are all text, or all numbers, as an array of that kind."""
+    """Objects that are all text or all numbers as an array of that kind."""
     values = array.tolist()
     if not values:
         return array
@@ -612,7 +617,7 @@ def _object_labels(array: Array, where: str, what: str) -> Array:
             return whole
         raise LabelError(
             f"{where}: `{what}` must hold whole numbers that fit in 64 bits, all signed or all "
-            f"unsigned, got {max(values, key=abs)}. Give such labels as text."
+            f"unsigned, got {max(values, key=abs)}. Convert such labels to text."
         )
     if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in values):
         return _of_one_kind(np.array(values, dtype=np.float64), where, what)
@@ -620,23 +625,23 @@ def _object_labels(array: Array, where: str, what: str) -> Array:
     i, odd = next((i, v) for i, v in enumerate(values) if not isinstance(v, first))
     raise LabelError(
         f"{where}: Unknown label type: `{what}` must hold labels of one kind, text or whole "
-        f"numbers, got {odd!r} in row {i}. Drop rows without a label, and give all labels one type."
+        f"numbers, got {odd!r} in row {i}. Drop rows without a label; convert all to one type."
     )
 
 
 class ColumnPositions(NamedTuple):
-    """Where the columns of one belong among those of both."""
+    """Positions of the columns of one learner among the columns of two merged learners."""
 
     at: Array
-    """The place of each of the other's columns, (d′,); no two are the same."""
+    """The position of each of the other's columns, shape (d′,), without duplicates."""
     d: int
-    """The columns of both together; those that only the other knows come last."""
+    """The number of columns of both together; columns that only the other has come last."""
     names: list[str] | None
-    """The names of all, where they have names."""
+    """The names of all columns, if they have names."""
 
 
 def equal_parameters(one: Any, two: Any) -> bool:
-    """Whether two parameters are the same, arrays among them.
+    """Whether two parameters are equal; they may be arrays.
 
     Examples
     --------
@@ -645,8 +650,8 @@ def equal_parameters(one: Any, two: Any) -> bool:
     """
     if one is two:
         return True
-    several = (np.ndarray, list, tuple)
-    if isinstance(one, several) or isinstance(two, several):
+    sequences = (np.ndarray, list, tuple)
+    if isinstance(one, sequences) or isinstance(two, sequences):
         try:
             return bool(np.array_equal(one, two))
         except (TypeError, ValueError):
@@ -655,69 +660,69 @@ def equal_parameters(one: Any, two: Any) -> bool:
 
 
 def check_same_parameters(one: object, two: object, names: Sequence[str], where: str) -> None:
-    """Refuse two that are not of one class, or differ in a parameter.
+    """Raise if two objects differ in class or in a parameter.
 
     Parameters
     ----------
     one, two : learner, feature or Pipeline
     names : sequence of str
-        The parameters that must be the same.
+        The parameters that must be equal.
     where : str
         The public call, for messages.
 
     Raises
     ------
     MergeError
-        Naming the difference.
+        The message names the difference.
     """
     if type(one) is not type(two):
         raise MergeError(
             f"{where}: `other` must be of the same class, {type(one).__name__}, got "
-            f"{type(two).__name__}. Merge what was learned by one class with the same parameters."
+            f"{type(two).__name__}. Merge learners of one class with equal parameters."
         )
-    apart = getattr(one, "outside", {})  # compared by what they are, where that was learned
+    excluded = getattr(one, "outside", {})  # networks: compared by their fitted attributes
     for name in names:
-        if name in apart:
+        if name in excluded:
             continue
-        mine, came = getattr(one, name), getattr(two, name)
-        if not equal_parameters(mine, came):
+        first, second = getattr(one, name), getattr(two, name)
+        if not equal_parameters(first, second):
             raise MergeError(
-                f"{where}: `{name}` of {type(one).__name__} must be the same in both, {mine!r} as "
-                f"in the first, got {came!r}. Learn all parts with the same parameters."
+                f"{where}: `{name}` of {type(one).__name__} must be the same in both, {first!r} as "
+                f"in the first, got {second!r}. Train both with the same parameters."
             )
 
 
 def column_positions(one: Any, other: Any, where: str) -> ColumnPositions:
-    """Where the columns of one belong among those of both: by their names, or in their order.
+    """Match the columns of two learners by name, or in order if they have no names.
 
     Parameters
     ----------
     one, other : learner or feature
-        The other has ``n_features_in_``, and ``feature_names_in_`` where they have names.
+        ``other`` has ``n_features_in_``, and ``feature_names_in_`` if its columns have names.
     where : str
         The public call, for messages.
 
     Raises
     ------
     MergeError
-        If they have no names, and are not as many.
+        If they have no names and differ in number.
     """
-    known, coming = (getattr(each, "feature_names_in_", None) for each in (one, other))
-    begun = hasattr(one, "n_features_in_")
-    if coming is not None and (known is not None or not begun):
-        at = {name: j for j, name in enumerate([] if known is None else known)}
-        for name in coming:
+    first, second = (getattr(learner, "feature_names_in_", None) for learner in (one, other))
+    fitted = hasattr(one, "n_features_in_")
+    if second is not None and (first is not None or not fitted):
+        at = {name: j for j, name in enumerate([] if first is None else first)}
+        for name in second:
             at.setdefault(name, len(at))
         return ColumnPositions(
-            np.array([at[name] for name in coming], dtype=np.intp), len(at), list(at)
+            np.array([at[name] for name in second], dtype=np.intp), len(at), list(at)
         )
     d = int(other.n_features_in_)
-    if begun and d != one.n_features_in_:
+    if fitted and d != one.n_features_in_:
         raise MergeError(
             f"{where}: both must have {one.n_features_in_} features, as the first has, got {d}. "
-            "Learn from frames or dicts to have features found by name, or grow the smaller one."
+            "Train on data frames or dicts, whose features have names, or call grow on the smaller."
         )
-    return ColumnPositions(np.arange(d), d, None if known is None else list(known))
+    return ColumnPositions(np.arange(d), d, None if first is None else list(first))
 
 
 def in_range(
@@ -729,7 +734,7 @@ def in_range(
     low: float | None = None,
     high: float | None = None,
 ) -> float:
-    """A hyperparameter as a float within (above, high] or [low, high].
+    """Validate a hyperparameter; return a float in (above, high] or [low, high].
 
     Raises
     ------
@@ -740,35 +745,35 @@ def in_range(
         number = (
             float(value) if isinstance(value, _REAL) and not isinstance(value, bool) else math.nan
         )
-    except OverflowError:  # a whole number beyond them
+    except OverflowError:  # an integer beyond float64
         number = math.nan
-    good = math.isfinite(number) and not (
+    valid = math.isfinite(number) and not (
         (above is not None and number <= above)
         or (low is not None and number < low)
         or (high is not None and number > high)
     )
-    if not good:
+    if not valid:
         left = f"({above:g}" if above is not None else f"[{low:g}" if low is not None else "(-inf"
         right = f"{high:g}]" if high is not None else "inf)"
         raise ParameterError(
             f"{where}: `{name}` must be a number in {left}, {right}, got {value!r}. "
-            f"Give another `{name}`."
+            f"Choose another `{name}`."
         )
     return number
 
 
 def whole(value: object, name: str, where: str, *, low: int) -> int:
-    """A hyperparameter as a whole number >= low.
+    """Validate a hyperparameter; return an integer >= low.
 
     Raises
     ------
     ParameterError
-        If it is none.
+        If it is not such an integer.
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
         raise ParameterError(
             f"{where}: `{name}` must be a whole number >= {low}, got {value!r}. "
-            f"Give another `{name}`."
+            f"Choose another `{name}`."
         )
     return int(value)
 
@@ -776,22 +781,22 @@ def whole(value: object, name: str, where: str, *, low: int) -> int:
 def check_subset(
     given: Iterable[str] | None, known: Sequence[str], name: str, where: str
 ) -> list[str]:
-    """Those of the known names that are wanted, in their order; all, if None is given.
+    """Validate a choice of names; return it in the order of ``known``, or all if None.
 
     Raises
     ------
     ParameterError
-        If one is unknown, or none is given.
+        If a name is unknown, or the choice is empty.
     """
     if given is None:
         return list(known)
     wanted: list[Any] = [] if isinstance(given, str) else list(given)
-    strange = [each for each in wanted if each not in known]
-    if strange or not wanted:
-        came = strange[0] if strange else given
-        hint = did_you_mean(came, known) if isinstance(came, str) else ""
+    unknown = [item for item in wanted if item not in known]
+    if unknown or not wanted:
+        found = unknown[0] if unknown else given
+        hint = did_you_mean(found, known) if isinstance(found, str) else ""
         raise ParameterError(
-            f"{where}: `{name}` must be a list of some of {', '.join(known)}, got {came!r}.{hint} "
-            "Give a list of these names."
+            f"{where}: `{name}` must be a list of some of {', '.join(known)}, got {found!r}.{hint} "
+            "Pass a list of these names."
         )
-    return [each for each in known if each in wanted]
+    return [item for item in known if item in wanted]

@@ -1,20 +1,20 @@
-"""Table: named columns of equal length, the one form in which mixed data travels.
+"""Table: named columns of equal length, for data of mixed types.
 
 A column is a NumPy array of one of four kinds:
 
 ======== ================== ====================
-kind     dtype              a missing value is
+kind     dtype              missing value
 ======== ================== ====================
 number   float64            nan
-truth    float64 (0 and 1)  nan
+boolean  float64 (0 and 1)  nan
 text     object (of str)    None
-date     datetime64[us]     NaT; datetime64[ns] where the dates have digits below a microsecond
+date     datetime64[us]     NaT; datetime64[ns] if dates are finer than a microsecond
 ======== ================== ====================
 
-Times of day and durations are numbers of seconds.
+Times of day and durations become numbers of seconds.
 
-Frames of any library that narwhals knows (pandas, polars, pyarrow, …) and rows given as dicts
-come in through :meth:`Table.from_frame` and :meth:`Table.from_rows`.
+:meth:`Table.from_frame` converts a data frame of any library that narwhals supports (pandas,
+polars, pyarrow, …), :meth:`Table.from_rows` a sequence of dicts.
 """
 
 import datetime as dt
@@ -69,9 +69,9 @@ class Table:
     Parameters
     ----------
     columns : dict of str to ndarray of shape (n,)
-        The columns, in order. Use :func:`to_column` to bring values into one of the four kinds.
+        The columns, in order. :func:`to_column` converts values to one of the four kinds.
     n : int
-        Number of rows; needed where there are no columns.
+        The number of rows; needed if there are no columns.
 
     Examples
     --------
@@ -95,36 +95,36 @@ class Table:
             if column.shape != (self.n,):
                 raise ShapeError(
                     f"Table: column {name!r} must have shape ({self.n},), as the table has "
-                    f"{self.n} rows, got {column.shape}. Give one value a row."
+                    f"{self.n} rows, got {column.shape}. Pass one value per row."
                 )
 
     @classmethod
     def from_frame(cls, frame: object) -> "Table":
-        """The columns of a DataFrame of any library that narwhals knows."""
+        """Convert a data frame of any library that narwhals supports."""
         try:
             native = nw.from_native(frame, eager_only=True)
-        except DuplicateError as twice:
-            raise _same_name(str(twice)) from twice
+        except DuplicateError as error:
+            raise _duplicate_name(str(error)) from error
         pairs = zip(native.columns, native.iter_columns(), strict=True)
         columns = {str(name): to_column(series_values(series), str(name)) for name, series in pairs}
         if len(columns) < len(native.columns):
-            raise _same_name(f"names that are the same as text, of {native.columns}")
+            raise _duplicate_name(f"names that are the same as text, of {native.columns}")
         return cls(columns, len(native))
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, object]]) -> "Table":
-        """The columns of rows given as dicts; a key that a row lacks is missing there."""
+        """Convert rows given as dicts; a key that a row lacks is a missing value."""
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {
             str(name): to_column([row.get(name) for row in rows], str(name)) for name in names
         }
         if len(columns) < len(names):
-            raise _same_name(f"names that are the same as text, of {list(names)}")
+            raise _duplicate_name(f"names that are the same as text, of {list(names)}")
         return cls(columns, len(rows))
 
     @property
     def names(self) -> list[str]:
-        """The columns' names, in order."""
+        """The column names, in order."""
         return list(self.columns)
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ class Table:
         return name in self.columns
 
     def __getitem__(self, key: str | slice | Array | Sequence[int]) -> Any:
-        """One column by its name, or some rows by a slice, a mask or their indices."""
+        """Select one column by name, or rows by a slice, a mask or indices."""
         if isinstance(key, str):
             if key not in self.columns:
                 raise ColumnError(
@@ -142,25 +142,24 @@ class Table:
                     "Check the spelling, or the source."
                 )
             return self.columns[key]
-        taken = {name: column[key] for name, column in self.columns.items()}
-        n = len(np.arange(self.n)[key])
-        return Table(taken, n)
+        rows = {name: column[key] for name, column in self.columns.items()}
+        return Table(rows, len(np.arange(self.n)[key]))
 
     def select(self, names: Sequence[str]) -> "Table":
-        """These columns, in this order."""
+        """Select columns, in this order."""
         return Table({name: self[name] for name in names}, self.n)
 
     def drop(self, names: Sequence[str]) -> "Table":
-        """All columns but these."""
-        gone = set(names)
-        return Table({k: v for k, v in self.columns.items() if k not in gone}, self.n)
+        """Remove columns."""
+        dropped = set(names)
+        return Table({k: v for k, v in self.columns.items() if k not in dropped}, self.n)
 
     def row(self, i: int) -> dict[str, Any]:
         """One row as a dict of Python values."""
         return {name: as_python(column[i : i + 1])[0] for name, column in self.columns.items()}
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows, one dict each."""
+        """Iterate over the rows as dicts of Python values."""
         values = {name: as_python(column) for name, column in self.columns.items()}
         for i in range(self.n):
             yield {name: column[i] for name, column in values.items()}
@@ -171,20 +170,20 @@ TableLike: TypeAlias = ArrayLike | Sequence[Mapping[str, object]] | Table
 
 
 def is_frame(X: object) -> bool:
-    """Whether X is a DataFrame of a library that narwhals knows."""
+    """Whether X is a data frame of a library that narwhals supports."""
     if isinstance(X, (np.ndarray, list, tuple, dict, Table)):
         return False
     return bool(nw.dependencies.is_into_dataframe(X))
 
 
 def has_names(frame: object) -> bool:
-    """Whether all columns of a DataFrame have names, and not just numbers as pandas gives them."""
+    """Whether all column names of a data frame are text, not numbers as in pandas by default."""
     native = nw.from_native(frame, eager_only=True)
     return all(isinstance(name, str) for name in native.columns)
 
 
 def named_row(x: object) -> Any:
-    """A row of a pandas frame, which is a Series with the columns' names, as a dict."""
+    """A pandas Series with named entries as a dict; any other row unchanged."""
     if isinstance(x, Mapping):
         return x
     if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
@@ -198,7 +197,7 @@ def as_python(column: Array) -> list[Any]:
 
 
 def is_missing(column: Array) -> Array:
-    """Where a column has no value, shape (n,) of bool."""
+    """Mask of missing values, shape (n,)."""
     if column.dtype.kind == "f":
         return np.isnan(column)
     if column.dtype.kind == "M":
@@ -208,7 +207,7 @@ def is_missing(column: Array) -> Array:
 
 
 def to_column(values: Sequence[object] | Array, name: str) -> Array:
-    """Bring values into one of the four kinds of column: number, truth, text, date."""
+    """Convert values to one of the four kinds of column: number, boolean, text, date."""
     if not isinstance(values, np.ndarray):
         return _from_objects(list(values), name)
     array = values
@@ -223,8 +222,8 @@ def to_column(values: Sequence[object] | Array, name: str) -> Array:
     if array.dtype.kind == "O":
         return _from_objects(array.tolist(), name)
     raise TypeMismatchError(
-        f"Table: column {name!r} must hold numbers, truth values, text or dates, "
-        f"got {array.dtype}. Convert it, or leave it out."
+        f"Table: column {name!r} must hold numbers, booleans, text or dates, "
+        f"got {array.dtype}. Convert or drop it."
     )
 
 
@@ -235,74 +234,77 @@ def _array(values: Sequence[object]) -> Array:
 
 
 def _from_objects(values: list[object], name: str) -> Array:
-    """Objects, None and nan among them, as the one kind of column that they all fit."""
+    """Convert objects, which may include None and NaN, to a column of their common kind."""
     kinds = set(map(type, values))
     if kinds <= _PLAIN_NUMBERS:
         return _numbers(values, name)
     if kinds <= _PLAIN_TEXT:
         return check_encodable(_array(values), "Table", name)
-    known = [v for v in values if not is_missing_value(v)]
-    if all(isinstance(v, _NUMBERS) for v in known):
+    present = [v for v in values if not is_missing_value(v)]
+    if all(isinstance(v, _NUMBERS) for v in present):
         return _numbers([None if is_missing_value(v) else v for v in values], name)
-    if all(isinstance(v, str) for v in known):
+    if all(isinstance(v, str) for v in present):
         texts = [None if is_missing_value(v) else str(v) for v in values]
         return check_encodable(_array(texts), "Table", name)
-    if all(isinstance(v, (dt.date, np.datetime64)) for v in known):
+    if all(isinstance(v, (dt.date, np.datetime64)) for v in present):
         return dates_from(
             [None if is_missing_value(v) else v for v in values], f"Table: column {name!r}"
         )
-    if all(isinstance(v, (dt.time, dt.timedelta, np.timedelta64)) for v in known):
+    if all(isinstance(v, (dt.time, dt.timedelta, np.timedelta64)) for v in present):
         spans = ["NaT" if is_missing_value(v) else _span(v) for v in values]
         return np.array(spans, dtype="timedelta64[us]") / np.timedelta64(1, "s")
-    kinds = {type(v) for v in known}
+    kinds = {type(v) for v in present}
     raise TypeMismatchError(
         f"Table: column {name!r} must hold one kind of value (numbers, text or dates), "
-        f"got {', '.join(sorted(kind.__name__ for kind in kinds))}. Convert it, or leave it out."
+        f"got {', '.join(sorted(kind.__name__ for kind in kinds))}. Convert or drop it."
     )
 
 
 def check_encodable(column: Array, where: str, name: str) -> Array:
-    """Return a column, or refuse text in it that UTF-8 cannot encode, which no file can hold.
+    """Raise if a column has text that UTF-8 cannot encode; return the column.
+
+    Such text cannot be stored in a file.
 
     Raises
     ------
     TypeMismatchError
-        Naming the column, the row and the value.
+        The message names the column, the row and the value.
     """
     odd = first_unencodable(text for text in column.tolist() if isinstance(text, str))
     if odd is not None:
         raise TypeMismatchError(
             f"{where}: {name!r} must hold text that UTF-8 can encode, got {odd!a} in row "
-            f"{column.tolist().index(odd)}, which holds a lone surrogate. Write the whole "
-            "character, or leave it out."
+            f"{column.tolist().index(odd)}, which holds a lone surrogate. Replace it by the "
+            "complete character, or drop it."
         )
     return column
 
 
 def _numbers(values: list[object], name: str) -> Array:
+    """Convert numbers and None to float64."""
     try:
         return np.array(values, dtype=np.float64)  # None becomes nan
-    except OverflowError as wrong:
+    except OverflowError as error:
         raise NumericalError(
-            f"Table: column {name!r} must hold numbers within float64, got a whole number of more "
-            "than 308 digits. Give it as text, or in larger units."
-        ) from wrong
+            f"Table: column {name!r} must hold numbers within float64, got an integer of more than "
+            "308 digits. Convert it to text, or use larger units."
+        ) from error
 
 
 def is_missing_value(value: object) -> bool:
-    """None, nan, NaT, and the NA of pandas, which is known by its name alone."""
+    """Whether a value is None, NaN, NaT or pandas.NA, which is recognised by its class name."""
     if value is None or type(value).__name__ == "NAType":
         return True
     return isinstance(value, _CAN_BE_MISSING) and value != value  # noqa: PLR0124  nan and NaT
 
 
 def is_date(value: object) -> bool:
-    """Whether it is a date of any library, or a missing value."""
+    """Whether a value is a date of any library, or missing."""
     return is_missing_value(value) or isinstance(value, (dt.date, np.datetime64))
 
 
 def zoned(values: Iterable[object]) -> set[bool]:
-    """Whether the datetimes among values have a time zone: both, one, or none of False and True."""
+    """Which of True and False occur as "has a time zone" among the datetimes in values."""
     return {
         v.tzinfo is not None
         for v in values
@@ -313,13 +315,13 @@ def zoned(values: Iterable[object]) -> set[bool]:
 def mixed_zones(what: str) -> TypeMismatchError:
     """The error for datetimes of which only some have a time zone."""
     return TypeMismatchError(
-        f"{what} must hold datetimes that all have a time zone, or none of them, got both. Give "
-        "all with their zones, such as datetime(..., tzinfo=timezone.utc)."
+        f"{what} must hold datetimes that all have a time zone, or none of them, got both. Add "
+        "the time zone to all, such as datetime(..., tzinfo=timezone.utc)."
     )
 
 
 def dates_from(values: list[object], what: str) -> Array:
-    """Dates of any library as datetime64, in UTC.
+    """Convert dates of any library to datetime64 in UTC.
 
     Raises
     ------
@@ -332,7 +334,7 @@ def dates_from(values: list[object], what: str) -> Array:
 
 
 def _moment(value: Any) -> np.datetime64:
-    """A date, or a missing value, as datetime64 in UTC."""
+    """Convert a date or a missing value to datetime64 in UTC."""
     if is_missing_value(value):
         return np.datetime64("NaT", "us")
     if hasattr(value, "to_datetime64"):  # a Timestamp of pandas, with its nanoseconds
@@ -343,7 +345,7 @@ def _moment(value: Any) -> np.datetime64:
 
 
 def dates_of(values: Array | list[np.datetime64]) -> Array:
-    """Dates in microseconds, or in nanoseconds where these are needed.
+    """Convert dates to microseconds, or to nanoseconds if they are finer and fit.
 
     Parameters
     ----------
@@ -351,12 +353,12 @@ def dates_of(values: Array | list[np.datetime64]) -> Array:
     """
     micro, nano = (np.array(values, dtype=f"datetime64[{unit}]") for unit in ("us", "ns"))
     finer = (nano != micro.astype(nano.dtype)) & ~np.isnat(micro)
-    held = (nano.astype(micro.dtype) == micro) | np.isnat(micro)
-    return nano if finer.any() and held.all() else micro
+    fits = (nano.astype(micro.dtype) == micro) | np.isnat(micro)
+    return nano if finer.any() and fits.all() else micro
 
 
 def _span(value: object) -> Any:
-    """A time of day as the duration since midnight; durations as they are."""
+    """Convert a time of day to the duration since midnight; keep durations."""
     if isinstance(value, dt.time):
         micro = value.microsecond + 10**6 * (value.second + 60 * (value.minute + 60 * value.hour))
         return np.timedelta64(micro, "us")
@@ -364,7 +366,7 @@ def _span(value: object) -> Any:
 
 
 def series_values(series: Any) -> Array | list[Any]:
-    """One column of a frame; a list where its type does not tell the kind of its values."""
+    """One column of a data frame as an array, or as a list if its dtype does not fix the kind."""
     kind = series.dtype
     if kind.is_numeric() or kind == nw.Boolean:
         missing = series.is_null().to_numpy()
@@ -376,12 +378,13 @@ def series_values(series: Any) -> Array | list[Any]:
     if isinstance(kind, (nw.Datetime, nw.Date)) or kind in (nw.Datetime, nw.Date):
         return dates_of(series.to_numpy())
     values = series.to_list()
-    if kind in (nw.Categorical, nw.Enum):  # whatever names the categories, they are no numbers
+    if kind in (nw.Categorical, nw.Enum):  # categories are text, even if their names are numbers
         return [None if is_missing_value(value) else str(value) for value in values]
     return list(values)
 
 
-def _same_name(came: str) -> ColumnError:
+def _duplicate_name(given: str) -> ColumnError:
+    """The error for columns that share a name."""
     return ColumnError(
-        f"Table: each column must have a name of its own, got {came}. Rename one of them."
+        f"Table: each column must have a name of its own, got {given}. Rename one of them."
     )

@@ -1,4 +1,4 @@
-"""Times: when rows happened, as numbers or dates that never go back."""
+"""Validation of the times of rows: numbers or dates, in order."""
 
 import datetime as dt
 import math
@@ -32,18 +32,18 @@ _UNITS = {
     "d": 86400.0,
     "w": 604800.0,
 }
-_VAGUE = {"", "[Y]", "[M]"}  # lengths of no unit, or of one that is not always as long
-_MOST = 2.0**63
+_VAGUE = {"", "[Y]", "[M]"}  # no unit, or one of varying length
+_MAX = 2.0**63
 _TEXT = re.compile(rf"\s*(\d+\.?\d*(?:e[+-]?\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
 
 
 def duration(value: object, name: str, where: str) -> float | str:
-    """A length of time: a number in the unit of the times, or text such as ``"90min"``.
+    """Validate a duration; return a number in the unit of the times, or text such as ``"90min"``.
 
     Parameters
     ----------
     value : float, str, datetime.timedelta or numpy.timedelta64
-        More than nothing.
+        Greater than 0.
     name : str
         The parameter, for messages.
     where : str
@@ -52,35 +52,35 @@ def duration(value: object, name: str, where: str) -> float | str:
     Raises
     ------
     ParameterError
-        If it is none.
+        If it is not a positive duration.
 
     Examples
     --------
     >>> duration(dt.timedelta(hours=1.5), "half_life", "Bounded"), seconds("1.5h")
     ('5400s', 5400.0)
     """
-    said: float | str | None = None
+    result: float | str | None = None
     if isinstance(value, np.timedelta64):
         vague = value.dtype.str[3:] in _VAGUE
         length = math.nan if vague else float(value / np.timedelta64(1, "s"))
-        said = f"{length:.15g}s" if 0.0 < length < math.inf else None
+        result = f"{length:.15g}s" if 0.0 < length < math.inf else None
     elif isinstance(value, dt.timedelta):
-        said = f"{value.total_seconds():.15g}s" if value > dt.timedelta(0) else None
+        result = f"{value.total_seconds():.15g}s" if value > dt.timedelta(0) else None
     elif isinstance(value, str):
-        said = value.strip() if 0.0 < seconds(value) < math.inf else None
+        result = value.strip() if 0.0 < seconds(value) < math.inf else None
     elif isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
-        said = float(value) if 0.0 < value < math.inf else None
-    if said is None:
+        result = float(value) if 0.0 < value < math.inf else None
+    if result is None:
         raise ParameterError(
-            f"{where}: `{name}` must be a length of time > 0: a number in the unit of `time`, or, "
-            f"where `time` holds dates, a timedelta or text in {', '.join(_UNITS)}, such as "
-            f"'90min', got {value!r}. Give another `{name}`."
+            f"{where}: `{name}` must be a duration > 0: a number in the unit of `time`, or, if "
+            f"`time` holds dates, a timedelta or text in {', '.join(_UNITS)}, such as "
+            f"'90min', got {value!r}. Choose another `{name}`."
         )
-    return said
+    return result
 
 
 def seconds(text: str) -> float:
-    """The seconds of a duration that is text."""
+    """The seconds of a duration given as text; NaN if it cannot be parsed."""
     found = _TEXT.fullmatch(text)
     return math.nan if found is None else float(found[1]) * _UNITS[found[2].lower()]
 
@@ -88,33 +88,38 @@ def seconds(text: str) -> float:
 def times(
     time: Any, n: int, where: str, *, dates: bool, last: float | np.datetime64 | None
 ) -> Array:
-    """Times of n rows in order, shape (n,): int64, float64, datetime64[us] or datetime64[ns].
+    """Validate the times of n rows.
 
     Parameters
     ----------
-    time : array-like of shape (n,), or one time where n is 1
+    time : array-like of shape (n,), or a single time if n is 1
     n : int
-        How many rows there are.
+        The number of rows.
     where : str
         The public call, for messages.
     dates : bool
-        Whether they must be dates; else numbers.
+        Whether times must be dates; otherwise numbers.
     last : float, int or datetime64, optional
-        The time of the row before.
+        The time of the previous row.
+
+    Returns
+    -------
+    times : ndarray of shape (n,)
+        Of int64, float64, datetime64[us] or datetime64[ns].
 
     Raises
     ------
     ShapeError, TypeMismatchError, NotFiniteError, ParameterError
-        If it is not one time a row, of this kind, each as late as that before it or later.
+        If there is not one time per row, of this kind, in non-decreasing order.
     """
     array = _dates(time, where) if dates else as_numbers(time, where)
     if array.dtype.kind not in ("M" if dates else "if"):
-        kind, rule = ("dates", "as a duration") if dates else ("numbers", "in numbers")
-        came = array.dtype if array.dtype.kind != "O" else f"values such as {array.flat[0]!r}"
+        kind, rule = ("dates", "a duration") if dates else ("numbers", "a number")
+        given = array.dtype if array.dtype.kind != "O" else f"values such as {array.flat[0]!r}"
         raise TypeMismatchError(
-            f"{where}: `time` must hold {kind}, as the rule of forgetting is given {rule}, got "
-            f"{came}. Give times of that kind, or another rule, such as half_life=60.0 for numbers "
-            "and half_life='1min' for dates."
+            f"{where}: `time` must hold {kind}, because the forgetting rule uses {rule}, got "
+            f"{given}. Pass times of that kind, or another rule: half_life=60.0 for numbers, "
+            "half_life='1min' for dates."
         )
     if array.ndim == 0 and n == 1:
         array = array[None]
@@ -124,13 +129,13 @@ def times(
             "Check that X and time come from the same rows."
         )
     if np.ma.is_masked(time):
-        nothing = np.datetime64("NaT") if dates else np.nan
-        array = np.where(np.ma.getmaskarray(time), nothing, array)
-    nothing = np.iinfo(np.int64).min  # NaT as an integer
-    missing = np.isnat(array) if dates else ~np.isfinite(array) | (array == nothing)
+        masked = np.datetime64("NaT") if dates else np.nan
+        array = np.where(np.ma.getmaskarray(time), masked, array)
+    nat = np.iinfo(np.int64).min  # NaT as an integer
+    missing = np.isnat(array) if dates else ~np.isfinite(array) | (array == nat)
     if missing.any():
         raise NotFiniteError(
-            f"{where}: `time` must say when each row happened, got {array[missing][0]} in row "
+            f"{where}: `time` must not be missing or infinite, got {array[missing][0]} in row "
             f"{int(np.argmax(missing))}. Drop the row, or fill in its time."
         )
     early = n and last is not None and _exact(array[0]) < _exact(last)
@@ -138,18 +143,18 @@ def times(
     if not early and not len(back):
         return array
     i = 0 if early else int(back[0]) + 1
-    clock = " If local clocks went back here, give dates in UTC or with their time zone."
+    hint = " If local clocks were set back, pass dates in UTC or with a time zone."
     raise ParameterError(
-        f"{where}: `time` must never go back, {array[i - 1] if i else last} before, got {array[i]} "
-        f"in row {i}. Sort the rows by time; rows of one moment may have equal times."
-        f"{clock if dates else ''}"
+        f"{where}: `time` must not decrease, got {array[i]} in row {i} after "
+        f"{array[i - 1] if i else last}. Sort the rows by time; equal times are allowed."
+        f"{hint if dates else ''}"
     )
 
 
 def elapsed(time: Array, last: float | np.datetime64 | None) -> Floats:
-    """What passed before each row since the row before, (n,): numbers, or seconds of dates.
+    """Time since the previous row, shape (n,): numbers, or seconds for dates.
 
-    Whole numbers and dates are subtracted as integers and rounded once.
+    Integers and dates are subtracted as integers and rounded once.
     """
     gaps, dates = np.zeros(len(time)), time.dtype.kind == "M"
     if last is not None:
@@ -158,13 +163,13 @@ def elapsed(time: Array, last: float | np.datetime64 | None) -> Floats:
     if time.dtype.kind == "f":
         with np.errstate(over="ignore"):
             gaps[1:] = np.diff(time)
-    else:  # differences of times in order are below 2**64
+    else:  # differences of sorted times are below 2**64
         gaps[1:] = np.diff(time.view(np.int64).view(np.uint64)) / (per_second(time) if dates else 1)
     return gaps
 
 
 def per_second(time: Array) -> int:
-    """Units a second of an array of dates from ``times``."""
+    """The units per second of an array of dates from ``times``."""
     return 10**6 if np.datetime_data(time.dtype)[0] == "us" else 10**9
 
 
@@ -175,14 +180,14 @@ def aware(time: TimeLike) -> bool | None:
 
 
 def _exact(time: float | np.datetime64) -> Any:
-    """A time as a Python number: a date as its nanoseconds since 1970."""
+    """A time as a Python number; a date as nanoseconds since 1970."""
     if not isinstance(time, np.datetime64):
         return time.item() if isinstance(time, np.generic) else time
     return int(time.astype(np.int64)) * (10**9 // per_second(np.asarray(time)))
 
 
 def as_numbers(time: TimeLike, where: str) -> Array:
-    """Times as int64 where they are whole numbers, else as float64; other kinds as they are.
+    """Convert times to int64 if they are integers, otherwise to float64; keep other kinds.
 
     Parameters
     ----------
@@ -193,7 +198,7 @@ def as_numbers(time: TimeLike, where: str) -> Array:
     Raises
     ------
     ParameterError
-        If whole numbers need more than 64 bits.
+        If an integer needs more than 64 bits.
     """
     array = np.asarray(time)
     if array.dtype.kind in "Ou":
@@ -206,7 +211,7 @@ def as_numbers(time: TimeLike, where: str) -> Array:
             array = array.astype(np.float64)
         except (TypeError, ValueError, OverflowError):
             return array
-        if (large := np.isfinite(array) & (np.abs(array) >= _MOST)).any():
+        if (large := np.isfinite(array) & (np.abs(array) >= _MAX)).any():
             raise ParameterError(
                 f"{where}: `time` must hold whole numbers of at most 64 bits, got "
                 f"{given[large][0]}. Subtract a constant, such as the first time, or use a larger "
@@ -218,14 +223,15 @@ def as_numbers(time: TimeLike, where: str) -> Array:
 
 
 def _dates(time: TimeLike, where: str) -> Array:
+    """Convert dates of any library to datetime64; keep other kinds."""
     array = np.asarray(time)
-    if array.dtype.kind == "O" and all(is_date(each) for each in array.flat):
+    if array.dtype.kind == "O" and all(is_date(value) for value in array.flat):
         array = dates_from(array.ravel().tolist(), f"{where}: `time`").reshape(array.shape)
     return as_dates(array, where) if array.dtype.kind == "M" else array
 
 
 def as_dates(array: Array, where: str) -> Array:
-    """Dates in microseconds, or in nanoseconds where they have digits below.
+    """Convert dates to microseconds, or to nanoseconds if they are finer.
 
     Parameters
     ----------
@@ -236,13 +242,13 @@ def as_dates(array: Array, where: str) -> Array:
     Raises
     ------
     ParameterError
-        If neither holds all their digits.
+        If neither unit represents them exactly.
     """
-    found = dates_of(array)
-    lost = ~((found.astype(array.dtype) == array) | np.isnat(array))
-    if lost.any():
+    result = dates_of(array)
+    inexact = ~((result.astype(array.dtype) == array) | np.isnat(array))
+    if inexact.any():
         raise ParameterError(
-            f"{where}: `time` must hold dates that microseconds or nanoseconds in 64 bits can "
-            f"hold, got {array[lost][0]}. Give numbers, and a rule in numbers: half_life=60.0."
+            f"{where}: `time` must hold dates that fit in 64 bits as microseconds or "
+            f"nanoseconds, got {array[inexact][0]}. Use numbers, and a rule such as half_life=60."
         )
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""Checkpoint: what is written is read, and every other file is refused."""
+"""Archive files: written trees can be read, and every other file is read_error."""
 
 import hashlib
 import json
@@ -33,8 +33,8 @@ def whole(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def forged(record: Any, arrays: dict[str, Any] | None = None) -> bytes:
-    """A file with this header, and the digest that belongs to it."""
+def make_file(record: Any, arrays: dict[str, Any] | None = None) -> bytes:
+    """The bytes of a file with this header and a valid digest."""
     text = record if isinstance(record, str) else json.dumps(record, separators=(",", ":"))
     data = save(arrays or {}, metadata={"onepass": text})
     return data.replace(b"0" * 64, hashlib.sha256(data).hexdigest().encode(), 1)
@@ -45,7 +45,7 @@ def record(**changes: Any) -> dict[str, Any]:
     return {k: v for k, v in (fields | changes).items() if v is not ...}
 
 
-def refused(path: Path, data: bytes) -> str:
+def read_error(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     with pytest.raises(CheckpointError) as caught:
         archive.read(path)
@@ -54,13 +54,13 @@ def refused(path: Path, data: bytes) -> str:
     return message
 
 
-def test_what_is_written_is_read(path: Path) -> None:
+def test_write_and_read(path: Path) -> None:
     archive.write(path, TREE, kind="weights")
     again = archive.read(path, kind="weights")
     assert again["names"] == TREE["names"]
     for name in ("w", "on"):
         np.testing.assert_array_equal(again[name], TREE[name])
-        again[name][0] = 0  # new and writable
+        again[name][0] = 0  # writable copy
 
 
 def test_any_safetensors_reader_sees_the_arrays(path: Path) -> None:
@@ -78,14 +78,14 @@ def test_small_trees(path: Path, tree: Any) -> None:
     assert type(again) is type(tree)
 
 
-def test_contents_say_what_the_file_says_of_itself(path: Path, whole: bytes) -> None:
+def test_contents_has_the_metadata(path: Path, whole: bytes) -> None:
     found = archive.contents(path)
     assert (found.kind, found.format, found.nbytes) == ("tree", archive.FORMAT, len(whole))
     blank = whole.replace(found.sha256.encode(), b"0" * 64)
     assert found.sha256 == hashlib.sha256(blank).hexdigest()
 
 
-def test_equal_trees_make_equal_files(path: Path, whole: bytes) -> None:
+def test_writing_is_deterministic(path: Path, whole: bytes) -> None:
     archive.write(path, TREE)
     assert path.read_bytes() == whole
 
@@ -96,19 +96,19 @@ def test_another_kind_is_refused(path: Path, whole: bytes) -> None:
         archive.read(path, kind="learner")
 
 
-def test_a_file_cut_short_anywhere_is_refused(path: Path, whole: bytes) -> None:
+def test_a_truncated_file_is_refused(path: Path, whole: bytes) -> None:
     for length in range(len(whole)):
-        refused(path, whole[:length])
-    refused(path, whole + b"\0")
+        read_error(path, whole[:length])
+    read_error(path, whole + b"\0")
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x20, 0xFF])
-def test_no_byte_can_change_unnoticed(path: Path, whole: bytes, flip: int) -> None:
+def test_a_changed_byte_is_detected(path: Path, whole: bytes, flip: int) -> None:
     for i in range(len(whole)):
-        refused(path, whole[:i] + bytes([whole[i] ^ flip]) + whole[i + 1 :])
+        read_error(path, whole[:i] + bytes([whole[i] ^ flip]) + whole[i + 1 :])
 
 
-def test_blanks_of_the_header_cannot_change_unnoticed(path: Path, whole: bytes) -> None:
+def test_changed_padding_of_the_header_is_detected(path: Path, whole: bytes) -> None:
     end = 8 + int.from_bytes(whole[:8], "little")
     header = whole[8:end]
     if not header.endswith(b" "):
@@ -119,7 +119,7 @@ def test_blanks_of_the_header_cannot_change_unnoticed(path: Path, whole: bytes) 
             if whole[end - 1 : end] == b" ":
                 break
     assert whole[end - 1 : end] == b" "
-    assert "bytes" in refused(path, whole[: end - 1] + b"\t" + whole[end:])
+    assert "checksum" in read_error(path, whole[: end - 1] + b"\t" + whole[end:])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -128,7 +128,7 @@ def test_blanks_of_the_header_cannot_change_unnoticed(path: Path, whole: bytes) 
 @example((2**63).to_bytes(8, "little") + b"{}" * 20)
 @example((99_999_999).to_bytes(8, "little") + b"{}" * 20)
 def test_random_bytes_are_refused(path: Path, data: bytes) -> None:
-    refused(path, data)
+    read_error(path, data)
 
 
 DEEP = '{"sha256":"' + "0" * 64 + '","format":1,"version":"1","kind":"t","tree":' + "[" * 100_000
@@ -137,70 +137,70 @@ DEEP = '{"sha256":"' + "0" * 64 + '","format":1,"version":"1","kind":"t","tree":
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no JSON"),
-        ("[]", "does not say its format"),
-        ("{}", "does not say its format"),
-        (json.dumps(record(format=True)), "does not say its format"),
-        (json.dumps(record(format="1")), "does not say its format"),
-        (json.dumps(record(format=0)), "other fields"),
-        (json.dumps(record(version=None)), "other fields"),
-        (json.dumps(record(kind=3)), "other fields"),
-        (json.dumps(record(tree=...)), "other fields"),
-        (json.dumps(record(more=1)), "other fields"),
-        (json.dumps(record(sha256=...)), "other fields"),
-        ('{"format":1,"format":1}', "a key stands twice"),
-        ('{"format":NaN}', "NaN is no finite number"),
-        ('{"format":1e999}', "1e999 is no finite number"),
-        ('{"format":' + "1" * 5000 + "}", "no JSON"),
-        (DEEP, "no JSON"),
+        ("", "not valid JSON"),
+        ("[]", "its format version is missing"),
+        ("{}", "its format version is missing"),
+        (json.dumps(record(format=True)), "its format version is missing"),
+        (json.dumps(record(format="1")), "its format version is missing"),
+        (json.dumps(record(format=0)), "missing or unexpected fields"),
+        (json.dumps(record(version=None)), "missing or unexpected fields"),
+        (json.dumps(record(kind=3)), "missing or unexpected fields"),
+        (json.dumps(record(tree=...)), "missing or unexpected fields"),
+        (json.dumps(record(more=1)), "missing or unexpected fields"),
+        (json.dumps(record(sha256=...)), "missing or unexpected fields"),
+        ('{"format":1,"format":1}', "a key is repeated"),
+        ('{"format":NaN}', "NaN is not a finite number"),
+        ('{"format":1e999}', "1e999 is not a finite number"),
+        ('{"format":' + "1" * 5000 + "}", "not valid JSON"),
+        (DEEP, "not valid JSON"),
     ],
 )
-def test_headers_made_by_hand_are_refused(path: Path, text: str, words: str) -> None:
-    assert words in refused(path, forged(text))
+def test_invalid_headers_are_refused(path: Path, text: str, words: str) -> None:
+    assert words in read_error(path, make_file(text))
 
 
 @pytest.mark.parametrize(
     ("tree", "arrays", "words"),
     [
-        ({"$": "array", "name": "a"}, {}, "no value it knows"),
-        (None, {"a": np.zeros(1)}, "nothing refers to the array 'a'"),
-        ({"a": {"$": "code", "value": "import os"}}, {}, "`a` is no value it knows"),
-        ([[{"$": "float", "value": "NaN"}]], {}, "`0.0` is no value it knows"),
+        ({"$": "array", "name": "a"}, {}, "not a valid value"),
+        (None, {"a": np.zeros(1)}, "the array 'a' is not used"),
+        ({"a": {"$": "code", "value": "import os"}}, {}, "`a` is not a valid value"),
+        ([[{"$": "float", "value": "NaN"}]], {}, "`0.0` is not a valid value"),
     ],
 )
-def test_trees_made_by_hand_are_refused(
+def test_invalid_trees_are_refused(
     path: Path, tree: Any, arrays: dict[str, Any], words: str
 ) -> None:
-    assert words in refused(path, forged(record(tree=tree), arrays))
+    assert words in read_error(path, make_file(record(tree=tree), arrays))
 
 
-def test_a_forged_file_that_is_right_is_read(path: Path) -> None:
-    path.write_bytes(forged(record(tree=[1, 2])))
+def test_a_valid_file_of_another_writer_is_read(path: Path) -> None:
+    path.write_bytes(make_file(record(tree=[1, 2])))
     assert archive.read(path) == [1, 2]
 
 
-def test_arrays_of_kinds_that_onepass_never_writes_are_refused(path: Path) -> None:
-    data = forged(record(tree={"$": "array", "name": "a"}), {"a": np.zeros(2, np.float64)})
+def test_arrays_of_unsupported_dtypes_are_refused(path: Path) -> None:
+    data = make_file(record(tree={"$": "array", "name": "a"}), {"a": np.zeros(2, np.float64)})
     assert b'"F64"' in data
     again = data.replace(b'"F64","shape":[2]', b'"C64","shape":[2]')
-    assert "damaged" in refused(path, again)
+    assert "damaged" in read_error(path, again)
 
 
-def test_a_newer_format_asks_for_a_newer_onepass(path: Path) -> None:
-    message = refused(path, forged(record(format=3, digest="of another kind")))
-    assert message == f"{path} is format 3; this version reads up to 1. Upgrade onepass."
+def test_a_newer_format_is_refused(path: Path) -> None:
+    message = read_error(path, make_file(record(format=3, digest="of another kind")))
+    assert message == f"{path} has format version 3; this release reads up to 1. Upgrade onepass."
 
 
 def test_a_safetensors_file_of_another_program_is_refused(path: Path) -> None:
     save_file({"a": np.zeros(1)}, path)
-    with pytest.raises(CheckpointError, match="safetensors file without its header"):
+    with pytest.raises(CheckpointError, match="safetensors file without its metadata"):
         archive.read(path)
     save_file({"a": np.zeros(1)}, path, metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match="Load it with the program that wrote it"):
         archive.read(path)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_directories_and_pipes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="got a directory or a device"):
         archive.read(tmp_path)
     with pytest.raises(CheckpointError, match="No such file"):
@@ -214,13 +214,13 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             archive.write(place, TREE)
 
 
-def test_a_tree_that_cannot_be_written_leaves_the_old_file(path: Path, whole: bytes) -> None:
+def test_an_invalid_tree_leaves_the_old_file(path: Path, whole: bytes) -> None:
     with pytest.raises(CheckpointError, match="`w` must be"):
         archive.write(path, {"w": object()})
     assert path.read_bytes() == whole
 
 
-def test_too_much_text_is_refused_when_it_is_written(
+def test_too_much_text_is_refused(
     path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive, "_LARGEST_HEADER", 1000)
@@ -256,8 +256,8 @@ while True:
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")
-def test_a_process_killed_while_it_saves_leaves_a_whole_file(path: Path) -> None:
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_killed_process_leaves_a_complete_file(path: Path) -> None:
     for wait in (0.0, 0.017):
         command = [sys.executable, "-c", LOOP, str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603  our own
@@ -269,18 +269,18 @@ def test_a_process_killed_while_it_saves_leaves_a_whole_file(path: Path) -> None
         assert (tree["w"] == tree["i"]).all()
 
 
-def test_many_may_save_and_load_at_once(path: Path) -> None:
-    wrong: list[BaseException] = []
+def test_concurrent_writes_and_reads(path: Path) -> None:
+    errors: list[BaseException] = []
 
-    def saver(k: int) -> None:
+    def write_many(k: int) -> None:
         try:
             for _ in range(15):
                 archive.write(path, {"k": k, "w": np.full(1000 * k, float(k))})
-        except BaseException as error:  # noqa: BLE001  seen below
-            wrong.append(error)
+        except BaseException as error:  # noqa: BLE001  asserted below
+            errors.append(error)
 
     archive.write(path, {"k": 0, "w": np.zeros(0)})
-    threads = [threading.Thread(target=saver, args=(k,)) for k in (1, 2)]
+    threads = [threading.Thread(target=write_many, args=(k,)) for k in (1, 2)]
     for thread in threads:
         thread.start()
     for _ in range(30):
@@ -289,5 +289,5 @@ def test_many_may_save_and_load_at_once(path: Path) -> None:
         assert (tree["w"] == tree["k"]).all()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert not errors
     assert list(path.parent.iterdir()) == [path]

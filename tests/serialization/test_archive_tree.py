@@ -1,4 +1,4 @@
-"""Tree: every value comes back exactly, and nothing else is taken."""
+"""Encoding of trees: every value is restored exactly, and invalid encodings are refused."""
 
 from typing import Any
 
@@ -33,25 +33,25 @@ trees = st.recursive(
 )
 
 
-def bits(tree: Any) -> Any:
-    """A tree as what is equal only where types, dtypes, shapes and bits are."""
+def comparable(tree: Any) -> Any:
+    """A tree in a form that compares types, dtypes, shapes and comparable."""
     if isinstance(tree, np.ndarray):
         native = tree.astype(tree.dtype.newbyteorder("="))
-        inside = bits(tree.ravel().tolist()) if tree.dtype.kind == "O" else native.tobytes()
+        inside = comparable(tree.ravel().tolist()) if tree.dtype.kind == "O" else native.tobytes()
         return "array", str(native.dtype), tree.shape, inside
     if isinstance(tree, (list, tuple)):
-        return type(tree), [bits(part) for part in tree]
+        return type(tree), [comparable(part) for part in tree]
     if isinstance(tree, dict):
-        return dict, [(key, bits(part)) for key, part in tree.items()]
+        return dict, [(key, comparable(part)) for key, part in tree.items()]
     return type(tree), repr(tree)
 
 
 def same(a: Any, b: Any) -> bool:
-    return bool(bits(a) == bits(b))
+    return bool(comparable(a) == comparable(b))
 
 
 @given(trees)
-def test_every_tree_comes_back_exactly(tree: Any) -> None:
+def test_round_trip(tree: Any) -> None:
     assert same(tree, join(*split(tree, "m.onepass"), "m.onepass"))
 
 
@@ -69,11 +69,11 @@ def test_every_tree_comes_back_exactly(tree: Any) -> None:
         (-0.0, -0.0),
     ],
 )
-def test_scalars_of_numpy_become_those_of_python(value: Any, expected: Any) -> None:
+def test_numpy_scalars_become_python_scalars(value: Any, expected: Any) -> None:
     assert same(join(*split({"x": value}, "f"), "f")["x"], expected)
 
 
-def test_the_order_of_axes_in_memory_is_kept() -> None:
+def test_memory_layout_is_preserved() -> None:
     block = np.arange(24.0).reshape(2, 3, 4)
     for array in (block, block.T, np.asfortranarray(block), block.transpose(1, 0, 2)):
         again = join(*split(array, "f"), "f")
@@ -82,23 +82,23 @@ def test_the_order_of_axes_in_memory_is_kept() -> None:
 
 
 @pytest.mark.parametrize("part", [np.s_[::2], np.s_[:, ::-1], np.s_[1:, :2], np.s_[:, 0]])
-def test_views_are_saved_by_their_values(part: Any) -> None:
+def test_views_are_stored_by_value(part: Any) -> None:
     view = np.arange(20.0).reshape(4, 5)[part]
     np.testing.assert_array_equal(join(*split(view, "f"), "f"), view)
 
 
-def test_big_endian_arrays_come_back_native() -> None:
+def test_big_endian_arrays_become_native() -> None:
     again = join(*split(np.arange(3, dtype=">f8"), "f"), "f")
     assert again.dtype == np.dtype("=f8")
     np.testing.assert_array_equal(again, np.arange(3.0))
 
 
-def test_arrays_are_named_by_their_place_and_never_share_a_name() -> None:
+def test_names_of_arrays_are_unique_paths() -> None:
     one = np.ones(1)
     tree = {"memory_": {"Q": one}, "memory_.Q": 2 * one, "__metadata__": 3 * one, "": 4 * one}
-    said, found = split(tree, "f")
+    encoded, found = split(tree, "f")
     assert sorted(found) == ["'", "__metadata__'", "memory_.Q", "memory_.Q'"]
-    assert same(join(said, found, "f"), tree)
+    assert same(join(encoded, found, "f"), tree)
 
 
 wide = pytest.mark.skipif(
@@ -126,18 +126,18 @@ class _Odd(dict[str, int]):
         ({"a": 1j}, "`a` .* complex"),
         ({"a": _Odd()}, "`a` .* _Odd"),
         ({"a": np.ma.ones(2)}, "`a` .* MaskedArray"),
-        (print, "what is saved must be .* got builtin_function_or_method"),
+        (print, "the saved object must be .* got builtin_function_or_method"),
     ],
 )
-def test_anything_else_is_refused_by_its_place(tree: Any, words: str) -> None:
+def test_unsupported_values_are_refused_with_their_path(tree: Any, words: str) -> None:
     with pytest.raises(CheckpointError, match=words):
         split(tree, "m.onepass")
 
 
-def test_a_circle_is_refused() -> None:
+def test_a_circular_reference_is_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
-    with pytest.raises(CheckpointError, match=f"more than {DEPTH} levels, perhaps a circle"):
+    with pytest.raises(CheckpointError, match=f"more than {DEPTH} levels, perhaps a circular"):
         split({"a": circle}, "f")
 
 
@@ -145,7 +145,7 @@ REF = {"$": "array", "name": "a"}
 
 
 @pytest.mark.parametrize(
-    "said",
+    "encoded",
     [
         {"$": "what"},
         {"$": None},
@@ -191,26 +191,26 @@ REF = {"$": "array", "name": "a"}
         {"$": "objects", "shape": [1] * 90, "items": [1]},
     ],
 )
-def test_what_split_cannot_have_said_is_refused(said: Any) -> None:
-    with pytest.raises(CheckpointError, match=r"m\.onepass: must be a file as onepass wrote it"):
-        join(said, {"a": np.zeros((2, 3))}, "m.onepass")
+def test_invalid_encodings_are_refused(encoded: Any) -> None:
+    with pytest.raises(CheckpointError, match=r"m\.onepass: must be an intact file of onepass"):
+        join(encoded, {"a": np.zeros((2, 3))}, "m.onepass")
 
 
-def test_dates_text_and_truths_must_be_such() -> None:
+def test_invalid_dates_text_and_booleans_are_refused() -> None:
     text = {**REF, "dtype": "<U1"}
-    for said, array in [
+    for encoded, array in [
         (text, np.array([[0x110000]], dtype=np.uint32)),
         (text, np.array(1, dtype=np.uint32)),
         ({**REF, "dtype": "datetime64[0s]"}, np.zeros(1, np.int64)),
         (REF, np.array([2], dtype=np.uint8).view(bool)),
     ]:
         with pytest.raises(CheckpointError, match="damaged"):
-            join(said, {"a": array}, "f")
+            join(encoded, {"a": array}, "f")
 
 
 def test_a_deep_tree_is_refused() -> None:
-    said: Any = 1
+    encoded: Any = 1
     for _ in range(DEPTH + 2):
-        said = [said]
+        encoded = [encoded]
     with pytest.raises(CheckpointError, match="levels"):
-        join(said, {}, "f")
+        join(encoded, {}, "f")

@@ -1,4 +1,4 @@
-"""Sealed: the bytes of a file without the file, and nothing else is taken for them."""
+"""Archives as bytes: equal to files, and damaged bytes are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from onepass.serialization import archive, models
 TREE = {"w": np.arange(6.0).reshape(2, 3).T, "names": ["a", "é", "\udc80"], "n": 2**70, "x": 0.1}
 
 
-def test_they_are_those_of_the_file(tmp_path: Path) -> None:
+def test_bytes_equal_the_file(tmp_path: Path) -> None:
     archive.write(tmp_path / "a", TREE, kind="weights")
     data = (tmp_path / "a").read_bytes()
     assert archive.dumps(TREE, "here", kind="weights") == data
@@ -26,7 +26,7 @@ def test_they_are_those_of_the_file(tmp_path: Path) -> None:
     assert found.sha256 == archive.contents(tmp_path / "a").sha256
 
 
-def test_what_is_read_is_nobody_elses() -> None:
+def test_loaded_arrays_are_copies() -> None:
     data = archive.dumps(TREE, "here")
     one, two = (archive.loads(data, "here").tree for _ in range(2))
     one["w"][0, 0] = 99.0
@@ -35,7 +35,7 @@ def test_what_is_read_is_nobody_elses() -> None:
 
 
 @given(st.data())
-def test_no_bit_can_change_unnoticed(data: st.DataObject) -> None:
+def test_a_changed_bit_is_detected(data: st.DataObject) -> None:
     whole = bytearray(archive.dumps(TREE, "here"))
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= 1 << data.draw(st.integers(0, 7))
@@ -44,15 +44,15 @@ def test_no_bit_can_change_unnoticed(data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=300), st.integers(0, 400))
-def test_other_bytes_are_refused(tail: bytes, kept: int) -> None:
+def test_truncated_and_extended_bytes_are_refused(tail: bytes, length: int) -> None:
     whole = archive.dumps(TREE, "here")
-    other = whole[:kept] + tail
+    other = whole[:length] + tail
     if other != whole:
         with pytest.raises(CheckpointError):
             archive.loads(other, "here")
 
 
-def test_too_much_text_and_what_is_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_text_and_invalid_trees_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CheckpointError, match="here: `a` must be None"):
         archive.dumps({"a": object()}, "here")
     monkeypatch.setattr(archive, "_LARGEST_HEADER", 1000)
@@ -65,7 +65,7 @@ def test_too_much_text_and_what_is_no_tree(monkeypatch: pytest.MonkeyPatch) -> N
     "case", [case for case in [*LEARNERS, *PIPELINES] if case.public or case in PIPELINES],
     ids=lambda case: case.name,
 )  # fmt: skip
-def test_learners_as_bytes_are_those_of_save(case: Case, tmp_path: Path) -> None:
+def test_bytes_of_learners_equal_saved_files(case: Case, tmp_path: Path) -> None:
     X = features(20)
     learner = case().partial_fit(X, make_targets(case, X))
     op.save(learner, tmp_path / "m.onepass")

@@ -1,4 +1,4 @@
-"""Durable: the old file or the new one, never a mixture, whatever happens."""
+"""Atomic writes: after any failure the path has the complete old or new file."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ def names(directory: Path) -> list[str]:
     return [path.name for path in directory.iterdir()]
 
 
-def test_the_new_file_takes_the_place_of_the_old(tmp_path: Path) -> None:
+def test_the_new_file_replaces_the_old(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for text in ("one", "two"):
         with atomic_write(path) as temporary:
@@ -26,21 +26,21 @@ def test_the_new_file_takes_the_place_of_the_old(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
-@pytest.mark.parametrize("wrong", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_an_error_in_the_block_leaves_the_old_file(
-    tmp_path: Path, wrong: type[BaseException]
+    tmp_path: Path, error: type[BaseException]
 ) -> None:
     path = tmp_path / "a"
     path.write_text("old")
-    with pytest.raises(wrong), atomic_write(path) as temporary:  # noqa: PT012  both are the block
+    with pytest.raises(error), atomic_write(path) as temporary:  # noqa: PT012  both are the block
         temporary.write_text("half")
-        raise wrong
+        raise error
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a"]
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
-def test_an_error_of_the_system_leaves_the_old_file(
+def test_an_os_error_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def full(*_: object) -> None:
@@ -55,29 +55,29 @@ def test_an_error_of_the_system_leaves_the_old_file(
     assert names(tmp_path) == ["a"]
 
 
-def test_the_file_is_on_the_disk_before_it_has_its_name(
+def test_the_file_is_flushed_before_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
     sync, replace = os.fsync, os.replace
 
-    def noted_sync(descriptor: int) -> None:
+    def record_sync(descriptor: int) -> None:
         done.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
         sync(descriptor)
 
-    def noted_replace(a: str, b: str) -> None:
+    def record_replace(a: str, b: str) -> None:
         done.append("name")
         replace(a, b)
 
-    monkeypatch.setattr(os, "fsync", noted_sync)
-    monkeypatch.setattr(os, "replace", noted_replace)
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(os, "replace", record_replace)
     with atomic_write(tmp_path / "a"):
         pass
     assert done == ["file", "name", "directory"]
 
 
 @pytest.mark.parametrize(("number", "raised"), [(errno.EINVAL, False), (errno.EIO, True)])
-def test_a_directory_that_cannot_be_synced_is_no_error_but_a_broken_disk_is(
+def test_an_unsupported_directory_sync_is_ignored_but_an_io_error_is_not(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: int,
@@ -85,12 +85,12 @@ def test_a_directory_that_cannot_be_synced_is_no_error_but_a_broken_disk_is(
 ) -> None:
     sync = os.fsync
 
-    def refuses(descriptor: int) -> None:
+    def fails(descriptor: int) -> None:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise OSError(number, os.strerror(number))
         sync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", refuses)
+    monkeypatch.setattr(os, "fsync", fails)
     try:
         with atomic_write(tmp_path / "a"):
             pass
@@ -101,7 +101,7 @@ def test_a_directory_that_cannot_be_synced_is_no_error_but_a_broken_disk_is(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
-def test_permissions_are_kept_and_new_files_have_the_usual_ones(tmp_path: Path) -> None:
+def test_permissions_are_preserved_and_new_files_have_the_default(tmp_path: Path) -> None:
     path, usual = tmp_path / "a", tmp_path / "usual"
     usual.touch()
     with atomic_write(path):
@@ -110,12 +110,12 @@ def test_permissions_are_kept_and_new_files_have_the_usual_ones(tmp_path: Path) 
     path.chmod(0o640)
     with atomic_write(path) as temporary:
         temporary.unlink()
-        temporary.touch(0o600)  # whoever writes may make the file anew
+        temporary.touch(0o600)  # the block may recreate the file
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
-def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     target, link = tmp_path / "far" / "target", tmp_path / "link"
     link.symlink_to(target)
@@ -127,7 +127,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
         assert target.read_text() == text
 
 
-def test_only_ordinary_files_are_replaced(tmp_path: Path) -> None:
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError), atomic_write(tmp_path):
         pass
     with pytest.raises(FileNotFoundError), atomic_write(tmp_path / "none" / "a"):
@@ -140,10 +140,10 @@ def test_only_ordinary_files_are_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
-def test_what_the_killed_left_is_removed_and_what_the_living_write_is_not(tmp_path: Path) -> None:
+def test_folders_of_killed_processes_are_removed_and_locked_ones_are_not(tmp_path: Path) -> None:
     path, other = tmp_path / "a", tmp_path / "b"
-    code = "import sys, time; from onepass.serialization.atomic import replacing\n"
-    code += "with replacing(sys.argv[1]) as new: new.write_text('half'); print(flush=True); "
+    code = "import sys, time; from onepass.serialization.atomic import atomic_write\n"
+    code += "with atomic_write(sys.argv[1]) as new: new.write_text('half'); print(flush=True); "
     code += "time.sleep(60)"
     for place in (path, other):
         with subprocess.Popen(  # noqa: S603  it is this file's
@@ -154,15 +154,15 @@ def test_what_the_killed_left_is_removed_and_what_the_living_write_is_not(tmp_pa
             writer.kill()
     (empty,) = {tmp_path / name.replace(name[-20:-4], "0" * 16) for name in names(tmp_path)[:1]}
     assert len(names(tmp_path)) == 2
-    with atomic_write(path) as living:
-        living.write_text("one")
+    with atomic_write(path) as first:
+        first.write_text("one")
         with atomic_write(path) as later:
             later.write_text("two")
         assert path.read_text() == "two"
-        assert living.exists()
+        assert first.exists()
     assert path.read_text() == "one"
     left = names(tmp_path)
-    assert len(left) == 2  # what was left of the other file stays until that is written
+    assert len(left) == 2  # the folder of the other file stays until that file is written
     with atomic_write(other):
         empty.mkdir(exist_ok=True)  # killed before it was locked
     with atomic_write(path), atomic_write(other):

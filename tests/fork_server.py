@@ -1,4 +1,4 @@
-"""A nursery: processes that are forked, and killed, from one that has loaded what they need."""
+"""Fork server: fork and kill processes of one that has loaded the library."""
 
 import json
 import os
@@ -16,13 +16,13 @@ _PROGRAM = """
 import json, os, sys
 sys.path[:] = {path!r}
 {prepare}
-nothing = os.open(os.devnull, os.O_RDWR)
+null = os.open(os.devnull, os.O_RDWR)
 print("ready", flush=True)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
         for stream in (0, 1):
-            os.dup2(nothing, stream)
+            os.dup2(null, stream)
         code = 1
         try:
             given = json.loads(line)
@@ -33,30 +33,31 @@ for line in sys.stdin:
     found = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     killed = found.si_code != os.CLD_EXITED
     print(-found.si_status if killed else found.si_status, flush=True)
-    os.waitpid(child, 0)  # from now on another process may have its number: all know that it ended
+    os.waitpid(child, 0)  # only now may the process id be reused
 """
 
 
 class ForkServer:
-    """A process that has the library loaded, and of which others are forked.
+    """A process that has loaded the library and forks others.
 
     Parameters
     ----------
     prepare : str
-        Statements that it begins with.
+        Statements to execute first.
     do : str
-        What a fork does with what it is ``given``: an expression, whose value is the exit code.
+        An expression that each fork evaluates, with its argument as ``given``; its value is the
+        exit code.
     """
 
     def __init__(self, prepare: str, do: str) -> None:
         self._program = _PROGRAM.format(path=sys.path, prepare=prepare, do=do)
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(  # noqa: S603  our own words
+        self._process = subprocess.Popen(  # noqa: S603  a fixed command
             [sys.executable, "-c", self._program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            bufsize=0,  # so that what was said and not yet heard is seen by ``select``
+            bufsize=0,  # unbuffered, so that ``select`` sees unread output
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
         assert self._line() == "ready"
@@ -72,28 +73,28 @@ class ForkServer:
         self._process.communicate()
 
     def begin(self, given: Any) -> None:
-        """Fork; what the fork is given is JSON, or a dataclass of such."""
+        """Fork; ``given`` is JSON or a dataclass of JSON values."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps(given, default=asdict).encode() + b"\n")
         self._child = int(self._line())
 
     def ended(self, seconds: float = 0.0) -> bool:
-        """Whether the fork has ended by itself, or does so within these seconds."""
+        """Whether the fork has exited, or exits within this time."""
         assert self._process.stdout
         return bool(select.select([self._process.stdout], [], [], seconds)[0])
 
     def end(self, number: int = signal.SIGKILL) -> int:
-        """The fork's exit code, after a signal if it has not ended by itself."""
+        """The exit code of the fork, after a signal if it has not exited."""
         if not self.ended():
             os.kill(self._child, number)
         return int(self._line())
 
-    def run(self, given: Any, patience: float | None = None) -> int:
-        """The exit code of a fork that is killed after so many seconds, if it is not done."""
+    def run(self, given: Any, timeout: float | None = None) -> int:
+        """The exit code of a fork, which is killed after the timeout in seconds."""
         self.begin(given)
-        if patience is None:
+        if timeout is None:
             return int(self._line())
-        self.ended(patience)
+        self.ended(timeout)
         return self.end()
 
     def _line(self) -> str:
