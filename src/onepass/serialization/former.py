@@ -26,7 +26,14 @@ CLASSES: dict[str, str] = {"Latest": "LastDirections", "Nothing": "NoMemory"}
 """Classes in model files: former name to present name."""
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
-    "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"}
+    "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"},
+    "ARTIPCAClassifier": {"stock_": "prototype_store_", "way_": "pca_mode_"},
+    "ARTIPCACluster": {"stock_": "prototype_store_", "way_": "pca_mode_"},
+    "ORFitClassifier": {"start_": "initial_weights_"},
+    "ORFitRegressor": {"start_": "initial_weights_"},
+    "Page": {"seen": "coordinates", "taken": "weights"},
+    "RLSClassifier": {"middle_": "center_", "start_": "initial_weights_"},
+    "RLSRegressor": {"middle_": "center_", "start_": "initial_weights_"},
 }
 """Arguments and learned attributes in model files, by the present name of their class; those at
 ``""`` were renamed in all classes."""
