@@ -470,7 +470,7 @@ def test_an_error_is_one_message(
         ("run trips.csv --target price --save m --resume --restart", "got both"),
         (
             "run trips.csv --target price --set rls.forgetting=bounded:half_life=1h",
-            "--time must say when each row happened",
+            "--time must be given, as the learner forgets by time",
         ),
         ("run trips.csv --target price --set ridge", "NAME=VALUE"),
         ("run trips.csv --target price --task guess", "--task"),

@@ -71,7 +71,7 @@ def test_models_that_differ_are_refused_and_nothing_is_written(
     op.save(op.memory.Principal(3), "spec.onepass")
     for words, why in {
         "a.onepass sgd.onepass": "sgd.onepass with a.onepass: Pipeline.merge: both must have the",
-        "sgd.onepass sgd.onepass": "keeps only its weights",
+        "sgd.onepass sgd.onepass": "stores only its weights",
         "fading.onepass fading.onepass": "--set rls.forgetting=exponential:0.999",
         "spec.onepass a.onepass": "spec.onepass must hold a model, got a Principal",
         "a.onepass nothing.onepass": "nothing.onepass",

@@ -196,7 +196,7 @@ UNLIKE: dict[str, tuple[Any, Any, str]] = {
     "a learner that keeps only weights": (
         lambda: op.Pipeline(Encode(), op.SGDRegressor()).partial_fit([[1.0]], [1.0]),
         lambda: op.Pipeline(Encode(), op.SGDRegressor()).partial_fit([[1.0]], [1.0]),
-        "keeps only its weights",
+        "stores only its weights",
     ),
     "a learner alone": (lambda: encoded(x=[1.0]), op.RLSRegressor, "class, Pipeline, got RLS"),
 }

@@ -53,9 +53,9 @@ def test_classifiers_too_and_ours_beside_them() -> None:
     assert report.scores["bayes"].overall["macro_f1"] == pytest.approx(score.get(), abs=2 * first)
     truths = np.array(answers) > 0
     by_truth = adopt(make())
-    said = by_truth.test_then_train(pd.DataFrame(rows), truths)
-    assert said.dtype == bool
-    assert (said == truths).mean() > 0.9
+    predictions = by_truth.test_then_train(pd.DataFrame(rows), truths)
+    assert predictions.dtype == bool
+    assert (predictions == truths).mean() > 0.9
     assert by_truth.predict_one(rows[0]) in {True, False}
 
 
@@ -75,31 +75,31 @@ def test_it_is_what_scikit_learn_takes_it_for() -> None:
 def test_missing_values_are_as_the_model_wants_them() -> None:
     class Hears(linear_model.LinearRegression):
         def learn_one(self, x: Any, y: Any) -> None:  # type: ignore[override]
-            heard.append(x)
+            received.append(x)
             assert y > 0
 
     frame = pd.DataFrame({"a": [1.0, np.nan], "by": ["sea", None]})
-    heard: list[Any] = []
+    received: list[Any] = []
     adopt(Hears()).partial_fit(frame, [1.0, 2.0])
-    assert heard == [{"a": 1.0, "by": "sea"}, {}]
-    heard.clear()
+    assert received == [{"a": 1.0, "by": "sea"}, {}]
+    received.clear()
     adopt(Hears(), missing="none").partial_fit(frame, [1.0, 2.0])
-    assert heard == [{"a": 1.0, "by": "sea"}, {"a": None, "by": None}]
-    heard.clear()
+    assert received == [{"a": 1.0, "by": "sea"}, {"a": None, "by": None}]
+    received.clear()
     adopt(Hears()).partial_fit(np.array([[1.0, 2.0]]), [1.0])
-    assert heard == [{"x0": 1.0, "x1": 2.0}]
+    assert received == [{"x0": 1.0, "x1": 2.0}]
 
 
 def test_answers_that_come_later() -> None:
     rows, answers = _table(120)
     X = np.array([[x["a"], x["b"]] for x in rows])
     report = prequential(adopt(_scaled()), (X, np.array(answers)), delay=7, baselines=False)
-    model, said = _scaled(), []
+    model, predictions = _scaled(), []
     for t, x in enumerate(X.tolist()):
         if t >= 7:
             model.learn_one(dict(zip(["x0", "x1"], X[t - 7].tolist(), strict=True)), answers[t - 7])
-        said.append(model.predict_one(dict(zip(["x0", "x1"], x, strict=True))))
-    mae = np.abs(np.array(said) - answers).mean()
+        predictions.append(model.predict_one(dict(zip(["x0", "x1"], x, strict=True))))
+    mae = np.abs(np.array(predictions) - answers).mean()
     assert report.scores["AdoptedRegressor"].overall["mae"] == pytest.approx(mae, rel=1e-12)
 
 
@@ -110,7 +110,7 @@ def test_what_is_no_model_of_river_is_refused() -> None:
         adopt(preprocessing.StandardScaler())
     with pytest.raises(ParameterError, match="`missing` must be 'absent' or 'none', got 'nan'"):
         adopt(_scaled(), missing="nan")
-    with pytest.raises(TypeMismatchError, match="one answer a row"):
+    with pytest.raises(TypeMismatchError, match="one target a row"):
         adopt(_scaled()).partial_fit([[1.0]], [[1.0, 2.0]])
     with pytest.raises(LabelError):
         adopt(tree.HoeffdingTreeClassifier()).partial_fit([[1.0]], [0.5])

@@ -176,7 +176,7 @@ def test_names_may_be_any_hashable_thing() -> None:
     model.learn_one({1: 2.0, ("a", "b"): 1.0, "c": 0.0}, 3.0)
     assert list(model.model_.feature_names_in_) == ["('a', 'b')", "1", "c"]
     assert model.predict_one({1: 2.0, ("a", "b"): 1.0}) == pytest.approx(3.0)
-    with pytest.raises(ColumnError, match="a name of its own"):
+    with pytest.raises(ColumnError, match="names must be different as strings"):
         model.learn_one({1: 2.0, "1": 1.0}, 3.0)
 
 
@@ -237,11 +237,11 @@ def test_what_cannot_be_wrapped_is_refused() -> None:
         wrap(op.RLSRegressor)
     with pytest.raises(TypeMismatchError, match="must be a learner of onepass"):
         wrap(linear_model.LinearRegression())
-    with pytest.raises(ColumnError, match="must have learned rows with names"):
+    with pytest.raises(ColumnError, match="must have learned rows with feature names"):
         wrap(op.RLSRegressor().partial_fit([[1.0]], [1.0]))
-    with pytest.raises(ParameterError, match="`model` must regress"):
+    with pytest.raises(ParameterError, match="`model` must be a regressor"):
         wrap(op.RLSClassifier(), targets=["a"])
-    with pytest.raises(ParameterError, match="one that learned several answers"):
+    with pytest.raises(ParameterError, match="one with several targets"):
         wrap(op.RLSRegressor().learn_one({"a": 1.0}, [1.0, 2.0]))
     for wrong in ("ab", [], ["a", "a"]):
         with pytest.raises(ParameterError, match="must be a list of different names"):
@@ -249,7 +249,7 @@ def test_what_cannot_be_wrapped_is_refused() -> None:
     with pytest.raises(TypeMismatchError, match=r"got a dict.*targets=True"):
         wrap(op.RLSRegressor()).learn_one({"a": 1.0}, {"u": 1.0})
     for odd in (3.0, {}):
-        with pytest.raises(TypeMismatchError, match="`y` must be a dict of answers by name"):
+        with pytest.raises(TypeMismatchError, match="`y` must be a dict of targets by name"):
             wrap(op.RLSRegressor(), targets=True).learn_one({"a": 1.0}, odd)
     with pytest.raises(ParameterError, match="must be a classifier"):
         Classifier(op.RLSRegressor())
@@ -266,9 +266,9 @@ def test_labels_come_back_as_they_were_given(labels: tuple[Any, Any]) -> None:
     assert model.predict_one({"a": 1.0}) is None
     for x in _rows(30):
         model.learn_one(x, labels[x["a"] > 0])
-    said = model.predict_one({"a": 2.0})
-    assert said == labels[1]
-    assert type(said) is type(labels[1])
+    predictions = model.predict_one({"a": 2.0})
+    assert predictions == labels[1]
+    assert type(predictions) is type(labels[1])
 
 
 def test_no_probability_is_invented() -> None:
@@ -340,12 +340,14 @@ def test_frames_in_and_out(library: Any) -> None:
             for row, answer in zip(X, y, strict=True):
                 one.learn_one(row, answer)
         asked = library.DataFrame([{"c": 1.0, "new": 1.0}, {"c": 2.0, "new": 1.0}])
-        said = many.predict_many(asked)
-        assert isinstance(said, library.Series)
-        assert list(said) == pytest.approx([one.predict_one({"c": 1.0}), one.predict_one({"c": 2})])
+        predictions = many.predict_many(asked)
+        assert isinstance(predictions, library.Series)
+        assert list(predictions) == pytest.approx(
+            [one.predict_one({"c": 1.0}), one.predict_one({"c": 2})]
+        )
 
 
-def test_the_index_of_a_frame_is_kept() -> None:
+def test_the_index_of_a_frame_is_retained() -> None:
     model = wrap(op.SGDClassifier("logistic"))
     frame = pd.DataFrame(_rows(6), index=list("uvwxyz"))
     model.learn_many(frame, frame["a"] > 0)
@@ -368,12 +370,12 @@ def test_several_answers() -> None:
         for name, one in single.items():
             one.learn_one(x, y[name])
     x = {"a": 0.3, "b": -2.0}
-    said = model.predict_one(x)
-    assert said == pytest.approx({name: one.predict_one(x) for name, one in single.items()})
-    with pytest.raises(ColumnError, match=r"`y` must have the answers \['u', 'v'\]"):
+    predictions = model.predict_one(x)
+    assert predictions == pytest.approx({name: one.predict_one(x) for name, one in single.items()})
+    with pytest.raises(ColumnError, match=r"`y` must have the targets \['u', 'v'\]"):
         model.learn_one(x, {"u": 1.0})
     again = wrap(model.model_, targets=("u", "v"))
-    assert again.predict_one(x) == said
+    assert again.predict_one(x) == predictions
     assert isinstance(again, MultiTargetRegressor)
     named = wrap(op.RLSRegressor(), targets=["u", "v"])
     assert named.predict_one(x) == {"u": 0.0, "v": 0.0}
@@ -403,12 +405,12 @@ def test_delayed_answers_and_weights_reach_it() -> None:
         moment="at",
         delay=5.0,
     )
-    said, plain = [], op.RLSRegressor()
+    predictions, plain = [], op.RLSRegressor()
     for t, (x, _) in enumerate(stream):
         if t >= 5:  # the answer of row t - 5 is known now
             plain.learn_one(stream[t - 5][0], stream[t - 5][1])
-        said.append(plain.predict_one(x))
-    errors = np.abs(np.array(said) - [y for _, y in stream])
+        predictions.append(plain.predict_one(x))
+    errors = np.abs(np.array(predictions) - [y for _, y in stream])
     assert score.get() == pytest.approx(errors.mean(), rel=0.2)
     assert "at" not in model.model_.feature_names_in_
 
@@ -496,8 +498,8 @@ def test_one_for_each_target() -> None:
     chain = multioutput.RegressorChain(wrap(op.RLSRegressor()), order=["u", "v"])
     for x in _rows(40):
         chain.learn_one(x, {"u": x["a"], "v": x["a"] + x["b"]})
-    said = chain.predict_one({"a": 1.0, "b": 2.0})
-    assert said == pytest.approx({"u": 1.0, "v": 3.0}, abs=1e-3)
+    predictions = chain.predict_one({"a": 1.0, "b": 2.0})
+    assert predictions == pytest.approx({"u": 1.0, "v": 3.0}, abs=1e-3)
 
 
 def test_statistics_and_copies_of_it() -> None:
@@ -511,8 +513,8 @@ def test_statistics_and_copies_of_it() -> None:
         assert other.predict_one(x) == model.predict_one(x)
         other.learn_one(x, 50.0)
         assert other.predict_one(x) != model.predict_one(x)
-    kept = model.clone(include_attributes=True)
-    assert kept.predict_one(x) == model.predict_one(x)
+    retained = model.clone(include_attributes=True)
+    assert retained.predict_one(x) == model.predict_one(x)
 
 
 # -- the extra -------------------------------------------------------------------------------------

@@ -26,23 +26,23 @@ def rows(seed: int = 0) -> tuple[list[dict[str, float]], list[float]]:
 
 
 def walked(model: Any, X: Any, y: Any) -> list[Any]:
-    said = []
+    predictions = []
     for x, answer in zip(X, y, strict=True):
-        said.append(model.predict_one(x))
+        predictions.append(model.predict_one(x))
         model.learn_one(x, answer)
-    return said
+    return predictions
 
 
 @pytest.mark.parametrize("model", [op.SGDRegressor(), op.RLSRegressor()], ids=str)
 def test_rows_are_answered_and_learned_as_without_the_loop(model: Any, monkeypatch: Any) -> None:
     X, y = rows()
     one, two = wrap(model), wrap(model)
-    said = walked(one, X, y)
-    assert (one._intake.loop is not None) == (native.loops is not None)
+    predictions = walked(one, X, y)
+    assert (one._adapter.loop is not None) == (native.loops is not None)
     monkeypatch.setattr(native, "loops", None)
-    assert_allclose(said[5:], walked(two, X, y)[5:], rtol=1e-8, atol=1e-9)
+    assert_allclose(predictions[5:], walked(two, X, y)[5:], rtol=1e-8, atol=1e-9)
     assert_allclose(one.model_.coef_, two.model_.coef_, rtol=1e-8)
-    assert all(type(each) is float for each in said)
+    assert all(type(each) is float for each in predictions)
 
 
 @pytest.mark.parametrize("model", [op.SGDClassifier(), op.Perceptron()], ids=str)
@@ -51,11 +51,11 @@ def test_labels_are_those_that_came(model: Any, labels: Any, monkeypatch: Any) -
     X, y = rows()
     answers = [labels[value > 0] for value in y]
     one, two = wrap(model), wrap(model)
-    said = walked(one, X, answers)
-    assert (one._intake.loop is not None) == (native.loops is not None)
+    predictions = walked(one, X, answers)
+    assert (one._adapter.loop is not None) == (native.loops is not None)
     monkeypatch.setattr(native, "loops", None)
-    assert said == walked(two, X, answers)
-    assert {type(each) for each in said[2:]} == {type(labels[0])}
+    assert predictions == walked(two, X, answers)
+    assert {type(each) for each in predictions[2:]} == {type(labels[0])}
 
 
 @pytest.mark.parametrize("model", [op.SGDRegressor(), op.RLSRegressor()], ids=str)
@@ -66,9 +66,9 @@ def test_columns_come_and_go_between_plain_rows(model: Any, monkeypatch: Any) ->
         X[i + 1 if i + 1 < N else i]["new"] = 1.0
         X[i]["b"] = True
     one, two = wrap(model), wrap(model)
-    said = walked(one, X, y)
+    predictions = walked(one, X, y)
     monkeypatch.setattr(native, "loops", None)
-    assert_allclose(said[5:], walked(two, X, y)[5:], rtol=1e-7, atol=1e-8)
+    assert_allclose(predictions[5:], walked(two, X, y)[5:], rtol=1e-7, atol=1e-8)
     assert one.model_.n_features_in_ == 4
 
 

@@ -100,7 +100,7 @@ def test_prototypes_are_seen_along_the_axes_as_they_are_now() -> None:
         expected = model.prototypes_ - model.axes_.view.center
         if model.rows_seen_ >= 100:
             expected = expected @ model.components_.T
-        assert_allclose(model.stock_.all("seen"), expected, atol=1e-10)
+        assert_allclose(model.prototype_store_.all("coordinates"), expected, atol=1e-10)
 
 
 def test_the_answer_is_the_class_of_the_most_similar_prototype() -> None:
@@ -155,7 +155,7 @@ def test_merged_it_knows_what_both_have_seen(pca: str) -> None:
 
 def test_bad_settings_are_refused_when_learning_begins() -> None:
     X, y = digits()
-    for params, said in (
+    for params, predictions in (
         ({"vigilance": 1.5}, "vigilance"),
         ({"vigilance": -0.1, "similarity": "euclidean"}, "vigilance"),
         ({"similarity": "manhattan"}, "similarity"),
@@ -166,7 +166,7 @@ def test_bad_settings_are_refused_when_learning_begins() -> None:
         ({"block": 0}, "block"),
         ({"max_prototypes": 0}, "max_prototypes"),
     ):
-        with pytest.raises(ParameterError, match=said):
+        with pytest.raises(ParameterError, match=predictions):
             op.ARTIPCAClassifier(**params).partial_fit(X[:5], y[:5])
     with pytest.raises(ParameterError, match="learning axes"):
         op.ARTIPCAClassifier(pca="none").learn_axes(X)
@@ -225,7 +225,7 @@ def test_weights_beyond_numbers_are_refused() -> None:
 def test_a_compact_learner_holds_no_rows() -> None:
     model, _, _ = learned("task")
     small = model.compact()
-    assert all(page.rows.base is None for page in small.stock_.pages)
+    assert all(page.rows.base is None for page in small.prototype_store_.pages)
     with pytest.raises(ParameterError, match="a compact learner cannot learn axes"):
         small.learn_axes(np.zeros((3, 64)))
 
@@ -237,22 +237,22 @@ def test_an_altered_file_is_refused(tmp_path: Any) -> None:
     from onepass.learners.prototypes import Prototypes
 
     model, _, _ = learned("incremental")
-    stock, axes, path = model.stock_, model.axes_, tmp_path / "m.onepass"
+    stock, axes, path = model.prototype_store_, model.axes_, tmp_path / "m.onepass"
     page = stock.pages[0]
     wrong: list[dict[str, Any]] = [
-        {"stock_": Prototypes(())},
-        {"stock_": Prototypes((replace(page, labels=page.labels - 1),))},
-        {"stock_": Prototypes((replace(page, labels=page.labels.astype(float)),))},
-        {"stock_": Prototypes((replace(page, rows=page.rows[:5]),))},
-        {"stock_": Prototypes((replace(page, seen=page.seen[:, :3]),))},
-        {"stock_": Prototypes((replace(page, labels=page.labels + 99),))},
+        {"prototype_store_": Prototypes(())},
+        {"prototype_store_": Prototypes((replace(page, labels=page.labels - 1),))},
+        {"prototype_store_": Prototypes((replace(page, labels=page.labels.astype(float)),))},
+        {"prototype_store_": Prototypes((replace(page, rows=page.rows[:5]),))},
+        {"prototype_store_": Prototypes((replace(page, coordinates=page.coordinates[:, :3]),))},
+        {"prototype_store_": Prototypes((replace(page, labels=page.labels + 99),))},
         {"axes_": None},
-        {"stock_": 7},
+        {"prototype_store_": 7},
         {"axes_": replace(axes, mean=axes.mean[:2])},
         {"axes_": replace(axes, block=-5)},
         {"axes_": replace(axes, mass=-1.0)},
         {"axes_": replace(axes, view=replace(axes.view, lengths=axes.view.lengths[:2]))},
-        {"way_": "none"},
+        {"pca_mode_": "none"},
         {"compact_": 1},
     ]
     for change in wrong:

@@ -32,7 +32,7 @@ def test_moments_are_those_of_all_rows(seed: int, offset: float) -> None:
     moments = Moments.start(5, 4, "each")
     for rows in np.split(order, cuts):
         if len(rows):
-            moments = moments.taken(X[rows], y[rows], s[rows])
+            moments = moments.updated(X[rows], y[rows], s[rows])
     exact = X - offset  # no rounding: both have the same last digits
     for k in range(4):
         u, Z = s[y == k], exact[y == k]

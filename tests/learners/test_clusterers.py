@@ -22,18 +22,18 @@ def sequential(X: Any, vigilance: float) -> tuple[Any, list[int]]:
     """Algorithm 1 without labels and axes."""
     W: list[Any] = []
     n: list[int] = []
-    said = []
+    predictions = []
     for x in X:
         near = [w @ x / np.linalg.norm(w) / np.linalg.norm(x) for w in W]
         best = int(np.argmax(near)) if W else -1
-        said.append(best)
+        predictions.append(best)
         if W and near[best] >= vigilance:
             n[best] += 1
             W[best] = W[best] + (x - W[best]) / n[best]
         else:
             W.append(x)
             n.append(1)
-    return np.array(W), said
+    return np.array(W), predictions
 
 
 @pytest.mark.parametrize("cut", [1, 37, 600])
@@ -41,8 +41,8 @@ def test_it_is_the_sequential_loop_wherever_the_stream_is_cut(cut: int) -> None:
     X = rows()
     W, expected = sequential(X, 0.85)
     model = op.ARTIPCACluster(vigilance=0.85, pca="none")
-    said = [model.test_then_train(X[i : i + cut]) for i in range(0, 600, cut)]
-    assert np.concatenate(said).tolist() == expected
+    predictions = [model.test_then_train(X[i : i + cut]) for i in range(0, 600, cut)]
+    assert np.concatenate(predictions).tolist() == expected
     assert_allclose(model.prototypes_, W, atol=1e-12)
     assert model.rows_seen_ == 600
 
@@ -50,10 +50,12 @@ def test_it_is_the_sequential_loop_wherever_the_stream_is_cut(cut: int) -> None:
 def test_clusters_are_mostly_of_one_digit() -> None:
     X, y = load_digits(return_X_y=True)
     model = op.ARTIPCACluster(20, 0.7).fit(X[:1200])
-    said = model.predict(X[1200:])
-    purity = sum(np.bincount(y[1200:][said == k]).max() for k in np.unique(said)) / len(said)
+    predictions = model.predict(X[1200:])
+    purity = sum(
+        np.bincount(y[1200:][predictions == k]).max() for k in np.unique(predictions)
+    ) / len(predictions)
     assert purity > 0.85
-    assert_array_equal(model.similarities(X[1200:]).argmax(axis=1), said)
+    assert_array_equal(model.similarities(X[1200:]).argmax(axis=1), predictions)
 
 
 def test_numbers_stay_whatever_comes_after() -> None:

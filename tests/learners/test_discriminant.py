@@ -105,10 +105,10 @@ def test_each_row_is_answered_by_all_before_it() -> None:
     X, y = stream(2, n=90)
     order = np.random.default_rng(2).permutation(90)
     X, y = X[order], y[order]
-    said = op.StreamingLDA(0.1, target="variance").test_then_train(X, y)
+    predictions = op.StreamingLDA(0.1, target="variance").test_then_train(X, y)
     for i in range(40, 90):
         batch = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1).fit(X[:i], y[:i])
-        assert said[i] == batch.predict(X[i : i + 1])[0]
+        assert predictions[i] == batch.predict(X[i : i + 1])[0]
 
 
 @pytest.mark.parametrize("make", [op.StreamingLDA, op.StreamingQDA])
@@ -168,18 +168,18 @@ def test_the_order_of_classes_makes_no_difference() -> None:
     np.testing.assert_allclose(sorted_first.predict_proba(X), mixed.predict_proba(X), atol=1e-12)
 
 
-def test_what_is_worked_out_is_kept_until_something_is_learned() -> None:
+def test_factorisations_are_cached_until_a_row_is_learned() -> None:
     X, y = stream(7)
     for model in (op.StreamingLDA(), op.StreamingQDA()):
         model.partial_fit(X, y)
-        assert not model.moments_.solved
-        said = model.predict_proba(X)
-        kept = model.moments_.solved[-1]
+        assert not model.moments_.cached
+        predictions = model.predict_proba(X)
+        cached = model.moments_.cached[-1]
         model.predict(X)
-        assert model.moments_.solved[-1] is kept
+        assert model.moments_.cached[-1] is cached
         model.learn_one(X[0], 3)
-        assert not model.moments_.solved
-        assert not np.array_equal(model.predict_proba(X), said)
+        assert not model.moments_.cached
+        assert not np.array_equal(model.predict_proba(X), predictions)
 
 
 def test_within_a_pipeline() -> None:
@@ -200,12 +200,12 @@ def test_what_they_refuse() -> None:
         (op.StreamingLDA(priors="equal"), "`priors`"),
         (op.StreamingLDA(priors=[[1], [1, 2]], classes=[0, 1]), "`priors`"),
     ]
-    for model, said in wrong:
-        with pytest.raises(ParameterError, match=said):
+    for model, predictions in wrong:
+        with pytest.raises(ParameterError, match=predictions):
             model.partial_fit([[1.0], [2.0]], [0, 1])
         assert not hasattr(model, "moments_")
     model = op.StreamingLDA(priors=[1.0, 3.0], classes=[0, 1]).partial_fit([[1.0], [2.0]], [0, 1])
-    with pytest.raises(LabelError, match=r"have a prior, \[0, 1\], got another"):
+    with pytest.raises(LabelError, match=r"with a prior, \[0, 1\], got another"):
         model.learn_one([3.0], 2)
     assert model.classes_.tolist() == [0, 1]
 

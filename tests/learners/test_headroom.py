@@ -33,8 +33,8 @@ def goes_on(model: Any) -> None:
         model.partial_fit(X, Y)
         for x, y in zip(X, Y, strict=True):
             model.learn_one(x, y)
-    said = model.decision_function(X) if hasattr(model, "classes_") else model.predict(X)
-    assert np.isfinite(said).all()
+    predictions = model.decision_function(X) if hasattr(model, "classes_") else model.predict(X)
+    assert np.isfinite(predictions).all()
 
 
 @every_rule

@@ -40,11 +40,11 @@ def same(one: Any, two: Any, digits: float = 1e-9) -> None:
 
 def in_turn(model: Any, X: Any, y: Any) -> list[Any]:
     """What is said of each row just before it is learned."""
-    said = []
+    predictions = []
     for x, t in zip(X, y, strict=True):
-        said.append(model.predict_one(x))
+        predictions.append(model.predict_one(x))
         model.learn_one(x, t)
-    return said
+    return predictions
 
 
 def both(**settings: Any) -> tuple[Any, Any]:
@@ -54,7 +54,9 @@ def both(**settings: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("n", [1, 2, 3, 9, 10, 17, 18, 19, 26, 130, 201])
-def test_rows_are_said_and_learned_as_many_at_once(rule: Any, n: int, *, intercept: bool) -> None:
+def test_predictions_and_learning_equal_those_of_blocks(
+    rule: Any, n: int, *, intercept: bool
+) -> None:
     X, y = stream(n)
     one, many = both(ridge=0.5, forgetting=rule, fit_intercept=intercept)
     expected = many.test_then_train(X, y)
@@ -144,7 +146,7 @@ def test_single_rows_and_blocks_take_turns() -> None:
 
 
 @pytest.mark.parametrize("i", [2, 5, 11, 12, 19, 30, 31])
-def test_whoever_looks_finds_all_rows(i: int) -> None:
+def test_reading_attributes_closes_the_loop(i: int) -> None:
     X, y = stream(60)
     one, many = both(ridge=0.5)
     many.partial_fit(X[:i], y[:i])
@@ -182,15 +184,15 @@ def test_blocks_of_few_rows(d: int, width: int, rule: Any) -> None:
     X, y = stream(330, d)
     one, many = both(ridge=0.5, forgetting=rule)
     expected = many.test_then_train(X, y)
-    said = np.empty(len(y))
+    predictions = np.empty(len(y))
     for i in range(0, len(y), width):
         rows = slice(i, i + width)
         if i > 200:
-            said[rows] = one.predict(X[rows]) if width == 1 else expected[rows]
+            predictions[rows] = one.predict(X[rows]) if width == 1 else expected[rows]
             one.partial_fit(X[rows], y[rows])
         else:
-            said[rows] = one.test_then_train(X[rows], y[rows])
-    close(said, expected)
+            predictions[rows] = one.test_then_train(X[rows], y[rows])
+    close(predictions, expected)
     same(one, many)
 
 
@@ -217,11 +219,11 @@ def test_classes(labels: list[Any]) -> None:
     one = op.RLSClassifier(ridge=0.5).partial_fit(X[:3], y[:3], classes=labels)
     many = op.RLSClassifier(ridge=0.5).partial_fit(X[:3], y[:3], classes=labels)
     expected = many.test_then_train(X[3:], y[3:])
-    said = []
+    predictions = []
     for x, label in zip(X[3:], y[3:], strict=True):
-        said.append(one.predict_one(x))
+        predictions.append(one.predict_one(x))
         one.learn_one(x, label)
-    assert said == expected.tolist()
+    assert predictions == expected.tolist()
     close(one.coef_, many.coef_)
 
 
@@ -240,7 +242,7 @@ MAKERS = [lambda: op.RLSRegressor(1.0), lambda: op.SGDRegressor(step="normalised
 
 @pytest.mark.parametrize(("n", "d"), [(400, 5), (30, 1100)], ids=["narrow", "wide"])
 @pytest.mark.parametrize("make", MAKERS)
-def test_whoever_looks_from_another_thread_loses_no_row(make: Any, n: int, d: int) -> None:
+def test_reading_from_another_thread_drops_no_row(make: Any, n: int, d: int) -> None:
     """A wide learner lets other threads run while it learns a row."""
     X, y = stream(n, d)
     model, plain = make(), make().partial_fit(X, y)
@@ -304,7 +306,7 @@ def test_a_loop_that_cannot_be_opened_leaves_all_as_it_was(
 
     X, y = stream(30, 5)
     model, plain = make().partial_fit(X[:29], y[:29]), make().partial_fit(X, y)
-    monkeypatch.setattr(type(model), "_open", full)
+    monkeypatch.setattr(type(model), "_open_loop", full)
     with pytest.raises(MemoryError):
         model.learn_one(X[29], y[29])
     assert model.rows_seen_ == 29

@@ -38,9 +38,9 @@ def rows(n: int, p: int, seed: int = 0, c: int | None = None) -> tuple[Floats, F
 
 def settings(m: int, noise: float) -> list[tuple[Any, float]]:
     """Memories without noise, and those that take it with it."""
-    kept = [None, m, memory.NoMemory()]
-    calm = [(each, 0.0) for each in [*kept, memory.Principal(m, of="projected")]]
-    return [*calm, *((each, noise) for each in kept)]
+    spec = [None, m, memory.NoMemory()]
+    calm = [(each, 0.0) for each in [*spec, memory.Principal(m, of="projected")]]
+    return [*calm, *((each, noise) for each in spec)]
 
 
 def own_gradients(p: int, c: int, d: int, seed: int = 0) -> Any:
@@ -89,8 +89,8 @@ def test_lemma_1_a_step_along_a_projected_direction_moves_no_past_answer(
 
 def test_each_new_row_is_fitted_in_one_step() -> None:
     X, y = rows(12, 40)
-    for kept in (None, 3, memory.NoMemory(), memory.Principal(3, of="projected")):
-        model = ORFitRegressor(memory=kept)
+    for spec in (None, 3, memory.NoMemory(), memory.Principal(3, of="projected")):
+        model = ORFitRegressor(memory=spec)
         for x, answer in zip(X, y, strict=True):
             assert_allclose(model.learn_one(x, answer).predict_one(x), answer)
 
@@ -108,31 +108,31 @@ def test_equation_7_outputs_with_their_own_gradients() -> None:
     phi = own_gradients(30, 3, 4)
     start = np.random.default_rng(9).normal(size=30)
     model = ORFitRegressor(memory=None, feature_map=phi, initial_coef=start)
-    said = model.test_then_train(X, Y)
+    predictions = model.test_then_train(X, Y)
     expected = batch_orfit(zip(phi(X), Y, strict=True), start)
     assert_allclose(model.coef_, expected, atol=1e-10)
     assert_allclose(model.predict(X), Y, atol=1e-10)
     loop = ORFitRegressor(memory=None, feature_map=phi, initial_coef=start)
-    assert_allclose(said, one_row_at_a_time(loop, X, Y), atol=1e-10)
+    assert_allclose(predictions, one_row_at_a_time(loop, X, Y), atol=1e-10)
 
 
 def test_for_one_output_the_vector_model_is_the_scalar_model() -> None:
     X, y = rows(9, 20)
-    for kept in (None, 4):
-        scalar = ORFitRegressor(memory=kept).fit(X, y)
-        vector = ORFitRegressor(memory=kept, feature_map=lambda X: X[:, :, None]).fit(X, y)
+    for spec in (None, 4):
+        scalar = ORFitRegressor(memory=spec).fit(X, y)
+        vector = ORFitRegressor(memory=spec, feature_map=lambda X: X[:, :, None]).fit(X, y)
         assert vector.coef_.shape == (20,)
         assert_allclose(vector.coef_, scalar.coef_, atol=1e-12)
         assert_allclose(vector.predict(X), scalar.predict(X), atol=1e-12)
 
 
-@pytest.mark.parametrize(("kept", "noise"), settings(4, 0.3))
-def test_remark_3_separate_weights_are_separate_scalar_models(kept: Any, noise: float) -> None:
+@pytest.mark.parametrize(("spec", "noise"), settings(4, 0.3))
+def test_remark_3_separate_weights_are_separate_scalar_models(spec: Any, noise: float) -> None:
     X, Y = rows(9, 20, c=3)
     start = np.random.default_rng(3).normal(size=(3, 20))
-    together = ORFitRegressor(memory=kept, noise=noise, initial_coef=start).fit(X, Y)
+    together = ORFitRegressor(memory=spec, noise=noise, initial_coef=start).fit(X, Y)
     for j in range(3):
-        alone = ORFitRegressor(memory=kept, noise=noise, initial_coef=start[j]).fit(X, Y[:, j])
+        alone = ORFitRegressor(memory=spec, noise=noise, initial_coef=start[j]).fit(X, Y[:, j])
         assert_allclose(together.coef_[j], alone.coef_, atol=1e-12)
 
 
@@ -196,30 +196,30 @@ def test_algorithm_1_of_2022_as_printed_is_the_memory_of_projected_gradients(m: 
 # -- section 3.3: blocks --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [None, 6])
+@pytest.mark.parametrize("spec", [None, 6])
 @pytest.mark.parametrize("c", [1, 3])
-def test_equation_9_a_block_is_one_augmented_row(kept: int | None, c: int) -> None:
+def test_equation_9_a_block_is_one_augmented_row(spec: int | None, c: int) -> None:
     X, Y = rows(16, 40, c=c)
     cuts = [0, 1, 6, 11, 16]
-    model = ORFitRegressor(memory=kept, block_update=True)
+    model = ORFitRegressor(memory=spec, block_update=True)
     expected = np.zeros((40, c))
     for i, j in pairwise(cuts):
         model.partial_fit(X[i:j], Y[i:j])
         blocks = [(X[a:b].T, Y[a:b]) for a, b in pairwise(cuts) if b <= j]
-        expected = batch_orfit(blocks, np.zeros((40, c)), kept)
+        expected = batch_orfit(blocks, np.zeros((40, c)), spec)
         assert_allclose(model.coef_, expected.T, atol=1e-9)
 
 
-@pytest.mark.parametrize("kept", [None, 6])
-def test_equation_9_with_outputs_that_have_their_own_gradients(kept: int | None) -> None:
+@pytest.mark.parametrize("spec", [None, 6])
+def test_equation_9_with_outputs_that_have_their_own_gradients(spec: int | None) -> None:
     X, Y = rows(12, 4, c=2)
     phi = own_gradients(40, 2, 4)
-    model = ORFitRegressor(memory=kept, feature_map=phi, block_update=True)
+    model = ORFitRegressor(memory=spec, feature_map=phi, block_update=True)
     blocks = []
     for i in range(0, 12, 4):
         model.partial_fit(X[i : i + 4], Y[i : i + 4])
         blocks.append((np.hstack(list(phi(X[i : i + 4]))), Y[i : i + 4].reshape(-1)))
-    assert_allclose(model.coef_, batch_orfit(blocks, np.zeros(40), kept), atol=1e-9)
+    assert_allclose(model.coef_, batch_orfit(blocks, np.zeros(40), spec), atol=1e-9)
 
 
 def test_without_a_limit_a_block_is_the_same_as_its_rows() -> None:
@@ -244,17 +244,17 @@ def test_with_a_limit_a_block_is_another_algorithm_than_its_rows() -> None:
 # -- section 4: theory ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [None, 12])
-def test_proposition_1_it_is_rls_without_memory_of_noise(kept: int | None) -> None:
+@pytest.mark.parametrize("spec", [None, 12])
+def test_proposition_1_it_is_rls_without_memory_of_noise(spec: int | None) -> None:
     X, y = rows(12, 30)
     start = np.random.default_rng(4).normal(size=30)
-    model = ORFitRegressor(memory=kept, initial_coef=start)
+    model = ORFitRegressor(memory=spec, initial_coef=start)
     for k in range(1, 13):
         model.learn_one(X[k - 1], y[k - 1])
         ew = rls_row_by_row(X[:k], y[:k], 1.0, forgetting=0.0, initial=start, rescaled=False)
         assert_allclose(model.coef_, ew.coef, atol=1e-10)
-        kept_now = model.memory_.Q if kept is None else model.memory_.subspace.U
-        assert_allclose(np.eye(30) - kept_now @ kept_now.T, ew.P, atol=1e-10)
+        spec_now = model.memory_.Q if spec is None else model.memory_.subspace.U
+        assert_allclose(np.eye(30) - spec_now @ spec_now.T, ew.P, atol=1e-10)
         past, _ = full_svd_basis(X[:k].T)
         assert_allclose(ew.P, np.eye(30) - past @ past.T, atol=1e-10)
 
@@ -262,24 +262,24 @@ def test_proposition_1_it_is_rls_without_memory_of_noise(kept: int | None) -> No
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 12),
-    kept=st.sampled_from([None, 12]),
+    spec=st.sampled_from([None, 12]),
     block=st.booleans(),
 )
 def test_theorem_2_it_is_the_point_nearest_to_the_start_that_fits_all_rows(
-    seed: int, n: int, kept: int | None, *, block: bool
+    seed: int, n: int, spec: int | None, *, block: bool
 ) -> None:
     X, y = rows(n, 24, seed)
     start = np.random.default_rng(seed + 1).normal(size=24)
-    model = ORFitRegressor(memory=kept, initial_coef=start, block_update=block).fit(X, y)
+    model = ORFitRegressor(memory=spec, initial_coef=start, block_update=block).fit(X, y)
     assert_allclose(model.coef_, nearest(start, X.T, y), atol=1e-8)
 
 
-@pytest.mark.parametrize("kept", [None, 12])
-def test_theorem_2_for_vector_outputs(kept: int | None) -> None:
+@pytest.mark.parametrize("spec", [None, 12])
+def test_theorem_2_for_vector_outputs(spec: int | None) -> None:
     X, Y = rows(4, 5, c=3)
     phi = own_gradients(20, 3, 5)
     start = np.random.default_rng(8).normal(size=20)
-    model = ORFitRegressor(memory=kept, feature_map=phi, initial_coef=start)
+    model = ORFitRegressor(memory=spec, feature_map=phi, initial_coef=start)
     for k in range(1, 5):
         model.learn_one(X[k - 1], Y[k - 1])
         G = np.hstack(list(phi(X[:k])))
@@ -343,23 +343,23 @@ def test_the_memory_is_these_directions_where_nothing_was_cut_off_before(n: int,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MemoryFullWarning)
         model = ORFitRegressor(memory=8).fit(G.T, np.zeros(n))
-    kept = model.memory_.subspace
+    spec = model.memory_.subspace
     U, sigma = full_svd_basis(G, 8)
-    assert_allclose(kept.U @ kept.U.T, U @ U.T, atol=1e-9)
-    assert_allclose(kept.sigma, sigma, rtol=1e-9)
+    assert_allclose(spec.U @ spec.U.T, U @ U.T, atol=1e-9)
+    assert_allclose(spec.sigma, sigma, rtol=1e-9)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(10, 40))
 def test_beyond_the_memory_loses_no_more_than_what_was_cut_off(seed: int, n: int) -> None:
     """After truncation it is approximate: λ_{m+1} <= worst forgetting <= Σ (what was cut off)²."""
     G, m = directions(n, 12, seed), 4
-    kept = ORFitRegressor(memory=m).fit(G.T, np.zeros(n)).memory_.subspace
+    spec = ORFitRegressor(memory=m).fit(G.T, np.zeros(n)).memory_.subspace
     A, cut = np.zeros((12, 0)), 0.0
     for j in range(n):
         U, sigma, _ = np.linalg.svd(np.column_stack([A, G[:, j]]), full_matrices=False)
         A, cut = U[:, :m] * sigma[:m], cut + float((sigma[m:] ** 2).sum())
     least = np.linalg.eigvalsh(G @ G.T)[-m - 1]
-    assert least * (1 - 1e-9) <= worst_forgetting(G, kept.U) <= cut * (1 + 1e-9)
+    assert least * (1 - 1e-9) <= worst_forgetting(G, spec.U) <= cut * (1 + 1e-9)
 
 
 # -- section 5.1 and appendix: what it meets at its ends ------------------------------------------
@@ -384,12 +384,12 @@ def test_nlms_is_no_memory_and_noise() -> None:
     assert_allclose(model.coef_, w, atol=1e-12)
 
 
-@pytest.mark.parametrize("kept", [None, 10])
+@pytest.mark.parametrize("spec", [None, 10])
 @pytest.mark.parametrize("r", [1e-4, 0.7])
-def test_the_extended_kalman_filter_of_the_appendix_is_noise(kept: int | None, r: float) -> None:
+def test_the_extended_kalman_filter_of_the_appendix_is_noise(spec: int | None, r: float) -> None:
     X, y = rows(9, 10)
     w, Q = np.ones(10), np.eye(10)
-    model = ORFitRegressor(memory=kept, noise=r, initial_coef=np.ones(10))
+    model = ORFitRegressor(memory=spec, noise=r, initial_coef=np.ones(10))
     for x, answer in zip(X, y, strict=True):
         L = Q @ x / (x @ Q @ x + r)
         w, Q = w + L * (answer - x @ w), Q - np.outer(L, x @ Q)
@@ -418,23 +418,23 @@ def test_the_dense_equation_gives_the_same(seed: int, noise: float) -> None:
     dense = DenseP(10)
     learned = dense.learn(np.zeros(10), X.T, y, noise)
     model = ORFitRegressor(memory=None, noise=noise)
-    said = model.test_then_train(X, y)
+    predictions = model.test_then_train(X, y)
     assert_allclose(model.coef_, learned.w, atol=1e-7)
-    assert_allclose(y - said, learned.errors, atol=1e-7)
+    assert_allclose(y - predictions, learned.errors, atol=1e-7)
 
 
 # -- rows within the span of the past -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [None, 5, memory.Principal(5, of="projected")])
+@pytest.mark.parametrize("spec", [None, 5, memory.Principal(5, of="projected")])
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
 @pytest.mark.parametrize("block_update", [False, True])
 def test_of_two_rows_that_contradict_each_other_the_first_wins(
-    kept: Any, cut: int, *, block_update: bool
+    spec: Any, cut: int, *, block_update: bool
 ) -> None:
     X, y = rows(4, 9)
     X[2], y[2] = 2.0 * X[0], 2.0 * y[0] + 1.0
-    model = ORFitRegressor(memory=kept, block_update=block_update)
+    model = ORFitRegressor(memory=spec, block_update=block_update)
     for i in range(0, 4, cut):
         model.partial_fit(X[i : i + cut], y[i : i + cut])
     assert model.inconsistent_rows_ == 1
@@ -443,10 +443,10 @@ def test_of_two_rows_that_contradict_each_other_the_first_wins(
     assert_allclose(model.coef_, nearest(np.zeros(9), X[others].T, y[others]), atol=1e-10)
 
 
-@pytest.mark.parametrize("kept", [None, 5])
-def test_a_repeated_row_that_agrees_is_no_contradiction(kept: int | None) -> None:
+@pytest.mark.parametrize("spec", [None, 5])
+def test_a_repeated_row_that_agrees_is_no_contradiction(spec: int | None) -> None:
     X, y = rows(4, 9)
-    model = ORFitRegressor(memory=kept).fit(X, y)
+    model = ORFitRegressor(memory=spec).fit(X, y)
     before = model.coef_
     model.partial_fit(X, y)
     assert model.inconsistent_rows_ == 0
@@ -462,16 +462,16 @@ def test_an_output_that_agrees_in_part_contradicts_as_one_row() -> None:
 
 
 def test_a_row_of_zeros_moves_nothing() -> None:
-    for kept in (None, 3, memory.NoMemory(), memory.Principal(3, of="projected")):
-        model = ORFitRegressor(memory=kept).fit(np.eye(5)[:2], [1.0, 2.0])
+    for spec in (None, 3, memory.NoMemory(), memory.Principal(3, of="projected")):
+        model = ORFitRegressor(memory=spec).fit(np.eye(5)[:2], [1.0, 2.0])
         model.learn_one(np.zeros(5), 1.0)
         assert_allclose(model.coef_, [1.0, 2.0, 0.0, 0.0, 0.0], atol=1e-15)
 
 
-@pytest.mark.parametrize("kept", [None, 4, 100])
-def test_a_full_memory_is_said_once(kept: int | None) -> None:
+@pytest.mark.parametrize("spec", [None, 4, 100])
+def test_a_full_memory_warns_once(spec: int | None) -> None:
     X, y = rows(10, 4)
-    model = ORFitRegressor(memory=kept)
+    model = ORFitRegressor(memory=spec)
     model.partial_fit(X[:3], y[:3])
     with pytest.warns(MemoryFullWarning, match="all 4 directions"):
         model.partial_fit(X[3:6], y[3:6])
@@ -518,20 +518,20 @@ def test_a_row_of_weight_s_is_as_good_as_s_rows() -> None:
 def test_without_noise_weights_do_not_matter_while_all_rows_are_fitted() -> None:
     X, y = rows(8, 20)
     plain = ORFitRegressor(memory=None)
-    said = plain.test_then_train(X, y)
+    predictions = plain.test_then_train(X, y)
     for s in (1e-3, 7.0):
         weighted = ORFitRegressor(memory=None)
-        assert_allclose(weighted.test_then_train(X, y, sample_weight=s), said, atol=1e-9)
+        assert_allclose(weighted.test_then_train(X, y, sample_weight=s), predictions, atol=1e-9)
         assert_allclose(weighted.coef_, plain.coef_, atol=1e-9)
 
 
-@pytest.mark.parametrize("kept", [None, 4])
+@pytest.mark.parametrize("spec", [None, 4])
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_the_intercept_is_one_more_weight(kept: int | None, noise: float) -> None:
+def test_the_intercept_is_one_more_weight(spec: int | None, noise: float) -> None:
     X, Y = rows(9, 14, c=2)
-    model = ORFitRegressor(memory=kept, noise=noise, fit_intercept=True).fit(X, Y)
+    model = ORFitRegressor(memory=spec, noise=noise, fit_intercept=True).fit(X, Y)
     wide = np.hstack([np.ones((9, 1)), X])
-    column = ORFitRegressor(memory=kept, noise=noise).fit(wide, Y)
+    column = ORFitRegressor(memory=spec, noise=noise).fit(wide, Y)
     assert_allclose(model.intercept_, column.coef_[:, 0], atol=1e-12)
     assert_allclose(model.coef_, column.coef_[:, 1:], atol=1e-12)
     assert_allclose(model.predict(X), column.predict(wide), atol=1e-12)
@@ -564,7 +564,7 @@ def test_a_classifier_may_have_outputs_with_their_own_gradients() -> None:
         memory=None, feature_map=own_gradients(60, 3, 4), classes=["a", "b", "c"]
     ).fit(X, labels)
     assert (model.predict(X) == labels).all()
-    with pytest.raises(ParameterError, match="`classes` must name all classes beforehand"):
+    with pytest.raises(ParameterError, match="`classes` must contain all labels"):
         model.learn_one(X[0], "d")
     assert (model.predict(X) == labels).all()
 
@@ -600,7 +600,7 @@ def test_a_feature_map_that_fails_later_leaves_the_learner_as_it_was() -> None:
 def test_a_feature_map_fixes_the_features() -> None:
     X, y = rows(5, 3)
     model = ORFitRegressor(feature_map=np.tanh, memory=2).fit(X, y)
-    with pytest.raises(ParameterError, match="fixes the features"):
+    with pytest.raises(ParameterError, match="features cannot be added with"):
         model.grow(4)
 
 
@@ -639,17 +639,17 @@ def test_a_memory_that_is_none_is_refused(wrong: Any) -> None:
 # -- classes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kept", "noise"), settings(6, 0.5))
-def test_a_late_class_is_learned_as_if_it_had_been_known(kept: Any, noise: float) -> None:
+@pytest.mark.parametrize(("spec", "noise"), settings(6, 0.5))
+def test_a_late_class_is_learned_as_if_it_had_been_known(spec: Any, noise: float) -> None:
     X, _ = rows(24, 30, seed=4)
     labels = np.repeat([5, 2, 9, 1], 6)
-    late = ORFitClassifier(memory=kept, noise=noise)
+    late = ORFitClassifier(memory=spec, noise=noise)
     for i in range(0, 24, 4):
         late.partial_fit(X[i : i + 4], labels[i : i + 4])
-    known = ORFitClassifier(memory=kept, noise=noise, classes=[1, 2, 5, 9]).fit(X, labels)
+    known = ORFitClassifier(memory=spec, noise=noise, classes=[1, 2, 5, 9]).fit(X, labels)
     assert late.classes_.tolist() == [1, 2, 5, 9]
     assert_allclose(late.coef_, known.coef_, atol=1e-10)
-    regressor = ORFitRegressor(memory=kept, noise=noise)
+    regressor = ORFitRegressor(memory=spec, noise=noise)
     regressor.fit(X, (labels[:, None] == late.classes_).astype(float))
     assert_allclose(late.coef_, regressor.coef_, atol=1e-10)
 
@@ -657,20 +657,20 @@ def test_a_late_class_is_learned_as_if_it_had_been_known(kept: Any, noise: float
 # -- what is said of each row before it is learned ------------------------------------------------
 
 
-@pytest.mark.parametrize(("kept", "noise"), settings(4, 0.3))
-def test_what_is_said_of_a_row_is_said_before_it_is_learned(kept: Any, noise: float) -> None:
+@pytest.mark.parametrize(("spec", "noise"), settings(4, 0.3))
+def test_each_row_is_predicted_before_it_is_learned(spec: Any, noise: float) -> None:
     X, Y = rows(20, 30, c=2)
     s = np.where(np.arange(20) % 7 == 3, 0.0, 1.5)
-    model = ORFitRegressor(memory=kept, noise=noise, fit_intercept=True)
-    plain = ORFitRegressor(memory=kept, noise=noise, fit_intercept=True)
+    model = ORFitRegressor(memory=spec, noise=noise, fit_intercept=True)
+    plain = ORFitRegressor(memory=spec, noise=noise, fit_intercept=True)
     plain.partial_fit(X[:1], Y[:1])
     model.partial_fit(X[:1], Y[:1])
-    said = model.test_then_train(X[1:], Y[1:], sample_weight=s[1:])
-    assert_allclose(said, one_row_at_a_time(plain, X[1:], Y[1:], s[1:]), atol=1e-9)
+    predictions = model.test_then_train(X[1:], Y[1:], sample_weight=s[1:])
+    assert_allclose(predictions, one_row_at_a_time(plain, X[1:], Y[1:], s[1:]), atol=1e-9)
     assert_allclose(model.coef_, plain.coef_, atol=1e-9)
 
 
-def test_rows_at_odds_are_told_once_though_some_directions_are_free() -> None:
+def test_inconsistent_rows_warn_once_while_directions_are_free() -> None:
     rng = np.random.default_rng(5)
     X = np.column_stack([rng.normal(size=(60, 3)), np.ones(60), np.ones(60)])  # rank 4 of 5
     learner = ORFitRegressor(memory=5)

@@ -26,7 +26,7 @@ def learned(rows: slice, X: Floats, y: Floats, seed: int = 0, **params: Any) -> 
 @given(
     seed=st.integers(0, 2**32 - 1),
     sizes=st.tuples(*[st.integers(1, 12)] * 3),
-    kept=st.sampled_from([None, 40]),
+    spec=st.sampled_from([None, 40]),
     noise=st.sampled_from([0.0, 0.3]),
     fit_intercept=st.booleans(),
     leftwards=st.booleans(),
@@ -34,7 +34,7 @@ def learned(rows: slice, X: Floats, y: Floats, seed: int = 0, **params: Any) -> 
 def test_while_memory_suffices_it_is_one_pass_wherever_the_parts_began(
     seed: int,
     sizes: tuple[int, int, int],
-    kept: Any,
+    spec: Any,
     noise: float,
     fit_intercept: bool,  # noqa: FBT001
     leftwards: bool,  # noqa: FBT001
@@ -42,7 +42,7 @@ def test_while_memory_suffices_it_is_one_pass_wherever_the_parts_began(
     rng = np.random.default_rng(seed)
     n = sum(sizes)
     X, y = rng.normal(size=(n, 50)) * np.geomspace(0.1, 10.0, 50), rng.normal(size=(n, 2))
-    params = {"memory": kept, "noise": noise, "fit_intercept": fit_intercept}
+    params = {"memory": spec, "noise": noise, "fit_intercept": fit_intercept}
     i, j = sizes[0], sizes[0] + sizes[1]
     a = learned(slice(0, i), X, y, 0, **params)
     b = learned(slice(i, j), X, y, 1, **params)
@@ -59,8 +59,8 @@ def test_while_memory_suffices_it_is_one_pass_wherever_the_parts_began(
         np.testing.assert_allclose(merged.predict(X), y, atol=1e-9)
 
 
-@pytest.mark.parametrize("kept", [None, memory.Principal(60)])
-def test_outputs_with_gradients_of_their_own_merge_too(kept: Any) -> None:
+@pytest.mark.parametrize("spec", [None, memory.Principal(60)])
+def test_outputs_with_gradients_of_their_own_merge_too(spec: Any) -> None:
     rng = np.random.default_rng(0)
     turn = rng.normal(size=(5, 40, 3))
 
@@ -68,7 +68,7 @@ def test_outputs_with_gradients_of_their_own_merge_too(kept: Any) -> None:
         return np.tanh(np.einsum("nd,dpc->npc", X, turn))
 
     X, y = rng.normal(size=(12, 5)), rng.normal(size=(12, 3))
-    make = lambda: op.ORFitRegressor(kept, feature_map=phi)  # noqa: E731
+    make = lambda: op.ORFitRegressor(spec, feature_map=phi)  # noqa: E731
     merged = make().fit(X[:5], y[:5]).merge(make().fit(X[5:], y[5:]))
     np.testing.assert_allclose(merged.predict(X), y, atol=1e-9)
     np.testing.assert_allclose(merged.coef_, make().fit(X, y).coef_, atol=1e-9)
@@ -79,7 +79,7 @@ def test_outputs_with_gradients_of_their_own_merge_too(kept: Any) -> None:
 def test_beyond_its_memory_the_answers_of_both_change_within_the_certificate(
     m: int, seed: int
 ) -> None:
-    # both updates are orthogonal to what the part itself had kept, so that what it lost bounds them
+    # both updates are orthogonal to what the part itself had stored, so its loss bounds them
     rng = np.random.default_rng(seed)
     turned = np.linalg.qr(rng.normal(size=(60, 60)))[0] * np.geomspace(5.0, 0.05, 60)
     X, y = rng.normal(size=(60, 60)) @ turned.T, rng.normal(size=60)
@@ -126,23 +126,23 @@ def test_features_and_classes_that_only_one_knows_are_found_by_name() -> None:
         second.learn_one(dict(zip(late, x, strict=False)), label)
     whole = op.ORFitClassifier(None, 0.1)
     for i, (x, label) in enumerate(zip(X, y, strict=True)):
-        told = dict(zip(early if i < 10 else late, x, strict=False))
-        whole.learn_one({name: told.get(name, 0.0) for name in names}, label)
+        counted = dict(zip(early if i < 10 else late, x, strict=False))
+        whole.learn_one({name: counted.get(name, 0.0) for name in names}, label)
     first.merge(second)
     assert first.classes_.tolist() == [0, 1, 2]
     order = np.argsort([names.index(name) for name in first.feature_names_in_])
     np.testing.assert_allclose(first.coef_[:, order], whole.coef_, atol=1e-12)
 
 
-@pytest.mark.parametrize("kept", [memory.LastDirections(4), memory.Random(4)])
-def test_directions_kept_for_comparison_merge_as_they_learn(kept: Any) -> None:
+@pytest.mark.parametrize("spec", [memory.LastDirections(4), memory.Random(4)])
+def test_retained_directions_merge_as_they_learn(spec: Any) -> None:
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(20, 30)), rng.normal(size=20)
-    a, b = (op.ORFitRegressor(kept).fit(X[i : i + 10], y[i : i + 10]) for i in (0, 10))
+    a, b = (op.ORFitRegressor(spec).fit(X[i : i + 10], y[i : i + 10]) for i in (0, 10))
     assert a.merging == "approximate"
-    said = b.memory_.directions.Q.T @ b.coef_
+    predictions = b.memory_.directions.Q.T @ b.coef_
     a.merge(b)
-    np.testing.assert_allclose(b.memory_.directions.Q.T @ a.coef_, said, atol=1e-12)
+    np.testing.assert_allclose(b.memory_.directions.Q.T @ a.coef_, predictions, atol=1e-12)
     assert a.memory_.rank == 4
 
 

@@ -31,21 +31,21 @@ def noisy(n: int = 200, d: int = 4, seed: int = 0) -> tuple[Any, Any]:
 
 def algorithm_1(X: Any, y: Any, eta: float, beta: Any) -> tuple[Any, list[int]]:
     """The notes, line by line."""
-    said = []
+    predictions = []
     for x, answer in zip(X, y, strict=True):
-        said.append(1 if x @ beta >= 0 else -1)
-        if said[-1] != answer:
+        predictions.append(1 if x @ beta >= 0 else -1)
+        if predictions[-1] != answer:
             beta = beta + eta * answer * x
-    return beta, said
+    return beta, predictions
 
 
 @pytest.mark.parametrize("eta", [1.0, 0.3])
 def test_it_is_algorithm_1(eta: float) -> None:
     X, y = noisy()
     model = Perceptron(eta, classes=[-1, 1])
-    said = model.test_then_train(X, y)
+    predictions = model.test_then_train(X, y)
     beta, expected = algorithm_1(X, y, eta, np.zeros(4))
-    assert said.tolist() == expected
+    assert predictions.tolist() == expected
     np.testing.assert_allclose(model.coef_, beta[None], rtol=0, atol=1e-12)
     assert model.intercept_.tolist() == [0.0]
     assert model.mistakes_ == sum(np.array(expected) != y)
@@ -57,9 +57,9 @@ def test_a_random_start_is_a_random_beta() -> None:
     start = np.random.default_rng(7).standard_normal(4)
     model = Perceptron(initial="random", seed=7, classes=[-1, 1])
     assert model.predict_one(X[0]) == (1 if X[0] @ start >= 0 else -1)
-    said = model.test_then_train(X, y)
+    predictions = model.test_then_train(X, y)
     beta, expected = algorithm_1(X, y, 1.0, start)
-    assert said.tolist() == expected
+    assert predictions.tolist() == expected
     np.testing.assert_allclose(model.coef_[0], beta, rtol=0, atol=1e-12)
 
 
@@ -187,10 +187,10 @@ def test_cutting_into_blocks_changes_nothing(
     X, y, s = rng.normal(size=(60, 3)), rng.integers(0, kinds, 60), rng.choice([0.0, 0.5, 2.0], 60)
     classes = [0, 9] if initial == "random" else None
     whole, cut = (Perceptron(initial=initial, classes=classes) for _ in range(2))
-    said = whole.test_then_train(X, y, s)
+    predictions = whole.test_then_train(X, y, s)
     pieces = np.split(np.arange(60), sorted(cuts))
     parts = [cut.test_then_train(X[i], y[i], s[i]) for i in pieces if len(i)]
-    assert np.concatenate(parts).tolist() == said.tolist()
+    assert np.concatenate(parts).tolist() == predictions.tolist()
     assert cut.mistakes_ == whole.mistakes_
     assert (cut.coef_ == whole.coef_).all()
     one = Perceptron(initial=initial, classes=classes)
@@ -198,14 +198,14 @@ def test_cutting_into_blocks_changes_nothing(
     for x, label, weight in zip(X, y, s, strict=True):
         spoken.append(one.predict_one(x))
         one.learn_one(x, label, weight)
-    assert spoken == said.tolist()
+    assert spoken == predictions.tolist()
 
 
 def test_the_cumulative_loss_is_the_share_of_wrong_answers() -> None:
     X, y = noisy()
     model = Perceptron(classes=[-1, 1])
-    said = model.test_then_train(X, y)
-    assert model.mistakes_ / model.rows_seen_ == np.mean(said != y)
+    predictions = model.test_then_train(X, y)
+    assert model.mistakes_ / model.rows_seen_ == np.mean(predictions != y)
 
 
 @pytest.mark.parametrize(

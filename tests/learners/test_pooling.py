@@ -96,10 +96,10 @@ def test_any_tree_of_merges_is_one_pass(
     near(merged.coef_, whole.coef_, tolerance)
     near(merged.intercept_, whole.intercept_, 10 * tolerance)
     assert merged.rows_seen_ == whole.rows_seen_
-    (said, std), (wanted, wanted_std) = (
+    (predictions, std), (wanted, wanted_std) = (
         m.predict(stream.X, return_std=True) for m in (merged, whole)
     )
-    near(said, wanted)
+    near(predictions, wanted)
     near(std, wanted_std, 1e-7)
     near(
         merged.partial_fit(stream.X, stream.Y).coef_,
@@ -381,5 +381,5 @@ def test_what_a_window_cannot_tell_is_refused() -> None:
     with pytest.raises(MergeError, match="prior=0"):
         fitted(span, late, prior=1.0).merge(fitted(span, early, prior=1.0))
     half_life = op.forgetting.Exponential(half_life=9.0)
-    with pytest.raises(MergeError, match="in the order of time"):
+    with pytest.raises(MergeError, match="in order of time"):
         fitted(half_life, late, prior=1.0).merge(fitted(half_life, early, prior=1.0))

@@ -46,13 +46,13 @@ def test_features_scaled_from_1e_5_to_1e5_lose_no_digits(ridge: float, intercept
     X = (rng.normal(size=(300, 5)) + 1.0) * scales
     y = X @ (1.0 / scales) + rng.normal(size=300)
     learner = RLSRegressor(ridge=ridge, fit_intercept=intercept)
-    said = np.concatenate([learner.test_then_train(X[i : i + 9], y[i : i + 9])
+    predictions = np.concatenate([learner.test_then_train(X[i : i + 9], y[i : i + 9])
                            for i in range(0, 300, 9)])  # fmt: skip
     coef, b = ridge_qr(X, y, ridge, intercept=intercept)
     close(learner.predict(X), X @ coef + b, 1e-12)
     close(learner.coef_ * scales, coef * scales, 1e-11)
     before, b = ridge_qr(X[:299], y[:299], ridge, intercept=intercept)
-    close(said[-1], X[-1] @ before + b, 1e-11)
+    close(predictions[-1], X[-1] @ before + b, 1e-11)
 
 
 @pytest.mark.parametrize("block", [1, 500])
@@ -95,8 +95,8 @@ def test_std_is_the_textbook_formula_with_an_intercept() -> None:
     sigma = np.sqrt((rest**2).sum(axis=0) / (30 - 4))
     a = np.column_stack([np.ones(7), new])
     leverage = np.einsum("ij,jk,ik->i", a, np.linalg.inv(A.T @ A), a)
-    said, std = learner.predict(new, return_std=True)
-    close(said, learner.predict(new), 0.0)
+    predictions, std = learner.predict(new, return_std=True)
+    close(predictions, learner.predict(new), 0.0)
     close(std, np.sqrt(1.0 + leverage)[:, None] * sigma, 1e-10)
 
 
@@ -153,13 +153,13 @@ def test_silent_constant_and_returning_features_never_give_nan(
     X[:, 1], X[:, 2], X[100:, 3], X[:-50, 4], X[100:, 5] = 3.0, 0.0, 0.0, 0.0, 7.0
     y = X @ np.arange(1.0, 7.0) + 0.1 * rng.normal(size=n)
     learner = RLSRegressor(ridge, Exponential(forgetting))
-    said = learner.test_then_train(X, y)
-    assert np.isfinite(said).all()
+    predictions = learner.test_then_train(X, y)
+    assert np.isfinite(predictions).all()
     assert np.isfinite(learner.coef_).all()
-    assert np.abs(said - y)[500:-50].max() < 5.0
+    assert np.abs(predictions - y)[500:-50].max() < 5.0
     back = rng.normal(size=(200, 6))
-    said = learner.test_then_train(back, back @ np.arange(1.0, 7.0))
-    assert np.isfinite(said).all()
+    predictions = learner.test_then_train(back, back @ np.arange(1.0, 7.0))
+    assert np.isfinite(predictions).all()
     close(learner.predict(back), back @ np.arange(1.0, 7.0), 0.05)
 
 

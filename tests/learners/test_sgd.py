@@ -238,7 +238,7 @@ def test_cutting_regression_into_blocks_changes_nothing(
         y = np.column_stack([y, -2 * y, X[:, 0]])
     s = np.random.default_rng(seed).choice([0.0, 0.5, 1.0], 50)
     whole, cut, one = (SGDRegressor(**params) for _ in range(3))
-    said = whole.test_then_train(X, y, s)
+    predictions = whole.test_then_train(X, y, s)
     parts = [
         cut.test_then_train(X[i], y[i], s[i])
         for i in np.split(np.arange(50), sorted(cuts))
@@ -248,8 +248,8 @@ def test_cutting_regression_into_blocks_changes_nothing(
     for i in range(50):
         spoken[i] = one.predict_one(X[i]) + np.zeros(y.shape[1:])
         one.learn_one(X[i], y[i], s[i])
-    np.testing.assert_allclose(np.concatenate(parts), said, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(spoken, said, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(np.concatenate(parts), predictions, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(spoken, predictions, rtol=0, atol=1e-12)
     np.testing.assert_allclose(cut.coef_, whole.coef_, rtol=0, atol=1e-12)
     np.testing.assert_allclose(one.intercept_, whole.intercept_, rtol=0, atol=1e-12)
 
@@ -268,7 +268,7 @@ def test_cutting_classification_into_blocks_changes_nothing(
     X, s = rng.normal(size=(50, 4)), rng.choice([0.0, 0.5, 1.0], 50)
     y = rng.permutation(kinds)[np.minimum(rng.integers(0, kinds, 50), np.arange(50) // 8)]
     whole, cut, one = (SGDClassifier(**params) for _ in range(3))
-    said = whole.test_then_train(X, y, s)
+    predictions = whole.test_then_train(X, y, s)
     parts = [
         cut.test_then_train(X[i], y[i], s[i])
         for i in np.split(np.arange(50), sorted(cuts))
@@ -278,7 +278,7 @@ def test_cutting_classification_into_blocks_changes_nothing(
     for x, label, weight in zip(X, y, s, strict=True):
         spoken.append(one.predict_one(x))
         one.learn_one(x, label, weight)
-    assert np.concatenate(parts).tolist() == spoken == said.tolist()
+    assert np.concatenate(parts).tolist() == spoken == predictions.tolist()
     np.testing.assert_allclose(cut.weights_, whole.weights_, rtol=0, atol=1e-12)
     np.testing.assert_allclose(one.offset_, whole.offset_, rtol=0, atol=1e-12)
 
@@ -288,10 +288,10 @@ def test_several_outputs_are_each_their_own(params: Any) -> None:
     X, y, _ = rows()
     Y = np.column_stack([y, 3.0 - y, X[:, 1] ** 2])
     model = SGDRegressor(**params)
-    said = model.test_then_train(X, Y)
+    predictions = model.test_then_train(X, Y)
     for k in range(3):
         alone = SGDRegressor(**params)
-        np.testing.assert_allclose(said[:, k], alone.test_then_train(X, Y[:, k]), atol=1e-12)
+        np.testing.assert_allclose(predictions[:, k], alone.test_then_train(X, Y[:, k]), atol=1e-12)
         np.testing.assert_allclose(model.coef_[k], alone.coef_, atol=1e-12)
         np.testing.assert_allclose(model.intercept_[k], alone.intercept_, atol=1e-12)
 
@@ -309,9 +309,9 @@ def test_asking_and_refusing_leave_the_learner_alone() -> None:
         with pytest.raises(NumericalError, match=r"at row \d+ of the block.*Lower `step_size`"):
             model.partial_fit(X * 1e200, answers)
         assert str(before) == str(vars(model))
-        kept = held.copy()
+        copied = held.copy()
         model.partial_fit(X, answers)
-        assert (held == kept).all()
+        assert (held == copied).all()
 
 
 def test_weights_that_run_away_are_refused() -> None:
@@ -395,10 +395,10 @@ def test_initial_coefficients() -> None:
     two = SGDRegressor(initial_coef=[[3.0, 1.0], [0.0, 1.0]])
     assert two.predict_one(x).tolist() == [5.0, 2.0]
     assert two.test_then_train([x], [[0.0, 0.0]]).tolist() == [[5.0, 2.0]]
-    said = SGDClassifier(initial_coef=[-1.0, 0.0], classes=["a", "b"])
-    assert said.predict_one(x) == "a"
-    said.partial_fit(np.empty((0, 2)), np.empty(0), classes=["b", "a"])
-    assert said.coef_.tolist() == [[-1.0, 0.0]]
+    predictions = SGDClassifier(initial_coef=[-1.0, 0.0], classes=["a", "b"])
+    assert predictions.predict_one(x) == "a"
+    predictions.partial_fit(np.empty((0, 2)), np.empty(0), classes=["b", "a"])
+    assert predictions.coef_.tolist() == [[-1.0, 0.0]]
     many = SGDClassifier(initial_coef=[[0.0, 0.0], [5.0, 0.0], [0.0, 0.0]], classes=[0, 1, 2])
     assert many.predict_one(x) == 1
 

@@ -45,11 +45,11 @@ def stream(d: int = 5, seed: int = 0) -> tuple[Any, Any]:
 
 def one_by_one(model: Any, rows: Any, answers: Any) -> list[Any]:
     """Say each row, then learn it."""
-    said = []
+    predictions = []
     for x, y in zip(rows, answers, strict=True):
-        said.append(model.predict_one(x))
+        predictions.append(model.predict_one(x))
         assert model.learn_one(x, y) is model
-    return said
+    return predictions
 
 
 def same(one: Any, two: Any) -> None:
@@ -76,10 +76,10 @@ def test_single_rows_are_the_same_as_many(settings: Any, kind: str) -> None:
     if kind == "float32":
         rows = X = X.astype(np.float32)
     model, many = op.SGDRegressor(**settings), op.SGDRegressor(**settings)
-    said = one_by_one(model, rows, y.tolist())
+    predictions = one_by_one(model, rows, y.tolist())
     assert (model._loop is not None) == (native.loops is not None)
-    assert_allclose(said, many.test_then_train(X, y), rtol=1e-9, atol=1e-10)
-    assert type(said[-1]) is np.float64
+    assert_allclose(predictions, many.test_then_train(X, y), rtol=1e-9, atol=1e-10)
+    assert type(predictions[-1]) is np.float64
     same(model, many)
 
 
@@ -90,10 +90,10 @@ def test_single_rows_of_classes(make: Any, labels: list[Any]) -> None:
     at = np.digitize(y, np.quantile(y, np.linspace(0, 1, len(labels) + 1)[1:-1]))
     answers = [labels[i] for i in at]
     model, many = make(), make()
-    said = one_by_one(model, X, answers)
+    predictions = one_by_one(model, X, answers)
     assert (model._loop is not None) == (native.loops is not None)
-    assert said == many.test_then_train(X, answers).tolist()
-    assert type(said[-1]) is type(many.predict(X)[0])
+    assert predictions == many.test_then_train(X, answers).tolist()
+    assert type(predictions[-1]) is type(many.predict(X)[0])
     same(model, many)
 
 
@@ -102,8 +102,8 @@ def test_a_class_that_comes_late_is_learned(make: Any) -> None:
     X, _ = stream()
     answers = ["b", "c"] * 40 + ["a", "c"] * 40
     model, many = make(), make()
-    said = one_by_one(model, X[:160], answers)
-    assert said == many.test_then_train(X[:160], answers).tolist()
+    predictions = one_by_one(model, X[:160], answers)
+    assert predictions == many.test_then_train(X[:160], answers).tolist()
     assert list(model.classes_) == ["a", "b", "c"]
     same(model, many)
 
@@ -166,9 +166,9 @@ def test_arrays_that_were_looked_at_are_never_written_to() -> None:
 
 
 @needs_loops
-def test_all_attributes_are_listed(tmp_path: Any) -> None:
+def test_all_attributes_can_be_read_while_the_loop_is_open(tmp_path: Any) -> None:
     model = opened()
-    assert set(type(model).held) <= set(vars(model))
+    assert set(type(model)._loop_attributes) <= set(vars(model))
     assert opened().nbytes == model.nbytes
     assert repr(opened()) == repr(model)
     op.save(opened(), tmp_path / "model.onepass")

@@ -172,7 +172,7 @@ def test_arrays_that_were_looked_at_are_never_written_to() -> None:
         assert (each == was).all()
 
 
-def test_all_attributes_are_listed() -> None:
+def test_all_attributes_can_be_read_while_the_loop_is_open() -> None:
     model = opened()
     names = {"memory_", "centering_", "prior_", "forgetting_", "weights_", "offset_", "rows_seen_"}
     assert names <= set(vars(model))

@@ -1,6 +1,6 @@
 """Adapters between onepass and other frameworks, one file per framework.
 
-A framework is imported when its file is, and not before.
+A framework is only imported together with its file.
 """
 
 from importlib import import_module

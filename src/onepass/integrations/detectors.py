@@ -1,4 +1,4 @@
-"""Detectors: River's detectors of drift, by their names in lower case."""
+"""River's drift detectors, by their names in lower case."""
 
 import inspect
 from collections.abc import Iterable
@@ -8,30 +8,30 @@ from onepass.errors import ParameterError, did_you_mean, import_extra
 
 __all__ = ["detectors"]
 
-_STANDINS = {"dummydriftdetector", "nodrift"}  # they detect nothing: for experiments on wrappers
+_DUMMIES = {"dummydriftdetector", "nodrift"}  # baselines without detection
 
 
 def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
-    """Detectors of drift as River makes them, with its own settings; those that draw, from seed 0.
+    """Create River's drift detectors with default parameters; random ones with seed 0.
 
     Parameters
     ----------
     names : iterable of str
         Such as "adwin", "kswin", "pagehinkley"; "ddm", "eddm", "hddma" for classifiers.
     where : str
-        What the user called, for messages.
+        The public call, for messages.
 
     Returns
     -------
     dict of str to detector
-        As ``op.evaluate.prequential(..., drift=...)`` takes them.
+        For ``op.evaluate.prequential(..., drift=...)``.
 
     Raises
     ------
     MissingExtraError
         If River is not installed.
     ParameterError
-        If there is no such detector.
+        If a detector is unknown.
 
     Examples
     --------
@@ -43,34 +43,35 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
     1
     """
     names = list(names)
-    known = _known(where) if names else {}  # River is not looked for in vain
-    chosen = {}
+    available = _available(where) if names else {}  # River is imported only if needed
+    created = {}
     for name in names:
-        if name.lower() not in known:
+        if name.lower() not in available:
             raise ParameterError(
-                f"{where} must name detectors of River, {', '.join(known)}, got {name!r}."
-                f"{did_you_mean(name, list(known)) or ' Choose one of these.'}"
+                f"{where} must name detectors of River, {', '.join(available)}, got {name!r}."
+                f"{did_you_mean(name, list(available)) or ' Choose one of these.'}"
             )
-        kind = known[name.lower()]
-        draws = "seed" in inspect.signature(kind).parameters
-        chosen[name.lower()] = kind(seed=0) if draws else kind()
-    return chosen
+        cls = available[name.lower()]
+        seeded = "seed" in inspect.signature(cls).parameters
+        created[name.lower()] = cls(seed=0) if seeded else cls()
+    return created
 
 
-def _known(where: str) -> dict[str, Any]:
-    """Every detector that needs no argument, those of numbers first."""
-    known = {}
-    for module in ("river.drift", "river.drift.binary"):
-        room = import_extra(module, extra="river", where=where)
-        for name in sorted(room.__all__):
-            kind: Any = getattr(room, name, None)  # a name may stand for nothing
-            if hasattr(kind, "update") and hasattr(kind, "drift_detected") and _bare(kind):
-                known[name.lower()] = kind
-    return {name: kind for name, kind in known.items() if name not in _STANDINS}
+def _available(where: str) -> dict[str, Any]:
+    """Every detector without required arguments, those of real numbers first."""
+    found = {}
+    for path in ("river.drift", "river.drift.binary"):
+        module = import_extra(path, extra="river", where=where)
+        for name in sorted(module.__all__):
+            cls: Any = getattr(module, name, None)  # __all__ may list names that do not exist
+            detects = hasattr(cls, "update") and hasattr(cls, "drift_detected")
+            if detects and _needs_no_arguments(cls):
+                found[name.lower()] = cls
+    return {name: cls for name, cls in found.items() if name not in _DUMMIES}
 
 
-def _bare(kind: type) -> bool:
-    """Whether a class can be called without an argument."""
-    taken = inspect.signature(kind).parameters.values()
-    free = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
-    return all(one.default is not one.empty or one.kind in free for one in taken)
+def _needs_no_arguments(cls: type) -> bool:
+    """Whether a class can be called without arguments."""
+    parameters = inspect.signature(cls).parameters.values()
+    optional = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    return all(p.default is not p.empty or p.kind in optional for p in parameters)

@@ -1,13 +1,13 @@
-"""Learners of onepass as estimators of River, and models of River in evaluations here [1].
+"""Learners of onepass as River estimators, and River models in evaluations of onepass [1].
 
-``wrap`` returns an estimator of the right base class, which predicts before it has learned. Rows
-are dicts or DataFrames whose columns are matched by name and may change: they are known from the
-first learned row on; new ones are appended in sorted order, so that the order of a dict's keys does
-not change the result. A column that a row lacks is 0; where the model imputes, it is missing there.
+``wrap`` returns an estimator with the right River base class, which predicts before it has learned.
+Rows are dicts or DataFrames whose columns are matched by name. New columns are appended in sorted
+order, so that the order of a dict's keys does not change the result. A column that a row lacks is
+0, or missing if the model imputes.
 
-``adopt`` returns a model that ``op.evaluate.prequential`` accepts. Each row goes through
-``predict_one``, then ``learn_one``, as in River's own progressive validation, in one pass and one
-table with learners of onepass.
+``adopt`` returns a model that ``op.evaluate.prequential`` accepts. Each row is passed to
+``predict_one``, then to ``learn_one``, as in River's progressive validation, in one pass and one
+table together with learners of onepass.
 
 [1] J. Montiel et al., "River: machine learning for streaming data in Python", JMLR 22, 2021.
 """
@@ -55,19 +55,19 @@ __all__ = [
 
 
 def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent") -> Any:
-    """A River model as an entrant of ``op.evaluate.prequential``.
+    """Adapt a River model for ``op.evaluate.prequential``.
 
-    The model itself learns, row by row; it is not copied. Rows of a table become dicts, those of an
-    array have the features x0, x1, … Unlike a learner of onepass, a model of River that raises in
-    the middle of a block has learned the rows before it.
+    The model itself learns, row by row; it is not copied. Rows of a table become dicts; rows of an
+    array have the features x0, x1, … If a River model raises an error within a block, it has
+    learned the rows before the error, unlike a learner of onepass.
 
     Parameters
     ----------
     model : river.base.Regressor or river.base.Classifier
-        Or a pipeline of River's that ends in one.
+        Or a River pipeline that ends in one.
     missing : {"absent", "none"}, default "absent"
-        What a missing value is to it: a key that the row lacks, as most of River's models want,
-        or None, as ``river.preprocessing.StatImputer`` does.
+        How missing values are passed to the model: as absent keys, which most River models expect,
+        or as None, as ``river.preprocessing.StatImputer`` expects.
 
     Returns
     -------
@@ -76,9 +76,9 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     Raises
     ------
     TypeMismatchError
-        If it is no such model.
+        If ``model`` is not a River regressor or classifier.
     ParameterError
-        If ``missing`` is neither.
+        If ``missing`` is unknown.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     True
     """
     base = import_extra("river.base", extra="river", where="op.integrations.river.adopt")
-    last = getattr(model, "_last_step", model)  # of a pipeline
+    last = getattr(model, "_last_step", model)  # the last step of a pipeline
     if isinstance(last, base.Regressor):
         return AdoptedRegressor(model, missing)
     if isinstance(last, base.Classifier):
@@ -105,7 +105,7 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
 
 
 class _Adopted(BaseEstimator):  # type: ignore[misc]
-    """The verbs of a learner over a model of River."""
+    """Base class of adapters that give a River model the methods of a learner."""
 
     def __init__(self, model: base.Estimator, missing: str = "absent") -> None:
         if missing not in {"absent", "none"}:
@@ -118,11 +118,11 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the model, as River counts them."""
+        """Size of the model in bytes, as computed by River."""
         return int(self.model._raw_memory_usage)  # noqa: SLF001  River's own name for it
 
     def fit(self, X: TableLike, y: ArrayLike) -> Self:
-        """Forget all, then learn the rows one after the other.
+        """Reset the model, then learn the rows one after the other.
 
         Parameters
         ----------
@@ -140,23 +140,23 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         X, y
             As in ``test_then_train``.
         """
-        answers = self._checked(y, len(cast("Sized", X)), "partial_fit")
-        for x, answer in zip(self._rows(X), answers, strict=True):
-            self.model.learn_one(x, answer)
+        targets = self._checked(y, len(cast("Sized", X)), "partial_fit")
+        for x, target in zip(self._rows(X), targets, strict=True):
+            self.model.learn_one(x, target)
         return self
 
     def predict(self, X: TableLike) -> Array:
-        """What the model says of the rows now, shape (n,).
+        """Predict targets for the rows of X, shape (n,).
 
         Parameters
         ----------
         X : Table, DataFrame, list of dicts or array of shape (n, d)
         """
-        said: Array = self._answers([self.model.predict_one(x) for x in self._rows(X)])
-        return said
+        predictions: Array = self._to_array([self.model.predict_one(x) for x in self._rows(X)])
+        return predictions
 
     def predict_one(self, x: Any) -> Any:
-        """What the model says of one row.
+        """Predict the target of one row.
 
         Parameters
         ----------
@@ -175,22 +175,22 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         return self.partial_fit([x], [y])
 
     def test_then_train(self, X: TableLike, y: ArrayLike) -> Array:
-        """Learn the rows; return what was said of each just before learning it.
+        """Predict each row, then learn it; return the prequential predictions.
 
         Parameters
         ----------
         X : Table, DataFrame, list of dicts or array of shape (n, d)
         y : array-like of shape (n,)
         """
-        answers, said = self._checked(y, len(cast("Sized", X)), "test_then_train"), []
-        for x, answer in zip(self._rows(X), answers, strict=True):
-            said.append(self.model.predict_one(x))
-            self.model.learn_one(x, answer)
-        before: Array = self._answers(said)
-        return before
+        targets, predictions = self._checked(y, len(cast("Sized", X)), "test_then_train"), []
+        for x, target in zip(self._rows(X), targets, strict=True):
+            predictions.append(self.model.predict_one(x))
+            self.model.learn_one(x, target)
+        prequential: Array = self._to_array(predictions)
+        return prequential
 
     def _rows(self, X: Any) -> Iterator[dict[str, Any]]:
-        """Rows as dicts, with missing values as this model wants them."""
+        """Rows as dicts, with missing values in the form that the model expects."""
         if is_frame(X):
             X = Table.from_frame(X)
         elif isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], dict):
@@ -218,7 +218,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
 
 
 class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
-    """A regressor of River: see :func:`adopt`.
+    """Adapter of a River regressor, created by :func:`adopt`.
 
     Parameters
     ----------
@@ -227,22 +227,22 @@ class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
     """
 
     def _checked(self, y: ArrayLike, n: int, verb: str) -> list[Any]:
-        answers = validation.targets(y, n, f"AdoptedRegressor.{verb}")
-        if answers.ndim != 1:
+        targets = validation.targets(y, n, f"AdoptedRegressor.{verb}")
+        if targets.ndim != 1:
             raise TypeMismatchError(
-                f"AdoptedRegressor.{verb}: `y` must hold one answer a row, got shape "
-                f"{answers.shape}. Evaluate a model for each answer."
+                f"AdoptedRegressor.{verb}: `y` must hold one target a row, got shape "
+                f"{targets.shape}. Evaluate a model for each target."
             )
-        listed: list[Any] = answers.tolist()
+        listed: list[Any] = targets.tolist()
         return listed
 
-    def _answers(self, said: list[object]) -> Array:
-        """Numbers; 0 where the model says nothing yet, as learners of onepass begin."""
-        return np.array([0.0 if one is None else one for one in said], dtype=np.float64)
+    def _to_array(self, predictions: list[object]) -> Array:
+        """Predictions as numbers; 0 where the model returns None, as learners of onepass do."""
+        return np.array([0.0 if p is None else p for p in predictions], dtype=np.float64)
 
 
 class AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
-    """A classifier of River: see :func:`adopt`.
+    """Adapter of a River classifier, created by :func:`adopt`.
 
     Parameters
     ----------
@@ -254,27 +254,27 @@ class AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
         listed: list[Any] = validation.labels(y, n, f"AdoptedClassifier.{verb}").tolist()
         return listed
 
-    def _answers(self, said: list[object]) -> Array:
-        """Labels; None where the model says nothing yet."""
-        answers = np.empty(len(said), dtype=object)
-        answers[:] = said
-        if said and all(one is not None for one in said):
-            return np.array(said)
-        return answers
+    def _to_array(self, predictions: list[object]) -> Array:
+        """Predictions as labels; None where the model has no prediction yet."""
+        labels = np.empty(len(predictions), dtype=object)
+        labels[:] = predictions
+        if predictions and all(label is not None for label in predictions):
+            return np.array(predictions)
+        return labels
 
 
 _PLAIN = frozenset({float, int, bool, np.float64, type(None)})
 _ABSENT = "(no feature)"
-"""The one column of a model whose first row has none: a learner has at least one feature."""
+"""The only column if the first row has none: a learner needs at least one feature."""
 
 
-class _Intake:
-    """A model and the columns that it knows.
+class _ColumnAdapter:
+    """A model and its columns.
 
     Parameters
     ----------
     model : learner or Pipeline
-        A copy of it learns; what it has learned so far is kept.
+        A copy of it learns, continuing from its state.
 
     Attributes
     ----------
@@ -284,17 +284,17 @@ class _Intake:
     Raises
     ------
     TypeMismatchError
-        If it is neither.
+        If it is neither a learner nor a Pipeline.
     ColumnError
-        If it has learned rows without names: columns could not be told apart.
+        If it has learned rows without feature names.
     """
 
     def __init__(self, model: object) -> None:
         if not isinstance(model, (Learner, Pipeline)):
-            came = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
+            given = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeMismatchError(
                 "op.integrations.river.wrap: `model` must be a learner of onepass or an "
-                f"op.Pipeline, got {came}. Give an object such as op.RLSRegressor()."
+                f"op.Pipeline, got {given}. Give an object such as op.RLSRegressor()."
             )
         self.model_: Any = deepcopy(model)
         features = getattr(self.model_, "features", [])
@@ -302,24 +302,25 @@ class _Intake:
         self._fills = any(feature.fills for feature in features)
         self._columns: dict[str, int] = {}
         if self.fitted and not self._by_name:
-            self._columns = _known(self.model_)
+            self._columns = _fitted_columns(self.model_)
 
     @property
     def fitted(self) -> bool:
-        """Whether anything was learned."""
+        """Whether the model has learned a row."""
         return bool(self.model_.__sklearn_is_fitted__())
 
     @property
     def loop(self) -> Any:
-        """What learns and answers dicts of plain numbers under just the names known; or None.
+        """The model's compiled loop for single rows, or None.
 
-        It leaves all other rows, and all rows while it is closed, to whoever has it.
+        It handles dicts of plain numbers whose keys are exactly the known columns, and returns None
+        for all other rows.
         """
         return getattr(self.model_, "_loop", None)
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
-        """All or nothing: whatever is raised within, the model and its columns are as before."""
+    def rollback_on_error(self) -> Iterator[None]:
+        """Context that restores the model and its columns if an exception is raised."""
         model = self.model_
         parts = [*getattr(model, "features_", ()), getattr(model, "learner_", model)]
         with all_or_nothing(self, model, *parts):
@@ -328,7 +329,7 @@ class _Intake:
     # -- one row -----------------------------------------------------------------------------------
 
     def row(self, x: Mapping[Any, Any], where: str, *, learning: bool) -> Any:
-        """One row: an array, or a dict where the model finds columns by name.
+        """Convert one row to an array, or to a dict if the model finds columns by name.
 
         Parameters
         ----------
@@ -336,26 +337,25 @@ class _Intake:
         where : str
             The public call, for messages.
         learning : bool
-            Whether new columns are taken in.
+            Whether to add new columns.
 
         Raises
         ------
         TypeMismatchError, ColumnError
-            If it is no dict, a value is none that the model can learn, or two names are the same
-            as text.
+            If x is not a dict, a value has an unsupported type, or two names are equal as strings.
         """
         named = _with_text_names(x, where)
         if self._by_name:
-            return self._arranged(named)
+            return self._ordered(named)
         for name, value in named.items():
             if type(value) not in _PLAIN:
-                _refuse_other_than_numbers(name, value, where)
+                _check_number(name, value, where)
         fitted = self.fitted
         if learning:
-            self._meet(named, fitted=fitted)
+            self._add_columns(named, fitted=fitted)
         if fitted:
             return self._vector(named, self._columns, where)
-        names = sorted(named) or [_ABSENT]  # the first row brings the names
+        names = sorted(named) or [_ABSENT]  # the first row determines the names
         first = self._vector(named, {name: at for at, name in enumerate(names)}, where)
         return dict(zip(names, first.tolist(), strict=True))
 
@@ -366,17 +366,17 @@ class _Intake:
             if at is not None:
                 try:
                     row[at] = value
-                except OverflowError as wrong:
+                except OverflowError as error:
                     raise NumericalError(
                         f"{where}: feature {name!r} must be within float64, got a whole number of "
                         "more than 308 digits. Give it in larger units."
-                    ) from wrong
+                    ) from error
         return row
 
     # -- many rows ---------------------------------------------------------------------------------
 
     def block(self, X: "IntoDataFrame | Table", where: str, *, learning: bool) -> Table:
-        """Many rows, of a frame of any library.
+        """Convert a data frame of any library to a table.
 
         Parameters
         ----------
@@ -384,12 +384,12 @@ class _Intake:
         where : str
             The public call, for messages.
         learning : bool
-            Whether new columns are taken in.
+            Whether to add new columns.
 
         Raises
         ------
         TypeMismatchError
-            If it is no frame.
+            If X is not a data frame.
         """
         if not isinstance(X, Table) and not is_frame(X):
             raise TypeMismatchError(
@@ -398,28 +398,28 @@ class _Intake:
             )
         table = X if isinstance(X, Table) else Table.from_frame(X)
         if self._by_name:
-            return Table(self._arranged(table.columns, len(table)), len(table))
+            return Table(self._ordered(table.columns, len(table)), len(table))
         fitted = self.fitted
         if learning:
-            self._meet(table.columns, fitted=fitted)
-        known = list(self._columns) if fitted else sorted(table.columns) or [_ABSENT]
-        lacking = np.full(len(table), np.nan if self._fills else 0.0)
-        return Table({name: table.columns.get(name, lacking) for name in known}, len(table))
+            self._add_columns(table.columns, fitted=fitted)
+        names = list(self._columns) if fitted else sorted(table.columns) or [_ABSENT]
+        absent = np.full(len(table), np.nan if self._fills else 0.0)
+        return Table({name: table.columns.get(name, absent) for name in names}, len(table))
 
     # -- columns -----------------------------------------------------------------------------------
 
-    def _meet(self, names: Iterable[str], *, fitted: bool) -> None:
-        """Take in columns that are new."""
+    def _add_columns(self, names: Iterable[str], *, fitted: bool) -> None:
+        """Add new columns."""
         columns = self._columns
         new = sorted(name for name in names if name not in columns)
         if new or not columns:
             new = new or [_ABSENT]
             self._columns = columns | {name: at for at, name in enumerate(new, len(columns))}
             if fitted:
-                _widened(self.model_, list(self._columns))
+                _grow(self.model_, list(self._columns))
 
-    def _arranged(self, named: Mapping[str, object], n: int | None = None) -> dict[str, Any]:
-        """Columns in the order known, new ones behind; numbers that are lacking are 0."""
+    def _ordered(self, named: Mapping[str, object], n: int | None = None) -> dict[str, Any]:
+        """Columns in the fitted order, then new ones; absent numeric columns are 0."""
         if not self.fitted:
             return {name: named[name] for name in sorted(named)}
         kinds = self.model_.dtypes_
@@ -444,34 +444,34 @@ def _with_text_names(x: object, where: str) -> Mapping[str, Any]:
     named = {str(name): value for name, value in x.items()}
     if len(named) < len(x):
         raise ColumnError(
-            f"{where}: each feature must have a name of its own, got names that are the same as "
-            f"text, of {list(x)}. Rename one of them."
+            f"{where}: feature names must be different as strings, got {list(x)}. Rename one of "
+            "them."
         )
     return named
 
 
-def _refuse_other_than_numbers(name: str, value: object, where: str) -> None:
+def _check_number(name: str, value: object, where: str) -> None:
     if not isinstance(value, (Real, np.bool_, Decimal)):
         raise TypeMismatchError(
             f"{where}: feature {name!r} must hold numbers, got {value!r}. Wrap "
-            "op.Pipeline(op.features.Encode(), ...), which takes text and dates."
+            "op.Pipeline(op.features.Encode(), ...), which supports text and dates."
         )
 
 
-def _known(model: Learner | Pipeline) -> dict[str, int]:
-    """The columns of a model that has learned."""
+def _fitted_columns(model: Learner | Pipeline) -> dict[str, int]:
+    """The columns of a fitted model."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise ColumnError(
-            "op.integrations.river.wrap: the model must have learned rows with names, as those of "
-            "River have, got one that learned arrays. Wrap a new model, or one that learned a "
-            "DataFrame or dicts."
+            "op.integrations.river.wrap: the model must have learned rows with feature names, as "
+            "River's rows have them, got one that learned arrays. Wrap a new model, or one that "
+            "learned a DataFrame or dicts."
         )
     return {str(name): at for at, name in enumerate(names)}
 
 
-def _widened(model: Learner | Pipeline, names: list[str]) -> None:
-    """Let a model that has learned take new columns, by these names with those known."""
+def _grow(model: Learner | Pipeline, names: list[str]) -> None:
+    """Add new columns to a fitted model; ``names`` are those of all columns."""
     features = getattr(model, "features_", ())
     first: Any = features[0] if features else getattr(model, "learner_", model)
     first.grow(len(names))
@@ -479,64 +479,66 @@ def _widened(model: Learner | Pipeline, names: list[str]) -> None:
 
 
 _Row = Mapping[Any, Any]
-"""A row as River gives it: features by name; names are any hashable thing."""
+"""A row of River: values by feature name; names are any hashable objects."""
 
 
 class _Wrapped:
-    """What all estimators for River have in common; stands before River's own base class.
+    """Mixin of all River estimators; precedes River's base class in the bases.
 
     Parameters
     ----------
     model : learner or Pipeline
-        A copy of it learns, at ``model_``.
+        A copy of it, ``model_``, learns.
     """
 
     model: Any
 
     def __init__(self, model: Learner | Pipeline) -> None:
         self.model = model
-        self._intake = _Intake(model)
+        self._adapter = _ColumnAdapter(model)
 
     @property
     def model_(self) -> Any:
         """The learner or Pipeline that learns."""
-        return self._intake.model_
+        return self._adapter.model_
 
     def _learn(self, x: _Row, y: object, w: float, t: object) -> None:
-        loop = self._intake.loop
+        loop = self._adapter.loop
         if loop is not None and t is None and loop.learn_one(x, y, w):
             return
-        with self._intake.whole():
-            row = self._intake.row(x, self._where("learn_one"), learning=True)
-            self.model_.learn_one(row, y, sample_weight=w, **_at(t))
+        with self._adapter.rollback_on_error():
+            row = self._adapter.row(x, self._where("learn_one"), learning=True)
+            self.model_.learn_one(row, y, sample_weight=w, **_time_argument(t))
 
-    def _said(self, x: _Row) -> Any:
-        loop = self._intake.loop
-        said = None if loop is None else loop.predict_one(x)
-        if said is not None:
-            return said
-        row = self._intake.row(x, self._where("predict_one"), learning=False)
+    def _predict(self, x: _Row) -> Any:
+        loop = self._adapter.loop
+        predictions = None if loop is None else loop.predict_one(x)
+        if predictions is not None:
+            return predictions
+        row = self._adapter.row(x, self._where("predict_one"), learning=False)
         return self.model_.predict_one(row)
 
     def _learn_block(
         self, X: "IntoDataFrame", y: ArrayLike, w: float | ArrayLike, t: ArrayLike | None
     ) -> None:
-        with self._intake.whole():
-            rows = self._intake.block(X, self._where("learn_many"), learning=True)
+        with self._adapter.rollback_on_error():
+            rows = self._adapter.block(X, self._where("learn_many"), learning=True)
             weights = None if isinstance(w, (int, float)) and w == 1 else np.asarray(w)
-            self.model_.partial_fit(rows, _listed(y), sample_weight=weights, **_at(_listed(t)))
+            self.model_.partial_fit(
+                rows, _as_list(y), sample_weight=weights, **_time_argument(_as_list(t))
+            )
 
-    def _said_block(self, X: "IntoDataFrame") -> list[Any]:
-        rows = self._intake.block(X, self._where("predict_many"), learning=False)
-        if not self._intake.fitted:
-            return [self._said(row) for row in rows.rows()]
-        answers: list[Any] = self.model_.predict(rows).tolist()
-        return answers
+    def _predict_block(self, X: "IntoDataFrame") -> list[Any]:
+        rows = self._adapter.block(X, self._where("predict_many"), learning=False)
+        if not self._adapter.fitted:
+            return [self._predict(row) for row in rows.rows()]
+        targets: list[Any] = self.model_.predict(rows).tolist()
+        return targets
 
-    def _shares(self, rows: Array | Table) -> tuple[list[Any], Array]:
-        """The labels known, and the probability of each in each row, (n, c)."""
+    def _probabilities(self, rows: Array | Table) -> tuple[list[Any], Array]:
+        """Labels, and their probabilities for each row, (n, c)."""
         model = self.model_
-        if not self._intake.fitted:
+        if not self._adapter.fitted:
             named = getattr(model, "learner", model).classes
             if named is None or len(named) == 0:
                 return [], np.empty((len(rows), 0))
@@ -548,7 +550,7 @@ class _Wrapped:
 
 
 def _classifies(model: object) -> bool:
-    """Whether it is a learner or Pipeline of onepass, and a classifier.
+    """Whether an object is a learner or Pipeline of onepass and a classifier.
 
     Parameters
     ----------
@@ -557,19 +559,19 @@ def _classifies(model: object) -> bool:
     return isinstance(model, (Learner, Pipeline)) and bool(is_classifier(model))
 
 
-def _at(t: object) -> dict[str, Any]:
-    """When a row happened, where it is said."""
+def _time_argument(t: object) -> dict[str, Any]:
+    """Keyword argument for the time of a row, if given."""
     return {} if t is None else {"time": t}
 
 
-def _listed(y: object) -> Any:
-    """Answers as a list: a series of any library, or whatever was given."""
+def _as_list(y: object) -> Any:
+    """A series of any library as a list; other objects unchanged."""
     native = nw.from_native(y, series_only=True, pass_through=True)
     return native.to_list() if isinstance(native, nw.Series) else y
 
 
 def _series(values: list[Any], like: "IntoDataFrame") -> Any:
-    """Values as a series of the library, and with the index, of a frame.
+    """A series with the library and index of a data frame.
 
     Parameters
     ----------
@@ -582,12 +584,12 @@ def _series(values: list[Any], like: "IntoDataFrame") -> Any:
 
 
 def _frame(columns: dict[Any, Any], like: "IntoDataFrame") -> Any:
-    """Columns as a frame of the library, and with the index, of another.
+    """A data frame with the library and index of another.
 
     Parameters
     ----------
     columns : dict of names to arrays of shape (n,)
-        Names are text but for pandas.
+        Names are converted to strings except for pandas.
     like : DataFrame of n rows
     """
     frame = nw.from_native(like, eager_only=True)
@@ -604,19 +606,19 @@ def _indexed(made: Any, frame: "nw.DataFrame[IntoDataFrame]") -> Any:
 
 
 def wrap(model: Learner | Pipeline, *, targets: Sequence[Hashable] | bool | None = None) -> Any:
-    """A learner or Pipeline as an estimator of River.
+    """Wrap a learner or Pipeline as a River estimator.
 
-    A copy learns, at ``model_``; ``op.save(wrapped.model_, path)`` writes it. What the model has
-    learned before is kept, and is where a ``clone()`` begins. Features of plain learners are
-    numbers; a Pipeline that begins with ``Encode`` takes text, dates and missing values too.
+    A copy of the model, ``model_``, learns; save it with ``op.save(wrapped.model_, path)``. The
+    copy and each ``clone()`` continue from the state of the model. Learners support numeric
+    features; a Pipeline that starts with ``Encode`` also supports text, dates and missing values.
 
     Parameters
     ----------
     model : learner or Pipeline
         Such as ``op.RLSRegressor()``.
     targets : True, or sequence of names, optional
-        For regressors with several answers a row, which River gives as a dict: their names, or
-        True to take those of the first row. A model that has learned several needs the names.
+        For regression with several targets, which River passes as a dict: their names, or True to
+        use those of the first row. Required as names if the model has learned several targets.
 
     Returns
     -------
@@ -626,13 +628,13 @@ def wrap(model: Learner | Pipeline, *, targets: Sequence[Hashable] | bool | None
     Raises
     ------
     MissingExtraError
-        If River is not installed: the extra is ``river``.
+        If River is not installed; the extra is ``river``.
     TypeMismatchError
-        If the model is neither learner nor Pipeline.
+        If the model is neither a learner nor a Pipeline.
     ColumnError
-        If it has learned rows without names.
+        If it has learned rows without feature names.
     ParameterError
-        If ``targets`` does not fit the model.
+        If ``targets`` is incompatible with the model.
 
     Examples
     --------
@@ -650,12 +652,12 @@ def wrap(model: Learner | Pipeline, *, targets: Sequence[Hashable] | bool | None
 
 
 class Regressor(_Wrapped, base.MiniBatchRegressor):
-    """A regressor of onepass as one of River: see :func:`wrap`.
+    """River regressor with a regressor of onepass, created by :func:`wrap`.
 
     Parameters
     ----------
     model : learner or Pipeline
-        It regresses.
+        A regressor.
 
     Examples
     --------
@@ -670,25 +672,25 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
 
     def __init__(self, model: Learner | Pipeline) -> None:
         super().__init__(model)
-        if _classifies(model) or _learned_answers(model) is not None:
-            came = "a classifier" if _classifies(model) else "one that learned several answers"
+        if _classifies(model) or _fitted_outputs(model) is not None:
+            given = "a classifier" if _classifies(model) else "one with several targets"
             raise ParameterError(
-                f"Regressor: `model` must regress one answer a row, got {came}. Call "
+                f"Regressor: `model` must be a regressor with one target, got {given}. Call "
                 "op.integrations.river.wrap, which chooses the class."
             )
 
     def learn_one(self, x: _Row, y: float, w: float = 1.0, t: object = None) -> None:
-        """Learn one row, of weight ``w``; ``t`` is when it happened, for learners that ask."""
+        """Learn one row with weight ``w`` and, for learners that forget by time, time ``t``."""
         if isinstance(y, Mapping):
             raise TypeMismatchError(
                 f"{self._where('learn_one')}: `y` must be a number, got a dict. For several "
-                "answers a row call op.integrations.river.wrap(model, targets=True)."
+                "targets a row call op.integrations.river.wrap(model, targets=True)."
             )
         self._learn(x, y, w, t)
 
     def predict_one(self, x: _Row) -> float:
-        """The answer for one row."""
-        return float(self._said(x))
+        """Predict the target of one row."""
+        return float(self._predict(x))
 
     def learn_many(
         self,
@@ -697,12 +699,12 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
         w: float | ArrayLike = 1.0,
         t: ArrayLike | None = None,
     ) -> None:
-        """Learn the rows of a frame one after the other; ``w`` is a number or one for each."""
+        """Learn the rows of a data frame in order, with one or several weights ``w``."""
         self._learn_block(X, y, w, t)
 
     def predict_many(self, X: "IntoDataFrame") -> Any:
-        """The answers for the rows of a frame, as a series of the same library."""
-        return _series([float(said) for said in self._said_block(X)], X)
+        """Predict targets for the rows of a data frame, as a series of the same library."""
+        return _series([float(value) for value in self._predict_block(X)], X)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -710,15 +712,15 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
 
 
 class Classifier(_Wrapped, base.MiniBatchClassifier):
-    """A classifier of onepass as one of River: see :func:`wrap`.
+    """River classifier with a classifier of onepass, created by :func:`wrap`.
 
-    Labels may be truth values, whole numbers or text, and new ones may come at any time. There are
-    probabilities where the model has some (``SGDClassifier(loss="logistic")``); none are invented.
+    Labels may be booleans, integers or strings, and new ones may occur at any time. Probabilities
+    are available if the model has them, such as ``SGDClassifier(loss="logistic")``.
 
     Parameters
     ----------
     model : learner or Pipeline
-        It classifies.
+        A classifier.
 
     Examples
     --------
@@ -738,27 +740,27 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
             )
 
     def learn_one(self, x: _Row, y: Hashable, w: float = 1.0, t: object = None) -> None:
-        """Learn one row, of weight ``w``; ``t`` is when it happened, for learners that ask."""
+        """Learn one row with weight ``w`` and, for learners that forget by time, time ``t``."""
         self._learn(x, y, w, t)
 
     def predict_one(self, x: _Row, **kwargs: object) -> Any:
-        """The label of one row; None before any is known."""
+        """Predict the label of one row; None if no label is known."""
         del kwargs
-        said = self._said(x)
-        return said.item() if isinstance(said, np.generic) else said
+        label = self._predict(x)
+        return label.item() if isinstance(label, np.generic) else label
 
     def predict_proba_one(self, x: _Row, **kwargs: object) -> dict[Any, float]:
-        """The probability of each label known; {} before any is.
+        """Predict the probability of each known label; {} if none is known.
 
         Raises
         ------
         NotImplementedError
-            If the model has none, as is River's custom.
+            If the model has no probabilities, as in River.
         """
         del kwargs
         where = self._probable("predict_proba_one")
-        row = self._intake.row(x, where, learning=False)
-        labels, shares = self._shares(
+        row = self._adapter.row(x, where, learning=False)
+        labels, shares = self._probabilities(
             Table.from_rows([row]) if isinstance(row, dict) else row[None]
         )
         return dict(zip(labels, shares[0].tolist(), strict=True))
@@ -770,21 +772,21 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
         w: float | ArrayLike = 1.0,
         t: ArrayLike | None = None,
     ) -> None:
-        """Learn the rows of a frame one after the other; ``w`` is a number or one for each."""
+        """Learn the rows of a data frame in order, with one or several weights ``w``."""
         self._learn_block(X, y, w, t)
 
     def predict_many(self, X: "IntoDataFrame") -> Any:
-        """The labels of the rows of a frame, as a series of the same library."""
-        return _series(self._said_block(X), X)
+        """Predict labels for the rows of a data frame, as a series of the same library."""
+        return _series(self._predict_block(X), X)
 
     def predict_proba_many(self, X: "IntoDataFrame") -> Any:
-        """The probabilities of the labels, as a frame of the same library."""
+        """Predict probabilities of the labels, as a data frame of the same library."""
         where = self._probable("predict_proba_many")
-        labels, shares = self._shares(self._intake.block(X, where, learning=False))
+        labels, shares = self._probabilities(self._adapter.block(X, where, learning=False))
         return _frame(dict(zip(labels, shares.T, strict=True)), X)
 
     def _probable(self, verb: str) -> str:
-        """The call's name for messages, where the model has probabilities."""
+        """The name of the call, for messages; raise an error if there are no probabilities."""
         where = self._where(verb)
         if not hasattr(self.model_, "predict_proba"):
             name = type(getattr(self.model_, "learner", self.model_)).__name__
@@ -804,22 +806,22 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
 
 
 class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
-    """A regressor of onepass with several answers a row as one of River: see :func:`wrap`.
+    """River multi-target regressor with a regressor of onepass, created by :func:`wrap`.
 
     Parameters
     ----------
     model : learner or Pipeline
-        It regresses.
+        A regressor.
     targets : sequence of names, optional
-        The answers' names; by default those of the first row, in sorted order. A model that has
-        learned needs them.
+        Names of the targets. By default those of the first row, in sorted order; required if the
+        model has already learned.
 
     Examples
     --------
     >>> model = MultiTargetRegressor(RLSRegressor(ridge=0.0))
     >>> for km in (1.0, 2.0, 4.0):
     ...     model.learn_one({"km": km}, {"hours": 0.1 * km, "price": 3.0 * km})
-    >>> {name: round(said, 6) for name, said in model.predict_one({"km": 3.0}).items()}
+    >>> {name: round(value, 6) for name, value in model.predict_one({"km": 3.0}).items()}
     {'hours': 0.3, 'price': 9.0}
     """
 
@@ -831,16 +833,17 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
         if targets is not None and (not listed or len(set(listed)) < len(listed)):
             raise ParameterError(
                 f"MultiTargetRegressor: `targets` must be a list of different names, got "
-                f"{targets!r}. Name each answer once, as in targets=['u', 'v']."
+                f"{targets!r}. Name each target once, as in targets=['u', 'v']."
             )
         self.targets = targets
         self._targets = None if targets is None else tuple(targets)
-        learned = _learned_answers(model)
+        learned = _fitted_outputs(model)
         if _classifies(model) or (learned is not None and learned != len(self._targets or ())):
-            came = "a classifier" if _classifies(model) else f"one that learned {learned} answers"
+            given = "a classifier" if _classifies(model) else f"one that learned {learned} targets"
             raise ParameterError(
-                f"MultiTargetRegressor: `model` must regress, and `targets` name its answers, got "
-                f"{came} and targets={targets!r}. Name the answers in the order it learned them."
+                "MultiTargetRegressor: `model` must be a regressor and `targets` the names of its "
+                f"targets, got {given} and targets={targets!r}. Give the names in the order in "
+                "which the model learned them."
             )
 
     def learn_one(
@@ -851,35 +854,35 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
         t: object = None,
         **kwargs: object,
     ) -> None:
-        """Learn one row of weight ``w`` and its answers; ``t`` is when it happened."""
+        """Learn one row with its targets, weight ``w`` and time ``t``."""
         del kwargs
         if not isinstance(y, Mapping) or not y:
             raise TypeMismatchError(
-                f"{self._where('learn_one')}: `y` must be a dict of answers by name, got {y!r}. "
-                "For one answer a row call op.integrations.river.wrap(model)."
+                f"{self._where('learn_one')}: `y` must be a dict of targets by name, got {y!r}. "
+                "For one target a row call op.integrations.river.wrap(model)."
             )
         targets = tuple(sorted(y, key=str)) if self._targets is None else self._targets
         if set(y) != set(targets):
             raise ColumnError(
-                f"{self._where('learn_one')}: `y` must have the answers {list(targets)}, got "
+                f"{self._where('learn_one')}: `y` must have the targets {list(targets)}, got "
                 f"{list(y)}. Give all of them in each row."
             )
         self._learn(x, [y[name] for name in targets], w, t)
         self._targets = targets
 
     def predict_one(self, x: _Row) -> dict[Hashable, float]:
-        """The answers for one row; {} before their names are known."""
+        """Predict the targets of one row; {} if their names are not known yet."""
         targets = self._targets or ()
-        said = np.broadcast_to(self._said(x), len(targets)).tolist() if targets else []
-        return dict(zip(targets, said, strict=True))
+        predictions = np.broadcast_to(self._predict(x), len(targets)).tolist() if targets else []
+        return dict(zip(targets, predictions, strict=True))
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"model": RLSRegressor()}
 
 
-def _learned_answers(model: Learner | Pipeline) -> int | None:
-    """How many answers a row a model has learned; None where it is one, or none yet."""
+def _fitted_outputs(model: Learner | Pipeline) -> int | None:
+    """The number of targets that a model has learned; None if one, or none yet."""
     learner: Any = getattr(model, "learner", model)
     several = getattr(learner, "target_ndim_", 1) == 2
     return int(learner.n_outputs_) if several else None

@@ -1,4 +1,4 @@
-"""Learners: the names that a user imports, one file each."""
+"""Learners, one file for each algorithm."""
 
 from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
 from onepass.learners.class_means import Means, Moments, NearestClassMean
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 STATES = (ARTIPCACluster, Means, Moments, Page, Prototypes)
-"""What is learned but not public."""
+"""Registered classes that are not public."""
 
 register(
     Role.LEARNER,

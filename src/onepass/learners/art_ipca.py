@@ -1,24 +1,24 @@
 """ART-IPCA: prototypes, matched along the principal axes of the rows so far.
 
-Adaptive resonance: a row moves the most similar prototype if that is similar enough and of its
-class, and else becomes a prototype ([1] Algorithm 1). What was learned of other regions is not
-touched, so that new classes do not make old ones forgotten, and no row is kept. Prototypes stand
-in the space of the rows and are compared along the top k principal axes, which may turn while rows
-come: then all prototypes are seen along the new ones. How axes are learned is ``pca``:
+Adaptive resonance theory: a row moves the most similar prototype if it is similar enough and has
+the same class; otherwise the row becomes a prototype ([1] Algorithm 1). Other prototypes do not
+change, so that new classes do not cause forgetting of old ones, and no row is stored. Prototypes
+are stored in the space of the rows and compared along the top k principal axes. The axes may change
+during learning; then all prototypes are projected anew. ``pca`` selects how axes are learned:
 
 =============== ==================================================================================
-``incremental`` from rows as they come, after each ``block`` rows ([1] without tasks)
-``task``        from all rows of a call of ``partial_fit`` before their prototypes, as [1] does
-``static``      from the rows of the first call, or of ``learn_axes``, and then no more
-``none``        no axes: rows are compared as they are, and not centred
+``incremental`` updated after each ``block`` rows ([1] without tasks)
+``task``        from all rows of a call of ``partial_fit``, before their prototypes, as in [1]
+``static``      from the rows of the first call, or of ``learn_axes``; fixed from then on
+``none``        no axes: rows are compared without projection and are not centred
 =============== ==================================================================================
 
 Without labels (:class:`ARTIPCACluster`) all rows have one label, and a row that is not similar
-enough to any prototype founds a cluster of its own.
+enough to any prototype starts a new cluster.
 
-A prediction is the class of the most similar prototype. With W prototypes a row takes O(Wk + kd)
-time to match, and all prototypes O(Wkd) whenever the axes turn; memory is O(kd + Wd). Answering
-takes O(kd + Wk) of both ([1] A.2).
+A prediction is the class of the most similar prototype. With W prototypes, matching a row takes
+O(Wk + kd) time, and a change of axes O(Wkd); memory is O(kd + Wd). Prediction takes O(kd + Wk) time
+and memory ([1] A.2).
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
@@ -34,20 +34,28 @@ import numpy as np
 from onepass import linalg, validation
 from onepass.errors import LabelError, NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Clusterer, Layout
-from onepass.learners.prototypes import WAYS, Prototypes, Rules, along, as_rows, checked_rules, met
+from onepass.learners.prototypes import (
+    PCA_MODES,
+    Prototypes,
+    Rules,
+    checked_rules,
+    compares_rows,
+    match_and_update,
+    project,
+)
 from onepass.linalg.pca import IncrementalPCAState, checked_components, rows_between
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
-__all__ = ["ARTIPCAClassifier", "ARTIPCACluster", "Resonance"]
+__all__ = ["ARTIPCAClassifier", "ARTIPCACluster", "BaseARTIPCA"]
 
 
 _LARGEST = 1e150  # squares of larger numbers overflow
-_MOST = 1e150  # weights together; more, times squares, overflow
+_MAX_WEIGHT = 1e150  # sum of weights; larger sums, multiplied by squares, overflow
 
 
-class Resonance:
-    """Stands before :class:`~onepass.learners.estimator.Classifier` among a class's bases."""
+class BaseARTIPCA:
+    """Base class of ART-IPCA estimators; precedes ``Classifier`` or ``Clusterer`` in the bases."""
 
     n_components: Any
     vigilance: float
@@ -58,57 +66,57 @@ class Resonance:
     max_prototypes: int | None
     n_features_in_: int
     axes_: Any
-    stock_: Prototypes
+    prototype_store_: Prototypes
     compact_: bool
-    way_: str
+    pca_mode_: str
 
     _merge_parameters: ClassVar[tuple[str, ...]] = ("similarity", "step", "pca")
 
     @property
     def by_task(self) -> bool:
-        """Whether a call of ``partial_fit`` is a task, and should have all of its rows."""
+        """Whether each call of ``partial_fit`` is a task and should contain all of its rows."""
         return self.pca == "task"
 
-    # -- what was learned --------------------------------------------------------------------------
+    # -- learned attributes ------------------------------------------------------------------------
 
     @property
     def prototypes_(self) -> Floats:
-        """The prototypes in the space of the rows, (W, d); none of a compact learner."""
-        return self._stock().all("rows")
+        """The prototypes in the space of the rows, (W, d); (W, 0) in a compact learner."""
+        return self._fitted_prototypes().all("rows")
 
     @property
     def prototype_weights_(self) -> Floats:
-        """Rows, by weight, that each prototype took in, (W,)."""
-        return self._stock().all("taken")
+        """The total weight of the rows averaged in each prototype, (W,)."""
+        return self._fitted_prototypes().all("weights")
 
     @property
     def components_(self) -> Floats:
-        """The axes that rows are seen along, (k, d); none while they are compared as they are."""
-        self._stock()
-        if self.axes_ is None or as_rows(self.axes_, self.way_):
+        """The axes used to compare rows, (k, d); k = 0 while rows are compared without axes."""
+        self._fitted_prototypes()
+        if self.axes_ is None or compares_rows(self.axes_, self.pca_mode_):
             return np.zeros((0, self.n_features_in_))
         directions: Floats = self.axes_.view.directions
         return directions
 
-    def _stock(self) -> Prototypes:
-        if not hasattr(self, "stock_"):
+    def _fitted_prototypes(self) -> Prototypes:
+        if not hasattr(self, "prototype_store_"):
             who = type(self).__name__
             raise NotFittedError(
                 f"{who}: this {who} is not fitted yet: it has learned no row. "
                 "Call fit, partial_fit or learn_one first."
             )
-        return self.stock_
+        return self.prototype_store_
 
     # -- verbs -------------------------------------------------------------------------------------
 
     def learn_axes(self, X: TableLike) -> Self:
-        """Learn the axes from these rows, as one batch, and no prototypes.
+        """Learn the axes from one batch of rows, without learning prototypes.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-            With ``pca="static"`` they are the axes from then on. ``fit`` forgets them, as it
-            does all that was learned: go on with ``partial_fit``.
+            With ``pca="static"`` the axes are fixed from then on. ``fit`` resets them: continue
+            with ``partial_fit``.
 
         Returns
         -------
@@ -117,7 +125,7 @@ class Resonance:
         Raises
         ------
         ParameterError
-            With ``pca="none"``, or of a compact learner.
+            If ``pca="none"``, or if the learner is compact.
         """
         where = f"{type(self).__name__}.learn_axes"
         if self.pca == "none":
@@ -126,21 +134,24 @@ class Resonance:
                 "with pca='static' to learn them beforehand."
             )
         if getattr(self, "compact_", False):
-            self._refuse_compact("learn axes")
+            self._check_not_compact("learn axes")
         learner: Any = self
-        with learner._whole():  # noqa: SLF001  its own
+        with learner._rollback_on_error():  # noqa: SLF001  its own
             array, names = validation.matrix(X, where, **learner._shape())  # noqa: SLF001
             learner._set_features(array.shape[1], names)  # noqa: SLF001
             self._rules()
             axes = getattr(self, "axes_", None) or self._axes(array.shape[1])
             axes = axes if len(axes.mean) == array.shape[1] else axes.grown(array.shape[1])
-            self._turn(self._after(axes.joined, array.astype(np.float64, copy=False), None))
+            self._set_axes(
+                self._updated_axes(axes.joined, array.astype(np.float64, copy=False), None)
+            )
         return self
 
     def compact(self) -> Self:
-        """A copy for answering alone: prototypes along the axes, O(kd + Wk) numbers ([1] A.2).
+        """Return a copy for prediction only, of O(kd + Wk) numbers ([1] A.2).
 
-        It cannot learn, merge or grow any more. This learner stays as it is.
+        It stores only the coordinates of the prototypes along the axes, and cannot learn, merge or
+        grow. This learner is not changed.
 
         Returns
         -------
@@ -151,13 +162,13 @@ class Resonance:
         NotFittedError
             Before anything was learned.
         """
-        stock = self._stock()
-        small = copy.copy(self)
-        small.stock_ = stock.compact()
+        store = self._fitted_prototypes()
+        compact = copy.copy(self)
+        compact.prototype_store_ = store.compact()
         if self.axes_ is not None:
-            small.axes_ = self.axes_.fixed()
-        small.compact_ = True
-        return small
+            compact.axes_ = self.axes_.fixed()
+        compact.compact_ = True
+        return compact
 
     # -- hooks -------------------------------------------------------------------------------------
 
@@ -169,17 +180,17 @@ class Resonance:
             axes = self._axes(d)
         elif axes is not None and len(axes.mean) < d:
             axes = axes.grown(d)
-        self.stock_, self.compact_, self.way_ = Prototypes.start(d), False, self.pca
-        self._turn(axes)
+        self.prototype_store_, self.compact_, self.pca_mode_ = Prototypes.start(d), False, self.pca
+        self._set_axes(axes)
 
-    def _resonated(self, X: Floats, labels: Array, s: Floats | None) -> Array:
-        """Learn rows; return label and number of what each met, −1 where nothing stood."""
-        self._refuse_compact("learn")
+    def _match_and_update(self, X: Floats, labels: Array, s: Floats | None) -> Array:
+        """Learn rows; return the label and index of each row's match, −1 without prototypes."""
+        self._check_not_compact("learn")
         rules, weights = self._rules(), np.ones(len(X)) if s is None else s
-        if s is not None and not s.sum() + self.stock_.all("taken").sum() < _MOST:
+        if s is not None and not s.sum() + self.prototype_store_.all("weights").sum() < _MAX_WEIGHT:
             raise NumericalError(
-                f"{type(self).__name__}: weights of rows must be below {_MOST:g} together, got "
-                f"some up to {s.max():.3g}. Divide them by a number."
+                f"{type(self).__name__}: the sum of weights must be < {_MAX_WEIGHT:g}, got weights "
+                f"up to {s.max():.3g}. Divide them by a number."
             )
         if linalg.magnitude(X) > _LARGEST:
             raise NumericalError(
@@ -187,60 +198,62 @@ class Resonance:
                 f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
                 "Give features in larger units."
             )
-        if self.way_ == "task" or (self.way_ == "static" and not self.axes_.mass):
-            self._turn(self._after(self.axes_.joined, X, s))
-        said = np.full((len(X), 2), -1)
-        coming = self.way_ == "incremental"
-        cuts = self.axes_.checkpoints(len(X)) if coming else [len(X)]
+        if self.pca_mode_ == "task" or (self.pca_mode_ == "static" and not self.axes_.mass):
+            self._set_axes(self._updated_axes(self.axes_.joined, X, s))
+        matches = np.full((len(X), 2), -1)
+        incremental = self.pca_mode_ == "incremental"
+        cuts = self.axes_.checkpoints(len(X)) if incremental else [len(X)]
         begin = 0
         for end in cuts:
             rows = slice(begin, end)
-            Z = self._along(X[rows])
-            self.stock_, said[rows] = met(
-                self.stock_, rules, X[rows], Z, labels[rows], weights[rows]
+            Z = self._project(X[rows])
+            self.prototype_store_, matches[rows] = match_and_update(
+                self.prototype_store_, rules, X[rows], Z, labels[rows], weights[rows]
             )
-            if coming:
-                axes = self._after(self.axes_.taken, X[rows], weights[rows])
+            if incremental:
+                axes = self._updated_axes(self.axes_.taken, X[rows], weights[rows])
                 if axes.view is self.axes_.view:
                     self.axes_ = axes
                 else:
-                    self._turn(axes)
+                    self._set_axes(axes)
             begin = end
-        return said
+        return matches
 
     def _merge(self, other: Self, layout: Layout) -> None:
-        """Axes of the rows of both; the other's prototypes come as rows of their weights."""
-        self._refuse_compact("merge")
+        """Merge the axes, then learn the other's prototypes as rows with their weights."""
+        self._check_not_compact("merge")
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
-        if self.axes_ is not None and (self.way_ != "static" or not self.axes_.mass):
+        if self.axes_ is not None and (self.pca_mode_ != "static" or not self.axes_.mass):
             theirs = other.axes_.placed(layout.features, layout.d)
-            self._turn(self.axes_.merged(theirs))
-        rows = np.zeros((len(other.stock_), layout.d))
-        rows[:, layout.features] = other.stock_.all("rows")
+            self._set_axes(self.axes_.merged(theirs))
+        rows = np.zeros((len(other.prototype_store_), layout.d))
+        rows[:, layout.features] = other.prototype_store_.all("rows")
         labels = self._labels_of(other, layout.outputs)
-        weights = other.stock_.all("taken")
-        Z = self._along(rows)
-        self.stock_, _ = met(self.stock_, self._rules(), rows, Z, labels, weights)
+        weights = other.prototype_store_.all("weights")
+        Z = self._project(rows)
+        self.prototype_store_, _ = match_and_update(
+            self.prototype_store_, self._rules(), rows, Z, labels, weights
+        )
 
     def _labels_of(self, other: Self, places: Array) -> Array:
-        labels: Array = places[other.stock_.all("labels")]
+        labels: Array = places[other.prototype_store_.all("labels")]
         return labels
 
     @property
     def merging(self) -> Literal["exact", "approximate", "refused"]:
-        """``approximate``: the other's prototypes are learned, in place of their rows."""
+        """``approximate``: the other's prototypes are learned in place of their rows."""
         return "approximate"
 
     def _unmergeable(self) -> str:
         if getattr(self, "compact_", False):
-            return "got a compact one, made for answering alone. Merge the one it was made of."
+            return "got a compact one, for prediction only. Merge the learner it was made from."
         return ""
 
     def _widen(self, d: int) -> None:
-        self._refuse_compact("grow")
-        self.stock_ = self.stock_.grown(d)
-        self._turn(None if self.axes_ is None else self.axes_.grown(d))
+        self._check_not_compact("grow")
+        self.prototype_store_ = self.prototype_store_.grown(d)
+        self._set_axes(None if self.axes_ is None else self.axes_.grown(d))
 
     # -- axes --------------------------------------------------------------------------------------
 
@@ -249,10 +262,10 @@ class Resonance:
         k = checked_components(self.n_components, who)
         return IncrementalPCAState.start(d, k, rows_between(self.block, k, d, who))
 
-    def _after(
+    def _updated_axes(
         self, learn: Callable[..., IncrementalPCAState], X: Floats, s: Floats | None
     ) -> IncrementalPCAState:
-        """The axes after rows, if they are numbers."""
+        """The axes after rows; raise an error if they are not finite."""
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 axes = learn(X, s)
@@ -266,107 +279,112 @@ class Resonance:
             )
         return axes
 
-    def _turn(self, axes: IncrementalPCAState | None) -> None:
-        """Take these axes, and see all prototypes along them, at one stroke."""
-        stock = getattr(self, "stock_", None)
-        if stock is None:
+    def _set_axes(self, axes: IncrementalPCAState | None) -> None:
+        """Set the axes and project all prototypes on them, as one assignment."""
+        store = getattr(self, "prototype_store_", None)
+        if store is None:
             self.axes_ = axes
             return
-        view = None if axes is None else partial(along, axes, self.way_)
-        self.__dict__.update(axes_=axes, stock_=stock.viewed(view))
+        view = None if axes is None else partial(project, axes, self.pca_mode_)
+        self.__dict__.update(axes_=axes, prototype_store_=store.with_coordinates(view))
 
-    def _along(self, X: Floats) -> Floats:
-        """Rows as they are compared, (n, k) or (n, d)."""
-        return X if self.axes_ is None else along(self.axes_, self.way_, X)
+    def _project(self, X: Floats) -> Floats:
+        """Coordinates of rows for comparison, (n, k) or (n, d)."""
+        return X if self.axes_ is None else project(self.axes_, self.pca_mode_, X)
 
-    def _refuse_compact(self, verb: str) -> None:
+    def _check_not_compact(self, verb: str) -> None:
         if self.compact_:
             raise ParameterError(
-                f"{type(self).__name__}: a compact learner cannot {verb}: its prototypes are known "
-                "along the axes alone. Go on with the learner that it was made of."
+                f"{type(self).__name__}: a compact learner cannot {verb}: it stores only the "
+                "coordinates of its prototypes. Use the learner that it was made from."
             )
 
     def _rules(self) -> Rules:
-        """The rules of matching, checked."""
+        """The rules of matching, from validated parameters."""
         who = type(self).__name__
-        if self.pca not in WAYS:
+        if self.pca not in PCA_MODES:
             raise ParameterError(
-                f"{who}: `pca` must be one of {', '.join(WAYS)}, got {self.pca!r}. Choose one."
+                f"{who}: `pca` must be one of {', '.join(PCA_MODES)}, got {self.pca!r}. Choose one."
             )
         given = (self.vigilance, self.similarity, self.step, self.max_prototypes)
         return checked_rules(*given, who)
 
     @property
     def _sound(self) -> bool:
-        """Whether what a file says fits together."""
-        if not hasattr(self, "stock_"):  # only axes, or nothing
+        """Whether the attributes read from a file are consistent."""
+        if not hasattr(self, "prototype_store_"):  # only axes, or nothing
             return getattr(self, "axes_", None) is None or self.axes_._sound  # noqa: SLF001
-        stock, axes, d = self.stock_, self.axes_, self.n_features_in_
-        if type(stock) is not Prototypes or not stock._sound or type(self.compact_) is not bool:  # noqa: SLF001
+        store, axes, d = self.prototype_store_, self.axes_, self.n_features_in_
+        if type(store) is not Prototypes or not store._sound or type(self.compact_) is not bool:  # noqa: SLF001
             return False
-        if stock.all("labels").max(initial=0) >= len(getattr(self, "classes_", (0,))):
+        if store.all("labels").max(initial=0) >= len(getattr(self, "classes_", (0,))):
             return False
-        if self.way_ not in WAYS or (axes is None) != (self.way_ == "none"):
+        if self.pca_mode_ not in PCA_MODES or (axes is None) != (self.pca_mode_ == "none"):
             return False
-        widths = {page.rows.shape[1] for page in stock.pages} - ({0} if self.compact_ else set())
-        compared = stock.pages[0].along.shape[1]
+        widths = {page.rows.shape[1] for page in store.pages} - ({0} if self.compact_ else set())
+        compared = store.pages[0].compared.shape[1]
         if axes is None:
             return widths <= {d} and compared == d
         sound = type(axes) is IncrementalPCAState and axes._sound  # noqa: SLF001
-        there = sound and len(axes.mean) == d and widths <= {d}
-        return there and compared == (d if as_rows(axes, self.way_) else len(axes.view.lengths))
+        sound = sound and len(axes.mean) == d and widths <= {d}
+        width = d if compares_rows(axes, self.pca_mode_) else len(axes.view.lengths)
+        return sound and compared == width
 
 
-class ARTIPCAClassifier(Resonance, Classifier):
-    """Prototypes of classes, matched along incremental principal axes.
+class ARTIPCAClassifier(BaseARTIPCA, Classifier):
+    """Prototype classifier with incremental principal component analysis.
 
     Parameters
     ----------
     n_components : int or float, default=0.95
-        Axes k >= 1, or the share of the variance in (0, 1) that they must have.
+        Number of principal axes k >= 1, or the share in (0, 1) of the variance to retain.
     vigilance : float, default=0.5
-        ρ: how similar a row must be to move a prototype, in [−1, 1] of cosines and [0, 1] of
-        nearness. The higher, the more prototypes.
+        Minimum similarity ρ for a row to update a prototype; in [−1, 1] for the cosine, in [0, 1]
+        for ``"euclidean"``. Higher values give more prototypes.
     similarity : {"cosine", "euclidean"}, default="cosine"
-        Of centred rows along the axes: the cosine of their angle, or 1 / (1 + distance).
+        Similarity of centred rows along the axes: the cosine, or 1 / (1 + distance).
     step : {"mean"} or float, default="mean"
-        Prototypes are means of their rows, or move by this share β in (0, 1] towards each.
+        With "mean", prototypes are the means of their rows. A float β in (0, 1] is the fixed
+        step towards each row.
     pca : {"incremental", "task", "static", "none"}, default="incremental"
-        How axes are learned.
+        How the principal axes are learned: updated after every ``block`` rows, from the rows of
+        each call, from the rows of the first call only, or not at all.
     block : int, optional
-        With ``pca="incremental"``: rows between two turns of the axes, >= 1; twice the
-        components, and 128 or more, if not given.
+        With ``pca="incremental"``, the number of rows between two updates of the axes, >= 1. By
+        default twice the number of components, and at least 128.
     max_prototypes : int or None, default=10000
-        A ceiling on their number, None for none. At it a row that would become a prototype moves
-        the most similar one of its class instead; for a class that has none the two most similar
-        ones of the class that has most become one. Each class has one, whatever the ceiling.
+        Maximum number of prototypes; None for no limit. When it is reached, a row that would become
+        a prototype updates the most similar prototype of its class. If its class has none, the two
+        most similar prototypes of the largest class are merged. Each class has at least one
+        prototype, even beyond the limit.
     classes : array-like, optional
-        Labels known beforehand; others may still come.
+        Labels known in advance. New labels may still occur.
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
-        The labels known, sorted.
+        Labels seen or given in advance, sorted.
     prototypes_ : ndarray of shape (W, d)
-        In the space of the rows, in the order in which they came.
+        Prototypes in the space of the rows, in the order in which they were added.
     prototype_labels_ : ndarray of shape (W,)
+        Label of each prototype.
     prototype_weights_ : ndarray of shape (W,)
-        Rows, by weight, that each took in.
+        Total weight of the rows averaged in each prototype.
     components_ : ndarray of shape (k, d)
-        The axes that rows are compared along, of the last turn; none while they are
-        compared as they are.
+        Principal axes used to compare rows; k = 0 while rows are compared without axes.
     n_features_in_ : int
+        Number of features.
     rows_seen_ : int
-        Rows learned.
+        Number of rows learned.
 
     Notes
     -----
-    A row of weight s moves a mean as s rows would. With ``pca="task"`` cutting a stream into
-    blocks is telling where its tasks end, and so makes a difference: each call should bring a task,
-    and ``learn_one`` brings one of a single row. (``test_then_train`` ends one at rows of weight 0
-    too.) With ``pca="static"`` the first call should bring many rows, or ``learn_axes``.
+    A row of weight s moves a mean as s rows would. With ``pca="task"`` each call of ``partial_fit``
+    is one task, so that the division of a stream into blocks changes the result; ``learn_one``
+    learns a task of a single row, and ``test_then_train`` also ends a task at rows of weight 0.
+    With ``pca="static"`` pass many rows to the first call, or call ``learn_axes`` before.
 
-    In ``merge`` the axes become those of the rows of both, but for static ones, which stay.
+    ``merge`` combines the axes of both learners, except for static ones, which do not change.
 
     Examples
     --------
@@ -402,97 +420,98 @@ class ARTIPCAClassifier(Resonance, Classifier):
 
     @property
     def prototype_labels_(self) -> Array:
-        """The class of each prototype, (W,)."""
-        labels: Array = self.classes_[self._stock().all("labels")]
+        """The label of each prototype, (W,)."""
+        labels: Array = self.classes_[self._fitted_prototypes().all("labels")]
         return labels
 
     def predict(self, X: TableLike, *, task: Collection[object] | None = None) -> Array:
-        """The class of the most similar prototype, for each row of X.
+        """Predict the class of the most similar prototype for each row of X.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         task : array-like, optional
-            The classes that the rows can be of, where that is known (the multi-headed setting);
-            all, if not given.
+            The candidate classes of the rows, if known (the multi-headed setting). By default all.
 
         Returns
         -------
-        said : ndarray of shape (n,)
+        labels : ndarray of shape (n,)
 
         Raises
         ------
         NotFittedError
-            Before anything was learned.
+            If no row was learned.
         LabelError
-            If ``task`` names a class that is not known.
+            If ``task`` contains an unknown class.
         """
         scores = self._scores(self._matrix(X, "predict"))
         if task is None:
-            return self._answers(scores, None)
+            return self._to_predictions(scores, None)
         where = f"{type(self).__name__}.predict"
         named = validation.class_names(task, where)
         if not len(named) or not np.isin(named, self.classes_).all():
             raise LabelError(
-                f"{where}: `task` must name classes that are known, of {self.classes_.tolist()}, "
+                f"{where}: `task` must contain known classes, of {self.classes_.tolist()}, "
                 f"got {task!r}. Leave it out to choose among all."
             )
         at = np.searchsorted(self.classes_, named)
-        return self._answers(
+        return self._to_predictions(
             np.where(np.isin(np.arange(scores.shape[1]), at), scores, -np.inf), None
         )
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del known  # a class has a prototype after its first row, and not before
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del class_mask  # a class has a prototype after its first row, and not before
         labels = Y.argmax(axis=1)
-        winners = self._resonated(X.astype(np.float64, copy=False), labels, s)[:, 0]
-        said = np.zeros(Y.shape)
-        there = winners >= 0
-        said[there, winners[there]] = 1.0
-        return said
+        winners = self._match_and_update(X.astype(np.float64, copy=False), labels, s)[:, 0]
+        scores = np.zeros(Y.shape)
+        matched = winners >= 0
+        scores[matched, winners[matched]] = 1.0
+        return scores
 
     def _scores(self, X: Floats) -> Floats:
-        Z = self._along(X.astype(np.float64, copy=False))
-        return self.stock_.best(Z, self.similarity, len(self.classes_))
+        Z = self._project(X.astype(np.float64, copy=False))
+        return self.prototype_store_.best(Z, self.similarity, len(self.classes_))
 
     def _add_outputs(self, at: Array, c: int) -> None:
-        self.stock_ = self.stock_.renamed(np.setdiff1d(np.arange(c), at))
+        self.prototype_store_ = self.prototype_store_.relabelled(np.setdiff1d(np.arange(c), at))
 
 
-class ARTIPCACluster(Resonance, Clusterer):
-    """Clusters as prototypes, matched along incremental principal axes.
+class ARTIPCACluster(BaseARTIPCA, Clusterer):
+    """Prototype clustering with incremental principal component analysis.
 
     Parameters
     ----------
     n_components : int or float, default=0.95
-        Axes k >= 1, or the share of the variance in (0, 1) that they must have.
+        Number of principal axes k >= 1, or the share in (0, 1) of the variance to retain.
     vigilance : float, default=0.5
-        ρ: how similar a row must be to join a cluster, in [−1, 1] of cosines and [0, 1] of
-        nearness. The higher, the more clusters.
+        Minimum similarity ρ for a row to join a cluster; in [−1, 1] for the cosine, in [0, 1] for
+        ``"euclidean"``. Higher values give more clusters.
     similarity : {"cosine", "euclidean"}, default="cosine"
-        Of centred rows along the axes: the cosine of their angle, or 1 / (1 + distance).
+        Similarity of centred rows along the axes: the cosine, or 1 / (1 + distance).
     step : {"mean"} or float, default="mean"
-        Prototypes are means of their rows, or move by this share β in (0, 1] towards each.
+        With "mean", prototypes are the means of their rows. A float β in (0, 1] is the fixed
+        step towards each row.
     pca : {"incremental", "task", "static", "none"}, default="incremental"
-        How axes are learned, as in :class:`onepass.ARTIPCAClassifier`.
+        How the principal axes are learned, as in :class:`onepass.ARTIPCAClassifier`.
     block : int, optional
-        With ``pca="incremental"``: rows between two turns of the axes, >= 1; twice the
-        components, and 128 or more, if not given.
+        With ``pca="incremental"``, the number of rows between two updates of the axes, >= 1. By
+        default twice the number of components, and at least 128.
     max_prototypes : int or None, default=10000
-        A ceiling on their number, None for none. At it every row joins the most similar cluster.
+        Maximum number of clusters; None for no limit. When it is reached, every row joins the most
+        similar cluster.
 
     Attributes
     ----------
     prototypes_ : ndarray of shape (W, d)
-        In the space of the rows, in the order in which they came: that is a cluster's number.
+        Prototypes in the space of the rows. The index of a prototype is the number of its cluster.
     prototype_weights_ : ndarray of shape (W,)
-        Rows, by weight, that each took in.
+        Total weight of the rows averaged in each prototype.
     components_ : ndarray of shape (k, d)
-        The axes that rows are compared along, of the last turn; none while they are
-        compared as they are.
+        Principal axes used to compare rows; k = 0 while rows are compared without axes.
     n_features_in_ : int
+        Number of features.
     rows_seen_ : int
-        Rows learned.
+        Number of rows learned.
 
     Examples
     --------
@@ -525,7 +544,7 @@ class ARTIPCACluster(Resonance, Clusterer):
         self.max_prototypes = max_prototypes
 
     def similarities(self, X: TableLike) -> Floats:
-        """Of the rows of X with all prototypes, shape (n, W).
+        """Compute similarities of the rows of X with all prototypes, shape (n, W).
 
         Parameters
         ----------
@@ -534,21 +553,21 @@ class ARTIPCACluster(Resonance, Clusterer):
         Raises
         ------
         NotFittedError
-            Before anything was learned.
+            If no row was learned.
         """
         rows = self._matrix(X, "similarities").astype(np.float64, copy=False)
-        return self.stock_.similarities(self._along(rows), self.similarity)
+        return self.prototype_store_.similarities(self._project(rows), self.similarity)
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del Y, known
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del Y, class_mask
         labels = np.zeros(len(X), dtype=np.intp)
-        return self._resonated(X.astype(np.float64, copy=False), labels, s)[:, 1:]
+        return self._match_and_update(X.astype(np.float64, copy=False), labels, s)[:, 1:]
 
     def _scores(self, X: Floats) -> Floats:
-        if not len(self.stock_):
+        if not len(self.prototype_store_):
             return np.full((len(X), 1), -1.0)
-        near = self.stock_.similarities(
-            self._along(X.astype(np.float64, copy=False)), self.similarity
+        near = self.prototype_store_.similarities(
+            self._project(X.astype(np.float64, copy=False)), self.similarity
         )
-        said: Floats = near.argmax(axis=1)[:, None].astype(np.float64)
-        return said
+        clusters: Floats = near.argmax(axis=1)[:, None].astype(np.float64)
+        return clusters

@@ -1,4 +1,4 @@
-"""Class moments in one pass, and the classifier of the nearest class mean.
+"""Class moments in one pass, and the nearest class mean classifier.
 
 With M_k the weight of the rows of class k before a block, and w, b the block's weight and mean of
 that class [1],
@@ -10,19 +10,19 @@ and the sums of squares and products about μ_k grow by those about b, and by th
 
     √(M_k w / (M_k + w)) · (b − μ_k)                                                       (2)
 
-All is relative to the first row of the class: digits that its rows share (as in 1e8 + small) are
-removed, exactly, before anything is summed or squared; and nothing is ever subtracted from the
-sums. Neither the order of rows nor how they are cut into blocks makes a difference, but for
+All values are relative to the first row of the class: digits that its rows share (as in 1e8 +
+small) are removed exactly before anything is summed or squared, and nothing is subtracted from the
+sums. The result does not depend on the order of rows or the division into blocks, except for
 rounding. The score of class k by the nearest mean [2] is
 
     (x − m)ᵀ(μ_k − m) − ½ ‖μ_k − m‖²  =  −½ ‖x − μ_k‖² + ½ ‖x − m‖²                        (3)
 
-with m the mean of the means, which makes no difference between classes and saves digits; or the
+with m the mean of the means, which cancels between classes and avoids rounding errors; or the
 cosine of x and μ_k. Prequential predictions need the moments before each row, which costs far more
-than to update them: so they are computed in ``test_then_train`` alone.
+than updating them: they are computed in ``test_then_train`` only.
 
-Cost: O(d) a row that is learned without sums, O(d²) with them; O(cd) one that is predicted; O(cd)
-memory, and O(d²) for each matrix of sums.
+Cost: learning a row takes O(d) time without sums and O(d²) with them; predicting a row O(cd).
+Memory is O(cd), and O(d²) for each matrix of sums.
 
 [1] T. F. Chan, G. H. Golub and R. J. LeVeque, "Algorithms for computing the sample variance",
     The American Statistician 37(3), 1983; equation (2.1) and the shifted data of section 3.
@@ -43,21 +43,21 @@ from onepass.learners.estimator import Classifier, Layout
 from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.table import TableLike
 
-__all__ = ["UNSEEN", "ClassLearner", "Kept", "Means", "Moments", "NearestClassMean"]
+__all__ = ["UNSEEN", "ClassLearner", "CovarianceType", "Means", "Moments", "NearestClassMean"]
 
 
-Kept: TypeAlias = Literal["none", "pooled", "each"]
-"""Whose sums of squares and products: nobody's, those of all classes in one, each class's."""
+CovarianceType: TypeAlias = Literal["none", "pooled", "each"]
+"""Covariances that a learner stores: none, one for all classes, or one for each class."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Means:
-    """Means of classes.
+    """Class means.
 
     Parameters
     ----------
     origins : ndarray of shape (c, d)
-        The first row of each class; 0 of a class without rows.
+        The first row of each class; 0 for a class without rows.
     offsets : ndarray of shape (c, d)
         μ_k relative to it.
     mass : ndarray of shape (c,)
@@ -70,17 +70,17 @@ class Means:
 
     @property
     def seen(self) -> Array:
-        """The classes that have rows, bool (c,)."""
+        """Whether each class has rows, bool (c,)."""
         return np.asarray(self.mass > 0.0)
 
     @property
     def of_classes(self) -> Floats:
-        """μ_k, (c, d); 0 of a class without rows."""
+        """μ_k, (c, d); 0 for a class without rows."""
         means: Floats = self.origins + self.offsets
         return means
 
-    def around(self, X: Floats) -> tuple[Floats, Floats]:
-        """μ_k less the mean of the means, (c, d), 0 without rows; and rows X less it, (n, d)."""
+    def centered(self, X: Floats) -> tuple[Floats, Floats]:
+        """Means (c, d), 0 without rows, and rows X (n, d), both minus the mean of the means."""
         seen = self.seen
         first = int(seen.argmax())
         M = (self.origins - self.origins[first]) + self.offsets
@@ -88,14 +88,14 @@ class Means:
         M = np.where(seen[:, None], M - center, 0.0)
         return M, (X - self.origins[first]) - center
 
-    def taken(self, X: Floats, labels: Array, s: Floats) -> tuple["Means", dict[int, Floats]]:
-        """The means after a block (1); and by class the rows by which its sums grow (2).
+    def updated(self, X: Floats, labels: Array, s: Floats) -> tuple["Means", dict[int, Floats]]:
+        """The means after a block (1), and for each class the rows to add to its sums (2).
 
         Parameters
         ----------
         X : ndarray of float64 of shape (n, d)
         labels : ndarray of int of shape (n,)
-            The class of each row, by its place among all.
+            The index of the class of each row.
         s : ndarray of shape (n,)
             Weights > 0.
         """
@@ -119,14 +119,14 @@ class Means:
         return Means(origins, offsets, mass), rows
 
     def placed(self, at: Array, d: int, outputs: Array, c: int) -> "Means":
-        """The same among d features and c classes, at these places; the others are zero."""
+        """The means extended to d features and c classes, zero where not given."""
         origins, offsets, mass = np.zeros((c, d)), np.zeros((c, d)), np.zeros(c)
         here = np.ix_(outputs, at)
         origins[here], offsets[here], mass[outputs] = self.origins, self.offsets, self.mass
         return Means(origins, offsets, mass)
 
     def merged(self, other: "Means") -> tuple["Means", Floats]:
-        """The means of both, of the same features and classes; and the rows (2), (c, d)."""
+        """The means of both learners, and the rows (2) to add to the sums, (c, d)."""
         total = self.mass + other.mass
         share = (other.mass / np.where(total > 0.0, total, 1.0))[:, None]
         one, two = self.seen[:, None], other.seen[:, None]
@@ -139,41 +139,41 @@ class Means:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Moments:
-    """Means of classes, and sums of squares and products about them.
+    """Class means, and sums of squares and products about them.
 
     Parameters
     ----------
     means : Means
     sums : tuple of ndarray of shape (d, d)
-        None, one for all classes together, or one a class.
+        Empty, one matrix for all classes, or one for each class.
     each : bool
-        Whether there is one a class.
+        Whether there is one matrix for each class.
     """
 
     means: Means
     sums: tuple[Floats, ...]
     each: bool
-    solved: list[Any] = field(init=False, repr=False, default_factory=list)
-    """What was last worked out from these: kept until something is learned."""
+    cached: list[Any] = field(init=False, repr=False, default_factory=list)
+    """Derived values, such as factorisations, cached until the next row is learned."""
 
     @classmethod
-    def start(cls, d: int, c: int, kept: Kept) -> "Moments":
-        """Of no rows."""
-        n = {"none": 0, "pooled": 1, "each": c}[kept]
+    def start(cls, d: int, c: int, covariances: CovarianceType) -> "Moments":
+        """Moments of no rows."""
+        n = {"none": 0, "pooled": 1, "each": c}[covariances]
         means = Means(np.zeros((c, d)), np.zeros((c, d)), np.zeros(c))
-        return cls(means, tuple(np.zeros((d, d)) for _ in range(n)), kept == "each")
+        return cls(means, tuple(np.zeros((d, d)) for _ in range(n)), covariances == "each")
 
     @property
     def finite(self) -> bool:
-        """Whether nothing has overflowed."""
+        """Whether all values are finite."""
         return bool(
             np.isfinite(self.means.offsets).all()
-            and all(np.isfinite(np.diagonal(each)).all() for each in self.sums)
+            and all(np.isfinite(np.diagonal(S)).all() for S in self.sums)
         )
 
-    def taken(self, X: Floats, labels: Array, s: Floats) -> "Moments":
-        """The moments after a block, as in :meth:`Means.taken`."""
-        means, rows = self.means.taken(X, labels, s)
+    def updated(self, X: Floats, labels: Array, s: Floats) -> "Moments":
+        """The moments after a block, as in :meth:`Means.updated`."""
+        means, rows = self.means.updated(X, labels, s)
         if not self.sums:
             return Moments(means, (), self.each)
         if self.each:
@@ -185,18 +185,18 @@ class Moments:
         return Moments(means, (_grown(self.sums[0], together),), self.each)
 
     def placed(self, at: Array, d: int, outputs: Array, c: int) -> "Moments":
-        """The same among d features and c classes, at these places; the others are zero."""
+        """The moments extended to d features and c classes, zero where not given."""
         means = self.means.placed(at, d, outputs, c)
         if not self.each:
-            return Moments(means, tuple(_wider(each, at, d) for each in self.sums), self.each)
+            return Moments(means, tuple(_wider(S, at, d) for S in self.sums), self.each)
         sums = [np.zeros((0, 0))] * c
-        for k, each in zip(outputs.tolist(), self.sums, strict=True):
-            sums[k] = _wider(each, at, d)
-        sums = [each if len(each) else np.zeros((d, d)) for each in sums]
+        for k, S in zip(outputs.tolist(), self.sums, strict=True):
+            sums[k] = _wider(S, at, d)
+        sums = [S if len(S) else np.zeros((d, d)) for S in sums]
         return Moments(means, tuple(sums), self.each)
 
     def merged(self, other: "Moments") -> "Moments":
-        """The moments of the rows of both, of the same features and classes."""
+        """The moments of the rows of both learners."""
         means, between = self.means.merged(other.means)
         rows = [row[None, :] for row in between] if self.each else [between]
         both = zip(self.sums, other.sums, rows if self.sums else [], strict=True)
@@ -205,53 +205,52 @@ class Moments:
 
 
 def _grown(sums: Floats, rows: Floats) -> Floats:
-    """Sums of squares and products with those of more rows."""
+    """Sums of squares and products after adding those of rows."""
     products: Floats = rows.T @ rows
     products += sums
     return products
 
 
 def _wider(sums: Floats, at: Array, d: int) -> Floats:
-    """The same among d features, at these places."""
+    """The sums extended to d features, at these indices."""
     wide = np.zeros((d, d))
     wide[np.ix_(at, at)] = sums
     return wide
 
 
 UNSEEN = float(np.finfo(np.float64).min / 4)
-"""The score of a class that has no rows: below that of any other, and still a number."""
+"""The score of a class without rows: below that of any other class, but finite."""
 _LARGEST = 1e150  # squares of larger numbers overflow
-_BLOCK = 1024  # rows that are taken as float64 at once
+_BLOCK = 1024  # rows that are converted to float64 at once
 
 
 class ClassLearner(Classifier):
-    """A classifier that keeps moments of classes.
+    """Base class of classifiers that store class moments.
 
-    It brings ``_said``: the scores of rows by moments of some rows, (n, c); and ``_checked``,
-    which refuses parameters out of range.
+    Subclasses implement ``_class_scores`` and ``_check_parameters``.
     """
 
-    kept: ClassVar[Kept]
-    """Whose sums of squares and products it keeps."""
+    _covariance_type: ClassVar[CovarianceType]
+    """Which covariances it stores."""
 
     moments_: Moments
 
     @abstractmethod
-    def _said(self, moments: Moments, X: Floats) -> Floats:
-        """The score of each class for each row, (n, c)."""
+    def _class_scores(self, moments: Moments, X: Floats) -> Floats:
+        """Scores of the rows by the given moments, (n, c)."""
 
     @abstractmethod
-    def _checked(self, c: int) -> None:
-        """Refuse parameters out of range, with c classes known."""
+    def _check_parameters(self, c: int) -> None:
+        """Raise an error if a parameter is out of range, with c known classes."""
 
     @property
     def means_(self) -> Floats:
-        """The mean of each class's rows, (c, d); 0 of a class that has none."""
+        """The mean of the rows of each class, (c, d); 0 for a class without rows."""
         return self._learned().means.of_classes
 
     @property
     def counts_(self) -> Floats:
-        """Rows of each class, by weight, (c,)."""
+        """The total weight of the rows of each class, (c,)."""
         return self._learned().means.mass.copy()
 
     def _learned(self) -> Moments:
@@ -264,8 +263,8 @@ class ClassLearner(Classifier):
         return self.moments_
 
     def _start(self, d: int, c: int) -> None:
-        self._checked(c)
-        self.moments_ = Moments.start(d, c, self.kept)
+        self._check_parameters(c)
+        self.moments_ = Moments.start(d, c, self._covariance_type)
 
     def _learn_block(
         self,
@@ -275,49 +274,48 @@ class ClassLearner(Classifier):
         verb: str,
         time: TimeLike | None = None,
     ) -> Array:
-        self._aloud = verb == "test_then_train"
+        self._prequential = verb == "test_then_train"
         try:
             return super()._learn_block(X, y, sample_weight, verb, time)
         finally:
-            del self._aloud
+            del self._prequential
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del known  # a class without rows is behind all others
-        self._checked(Y.shape[1])
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del class_mask  # a class without rows scores below all others
+        self._check_parameters(Y.shape[1])
         if linalg.magnitude(X) > _LARGEST:
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum, below "
                 f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
                 "Give features in larger units."
             )
-        said, labels, moments = np.zeros(Y.shape), Y.argmax(axis=1), self.moments_
+        scores, labels, moments = np.zeros(Y.shape), Y.argmax(axis=1), self.moments_
         with np.errstate(over="ignore", invalid="ignore"):
             for rows, part, weights in _parts(X, s):
-                if getattr(self, "_aloud", False):
-                    said[rows] = self._before(moments, part, labels[rows], weights)
-                moments = moments.taken(part, labels[rows], weights)
-        self._adopt(moments)
-        return said
+                if getattr(self, "_prequential", False):
+                    scores[rows] = self._prequential_scores(moments, part, labels[rows], weights)
+                moments = moments.updated(part, labels[rows], weights)
+        self._set_moments(moments)
+        return scores
 
-    def _before(self, moments: Moments, X: Floats, labels: Array, s: Floats) -> Floats:
-        """What is said of each row just before it is learned, (n, c)."""
-        said = np.empty((len(X), len(moments.means.mass)))
+    def _prequential_scores(self, moments: Moments, X: Floats, labels: Array, s: Floats) -> Floats:
+        """Scores of each row just before it is learned, (n, c)."""
+        scores = np.empty((len(X), len(moments.means.mass)))
         for i in range(len(X)):
             row = slice(i, i + 1)
-            said[row] = self._spoken(moments, X[row])
-            moments = moments.taken(X[row], labels[row], s[row])
-        return said
+            scores[row] = self._finite_scores(moments, X[row])
+            moments = moments.updated(X[row], labels[row], s[row])
+        return scores
 
-    def _spoken(self, moments: Moments, X: Floats) -> Floats:
-        """What is said of rows, as numbers, whatever overflowed; (n, c)."""
-        seen, most = moments.means.seen, -UNSEEN / 2
-        scores = self._said(moments, X) if seen.any() else np.zeros((len(X), len(seen)))
-        if not np.abs(scores).max(initial=0.0) <= most:
-            scores = np.clip(np.nan_to_num(scores, nan=-most), -most, most)
-        said: Floats = np.where(seen, scores, UNSEEN)
-        return said
+    def _finite_scores(self, moments: Moments, X: Floats) -> Floats:
+        """Scores of the rows, (n, c), finite even after an overflow."""
+        seen, limit = moments.means.seen, -UNSEEN / 2
+        scores = self._class_scores(moments, X) if seen.any() else np.zeros((len(X), len(seen)))
+        if not np.abs(scores).max(initial=0.0) <= limit:
+            scores = np.clip(np.nan_to_num(scores, nan=-limit), -limit, limit)
+        return np.where(seen, scores, UNSEEN)
 
-    def _adopt(self, moments: Moments) -> None:
+    def _set_moments(self, moments: Moments) -> None:
         if not moments.finite:
             raise NumericalError(
                 f"{type(self).__name__}: sums of squares of the rows must be within float64, got "
@@ -326,9 +324,9 @@ class ClassLearner(Classifier):
         self.moments_ = moments
 
     def _scores(self, X: Floats) -> Floats:
-        self._checked(len(self.moments_.means.mass))
+        self._check_parameters(len(self.moments_.means.mass))
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._spoken(self.moments_, X.astype(np.float64, copy=False))
+            return self._finite_scores(self.moments_, X.astype(np.float64, copy=False))
 
     def _widen(self, d: int) -> None:
         c = len(self.moments_.means.mass)
@@ -336,7 +334,7 @@ class ClassLearner(Classifier):
         self.moments_ = self.moments_.placed(old, d, np.arange(c), c)
 
     def _add_outputs(self, at: Array, c: int) -> None:
-        self._checked(c)
+        self._check_parameters(c)
         d = self.moments_.means.origins.shape[1]
         old = np.setdiff1d(np.arange(c), at)
         self.moments_ = self.moments_.placed(np.arange(d), d, old, c)
@@ -355,11 +353,11 @@ class ClassLearner(Classifier):
         c = len(self.moments_.means.mass)
         theirs = other.moments_.placed(layout.features, layout.d, layout.outputs, c)
         with np.errstate(over="ignore", invalid="ignore"):
-            self._adopt(self.moments_.merged(theirs))
+            self._set_moments(self.moments_.merged(theirs))
 
 
 def _parts(X: Floats, s: Floats | None) -> Iterator[tuple[slice, Floats, Floats]]:
-    """Some rows at a time, as float64, with their weights."""
+    """Blocks of rows as float64, with their weights."""
     for i in range(0, len(X), _BLOCK):
         rows = slice(i, min(i + _BLOCK, len(X)))
         weights = np.ones(rows.stop - i) if s is None else s[rows]
@@ -370,38 +368,39 @@ _METRICS = ("euclidean", "cosine")
 
 
 class NearestClassMean(ClassLearner):
-    """The class whose rows' mean is nearest.
+    """Nearest class mean classifier.
 
     Parameters
     ----------
     metric : {"euclidean", "cosine"}, default="euclidean"
-        The distance from the mean, or the angle with it, seen from 0.
+        Distance from the mean, or cosine of the angle between row and mean.
     classes : array-like, optional
-        Labels known beforehand; others may still come.
+        Labels known in advance. New labels may still occur.
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
-        The labels known, sorted.
+        Labels seen or given in advance, sorted.
     means_ : ndarray of shape (c, d)
-        The mean of each class's rows; 0 of a class that was named and has none yet.
+        Mean of the rows of each class; 0 for a class without rows.
     counts_ : ndarray of shape (c,)
-        Rows of each class, by weight.
+        Total weight of the rows of each class.
     n_features_in_ : int
+        Number of features.
     rows_seen_ : int
-        Rows learned.
+        Number of rows learned.
 
     Raises
     ------
     ParameterError
-        When learning begins, if ``metric`` is none of these.
+        When learning starts, if ``metric`` is unknown.
     NumericalError
-        If values are too large to be squared; the learner is then as it was before the block.
+        If values are too large to be squared. The learner is then unchanged.
 
     Notes
     -----
-    ``decision_function`` is (3): minus half the squared distance, but for what all classes share;
-    or the cosine.
+    ``decision_function`` is (3), minus half the squared distance up to a term common to all
+    classes, or the cosine.
 
     Examples
     --------
@@ -414,7 +413,7 @@ class NearestClassMean(ClassLearner):
     0.881
     """
 
-    kept: ClassVar[Kept] = "none"
+    _covariance_type: ClassVar[CovarianceType] = "none"
 
     def __init__(
         self, metric: str = "euclidean", *, classes: Collection[object] | None = None
@@ -422,7 +421,7 @@ class NearestClassMean(ClassLearner):
         self.metric = metric
         self.classes = classes
 
-    def _checked(self, c: int) -> None:
+    def _check_parameters(self, c: int) -> None:
         del c
         if self.metric not in _METRICS:
             raise ParameterError(
@@ -430,19 +429,19 @@ class NearestClassMean(ClassLearner):
                 f"{self.metric!r}. Choose one of these."
             )
 
-    def _said(self, moments: Moments, X: Floats) -> Floats:
+    def _class_scores(self, moments: Moments, X: Floats) -> Floats:
         if self.metric == "cosine":
             cosines: Floats = _unit(X) @ _unit(moments.means.of_classes).T
             return cosines
-        M, Z = moments.means.around(X)
-        said: Floats = Z @ M.T - 0.5 * np.einsum("ij,ij->i", M, M)  # (3)
-        return said
+        M, Z = moments.means.centered(X)
+        scores: Floats = Z @ M.T - 0.5 * np.einsum("ij,ij->i", M, M)  # (3)
+        return scores
 
 
 def _unit(rows: Floats) -> Floats:
-    """Rows of length 1, (n, d); those of length 0 as they are."""
+    """Rows scaled to length 1, (n, d); rows of length 0 are unchanged."""
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)  # so that no square overflows
     rows = rows / np.where(largest > 0.0, largest, 1.0)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-    said: Floats = rows / np.where(lengths > 0.0, lengths, 1.0)
-    return said
+    scores: Floats = rows / np.where(lengths > 0.0, lengths, 1.0)
+    return scores

@@ -1,29 +1,29 @@
-"""Linear and quadratic discriminant analysis: classes of normal density, fitted in one pass.
+"""Linear and quadratic discriminant analysis in one pass.
 
-Class k, whose share of the rows is π_k, has the density N(μ_k, Σ) or N(μ_k, Σ_k), so that
+Class k, with prior π_k, has the density N(μ_k, Σ) or N(μ_k, Σ_k), so that
 
     linear      log p(x, k) = (x − m)ᵀ Λ⁻¹ (μ_k − m) − ½ (μ_k − m)ᵀ Λ⁻¹ (μ_k − m) + log π_k    (1)
     quadratic   log p(x, k) = −½ (x − μ_k)ᵀ Λ_k⁻¹ (x − μ_k) − ½ log det Λ_k + log π_k          (2)
 
-but for what all classes share, with m the mean of the means. Λ is the covariance, shrunk towards a
-multiple of I, since rows may be few and features constant:
+up to a term common to all classes, with m the mean of the means. Λ is the covariance, shrunk
+towards a multiple of I, since rows may be few and features constant:
 
     Λ = (1 − ε) Σ + ε I                                                              [1] (3)
     Λ = (1 − ε) Σ + ε (tr Σ / d) I                                                   [2] (4)
 
-Σ is the sum of squares and products about the classes' means over the weight of the rows. It is
-updated by Chan's formula (:mod:`onepass.learners.class_means`), not by sums that are subtracted
-from each other; so that predictions at any row are those of a batch fit of all rows until then, in
-whatever order they came: nothing is forgotten, and classes may come one after the other ([1],
-[3]). ε by oracle approximating shrinkage is of [2].
+Σ is the sum of squares and products about the class means, divided by the total weight of the rows.
+It is updated by Chan's formula (:mod:`onepass.learners.class_means`), without subtraction of sums;
+so predictions at any row equal those of a batch fit to all rows before it, in any order: nothing is
+forgotten, and classes may arrive one after the other ([1], [3]). Oracle approximating shrinkage
+determines ε as in [2].
 
-Λ is factorised in units in which its diagonal is 1, so that the features' own units make no
-difference to what is small. Where Cholesky's factorisation cannot tell it from singular, by a pivot
-of less than d ε of float64, its eigenvectors are used.
+Λ is factorised in units in which its diagonal is 1, so that the scale of the features does not
+matter. If it is numerically singular, with a Cholesky pivot below d ε of float64, its
+eigendecomposition is used.
 
-Cost: O(d²) a row that is learned. After that Λ is factorised once, O(d³), at the first prediction;
-then O(cd) a row that is predicted, O(cd²) of the quadratic one. Memory O(d²), or O(cd²).
-``test_then_train`` predicts each row from all before it, and so factorises for each.
+Cost: learning a row takes O(d²) time. The first prediction afterwards factorises Λ once, O(d³);
+then predicting a row takes O(cd), or O(cd²) for the quadratic one. Memory is O(d²), or O(cd²).
+``test_then_train`` predicts each row from all rows before it, and so factorises for each row.
 
 [1] T. L. Hayes, C. Kanan, "Lifelong machine learning with deep streaming linear discriminant
     analysis", CVPR Workshops 2020; equations (2)-(5).
@@ -40,7 +40,7 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import LabelError, ParameterError
-from onepass.learners.class_means import UNSEEN, ClassLearner, Kept, Moments
+from onepass.learners.class_means import UNSEEN, ClassLearner, CovarianceType, Moments
 from onepass.types import ArrayLike, Floats
 from onepass.validation.table import TableLike
 
@@ -48,7 +48,7 @@ __all__ = ["Posterior", "StreamingLDA", "StreamingQDA", "lower", "oas", "shrunk"
 
 
 def oas(S: Floats, n: float) -> float:
-    """The share by which oracle approximating shrinkage draws a covariance to its mean variance.
+    """Shrinkage ε of a covariance towards its mean variance by oracle approximating shrinkage.
 
     In scikit-learn's form of [2] (23), without its factor 2 / d:
     ρ = (t + μ²) / ((n + 1) (t − μ² / d)), at most 1, with μ the mean of the diagonal and t that of
@@ -58,7 +58,7 @@ def oas(S: Floats, n: float) -> float:
     ----------
     S : ndarray of shape (d, d)
     n : float
-        Rows, by weight.
+        Total weight of the rows.
     """
     d, size = len(S), float(np.abs(np.diagonal(S)).max(initial=0.0))
     if size == 0.0:
@@ -71,13 +71,13 @@ def oas(S: Floats, n: float) -> float:
 
 def shrunk(S: Floats, share: float, variance: float) -> Floats:
     """(1 − share) S + share · variance · I, (d, d)."""
-    drawn: Floats = (1.0 - share) * S
-    drawn.ravel()[:: len(S) + 1] += share * variance
-    return drawn
+    result: Floats = (1.0 - share) * S
+    result.ravel()[:: len(S) + 1] += share * variance
+    return result
 
 
 def solve(S: Floats, B: Floats) -> Floats:
-    """S⁻¹ B, of least norm in the units of its diagonal where S is singular.
+    """S⁻¹ B; the solution of least norm, in units of the diagonal, if S is singular.
 
     Parameters
     ----------
@@ -93,21 +93,21 @@ def solve(S: Floats, B: Floats) -> Floats:
         solved = linalg.solve_lower_transposed(L, linalg.solve_lower(L, B))
     else:
         values, V = linalg.eigh(R)
-        kept = values > _least(R) * max(float(values[-1]), 0.0)
-        solved = V[:, kept] @ ((V[:, kept].T @ B) / values[kept][:, None])
-    said: Floats = solved / units[:, None]
-    return said
+        nonzero = values > _least(R) * max(float(values[-1]), 0.0)
+        solved = V[:, nonzero] @ ((V[:, nonzero].T @ B) / values[nonzero][:, None])
+    solution: Floats = solved / units[:, None]
+    return solution
 
 
 def lower(S: Floats, variances: Floats) -> Floats:
-    """L with L Lᵀ = S, a lower triangle (d, d) whose diagonal is nowhere 0.
+    """Lower triangular factor L (d, d) with L Lᵀ = S and a nonzero diagonal.
 
     Parameters
     ----------
     S : ndarray of shape (d, d)
         Positive semidefinite.
     variances : ndarray of shape (d,)
-        What is usual in each feature: S has no less than d ε of it, in any direction.
+        Typical variance of each feature; eigenvalues of S are raised to at least d ε of it.
     """
     units = _units(variances)
     R = _in_units(S, units)
@@ -117,29 +117,29 @@ def lower(S: Floats, variances: Floats) -> Floats:
         roots = np.sqrt(np.maximum(values, _least(R)))
         L = np.linalg.qr((V * roots).T)[1].T
         L = L * np.where(np.diagonal(L) < 0.0, -1.0, 1.0)
-    said: Floats = L * units[:, None]
-    return said
+    factor: Floats = L * units[:, None]
+    return factor
 
 
 def _units(variances: Floats) -> Floats:
-    """Standard deviations, 1 where there is none."""
+    """Standard deviations, 1 where the variance is 0."""
     units: Floats = np.sqrt(variances)
     return np.where(units > 0.0, units, 1.0)
 
 
 def _in_units(S: Floats, units: Floats) -> Floats:
-    """S with its rows and columns divided by these, (d, d)."""
+    """S with rows and columns divided by the units, (d, d)."""
     R: Floats = (S / units) / units[:, None]
     return R
 
 
 def _least(R: Floats) -> float:
-    """An eigenvalue that is not told from 0."""
+    """Eigenvalues below this bound count as 0."""
     return len(R) * float(np.finfo(np.float64).eps)
 
 
 def _cholesky(R: Floats) -> Floats | None:
-    """The lower factor; None where R is all but singular."""
+    """The lower Cholesky factor; None if R is numerically singular."""
     factor, info = linalg.cholesky(R)
     if info or not (np.square(np.diagonal(factor)) > _least(R)).all():
         return None
@@ -147,14 +147,14 @@ def _cholesky(R: Floats) -> Floats | None:
 
 
 class Posterior(ClassLearner):
-    """A classifier whose scores are logarithms of densities, but for what all classes share."""
+    """Base class of classifiers whose scores are log densities, up to a common term."""
 
     _square = True
     priors: Any
 
     @property
     def priors_(self) -> Floats:
-        """π_k, (c,); 0 of a class that has no rows."""
+        """Class priors π_k, (c,); 0 for a class without rows."""
         mass = self._learned().means.mass
         shares: Floats = np.where(mass > 0.0, np.exp(self._log_priors(mass)), 0.0)
         return shares
@@ -162,13 +162,13 @@ class Posterior(ClassLearner):
     def decision_function(self, X: TableLike) -> Floats:
         """Scores of the classes: shape (n, c), or (n,) for two classes.
 
-        The logarithm of density and prior, but for what all classes share; for two classes the
-        second's less the first's, which is the logarithm of the ratio of their probabilities.
+        The log of density times prior, up to a term common to all classes. For two classes, the
+        log-odds of the second class.
         """
         return super().decision_function(X)
 
     def predict_log_proba(self, X: TableLike) -> Floats:
-        """Logarithms of the probabilities of the classes, shape (n, c); −inf without rows.
+        """Log probabilities of the classes, shape (n, c); −inf for a class without rows.
 
         Parameters
         ----------
@@ -177,17 +177,17 @@ class Posterior(ClassLearner):
         Raises
         ------
         NotFittedError
-            Before anything was learned.
+            If no row was learned.
         """
         scores = self._scores(self._matrix(X, "predict_log_proba"))
         if not scores.shape[1]:
             return scores
         apart = scores - scores.max(axis=1, keepdims=True)
-        said: Floats = apart - np.log(np.exp(apart).sum(axis=1, keepdims=True))
-        return np.where(said <= UNSEEN / 4, -np.inf, said)
+        logs: Floats = apart - np.log(np.exp(apart).sum(axis=1, keepdims=True))
+        return np.where(logs <= UNSEEN / 4, -np.inf, logs)
 
     def predict_proba(self, X: TableLike) -> Floats:
-        """Probabilities of the classes, given the row, under the model; shape (n, c).
+        """Probabilities of the classes, shape (n, c).
 
         Parameters
         ----------
@@ -196,12 +196,12 @@ class Posterior(ClassLearner):
         Raises
         ------
         NotFittedError
-            Before anything was learned.
+            If no row was learned.
         """
-        said: Floats = np.exp(self.predict_log_proba(X))
-        return said
+        probabilities: Floats = np.exp(self.predict_log_proba(X))
+        return probabilities
 
-    def _checked(self, c: int) -> None:
+    def _check_parameters(self, c: int) -> None:
         who = type(self).__name__
         if self.priors is None or (isinstance(self.priors, str) and self.priors == "uniform"):
             return
@@ -214,12 +214,12 @@ class Posterior(ClassLearner):
             )
         if c > len(named):
             raise LabelError(
-                f"{who}: `y` must hold classes that have a prior, {named.tolist()}, got another. "
-                "Name it in `classes` and `priors`, or let priors be the classes' shares."
+                f"{who}: `y` must contain only classes with a prior, {named.tolist()}, got another "
+                "class. Add it to `classes` and `priors`, or use priors=None."
             )
 
     def _log_priors(self, mass: Floats) -> Floats:
-        """Logarithms of π_k, (c,); 0 of a class without rows."""
+        """Log priors, (c,); 0 for a class with prior 0."""
         if self.priors is None:
             shares = mass
         elif isinstance(self.priors, str):
@@ -232,10 +232,10 @@ class Posterior(ClassLearner):
 
 
 def _positive(priors: ArrayLike, c: int) -> bool:
-    """Whether these are c numbers > 0."""
+    """Whether ``priors`` are c numbers > 0."""
     try:
         given = np.asarray(priors)
-    except ValueError:  # of lists of different lengths
+    except ValueError:  # lists of different lengths
         return False
     if given.shape != (c,) or given.dtype.kind not in "iuf":
         return False
@@ -246,52 +246,56 @@ _TARGETS = ("identity", "variance")
 
 
 class StreamingLDA(Posterior):
-    """Linear discriminant analysis in one pass: class means and one covariance.
+    """Linear discriminant analysis in one pass, with class means and one shared covariance.
 
     Parameters
     ----------
     shrinkage : float or "oas", default=1e-4
-        ε in [0, 1]; or by oracle approximating shrinkage from the covariance and the number of
-        rows, towards the mean variance.
+        ε in [0, 1], or "oas" for oracle approximating shrinkage, computed from the covariance and
+        the number of rows.
     target : {"identity", "variance"}, optional
-        What Λ is drawn to: I (3), in squared units of the features; or the mean variance times
-        I (4), as scikit-learn does it. By default I, and the mean variance with "oas".
+        Shrinkage target: the identity (3), in squared units of the features, or the mean variance
+        times the identity (4), as in scikit-learn. By default the identity, and the mean variance
+        with "oas".
     priors : {"uniform"} or array-like of shape (c,), optional
-        π_k: by default each class's share of the rows, by weight. "uniform": the same for all that
-        have rows. Or numbers > 0 in the order of ``classes``, which must name all.
+        Class priors π_k. By default the share of each class in the rows, by weight. "uniform":
+        equal for all classes with rows. An array has a number > 0 for each of ``classes``, in
+        their order; then ``classes`` must contain all labels.
     classes : array-like, optional
-        Labels known beforehand; others may still come.
+        Labels known in advance. New labels may still occur.
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
-        The labels known, sorted.
+        Labels seen or given in advance, sorted.
     means_ : ndarray of shape (c, d)
-        The mean of each class's rows; 0 of a class that was named and has none yet.
+        Mean of the rows of each class; 0 for a class without rows.
     covariance_ : ndarray of shape (d, d)
-        Σ, of all rows about their classes' means.
+        Within-class covariance Σ.
     counts_ : ndarray of shape (c,)
-        Rows of each class, by weight.
+        Total weight of the rows of each class.
     priors_ : ndarray of shape (c,)
+        Class priors; 0 for a class without rows.
     shrinkage_ : float
-        ε.
+        Shrinkage ε in use.
     n_features_in_ : int
+        Number of features.
     rows_seen_ : int
-        Rows learned.
+        Number of rows learned.
 
     Raises
     ------
     ParameterError
-        When learning begins, if a parameter is out of range.
+        When learning starts, if a parameter is out of range.
     LabelError
-        If a class comes that ``priors`` do not name.
+        If a label has no entry in ``priors``.
     NumericalError
-        If values are too large to be squared; the learner is then as it was before the block.
+        If values are too large to be squared. The learner is then unchanged.
 
     Notes
     -----
-    Directions in which no class varies, without shrinkage, make no difference to the answer.
-    Given ``priors`` do not change Σ.
+    Without shrinkage, directions in which no class varies do not affect predictions. ``priors`` do
+    not affect Σ.
 
     Examples
     --------
@@ -304,7 +308,7 @@ class StreamingLDA(Posterior):
     0.906
     """
 
-    kept: ClassVar[Kept] = "pooled"
+    _covariance_type: ClassVar[CovarianceType] = "pooled"
 
     def __init__(
         self,
@@ -321,17 +325,17 @@ class StreamingLDA(Posterior):
 
     @property
     def covariance_(self) -> Floats:
-        """Σ, of all rows about their classes' means, (d, d)."""
+        """Within-class covariance Σ, (d, d)."""
         moments = self._learned()
         return _covariance(moments.sums[0], float(moments.means.mass.sum()))
 
     @property
     def shrinkage_(self) -> float:
-        """ε: by how much the covariance is shrunk."""
-        return self._drawn(self.covariance_, float(self._learned().means.mass.sum()))[0]
+        """Shrinkage ε in use."""
+        return self._shrinkage_target(self.covariance_, float(self._learned().means.mass.sum()))[0]
 
-    def _checked(self, c: int) -> None:
-        super()._checked(c)
+    def _check_parameters(self, c: int) -> None:
+        super()._check_parameters(c)
         who = type(self).__name__
         by_rows = isinstance(self.shrinkage, str)
         if by_rows and self.shrinkage != "oas":
@@ -347,64 +351,67 @@ class StreamingLDA(Posterior):
                 f"shrinkage='oas', got {self.target!r}. Leave it out, or choose one of these."
             )
 
-    def _drawn(self, S: Floats, n: float) -> tuple[float, float]:
-        """ε, and the variance of what Λ is drawn to."""
+    def _shrinkage_target(self, S: Floats, n: float) -> tuple[float, float]:
+        """Shrinkage ε, and the variance of the shrinkage target."""
         mean = float(np.trace(S)) / max(len(S), 1)
         if isinstance(self.shrinkage, str):
             return oas(S, n), mean
         return float(self.shrinkage), mean if self.target == "variance" else 1.0
 
-    def _said(self, moments: Moments, X: Floats) -> Floats:
+    def _class_scores(self, moments: Moments, X: Floats) -> Floats:
         means = moments.means
-        asked = (self.shrinkage, self.target)
-        if not moments.solved or moments.solved[0] != asked:
+        parameters = (self.shrinkage, self.target)
+        if not moments.cached or moments.cached[0] != parameters:
             n = float(means.mass.sum())
-            S, (M, _) = _covariance(moments.sums[0], n), means.around(X[:0])
-            W = solve(shrunk(S, *self._drawn(S, n)), M.T)
-            moments.solved[:] = [asked, W, -0.5 * np.einsum("ij,ji->i", M, W)]
-        _, W, b = moments.solved
-        said: Floats = means.around(X)[1] @ W + b + self._log_priors(means.mass)  # (1)
-        return said
+            S, (M, _) = _covariance(moments.sums[0], n), means.centered(X[:0])
+            W = solve(shrunk(S, *self._shrinkage_target(S, n)), M.T)
+            moments.cached[:] = [parameters, W, -0.5 * np.einsum("ij,ji->i", M, W)]
+        _, W, b = moments.cached
+        scores: Floats = means.centered(X)[1] @ W + b + self._log_priors(means.mass)  # (1)
+        return scores
 
 
 class StreamingQDA(Posterior):
-    """Quadratic discriminant analysis in one pass: a mean and a covariance for each class.
+    """Quadratic discriminant analysis in one pass, with a mean and a covariance for each class.
 
     Parameters
     ----------
     reg_param : float, default=0.01
-        ε in [0, 1], of (3) for each class, in squared units of the features: the fewer rows a
-        class has for its features, the more it needs. With 0, scikit-learn's default, a class has
-        a spread of d float64 roundings of what is usual where it has shown none.
+        Shrinkage ε in [0, 1] of (3) for each class, in squared units of the features. Classes with
+        few rows relative to the number of features need more. With 0, scikit-learn's default, a
+        direction without variance in a class gets the rounding error of its typical variance.
     priors : {"uniform"} or array-like of shape (c,), optional
-        π_k: by default each class's share of the rows, by weight. "uniform": the same for all that
-        have rows. Or numbers > 0 in the order of ``classes``, which must name all.
+        Class priors π_k. By default the share of each class in the rows, by weight. "uniform":
+        equal for all classes with rows. An array has a number > 0 for each of ``classes``, in
+        their order; then ``classes`` must contain all labels.
     classes : array-like, optional
-        Labels known beforehand; others may still come.
+        Labels known in advance. New labels may still occur.
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
-        The labels known, sorted.
+        Labels seen or given in advance, sorted.
     means_ : ndarray of shape (c, d)
-        The mean of each class's rows; 0 of a class that was named and has none yet.
+        Mean of the rows of each class; 0 for a class without rows.
     covariance_ : ndarray of shape (c, d, d)
-        Σ_k; 0 of a class with fewer than two rows.
+        Covariance Σ_k of each class; 0 for a class with fewer than two rows.
     counts_ : ndarray of shape (c,)
-        Rows of each class, by weight.
+        Total weight of the rows of each class.
     priors_ : ndarray of shape (c,)
+        Class priors; 0 for a class without rows.
     n_features_in_ : int
+        Number of features.
     rows_seen_ : int
-        Rows learned.
+        Number of rows learned.
 
     Raises
     ------
     ParameterError
-        When learning begins, if a parameter is out of range.
+        When learning starts, if a parameter is out of range.
     LabelError
-        If a class comes that ``priors`` do not name.
+        If a label has no entry in ``priors``.
     NumericalError
-        If values are too large to be squared; the learner is then as it was before the block.
+        If values are too large to be squared. The learner is then unchanged.
 
     Examples
     --------
@@ -417,7 +424,7 @@ class StreamingQDA(Posterior):
     0.946
     """
 
-    kept: ClassVar[Kept] = "each"
+    _covariance_type: ClassVar[CovarianceType] = "each"
 
     def __init__(
         self,
@@ -432,42 +439,42 @@ class StreamingQDA(Posterior):
 
     @property
     def covariance_(self) -> Floats:
-        """Σ_k, (c, d, d); 0 of a class with fewer than two rows."""
+        """Class covariances Σ_k, (c, d, d); 0 for a class with fewer than two rows."""
         moments = self._learned()
         pairs = zip(moments.sums, moments.means.mass.tolist(), strict=True)
         return np.array([_covariance(sums, n) for sums, n in pairs])
 
-    def _checked(self, c: int) -> None:
-        super()._checked(c)
+    def _check_parameters(self, c: int) -> None:
+        super()._check_parameters(c)
         validation.in_range(self.reg_param, "reg_param", type(self).__name__, low=0.0, high=1.0)
 
-    def _said(self, moments: Moments, X: Floats) -> Floats:
+    def _class_scores(self, moments: Moments, X: Floats) -> Floats:
         means = moments.means
-        if not moments.solved or moments.solved[0] != self.reg_param:
-            moments.solved[:] = [self.reg_param, *self._triangles(moments)]
-        said = np.zeros((len(X), len(means.mass)))
+        if not moments.cached or moments.cached[0] != self.reg_param:
+            moments.cached[:] = [self.reg_param, *self._triangles(moments)]
+        scores = np.zeros((len(X), len(means.mass)))
         for k in np.flatnonzero(means.seen):
-            L = moments.solved[1 + k]
+            L = moments.cached[1 + k]
             V = linalg.solve_lower(L, ((X - means.origins[k]) - means.offsets[k]).T)
-            said[:, k] = -0.5 * np.einsum("ij,ij->j", V, V) - np.log(np.diagonal(L)).sum()
-        said += self._log_priors(means.mass)  # (2)
-        return said
+            scores[:, k] = -0.5 * np.einsum("ij,ij->j", V, V) - np.log(np.diagonal(L)).sum()
+        scores += self._log_priors(means.mass)  # (2)
+        return scores
 
     def _triangles(self, moments: Moments) -> list[Floats]:
-        """A factor of Λ_k for each class; none for those without rows."""
+        """Triangular factor of Λ_k for each class; empty for those without rows."""
         mass = moments.means.mass
         squares = sum(
-            (np.diagonal(each) for each in moments.sums), np.zeros(moments.means.origins.shape[1])
+            (np.diagonal(S) for S in moments.sums), np.zeros(moments.means.origins.shape[1])
         )
-        usual = (1.0 - self.reg_param) * squares / max(mass.sum(), 1e-300) + self.reg_param
+        typical = (1.0 - self.reg_param) * squares / max(mass.sum(), 1e-300) + self.reg_param
         pairs = zip(moments.sums, mass.tolist(), strict=True)
         return [
-            lower(shrunk(_covariance(sums, n), self.reg_param, 1.0), usual) if n else sums[:0]
+            lower(shrunk(_covariance(sums, n), self.reg_param, 1.0), typical) if n else sums[:0]
             for sums, n in pairs
         ]
 
 
 def _covariance(sums: Floats, n: float) -> Floats:
-    """Sums of squares and products over the weight of the rows, (d, d)."""
+    """Sums of squares and products divided by the total weight of the rows, (d, d)."""
     covariance: Floats = sums / n if n else np.zeros(sums.shape)
     return covariance

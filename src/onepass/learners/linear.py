@@ -1,16 +1,16 @@
-"""Linear models: predictions are one product with a matrix of weights, and an offset.
+"""Linear models: predictions are the product with a weight matrix plus an offset.
 
     f(x) = Wᵀ x + b,   W (d × c),  b (c)                                                 (1)
 
-A classifier has one output a class. Of two classes only the difference of their outputs decides
-the prediction, so ``coef_`` and ``intercept_`` show that difference, as scikit-learn does:
+A classifier has one output per class. For two classes only the difference of their outputs
+determines the prediction, so ``coef_`` and ``intercept_`` are that difference, as in scikit-learn:
 
     x ↦ classes_[1]  where  (W₁ − W₀)ᵀ x + (b₁ − b₀) ≥ 0                                 (2)
 
-While single rows come, the compiled loop of :mod:`onepass.native` holds the state and updates it in
-place; a row is then one call. Reading an attribute, ``vars``, a copy or a pickle closes the loop
-first, and the next single rows open it again with a copy, so that no array that is visible outside
-is ever written to. Cost: O(dc) a row, O(dc) memory.
+While single rows are learned, the compiled loop of :mod:`onepass.native` owns the state and updates
+it in place, with one call per row. Reading an attribute, ``vars``, copying or pickling closes the
+loop first, and the next single rows open it again with a copy, so that no visible array is ever
+modified. Cost: O(dc) time a row, O(dc) memory.
 """
 
 import os
@@ -34,88 +34,90 @@ from onepass.serialization.state import nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 
 __all__ = [
+    "CACHED_VALUES",
     "HALVES",
-    "NEAR",
     "Linear",
+    "align_outputs",
     "attributes",
-    "chosen",
     "coefficients",
+    "float64_blocks",
+    "from_parameters",
     "initial_prediction",
     "initial_weights",
     "intercepts",
-    "named_columns",
-    "placed_outputs",
-    "plain_parts",
+    "named_class_columns",
     "row_step",
 ]
 
 
-NEAR = 1 << 15
-"""Numbers of rows that are converted at once, and fit into the nearer caches."""
+CACHED_VALUES = 1 << 15
+"""Values of rows that are converted at once and fit into the processor's nearer caches."""
 
 HALVES = np.array([-0.5, 0.5])
-"""What each of two classes takes of the one problem that they share."""
+"""Factors from the one problem of two classes to the output of each."""
 
 
-_COMING = 1024  # rows for which the loop is opened
-_PATIENCE = 64  # weights for which one row by itself is enough to copy them
-_LARGEST = 1e150  # no product of larger weights overflows while the loop is open
-_PLAIN = "biufU"  # kinds of labels that the loop tells apart as NumPy does
+_OPEN_FOR_ROWS = 1024  # rows for which the loop is opened
+_WEIGHTS_PER_ROW = 64  # weights that are copied for each single row learned in sequence
+_LARGEST = 1e150  # products of weights up to here do not overflow while the loop is open
+_PLAIN = "biufU"  # kinds of labels that the loop compares as NumPy does
 _LABELS = (str, int, float, np.generic)
 
-_TURN = RLock()
-"""Who opens or closes a loop has it: another thread may look at the same learner meanwhile."""
+_LOOP_LOCK = RLock()
+"""Held while a loop is opened or closed: another thread may read the same learner."""
 
-if hasattr(os, "register_at_fork"):  # nor is it held in a process that no thread of it follows to
+if hasattr(os, "register_at_fork"):  # so that a child process never inherits a locked lock
     os.register_at_fork(
-        before=_TURN.acquire, after_in_parent=_TURN.release, after_in_child=_TURN.release
+        before=_LOOP_LOCK.acquire,
+        after_in_parent=_LOOP_LOCK.release,
+        after_in_child=_LOOP_LOCK.release,
     )
 
 
 class Linear:
-    """Predictions, ``coef_`` and single rows of a learner that has ``weights_`` and ``offset_``.
+    """Mixin for learners with ``weights_`` and ``offset_``: predictions, ``coef_``, single rows.
 
-    Stands before :class:`~onepass.learners.estimator.Regressor` or
-    :class:`~onepass.learners.estimator.Classifier` among a class's bases.
+    It precedes :class:`~onepass.learners.estimator.Regressor` or
+    :class:`~onepass.learners.estimator.Classifier` in the bases of a class.
 
     Attributes
     ----------
     weights_ : ndarray of shape (d, c)
-        One column an output.
+        One column for each output.
     offset_ : ndarray of shape (c,)
-        One number an output; zeros where no intercept is fitted.
+        One value for each output; zeros if no intercept is fitted.
     """
 
-    held: ClassVar[tuple[str, ...]] = ("weights_", "offset_", "rows_seen_", "steps_")
-    """The attributes that the loop holds while it is open."""
-    _unneeded: ClassVar[tuple[str, ...]] = ()
-    """Those among them without which rows can be predicted."""
+    _loop_attributes: ClassVar[tuple[str, ...]] = ("weights_", "offset_", "rows_seen_", "steps_")
+    """The attributes that the loop owns while it is open."""
+    _not_for_prediction: ClassVar[tuple[str, ...]] = ()
+    """Those of them that predictions do not need."""
 
     weights_: Floats
     offset_: Floats
     fit_intercept: bool
 
     _loop: Any = None
-    _from: Any = None  # the attributes that the loop was given
-    _apart: dict[str, Any]  # what stands in copies for those that are not needed
-    _single: int = 0
-    _unread: tuple[dict[str, Any], Any] | None = None  # of a copy that has not been asked yet
+    _before_loop: Any = None  # the attributes with which the loop was opened
+    _unavailable: dict[str, Any]  # in copies, placeholders for attributes that are not needed
+    _single_rows: int = 0
+    _pending_state: tuple[dict[str, Any], Any] | None = None  # in copies, until the first read
 
     def _scores(self, X: Floats) -> Floats:
         scores: Floats = X @ self.weights_ + self.offset_  # (1)
         return scores
 
     def _intercepts(self) -> Floats:
-        """The intercepts (c,)."""
+        """Intercepts (c,)."""
         return self.offset_
 
     def _widen(self, d: int) -> None:
-        """Weights of new features begin at zero."""
+        """Add features with zero weights."""
         new = np.zeros((d - self.weights_.shape[0], self.weights_.shape[1]))
         self.weights_ = np.concatenate([self.weights_, new])
 
     def _add_outputs(self, at: Array, c: int) -> None:
-        """Weights of new outputs begin at zero."""
+        """Add outputs with zero weights."""
         old = np.setdiff1d(np.arange(c), at)
         weights, offset = np.zeros((self.weights_.shape[0], c)), np.zeros(c)
         weights[:, old], offset[old] = self.weights_, self.offset_
@@ -131,7 +133,7 @@ class Linear:
         """Intercepts: a float, or (c,) for several outputs; (1,) for two classes."""
         return intercepts(self, self._intercepts)
 
-    # -- single rows, learned by the compiled loop -------------------------------------------------
+    # -- single rows in the compiled loop ----------------------------------------------------------
 
     def learn_one(
         self,
@@ -141,7 +143,16 @@ class Linear:
         *,
         time: TimeLike | None = None,
     ) -> Self:
-        """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
+        """Learn one row.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,), or dict of named features
+        y : float, array-like of shape (c,) or label
+            Target.
+        sample_weight : float, default=1.0
+        time : number or date, optional
+            As in ``fit``.
 
         Returns
         -------
@@ -150,157 +161,172 @@ class Linear:
         loop = self._loop
         if loop is not None and time is None and loop.learn_one(x, y, sample_weight):
             return self
-        single = self._single + 1
-        with self._whole():
+        single = self._single_rows + 1
+        with self._rollback_on_error():
             super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
-            self._opened(single)
+            self._open_if_closed(single)
         return self
 
     def predict_one(self, x: RowLike) -> Any:
-        """The answer for one row; before anything was learned, that of the initial weights."""
+        """Predict the target of one row, from the initial weights if no row was learned."""
         loop = self._loop
-        said = None if loop is None else loop.predict_one(x)
-        return super().predict_one(x) if said is None else said  # type: ignore[misc]
+        prediction = None if loop is None else loop.predict_one(x)
+        return super().predict_one(x) if prediction is None else prediction  # type: ignore[misc]
 
     def frozen_copy(self) -> Any:
-        """A copy that says what this learner says now; the loop goes on as it is."""
-        with _TURN:
+        """Return a copy for prediction that later learning does not change; the loop stays open."""
+        with _LOOP_LOCK:
             own = dict(attributes(self))
             loop = own.pop("_loop", None)
-            own.pop("_single", None)
-            own.pop("_apart", None)
-            if loop is not None:  # most copies are let go before they are asked anything
-                held = self._told(loop)
-                own["_unread"] = self._needed(own.pop("_from"), held), held
-        twin = object.__new__(type(self))
-        _dictionary(type(self)).__set__(twin, own)  # type: ignore[arg-type]  # mypy: no hash
-        return twin
+            own.pop("_single_rows", None)
+            own.pop("_unavailable", None)
+            if loop is not None:  # converted on the first read: most copies are never read
+                state = self._loop_state(loop)
+                before = self._attributes_for_copy(own.pop("_before_loop"), state)
+                own["_pending_state"] = before, state
+        frozen = object.__new__(type(self))
+        _dictionary(type(self)).__set__(frozen, own)  # type: ignore[arg-type]  # mypy: no hash
+        return frozen
 
     def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
-        """The loss's number and parameter, 0 where mistakes are corrected, and n steps to come."""
+        """Number and parameter of the loss (0 for the perceptron), and the next n steps."""
         raise NotImplementedError
 
     def _problems(self) -> tuple[Floats, Floats]:
-        """Weights (d, c) and offset (c,), one column for each problem that is learned."""
+        """Weights (d, c) and offset (c,), one column for each problem."""
         return self.weights_, self.offset_
 
-    def _solved(self, weights: Floats, offset: Floats) -> tuple[Floats, Floats]:
-        """``weights_`` and ``offset_`` out of these of the problems."""
+    def _from_problems(self, weights: Floats, offset: Floats) -> tuple[Floats, Floats]:
+        """``weights_`` and ``offset_`` from those of the problems."""
         return weights, offset
 
-    def _reading(self) -> tuple[Any, ...] | None:
-        """How the loop reads single rows; None where answers are several numbers."""
+    def _row_format(self) -> tuple[Any, ...] | None:
+        """How the loop parses single rows; None if it does not support the targets."""
         names = getattr(self, "feature_names_in_", None)
         rows = (np.ndarray, None if names is None else tuple(map(str, names)))
         classes = getattr(self, "classes_", None)
         if classes is not None:
             labels = tuple(classes)
             if not all(isinstance(label, _LABELS) for label in labels):
-                return None  # whatever they do when they are compared
+                return None  # labels with their own rules of comparison
             return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
         return (*rows, np.float64, None, None) if self.target_ndim_ == 1 else None
 
-    def _opened(self, single: int) -> None:
-        with _TURN:
+    def _open_if_closed(self, single: int) -> None:
+        with _LOOP_LOCK:
             if self._loop is None:
-                self._open(single)
+                self._open_loop(single)
 
-    def _open(self, single: int) -> None:
-        """Let the loop have what was learned, if so many rows that came one by one are enough."""
+    def _open_loop(self, single: int) -> None:
+        """Open the loop if enough single rows were learned in sequence."""
         if native.loops is None:
             return
-        object.__setattr__(self, "_single", single)
-        if self.weights_.size > _PATIENCE * single:
+        object.__setattr__(self, "_single_rows", single)
+        if self.weights_.size > _WEIGHTS_PER_ROW * single:
             return
         classes = getattr(self, "classes_", None)
         if classes is not None and (len(classes) < 2 or classes.dtype.kind not in _PLAIN):
             return
-        reading = self._reading()
+        reading = self._row_format()
         largest = max(linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
         if reading is None or not largest < _LARGEST:
             return
         weights, offset = self._problems()
-        number, parameter, steps = self._slope_and_steps(_COMING)
+        number, parameter, steps = self._slope_and_steps(_OPEN_FOR_ROWS)
         unit = 1.0 if self.fit_intercept else 0.0
         loop = native.loops.Linear(*weights.shape, unit, number, parameter, *reading)
-        loop.put(_COMING, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps)
-        self._hand_over(loop, single)
+        loop.put(
+            _OPEN_FOR_ROWS, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps
+        )
+        self._give_to_loop(loop, single)
 
-    def _hand_over(self, loop: Any, single: int) -> None:
-        """What was learned is the loop's from here on: all at once, whatever interrupts."""
+    def _give_to_loop(self, loop: Any, single: int) -> None:
+        """Transfer the learned attributes to the loop, as one assignment."""
         rest = dict(attributes(self))
-        before = {name: rest.pop(name, 0.0) for name in self.held}  # ``middle_`` may be missing
-        apart = {
-            name: _Elsewhere(nbytes(before[name])) for name in self._unneeded if name in before
+        # ``center_`` may be missing
+        before = {name: rest.pop(name, 0.0) for name in self._loop_attributes}
+        unavailable = {
+            name: _Unavailable(nbytes(before[name]))
+            for name in self._not_for_prediction
+            if name in before
         }
-        self.__dict__ = {**rest, "_from": before, "_apart": apart, "_loop": loop, "_single": single}
+        self.__dict__ = {
+            **rest,
+            "_before_loop": before,
+            "_unavailable": unavailable,
+            "_loop": loop,
+            "_single_rows": single,
+        }
 
-    def _told(self, loop: Any) -> Any:
-        """What a loop, which goes on to learn, holds that answers rows."""
+    def _loop_state(self, loop: Any) -> Any:
+        """The state of an open loop that predictions need."""
         return loop.get()
 
-    def _needed(self, before: dict[str, object], held: Any) -> dict[str, Any]:
-        """What a copy for answers needs of the attributes that a loop was given."""
-        return {**before, "weights_": None, "offset_": None} if held[2] else before
+    def _attributes_for_copy(self, before: dict[str, object], state: Any) -> dict[str, Any]:
+        """The attributes before the loop that a copy for prediction needs."""
+        return {**before, "weights_": None, "offset_": None} if state[2] else before
 
-    def _looked_at(self, before: dict[str, object], held: Any) -> dict[str, Any]:
-        """The attributes that a loop was given, as they are by what it holds."""
+    def _attributes_after(self, before: dict[str, object], state: Any) -> dict[str, Any]:
+        """The attributes before the loop, updated to the state of the loop."""
         found = dict(before)
-        W, b, rows, mistakes = held
+        W, b, rows, mistakes = state
         if rows:
             offset = np.frombuffer(b).copy()
             weights = np.frombuffer(W).reshape(len(offset), -1).T.copy(order="F")
-            found["weights_"], found["offset_"] = self._solved(weights, offset)
-            for name in self.held[2:]:
+            found["weights_"], found["offset_"] = self._from_problems(weights, offset)
+            for name in self._loop_attributes[2:]:
                 found[name] += mistakes if name == "mistakes_" else rows
         return found
 
-    def _closed(self) -> None:
+    def _sync(self) -> None:
         own = attributes(self)
-        unread = own.get("_unread")
-        if unread is None:
-            with _TURN:
-                self._close()
+        pending = own.get("_pending_state")
+        if pending is None:
+            with _LOOP_LOCK:
+                self._close_loop()
             return
-        for name, value in self._looked_at(*unread).items():  # nobody waits for a turn to read:
-            own.setdefault(name, value)  # whoever comes meanwhile finds the same
-        own.pop("_unread", None)
+        for name, value in self._attributes_after(*pending).items():  # without the lock:
+            own.setdefault(name, value)  # concurrent readers compute the same values
+        own.pop("_pending_state", None)
 
-    def _close(self) -> None:
-        """Take what was learned out of the loop."""
+    def _close_loop(self) -> None:
+        """Transfer the state of the loop back to the attributes, and close the loop."""
         loop = self._loop
         if loop is None:
-            if self._single:
-                object.__delattr__(self, "_single")
+            if self._single_rows:
+                object.__delattr__(self, "_single_rows")
             return
-        loop.release()  # whoever has it still learns no row by it
-        found = self._looked_at(self._from, self._told(loop))
+        loop.release()  # remaining references to the loop cannot learn any more
+        found = self._attributes_after(self._before_loop, self._loop_state(loop))
         for name, value in found.items():
             object.__setattr__(self, name, value)
-        for name in ("_loop", "_from", "_apart", "_single"):  # the loop first, whatever interrupts
+        # the loop first, so that an interrupt leaves a consistent learner
+        for name in ("_loop", "_before_loop", "_unavailable", "_single_rows"):
             object.__delattr__(self, name)
 
-    # -- attributes, read out of the loop first ----------------------------------------------------
+    # -- attribute access, which closes the loop first ---------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        if name in type(self).held and (self._loop is not None or self._unread is not None):
-            self._closed()
+        if name in type(self)._loop_attributes and (  # noqa: SLF001
+            self._loop is not None or self._pending_state is not None
+        ):
+            self._sync()
             return getattr(self, name)
-        return object.__getattribute__(self, name)  # raises what the first look has raised
+        return object.__getattribute__(self, name)  # raises the original AttributeError
 
     def __setattr__(self, name: str, value: object) -> None:
-        with _TURN:
-            if self._loop is not None or self._unread is not None:
-                self._closed()  # a hyperparameter acts from the next row
+        with _LOOP_LOCK:
+            if self._loop is not None or self._pending_state is not None:
+                self._sync()  # a parameter applies from the next row
             super().__setattr__(name, value)
 
     def __getstate__(self) -> Any:
-        self._closed()
+        self._sync()
         return super().__getstate__()
 
     @property
     def __dict__(self) -> dict[str, Any]:
-        self._closed()
+        self._sync()
         return attributes(self)
 
     @__dict__.setter
@@ -308,8 +334,8 @@ class Linear:
         _dictionary(type(self)).__set__(self, values)  # type: ignore[arg-type]  # mypy: no hash
 
 
-class _Elsewhere:
-    """What the loop has alone, in a copy that is for answers; of so many bytes."""
+class _Unavailable:
+    """Placeholder in a copy for prediction for an attribute that only the loop has."""
 
     __slots__ = ("nbytes",)
 
@@ -317,27 +343,27 @@ class _Elsewhere:
         self.nbytes = nbytes
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what Python itself looks for
+        if name.startswith("__"):  # special attributes that Python looks up
             raise AttributeError(name)
         raise NotFittedError(
-            "onepass: what is asked of a learner's `answering()` must be answers, got something "
-            "that needs all that was learned. Take a whole copy: `model()` of a durable learner, "
+            "onepass: a learner's `frozen_copy()` must be used for prediction only, got a call "
+            "that needs the whole state. Use a whole copy: `model()` of a durable learner, "
             "copy.deepcopy of another."
         )
 
 
 @cache
-def _dictionary(kind: type) -> Any:
-    """Where things of a kind keep their attributes, as Python itself finds it."""
+def _dictionary(cls: type) -> Any:
+    """Python's own descriptor of ``__dict__`` for instances of a class."""
     return next(
-        own for each in kind.__mro__
-        if isinstance(own := vars(each).get("__dict__"), GetSetDescriptorType)
+        own for base in cls.__mro__
+        if isinstance(own := vars(base).get("__dict__"), GetSetDescriptorType)
     )  # fmt: skip
 
 
-def attributes(thing: object) -> dict[str, Any]:
-    """The attributes of a thing as they are, without reading out a loop."""
-    own: dict[str, Any] = _dictionary(type(thing)).__get__(thing)  # type: ignore[arg-type]
+def attributes(learner: object) -> dict[str, Any]:
+    """The instance attributes of a learner, without closing its loop."""
+    own: dict[str, Any] = _dictionary(type(learner)).__get__(learner)  # type: ignore[arg-type]
     return own
 
 
@@ -347,9 +373,9 @@ def coefficients(learner: Any) -> Floats:
     Raises
     ------
     NotFittedError
-        Before anything was learned.
+        If no row was learned.
     """
-    rows: Floats = _shown(learner, "coef_", lambda: learner.weights_.T)
+    rows: Floats = _sklearn_shape(learner, "coef_", lambda: learner.weights_.T)
     return rows
 
 
@@ -359,14 +385,14 @@ def intercepts(learner: Any, values: Callable[[], Floats]) -> Any:
     Raises
     ------
     NotFittedError
-        Before anything was learned.
+        If no row was learned.
     """
-    rows = _shown(learner, "intercept_", values)
+    rows = _sklearn_shape(learner, "intercept_", values)
     return float(rows) if np.ndim(rows) == 0 else rows
 
 
-def _shown(learner: Any, name: str, values: Callable[[], Floats]) -> Any:
-    """The rows of the outputs, or the difference (2), or the only one."""
+def _sklearn_shape(learner: Any, name: str, values: Callable[[], Floats]) -> Any:
+    """One row for each output, the difference (2) for two classes, or a single row without axis."""
     if not hasattr(learner, "weights_"):
         who = type(learner).__name__
         raise NotFittedError(
@@ -380,12 +406,12 @@ def _shown(learner: Any, name: str, values: Callable[[], Floats]) -> Any:
 
 
 def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) -> Floats:
-    """The weights (d, c) that a learner begins with, from (d,) or (c, d); zeros where None.
+    """Initial weights (d, c) from ``initial_coef`` of shape (d,) or (c, d); zeros if None.
 
     Raises
     ------
     ParameterError
-        If they are not finite numbers of this shape.
+        If it does not contain finite numbers in this shape.
     """
     if initial_coef is None:
         return np.zeros((d, c))
@@ -396,59 +422,59 @@ def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) ->
     rows = given[None, :] if given.ndim == 1 else given
     if rows.shape != (c, d) or not np.isfinite(rows).all():
         shape = f"({d},)" if c == 1 else f"({c}, {d})"
-        came = "nan or infinity" if rows.shape == (c, d) else f"shape {given.shape}"
+        found = "nan or infinity" if rows.shape == (c, d) else f"shape {given.shape}"
         raise ParameterError(
             f"{who}: `initial_coef` must hold finite numbers of shape {shape}, one for each "
-            f"feature, got {came}. Construct the learner with another `initial_coef`."
+            f"feature, got {found}. Construct the learner with another `initial_coef`."
         )
     return np.array(rows.T, order="C")
 
 
-def plain_parts(X: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Rows as float64, row after row in memory: all of them if they are, or some after others."""
+def float64_blocks(X: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Rows as C-contiguous float64: all at once if they are already, otherwise in blocks."""
     plain = X.dtype == np.float64 and X.flags.c_contiguous
-    width = len(X) if plain else max(1, NEAR // X.shape[1])
+    width = len(X) if plain else max(1, CACHED_VALUES // X.shape[1])
     for i in range(0, len(X), max(1, width)):
         rows = slice(i, i + width)
         yield rows, np.ascontiguousarray(X[rows], dtype=np.float64)
 
 
-def named_columns(learner: Classifier, asking: str) -> Array:
-    """The columns of the classes named beforehand, for a start that other classes do not have.
+def named_class_columns(learner: Classifier, parameter: str) -> Array:
+    """The columns of the classes given in advance, which a parameter gives initial weights.
 
     Raises
     ------
     ParameterError
-        If fewer than two classes are named.
+        If fewer than two classes are given.
     """
     who = type(learner).__name__
     named = validation.class_names(learner.classes, who)
     if len(named) < 2 or not np.isin(named, learner.classes_).all():
         raise ParameterError(
-            f"{who}: `{asking}` must go with the names of two classes or more in `classes`, "
-            f"got {learner.classes!r}. Name the classes when constructing the learner."
+            f"{who}: `{parameter}` must be combined with two or more labels in `classes`, "
+            f"got {learner.classes!r}. Give the classes when constructing the learner."
         )
     return np.searchsorted(learner.classes_, named)
 
 
 def initial_prediction(learner: Classifier, row: Floats) -> Any:
-    """What a classifier's initial weights say of a row: None where no class is named."""
+    """Prediction of a classifier's initial weights for a row; None without ``classes``."""
     if not len(validation.class_names(learner.classes, type(learner).__name__)):
         return None
-    begun = clone(learner)
-    begun.partial_fit(row[None][:0], np.empty(0), classes=learner.classes)
-    return begun.predict_one(row)
+    started = clone(learner)
+    started.partial_fit(row[None][:0], np.empty(0), classes=learner.classes)
+    return started.predict_one(row)
 
 
 def row_step(w: Floats, memory: MemoryState, features: Floats, Y: Floats, noise: float) -> Step:
-    """One step of the equation for some rows, its errors of the shape of their answers.
+    """Learn some rows in one step of a memory; the errors have the shape of Y.
 
     Parameters
     ----------
     w : ndarray of shape (p, c) or (p,)
     memory : state of a memory
     features : ndarray of shape (n, p) or (n, p, c)
-        Shared by all outputs, with weights (p, c), or not, with weights (p,).
+        Shared by all outputs, with weights (p, c), or one set per output, with weights (p,).
     Y : ndarray of shape (n, c)
     noise : float
     """
@@ -462,10 +488,10 @@ def row_step(w: Floats, memory: MemoryState, features: Floats, Y: Floats, noise:
     return step._replace(errors=step.errors.reshape(n, c))
 
 
-def placed_outputs(w: Floats, outputs: Array, c: int) -> Floats:
-    """Weights (p, c′) with their outputs at these places of c, zero elsewhere.
+def align_outputs(w: Floats, outputs: Array, c: int) -> Floats:
+    """Weights (p, c′) extended to c outputs, with theirs at these indices and zero elsewhere.
 
-    Weights (p,) that all outputs share are as they are.
+    Weights (p,) that all outputs share are returned unchanged.
 
     Parameters
     ----------
@@ -483,31 +509,32 @@ def placed_outputs(w: Floats, outputs: Array, c: int) -> Floats:
 T = TypeVar("T")
 
 
-def chosen(
+def from_parameters(
     catalogue: Mapping[str, type[T]], what: str, params: Mapping[str, object], who: str
 ) -> T:
-    """The specification that a user's parameters name.
+    """Build the loss or step rule that a learner's parameters select.
 
     Parameters
     ----------
     catalogue : dict of str to dataclass
-        What can be chosen. A field's metadata holds its range, as `validation.in_range` takes it.
+        The choices. The metadata of a field is its range, in the form of `validation.in_range`.
     what : str
-        The parameter that holds the name.
+        The parameter that contains the name of the choice.
     params : dict of str to object
         The learner's parameters.
     who : str
-        The learner, for messages.
+        The name of the learner, for messages.
 
     Raises
     ------
     ParameterError
-        If the name is unknown, or an option is out of range or belongs to another name.
+        If the name is unknown, or an option is out of range or belongs to another choice.
 
     Examples
     --------
     >>> from onepass.learners.losses import REGRESSION_LOSSES
-    >>> chosen(REGRESSION_LOSSES, "loss", {"loss": "huber", "huber_delta": 2}, "SGDRegressor")
+    >>> params = {"loss": "huber", "huber_delta": 2}
+    >>> from_parameters(REGRESSION_LOSSES, "loss", params, "SGDRegressor")
     Huber(huber_delta=2.0)
     """
     name = params[what]
@@ -535,5 +562,5 @@ def chosen(
 
 @cache
 def _ranges(kind: Any) -> dict[str, Mapping[str, float]]:
-    """The options of a dataclass, and the range of each."""
+    """The options of a dataclass and the range of each."""
     return {f.name: f.metadata for f in fields(kind)}

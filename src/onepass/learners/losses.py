@@ -1,4 +1,4 @@
-"""Losses: what a score costs once its answer is known, and which way to move it.
+"""Losses of a score and a target, and their derivatives.
 
 Online gradient descent moves the weights against the gradient of one row's loss [1, (4)]. With a
 score s = wᵀx that is
@@ -17,12 +17,12 @@ logistic             log(1 + exp(−ys))       −y / (1 + exp(ys))
 perceptron           max(0, −ys)             −y where sign(s) ≠ y, else 0    [1, (6)-(8)]
 ==================== ======================= ==========================================
 
-The last three are losses of a margin: y is −1 or +1. At a kink the subgradient 0 is taken (no
-loss, no step), but for the perceptron: sign(0) = +1 [1, (5)], so y = −1 is misclassified at s = 0
-and ℓ′ = +1 there.
+The last three are margin losses: y is −1 or +1. At a kink the subgradient is 0 (no loss, no step),
+except for the perceptron: sign(0) = +1 [1, (5)], so y = −1 is misclassified at s = 0 and ℓ′ = +1
+there.
 
-Scores and answers are floats, one row and one output at a time: so the rows of a stream come,
-and Python's own arithmetic is ten times quicker there than that of arrays of length one.
+Scores and targets are floats, for one row and one output, as the rows of a stream arrive one at a
+time, and Python's arithmetic on floats is ten times faster than NumPy's on arrays of length one.
 
 [1] "Online Learning", lecture notes; equations (4)-(9).
 """
@@ -52,23 +52,23 @@ def _sign(e: float) -> float:
 
 
 class Loss(ABC):
-    """What a score costs once its answer is known."""
+    """Base class of losses."""
 
     number: ClassVar[int]
-    """By which the compiled loops know it."""
+    """The identifier of the loss in the compiled loops."""
 
     @property
     def parameter(self) -> float:
-        """What else they must know of it."""
+        """The parameter of the loss in the compiled loops; 0 if it has none."""
         return 0.0
 
     @abstractmethod
-    def value(self, score: float, answer: float) -> float:
+    def value(self, score: float, target: float) -> float:
         """The loss ℓ(s, y) >= 0."""
 
     @abstractmethod
-    def slope(self, score: float, answer: float) -> float:
-        """The derivative ℓ′(s, y) with respect to the score, or the subgradient taken."""
+    def slope(self, score: float, target: float) -> float:
+        """The derivative ℓ′(s, y) with respect to the score, or a subgradient."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ class Squared(Loss):
 
     number: ClassVar[int] = 1
 
-    def value(self, score: float, answer: float) -> float:
+    def value(self, score: float, target: float) -> float:
         """Half the squared error."""
-        return 0.5 * (score - answer) * (score - answer)
+        return 0.5 * (score - target) * (score - target)
 
-    def slope(self, score: float, answer: float) -> float:
+    def slope(self, score: float, target: float) -> float:
         """The error s − y."""
-        return score - answer
+        return score - target
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ class Absolute(Loss):
 
     number: ClassVar[int] = 2
 
-    def value(self, score: float, answer: float) -> float:
+    def value(self, score: float, target: float) -> float:
         """The absolute error."""
-        return abs(score - answer)
+        return abs(score - target)
 
-    def slope(self, score: float, answer: float) -> float:
-        """The sign of the error, 0 where there is none."""
-        return _sign(score - answer)
+    def slope(self, score: float, target: float) -> float:
+        """The sign of the error; 0 if the error is 0."""
+        return _sign(score - target)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,8 @@ class Huber(Loss):
     Parameters
     ----------
     huber_delta : float > 0, default=1.0
-        The error, in units of the answers, at which one turns into the other.
+        Size of the error, in units of the targets, at which the loss changes from squared to
+        absolute.
     """
 
     number: ClassVar[int] = 3
@@ -123,19 +124,19 @@ class Huber(Loss):
 
     @property
     def parameter(self) -> float:
-        """The error at which one turns into the other."""
+        """δ."""
         return self.huber_delta
 
-    def value(self, score: float, answer: float) -> float:
-        """The loss of Huber."""
-        e = abs(score - answer)
+    def value(self, score: float, target: float) -> float:
+        """The Huber loss."""
+        e = abs(score - target)
         if e <= self.huber_delta:
             return 0.5 * e * e
         return self.huber_delta * (e - 0.5 * self.huber_delta)
 
-    def slope(self, score: float, answer: float) -> float:
-        """The error, cut off at ± delta."""
-        return max(-self.huber_delta, min(self.huber_delta, score - answer))
+    def slope(self, score: float, target: float) -> float:
+        """The error, clipped to [−δ, δ]."""
+        return max(-self.huber_delta, min(self.huber_delta, score - target))
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class EpsilonInsensitive(Loss):
     Parameters
     ----------
     epsilon : float >= 0, default=0.1
-        Errors up to here, in units of the answers, cost nothing.
+        Errors up to this size, in units of the targets, have no loss.
     """
 
     number: ClassVar[int] = 4
@@ -157,19 +158,19 @@ class EpsilonInsensitive(Loss):
         """The tolerance."""
         return self.epsilon
 
-    def value(self, score: float, answer: float) -> float:
+    def value(self, score: float, target: float) -> float:
         """The absolute error beyond the tolerance."""
-        return max(0.0, abs(score - answer) - self.epsilon)
+        return max(0.0, abs(score - target) - self.epsilon)
 
-    def slope(self, score: float, answer: float) -> float:
+    def slope(self, score: float, target: float) -> float:
         """The sign of the error, 0 within the tolerance."""
-        e = score - answer
+        e = score - target
         return _sign(e) if abs(e) > self.epsilon else 0.0
 
 
 @dataclass(frozen=True)
 class Hinge(Loss):
-    """What a margin lacks of 1.
+    """The hinge loss, max(0, 1 − ys).
 
     Examples
     --------
@@ -179,46 +180,46 @@ class Hinge(Loss):
 
     number: ClassVar[int] = 5
 
-    def value(self, score: float, answer: float) -> float:
-        """What the margin lacks of 1."""
-        return max(0.0, 1.0 - answer * score)
+    def value(self, score: float, target: float) -> float:
+        """max(0, 1 − ys)."""
+        return max(0.0, 1.0 - target * score)
 
-    def slope(self, score: float, answer: float) -> float:
-        """−y where the margin is below 1."""
-        return -answer if answer * score < 1.0 else 0.0
+    def slope(self, score: float, target: float) -> float:
+        """−y if the margin is below 1, else 0."""
+        return -target if target * score < 1.0 else 0.0
 
 
 @dataclass(frozen=True)
 class Logistic(Loss):
-    """The negative log-likelihood of logistic regression: a score is a log-odds."""
+    """The negative log-likelihood of logistic regression; scores are log-odds."""
 
     number: ClassVar[int] = 6
 
-    def value(self, score: float, answer: float) -> float:
+    def value(self, score: float, target: float) -> float:
         """−log P(y | s), without overflow at any score."""
-        margin = answer * score
+        margin = target * score
         return max(0.0, -margin) + math.log1p(math.exp(-abs(margin)))
 
-    def slope(self, score: float, answer: float) -> float:
+    def slope(self, score: float, target: float) -> float:
         """−y P(−y | s), without overflow at any score."""
-        margin = answer * score
+        margin = target * score
         small = math.exp(-abs(margin))  # in (0, 1]
-        return -answer * (small if margin >= 0 else 1.0) / (1.0 + small)
+        return -target * (small if margin >= 0 else 1.0) / (1.0 + small)
 
 
 @dataclass(frozen=True)
 class Misclassified(Loss):
-    """The perceptron's loss: only misclassified rows count [1, (6)]."""
+    """The perceptron loss, which is 0 for rows classified correctly [1, (6)]."""
 
     number: ClassVar[int] = 7
 
-    def value(self, score: float, answer: float) -> float:
-        """How far the score stands on the wrong side."""
-        return max(0.0, -answer * score)
+    def value(self, score: float, target: float) -> float:
+        """max(0, −ys)."""
+        return max(0.0, -target * score)
 
-    def slope(self, score: float, answer: float) -> float:
+    def slope(self, score: float, target: float) -> float:
         """−y where sign(s) ≠ y, with sign(0) = +1 [1, (8)]."""
-        return -answer if (score >= 0) != (answer > 0) else 0.0
+        return -target if (score >= 0) != (target > 0) else 0.0
 
 
 REGRESSION_LOSSES: Mapping[str, type[Loss]] = {
@@ -227,11 +228,11 @@ REGRESSION_LOSSES: Mapping[str, type[Loss]] = {
     "huber": Huber,
     "epsilon-insensitive": EpsilonInsensitive,
 }
-"""Losses of real answers, by the names that users give."""
+"""Losses for real targets, by the value of the parameter ``loss``."""
 
 MARGIN_LOSSES: Mapping[str, type[Loss]] = {
     "hinge": Hinge,
     "logistic": Logistic,
     "perceptron": Misclassified,
 }
-"""Losses of answers −1 and +1, by the names that users give."""
+"""Losses for targets −1 and +1, by the value of the parameter ``loss``."""

@@ -1,19 +1,19 @@
-"""ORFit: orthogonal recursive fitting. Each row is fitted exactly, and past predictions stay.
+"""ORFit: orthogonal recursive fitting, which fits each row without changing past predictions.
 
 For a model linear in its weights, f(x; w) = Φ(x)ᵀ w, each row (x, y) with e = y − f(x; w) is
-fitted in one step along what its gradients G = Φ(x) leave free of all past gradients:
+fitted in one step along the part of its gradients G = Φ(x) orthogonal to all past gradients:
 
-    G̃ = P G,      P = I − (the directions that the memory keeps)                            (1)
+    G̃ = P G,      P = I − (projection on the directions in memory)                          (1)
     w ← w + G̃ (GᵀG̃ + r I)⁻¹ e                                                              (2)
 
-([1] (5)-(7); r = 0 there). While memory suffices, w is the point nearest to w₀ that fits all rows
-([1] Theorem 2), which SGD would reach only after many passes (Corollary 1); beyond, the m
-principal directions kept are those that bound the worst forgetting (Proposition 4). A row that
-lies in the span of the past cannot be fitted without forgetting: if it disagrees, the past wins,
-and ``inconsistent_rows_`` counts it. With ``noise`` r > 0 such rows are averaged: then, without a
-limit, this is ridge regression with Π = r · I.
-A row's gradients are its features, shared by all outputs, or Φ(x) (p × c) where a feature map
-gives each output its own. A row of weight s is as good as s rows: it is √s times as long.
+([1] (5)-(7); r = 0 there). While the memory suffices, w is the point nearest to w₀ that fits all
+rows ([1] Theorem 2), which SGD would reach only after many passes (Corollary 1); beyond that, the m
+principal directions in memory minimise the worst-case forgetting (Proposition 4). A row in the span
+of past rows cannot be fitted without forgetting: if it disagrees with them, it is not fitted, and
+``inconsistent_rows_`` counts it. With ``noise`` r > 0 such rows are averaged: with unlimited memory
+this is ridge regression with Π = r · I.
+The gradients of a row are its features, shared by all outputs, or Φ(x) (p × c) if a feature map
+gives each output its own. A row of weight s is equivalent to s rows: it is scaled by √s.
 Cost: O(mp) time a row, O(mp) memory for a memory of m directions.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
@@ -32,10 +32,10 @@ from onepass import linalg, validation
 from onepass.errors import MemoryFullWarning, MergeError, NumericalError, ParameterError, ShapeError
 from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.learners.linear import (
+    align_outputs,
     coefficients,
     initial_weights,
     intercepts,
-    placed_outputs,
     row_step,
 )
 from onepass.memory.choice import specification
@@ -43,15 +43,15 @@ from onepass.memory.principal import ForgettingBound, certified
 from onepass.memory.protocols import GrowingState, Memory, Mergeable
 from onepass.types import Array, ArrayLike, Floats
 
-__all__ = ["Fitting", "ORFitClassifier", "ORFitRegressor"]
+__all__ = ["BaseORFit", "ORFitClassifier", "ORFitRegressor"]
 
 
-_WIDTH = 64  # rows a block, where a block is the same as its rows
+_WIDTH = 64  # rows in a block, if learning a block equals learning its rows
 _LARGEST = 1e140  # inner products of longer rows would overflow
 
 
-class Fitting:
-    """What the regressor and the classifier share."""
+class BaseORFit:
+    """Base class of the ORFit estimators."""
 
     memory: int | Memory | None
     noise: float
@@ -60,7 +60,7 @@ class Fitting:
     block_update: bool
     n_features_in_: int
     parameters_: Floats
-    start_: Floats | None
+    initial_weights_: Floats | None
     memory_: GrowingState
     noisy_: bool
     inconsistent_rows_: int
@@ -70,12 +70,12 @@ class Fitting:
 
     @property
     def weights_(self) -> Floats:
-        """Weights, (p, c), without the intercept's: a view."""
+        """Weights (p, c) without those of the intercept, as a view."""
         return self.parameters_[1:] if self.fit_intercept else self.parameters_
 
     @property
     def offset_(self) -> Floats:
-        """The intercept's weights, (c,)."""
+        """Weights of the intercept, (c,)."""
         c = self.parameters_.shape[1:]
         return self.parameters_[0] if self.fit_intercept else np.zeros(c or 1)
 
@@ -91,9 +91,10 @@ class Fitting:
 
     @property
     def forgetting_bound_(self) -> ForgettingBound:
-        """The certificate of forgetting: how far past answers can have moved.
+        """Certified bound on forgetting: by how much past predictions can have changed.
 
-        Of classes the answers are the scores; of rows with weights, √weight times the answer.
+        For classifiers it bounds the scores; for rows with sample weights, √weight times the
+        prediction.
         """
         memory = getattr(self, "memory_", None)
         noise = float(getattr(self, "noisy_", self.noise))
@@ -106,10 +107,10 @@ class Fitting:
         self.inconsistent_rows_ = 0
         self.forgotten_ = 0.0
         self.full_ = False
-        self._begin_with(self._mapped(np.zeros((1, d)), c), c, noise)
+        self._init_weights_and_memory(self._map_features(np.zeros((1, d)), c), c, noise)
 
-    def _begin_with(self, first: Floats, c: int, noise: float) -> None:
-        """Weights and memory for gradients of this shape."""
+    def _init_weights_and_memory(self, first: Floats, c: int, noise: float) -> None:
+        """Initialise weights and memory for gradients of this shape."""
         own = first.ndim == 3
         p = first.shape[1]
         shape = (p,) if own else (p, c)
@@ -119,22 +120,22 @@ class Fitting:
         given = initial_weights(initial, len(part), 1 if own else c, type(self).__name__)
         part[...] = given[:, 0] if own else given
         self.parameters_ = start
-        self.start_ = start if start.any() else None
+        self.initial_weights_ = start if start.any() else None
         self.memory_ = specification(self.memory, type(self).__name__).start(
             p, 1 if own else c, noise
         )
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del known  # an output whose class is not known yet has seen zeros
-        noise = self._noise_now()
-        features = self._mapped(X, Y.shape[1])
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del class_mask  # the targets of an unknown class are zeros
+        noise = self._check_noise()
+        features = self._map_features(X, Y.shape[1])
         largest = max(linalg.magnitude(features), linalg.magnitude(Y))
-        if s is not None:  # a row of weight s is as good as s rows: it is √s times as long
+        if s is not None:  # a row of weight s is equivalent to s rows: it is scaled by √s
             root = np.sqrt(s)
             features = features * root.reshape(-1, *[1] * (features.ndim - 1))
             Y = Y * root[:, None]
         n = len(X)
-        w, memory, against = self.parameters_, self.memory_, 0
+        w, memory, inconsistent = self.parameters_, self.memory_, 0
         forgotten = _forgotten(self)
         width = n if self.block_update else _WIDTH if memory.exact_in_blocks else 1
         errors = np.empty(Y.shape)
@@ -142,28 +143,28 @@ class Fitting:
         try:
             quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
             one_by_one = linalg.single_threaded(len(w) ** 2 if width == 1 else 0)
-            with quiet, one_by_one:  # threads that share a row wait longer than they work
+            with quiet, one_by_one:  # for single rows threads cost more than they save
                 for i in range(0, n, max(width, 1)):
                     rows = slice(i, i + width)
                     step = row_step(w, memory, features[rows], Y[rows], noise)
                     forgotten += float(memory.forgetting_bound(step.w, w))
                     w, memory, errors[rows] = step.w, step.memory, step.errors
-                    against += step.inconsistent_rows
+                    inconsistent += step.inconsistent_rows
             good = largest < _LARGEST and linalg.finite(w, errors)
-        except np.linalg.LinAlgError:  # the SVD of numbers that overflowed
+        except np.linalg.LinAlgError:  # SVD after an overflow
             pass
         if not good:
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum, below "
                 f"{_LARGEST:g}, got values up to {largest:.3g}. "
-                "Give features and answers in larger units."
+                "Give features and targets in larger units."
             )
         self.parameters_, self.memory_ = w, memory
-        self.inconsistent_rows_ += int(against)
+        self.inconsistent_rows_ += int(inconsistent)
         self.forgotten_ = forgotten
         self._warn_when_full()
-        said = Y - errors
-        return said if s is None else said / root[:, None]
+        predictions = Y - errors
+        return predictions if s is None else predictions / root[:, None]
 
     _merge_parameters: ClassVar[tuple[str, ...]] = (
         "memory",
@@ -174,50 +175,50 @@ class Fitting:
 
     @property
     def merging(self) -> Any:
-        """``exact`` with all directions, ``approximate`` with some of them."""
+        """``exact`` if the memory stores all directions, ``approximate`` if it is limited."""
         return specification(self.memory, type(self).__name__).merging
 
     def _unmergeable(self) -> str:
         if self.merging != "refused":
             return ""
         return (
-            f"got one of memory {self.memory!r}, which keeps nothing of them. "
+            f"got one with memory {self.memory!r}, which stores none of it. "
             "Use op.memory.Basis() or op.memory.Principal(m)."
         )
 
     def _merge(self, other: Self, layout: Layout) -> None:
-        """Learn the other's evidence as one block, from the weights as they are."""
-        self._noise_now()
+        """Learn the other's evidence as one block, starting from the current weights."""
+        self._check_noise()
         if self.feature_map is not None:
-            self._refuse_other_features(other, layout)
+            self._check_same_features(other, layout)
         elif layout.d > self.n_features_in_:
             self._widen(layout.d)
         w = self.parameters_
         places = np.arange(len(w))
         if self.feature_map is None:
-            first = int(self.fit_intercept)
-            places = np.concatenate((places[:first], layout.features + first))
-        memory, came = cast("tuple[Mergeable, Mergeable]", (self.memory_, other.memory_))
-        own = came.evidence(other.parameters_, other.start_)
-        said = own.placed(places, len(w), layout.outputs, w.shape[-1])
+            intercept = int(self.fit_intercept)
+            places = np.concatenate((places[:intercept], layout.features + intercept))
+        memory, theirs = cast("tuple[Mergeable, Mergeable]", (self.memory_, other.memory_))
+        evidence = theirs.evidence(other.parameters_, other.initial_weights_)
+        placed = evidence.placed(places, len(w), layout.outputs, w.shape[-1])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            step = memory.merged(w, said)
+            step = memory.merged(w, placed)
         if not linalg.finite(step.w):
             raise NumericalError(
-                f"{type(self).__name__}.merge: what was learned must be small enough to square "
-                "and sum, got numbers beyond float64. Give features and answers in larger units."
+                f"{type(self).__name__}.merge: the learned state must be small enough to square "
+                "and sum, got numbers beyond float64. Give features and targets in larger units."
             )
-        mine = _forgotten(self) + float(self.memory_.forgetting_bound(step.w, w))
-        theirs = _forgotten(other) + own.moved(
-            step.w[places], placed_outputs(other.parameters_, layout.outputs, w.shape[-1])
+        first = _forgotten(self) + float(self.memory_.forgetting_bound(step.w, w))
+        second = _forgotten(other) + evidence.moved(
+            step.w[places], align_outputs(other.parameters_, layout.outputs, w.shape[-1])
         )
-        self.forgotten_ = math.hypot(mine, theirs)  # of other rows each
+        self.forgotten_ = math.hypot(first, second)  # their rows are different
         self.parameters_, self.memory_ = step.w, step.memory
         self.inconsistent_rows_ += other.inconsistent_rows_ + step.inconsistent_rows
         self._warn_when_full()
 
-    def _refuse_other_features(self, other: Self, layout: Layout) -> None:
-        """A map reads its features by their places."""
+    def _check_same_features(self, other: Self, layout: Layout) -> None:
+        """Raise an error unless features and their order are equal, as a feature map requires."""
         same = np.array_equal(layout.features, np.arange(self.n_features_in_))
         if not same or other.parameters_.shape[0] != self.parameters_.shape[0]:
             raise MergeError(
@@ -226,38 +227,38 @@ class Fitting:
                 f"{other.n_features_in_} or in another order. Give all rows in one order."
             )
 
-    def _noise_now(self) -> float:
-        """The noise of these rows.
+    def _check_noise(self) -> float:
+        """Validate and return the noise.
 
         Raises
         ------
         ParameterError
-            If it is out of range, or rows fitted exactly and rows averaged would be mixed.
+            If it is out of range, or changed between 0 and positive since learning started.
         """
         who = type(self).__name__
         noise = validation.in_range(self.noise, "noise", who, low=0.0)
         if (noise > 0.0) != self.noisy_:
             raise ParameterError(
                 f"{who}: `noise` must stay {'> 0' if self.noisy_ else '0'}, as it was when "
-                f"learning began, got {noise:g}. Call fit to begin anew."
+                f"learning started, got {noise:g}. Call fit to start again."
             )
         return noise
 
     def _scores(self, X: Floats) -> Floats:
         c = len(getattr(self, "classes_", ())) or getattr(self, "n_outputs_", 1)
-        features = self._mapped(X, c)
+        features = self._map_features(X, c)
         if features.ndim == 2:
             return np.asarray(features @ self.parameters_)
         return np.asarray(features.transpose(0, 2, 1) @ self.parameters_)
 
-    def _mapped(self, X: Floats, c: int | None) -> Floats:
-        """The rows' gradients: (n, p) where outputs share them, or (n, p, c); any c where None."""
+    def _map_features(self, X: Floats, c: int | None) -> Floats:
+        """Gradients of rows: (n, p), shared by all outputs, or (n, p, c); any c if c is None."""
         features = X.astype(np.float64, copy=False)
         if self.feature_map is not None:
             if not callable(self.feature_map):
                 raise ParameterError(
                     f"{type(self).__name__}: `feature_map` must be a function of X, got "
-                    f"{self.feature_map!r}. Give None for the features as they are."
+                    f"{self.feature_map!r}. Use None for no map."
                 )
             features = np.asarray(self.feature_map(X), dtype=np.float64)
             good = features.ndim in {2, 3} and len(features) == len(X) and features.shape[1] > 0
@@ -265,7 +266,7 @@ class Fitting:
                 raise ShapeError(
                     f"{type(self).__name__}: `feature_map` must turn X of shape {X.shape} into "
                     f"features of shape ({len(X)}, p) or ({len(X)}, p, {c or 'c'}), got "
-                    f"{features.shape}. Check the map; name all classes beforehand."
+                    f"{features.shape}. Check the map, and give all labels in `classes`."
                 )
             if not np.isfinite(features).all():
                 raise NumericalError(
@@ -278,86 +279,94 @@ class Fitting:
         if hasattr(self, "parameters_") and features.shape[1] != len(self.parameters_):
             raise ShapeError(
                 f"{type(self).__name__}: `feature_map` and `fit_intercept` must stay as they were "
-                f"when learning began, with {len(self.parameters_)} weights, got "
-                f"{features.shape[1]} features a row. Call fit to begin anew."
+                f"when learning started, with {len(self.parameters_)} weights, got "
+                f"{features.shape[1]} features a row. Call fit to start again."
             )
         return features
 
     def _widen(self, d: int) -> None:
         if self.feature_map is not None:
             raise ParameterError(
-                f"{type(self).__name__}.grow: `feature_map` fixes the features, so none can be "
-                f"added, got {d}. Start a new learner with another map."
+                f"{type(self).__name__}.grow: features cannot be added with a `feature_map`, got "
+                f"d={d}. Start a new learner with another map."
             )
         extra = d - self.n_features_in_
         zeros = np.zeros((extra, self.parameters_.shape[1]))
         self.parameters_ = np.vstack((self.parameters_, zeros))
-        if self.start_ is not None:
-            self.start_ = np.vstack((self.start_, zeros))
+        if self.initial_weights_ is not None:
+            self.initial_weights_ = np.vstack((self.initial_weights_, zeros))
         self.memory_ = self.memory_.grown(len(self.parameters_))
         self.full_ = False
 
     def _warn_when_full(self) -> None:
-        """Say once that little or nothing more can be learned, and why."""
+        """Warn once if little or nothing more can be learned."""
         p = len(self.parameters_)
-        spent = self.memory_.rank >= p
-        at_odds = self.rows_seen_ >= 2 * p and 2 * self.inconsistent_rows_ > self.rows_seen_
-        if self.full_ or not (spent or at_odds):
+        full = self.memory_.rank >= p
+        mostly = self.rows_seen_ >= 2 * p and 2 * self.inconsistent_rows_ > self.rows_seen_
+        if self.full_ or not (full or mostly):
             return
         self.full_ = True
-        why = f"{self.inconsistent_rows_:,} of {self.rows_seen_:,} rows contradict rows before them"
-        if spent:
-            why = f"the memory holds all {p} directions"
+        reason = (
+            f"{self.inconsistent_rows_:,} of {self.rows_seen_:,} rows contradict rows before them"
+        )
+        if full:
+            reason = f"the memory holds all {p} directions"
         warnings.warn(
-            f"{type(self).__name__}: {why}, so with noise=0 little or nothing more can be learned. "
-            "Use a smaller memory, noise > 0, or op.RLSRegressor, which averages.",
+            f"{type(self).__name__}: {reason}, so with noise=0 little or nothing more can be "
+            "learned. Use a smaller memory, noise > 0, or op.RLSRegressor, which averages.",
             MemoryFullWarning,
             stacklevel=2,
         )
 
 
 def _forgotten(learner: object) -> float:
-    """By how much past answers can have moved; infinite if nobody counted."""
-    begun = hasattr(learner, "memory_")
-    return float(getattr(learner, "forgotten_", math.inf if begun else 0.0))
+    """By how much past predictions can have changed; infinite in files without this count."""
+    started = hasattr(learner, "memory_")
+    return float(getattr(learner, "forgotten_", math.inf if started else 0.0))
 
 
-class ORFitRegressor(Fitting, Regressor):
-    """Orthogonal recursive fitting: fit each new row exactly, move no past answer.
+class ORFitRegressor(BaseORFit, Regressor):
+    """Regression by orthogonal recursive fitting (ORFit).
+
+    Each new row is fitted exactly, without changing predictions on past rows.
 
     Parameters
     ----------
     memory : int, None or a specification of op.memory, default=100
-        What is kept of past gradients: m is ``op.memory.Principal(m)``, their m principal
+        Memory of past gradients. An integer m is ``op.memory.Principal(m)``, their m principal
         directions; None is ``op.memory.Basis()``, all of them.
     noise : float, default=0.0
-        r >= 0, a row's variance relative to P₀ = I. 0 fits each row exactly; with more and
-        ``memory=None`` it is ``RLSRegressor(ridge=noise, fit_intercept=False)``.
+        Noise variance r >= 0 of a row, relative to the prior covariance P₀ = I. With 0 each row is
+        fitted exactly. With r > 0 and ``memory=None`` it is equivalent to
+        ``RLSRegressor(ridge=noise, fit_intercept=False)``.
     fit_intercept : bool, default=False
-        Whether there is an intercept: one more weight, of gradient 1.
+        Whether to fit an intercept, as the weight of a feature that is always 1.
     feature_map : callable, optional
-        Φ: turns X (n, d) into features (n, p) that all outputs share, or into (n, p, c) where
+        Feature map Φ from X (n, d) to features (n, p) shared by all outputs, or to (n, p, c), where
         each of the c outputs has its own gradients and all share the weights w (p,).
     block_update : bool, default=False
-        Whether a block is learned as one augmented row ([1] (9)) rather than row by row. The
-        same without a limit to memory, another algorithm with one.
+        Whether to learn a block as one augmented row ([1] (9)) instead of row by row. The result
+        is the same with unlimited memory, but not with a limited one.
     initial_coef : array-like of shape (p,) or (c, p), optional
-        w₀; zeros if not given.
+        Initial coefficients w₀. By default zeros.
 
     Attributes
     ----------
     coef_ : ndarray of shape (p,) or (c, p)
+        Coefficients.
     intercept_ : float or ndarray of shape (c,)
+        Intercept.
     inconsistent_rows_ : int
-        Rows in the span of the past that disagreed with it.
+        Number of rows in the span of past rows that disagreed with them.
     n_features_in_ : int
+        Number of features.
     rows_seen_ : int
-        Rows learned.
+        Number of rows learned.
 
     Warns
     -----
     MemoryFullWarning
-        Once, when no direction is free any more.
+        Once, when no free direction is left.
 
     Examples
     --------
@@ -388,69 +397,73 @@ class ORFitRegressor(Fitting, Regressor):
 
     @property
     def coef_(self) -> Floats:
-        """Weights: (p,), or (c, p) for several outputs that share their features."""
-        if self._begun and self.parameters_.ndim == 1:
+        """Coefficients: (p,), or (c, p) for several outputs that share their features."""
+        if self._started and self.parameters_.ndim == 1:
             return self.weights_.copy()
         return super().coef_
 
     @property
     def intercept_(self) -> Any:
         """The intercept: a float, or (c,) for several outputs."""
-        if self._begun and self.parameters_.ndim == 1:
+        if self._started and self.parameters_.ndim == 1:
             return float(self.parameters_[0]) if self.fit_intercept else 0.0
         return super().intercept_
 
     def _initial_prediction(self, row: Floats) -> Any:
-        features = self._mapped(row[None, :], None)[0]
+        features = self._map_features(row[None, :], None)[0]
         features = features[1:] if self.fit_intercept else features
         p, own, given = len(features), features.ndim == 2, self.initial_coef
         if given is None:
             return np.zeros(features.shape[1]) if own else 0.0
         c = 1 if own or np.ndim(given) < 2 else len(given)
-        said = features.T @ initial_weights(given, p, c, type(self).__name__)
+        prediction = features.T @ initial_weights(given, p, c, type(self).__name__)
         if own:
-            return said[:, 0]
-        return said if np.ndim(given) == 2 else float(said[0])
+            return prediction[:, 0]
+        return prediction if np.ndim(given) == 2 else float(prediction[0])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # it interpolates: made for more weights than rows
+        tags.regressor_tags.poor_score = True  # interpolates: for more weights than rows
         return tags
 
 
-class ORFitClassifier(Fitting, Classifier):
-    """Orthogonal recursive fitting of class indicators; the largest output is the answer.
+class ORFitClassifier(BaseORFit, Classifier):
+    """Classification by orthogonal recursive fitting (ORFit) of class indicators.
 
-    The answers learned are 1 for a row's class and 0 for the others. A class that comes late has
-    been 0 in every row so far, so that it is learned as if it had been known all along.
+    The target of a class is 1 for its rows and 0 for all others; the class with the largest output
+    is predicted. The targets of a class before its first row are 0, so that a class that occurs
+    late is learned as if it had been known from the start.
 
     Parameters
     ----------
     memory : int, None or a specification of op.memory, default=100
         As in :class:`ORFitRegressor`.
     noise : float, default=0.0
-        r >= 0, a row's variance relative to P₀ = I.
+        Noise variance r >= 0 of a row, relative to the prior covariance P₀ = I.
     fit_intercept : bool, default=False
-        Whether there is an intercept: one more weight, of gradient 1.
+        Whether to fit an intercept, as the weight of a feature that is always 1.
     feature_map : callable, optional
-        Φ: turns X (n, d) into features (n, p) that all classes share, or into (n, p, c) where
-        each of c classes, all named in ``classes``, has its own gradients.
+        Feature map Φ from X (n, d) to features (n, p) shared by all classes, or to (n, p, c), where
+        each of the c classes, all given in ``classes``, has its own gradients.
     block_update : bool, default=False
-        Whether a block is learned as one augmented row ([1] (9)) rather than row by row.
+        Whether to learn a block as one augmented row ([1] (9)) instead of row by row.
     classes : array-like, optional
-        Labels known beforehand; others may still come.
+        Labels known in advance. New labels may still occur.
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
-        The labels known, sorted.
+        Labels seen or given in advance, sorted.
     coef_ : ndarray of shape (c, p), or (1, p) for two classes
+        Coefficients.
     intercept_ : ndarray of shape (c,), or (1,) for two classes
+        Intercepts.
     inconsistent_rows_ : int
-        Rows in the span of the past that disagreed with it.
+        Number of rows in the span of past rows that disagreed with them.
     n_features_in_ : int
+        Number of features.
     rows_seen_ : int
-        Rows learned.
+        Number of rows learned.
 
     Examples
     --------
@@ -458,8 +471,8 @@ class ORFitClassifier(Fitting, Classifier):
     >>> import onepass as op
     >>> X, y = load_digits(return_X_y=True)
     >>> model = op.ORFitClassifier(memory=40, noise=10.0)
-    >>> said = model.test_then_train(X, y)
-    >>> bool((said == y).mean() > 0.8)
+    >>> predictions = model.test_then_train(X, y)
+    >>> bool((predictions == y).mean() > 0.8)
     True
     """
 
@@ -483,8 +496,8 @@ class ORFitClassifier(Fitting, Classifier):
     def _add_outputs(self, at: Array, c: int) -> None:
         if self.parameters_.ndim == 1:
             raise ParameterError(
-                f"{type(self).__name__}: `classes` must name all classes beforehand where each "
-                f"has its own features, got {len(at)} new. Start a new learner with all of them."
+                f"{type(self).__name__}: `classes` must contain all labels if each class has its "
+                f"own features, got {len(at)} new. Start a new learner with all of them."
             )
         parameters = np.zeros((len(self.parameters_), c))
         parameters[:, np.setdiff1d(np.arange(c), at)] = self.parameters_
@@ -493,5 +506,5 @@ class ORFitClassifier(Fitting, Classifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # it interpolates: made for more weights than rows
+        tags.classifier_tags.poor_score = True  # interpolates: for more weights than rows
         return tags

@@ -9,7 +9,7 @@ which is online gradient descent on the loss max(0, −y xᵀβ). If some unit v
 rows, y_t x_tᵀ u >= γ, and ‖x_t‖ <= R, there are at most (R / γ)² mistakes when β starts at 0,
 however long the stream [2].
 
-More classes have a vector each, and the largest score is the answer; on a mistake [3]
+With more classes, each has its own vector and the largest score is predicted; on a mistake [3]
 
     w_y ← w_y + η/2 · x,   w_ŷ ← w_ŷ − η/2 · x                                       (3)
 
@@ -19,7 +19,7 @@ which for two classes is (2) with β = w_1 − w_0. Cost: O(dc) a row, O(dc) mem
 [2] A. B. J. Novikoff, "On Convergence Proofs on Perceptrons", Symposium on the Mathematical
     Theory of Automata, 1962.
 [3] K. Crammer, Y. Singer, "Ultraconservative Online Algorithms for Multiclass Problems", JMLR 3,
-    2003; the update of one wrong class.
+    2003; the update with one wrong class.
 """
 
 from collections.abc import Collection
@@ -30,7 +30,13 @@ import numpy as np
 from onepass import native, validation
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Classifier
-from onepass.learners.linear import HALVES, Linear, initial_prediction, named_columns, plain_parts
+from onepass.learners.linear import (
+    HALVES,
+    Linear,
+    float64_blocks,
+    initial_prediction,
+    named_class_columns,
+)
 from onepass.learners.step_size import Steps
 from onepass.types import Array, Floats
 
@@ -38,43 +44,46 @@ __all__ = ["Perceptron"]
 
 
 class Perceptron(Linear, Classifier):
-    """Linear classification that moves only on mistakes.
+    """Linear perceptron classifier.
 
     Parameters
     ----------
     step_size : float > 0, default=1.0
-        η. From a zero start it scales the weights and changes no answer.
+        η. With zero initial weights it scales the weights and does not change predictions.
     initial : {"zeros", "random"}, default="zeros"
-        The start of β. Random weights are standard normal, for the classes named in ``classes``;
-        a class that comes later begins at zero.
+        Initial weights β. Random weights are standard normal, for the labels in ``classes``; a
+        class that occurs later starts at zero.
     seed : int >= 0, default=None
-        Of the random start: the same seed is the same start. None is 0.
+        Seed of the random initial weights. None is 0.
     fit_intercept : bool, default=False
-        Learn an intercept, as the weight of a feature that is always 1. It starts at zero.
+        Whether to learn an intercept, as the weight of a feature that is always 1. It starts at
+        zero.
     classes : array-like, default=None
-        Labels known beforehand. Others may still come. Where none is given there is no answer to
-        the first row: it counts as a mistake, and of it only the label is learned.
+        Labels known in advance. New labels may still occur. Without any, the first row has no
+        prediction: it counts as a mistake, and adds its label but does not change the weights.
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
+        Labels seen or given in advance, sorted.
     coef_ : ndarray of shape (c, d), or (1, d) for two classes
-        For two classes, β.
+        Coefficients; β for two classes.
     intercept_ : ndarray of shape (c,), or (1,) for two classes
+        Intercepts.
     mistakes_ : int
-        Rows whose class was not what was said of them, rows of weight 0 left out. The cumulative
-        loss of the stream so far is ``mistakes_ / rows_seen_``.
+        Number of rows predicted incorrectly before they were learned, without rows of weight 0.
+        The prequential error rate is ``mistakes_ / rows_seen_``.
 
     Raises
     ------
     ParameterError
-        When learning begins, if a parameter is out of range.
+        When learning starts, if a parameter is out of range.
     NumericalError
-        If the weights run out of float64; the learner is then as it was before the block.
+        If the weights exceed the range of float64. The learner is then unchanged.
 
     Notes
     -----
-    A row's weight multiplies its step.
+    A sample weight multiplies the step of its row.
 
     Examples
     --------
@@ -86,7 +95,7 @@ class Perceptron(Linear, Classifier):
     0.05
     """
 
-    held = ("weights_", "offset_", "rows_seen_", "mistakes_")
+    _loop_attributes = ("weights_", "offset_", "rows_seen_", "mistakes_")
 
     mistakes_: int
 
@@ -106,31 +115,33 @@ class Perceptron(Linear, Classifier):
         self.classes = classes
 
     def _start(self, d: int, c: int) -> None:
-        self._checked()
+        self._check_parameters()
         self.weights_, self.offset_ = np.zeros((d, c)), np.zeros(c)
         self.mistakes_ = 0
         if self.initial == "random":
-            at = named_columns(self, "initial")
-            self.weights_[:, at] = self._drawn(d, len(at))
+            at = named_class_columns(self, "initial")
+            self.weights_[:, at] = self._random_weights(d, len(at))
 
     def _widen(self, d: int) -> None:
         now = self.weights_.shape[0]
         super()._widen(d)
         if self.initial == "random":
-            at = named_columns(self, "initial")
-            self.weights_[now:, at] = self._drawn(d, len(at))[now:]
+            at = named_class_columns(self, "initial")
+            self.weights_[now:, at] = self._random_weights(d, len(at))[now:]
 
-    def _drawn(self, d: int, c: int) -> Floats:
-        """The random start (d, c); row by row, so that more features leave the first the same."""
+    def _random_weights(self, d: int, c: int) -> Floats:
+        """Random initial weights (d, c), drawn by feature: adding features keeps the first ones."""
         rng = np.random.default_rng(0 if self.seed is None else self.seed)
         return rng.standard_normal((d, 1)) * HALVES if c == 2 else rng.standard_normal((d, c))
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        moves = np.full(len(X), 0.5 * self._checked()) * (1.0 if s is None else s)
-        with np.errstate(all="ignore"):  # what overflows is refused below
-            weights, offset, said, mistakes = self._corrected(X, Y, moves, known)
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        moves = np.full(len(X), 0.5 * self._check_parameters()) * (1.0 if s is None else s)
+        with np.errstate(all="ignore"):  # overflow is rejected below
+            weights, offset, predictions, mistakes = self._learn_rows(X, Y, moves, class_mask)
         if not (
-            np.isfinite(weights).all() and np.isfinite(offset).all() and np.isfinite(said).all()
+            np.isfinite(weights).all()
+            and np.isfinite(offset).all()
+            and np.isfinite(predictions).all()
         ):
             raise NumericalError(
                 "Perceptron: weights and scores must stay finite while rows are learned, got "
@@ -138,31 +149,33 @@ class Perceptron(Linear, Classifier):
             )
         self.weights_, self.offset_ = weights, offset
         self.mistakes_ += mistakes
-        return said
+        return predictions
 
     def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
-        return 0, 0.0, Steps(np.full(n, 0.5 * self._checked()))
+        return 0, 0.0, Steps(np.full(n, 0.5 * self._check_parameters()))
 
-    def _corrected(
-        self, X: Floats, Y: Floats, moves: Floats, known: Array | None
+    def _learn_rows(
+        self, X: Floats, Y: Floats, moves: Floats, class_mask: Array | None
     ) -> tuple[Floats, Floats, Floats, int]:
-        """Weights and offset after these rows, what was said of each before, and the mistakes."""
-        W, b, said = self.weights_.T.copy(), self.offset_.copy(), np.empty(Y.shape)
+        """Weights and offset after the rows, the scores before each, and the number of mistakes."""
+        W, b, predictions = self.weights_.T.copy(), self.offset_.copy(), np.empty(Y.shape)
         unit, mistakes = (1.0 if self.fit_intercept else 0.0), 0
-        answers = Y @ np.arange(Y.shape[1], dtype=np.float64)
+        targets = Y @ np.arange(Y.shape[1], dtype=np.float64)
         if native.loops is not None:
-            seen = None if known is None else np.ascontiguousarray(known)
+            mask = None if class_mask is None else np.ascontiguousarray(class_mask)
             how = (X.shape[1], len(b), unit)
-            for rows, x in plain_parts(X):
-                there = None if seen is None else seen[rows]
+            for rows, x in float64_blocks(X):
+                known = None if mask is None else mask[rows]
                 mistakes += native.loops.correct(
-                    len(x), *how, x, answers[rows], moves[rows], there, W, b, said[rows]
+                    len(x), *how, x, targets[rows], moves[rows], known, W, b, predictions[rows]
                 )
-            return W.T, b, said, mistakes
+            return W.T, b, predictions, mistakes
         X = np.ascontiguousarray(X, dtype=np.float64)
-        for i, (x, y, move) in enumerate(zip(X, answers.astype(int), moves.tolist(), strict=True)):
-            said[i] = scores = W.dot(x) + b
-            best = _best(scores if known is None else np.where(known[i], scores, -np.inf))  # (1)
+        for i, (x, y, move) in enumerate(zip(X, targets.astype(int), moves.tolist(), strict=True)):
+            predictions[i] = scores = W.dot(x) + b
+            best = _best(
+                scores if class_mask is None else np.where(class_mask[i], scores, -np.inf)
+            )  # (1)
             if best == y:
                 continue
             mistakes += 1
@@ -171,10 +184,10 @@ class Perceptron(Linear, Classifier):
                 W[best] -= move * x
                 b[y] += move * unit
                 b[best] -= move * unit
-        return W.T, b, said, mistakes
+        return W.T, b, predictions, mistakes
 
-    def _checked(self) -> float:
-        """The step size, once all hyperparameters are found to be in range."""
+    def _check_parameters(self) -> float:
+        """Validate all parameters; return the step size."""
         if self.initial not in ("zeros", "random"):
             raise ParameterError(
                 f"Perceptron: `initial` must be 'zeros' or 'random', got {self.initial!r}. "
@@ -193,6 +206,6 @@ class Perceptron(Linear, Classifier):
 
 
 def _best(scores: Floats) -> int | None:
-    """The largest score, the last of several that tie; None where no class is known."""
+    """The index of the largest score, the last of those that tie; None if no class is known."""
     best = len(scores) - 1 - int(scores[::-1].argmax())
     return None if scores[best] == -np.inf else best

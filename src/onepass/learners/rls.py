@@ -1,17 +1,17 @@
-"""RLS: recursive least squares, the exact linear fit to all rows so far, at every row.
+"""RLS: recursive least squares, the exact linear fit to all rows so far.
 
 With weights s_k and a forgetting factor λ, after n rows the coefficients w and intercept b are
 
     argmin over w, b of  Σ_k λ^(n−k) s_k (y_k − b − x_kᵀ w)² + λⁿ ‖w − w₀‖²_Π              (1)
 
-exactly: as a batch solver would find them from all rows, which are not stored. The intercept is
-profiled out (:mod:`onepass.linalg.centering`), the rest is QRD-RLS
+exactly as a batch solver would compute them from all rows, which are not stored. The intercept is
+eliminated by centring (:mod:`onepass.linalg.centering`), the rest is QRD-RLS
 (:mod:`onepass.memory.square_root`): the state is the triangle of the centred rows and their means.
-Where λ < 1 a floor under the information about each coefficient prevents windup while features
+With λ < 1, a floor under the information about each coefficient prevents windup while features
 are unexcited (:class:`onepass.memory.forgetting.Bounded`). The other rules of
-:mod:`onepass.memory.forgetting` are (1) without a floor, forget by time, forget only what is
-excited, or retain the last rows alone. For a new row x the prediction is xᵀw + b, and its
-standard deviation, with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
+:mod:`onepass.memory.forgetting` have no floor, forget by time, forget only excited directions, or
+retain only the last rows. For a new row x the prediction is xᵀw + b, and its standard deviation,
+with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
 
     std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = least value of (1) / (ν − d − 1)  (2)
 
@@ -33,9 +33,9 @@ import numpy as np
 from onepass import linalg, validation
 from onepass.errors import MergeError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout, Regressor
-from onepass.learners.linear import NEAR, Linear, attributes, initial_weights
-from onepass.learners.rls_merge import check_unstored, placed, pool
-from onepass.learners.row_loop import learned, opened, serves, told
+from onepass.learners.linear import CACHED_VALUES, Linear, attributes, initial_weights
+from onepass.learners.rls_merge import add_unstored_prior, align_rows, merge_sums
+from onepass.learners.row_loop import learn_rows, open_loop, read_loop, supports
 from onepass.linalg.centering import Centering
 from onepass.memory.forgetting.exponential import LeastSquaresState, NewRows
 from onepass.memory.forgetting.parse import rule
@@ -47,25 +47,23 @@ from onepass.validation.table import TableLike, mixed_zones
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
 
 
-_FEW = 64  # rows that the loop learns or answers at once, or not at all
-_NUMBERS = 1 << 16  # or more rows of so few numbers: it takes less than a millisecond
-_SMALL = 64  # features for which one row is enough to open the loop; of more, two in a row are
-_LARGEST = 1e150  # sums of squares of larger rows might have no room for another row
+_FEW = 64  # rows that the loop learns or predicts in one call
+_NUMBERS = 1 << 16  # or more rows with at most so many values: it takes less than a millisecond
+_SMALL = 64  # features up to which one row opens the loop; with more, two consecutive rows do
+_LARGEST = 1e150  # sums of squares of larger rows might overflow with the next row
 
 
 class LeastSquares(Linear):
-    """What the regressor and the classifier share: learning rows into triangle and means."""
+    """Base class of the RLS estimators: the state is a triangle and means."""
 
     _merge_parameters: ClassVar[tuple[str, ...]] = ("fit_intercept", "prior")
-    held: ClassVar[tuple[str, ...]] = (
-        "memory_", "centering_", "prior_", "forgetting_", "weights_", "middle_", "offset_",
+    _loop_attributes: ClassVar[tuple[str, ...]] = (
+        "memory_", "centering_", "prior_", "forgetting_", "weights_", "center_", "offset_",
         "rows_seen_",
     )  # fmt: skip
-    _unneeded: ClassVar[tuple[str, ...]] = ("memory_", "centering_", "prior_")
+    _not_for_prediction: ClassVar[tuple[str, ...]] = ("memory_", "centering_", "prior_")
     _square = True
-    _scale_invariant = (
-        True  # the answers do not depend on the features' units, but through the ridge
-    )
+    _scale_invariant = True  # predictions depend on the units of features only through the ridge
 
     ridge: ArrayLike
     forgetting: float | str | ForgettingRule
@@ -75,31 +73,31 @@ class LeastSquares(Linear):
     centering_: Centering
     prior_: Prior
     forgetting_: Any
-    start_: Floats
-    middle_: Any = 0.0  # m of the outputs Wᵀ (x − m) + b; missing in files of former versions
+    initial_weights_: Floats
+    center_: Any = 0.0  # m of the outputs Wᵀ (x − m) + b; missing in files of former versions
     time_: Any
     time_aware_: bool
     rows_seen_: int
 
     @property
     def uses_time(self) -> bool:
-        """Whether the verbs that learn need the time of each row: where the past fades by time."""
+        """Whether learning requires ``time``: whether the rule of forgetting decays by time."""
         return self._rule().clock is not None
 
     def _start(self, d: int, c: int) -> None:
         where, chosen = type(self).__name__, self._rule()
-        self.start_ = initial_weights(getattr(self, "initial_coef", None), d, c, where)
+        self.initial_weights_ = initial_weights(getattr(self, "initial_coef", None), d, c, where)
         try:
             self.memory_ = SquareRoot(self.ridge).start(d, c, free=bool(self.fit_intercept))
-        except ParameterError as wrong:  # in the words of who set it
-            raise ParameterError(str(wrong).replace("SquareRoot", where, 1)) from wrong
+        except ParameterError as error:  # with the name of the learner
+            raise ParameterError(str(error).replace("SquareRoot", where, 1)) from error
         self.centering_ = Centering.start(d, c, free=bool(self.fit_intercept))
         self.prior_ = Prior.start(validation.in_range(self.prior, "prior", where, low=0.0), d)
         least = np.broadcast_to(_diagonal(self.ridge), d).copy()
         past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
         self.forgetting_ = chosen.start(past, least)
-        self.weights_ = self.start_
-        self.middle_, self.offset_ = np.zeros(d), np.zeros(c)
+        self.weights_ = self.initial_weights_
+        self.center_, self.offset_ = np.zeros(d), np.zeros(c)
 
     def _learn_at(
         self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None
@@ -109,30 +107,30 @@ class LeastSquares(Linear):
     def _learn(
         self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None = None
     ) -> Floats:
-        del known  # an output whose class is not known yet has seen zeros: that is exact
-        if _largest(X, Y, s) > _LARGEST:  # even if they could be learned: no row could after them
+        del known  # the targets of an unknown class are zeros, which is exact
+        if _largest(X, Y, s) > _LARGEST:  # even if these can be learned, later rows could not
             raise self._too_large(X, Y, s)
         past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
-        rows = NewRows(X, Y, s, self.start_, time, getattr(self, "time_", None))
+        rows = NewRows(X, Y, s, self.initial_weights_, time, getattr(self, "time_", None))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                found = learned(self._rule(), self.forgetting_, past, rows)
-            except np.linalg.LinAlgError as wrong:  # of infinity
-                raise self._too_large(X, Y, s) from wrong
+                found = learn_rows(self._rule(), self.forgetting_, past, rows)
+            except np.linalg.LinAlgError as error:  # infinite values
+                raise self._too_large(X, Y, s) from error
             memory = found.past.memory
-            said: Floats = Y - found.errors
-            weights, middle, offset = found.past.fitted(self.start_)
+            predictions: Floats = Y - found.errors
+            weights, middle, offset = found.past.fitted(self.initial_weights_)
             good = found.state.finite and linalg.finite(
-                weights, np.diagonal(memory.R), memory.squares, offset, said
+                weights, np.diagonal(memory.R), memory.squares, offset, predictions
             )
         if not good:
             raise self._too_large(X, Y, s)
         self.memory_, self.centering_, self.prior_ = found.past
         self.forgetting_ = found.state
-        self.weights_, self.middle_, self.offset_ = weights, middle, offset
+        self.weights_, self.center_, self.offset_ = weights, middle, offset
         if time is not None:
             self.time_ = time[-1] if time.dtype.kind == "M" else time[-1].item()
-        return said
+        return predictions
 
     def _too_large(self, X: Floats, Y: Floats, s: Floats | None) -> NumericalError:
         return NumericalError(
@@ -142,22 +140,23 @@ class LeastSquares(Linear):
             "row was too large: restore the learner from before that row."
         )
 
-    def _when(self, time: TimeLike | None, n: int, where: str) -> Any:
+    def _check_times(self, time: TimeLike | None, n: int, where: str) -> Any:
         chosen = self._rule()
-        if self._changed():
+        if self._rule_changed():
             raise ParameterError(
-                f"{where}: `forgetting` must keep the same of the past, and count time alike, as "
-                f"it did so far, got {chosen} after another kind. Call fit to begin anew with it."
+                f"{where}: `forgetting` must have the same kind of state and of time as when "
+                f"learning started, got {chosen} after another kind. Call fit to start again "
+                "with it."
             )
         clock = chosen.clock
         if clock is None:
-            return super()._when(time, n, where)  # type: ignore[misc]
+            return super()._check_times(time, n, where)  # type: ignore[misc]
         if time is None and n == 0:
             return None
         if time is None:
             raise ParameterError(
-                f"{where}: `time` must say when each row happened, as the learner forgets by time, "
-                f"{chosen}, got none. Give {clock}s, one for each row: time=..."
+                f"{where}: `time` must be given, as the learner forgets by time, {chosen}, got "
+                f"none. Give {clock}s, one for each row: time=..."
             )
         last = getattr(self, "time_", None)
         when = validation.times(time, n, where, dates=clock == "date", last=last)
@@ -169,40 +168,44 @@ class LeastSquares(Linear):
         return when
 
     def _rule(self) -> ForgettingRule:
-        """The rule of forgetting that the parameter stands for."""
+        """The rule of forgetting that the parameter specifies."""
         return rule(self.forgetting, type(self).__name__)
 
-    def _changed(self) -> bool:
-        """Whether the parameter is of another kind than the rule by which was learned so far."""
-        chosen, stored_rows = self._rule(), getattr(self, "forgetting_", None)
-        if stored_rows is None or type(stored_rows) is not chosen.state:
-            return stored_rows is not None
+    def _rule_changed(self) -> bool:
+        """Whether the kind of rule differs from the one used so far."""
+        chosen, state = self._rule(), getattr(self, "forgetting_", None)
+        if state is None or type(state) is not chosen.state:
+            return state is not None
         time = getattr(self, "time_", None)
         clock = None if time is None else "date" if isinstance(time, np.datetime64) else "number"
         return bool(self.rows_seen_ and clock != chosen.clock)
 
     def _scores(self, X: Floats) -> Floats:
-        """Outputs of rows, centred first so that large feature means cost no digits."""
-        if not np.any(self.middle_):
+        """Outputs of rows, centred first so that large feature means do not reduce precision."""
+        if not np.any(self.center_):
             return super()._scores(X)
         scores = np.empty((len(X), self.weights_.shape[1]))
-        width = max(1, NEAR // max(1, X.shape[1]))
+        width = max(1, CACHED_VALUES // max(1, X.shape[1]))
         for i in range(0, len(X), width):
             rows = slice(i, i + width)
-            scores[rows] = (X[rows] - self.middle_) @ self.weights_
+            scores[rows] = (X[rows] - self.center_) @ self.weights_
         return scores + self.offset_
 
     def _intercepts(self) -> Floats:
-        if not np.any(self.middle_):
+        if not np.any(self.center_):
             return self.offset_
-        intercepts: Floats = self.offset_ - self.middle_ @ self.weights_
+        intercepts: Floats = self.offset_ - self.center_ @ self.weights_
         return intercepts
 
     def _widen(self, d: int) -> None:
-        extra = d - len(self.start_)
+        extra = d - len(self.initial_weights_)
         super()._widen(d)
-        self.middle_ = np.append(np.broadcast_to(self.middle_, len(self.start_)), np.zeros(extra))
-        self.start_ = np.vstack((self.start_, np.zeros((extra, self.start_.shape[1]))))
+        self.center_ = np.append(
+            np.broadcast_to(self.center_, len(self.initial_weights_)), np.zeros(extra)
+        )
+        self.initial_weights_ = np.vstack(
+            (self.initial_weights_, np.zeros((extra, self.initial_weights_.shape[1])))
+        )
         self.memory_ = self.memory_.grown(d, self.centering_)
         self.centering_ = self.centering_.grown(d)
         self.forgetting_ = self.forgetting_.grown(d, float(_diagonal(self.ridge)))
@@ -212,95 +215,102 @@ class LeastSquares(Linear):
 
     @property
     def merging(self) -> Any:
-        """``exact`` where the past is a faded sum over its rows, or is kept."""
+        """``exact`` if the state is a decayed sum over rows or stores rows, else ``refused``."""
         chosen = self._rule()
         return "exact" if chosen.additive or chosen.stores_rows else "refused"
 
     def _unmergeable(self) -> str:
         chosen = self._rule()
-        if self._changed():
+        if self._rule_changed():
             return (
-                f"got one whose `forgetting` is {chosen} after it learned with another kind. Set "
-                "it as it was, or call fit to begin anew with it."
+                f"got one whose `forgetting` is {chosen} after it learned with another kind. "
+                "Restore the former value, or call fit to start again with the new one."
             )
-        held = 0 if chosen.stores_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
-        if self.merging == "exact" and not held:  # nor was a floor put under them before
+        floored = (
+            0 if chosen.stores_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
+        )
+        if self.merging == "exact" and not floored:  # nor was a floor active before
             return ""
         return (
-            f"got one whose forgetting, {chosen}, leaves more than a faded sum of them. Use plain "
-            "forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window."
+            f"got one whose state with forgetting {chosen} is more than a decayed sum over them. "
+            "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window."
         )
 
     def _merge(self, other: Self, layout: Layout) -> None:
         one, two = self._rule(), rule(other.forgetting, type(other).__name__)
-        stored_rows = [getattr(each, "factor", None) for each in (one, two)]
-        if one != two and stored_rows != [1.0, 1.0]:
+        factors = [getattr(chosen, "factor", None) for chosen in (one, two)]
+        if one != two and factors != [1.0, 1.0]:
             raise MergeError(
                 f"{type(self).__name__}.merge: `forgetting` must be the same in both, {one} as in "
                 f"the first, got {two}. Learn all parts with the same parameters."
             )
         if self._rule().stores_rows:
-            self._learn_stored(other, layout)
+            self._merge_window(other, layout)
         else:
-            pool(self, other, layout)
+            merge_sums(self, other, layout)
 
-    def _learn_stored(self, other: Self, layout: Layout) -> None:
-        """Learn the rows of the other's window; by time, in the order of both."""
+    def _merge_window(self, other: Self, layout: Layout) -> None:
+        """Learn the rows of the other's window; for windows of time, in order of time."""
         chosen, where = self._rule(), f"{type(self).__name__}.merge"
         if layout.concurrent and chosen.clock is None:
             raise MergeError(
-                f"{where}: `concurrent` must be False with {chosen}, which keeps the last rows of "
+                f"{where}: `concurrent` must be False with {chosen}, which stores the last rows of "
                 "one stream, got True. Use a window of time, Window(span=...)."
             )
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
-        more = placed(other.forgetting_.stored_rows, other.start_, layout, self.start_.shape[1])
-        fresh = not len(self.forgetting_)
-        late = chosen.clock is not None and not fresh and more.time[0] < self.time_
-        if late and self.prior_.level:
+        more = align_rows(
+            other.forgetting_.stored_rows,
+            other.initial_weights_,
+            layout,
+            self.initial_weights_.shape[1],
+        )
+        empty = not len(self.forgetting_)
+        overlap = chosen.clock is not None and not empty and more.time[0] < self.time_
+        if overlap and self.prior_.level:
             raise MergeError(
-                f"{where}: with a `prior` the second's rows must all have come after the first's, "
-                "got some that came before. Merge in the order of time, or set prior=0."
+                f"{where}: with a `prior` all rows of the second must be later than those of the "
+                "first, got some that are earlier. Merge in order of time, or set prior=0."
             )
         if len(more) < other.rows_seen_:
-            check_unstored(self, other, layout)
-        if late:
-            mine = self.forgetting_.stored_rows
-            mine = replace(mine, b=mine.b + mine.X @ self.start_)
-            self._start(layout.d, self.start_.shape[1])
+            add_unstored_prior(self, other, layout)
+        if overlap:
+            own = self.forgetting_.stored_rows
+            own = replace(own, b=own.b + own.X @ self.initial_weights_)
+            self._start(layout.d, self.initial_weights_.shape[1])
             del self.time_
-            more = mine.then(more)
+            more = own.then(more)
             more = more.part(np.argsort(more.time, kind="stable"))
         self._learn(more.X, more.b, more.roots**2, None, more.time)
-        if fresh:  # its very first row, which may be kept no more
+        if empty:  # the first row of the other, which its window may not contain any more
             first = np.zeros(layout.d)
             first[layout.features] = other.prior_.first
             self.prior_ = replace(self.prior_, first=first)
 
-    # -- single rows, and a few, learned by the compiled loop --------------------------------------
+    # -- single rows and small blocks in the compiled loop -----------------------------------------
 
-    def _few_learned(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
-        if not self._few(X) or type(y) is not np.ndarray:
+    def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
+        if not self._is_small_block(X) or type(y) is not np.ndarray:
             return None
         if y.dtype != np.float64 or y.shape != X.shape[:1]:
             return None
         loop, y, errors = self._loop, np.ascontiguousarray(y), np.empty(len(y))
         if loop is not None and loop.learn_few(len(y), X, y, errors):
             return y - errors
-        single = self._single + 1
-        with self._whole():
-            said = self._learn_block(X, y, None, where, None)
-            self._opened(single)
-        return y if said is None else np.asarray(said)
+        single = self._single_rows + 1
+        with self._rollback_on_error():
+            predictions = self._learn_block(X, y, None, where, None)
+            self._open_if_closed(single)
+        return y if predictions is None else np.asarray(predictions)
 
-    def _few_said(self, X: TableLike) -> Floats | None:
-        if self._loop is None or not self._few(X) or len(X) > _FEW:
+    def _predict_few(self, X: TableLike) -> Floats | None:
+        if self._loop is None or not self._is_small_block(X) or len(X) > _FEW:
             return None
-        said = np.empty(len(X))
-        return said if self._loop.predict_few(len(X), X, said) else None
+        predictions = np.empty(len(X))
+        return predictions if self._loop.predict_few(len(X), X, predictions) else None
 
-    def _few(self, X: object) -> TypeGuard[Floats]:
-        """Whether X is a few rows of numbers, and answers are numbers too."""
+    def _is_small_block(self, X: object) -> TypeGuard[Floats]:
+        """Whether X is a small float64 block for a learner with one numeric target."""
         if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
             return False
         own = attributes(self)
@@ -309,56 +319,56 @@ class LeastSquares(Linear):
         few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
         return few and known and plain and X.flags.c_contiguous
 
-    def _open(self, single: int) -> None:
-        """Let the loop have what was learned, if so many rows that came one by one are enough."""
+    def _open_loop(self, single: int) -> None:
+        """Open the loop if enough single rows were learned in sequence."""
         own, chosen = attributes(self), self._rule()
         d = len(self.weights_)
-        if not serves(chosen, d) or (reading := self._reading()) is None:
+        if not supports(chosen, d) or (reading := self._row_format()) is None:
             return
-        own["_single"] = single
+        own["_single_rows"] = single
         if d > _SMALL and single < 2:
             return
         past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
-        loop = opened(chosen, past, self.forgetting_, self.start_, reading)
+        loop = open_loop(chosen, past, self.forgetting_, self.initial_weights_, reading)
         if loop is not None:
-            self._hand_over(loop, single)
+            self._give_to_loop(loop, single)
 
-    def _close(self) -> None:
-        """Take what was learned out of the loop."""
+    def _close_loop(self) -> None:
+        """Transfer the state of the loop back to the attributes, and close the loop."""
         loop, own = self._loop, attributes(self)
         if loop is not None:
-            loop.release()  # whoever has it still learns no row by it
-            own.update(_taken_out(loop, self._from, self.start_))
-        for name in ("_loop", "_from", "_apart", "_single"):
+            loop.release()  # remaining references to the loop cannot learn any more
+            own.update(_read_attributes(loop, self._before_loop, self.initial_weights_))
+        for name in ("_loop", "_before_loop", "_unavailable", "_single_rows"):
             own.pop(name, None)
 
-    def _told(self, loop: Any) -> Any:
-        """What a loop, which goes on to learn, holds that answers rows."""
+    def _loop_state(self, loop: Any) -> Any:
+        """The state of an open loop that predictions need."""
         return loop.numbers()[-1], loop.get("w"), loop.get("means"), loop.get("rest")
 
-    def _needed(self, before: dict[str, object], held: Any) -> dict[str, Any]:
-        """What a copy for answers keeps of what a loop was given: no memory that it left behind."""
-        return {**before, **self._apart} if held[0] else before
+    def _attributes_for_copy(self, before: dict[str, object], state: Any) -> dict[str, Any]:
+        """The attributes before the loop that a copy needs, without the outdated memory."""
+        return {**before, **self._unavailable} if state[0] else before
 
-    def _looked_at(self, before: dict[str, object], held: Any) -> dict[str, Any]:
-        """What a loop was given, and what of it is otherwise by what it held."""
-        rows, w, means, rest = held
+    def _attributes_after(self, before: dict[str, object], state: Any) -> dict[str, Any]:
+        """The attributes before the loop, updated to the state of the loop."""
+        rows, w, means, rest = state
         if not rows:
             return before
-        start, d = self.start_, len(self.start_)
+        start, d = self.initial_weights_, len(self.initial_weights_)
         weights = start + np.frombuffer(w, dtype=np.float64).reshape(start.shape)
-        means, rest = (np.frombuffer(each, dtype=np.float64) for each in (means, rest))
+        means, rest = (np.frombuffer(part, dtype=np.float64) for part in (means, rest))
         return {
             **before,
             "weights_": weights,
-            "middle_": means[:d],
+            "center_": means[:d],
             "offset_": means[d:] + (rest[d:] - rest[:d] @ weights),
             "rows_seen_": before["rows_seen_"] + rows,
         }
 
 
 def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
-    """The largest size of a number of the rows, also as their weights make it."""
+    """The largest magnitude in the rows, with and without their weights."""
     largest = max(linalg.magnitude(X), linalg.magnitude(Y))
     if s is None or max(largest, 1.0) * math.sqrt(s.max()) <= _LARGEST:
         return largest
@@ -367,56 +377,61 @@ def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
         return max(largest, float((sizes * np.sqrt(s)).max()))
 
 
-def _taken_out(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, Any]:
-    """What the loop has learned, on top of what it was given."""
+def _read_attributes(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, Any]:
+    """The attributes after the rows that the loop learned."""
     rows = loop.numbers()[-1]
     if not rows:
         return before
     memory, centering, prior, floor, *_ = before.values()
-    past, floor = told(loop, LeastSquaresState(memory, centering, prior), floor)
+    past, floor = read_loop(loop, LeastSquaresState(memory, centering, prior), floor)
     found = (*past, floor, *past.fitted(start), before["rows_seen_"] + rows)
     return dict(zip(before, found, strict=True))
 
 
 def _diagonal(ridge: ArrayLike) -> Floats:
-    """The ridge of each weight by itself."""
+    """The diagonal of the ridge matrix."""
     array = np.asarray(ridge, dtype=np.float64)
     return np.asarray(np.diagonal(array) if array.ndim == 2 else array)
 
 
 class RLSRegressor(LeastSquares, Regressor):
-    """Recursive least squares: the exact linear fit to all rows so far, at every row.
+    """Recursive least squares: linear regression fitted exactly to all rows so far.
 
     Parameters
     ----------
     ridge : float or array-like of shape (d, d), default=1e-6
-        Π: the penalty ``ridge`` · ‖w − w₀‖² on the coefficients, >= 0, in units of a squared
-        feature; or a symmetric positive semidefinite matrix. 0 is plain least squares; while the
-        rows do not determine it, the solution has least norm in units of each feature's first
-        value. The intercept is not penalised. Features much smaller than 1 need a smaller ridge,
-        or 0 with a ``prior``.
+        Penalty Π >= 0 in ``ridge`` · ‖w − w₀‖² on the coefficients, in units of a squared feature;
+        or a symmetric positive semidefinite matrix. 0 is ordinary least squares; while the rows do
+        not determine the solution, it has least norm in units of each feature's first value. The
+        intercept is not penalised. Features much smaller than 1 require a smaller ridge, or 0 with
+        a ``prior``.
     forgetting : float, rule of forgetting or str, default=1.0
-        A number is λ in (0, 1]: a row k rows ago weighs λᵏ, and 1 forgets nothing. It stands for
-        ``op.forgetting.Bounded(λ)``, which keeps one row's worth of what falls silent. Other rules
-        of :mod:`onepass.memory.forgetting`, also by time; or their text, such as ``"window:1000"``.
+        A float is the forgetting factor λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no
+        forgetting. It is short for ``op.forgetting.Bounded(λ)``, which retains the information of
+        one row about features that are unexcited. Other rules of :mod:`onepass.memory.forgetting`,
+        such as forgetting by time, can be given as objects or strings, such as ``"window:1000"``.
     prior : float, default=0.0
-        Rows' worth of belief, >= 0, that each coefficient is near where it began, in the units
-        that its feature shows first (:mod:`onepass.memory.square_root`). With 1, wide tables of
-        categories are calm from the first rows, whatever their units; it adds to the ridge.
+        Strength >= 0 of the prior that each coefficient is near its initial value, in rows, in
+        units of the first value of its feature (:mod:`onepass.memory.square_root`). With 1,
+        predictions on wide categorical tables are stable from the first rows, whatever the units.
+        It is added to the ridge.
     fit_intercept : bool, default=True
-        Whether there is an intercept.
+        Whether to fit an intercept.
     initial_coef : array-like of shape (d,) or (c, d), optional
-        w₀, towards which the ridge pulls; zeros if not given.
+        Initial coefficients w₀, towards which the ridge shrinks. By default zeros.
 
     Attributes
     ----------
     coef_ : ndarray of shape (d,) or (c, d)
+        Coefficients.
     intercept_ : float or ndarray of shape (c,)
+        Intercept.
     n_features_in_ : int
+        Number of features.
     rows_seen_ : int
-        Rows learned.
+        Number of rows learned.
     time_ : int, float or datetime64
-        The time of the last row, where the past fades by time.
+        Time of the last row; only with forgetting by time.
 
     Examples
     --------
@@ -424,8 +439,8 @@ class RLSRegressor(LeastSquares, Regressor):
     >>> X = np.random.default_rng(0).normal(size=(1000, 3))
     >>> y = X @ [1.0, 2.0, 3.0] + 4.0
     >>> model = op.RLSRegressor()
-    >>> said = model.test_then_train(X, y)
-    >>> float(abs(said[10:] - y[10:]).max()) < 1e-4
+    >>> predictions = model.test_then_train(X, y)
+    >>> float(abs(predictions[10:] - y[10:]).max()) < 1e-4
     True
     >>> model.coef_.round(6)
     array([1., 2., 3.])
@@ -447,51 +462,55 @@ class RLSRegressor(LeastSquares, Regressor):
         self.initial_coef: Any = initial_coef
 
     def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
-        """Answers for the rows of X.
+        """Predict targets for the rows of X.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         return_std : bool, default=False
-            Whether to return the standard deviation (2) of a new answer too.
+            Whether to also return the standard deviation (2) of a new target.
 
         Returns
         -------
         y : ndarray of shape (n,) or (n, c)
+            Predictions.
         std : ndarray of the same shape
-            Only with ``return_std``. Infinite until there are more rows, by weight, than
-            coefficients, and until they determine all of them. Residuals below 1e-154 count as 0.
+            Only with ``return_std``. Infinite until the total weight of the rows exceeds the number
+            of coefficients and the rows determine all of them. Residuals below 1e-154 count as 0.
 
         Raises
         ------
         NotFittedError
-            Before anything was learned.
+            If no row was learned.
         """
         if not return_std:
             return super().predict(X)
         array = self._matrix(X, "predict")
-        said = self._answers(self._scores(array), None)
+        predictions = self._to_predictions(self._scores(array), None)
         d, center = array.shape[1], self.centering_
         spare = center.mass - d - center.free
         if spare <= 0.0:  # not determined yet
-            return said, np.full(said.shape, np.inf)
+            return predictions, np.full(predictions.shape, np.inf)
         variance = self.memory_.least / spare
         spread = 1.0 + LeastSquaresState(self.memory_, center, self.prior_).leverage(array)
         with np.errstate(invalid="ignore"):  # infinity times 0, if the rows fit exactly
             std = np.sqrt(spread[:, None] * variance)
-        return said, self._answers(np.where(np.isinf(spread)[:, None], np.inf, std), None)
+        return predictions, self._to_predictions(
+            np.where(np.isinf(spread)[:, None], np.inf, std), None
+        )
 
     def _initial_prediction(self, row: Floats) -> Any:
         c = 1 if np.ndim(self.initial_coef) < 2 else len(self.initial_coef)
-        said = row @ initial_weights(self.initial_coef, len(row), c, type(self).__name__)
-        return float(said[0]) if np.ndim(self.initial_coef) < 2 else said
+        prediction = row @ initial_weights(self.initial_coef, len(row), c, type(self).__name__)
+        return float(prediction[0]) if np.ndim(self.initial_coef) < 2 else prediction
 
 
 class RLSClassifier(LeastSquares, Classifier):
-    """Least-squares classification: one RLS output a class, the largest is the answer.
+    """Least-squares classification by recursive least squares on class indicators.
 
-    The answers learned are 1 for a row's class and 0 for the others. A class that comes late has
-    been 0 in every row so far, so that it is learned exactly as if it had been known all along.
+    The target of a class is 1 for its rows and 0 for all others; the class with the largest output
+    is predicted. The targets of a class before its first row are 0, so that a class that occurs
+    late is learned exactly as if it had been known from the start.
 
     Parameters
     ----------
@@ -502,27 +521,30 @@ class RLSClassifier(LeastSquares, Classifier):
     prior : float, default=0.0
         As in :class:`RLSRegressor`.
     fit_intercept : bool, default=True
-        Whether there is an intercept.
+        Whether to fit an intercept.
     classes : array-like, optional
-        Labels known beforehand; others may still come.
+        Labels known in advance. New labels may still occur.
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
-        The labels known, sorted.
+        Labels seen or given in advance, sorted.
     coef_ : ndarray of shape (c, d), or (1, d) for two classes
+        Coefficients.
     intercept_ : ndarray of shape (c,), or (1,) for two classes
+        Intercepts.
     n_features_in_ : int
+        Number of features.
     rows_seen_ : int
-        Rows learned.
+        Number of rows learned.
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
     >>> import onepass as op
     >>> X, y = load_iris(return_X_y=True)
-    >>> said = op.RLSClassifier().test_then_train(X[::-1], y[::-1])
-    >>> int((said == y[::-1]).sum())  # of 150, one class after the other
+    >>> predictions = op.RLSClassifier().test_then_train(X[::-1], y[::-1])
+    >>> int((predictions == y[::-1]).sum())  # of 150, one class after the other
     134
     """
 
@@ -543,7 +565,7 @@ class RLSClassifier(LeastSquares, Classifier):
 
     def _add_outputs(self, at: Array, c: int) -> None:
         super()._add_outputs(at, c)
-        self.start_ = np.zeros((len(self.start_), c))
+        self.initial_weights_ = np.zeros((len(self.initial_weights_), c))
         self.centering_ = self.centering_.with_outputs(at, c)
         self.memory_ = self.memory_.with_outputs(at, c)
         self.forgetting_ = self.forgetting_.with_outputs(at, c)

@@ -1,22 +1,22 @@
 """Merging of least-squares learners, by their rule of forgetting.
 
-Where the past is a faded sum over its rows, the sums add up. With forgetting λ, n_b rows of the
-second after those of the first, and the prior Π counted once,
+If the state is a decayed sum over rows, the sums are added. With forgetting λ, n_b rows of the
+second learner after those of the first, and the prior Π counted once,
 
     A = λ^{n_b} A_a + (A_b − λ^{n_b} Π_b)                                                  (1)
 
 for A = RᵀR. The second summand is the evidence of b's rows (:mod:`onepass.memory.evidence`); it is
-added to a's faded triangle as rows are, together with the row between the means
+added to a's decayed triangle like rows, together with the row between the means
 (:mod:`onepass.linalg.centering`). So (1) holds for any ridge, weights, outputs and intercepts,
-below full rank, and for concurrent streams, where nothing of a fades and the prior is the older
-one's. b may have begun with another ridge or other coefficients: a's are retained. Where the past
-fades by time, both are first faded until the later of their last rows. A window stores its rows:
-those of both are learned, in order.
+below full rank, and for concurrent streams, where nothing of a decays and the prior is that of the
+older learner. b may have started with another ridge or other coefficients: those of a are retained.
+With decay by time, both are first decayed to the later of their last times. A window stores its
+rows: the rows of both are learned in order.
 
-A coefficient's own prior (:mod:`onepass.memory.square_root`) has the units of the feature's first
-value. Where a has seen the feature its pseudo-row stays and b's is removed. Where it has not, b's
-stays, unless b's first row shows that the constant of a was another: then that is the first
-difference. Cost: O(d³) time, once.
+The prior of a coefficient (:mod:`onepass.memory.square_root`) has the units of the first value of
+its feature. If a has seen the feature, its pseudo-row is retained and b's is removed. Otherwise
+b's is retained, unless b's first row differs from the constant value of the feature in a: then the
+pseudo-row has the units of that difference. Cost: O(d³) time, once.
 """
 
 from dataclasses import replace
@@ -36,14 +36,14 @@ from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
 from onepass.types import Floats
 
-__all__ = ["Known", "check_unstored", "placed", "pool", "pooled"]
+__all__ = ["LeastSquaresState", "add_unstored_prior", "align_rows", "merge_sums", "merged_state"]
 
 
-_FAINTEST = 1e-300  # what is fainter is lifted to its least size by the memory anyway
+_MIN_FACTOR = 1e-300  # the memory raises smaller values to its minimum anyway
 
 
-class Known(NamedTuple):
-    """What a least-squares learner knows."""
+class LeastSquaresState(NamedTuple):
+    """The state of a least-squares learner that determines a merge."""
 
     memory: Triangle
     centering: Centering
@@ -51,84 +51,95 @@ class Known(NamedTuple):
     start: Floats
     """w₀, (d, c)."""
     ridge: Any
-    """Π, as the learner's parameter."""
+    """Π, the parameter of the learner."""
 
     @classmethod
-    def of(cls, learner: Any) -> "Known":
-        """What a learner of least squares knows."""
-        parts = (learner.memory_.current(), learner.centering_, learner.prior_, learner.start_)
+    def of(cls, learner: Any) -> "LeastSquaresState":
+        """The state of a learner."""
+        parts = (
+            learner.memory_.current(),
+            learner.centering_,
+            learner.prior_,
+            learner.initial_weights_,
+        )
         return cls(*parts, learner.ridge)
 
-    def faded(self, factor: float) -> "Known":
-        """The same with all of the past, the prior too, weighing ``factor`` as much."""
-        memory, factor = self.memory, max(factor, _FAINTEST)
+    def faded(self, factor: float) -> "LeastSquaresState":
+        """The state after the weights of all rows and of the prior are multiplied by ``factor``."""
+        memory, factor = self.memory, max(factor, _MIN_FACTOR)
         if factor < GAP and self.centering.mass > 0.0:
             memory = memory.rebased(self.centering)
         memory = memory.faded(factor)
         centering, prior = self.centering.faded(factor), self.prior.faded(factor)
         return self._replace(memory=memory, centering=centering, prior=prior)
 
-    def placed(self, layout: Layout, c: int) -> "Known":
-        """The same in the features and outputs of the whole, but for the memory."""
+    def aligned(self, layout: Layout, c: int) -> "LeastSquaresState":
+        """The state, except the memory, in the features and outputs of the merged learner."""
         at, d = layout.features, layout.d
 
-        def there(vector: Floats, fill: float = 0.0) -> Floats:
+        def by_feature(vector: Floats, fill: float = 0.0) -> Floats:
             wide = np.full(d, fill)
             wide[at] = vector
             return wide
 
-        def among(vector: Floats) -> Floats:
+        def by_output(vector: Floats) -> Floats:
             wide = np.zeros(c)
             wide[layout.outputs] = vector
             return wide
 
-        old, was = self.centering, self.prior
+        centering, prior = self.centering, self.prior
         center = Centering(
-            there(old.features), among(old.targets), old.mass, old.free,
-            there(old.features_rest), among(old.targets_rest),
+            by_feature(centering.features), by_output(centering.targets),
+            centering.mass, centering.free,
+            by_feature(centering.features_rest), by_output(centering.targets_rest),
         )  # fmt: skip
         prior = Prior(
-            was.level, there(was.seen).astype(bool), there(was.pseudo_lengths),
-            there(was.share, 1.0), there(was.first), was.remains,
+            prior.level, by_feature(prior.seen).astype(bool), by_feature(prior.pseudo_lengths),
+            by_feature(prior.share, 1.0),
+            by_feature(prior.first), prior.remains,
         )  # fmt: skip
         start = np.zeros((d, c))
         start[np.ix_(at, layout.outputs)] = self.start
         return self._replace(centering=center, prior=prior, start=start)
 
 
-def pooled(a: Known, b: Known, layout: Layout) -> Known:
-    """What a would know, had it seen b's rows too.
+def merged_state(a: LeastSquaresState, b: LeastSquaresState, layout: Layout) -> LeastSquaresState:
+    """The state of a after learning the rows of b too.
 
     Parameters
     ----------
-    a, b : Known
-        b has seen rows; a knows its outputs, but not yet its features.
+    a, b : LeastSquaresState
+        b has seen rows; a has all outputs of b, but not yet its features.
     layout : Layout
-        Where b's features and outputs belong.
+        The positions of b's features and outputs.
     """
     c = a.start.shape[1]
     own = a._replace(start=_padded(a.start, layout.d))
-    there = b.placed(layout, c)
+    other = b.aligned(layout, c)
     fade = 1.0 if layout.concurrent else b.prior.remains
-    known = len(a.start)
-    own = _grown(own, layout.d, there.prior.share[known:], fade)
+    d = len(a.start)
+    own = _grown(own, layout.d, other.prior.share[d:], fade)
     if layout.concurrent:
-        own = _aged(own, there.prior)
-    doubled, prior, fresh = _one_prior(own, there)
-    said = _said(b, layout, doubled)
-    said = said.placed(layout.features, layout.d, layout.outputs, c)
-    said = said._replace(targets=said.targets + said.rows @ (there.start - own.start))
-    memory = _taken_in(own, there.centering, said, fresh)
-    center = own.centering.joined(there.centering).center
+        own = _with_older_prior(own, other.prior)
+    doubled, prior, fresh = _merged_prior(own, other)
+    evidence = _evidence(b, layout, doubled)
+    evidence = evidence.placed(layout.features, layout.d, layout.outputs, c)
+    evidence = evidence._replace(
+        targets=evidence.targets + evidence.rows @ (other.start - own.start)
+    )
+    memory = _with_evidence(own, other.centering, evidence, fresh)
+    center = own.centering.joined(other.centering).center
     return own._replace(memory=memory, centering=center, prior=prior)
 
 
-def _taken_in(own: Known, center: Centering, said: Evidence, fresh: Floats) -> Triangle:
-    """The memory after the rows of others, which are centred at their means, and pseudo-rows."""
-    rows = np.vstack((said.rows, fresh))
-    b = np.vstack((said.targets, np.zeros((len(fresh), said.targets.shape[1]))))
+def _with_evidence(
+    own: LeastSquaresState, center: Centering, evidence: Evidence, fresh: Floats
+) -> Triangle:
+    """The memory after the evidence of other rows, centred at their means, and pseudo-rows."""
+    rows = np.vstack((evidence.rows, fresh))
+    b = np.vstack((evidence.targets, np.zeros((len(fresh), evidence.targets.shape[1]))))
     size = np.sqrt(center.mass) * np.abs(center.features)  # of the rows before they were centred
-    raw = np.vstack((np.broadcast_to(size, said.rows.shape), np.zeros(fresh.shape)))
+    raw = np.vstack((np.broadcast_to(size, evidence.rows.shape), np.zeros(fresh.shape)))
     memory, ones = own.memory, np.ones(len(rows) + 1)
     between = own.centering.joined(center)
     A = np.vstack((rows, between.scale * between.x))
@@ -138,7 +149,7 @@ def _taken_in(own: Known, center: Centering, said: Evidence, fresh: Floats) -> T
     span, centred = memory.span, (A, y, ones)
     if span is None or not span.free:
         sizes = np.vstack((raw, between.scale * np.abs(own.centering.features)))
-        return memory.absorb(*centred, np.abs(A) + sizes)[0].unexplained(said.rest)
+        return memory.absorb(*centred, np.abs(A) + sizes)[0].unexplained(evidence.rest)
     if own.centering.mass == 0.0:
         span = span.relative_to(center.features, center.targets)
     root = np.sqrt(center.mass)
@@ -152,27 +163,27 @@ def _taken_in(own: Known, center: Centering, said: Evidence, fresh: Floats) -> T
     sizes[:, 1:] += np.vstack((root * np.abs(span.center[0]), raw))
     sizes = np.where(A.any(axis=0), sizes, 0.0)  # a feature that was always 0 has no unit yet
     memory, _ = replace(memory, span=span).spanned(A, b, ones, sizes, centred=centred)
-    return memory.settled().unexplained(said.rest)
+    return memory.settled().unexplained(evidence.rest)
 
 
 def _padded(start: Floats, d: int) -> Floats:
     return np.vstack((start, np.zeros((d - len(start), start.shape[1]))))
 
 
-def _grown(own: Known, d: int, share: Floats, fade: float) -> Known:
-    """What a knows, faded, with features that it has never seen and that much of their ridge."""
+def _grown(own: LeastSquaresState, d: int, share: Floats, fade: float) -> LeastSquaresState:
+    """The state, decayed and extended to d features; ``share`` of their ridge remains."""
     own = own.faded(fade)
-    memory, known = own.memory, len(own.memory.z)
-    if d > known:
+    memory, before = own.memory, len(own.memory.z)
+    if d > before:
         memory = memory.grown(d, own.centering, share)
     prior = own.prior.grown(d)
-    prior = replace(prior, share=np.append(prior.share[:known], share))
-    center = own.centering if d == known else own.centering.grown(d)
+    prior = replace(prior, share=np.append(prior.share[:before], share))
+    center = own.centering if d == before else own.centering.grown(d)
     return own._replace(memory=memory, centering=center, prior=prior)
 
 
-def _aged(own: Known, other: Prior) -> Known:
-    """Side by side the prior is as old as the older one's: what a knows, with its prior so old."""
+def _with_older_prior(own: LeastSquaresState, other: Prior) -> LeastSquaresState:
+    """For concurrent streams: the state with the prior decayed as that of the older learner."""
     prior = own.prior
     share = np.minimum(prior.share, other.share)
     remains = min(prior.remains, other.remains)
@@ -180,7 +191,7 @@ def _aged(own: Known, other: Prior) -> Known:
         return own._replace(prior=replace(prior, remains=remains))
     d, c = own.start.shape
     at = Layout(np.arange(d), d, np.arange(c), concurrent=True)
-    said = _said(own, at, np.zeros(d))
+    evidence = _evidence(own, at, np.zeros(d))
     ridge = own.memory.ridge
     memory = SquareRoot(own.ridge).start(d, c, free=own.centering.free)
     if ridge is None:
@@ -188,42 +199,46 @@ def _aged(own: Known, other: Prior) -> Known:
     else:
         memory = replace(memory, R=np.asfortranarray(memory.R * np.sqrt(share)))
     before = own._replace(memory=memory, centering=own.centering.faded(0.0))
-    memory = _taken_in(before, own.centering, said, np.zeros((0, d)))
+    memory = _with_evidence(before, own.centering, evidence, np.zeros((0, d)))
     return own._replace(memory=memory, prior=replace(prior, share=share, remains=remains))
 
 
-def _one_prior(own: Known, other: Known) -> tuple[Floats, Prior, Floats]:
-    """The lengths of b's pseudo-rows to take out, the prior of both, and pseudo-rows to add."""
-    mine, came, d = own.prior, other.prior, len(own.start)
+def _merged_prior(own: LeastSquaresState, other: LeastSquaresState) -> tuple[Floats, Prior, Floats]:
+    """Lengths of b's pseudo-rows to remove, the prior of both, and pseudo-rows to add."""
+    first, second, d = own.prior, other.prior, len(own.start)
     none = np.zeros((0, d))
     if own.centering.mass == 0.0:  # b's first row is the first of all
-        shares = replace(came, share=mine.share, remains=mine.remains)
+        shares = replace(second, share=first.share, remains=first.remains)
         return np.zeros(d), shares, none
-    differs = own.centering.free & ~mine.seen & (came.first != own.centering.features)
-    differs &= bool(mine.level)
-    doubled = np.where(mine.seen | differs, came.pseudo_lengths, 0.0)
-    unit = np.abs(came.first - own.centering.features)[differs]
+    differs = own.centering.free & ~first.seen & (second.first != own.centering.features)
+    differs &= bool(first.level)
+    doubled = np.where(first.seen | differs, second.pseudo_lengths, 0.0)
+    unit = np.abs(second.first - own.centering.features)[differs]
     fresh = np.zeros((len(unit), d))
-    fresh[np.arange(len(unit)), np.flatnonzero(differs)] = np.sqrt(mine.level * came.remains) * unit
-    pseudo_lengths = mine.pseudo_lengths + came.pseudo_lengths - doubled + np.abs(fresh).sum(axis=0)
+    fresh[np.arange(len(unit)), np.flatnonzero(differs)] = (
+        np.sqrt(first.level * second.remains) * unit
+    )
+    pseudo_lengths = (
+        first.pseudo_lengths + second.pseudo_lengths - doubled + np.abs(fresh).sum(axis=0)
+    )
     return (
         doubled,
-        replace(mine, seen=mine.seen | came.seen | differs, pseudo_lengths=pseudo_lengths),
+        replace(first, seen=first.seen | second.seen | differs, pseudo_lengths=pseudo_lengths),
         fresh,
     )
 
 
-def _said(known: Known, layout: Layout, doubled: Floats) -> Evidence:
-    """What the rows said: the triangle without the ridge, and without the pseudo-rows doubled."""
-    memory, prior = known.memory, known.prior
+def _evidence(state: LeastSquaresState, layout: Layout, doubled: Floats) -> Evidence:
+    """The evidence of the rows: the triangle without the ridge and the doubled pseudo-rows."""
+    memory, prior = state.memory, state.prior
     d = len(memory.z)
-    pseudo_lengths = doubled[layout.features]
+    lengths = doubled[layout.features]
     if memory.ridge is None:
-        values, vectors = np.linalg.eigh(np.asarray(known.ridge, dtype=np.float64))
+        values, vectors = np.linalg.eigh(np.asarray(state.ridge, dtype=np.float64))
         root: Floats = np.sqrt(np.clip(values, 0.0, None) * prior.remains)[:, None] * vectors.T
-        L = np.vstack((root, np.diag(pseudo_lengths)))
+        L = np.vstack((root, np.diag(lengths)))
     else:
-        L = np.diag(np.hypot(np.sqrt(memory.ridge * prior.share[:d]), pseudo_lengths))
+        L = np.diag(np.hypot(np.sqrt(memory.ridge * prior.share[:d]), lengths))
     if memory.span is None:
         return without_prior(memory.R, memory.z, memory.least, L)
     R, z = memory.span.triangle()
@@ -231,119 +246,126 @@ def _said(known: Known, layout: Layout, doubled: Floats) -> Evidence:
     R, z = R[k:, k:], z[k:]
     Q, low = np.linalg.qr(R.T)
     turn, T = np.linalg.qr(low.T)
-    said = without_prior(np.asfortranarray(T), turn.T @ z, memory.least, L @ Q)
-    there = R.any(axis=0)  # a feature that was 0 in all rows stays exactly 0
-    return said._replace(rows=np.where(there, said.rows @ Q.T, 0.0))
+    evidence = without_prior(np.asfortranarray(T), turn.T @ z, memory.least, L @ Q)
+    nonzero = R.any(axis=0)  # a feature that was 0 in all rows stays exactly 0
+    return evidence._replace(rows=np.where(nonzero, evidence.rows @ Q.T, 0.0))
 
 
-def pool(learner: Any, other: Any, layout: Layout) -> None:
-    """Learn the sums of another learner's rows.
+def merge_sums(learner: Any, other: Any, layout: Layout) -> None:
+    """Add the sums over another learner's rows to a learner.
 
     Parameters
     ----------
-    learner, other : learners of least squares
+    learner, other : least-squares learners
     layout : Layout
-        Where the other's features and outputs belong.
+        The positions of the other's features and outputs.
 
     Raises
     ------
     MergeError
-        If ridge, prior or times of the two do not go together.
+        If ridges, priors or times of the two are incompatible.
     NumericalError
-        If sums leave float64.
+        If sums exceed the range of float64.
     """
     who = f"{type(learner).__name__}.merge"
     if learner.memory_.ridge == 0.0 and other.memory_.ridge != 0.0:
         raise MergeError(
-            f"{who}: `ridge` of the second must be 0 as in the first, since a ridge hides the "
-            f"rank of the rows, got {other.ridge!r}. Learn all parts with the same ridge."
+            f"{who}: `ridge` of the second must be 0 as in the first, since the rank of its rows "
+            f"is unknown otherwise, got {other.ridge!r}. Learn all parts with the same ridge."
         )
-    if layout.d > len(learner.start_) and learner.memory_.ridge is None:
+    if layout.d > len(learner.initial_weights_) and learner.memory_.ridge is None:
         raise MergeError(
-            f"{who}: `ridge` must be a number where the second has features of its own, got a "
-            f"matrix for {len(learner.start_)} of now {layout.d} features. Give a number, or "
+            f"{who}: `ridge` must be a number if the second has additional features, got a matrix "
+            f"for {len(learner.initial_weights_)} of now {layout.d} features. Give a number, or "
             "learn the same features in all parts."
         )
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        one, two = Known.of(learner), Known.of(other)
+        one, two = LeastSquaresState.of(learner), LeastSquaresState.of(other)
         if rule(learner.forgetting, type(learner).__name__).clock is not None:
             layout = layout._replace(concurrent=True)
-            one, two = _at_one_time(learner, one, two, other, who)
-        both = pooled(one, two, layout)
+            one, two = _at_common_time(learner, one, two, other, who)
+        both = merged_state(one, two, layout)
         past = LeastSquaresState(both.memory, both.centering, both.prior)
         weights, middle, offset = past.fitted(both.start)
     if not linalg.finite(weights, np.diagonal(both.memory.R), both.memory.squares, offset):
         raise NumericalError(
-            f"{who}: what was learned must be small enough to square and sum, got numbers "
-            "beyond float64. Give features and answers in units that bring them nearer to 1."
+            f"{who}: the learned state must be small enough to square and sum, got numbers "
+            "beyond float64. Give features and targets in units that bring them nearer to 1."
         )
     learner.memory_, learner.centering_, learner.prior_ = both.memory, both.centering, both.prior
-    learner.start_ = both.start
-    learner.weights_, learner.middle_, learner.offset_ = weights, middle, offset
+    learner.initial_weights_ = both.start
+    learner.weights_, learner.center_, learner.offset_ = weights, middle, offset
     ridge = np.asarray(learner.ridge, dtype=np.float64)
     if ridge.ndim == 0:
         learner.forgetting_ = learner.forgetting_.grown(layout.d, float(ridge))
 
 
-def _at_one_time(
-    learner: Any, one: Known, two: Known, other: Any, where: str
-) -> tuple[Known, Known]:
-    """What both know, faded until the later of their last rows."""
-    mine = getattr(learner, "time_", None)
-    if mine is None:
+def _at_common_time(
+    learner: Any, one: LeastSquaresState, two: LeastSquaresState, other: Any, where: str
+) -> tuple[LeastSquaresState, LeastSquaresState]:
+    """Both states, decayed to the later of their last times."""
+    time = getattr(learner, "time_", None)
+    if time is None:
         learner.time_ = other.time_
         return one, two
     chosen: Any = rule(learner.forgetting, type(learner).__name__)
-    late = mine <= other.time_
-    fade = chosen.between(*((mine, other.time_) if late else (other.time_, mine)))
-    if one.prior.level and not (late and two.prior.remains >= (1.0 - 1e-9) * fade):
+    later = time <= other.time_
+    fade = chosen.between(*((time, other.time_) if later else (other.time_, time)))
+    if one.prior.level and not (later and two.prior.remains >= (1.0 - 1e-9) * fade):
         raise MergeError(
-            f"{where}: with a `prior` the second's rows must all have come after the first's, "
-            "got some that came before. Merge in the order of time, or set prior=0."
+            f"{where}: with a `prior` all rows of the second must be later than those of the "
+            "first, got some that are earlier. Merge in order of time, or set prior=0."
         )
-    if late:
+    if later:
         learner.time_ = other.time_
         return one.faded(fade), two
     return one, two.faded(fade)
 
 
-def check_unstored(learner: Any, other: Any, layout: Layout) -> None:
-    """Hold the prior of features that the other saw, perhaps in rows that it no longer stores.
+def add_unstored_prior(learner: Any, other: Any, layout: Layout) -> None:
+    """Add the prior of features that the other saw, perhaps in rows that it no longer stores.
 
     Parameters
     ----------
-    learner, other : learners of least squares
-        With windows.
+    learner, other : least-squares learners
+        With windows as rules of forgetting.
     layout : Layout
+        The positions of the other's features and outputs.
     """
-    came, mine, at = other.prior_, learner.prior_, layout.features
-    new = came.seen & ~mine.seen[at] & bool(mine.level)
-    unit, queue = came.pseudo_lengths, learner.forgetting_
-    if len(queue) and learner.centering_.free:  # a constant may have been another before
-        apart = np.abs(came.first - learner.centering_.features[at])
-        unit = np.where(apart > 0.0, np.sqrt(mine.level) * apart, unit)
+    second, own, at = other.prior_, learner.prior_, layout.features
+    new = second.seen & ~own.seen[at] & bool(own.level)
+    unit, queue = second.pseudo_lengths, learner.forgetting_
+    if len(queue) and learner.centering_.free:  # the constant may have changed
+        apart = np.abs(second.first - learner.centering_.features[at])
+        unit = np.where(apart > 0.0, np.sqrt(own.level) * apart, unit)
     rows = np.zeros((int(new.sum()), layout.d))
     rows[np.arange(len(rows)), at[new]] = unit[new]
-    seen = mine.seen.copy()
+    seen = own.seen.copy()
     seen[at[new]] = True
-    learner.prior_ = replace(mine.with_pseudo_rows(rows), seen=seen)
+    learner.prior_ = replace(own.with_pseudo_rows(rows), seen=seen)
     learner.forgetting_ = queue.penalised(rows)
 
 
-def placed(stored_rows: WindowRows, start: Floats, layout: Layout, c: int) -> WindowRows:
-    """The rows in the features and outputs of the whole, with their targets as they came.
+def align_rows(rows: WindowRows, start: Floats, layout: Layout, c: int) -> WindowRows:
+    """The rows of a window in the features and outputs of the merged learner.
 
     Parameters
     ----------
-    stored_rows : Kept
+    rows : Kept
         Rows of a window, whose targets are relative to the initial weights.
     start : ndarray of shape (d, c)
         The initial weights.
     layout : Layout
+        The positions of the rows' features and outputs.
     c : int
-        Outputs of the whole.
+        The number of outputs of the merged learner.
+
+    Returns
+    -------
+    rows : Kept
+        With their original targets.
     """
-    X, Y = np.zeros((len(stored_rows), layout.d)), np.zeros((len(stored_rows), c))
-    X[:, layout.features] = stored_rows.X
-    Y[:, layout.outputs] = stored_rows.b + stored_rows.X @ start
-    return replace(stored_rows, X=X, b=Y)
+    X, Y = np.zeros((len(rows), layout.d)), np.zeros((len(rows), c))
+    X[:, layout.features] = rows.X
+    Y[:, layout.outputs] = rows.b + rows.X @ start
+    return replace(rows, X=X, b=Y)

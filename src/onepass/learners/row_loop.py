@@ -1,8 +1,8 @@
-"""Row loop: least squares learned by the compiled loop, where a learner is one that it knows.
+"""Recursive least squares in the compiled row loop, for the cases that it supports.
 
-It knows the past that fades by rows, with or without a floor, once every direction is determined;
-whatever else comes, and numbers so large or small that squares of them need care, is learned by
-the blocks of :mod:`onepass.memory.forgetting`. Both are the same recursion, to rounding.
+It supports forgetting by rows, with or without a floor, once every direction is determined. All
+other rows, and values so large or small that their squares may overflow or underflow, are learned
+by the blocks of :mod:`onepass.memory.forgetting`. Both are the same recursion, to rounding.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onepass import linalg, native
-from onepass.learners.linear import plain_parts
+from onepass.learners.linear import float64_blocks
 from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor, rows_between
 from onepass.memory.forgetting.exponential import (
@@ -25,21 +25,21 @@ from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
 from onepass.types import Floats
 
-__all__ = ["learned", "opened", "serves", "told"]
+__all__ = ["learn_rows", "open_loop", "read_loop", "supports"]
 
-_WIDEST = 1 << 13  # features; of more, the copies of the triangle would be too large
-_ALONE = 1024  # features of rows that the loop's one thread learns sooner than many of BLAS
-_SHARE = 256  # features that a visit of the floor looks at
-_HEAD = 64  # rows learned by blocks before the loop is tried again; doubled while it refuses
-_LONGEST = 4096  # the largest such number
-_NO_ROWS = (None,) * 5  # no single rows will come
-_LARGEST, _SMALLEST = 1e60, 1e-50  # their squares, and sums of them, are far from the ends
+_MAX_FEATURES = 1 << 13  # with more, copies of the triangle would be too large
+_MAX_ONE_THREAD = 1024  # features up to which the loop is faster than BLAS with several threads
+_MAX_FLOOR = 256  # features up to which the loop supports a floor
+_HEAD = 64  # rows learned by blocks before the loop is tried again; doubled while it fails
+_MAX_HEAD = 4096  # the largest such number
+_NO_ROWS = (None,) * 5  # the loop parses no single rows
+_LARGEST, _SMALLEST = 1e60, 1e-50  # squares in between, and sums of them, are safe
 
 
-def opened(
+def open_loop(
     rule: Any, past: LeastSquaresState, floor: Floor, start: Floats, reading: tuple[Any, ...]
 ) -> Any:
-    """The loop with this past; None where too little is known yet, or numbers are extreme.
+    """Open a loop with this state; None if a direction is undetermined or values are extreme.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ def opened(
     past : Past
     floor : state of the rule
     start : ndarray of shape (d, c)
-        w₀.
+        Initial weights w₀.
     reading : tuple
-        How single rows are read and answered: the last five arguments of ``compiled.loops.Rows``.
+        The row format: the last five arguments of ``compiled.loops.Rows``.
     """
     memory, centering, prior = past
     d, c = memory.z.shape
@@ -80,14 +80,14 @@ def opened(
     return loop
 
 
-def told(loop: Any, past: LeastSquaresState, floor: Floor) -> tuple[LeastSquaresState, Floor]:
-    """What the loop has made of a past and a floor.
+def read_loop(loop: Any, past: LeastSquaresState, floor: Floor) -> tuple[LeastSquaresState, Floor]:
+    """Return the state of a loop.
 
     Parameters
     ----------
     loop : Rows
     past, floor : Past and Floor
-        With which it was opened.
+        The state with which it was opened.
     """
     memory, centering, prior = past
     d, c = memory.z.shape
@@ -101,39 +101,39 @@ def told(loop: Any, past: LeastSquaresState, floor: Floor) -> tuple[LeastSquares
         Centering(means[:d], means[d:], mass, centering.free, rest[:d], rest[d:]),
         prior.faded(faded),
     )
-    if count == floor.rows:  # it is not in use
+    if count == floor.rows:  # the floor is not in use
         return past, floor
     energy, active, last = (_part(loop, name) for name in ("energy", "active", "last"))
     return past, Floor(floor.least, energy, active, last, np.array([age]), count)
 
 
-def learned(rule: ForgettingRule, state: Any, past: LeastSquaresState, rows: NewRows) -> Learned:
+def learn_rows(rule: ForgettingRule, state: Any, past: LeastSquaresState, rows: NewRows) -> Learned:
     """Learn rows one after the other, as ``rule.learn`` does.
 
     Parameters
     ----------
     rule, state, past
-        A rule of forgetting, its state, and what is known.
+        A rule of forgetting, its state, and the state of the memory.
     rows : Coming
     """
     n, d = rows.X.shape
     errors, i = np.empty(rows.Y.shape), 0
-    few = 8 * n < d  # to copy the triangle would take longer
-    if few or not serves(rule, d) or _shared(d):
+    few = 8 * n < d  # copying the triangle would take longer
+    if few or not supports(rule, d) or _prefers_blas(d):
         return _by_blocks(rule, state, past, rows)
     head = max(d, _HEAD)
     while i < n:
-        loop = opened(rule, past, state, rows.start, _NO_ROWS)
+        loop = open_loop(rule, past, state, rows.start, _NO_ROWS)
         if loop is not None:
             count = _count_learned(loop, rows.part(i, n), errors[i:])
             if count > 0:
-                past, state = told(loop, past, state)
+                past, state = read_loop(loop, past, state)
                 i += count
         if i == n:
             break
         first = past.centering.mass == 0.0
         width = n if loop is not None and count < 0 else 1 if first else head
-        head = max(d, _HEAD) if loop is not None else min(2 * head, _LONGEST)
+        head = max(d, _HEAD) if loop is not None else min(2 * head, _MAX_HEAD)
         errors[i : i + width], past, state = _by_blocks(rule, state, past, rows.part(i, i + width))
         i += width
     return Learned(errors, past, state)
@@ -146,8 +146,8 @@ def _by_blocks(
     return found
 
 
-def serves(rule: Any, d: int) -> bool:
-    """Whether the loop can learn rows of d features by this rule, once enough is known.
+def supports(rule: Any, d: int) -> bool:
+    """Whether the loop supports this rule with d features.
 
     Parameters
     ----------
@@ -157,18 +157,18 @@ def serves(rule: Any, d: int) -> bool:
     fading = type(rule) in {Bounded, Exponential} and rule.factor is not None
     if native.loops is None or not fading or rule.factor < GAP:
         return False
-    return d <= (_SHARE if rule.factor < 1.0 and rule.level else _WIDEST)
+    return d <= (_MAX_FLOOR if rule.factor < 1.0 and rule.level else _MAX_FEATURES)
 
 
-def _shared(d: int) -> bool:
-    """Whether blocks of d features are learned sooner by several threads of BLAS."""
-    return d > _ALONE and linalg.blas_threads() > 2
+def _prefers_blas(d: int) -> bool:
+    """Whether blocks with d features are learned faster by BLAS with several threads."""
+    return d > _MAX_ONE_THREAD and linalg.blas_threads() > 2
 
 
 def _count_learned(loop: Any, rows: NewRows, errors: Floats) -> int:
-    """How many rows the loop learned before one that needs care; -1 if its state is unusable."""
+    """The number of rows learned before one that the loop rejects; -1 if its state is invalid."""
     Y, s = rows.Y, rows.weights
-    for part, X in plain_parts(rows.X):
+    for part, X in float64_blocks(rows.X):
         targets = np.ascontiguousarray(Y[part], dtype=np.float64)
         weights = None if s is None else np.ascontiguousarray(s[part], dtype=np.float64)
         count: int = loop.learn(len(X), X, targets, weights, errors[part])
@@ -178,5 +178,5 @@ def _count_learned(loop: Any, rows: NewRows, errors: Floats) -> int:
 
 
 def _part(loop: Any, name: str) -> Floats:
-    """A part of the state, writable."""
+    """A writable copy of a part of the state."""
     return np.frombuffer(loop.get(name), dtype=np.float64).copy()

@@ -1,25 +1,25 @@
-"""Step rules: how far a row moves the weights against the slope of its loss.
+"""Step rules: the length of the step against the gradient of the loss.
 
-With a score s = wᵀx, its answer y, the loss ℓ(s, y), its slope ℓ′ and t rows learned before:
+With a score s = wᵀx, its target y, the loss ℓ(s, y), its slope ℓ′ and t rows learned before:
 
 ============ ========================================= ====================================
-step         w ← w − …                                 what a row's weight q does
+step         w ← w − …                                 effect of a row's weight q
 ============ ========================================= ====================================
-constant     η ℓ′ x                          [1, (4)]  η q stands for η
-decaying     η (1 + decay · t)^−power ℓ′ x             η q stands for η
-normalised   η / (noise + ‖x‖²) ℓ′ x         [3]       η q stands for η
-pa           ℓ / ‖x‖² ℓ′ x                   [2] PA    nothing: pa1 at C = ∞
-pa1          min(C, ℓ / ‖x‖²) ℓ′ x           [2] PA-I  C q stands for C
-pa2          ℓ / (‖x‖² + 1 / (2C)) ℓ′ x      [2] PA-II C q stands for C
+constant     η ℓ′ x                          [1, (4)]  η q replaces η
+decaying     η (1 + decay · t)^−power ℓ′ x             η q replaces η
+normalised   η / (noise + ‖x‖²) ℓ′ x         [3]       η q replaces η
+pa           ℓ / ‖x‖² ℓ′ x                   [2] PA    none: pa1 with C = ∞
+pa1          min(C, ℓ / ‖x‖²) ℓ′ x           [2] PA-I  C q replaces C
+pa2          ℓ / (‖x‖² + 1 / (2C)) ℓ′ x      [2] PA-II C q replaces C
 ============ ========================================= ====================================
 
-An intercept is one more feature that is always 1, and counts in ‖x‖². A row whose ‖x‖² vanishes
-has no direction to move in: the rules that divide by it leave the weights alone. As
-(ℓ² / 2)′ = ℓ ℓ′, the passive-aggressive rules are normalised steps of size 1 on ℓ² / 2.
+An intercept is the weight of a feature that is always 1, which is included in ‖x‖². Rules that
+divide by ‖x‖² do not change the weights if it is 0. As (ℓ² / 2)′ = ℓ ℓ′, the passive-aggressive
+rules are normalised steps of size 1 on ℓ² / 2.
 
-A penalty l2 / 2 · ‖w‖² joins the loss of every row. For constant and decaying steps its gradient
-is taken with the same η, w ← (1 − η l2) w − …; for normalised steps with η undivided, since the
-penalty does not depend on the scale of x (leaky NLMS). The intercept is not penalised.
+A penalty l2 / 2 · ‖w‖² is added to the loss of every row. For constant and decaying steps its
+gradient has the same step, w ← (1 − η l2) w − …; for normalised steps η is not divided by ‖x‖²,
+since the penalty does not depend on the scale of x (leaky NLMS). The intercept is not penalised.
 
 [1] "Online Learning", lecture notes.
 [2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
@@ -50,20 +50,20 @@ __all__ = [
     "Steps",
 ]
 
-_TINY = float(np.finfo(np.float64).tiny)  # below it a squared length has lost its digits
+_TINY = float(np.finfo(np.float64).tiny)  # smaller squared lengths are subnormal and inaccurate
 
 
 class Slope(NamedTuple):
-    """What a row's rate is multiplied with.
+    """The slope by which the rate of a row is multiplied.
 
     Parameters
     ----------
     at : callable
-        Of two floats, a score and its answer.
+        Function of two floats, a score and its target.
     number : int
-        By which the compiled loops know it: the loss's; negative where it is ℓ ℓ′.
+        The number of the loss in the compiled loops; negative for ℓ ℓ′.
     parameter : float
-        The loss's.
+        The parameter of the loss.
     """
 
     at: Callable[[float, float], float]
@@ -72,58 +72,58 @@ class Slope(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What each of n rows does: w ← keep · w − clip(rate · slope, −limit, limit) · x.
+    """Steps of n rows: w ← shrinkage · w − clip(rate · slope, −limit, limit) · x.
 
     Parameters
     ----------
     rate : ndarray of shape (n,)
     limit : ndarray of shape (n,), optional
-        Where steps are bounded.
-    keep : ndarray of shape (n,), optional
-        Where l2 shrinks the weights.
+        Bounds of the steps.
+    shrinkage : ndarray of shape (n,), optional
+        Factors of the weights because of l2.
     damping : ndarray of shape (n,), optional
-        Where the rate is yet to be divided by damping + ‖x‖².
+        If given, the rate has not yet been divided by damping + ‖x‖².
     """
 
     rate: Floats
     limit: Floats | None = None
-    keep: Floats | None = None
+    shrinkage: Floats | None = None
     damping: Floats | None = None
 
     def of(self, rows: slice) -> "Steps":
-        """The steps of some of the rows."""
+        """Steps of a slice of the rows."""
         return Steps(self.rate[rows], *(None if part is None else part[rows] for part in self[1:]))
 
-    def along(self, lengths: Floats) -> "Steps":
-        """The steps of rows with these squared lengths (n,)."""
+    def scaled(self, lengths: Floats) -> "Steps":
+        """Steps whose rates are divided by damping + ‖x‖², given the squared lengths (n,)."""
         if self.damping is None:
             return self
-        return Steps(self.rate * _inverse(self.damping + lengths), self.limit, self.keep)
+        return Steps(self.rate * _inverse(self.damping + lengths), self.limit, self.shrinkage)
 
 
 class StepRule(ABC):
-    """How far a row moves the weights."""
+    """Base class of step rules."""
 
     closed_form: ClassVar[bool] = False
-    """Whether the step is the solution for one loss, without a penalty."""
+    """Whether the step is the closed-form solution for one loss, without a penalty."""
 
     @abstractmethod
     def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
-        """The steps of n rows with weights q (n,), t rows before them."""
+        """Steps of n rows with weights q (n,), after t earlier rows."""
 
     @property
     def max_l2(self) -> float:
-        """The largest penalty with which no step turns a weight's sign round."""
+        """The largest penalty with which no step changes the sign of a weight."""
         return 0.0
 
     def slope(self, loss: Loss) -> Slope:
-        """What a row's rate is multiplied with."""
+        """The slope by which the rate of a row is multiplied."""
         return Slope(loss.slope, loss.number, loss.parameter)
 
 
 @dataclass(frozen=True)
 class Constant(StepRule):
-    """Steps of one size.
+    """Steps of constant size.
 
     Parameters
     ----------
@@ -146,16 +146,16 @@ class Constant(StepRule):
 
 @dataclass(frozen=True)
 class Decaying(StepRule):
-    """Steps that grow shorter.
+    """Steps of decreasing size.
 
     Parameters
     ----------
     step_size : float > 0, default=0.01
         η, the first step.
     decay : float >= 0, default=0.001
-        How soon steps grow shorter, in 1 / rows.
+        Rate of the decrease, in 1 / rows.
     power : float in [0, 1], default=0.5
-        How much shorter: 0.5 suits convex losses, 1 strongly convex ones.
+        Exponent of the decrease: 0.5 suits convex losses, 1 strongly convex ones.
 
     Examples
     --------
@@ -168,7 +168,7 @@ class Decaying(StepRule):
     power: float = field(default=0.5, metadata={"low": 0.0, "high": 1.0})
 
     def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
-        """η (1 + decay · t)^−power, for t, t + 1, and so on."""
+        """η (1 + decay · t)^−power for the rows t, t + 1, ..."""
         times = np.arange(t, t + n)
         return _sized(self.step_size * (1.0 + self.decay * times) ** -self.power, q, l2)
 
@@ -180,22 +180,22 @@ class Decaying(StepRule):
 
 @dataclass(frozen=True)
 class Normalised(StepRule):
-    """Normalised least mean squares, and the same for other losses.
+    """Normalised least mean squares (NLMS), generalised to other losses.
 
-    With the squared loss a row's error shrinks by the factor 1 − η where ``noise`` is 0, whatever
-    the scale of its features; so η < 2 keeps the weights bounded.
+    With the squared loss and ``noise`` 0, a step multiplies the error of its row by 1 − η, whatever
+    the scale of the features; so the weights remain bounded for η < 2.
 
     Parameters
     ----------
     step_size : float > 0, default=0.1
         η.
     noise : float >= 0, default=0.0
-        Added to ‖x‖², in its units: damps rows that are short.
+        Added to ‖x‖², in its units; damps the steps of short rows.
 
     Examples
     --------
     >>> steps = Normalised(step_size=1.0, noise=1.0).steps(2, None, 0, 0.0)
-    >>> steps.along(np.array([3.0, 0.0])).rate
+    >>> steps.scaled(np.array([3.0, 0.0])).rate
     array([0.25, 1.  ])
     """
 
@@ -206,9 +206,9 @@ class Normalised(StepRule):
         """η / (noise + ‖x‖²)."""
         del t
         rate = np.full(n, self.step_size)
-        keep = np.full(n, 1.0 - self.step_size * l2) if l2 else None
+        shrinkage = np.full(n, 1.0 - self.step_size * l2) if l2 else None
         damping = np.full(n, self.noise)
-        return Steps(rate if q is None else rate * q, keep=keep, damping=damping)
+        return Steps(rate if q is None else rate * q, shrinkage=shrinkage, damping=damping)
 
     @property
     def max_l2(self) -> float:
@@ -218,7 +218,7 @@ class Normalised(StepRule):
 
 @dataclass(frozen=True)
 class PassiveAggressive(StepRule):
-    """PA: the smallest step after which the row has no loss."""
+    """PA: the smallest step after which the loss of the row is 0."""
 
     closed_form: ClassVar[bool] = True
 
@@ -231,7 +231,7 @@ class PassiveAggressive(StepRule):
         """(ℓ² / 2)′ = ℓ ℓ′."""
         value, slope = loss.value, loss.slope
         return Slope(
-            lambda score, answer: value(score, answer) * slope(score, answer),
+            lambda score, target: value(score, target) * slope(score, target),
             -loss.number,
             loss.parameter,
         )
@@ -239,18 +239,18 @@ class PassiveAggressive(StepRule):
 
 @dataclass(frozen=True)
 class PassiveAggressiveI(PassiveAggressive):
-    """PA-I: the same, bounded, so that a wrong label does little harm.
+    """PA-I: bounded PA steps, which are robust to wrong labels.
 
     Parameters
     ----------
     aggressiveness : float > 0, default=1.0
-        C, the most that one row moves the weights, in units of x.
+        C, the maximum step of one row, in units of x.
     """
 
     aggressiveness: float = field(default=1.0, metadata={"above": 0.0})
 
     def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
-        """1 / ‖x‖², and the bound C."""
+        """1 / ‖x‖² with the bound C."""
         del t, l2
         limit = np.full(n, self.aggressiveness)
         return Steps(np.ones(n), limit if q is None else limit * q, damping=np.zeros(n))
@@ -258,7 +258,7 @@ class PassiveAggressiveI(PassiveAggressive):
 
 @dataclass(frozen=True)
 class PassiveAggressiveII(PassiveAggressive):
-    """PA-II: the same, damped.
+    """PA-II: damped PA steps.
 
     Parameters
     ----------
@@ -283,17 +283,17 @@ STEP_RULES: Mapping[str, type[StepRule]] = {
     "pa1": PassiveAggressiveI,
     "pa2": PassiveAggressiveII,
 }
-"""The step rules, by the names that users give."""
+"""Step rules, by the value of the parameter ``step``."""
 
 
 def _sized(rate: Floats, q: Floats | None, l2: float) -> Steps:
-    """Steps of these sizes, weighed, and the shrinkage that belongs to them."""
-    return Steps(rate if q is None else rate * q, keep=1.0 - rate * l2 if l2 else None)
+    """Steps with these rates, multiplied by the weights q, and the shrinkage by l2."""
+    return Steps(rate if q is None else rate * q, shrinkage=1.0 - rate * l2 if l2 else None)
 
 
 def _inverse(lengths: Floats) -> Floats:
-    """1 / lengths; 0 where a length vanishes, and nan where it overflowed, to be refused later."""
-    there = lengths >= _TINY
-    inverse: Floats = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=there)
+    """1 / lengths; 0 where a length is 0, and nan where it overflowed, which is rejected later."""
+    nonzero = lengths >= _TINY
+    inverse: Floats = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=nonzero)
     inverse[np.isinf(lengths)] = np.nan
     return inverse

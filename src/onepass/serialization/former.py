@@ -48,6 +48,13 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "Prior": {"held": "pseudo_lengths", "met": "seen"},
     "Rebased": {"answers": "targets"},
     "WindowBuffer": {"came": "parts", "gone": "front_start"},
+    "ARTIPCAClassifier": {"stock_": "prototype_store_", "way_": "pca_mode_"},
+    "ARTIPCACluster": {"stock_": "prototype_store_", "way_": "pca_mode_"},
+    "ORFitClassifier": {"start_": "initial_weights_"},
+    "ORFitRegressor": {"start_": "initial_weights_"},
+    "Page": {"seen": "coordinates", "taken": "weights"},
+    "RLSClassifier": {"middle_": "center_", "start_": "initial_weights_"},
+    "RLSRegressor": {"middle_": "center_", "start_": "initial_weights_"},
 }
 """Arguments and learned attributes in model files, by present class name: former to present name.
 

@@ -62,7 +62,7 @@ def test_scores_are_not_as_many_as_they_like(make: Callable[[], Any]) -> None:
     model = make().partial_fit(rows(100), np.arange(100))
     few, many = rows(200), np.zeros((200_000, 2))
     with arrays.feature_limit(4096):
-        said = model.predict(few)
+        predictions = model.predict(few)
         for verb in (
             model.predict, model.decision_function,
             lambda X: model.partial_fit(X, np.zeros(len(X))),
@@ -71,7 +71,7 @@ def test_scores_are_not_as_many_as_they_like(make: Callable[[], Any]) -> None:
             with pytest.raises(ShapeError, match="200,000 rows of 100, one for each class"):
                 verb(many)
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB
-        np.testing.assert_array_equal(model.predict(few), said)
+        np.testing.assert_array_equal(model.predict(few), predictions)
     assert model.rows_seen_ == 100
 
 
@@ -135,11 +135,11 @@ def test_labels_are_looked_up_as_they_are_compared(
     found = []
     for few in (0, 1 << 30):
         monkeypatch.setattr(classifier, "_FEW", few)
-        model, said = op.RLSClassifier(), []
+        model, predictions = op.RLSClassifier(), []
         for i, y in enumerate(blocks):
             X, s = rows(120)[60:], np.arange(60.0) % 3 if weighted else None
-            said.append(model.test_then_train(X + i, y, s))
-        found.append((said, model.coef_.tobytes(), model.intercept_.tobytes()))
+            predictions.append(model.test_then_train(X + i, y, s))
+        found.append((predictions, model.coef_.tobytes(), model.intercept_.tobytes()))
     for one, other in zip(*(each[0] for each in found), strict=True):
         np.testing.assert_array_equal(one, other)
     assert found[0][1:] == found[1][1:]

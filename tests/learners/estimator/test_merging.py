@@ -15,15 +15,15 @@ class Careless(op.SGDRegressor):  # type: ignore[misc]
         return ""
 
 
-def test_a_learner_that_does_not_say_how_is_refused_and_stays_as_it_was() -> None:
+def test_a_learner_without_a_merge_hook_is_refused_and_unchanged() -> None:
     one, other = (Careless().learn_one([1.0, 2.0], y) for y in (1.0, 2.0))
     before = pickle.dumps(one.__dict__)
-    with pytest.raises(MergeError, match=r"Careless\.merge: .* got one without that\. Let one"):
+    with pytest.raises(MergeError, match=r"Careless\.merge: .* got one that does not\. Learn"):
         one.merge(other)
     assert pickle.dumps(one.__dict__) == before
 
 
-def test_a_learner_that_does_not_say_how_its_outputs_join_is_none() -> None:
+def test_the_hook_for_outputs_of_a_merge_is_abstract() -> None:
     from onepass.learners.estimator.learner import Learner
 
     assert "_join_outputs" in Learner.__abstractmethods__

@@ -1,24 +1,24 @@
-"""What all learners share: the verbs, over arrays, dicts and frames.
+"""Base classes of estimators, for arrays, dicts and data frames.
 
-The protocol of online learning [1]: a row comes, the learner says its answer, the true answer is
-revealed, the learner learns it. A learner brings a few hooks and gets every verb from here:
+The protocol of online learning [1]: for each row the learner predicts, receives the target, and
+learns from it. A subclass implements these hooks and inherits all public methods:
 
-``_start(d, c)``            set what is learned to its beginning, for d features and c outputs
-``_learn(X, Y, s, known)``  learn the rows **one after the other**; return what it would have said
-                            of each just before learning it, shape (n, c)
-``_scores(X)``              what it says of the rows now, shape (n, c)
-``_unlearned(row)``         what it says of a row before it has learned any (`Classifier` has one)
-``_widen(d)``               take new features, as if they had been zero in every row so far
-``_add_outputs(at, c)``     take new outputs, at the columns ``at`` of now c (classifiers only)
+``_start(d, c)``              initialise the learned attributes, for d features and c outputs
+``_learn(X, Y, s, class_mask)``  learn the rows **one after the other**; return the scores of each
+                              row just before it was learned, shape (n, c)
+``_scores(X)``                current scores of the rows, shape (n, c)
+``_initial_prediction(row)``  prediction for a row before any row was learned (`Classifier` has one)
+``_widen(d)``                 add new features, as if they had been zero in every row so far
+``_add_outputs(at, c)``       add new outputs, at the columns ``at`` of now c (classifiers only)
 
-X (n, d) and Y (n, c) have been checked; s (n,) are the weights of the rows, None for ones; and
-known (n, c) says which classes were known at each row, None for regressors.
+X (n, d) and Y (n, c) are validated; s (n,) are the weights of the rows, or None for ones; and
+class_mask (n, c) is True where a class was known before the row, None if all were known.
 
-And, if it can be merged, what :mod:`onepass.learners.estimator.learner` asks for.
+Learners that can be merged implement the hooks of :mod:`onepass.learners.estimator.learner` too.
 
-What is learned lives in attributes whose names end with an underscore. A hook never writes into an
-array that such an attribute held when it was called: it makes new ones and assigns them. So an
-error, or an interrupt, anywhere within a verb puts back the learner exactly as it was.
+Learned attributes have names that end with an underscore. A hook never modifies an array that such
+an attribute refers to: it assigns new arrays. So an error or an interrupt within a public method
+restores the learner exactly as it was.
 
 [1] "Online Learning", lecture notes: steps 0-5 and equation (1).
 """

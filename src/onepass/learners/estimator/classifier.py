@@ -1,4 +1,4 @@
-"""Classifier: answers are labels, and new ones may come at any time."""
+"""Base class of classifiers, for which new labels may occur at any time."""
 
 from abc import abstractmethod
 from collections.abc import Collection
@@ -16,15 +16,15 @@ from onepass.validation.table import TableLike
 
 __all__ = ["Classifier"]
 
-_FEW = 4096  # labels times classes that are sooner compared than looked up
+_FEW = 4096  # labels times classes up to which comparison is faster than binary search
 
 
 class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
-    """The verbs of classifiers: new classes may come at any time.
+    """Base class of classifiers. New classes may occur at any time.
 
-    ``classes_`` is always in sorted order. A class takes part in an answer only after its first
-    row, or from the start where it was named beforehand; so what is said of a row never depends
-    on how the stream was cut into blocks.
+    ``classes_`` is always sorted. A class is predicted only after its first row, or from the start
+    if it is given in ``classes``; so predictions never depend on the division of a stream into
+    blocks.
     """
 
     classes: Any
@@ -33,7 +33,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
     @abstractmethod
     def _add_outputs(self, at: Array, c: int) -> None:
-        """Take new outputs, to stand at the columns ``at`` of now c."""
+        """Add new outputs at the columns ``at``, of now c."""
 
     def partial_fit(  # type: ignore[override]  # scikit-learn's order of arguments
         self,
@@ -44,18 +44,18 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         *,
         time: TimeLike | None = None,
     ) -> Self:
-        """Learn the rows one after the other, on top of all learned so far.
+        """Learn the rows one after the other, continuing from the current state.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-            n may be zero: then nothing is learned but the names in ``classes``.
+            n may be zero: then only ``classes`` are added.
         y : array-like of shape (n,)
-            One label a row: whole numbers or text. New labels may come at any time.
+            Labels, integers or strings. New labels may occur at any time.
         classes : array-like, optional
-            Labels that are known beforehand. Others may still come.
+            Labels known in advance. New labels may still occur.
         sample_weight : array-like of shape (n,) or float, optional
-            A weight >= 0 for each row; rows of weight 0 are not learned.
+            Weights >= 0 of the rows; rows of weight 0 are not learned.
         time : array-like of shape (n,), optional
             As in ``fit``.
 
@@ -63,53 +63,53 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         -------
         self
         """
-        with self._whole():
+        with self._rollback_on_error():
             if classes is not None:
                 where = f"{type(self).__name__}.partial_fit"
                 array, names = validation.matrix(X, where, **self._shape())
                 self._set_features(array.shape[1], names)
                 named = validation.class_names(classes, where)
-                self._know(_united(self._classes_so_far(where), named, where))
+                self._set_classes(_united(self._classes_so_far(where), named, where))
             self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
     def decision_function(self, X: TableLike) -> Floats:
-        """Scores of the classes: shape (n, c), or (n,) for two classes; not probabilities.
+        """Scores of the classes, not probabilities: shape (n, c), or (n,) for two classes.
 
-        For two classes it is the second's score less the first's: the second is answered where
-        it is >= 0.
+        For two classes it is the score of the second minus that of the first: the second class is
+        predicted if it is >= 0.
         """
         scores = self._scores(self._matrix(X, "decision_function"))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def _admit(
+    def _receive_targets(
         self, y: ArrayLike | None, n: int, s: Floats | None, where: str
     ) -> tuple[Floats, Array | None]:
         before = self._classes_so_far(where)
-        if len(before) and not self._begun:
-            self._know(before)
+        if len(before) and not self._started:
+            self._set_classes(before)
         labels = validation.labels(y, n, where)
         if n == 0:
             return np.empty((0, len(before))), None
         on = np.ones(n, dtype=bool) if s is None else s > 0
         if n > 1:
             self._check_scores(n, before)
-        if self._begun and labels.dtype.kind == before.dtype.kind:
+        if self._started and labels.dtype.kind == before.dtype.kind:
             Y = _indicators(labels, before)
             if np.count_nonzero(Y) == n:  # no class is new
                 self.rows_seen_ += int(np.count_nonzero(on))
                 return Y, None
         united = _united(before, labels[on], where)
-        if len(united) > len(before) or not self._begun:
-            self._know(united)
+        if len(united) > len(before) or not self._started:
+            self._set_classes(united)
         self._check_scores(n, united)
         Y = _indicators(labels, united)
         self.rows_seen_ += int(on.sum())
         if len(united) == len(before):
             return Y, None
         first = np.full(len(united), -1)
-        came, at = np.unique(labels[on], return_index=True)
-        first[np.searchsorted(united, came)] = np.flatnonzero(on)[at]
+        present, at = np.unique(labels[on], return_index=True)
+        first[np.searchsorted(united, present)] = np.flatnonzero(on)[at]
         first[np.isin(united, before)] = -1
         return Y, np.arange(n)[:, None] > first[None, :]
 
@@ -120,7 +120,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         return array
 
     def _check_scores(self, n: int, classes: Array) -> None:
-        """Refuse rows whose scores, or answers, would take too much room."""
+        """Raise an error if scores or labels of n rows would take too much memory."""
         who = type(self).__name__
         check_values(n, len(classes), who, "one for each class")
         check_values(n, classes.itemsize // 8, who, "as long as the longest label")
@@ -128,27 +128,27 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     def _join_outputs(self, other: Self, where: str) -> Array:
         try:
             united = _united(self._classes_so_far(where), other.classes_, where)
-        except LabelError as wrong:
+        except LabelError as error:
             raise MergeError(
                 f"{where}: both learners must have labels of one kind, "
                 f"{self._classes_so_far(where).dtype}, got {other.classes_.dtype}. Give all labels "
                 "as text, or all as whole numbers."
-            ) from wrong
-        self._know(united)
+            ) from error
+        self._set_classes(united)
         places: Array = np.searchsorted(self.classes_, other.classes_)
         return places
 
     def _classes_so_far(self, where: str) -> Array:
-        """The classes that were learned or named, sorted."""
+        """The classes seen or given in advance, sorted."""
         if hasattr(self, "classes_"):
             return self.classes_
         return validation.class_names(self.classes, where)
 
-    def _know(self, classes: Array) -> None:
-        """Begin with these classes, or take the new ones among them."""
+    def _set_classes(self, classes: Array) -> None:
+        """Start with these classes, or add the new ones among them."""
         if len(classes) > len(getattr(self, "classes_", ())):
             check_feature_limit(len(classes), type(self).__name__, "classes")
-        if not self._begun:
+        if not self._started:
             self.classes_ = classes
             self.rows_seen_ = 0
             self._start(self.n_features_in_, len(classes))
@@ -158,21 +158,21 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             self._add_outputs(at, len(classes))
             self.classes_ = classes
 
-    def _answers(self, scores: Floats, known: Array | None) -> Array:
-        """The best class of each row, the last of several that tie; None where none was known."""
+    def _to_predictions(self, scores: Floats, class_mask: Array | None) -> Array:
+        """The best class of each row, the last of those that tie; None if no class was known."""
         if scores.shape[1] == 0:
             return np.full(scores.shape[0], None, dtype=object)
-        if known is not None:
-            scores = np.where(known, scores, -np.inf)
+        if class_mask is not None:
+            scores = np.where(class_mask, scores, -np.inf)
         if scores.shape[1] == 2:
             best = (scores[:, 1] >= scores[:, 0]).astype(np.intp)
         else:
             best = scores.shape[1] - 1 - np.argmax(scores[:, ::-1], axis=1)
-        said: Array = self.classes_[best]
-        if known is not None and not known.any(axis=1).all():
-            said = said.astype(object)
-            said[~known.any(axis=1)] = None
-        return said
+        predictions: Array = self.classes_[best]
+        if class_mask is not None and not class_mask.any(axis=1).all():
+            predictions = predictions.astype(object)
+            predictions[~class_mask.any(axis=1)] = None
+        return predictions
 
     def _initial_prediction(self, row: Floats) -> Any:
         del row
@@ -181,7 +181,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
 
 def _indicators(labels: Array, classes: Array) -> Floats:
-    """1 where a label is a class, and 0 else, (n, c); the classes are sorted."""
+    """Indicators (n, c): 1 where a label equals a class, 0 elsewhere. The classes are sorted."""
     n, c = len(labels), len(classes)
     Y: Floats
     if n * c <= _FEW:
@@ -194,12 +194,12 @@ def _indicators(labels: Array, classes: Array) -> Floats:
 
 
 def _united(before: Array, labels: Array, where: str) -> Array:
-    """The classes known and these, sorted.
+    """The union of known classes and labels, sorted.
 
     Raises
     ------
     LabelError
-        If no one kind of label holds them all.
+        If no single dtype represents all of them.
     """
     if not len(before) or not len(labels):
         return np.unique(labels) if len(labels) else before

@@ -1,16 +1,17 @@
-"""Base classes of estimators: what ``fit``, ``partial_fit``, ``predict`` and ``merge`` do.
+"""Base classes of estimators: ``fit``, ``partial_fit``, ``predict``, ``merge`` and others.
 
-:class:`Learner` checks and converts arrays, dicts and frames, begins with the first block, restores
-the learner after an error, and calls the hooks of the algorithm. :class:`Regressor` has real
-targets, one or several a row; :class:`Clusterer` has none, and predicts the number of a cluster.
+:class:`Learner` validates and converts arrays, dicts and frames, initialises the learner with the
+first block, restores it after an error, and calls the hooks of the algorithm. :class:`Regressor`
+has real targets, one or several per row; :class:`Clusterer` has none and predicts the number of a
+cluster.
 
-``a.merge(b)`` leaves ``a`` as if it had also learned the rows of ``b``, after its own; ``b`` is not
-changed. ``merging`` says how far that is possible:
+``a.merge(b)`` makes ``a`` equal to a learner that learned the rows of ``b`` after its own; ``b`` is
+not changed. ``merging`` tells whether this is possible:
 
 =============== ==================================================================================
 ``exact``       equal to learning both streams in one pass, to rounding, in any tree of merges
 ``approximate`` equal as far as the bounded memory of ``b`` still represents its rows
-``refused``     ``MergeError``: a learner that keeps only weights cannot weigh them
+``refused``     ``MergeError``: a learner that stores only weights cannot combine them
 =============== ==================================================================================
 """
 
@@ -43,27 +44,28 @@ _KINDS = Literal["exact", "approximate", "refused"]
 
 
 class Layout(NamedTuple):
-    """Where what another learner knows belongs in this one."""
+    """Positions of another learner's features and outputs in the merged learner."""
 
     features: Array
-    """The place of each of the other's features, (d′,)."""
+    """The index of each of the other's features, (d′,)."""
     d: int
-    """The features of both together."""
+    """The number of features of both together."""
     outputs: Array
-    """The place of each of the other's outputs, (c′,)."""
+    """The index of each of the other's outputs, (c′,)."""
     concurrent: bool
-    """Whether the other's rows came beside this one's, and not after them."""
+    """Whether the two streams ran side by side, instead of one after the other."""
 
 
 class Learner(BaseEstimator, ABC):  # type: ignore[misc]
-    """The verbs that regressors and classifiers share.
+    """Base class of all learners.
 
-    Hyperparameters that say where learning begins (a ridge, a memory, initial weights) are read
-    when it begins: set later, they wait for the next ``fit``. The others act from the next row.
+    Parameters that determine the initial state (a ridge, a memory, initial weights) are read when
+    learning starts: if they are set later, they apply from the next ``fit``. All others apply from
+    the next row.
     """
 
     _merge_parameters: ClassVar[tuple[str, ...]] = ()
-    """The parameters that must be the same in two learners that merge."""
+    """The parameters that must be equal in two learners that are merged."""
     _square: ClassVar[bool] = False  # whether its state is quadratic in its features
 
     n_features_in_: int
@@ -74,85 +76,87 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _start(self, d: int, c: int) -> None:
-        """Set what is learned to its beginning; refuse hyperparameters out of range."""
+        """Initialise the learned attributes; raise an error if a parameter is out of range."""
 
     @abstractmethod
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        """Learn rows one after the other; return what was said of each before, (n, c)."""
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        """Learn rows one after the other; return the scores of each before learning it, (n, c)."""
 
     @abstractmethod
     def _scores(self, X: Floats) -> Floats:
-        """What is said of the rows now, (n, c)."""
+        """Current scores of the rows, (n, c)."""
 
     @abstractmethod
     def _initial_prediction(self, row: Floats) -> Any:
-        """What is said of a row before anything was learned."""
+        """Prediction for a row before any row was learned."""
 
     @abstractmethod
-    def _admit(
+    def _receive_targets(
         self, y: ArrayLike | None, n: int, s: Floats | None, where: str
     ) -> tuple[Floats, Array | None]:
-        """Check the answers; begin if this is the first block; return Y (n, c) and ``known``."""
+        """Validate targets and count rows; start with the first block.
+
+        Returns Y (n, c) and ``class_mask``.
+        """
 
     @abstractmethod
-    def _answers(self, scores: Floats, known: Array | None) -> Array:
-        """Scores (n, c) as the answers that a user sees."""
+    def _to_predictions(self, scores: Floats, class_mask: Array | None) -> Array:
+        """Convert scores (n, c) to predictions."""
 
     @abstractmethod
     def _widen(self, d: int) -> None:
-        """Take new features, zero in every row so far; there are d then."""
+        """Extend to d features; the new ones were zero in every row so far."""
 
     @abstractmethod
     def _join_outputs(self, other: Self, where: str) -> Array:
-        """Know the other's outputs too, beginning if need be; return their places, (c′,)."""
+        """Add the other's outputs, starting if necessary; return their indices, (c′,)."""
 
     def _merge(self, other: Self, layout: Layout) -> None:
-        """Learn what the other's rows said; the outputs are known already, the features not."""
+        """Learn the other's rows from its state; outputs were added before, features were not."""
         del other, layout
         raise MergeError(
-            f"{type(self).__name__}.merge: a learner must know how to learn what another's rows "
-            "said, got one without that. Let one learner see all rows with partial_fit, or use RLS "
-            "or ORFit."
+            f"{type(self).__name__}.merge: the learner must support merging, got one that does "
+            "not. Learn all rows with one learner and partial_fit, or use RLS or ORFit."
         )
 
     @property
     def uses_time(self) -> bool:
-        """Whether the verbs that learn need the time of each row."""
+        """Whether ``fit``, ``partial_fit`` and the other learning methods require ``time``."""
         return False
 
     @property
     def merging(self) -> _KINDS:
-        """What ``merge`` promises with these parameters: exact, approximate or refused."""
+        """Result of ``merge`` with these parameters: ``exact``, ``approximate`` or ``refused``."""
         return "refused"
 
     def _unmergeable(self) -> str:
-        """Why it cannot be merged as it is, and what to do; empty where it can.
+        """The reason why it cannot be merged and the remedy; empty if it can.
 
-        The words follow "a learner must keep what its rows said, ".
+        The text follows "a learner must store the evidence of its rows, ".
         """
         return (
-            "got one that keeps only its weights, not how sure it is of them. Let one learner see "
-            "all rows with partial_fit, or use RLS or ORFit."
+            "got one that stores only its weights, without their uncertainty. Learn all rows with "
+            "one learner and partial_fit, or use RLS or ORFit."
         )
 
-    def _few_learned(self, X: TableLike, y: ArrayLike | None, where: str) -> Array | None:
-        """What would have been said of rows that are learned here; None where none was."""
+    def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Array | None:
+        """Learn a small block by a fast path and return its predictions; None without one."""
         del X, y, where
         return None
 
-    def _few_said(self, X: TableLike) -> Array | None:
-        """The answers for a few plain rows, where there is a short way to them."""
+    def _predict_few(self, X: TableLike) -> Array | None:
+        """Predictions for a small block by a fast path; None without one."""
         del X
         return None
 
     def frozen_copy(self) -> Any:
-        """A copy that says what this learner says now, and goes on saying it.
+        """Return a copy for prediction that later learning of this learner does not change.
 
-        It costs little, shares what was learned, and is for answers alone: it is not to learn.
+        The copy is cheap and shares the learned arrays. It must not be used for learning.
         """
         return copy.copy(self)
 
-    # -- verbs over many rows ----------------------------------------------------------------
+    # -- blocks of rows ----------------------------------------------------------------------
 
     def fit(
         self,
@@ -162,25 +166,25 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         time: TimeLike | None = None,
     ) -> Self:
-        """Forget all, then learn the rows one after the other.
+        """Reset the learner, then learn the rows one after the other.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             At least one row.
         y : array-like of shape (n,) or (n, c)
-            One answer a row.
+            Targets.
         sample_weight : array-like of shape (n,) or float, optional
-            A weight >= 0 for each row.
+            Weights >= 0 of the rows.
         time : array-like of shape (n,), optional
-            When each row happened, never going back: numbers, or dates. For learners that
-            forget by time (``uses_time``), which need it; others refuse it.
+            Times of the rows, numbers or dates, in ascending order. Required by learners that
+            forget by time (``uses_time``) and rejected by all others.
 
         Returns
         -------
         self
         """
-        with self._whole():
+        with self._rollback_on_error():
             for name in learned(self):
                 delattr(self, name)
             self._learn_block(X, y, sample_weight, "fit", time)
@@ -194,18 +198,18 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         time: TimeLike | None = None,
     ) -> Self:
-        """Learn the rows one after the other, on top of all learned so far.
+        """Learn the rows one after the other, continuing from the current state.
 
-        Cutting a stream into blocks changes nothing but the speed.
+        The division of a stream into blocks affects only the speed, not the result.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             n may be zero: then nothing is learned.
         y : array-like of shape (n,) or (n, c)
-            One answer a row.
+            Targets.
         sample_weight : array-like of shape (n,) or float, optional
-            A weight >= 0 for each row; rows of weight 0 are not learned.
+            Weights >= 0 of the rows; rows of weight 0 are not learned.
         time : array-like of shape (n,), optional
             As in ``fit``.
 
@@ -214,9 +218,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         few = sample_weight is None and time is None
-        if few and self._few_learned(X, y, "partial_fit") is not None:
+        if few and self._learn_few(X, y, "partial_fit") is not None:
             return self
-        with self._whole():
+        with self._rollback_on_error():
             self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
@@ -228,39 +232,41 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         time: TimeLike | None = None,
     ) -> Array:
-        """Learn the rows; return what would have been said of each just before learning it.
+        """Predict each row, then learn it; return the prequential predictions.
 
-        Equal to ``predict_one`` followed by ``learn_one`` for each row, at the speed of blocks.
+        Equivalent to ``predict_one`` followed by ``learn_one`` for each row, at the speed of
+        blocks.
 
         Parameters
         ----------
         X, y, sample_weight, time
-            As in ``partial_fit``. Rows of weight 0 are answered and not learned.
+            As in ``partial_fit``. Rows of weight 0 are predicted, but not learned.
 
         Returns
         -------
-        said : ndarray of the shape of y
+        predictions : ndarray of the shape of y
+            The prediction for each row before it was learned.
         """
         few = sample_weight is None and time is None
-        if few and (said := self._few_learned(X, y, "test_then_train")) is not None:
-            return said
-        with self._whole():
+        if few and (predictions := self._learn_few(X, y, "test_then_train")) is not None:
+            return predictions
+        with self._rollback_on_error():
             return self._learn_block(X, y, sample_weight, "test_then_train", time)
 
     def predict(self, X: TableLike) -> Array:
-        """Answers for the rows of X, shape (n,) or (n, c).
+        """Predict targets for the rows of X, shape (n,) or (n, c).
 
         Raises
         ------
         NotFittedError
-            Before anything was learned.
+            If no row was learned.
         """
-        said = self._few_said(X)
-        if said is not None:
-            return said
-        return self._answers(self._scores(self._matrix(X, "predict")), None)
+        predictions = self._predict_few(X)
+        if predictions is not None:
+            return predictions
+        return self._to_predictions(self._scores(self._matrix(X, "predict")), None)
 
-    # -- verbs over one row --------------------------------------------------------------------
+    # -- single rows ---------------------------------------------------------------------------
 
     def learn_one(
         self,
@@ -270,13 +276,22 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         time: TimeLike | None = None,
     ) -> Self:
-        """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
+        """Learn one row.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,), or dict of named features
+        y : float, array-like of shape (c,) or label
+            Target.
+        sample_weight : float, default=1.0
+        time : number or date, optional
+            As in ``fit``.
 
         Returns
         -------
         self
         """
-        with self._whole():
+        with self._rollback_on_error():
             where = f"{type(self).__name__}.learn_one"
             row = self._row(x, where)
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
@@ -284,30 +299,30 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             if not hasattr(self, "n_features_in_"):
                 names = [str(name) for name in x] if isinstance(x, dict) else None
                 self._set_features(row.shape[0], names)
-            when = self._when(time, 1, where)
-            Y, known = self._admit_one(y, s, where)
+            when = self._check_times(time, 1, where)
+            Y, class_mask = self._receive_target(y, s, where)
             if s is None or s[0] > 0:
-                self._learn_at(row[None, :], Y, s, known, when)
+                self._learn_at(row[None, :], Y, s, class_mask, when)
         return self
 
     def predict_one(self, x: RowLike) -> Any:
-        """The answer for one row; before anything was learned, that of the initial weights."""
+        """Predict the target of one row, from the initial weights if no row was learned."""
         row = self._row(x, f"{type(self).__name__}.predict_one")
-        if not self._begun:
+        if not self._started:
             return self._initial_prediction(row)
-        return self._answers(self._scores(row[None, :]), None)[0]
+        return self._to_predictions(self._scores(row[None, :]), None)[0]
 
     # -- growing and merging -------------------------------------------------------------------
 
     def grow(self, d: int) -> Self:
-        """Take new features, at the end, as if they had been zero in every row so far.
+        """Append new features, as if they had been zero in every row so far.
 
-        Their prior begins anew: with forgetting it has not faded as that of the others has.
+        Their prior is new: with forgetting it has not decayed as that of the other features has.
 
         Parameters
         ----------
         d : int
-            The number of features from now on, at least as many as before.
+            The new number of features, not smaller than the current one.
 
         Returns
         -------
@@ -316,24 +331,24 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         ParameterError
-            If d is smaller than now.
+            If d is smaller than the current number of features.
         ShapeError
-            If a durable learner may not have so many.
+            If d exceeds the limit of a durable learner.
         """
         where = f"{type(self).__name__}.grow"
         d = validation.whole(d, "d", where, low=1)
         now = getattr(self, "n_features_in_", d)
         if d < now:
             raise ParameterError(
-                f"{where}: `d` must be >= {now}, the features known now, got {d}. "
-                "Features cannot be taken away."
+                f"{where}: `d` must be >= {now}, the current number of features, got {d}. "
+                "Features cannot be removed."
             )
         if d > now:
             check_feature_limit(d, type(self).__name__)
             if self._square:
-                warn_of_large_state(d, type(self).__name__, now if self._begun else 0)
-            with self._whole():
-                if self._begun:
+                warn_of_large_state(d, type(self).__name__, now if self._started else 0)
+            with self._rollback_on_error():
+                if self._started:
                     self._widen(d)
                 self.n_features_in_ = d
                 if hasattr(self, "feature_names_in_"):
@@ -342,19 +357,20 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
-        """Learn what another learner has learned, as if this one had seen its rows too.
+        """Merge another learner into this one, as if this one had learned its rows too.
 
-        The other is not changed. Features with names are matched by them; those that only one of
-        the two knows were zero in the other's rows. The parameters of this learner stay.
+        The other learner and the parameters of this one are not changed. Named features are
+        matched by name; a feature of only one learner is taken as zero in all rows of the other.
 
         Parameters
         ----------
         other : learner of the same class
-            In d features of which some or all are the same, and as many outputs, or any classes.
+            The features may differ. Regressors must have the same number of outputs; classifiers
+            may have different classes.
         concurrent : bool, default=False
-            Without forgetting it makes no difference. With it, False: the other's rows came after
-            this one's, which age by them. True: the two streams ran side by side, so that none of
-            them ages by the other.
+            Only relevant with forgetting. False: the other's rows follow the rows of this learner,
+            which decay accordingly. True: the two streams ran side by side, so that neither decays
+            because of the other.
 
         Returns
         -------
@@ -363,21 +379,21 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         MergeError
-            If the two are not alike, or if what they keep does not say what their rows said.
-            Both are left as they were.
+            If the learners are incompatible, or if their state is not sufficient for a merge. Both
+            are then unchanged.
         """
         where = f"{type(self).__name__}.merge"
         self.check_mergeable(other, where)
-        if not other._begun:
+        if not other._started:
             return self
         if other is self:
-            other = copy.copy(other)  # what was learned is never written into
-        with self._whole():
+            other = copy.copy(other)  # learned arrays are never modified in place
+        with self._rollback_on_error():
             self.join(other, column_positions(self, other, where), concurrent=concurrent)
         return self
 
     def check_mergeable(self, other: Self, where: str) -> None:
-        """Refuse a learner of another kind or setting, and one that cannot be merged.
+        """Raise an error if another learner cannot be merged into this one.
 
         Parameters
         ----------
@@ -388,21 +404,23 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         MergeError
-            Saying why.
+            If class or parameters differ, or if one of the two cannot be merged.
         """
         check_same_parameters(self, other, self._merge_parameters, where)
         if reason := self._unmergeable() or other._unmergeable():
-            raise MergeError(f"{where}: a learner must keep what its rows said, {reason}")
+            raise MergeError(f"{where}: a learner must store the evidence of its rows, {reason}")
 
     def join(self, other: Self, at: ColumnPositions, *, concurrent: bool) -> None:
-        """Learn what another that may be merged has learned, its features at these places.
+        """Merge another learner whose features are at the given positions.
 
-        A pipeline calls it, whose features know the places; ``merge`` is for everybody else.
+        For pipelines, whose features determine the positions; use ``merge`` otherwise.
 
         Parameters
         ----------
-        other : learner of the same class that has begun
+        other : learner of the same class
+            A started learner that passed ``check_mergeable``.
         at : Places
+            The positions of its features.
         concurrent : bool
             As in ``merge``.
         """
@@ -418,23 +436,23 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         if at.names is not None:
             self.feature_names_in_ = np.array(at.names, dtype=object)
 
-    # -- what stands behind them -----------------------------------------------------------------
+    # -- implementation --------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that was learned."""
+        """Size of the learned attributes in bytes."""
         return nbytes(self)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._begun
+        return self._started
 
     @property
-    def _begun(self) -> bool:
-        """Whether a first row has been seen, and so the sizes are known."""
+    def _started(self) -> bool:
+        """Whether the learned attributes are initialised."""
         return hasattr(self, "rows_seen_")
 
-    def _when(self, time: TimeLike | None, n: int, where: str) -> Any:
-        """The times of n rows, (n,), checked; None where none are needed."""
+    def _check_times(self, time: TimeLike | None, n: int, where: str) -> Any:
+        """The validated times of n rows, (n,), or None if the learner uses none."""
         del n
         if time is None:
             return None
@@ -445,11 +463,11 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     def _learn_at(
-        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None
+        self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None, time: Array | None
     ) -> Floats:
-        """Learn rows that happened at these times."""
+        """Learn rows with these times."""
         del time
-        return self._learn(X, Y, s, known)
+        return self._learn(X, Y, s, class_mask)
 
     def _learn_block(
         self,
@@ -459,54 +477,60 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         verb: str,
         time: TimeLike | None = None,
     ) -> Array:
-        """Learn rows; return what was said of each before."""
+        """Validate and learn rows; return their prequential predictions."""
         where = f"{type(self).__name__}.{verb}"
         array, names = validation.matrix(X, where, **self._shape())
         n = array.shape[0]
         if n == 0 and verb == "fit":
             raise ShapeError(
                 f"{where}: `X` must have rows, got 0 sample(s) (shape={array.shape}) while a "
-                "minimum of 1 is required. partial_fit takes empty blocks."
+                "minimum of 1 is required. partial_fit accepts empty blocks."
             )
         s = validation.weights(sample_weight, n, where)
         if verb == "fit" and s is not None and not s.any():
             raise ParameterError(
                 f"{where}: `sample_weight` must hold a weight > 0, got weights that are all zero. "
-                "Weigh at least one row; partial_fit takes blocks without any."
+                "Give at least one row a positive weight; partial_fit accepts blocks without any."
             )
         self._set_features(array.shape[1], names)
-        when = self._when(time, n, where)
-        Y, known = self._admit(y, n, s, where)
+        when = self._check_times(time, n, where)
+        Y, class_mask = self._receive_targets(y, n, s, where)
         if n == 0:
-            return self._answers(Y, known)
+            return self._to_predictions(Y, class_mask)
         with linalg.one_thread(array.shape[1], n):
             if s is None or (s > 0).all():
-                scores = self._learn_at(array, Y, s, known, when)
-                return self._answers(scores, known) if verb == "test_then_train" else scores
+                scores = self._learn_at(array, Y, s, class_mask, when)
+                return (
+                    self._to_predictions(scores, class_mask)
+                    if verb == "test_then_train"
+                    else scores
+                )
             if verb == "test_then_train":
-                return self._answers(self._in_runs(array, Y, s, known, when), known)
+                return self._to_predictions(
+                    self._learn_weighted_runs(array, Y, s, class_mask, when), class_mask
+                )
             on = s > 0
             if on.any():
-                seen, when = (None if a is None else a[on] for a in (known, when))
+                seen, when = (None if a is None else a[on] for a in (class_mask, when))
                 self._learn_at(array[on], Y[on], s[on], seen, when)
             return np.empty(0)
 
-    def _in_runs(
-        self, X: Floats, Y: Floats, s: Floats, known: Array | None, time: Array | None
+    def _learn_weighted_runs(
+        self, X: Floats, Y: Floats, s: Floats, class_mask: Array | None, time: Array | None
     ) -> Floats:
-        """Rows of weight 0 are answered, not learned: cut the block where they begin and end."""
-        said = np.empty(Y.shape)
+        """Learn runs of positive weight and predict runs of weight 0; return the scores."""
+        scores = np.empty(Y.shape)
         cuts = np.flatnonzero(np.diff(s > 0)) + 1
         for rows in np.split(np.arange(len(s)), cuts):
             if s[rows[0]] > 0:
-                seen, when = (None if a is None else a[rows] for a in (known, time))
-                said[rows] = self._learn_at(X[rows], Y[rows], s[rows], seen, when)
+                seen, when = (None if a is None else a[rows] for a in (class_mask, time))
+                scores[rows] = self._learn_at(X[rows], Y[rows], s[rows], seen, when)
             else:
-                said[rows] = self._scores(X[rows])
-        return said
+                scores[rows] = self._scores(X[rows])
+        return scores
 
     def _set_features(self, d: int, names: list[str] | None) -> None:
-        """Note the features of the first block."""
+        """Store number and names of the features of the first block."""
         if not hasattr(self, "n_features_in_"):
             check_feature_limit(d, type(self).__name__)
             if self._square:
@@ -515,11 +539,13 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _admit_one(self, y: object, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
-        return self._admit(np.asarray(y)[None], 1, s, where)
+    def _receive_target(
+        self, y: object, s: Floats | None, where: str
+    ) -> tuple[Floats, Array | None]:
+        return self._receive_targets(np.asarray(y)[None], 1, s, where)
 
     def _shape(self) -> dict[str, Any]:
-        """The columns' number and names, as far as they are known."""
+        """The number and names of the features, or None if unknown."""
         names = getattr(self, "feature_names_in_", None)
         return {
             "d": getattr(self, "n_features_in_", None),
@@ -530,25 +556,25 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         return validation.row_vector(x, where, **self._shape())
 
     def _matrix(self, X: TableLike, verb: str) -> Floats:
-        """The rows that a learned learner is asked about."""
-        if self._begun and validation.is_matrix(X, self.n_features_in_):
+        """The validated rows to predict; raise an error if no row was learned."""
+        if self._started and validation.is_matrix(X, self.n_features_in_):
             return X
         where = f"{type(self).__name__}.{verb}"
-        if not self._begun:
+        if not self._started:
             raise NotFittedError(
                 f"{where}: this {type(self).__name__} is not fitted yet: it has learned no row. "
                 "Call fit, partial_fit or learn_one first; predict_one and test_then_train "
-                "answer from the start."
+                "predict before any row is learned."
             )
         return validation.matrix(X, where, **self._shape())[0]
 
-    def _whole(self) -> "_Whole":
-        """All or nothing: whatever is raised within, the learner is as it was before."""
-        return _Whole(self)
+    def _rollback_on_error(self) -> "_Rollback":
+        """Context that restores the learner if an exception is raised."""
+        return _Rollback(self)
 
 
-class _Whole:
-    """What puts a learner back; each row goes through it, so it is no generator."""
+class _Rollback:
+    """Context that restores a learner on an exception; a class, since a generator is slower."""
 
     __slots__ = ("_before", "_learner")
 
@@ -564,21 +590,21 @@ class _Whole:
             self._learner.__dict__ = self._before
 
 
-_EXACT = 1 << 53  # whole numbers up to here are doubles
+_EXACT = 1 << 53  # whole numbers up to here are exact in float64
 
 
 class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
-    """The verbs of regressors: answers are real numbers, one or several a row."""
+    """Base class of regressors: targets are real numbers, one or several per row."""
 
     n_outputs_: int
     target_ndim_: int
     rows_seen_: int
 
-    def _admit(
+    def _receive_targets(
         self, y: ArrayLike | None, n: int, s: Floats | None, where: str
     ) -> tuple[Floats, None]:
         array = validation.targets(y, n, where)
-        if not self._begun:
+        if not self._started:
             if n == 0:
                 return np.empty((0, 1)), None
             self.target_ndim_ = array.ndim
@@ -591,33 +617,34 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
             shape = "(n,)" if self.target_ndim_ == 1 else f"(n, {self.n_outputs_})"
             raise ShapeError(
                 f"{where}: `y` must have shape {shape}, as in the first block, got {array.shape}. "
-                "Start a new learner for another set of answers."
+                "Start a new learner for another set of targets."
             )
         self.rows_seen_ += n if s is None else int(np.count_nonzero(s))
         return Y, None
 
     def _join_outputs(self, other: Self, where: str) -> Array:
-        if not self._begun:
+        if not self._started:
             self.target_ndim_, self.n_outputs_ = other.target_ndim_, other.n_outputs_
             self.rows_seen_ = 0
             self._start(self.n_features_in_, self.n_outputs_)
-        mine, came = (
-            "(n,)" if one.target_ndim_ == 1 else f"(n, {one.n_outputs_})" for one in (self, other)
+        expected, given = (
+            "(n,)" if learner.target_ndim_ == 1 else f"(n, {learner.n_outputs_})"
+            for learner in (self, other)
         )
-        if mine != came:
+        if expected != given:
             raise MergeError(
-                f"{where}: both learners must have answers of shape {mine}, as the first has, got "
-                f"{came}. Merge learners of the same answers."
+                f"{where}: both learners must have targets of shape {expected}, as in the first, "
+                f"got {given}. Merge learners of the same targets."
             )
         return np.arange(self.n_outputs_)
 
-    def _admit_one(self, y: object, s: Floats | None, where: str) -> tuple[Floats, None]:
+    def _receive_target(self, y: object, s: Floats | None, where: str) -> tuple[Floats, None]:
         single = s is None and getattr(self, "target_ndim_", 0) == 1
         plain = y if isinstance(y, float) or (type(y) is int and abs(y) <= _EXACT) else math.nan
-        if single and math.isfinite(plain):  # the common case, quickly
+        if single and math.isfinite(plain):  # fast path of the common case
             self.rows_seen_ += 1
             return np.array([[plain]], dtype=np.float64), None
-        return self._admit(np.asarray(y)[None], 1, s, where)
+        return self._receive_targets(np.asarray(y)[None], 1, s, where)
 
     def _matrix(self, X: TableLike, verb: str) -> Floats:
         array = super()._matrix(X, verb)
@@ -625,8 +652,8 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
             check_values(len(array), self.n_outputs_, type(self).__name__, "one for each output")
         return array
 
-    def _answers(self, scores: Floats, known: Array | None) -> Array:
-        del known
+    def _to_predictions(self, scores: Floats, class_mask: Array | None) -> Array:
+        del class_mask
         return scores[:, 0] if getattr(self, "target_ndim_", 1) == 1 else scores
 
     def __sklearn_tags__(self) -> Any:
@@ -637,9 +664,9 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
 
 
 class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
-    """The verbs of clusterers. A cluster keeps its number, however many come after it.
+    """Base class of clusterers. The number of a cluster never changes.
 
-    ``y`` stands where scikit-learn's own clusterers have it, and means nothing there either.
+    ``y`` is ignored; it exists for compatibility with scikit-learn's API.
     """
 
     rows_seen_: int
@@ -647,16 +674,16 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
     def fit(  # type: ignore[override]
         self, X: TableLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Forget all, then learn the rows one after the other.
+        """Reset the learner, then learn the rows one after the other.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             At least one row.
         y : object
-            Not read.
+            Ignored.
         sample_weight : array-like of shape (n,) or float, optional
-            A weight >= 0 for each row.
+            Weights >= 0 of the rows.
 
         Returns
         -------
@@ -667,16 +694,16 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
     def partial_fit(  # type: ignore[override]
         self, X: TableLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn the rows one after the other, on top of all learned so far.
+        """Learn the rows one after the other, continuing from the current state.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             n may be zero: then nothing is learned.
         y : object
-            Not read.
+            Ignored.
         sample_weight : array-like of shape (n,) or float, optional
-            A weight >= 0 for each row; rows of weight 0 are not learned.
+            Weights >= 0 of the rows; rows of weight 0 are not learned.
 
         Returns
         -------
@@ -687,7 +714,7 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
     def test_then_train(  # type: ignore[override]
         self, X: TableLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Array:
-        """Learn the rows; return the cluster of each as it was said just before learning it.
+        """Predict the cluster of each row, then learn the row.
 
         Parameters
         ----------
@@ -696,8 +723,8 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
 
         Returns
         -------
-        said : ndarray of int of shape (n,)
-            −1 where there was no cluster yet.
+        clusters : ndarray of int of shape (n,)
+            The cluster predicted before each row was learned; −1 if there was none.
         """
         return super().test_then_train(X, y, sample_weight)
 
@@ -713,7 +740,7 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
         ----------
         x : array of shape (d,), or dict
         y : object
-            Not read.
+            Ignored.
         sample_weight : float, default=1.0
 
         Returns
@@ -725,7 +752,7 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
     def fit_predict(
         self, X: TableLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Array:
-        """Forget all, learn the rows, and then say the cluster of each.
+        """Reset the learner, learn the rows, and return the cluster of each afterwards.
 
         Parameters
         ----------
@@ -734,11 +761,11 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
         """
         return self.fit(X, y, sample_weight).predict(X)
 
-    def _admit(
+    def _receive_targets(
         self, y: ArrayLike | None, n: int, s: Floats | None, where: str
     ) -> tuple[Floats, None]:
         del y, where
-        if not self._begun and n:
+        if not self._started and n:
             self.rows_seen_ = 0
             self._start(self.n_features_in_, 1)
         if n:
@@ -747,15 +774,15 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
 
     def _join_outputs(self, other: Self, where: str) -> Array:
         del other, where
-        if not self._begun:
+        if not self._started:
             self.rows_seen_ = 0
             self._start(self.n_features_in_, 1)
         return np.zeros(1, dtype=np.intp)
 
-    def _answers(self, scores: Floats, known: Array | None) -> Array:
-        del known
-        said: Array = scores[:, 0].astype(np.intp)
-        return said
+    def _to_predictions(self, scores: Floats, class_mask: Array | None) -> Array:
+        del class_mask
+        predictions: Array = scores[:, 0].astype(np.intp)
+        return predictions
 
     def _initial_prediction(self, row: Floats) -> int:
         del row

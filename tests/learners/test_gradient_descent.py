@@ -21,16 +21,16 @@ def test_rows_of_any_precision_and_order_in_memory(
     X = rng.normal(size=shape).astype(np.float32)
     y = rng.integers(0, 2, size=len(X))
     want = make()
-    said = want.test_then_train(X.astype(np.float64), y).tolist()
+    predictions = want.test_then_train(X.astype(np.float64), y).tolist()
     if alone:
         monkeypatch.setattr(native, "loops", None)
     for rows in (X, np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2], X[::-1][::-1]):
         model = make()
         got = model.test_then_train(rows, y).tolist()
         if make is op.SGDRegressor:
-            assert_allclose(got, said, rtol=1e-9, atol=1e-10)
+            assert_allclose(got, predictions, rtol=1e-9, atol=1e-10)
         else:
-            assert got == said
+            assert got == predictions
         assert_allclose(model.coef_, want.coef_, rtol=1e-9, atol=1e-10)
 
 

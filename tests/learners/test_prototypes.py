@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from onepass.learners import prototypes
-from onepass.learners.prototypes import OF_ONE, SIMILARITIES, Prototypes, Rules, lengths_of, met
+from onepass.learners.prototypes import (
+    ROW_SIMILARITIES,
+    SIMILARITIES,
+    Prototypes,
+    Rules,
+    lengths_of,
+    match_and_update,
+)
 
 
 def similarity(a: Any, b: Any, kind: str) -> float:
@@ -66,16 +73,16 @@ def test_blocks_are_the_loop(seed: int, kind: str, step: Any, cut: int, vigilanc
     V = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 4)))[0].T
     rules, Z = Rules(vigilance, kind, step, None), X @ V.T
     expected = algorithm_one(X, Z, labels, s, rules)
-    stock, said = Prototypes.start(6).viewed(lambda rows: rows @ V.T), []
+    stock, predictions = Prototypes.start(6).with_coordinates(lambda rows: rows @ V.T), []
     for i in range(0, 90, cut):
         part = slice(i, i + cut)
-        stock, found = met(stock, rules, X[part], Z[part], labels[part], s[part])
-        said += found[:, 0].tolist()
-    assert said == expected[4]
+        stock, found = match_and_update(stock, rules, X[part], Z[part], labels[part], s[part])
+        predictions += found[:, 0].tolist()
+    assert predictions == expected[4]
     assert_array_equal(stock.all("labels"), expected[2])
     assert_allclose(stock.all("rows"), expected[0], atol=1e-12)
-    assert_allclose(stock.all("seen"), expected[1], atol=1e-12)
-    assert_allclose(stock.all("taken"), expected[3], rtol=1e-12)
+    assert_allclose(stock.all("coordinates"), expected[1], atol=1e-12)
+    assert_allclose(stock.all("weights"), expected[3], rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])
@@ -87,8 +94,8 @@ def test_pages_and_blocks_of_any_size_are_the_same(
     expected = algorithm_one(X, X, labels, s, rules)
     for module, name in ((prototypes, "PAGE"), (prototypes, "BLOCK"), (prototypes, "BLOCK")):
         monkeypatch.setattr(module, name, size)
-    stock, said = met(Prototypes.start(4), rules, X, X, labels, s)
-    assert said[:, 0].tolist() == expected[4]
+    stock, matches = match_and_update(Prototypes.start(4), rules, X, X, labels, s)
+    assert matches[:, 0].tolist() == expected[4]
     assert len(stock) == len(expected[0])
     assert_allclose(stock.all("rows"), expected[0], atol=1e-12)
     near = np.array([[similarity(x, p, "cosine") for p in expected[0]] for x in X])
@@ -99,8 +106,8 @@ def test_proposition_1_weights_learned_along_the_axes_are_those_of_the_rows_proj
     X, labels, s = drawn(120, 8, 2, 1)
     V = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 3)))[0].T
     for step in (None, 0.2):
-        stock, _ = met(
-            Prototypes.start(8).viewed(lambda rows: rows @ V.T),
+        stock, _ = match_and_update(
+            Prototypes.start(8).with_coordinates(lambda rows: rows @ V.T),
             Rules(0.5, "cosine", step, None),
             X,
             X @ V.T,
@@ -108,37 +115,37 @@ def test_proposition_1_weights_learned_along_the_axes_are_those_of_the_rows_proj
             s,
         )
         assert len(stock) < 60
-        assert_allclose(stock.all("seen"), stock.all("rows") @ V.T, atol=1e-13)
+        assert_allclose(stock.all("coordinates"), stock.all("rows") @ V.T, atol=1e-13)
 
 
 def test_what_was_there_before_is_not_written_into() -> None:
     X, labels, s = drawn(60, 5, 2, 2)
     rules = Rules(0.3, "cosine", None, None)
-    before, _ = met(Prototypes.start(5), rules, X[:30], X[:30], labels[:30], s[:30])
-    kept = [before.all(name).copy() for name in ("rows", "labels", "taken")]
-    met(before, rules, X[30:], X[30:], labels[30:], s[30:])
-    for name, old in zip(("rows", "labels", "taken"), kept, strict=True):
+    before, _ = match_and_update(Prototypes.start(5), rules, X[:30], X[:30], labels[:30], s[:30])
+    copies = [before.all(name).copy() for name in ("rows", "labels", "weights")]
+    match_and_update(before, rules, X[30:], X[30:], labels[30:], s[30:])
+    for name, old in zip(("rows", "labels", "weights"), copies, strict=True):
         assert_array_equal(before.all(name), old)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 5, 20])
-def test_a_ceiling_holds_and_every_class_has_a_prototype(most: int) -> None:
+@pytest.mark.parametrize("max_prototypes", [1, 2, 3, 5, 20])
+def test_a_ceiling_holds_and_every_class_has_a_prototype(max_prototypes: int) -> None:
     X, labels, s = drawn(200, 5, 4, 3)
-    rules = Rules(0.95, "cosine", None, most)
-    stock, _ = met(Prototypes.start(5), rules, X, X, labels, s)
-    assert len(stock) == max(most, 4)
+    rules = Rules(0.95, "cosine", None, max_prototypes)
+    stock, _ = match_and_update(Prototypes.start(5), rules, X, X, labels, s)
+    assert len(stock) == max(max_prototypes, 4)
     assert set(stock.all("labels").tolist()) == {0, 1, 2, 3}
-    assert_allclose(stock.all("taken").sum(), s.sum())
+    assert_allclose(stock.all("weights").sum(), s.sum())
     one_by_one = Prototypes.start(5)
     for i in range(200):
         row = slice(i, i + 1)
-        one_by_one, _ = met(one_by_one, rules, X[row], X[row], labels[row], s[row])
+        one_by_one, _ = match_and_update(one_by_one, rules, X[row], X[row], labels[row], s[row])
     assert_allclose(one_by_one.all("rows"), stock.all("rows"), atol=1e-12)
 
 
 def test_with_means_all_rows_of_a_prototype_count_the_same() -> None:
     X = np.random.default_rng(0).normal(size=(50, 3)) + 10.0
-    stock, _ = met(
+    stock, _ = match_and_update(
         Prototypes.start(3), Rules(-1.0, "cosine", None, None), X, X, np.zeros(50, int), np.ones(50)
     )
     assert_allclose(stock.all("rows"), X.mean(axis=0)[None], rtol=1e-13)
@@ -147,17 +154,21 @@ def test_with_means_all_rows_of_a_prototype_count_the_same() -> None:
 def test_of_prototypes_that_tie_the_older_wins() -> None:
     X = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
     rules = Rules(0.5, "cosine", None, None)
-    stock, said = met(Prototypes.start(2), rules, X, X, np.array([1, 0, 1, 0]), np.ones(4))
-    assert said.tolist() == [[-1, -1], [1, 0], [1, 0], [1, 0]]
+    stock, matches = match_and_update(
+        Prototypes.start(2), rules, X, X, np.array([1, 0, 1, 0]), np.ones(4)
+    )
+    assert matches.tolist() == [[-1, -1], [1, 0], [1, 0], [1, 0]]
     scores = stock.best(X[:1], "cosine", 2)
     assert scores[0, 1] > scores[0, 0]
 
 
 def test_rows_of_zeros_are_like_each_other_alone() -> None:
     X, y = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]), np.zeros(4, int)
-    stock, said = met(Prototypes.start(2), Rules(0.5, "cosine", None, None), X, X, y, np.ones(4))
-    assert stock.all("taken").tolist() == [3.0, 1.0]
-    assert said[:, 1].tolist() == [-1, 0, 0, 0]
+    stock, matches = match_and_update(
+        Prototypes.start(2), Rules(0.5, "cosine", None, None), X, X, y, np.ones(4)
+    )
+    assert stock.all("weights").tolist() == [3.0, 1.0]
+    assert matches[:, 1].tolist() == [-1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("kind", ["cosine", "euclidean"])
@@ -168,14 +179,14 @@ def test_rows_that_come_again_are_the_same_in_any_block(kind: str, labels: int) 
         X = rng.normal(size=(6, 20))[rng.integers(0, 6, 120)]
         y, s = rng.integers(0, labels, 120), np.ones(120)
         rules = Rules(1.0, kind, None, None)
-        whole, said = met(Prototypes.start(20), rules, X, X, y, s)
+        whole, matches = match_and_update(Prototypes.start(20), rules, X, X, y, s)
         assert len(whole) == 6 or labels > 1
         stock, found = Prototypes.start(20), []
         for i in range(120):
             row = slice(i, i + 1)
-            stock, one = met(stock, rules, X[row], X[row], y[row], s[row])
+            stock, one = match_and_update(stock, rules, X[row], X[row], y[row], s[row])
             found.append(one[0])
-        assert np.array_equal(found, said)
+        assert np.array_equal(found, matches)
         assert_allclose(stock.all("rows"), whole.all("rows"), atol=1e-12)
 
 
@@ -202,5 +213,5 @@ def test_a_row_alone_is_as_similar_as_among_others(kind: str) -> None:
     A[2], B[7], B[11] = 0.0, 0.0, A[1]
     a, b = lengths_of(A), lengths_of(B)
     compare, _ = SIMILARITIES[kind]
-    alone = [OF_ONE[kind](z, B, float(length), b) for z, length in zip(A, a, strict=True)]
+    alone = [ROW_SIMILARITIES[kind](z, B, float(length), b) for z, length in zip(A, a, strict=True)]
     assert_array_equal(np.array(alone), compare(A, B, a, b))

@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone, is_classifier
 
 import onepass as op
-from cases import LEARNERS, PIPELINES, Case, features, make_targets, snapshot
+from cases import LEARNERS, PIPELINES, Case, answers, features, snapshot
 from onepass import native
 from onepass.errors import CheckpointError, NotFittedError
 from onepass.learners import linear
@@ -34,10 +34,10 @@ each_case = pytest.mark.parametrize("case", [*LEARNERS, *PIPELINES], ids=lambda 
 
 def stream(case: Case, n: int, d: int = 4) -> tuple[Any, Any]:
     X = features(n, d)
-    return X, make_targets(case, X)
+    return X, answers(case, X)
 
 
-def said(learner: Any, X: Any) -> dict[str, Any]:
+def predictions(learner: Any, X: Any) -> dict[str, Any]:
     """All that it says of rows."""
     found = {name: getattr(learner, name)(X) for name in ASKED if hasattr(learner, name)}
     found["predict_one"] = [learner.predict_one(x) for x in X]
@@ -55,15 +55,17 @@ def learn(learner: Any, X: Any, y: Any, cuts: tuple[int, ...]) -> None:
 
 @each_case
 @pytest.mark.parametrize("cuts", [(1,), (3, 1, 1, 8)], ids=["singly", "in blocks"])
-def test_it_says_the_same_and_goes_on_saying_it(case: Case, cuts: tuple[int, ...]) -> None:
+def test_its_predictions_do_not_change_while_the_learner_learns(
+    case: Case, cuts: tuple[int, ...]
+) -> None:
     X, y = stream(case, 60)
     learner = case()
     learn(learner, X[:30], y[:30], cuts)
     twin, whole = learner.frozen_copy(), copy.deepcopy(learner)
-    first = said(twin, X[:7])
-    assert first == said(whole, X[:7])
+    first = predictions(twin, X[:7])
+    assert first == predictions(whole, X[:7])
     learn(learner, X[30:], y[30:], cuts)
-    assert said(twin, X[:7]) == first
+    assert predictions(twin, X[:7]) == first
 
 
 @pytest.mark.parametrize("d", [3, 47, 48, 64, 65, 130])
@@ -81,7 +83,7 @@ def test_to_make_it_changes_no_bit_of_what_follows(
             one = alone.test_then_train(X[rows], y[rows])
             two = asked.test_then_train(X[rows], y[rows])
             assert snapshot(one) == snapshot(two)
-            said(asked.frozen_copy(), X[:2])
+            predictions(asked.frozen_copy(), X[:2])
             i += width
     assert snapshot(alone) == snapshot(asked)
 
@@ -132,7 +134,7 @@ def test_a_copy_of_it_answers_alike() -> None:
     learner, X = looping()
     twin = learner.frozen_copy()
     for other in (copy.copy(twin), copy.deepcopy(twin), twin.frozen_copy()):
-        assert said(other, X) == said(twin, X)
+        assert predictions(other, X) == predictions(twin, X)
 
 
 SINGLY = [
@@ -164,28 +166,28 @@ def singly(learner: Any, n: int = 40, d: int = 4) -> tuple[Any, Any, Any]:
         dir,
     ],
 )
-def test_whatever_is_asked_first_it_says_the_same(learner: Any, ask: Any) -> None:
+def test_its_predictions_do_not_depend_on_the_first_access(learner: Any, ask: Any) -> None:
     learner, X, y = singly(learner)
-    twin, first = learner.frozen_copy(), said(copy.deepcopy(learner), X)
+    twin, first = learner.frozen_copy(), predictions(copy.deepcopy(learner), X)
     for x, t in zip(X[35:], y[35:], strict=True):
         learner.learn_one(x, t)
     ask(twin)
-    assert said(twin, X) == first
+    assert predictions(twin, X) == first
     assert twin.rows_seen_ == 35
 
 
 @each_singly
 def test_it_is_asked_first_by_many_threads_at_once(learner: Any) -> None:
-    expected = said(copy.deepcopy(singly(learner)[0]), stream(Case(learner), 40)[0])
+    expected = predictions(copy.deepcopy(singly(learner)[0]), stream(Case(learner), 40)[0])
     learner, X, _ = singly(learner)
     for _ in range(50):
         twin, found = learner.frozen_copy(), []
-        assert native.loops is None or twin._unread is not None
+        assert native.loops is None or twin._pending_state is not None
         together = threading.Barrier(4)
 
         def ask(twin: Any = twin, found: Any = found, together: Any = together) -> None:
             together.wait()
-            found.append((said(twin, X), twin.rows_seen_))
+            found.append((predictions(twin, X), twin.rows_seen_))
 
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
@@ -199,19 +201,19 @@ def test_it_is_asked_first_by_many_threads_at_once(learner: Any) -> None:
 def test_a_handler_asks_it_while_it_is_asked_first(
     learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = said(copy.deepcopy(singly(learner)[0]), stream(Case(learner), 40)[0])
+    expected = predictions(copy.deepcopy(singly(learner)[0]), stream(Case(learner), 40)[0])
     learner, X, _ = singly(learner)
     twin, within = learner.frozen_copy(), []
-    read = type(learner)._looked_at
+    read = type(learner)._attributes_after
 
     def interrupted(self: Any, *held: Any) -> Any:
         if not within:
             within.append(None)
-            within.append(said(self, X))
+            within.append(predictions(self, X))
         return read(self, *held)
 
-    monkeypatch.setattr(type(learner), "_looked_at", interrupted)
-    assert said(twin, X) == expected
+    monkeypatch.setattr(type(learner), "_attributes_after", interrupted)
+    assert predictions(twin, X) == expected
     assert within == ([None, expected] if native.loops is not None else [])
 
 
@@ -220,7 +222,7 @@ def test_it_waits_for_no_other_learner(learner: Any) -> None:
     """Whoever opens a loop, or looks at what is in one, has a lock of all learners meanwhile."""
     learner, X, _ = singly(learner)
     twin, found = learner.frozen_copy(), []
-    with linear._TURN:
+    with linear._LOOP_LOCK:
         thread = threading.Thread(target=lambda: found.append(twin.predict(X[:2])), daemon=True)
         thread.start()
         thread.join(30)
@@ -279,7 +281,7 @@ def test_a_pipeline_meets_new_categories_behind_it() -> None:
     model.partial_fit([{"by": "sea", "km": 1.0}, {"by": "air", "km": 2.0}], [1.0, 2.0])
     twin = model.frozen_copy()
     rows = [{"by": "sea", "km": 3.0}, {"by": "rail", "km": 1.0}]
-    first = said(twin, rows)
+    first = predictions(twin, rows)
     model.partial_fit([{"by": "rail", "km": 5.0, "kg": 1.0}] * 3, [9.0, 9.0, 9.0])
-    assert said(twin, rows) == first
+    assert predictions(twin, rows) == first
     assert is_classifier(twin) is False
