@@ -22,11 +22,20 @@ __all__ = [
     "tally",
 ]
 
-CLASSES: dict[str, str] = {"Latest": "LastDirections", "Nothing": "NoMemory"}
+CLASSES: dict[str, str] = {
+    "Belief": "PosteriorCovariance",
+    "Latest": "LastDirections",
+    "Nothing": "NoMemory",
+}
 """Classes in model files: former name to present name."""
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
-    "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"}
+    "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"},
+    "EKF": {"against": "inconsistent", "belief": "posterior"},
+    "LoFi": {"against": "inconsistent", "belief": "posterior"},
+    "NTKRLS": {"against": "inconsistent", "belief": "posterior"},
+    "ORFit": {"against": "inconsistent"},
+    "OneStepSGD": {"against": "inconsistent"},
 }
 """Arguments and learned attributes in model files, by the present name of their class; those at
 ``""`` were renamed in all classes."""
