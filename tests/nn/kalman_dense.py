@@ -1,4 +1,4 @@
-"""Kalman filters of a network with p × p matrices formed: plain, slow, and plainly right."""
+"""Reference Kalman filters of a network, with explicit p × p matrices."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -12,7 +12,7 @@ nn = torch.nn
 
 
 def mlp(d: int = 3, width: int = 6, c: int = 1, seed: int = 1, dtype: Any = None) -> Any:
-    """A tanh network of float64, always the same for a seed."""
+    """A seeded tanh network in float64."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         module = nn.Sequential(nn.Linear(d, width), nn.Tanh(), nn.Linear(width, c))
@@ -44,21 +44,21 @@ class Dense:
             piece = torch.from_numpy(self.w[at : at + each.numel()].copy()).reshape(each.shape)
             each.data.copy_(piece)
             at += each.numel()
-        said = self.module(torch.from_numpy(np.asarray(x))[None])[0]
+        outputs = self.module(torch.from_numpy(np.asarray(x))[None])[0]
         rows = []
-        for each in said:
+        for each in outputs:
             found = torch.autograd.grad(each, self.parameters, retain_graph=True)
             rows.append(np.concatenate([a.numpy().ravel() for a in found]))
-        return said.detach().numpy(), np.array(rows)
+        return outputs.detach().numpy(), np.array(rows)
 
     def textbook(
         self, x: Any, y: Any, R: float, *, decay: float = 1.0, process_noise: float = 0.0
     ) -> None:
         """One measurement, in the Joseph form, and the time to the next."""
-        said, H = self.row(x)
-        S = H @ self.P @ H.T + R * np.eye(len(said))
+        outputs, H = self.row(x)
+        S = H @ self.P @ H.T + R * np.eye(len(outputs))
         K = np.linalg.solve(S, H @ self.P).T
-        self.w = self.w + K @ (y - said)
+        self.w = self.w + K @ (y - outputs)
         A = np.eye(len(self.w)) - K @ H
         self.P = A @ self.P @ A.T + R * K @ K.T
         self.w = self.start + decay * (self.w - self.start)
@@ -66,15 +66,15 @@ class Dense:
 
     def printed_13(self, x: Any, y: Any, forgetting: float, i: int) -> None:
         """Equation (13) of the paper of 2022 as printed, for one output; i from 1."""
-        said, H = self.row(x)
+        outputs, H = self.row(x)
         g, P = H[0], self.P
         d = forgetting**i + g @ P @ g
-        self.w = self.w + P @ g * (y[0] - said[0]) / d
+        self.w = self.w + P @ g * (y[0] - outputs[0]) / d
         self.P = P - np.outer(P @ g, g @ P) / d
 
 
 class DenseLoFi(Dense):
-    """Diagonal LO-FI with every p × p matrix formed; P⁻¹ = diag(D) + W Wᵀ."""
+    """Diagonal LO-FI with explicit p × p matrices; P⁻¹ = diag(D) + W Wᵀ."""
 
     def __init__(self, module: Any, m: int, prior: float) -> None:
         super().__init__(module, prior)
@@ -87,10 +87,10 @@ class DenseLoFi(Dense):
     def step(
         self, x: Any, y: Any, R: float, *, decay: float = 1.0, process_noise: float = 0.0
     ) -> None:
-        said, H = self.row(x)
+        outputs, H = self.row(x)
         wide = np.hstack([self.W, H.T / np.sqrt(R)])
         precision = np.diag(self.D) + wide @ wide.T
-        self.w = self.w + np.linalg.solve(precision, H.T @ (y - said) / R)
+        self.w = self.w + np.linalg.solve(precision, H.T @ (y - outputs) / R)
         U, sigma, _ = np.linalg.svd(wide, full_matrices=False)
         self.W = U[:, : self.m] * sigma[: self.m]
         rest = U[:, self.m :] * sigma[self.m :]
@@ -107,7 +107,7 @@ class DenseLoFi(Dense):
 
 
 def along(net: Any, X: Any, Y: Any, other: Callable[[int], Any]) -> float:
-    """Learn row by row; the largest distance of the weights to those that another gives."""
+    """Max distance of the weights to those of a reference, over all rows."""
     worst = 0.0
     for i in range(len(X)):
         net.learn(X[i : i + 1], Y[i : i + 1])

@@ -1,4 +1,4 @@
-"""Modules of many kinds, and a Jacobian by nothing but plain backward passes."""
+"""Test modules, and a reference Jacobian by plain backward passes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ nn = torch.nn
 
 
 class Through(nn.Module):
-    """A module whose answer is made of that of another: Through(nn.LSTM(…), take_last)."""
+    """A function of the output of another module: Through(nn.LSTM(…), take_last)."""
 
     def __init__(self, inner: Any, take: Callable[..., Any]) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Tied(nn.Module):
 
 
 class Branching(nn.Module):
-    """What vmap cannot follow: a branch on the row's own numbers."""
+    """Branches on values of the row, which vmap does not support."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Branching(nn.Module):
 
 
 class Written(nn.Module):
-    """Writes in place into a tensor of its own making, which vmap refuses."""
+    """Writes into a new tensor in place, which vmap does not support."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class _Cube(torch.autograd.Function):
 
 
 class Custom(nn.Module):
-    """A derivative written by hand in the old manner, of which torch.func knows nothing."""
+    """A custom autograd function of the old style, which torch.func does not support."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Named(nn.Module):
 
 
 class Shared(nn.Module):
-    """A scale of its own beside a layer that is used twice."""
+    """A scale parameter and a layer that is used twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ def _ids(high: int, *shape: int) -> Callable[[], Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """A module, five rows for it, and whether vmap can follow it."""
+    """A module, five rows for it, and whether vmap supports it."""
 
     make: Callable[[], Any]
     rows: Callable[[], Any]
@@ -218,7 +218,7 @@ def cut(x: Any, i: int, j: int) -> Any:
 
 
 def plain_jacobian(module: Any, x: Any, parameters: list[Any]) -> Any:
-    """Every row of J by one backward pass of its own, through the module as it stands."""
+    """Each row of J by one backward pass through the module."""
     n = len(next(each for each in _leaves(x)))
     found = []
     for i in range(n):

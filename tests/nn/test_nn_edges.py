@@ -1,4 +1,4 @@
-"""Steps at the edge: without room, without news, of half precision, with almost no noise."""
+"""Edge cases of steps: memory errors, zero rows, half precision, tiny noise."""
 
 import copy
 from itertools import pairwise
@@ -29,11 +29,11 @@ def stream(n: int, d: int = 3, seed: int = 1) -> tuple[Any, Any]:
     return torch.as_tensor(rng.normal(size=(n, d))), torch.as_tensor(rng.normal(size=n))
 
 
-# -- what a row of zeros tells --------------------------------------------------------------------
+# -- rows of zeros --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layers", [(3, 1), (3, 8, 1)])
-def test_a_row_of_zeros_does_not_tell_whether_a_module_is_linear(layers: Any) -> None:
+def test_zero_row_is_uninformative_about_linearity(layers: Any) -> None:
     X, y = stream(6)
     linear = len(layers) == 2
     one = op.nn.ORFit(unbiased(*layers), memory=None)
@@ -43,15 +43,15 @@ def test_a_row_of_zeros_does_not_tell_whether_a_module_is_linear(layers: Any) ->
     assert one.merging == "approximate"  # as nobody has asked it yet
     one.learn(zeros, y[:1])
     assert one.merging == "approximate"
-    said = "exact" if linear else "approximate"
+    kind = "exact" if linear else "approximate"
     for net, rows in ((one, slice(0, 2)), (two, slice(3, 5))):
         net.learn(X[rows], y[rows])
-        assert net.merging == said
+        assert net.merging == kind
     assert ("turn" in one.forgetting_bound_.why) is not linear
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_of_two_to_be_merged_one_knows_whether_their_modules_are_linear(first: bool) -> None:  # noqa: FBT001
+def test_merge_uses_known_linearity_of_either_part(first: bool) -> None:  # noqa: FBT001
     X, y = stream(3)
     one = op.nn.ORFit(unbiased(3, 8, 1), memory=4)
     two = copy.deepcopy(one)
@@ -75,7 +75,7 @@ def test_of_two_to_be_merged_one_knows_whether_their_modules_are_linear(first: b
         ("OGD", {"memory": 4, "step_size": 0.1}),
     ],
 )
-def test_without_room_for_a_direction_no_weight_moves(
+def test_memory_error_leaves_weights_unchanged(
     kind: str, given: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = stream(8)
@@ -97,7 +97,7 @@ def test_without_room_for_a_direction_no_weight_moves(
 
 
 class Steep(nn.Module):
-    """Its gradients are no numbers where the first input is zero."""
+    """Gradients are nan if the first input is zero."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Steep(nn.Module):
         return (x * self.weight).sum(1, keepdim=True) / x[:, :1].sqrt()
 
 
-def test_a_block_whose_step_is_refused_counts_each_row_once() -> None:
+def test_refused_block_counts_each_row_once() -> None:
     net = op.nn.ORFit(Steep(), memory=5, block_update=True)
     rows = torch.tensor([[0.0, 1.0, 1.0], [1e-30, 1e-17, 1e-25], [1e-30, 0.0, 1e-17]])
     with pytest.warns(RowsRefusedWarning, match=r"got 3 row\(s\)"):
@@ -121,9 +121,7 @@ def test_a_block_whose_step_is_refused_counts_each_row_once() -> None:
 
 @pytest.mark.parametrize("noise", [1e-8, 1e-12, 1e-16, 1e-20, 1e-24])
 @pytest.mark.parametrize("seed", range(3))
-def test_time_passes_for_rows_that_are_parallel_however_small_their_noise(
-    noise: float, seed: int
-) -> None:
+def test_process_noise_with_parallel_rows_and_small_noise(noise: float, seed: int) -> None:
     x, _ = stream(1, seed=seed)
     X = x * torch.tensor([1.0, 2.0, 3.0, 0.7]).double()[:, None]
     given: Any = {"noise": noise, "process_noise": 0.5, "decay": 0.9, "block_update": True}
@@ -132,7 +130,7 @@ def test_time_passes_for_rows_that_are_parallel_however_small_their_noise(
         net.learn(X, X[:, 0])
     along = x[0] / torch.linalg.vector_norm(x)
     across = torch.linalg.svd(x).Vh[1:]
-    said, std = net.predict(torch.vstack((along, across)), return_std=True)
+    predictions, std = net.predict(torch.vstack((along, across)), return_std=True)
     decay, drift = 0.9**4, 0.5 * (1.0 - 0.9**8) / (1.0 - 0.9**2)  # of a block's time
     prior = 1.0
     for _ in range(3):
@@ -141,27 +139,27 @@ def test_time_passes_for_rows_that_are_parallel_however_small_their_noise(
     np.testing.assert_allclose(std[1:], np.sqrt(prior), rtol=1e-6)
     start = unbiased(3, 1)(along[None].double()).item()
     right = start + decay * (float(along[0]) - start)
-    np.testing.assert_allclose(float(said[0]), right, atol=1e-6)
+    np.testing.assert_allclose(float(predictions[0]), right, atol=1e-6)
 
 
-def test_of_no_vectors_there_are_no_lengths() -> None:
+def test_norms_of_empty_matrix() -> None:
     for p in (5, 20_000):
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
             assert linalg.norms(torch.zeros(p, 0, dtype=dtype)).shape == (0,)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_networks_of_half_precision_are_evaluated(dtype: Any) -> None:
+def test_evaluate_half_precision_networks(dtype: Any) -> None:
     X, y = (each.numpy() for each in stream(20))
     net = op.nn.ORFit(nn.Linear(3, 1).to(dtype), 3, 0.1)
     report = op.evaluate.prequential({"net": net}, (X, y), metrics=["mae"])
     assert np.isfinite(report.scores["net"].overall["mae"])
 
 
-# -- what is told ---------------------------------------------------------------------------------
+# -- reported values ------------------------------------------------------------------------------
 
 
-def test_why_there_is_no_bound_with_noise_is_the_same_after_a_merge() -> None:
+def test_missing_bound_reason_is_unchanged_by_merge() -> None:
     X, y = stream(6)
     one = op.nn.ORFit(unbiased(3, 8, 1), 3, 0.1)
     two = copy.deepcopy(one).learn(X[3:], y[3:])
@@ -170,7 +168,7 @@ def test_why_there_is_no_bound_with_noise_is_the_same_after_a_merge() -> None:
     assert "noise" in why
 
 
-def test_drift_takes_what_the_module_itself_said() -> None:
+def test_drift_accepts_raw_module_outputs() -> None:
     X, y = stream(4)
     net = op.nn.ORFit(unbiased(3, 1), 2).learn(X, y)
     assert net.drift(X, net.module(X)) == 0.0
@@ -178,7 +176,7 @@ def test_drift_takes_what_the_module_itself_said() -> None:
         net.drift(X[:1], 1.0)
 
 
-def test_threads_are_as_lenient_with_overflow_as_what_called_them() -> None:
+def test_threads_inherit_overflow_handling() -> None:
     def work(pieces: Any) -> Any:
         return (float(len(pieces) * (np.geterr()["over"] == "ignore")),)
 
@@ -187,13 +185,13 @@ def test_threads_are_as_lenient_with_overflow_as_what_called_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["EKF", "NTKRLS", "LoFi", "OneStepSGD"])
-def test_a_merge_that_is_refused_is_so_with_rows_to_measure_as_well(name: str) -> None:
+def test_refused_merge_ignores_validation_rows(name: str) -> None:
     one, two = (getattr(op.nn, name)(torch.nn.Linear(2, 1)) for _ in range(2))
     with pytest.raises(MergeError, match="ORFit"):
         one.merge(two, rows=(torch.ones(1, 2), torch.ones(1)))
 
 
-def test_squares_that_overflow_ask_for_another_read_without_a_warning() -> None:
+def test_overflowing_norms_are_recomputed_without_warning() -> None:
     rows = torch.linalg.qr(torch.randn(60_000, 5, generator=torch.Generator().manual_seed(0))).Q.T
     g = torch.full((60_000, 1), 1e30)
     split = OrthonormalBasis(rows.contiguous()).split(g)

@@ -50,7 +50,7 @@ def test_orfit_is_ntkrls_with_forgetting_zero_is_ekf_with_noise_zero(c: int) -> 
     "time", [{}, {"process_noise": 0.01}, {"decay": 0.95}, {"process_noise": 0.1, "decay": 0.9}]
 )
 @pytest.mark.parametrize("noise", [1.0, 1e-4, 0.0])
-def test_it_is_the_textbook_filter_with_p_by_p_numbers(noise: float, time: Any) -> None:
+def test_equals_textbook_filter(noise: float, time: Any) -> None:
     X, Y = stream(25 if noise or "process_noise" in time else 15, c=2, noise=0.1)
     if not noise and "process_noise" not in time:
         X, Y = X[:15], Y[:15]  # two outputs, 38 weights: all are settled then
@@ -62,12 +62,12 @@ def test_it_is_the_textbook_filter_with_p_by_p_numbers(noise: float, time: Any) 
         np.testing.assert_allclose(weights(net), dense.w, atol=1e-7)
     J = np.stack([dense.row(x)[1] for x in X])
     variances = np.einsum("nkp,pq,nkq->nk", J, dense.P, J)
-    said, std = net.predict(X, return_std=True)
+    predictions, std = net.predict(X, return_std=True)
     np.testing.assert_allclose(std.numpy() ** 2, variances, atol=1e-7)
-    np.testing.assert_allclose(said, net.predict(X))
+    np.testing.assert_allclose(predictions, net.predict(X))
 
 
-def test_a_block_is_one_augmented_row_and_takes_its_time() -> None:
+def test_block_is_one_augmented_row() -> None:
     X, Y = stream(5)
     net = op.nn.EKF(mlp(), 0.1, 0.02, decay=0.9, block_update=True).learn(X, Y)
     dense = Dense(mlp(), 1.0)
@@ -83,7 +83,7 @@ def test_a_block_is_one_augmented_row_and_takes_its_time() -> None:
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1.0])
-def test_of_a_linear_module_orfit_with_noise_is_least_squares_with_that_ridge(noise: float) -> None:
+def test_linear_orfit_with_noise_is_ridge_regression(noise: float) -> None:
     X, Y = stream(30, d=7, noise=0.3)
     linear = nn.Linear(7, 1, bias=False).double()
     nn.init.zeros_(linear.weight)
@@ -97,11 +97,11 @@ def test_of_a_linear_module_orfit_with_noise_is_least_squares_with_that_ridge(no
     np.testing.assert_allclose(weights(explicit.learn(X, Y)), rls.coef_, atol=1e-10)
 
 
-def test_the_gain_that_is_printed_with_f_for_its_gradient_is_a_slip() -> None:
+def test_printed_gain_of_the_paper_is_wrong() -> None:
     (x,), (y,) = stream(1)
     dense = Dense(mlp(), 1.0)
-    said, H = dense.row(x)
-    g, f, e = H[0], said[0], float(y[0] - said[0])
+    outputs, H = dense.row(x)
+    g, f, e = H[0], outputs[0], float(y[0] - outputs[0])
     right = op.nn.EKF(mlp(), noise=0.0).learn(x[None], y[None])
     assert abs(g @ (weights(right) - dense.w) - e) < 1e-10  # fits the linearised row
     printed = dense.P @ g / (f * np.linalg.norm(g))  # a number for ∇f, however it is read
@@ -117,7 +117,7 @@ def test_float32_is_near_float64() -> None:
     assert op.nn.EKF(mlp(dtype=torch.bfloat16), 0.05).learn(X, Y).rows_refused_ == 0
 
 
-def test_noise_averages_what_without_it_is_learned_by_heart() -> None:
+def test_noise_averages_contradictory_rows() -> None:
     X, Y = stream(150, seed=3, noise=0.5)
     ask, truth = stream(400, seed=4)
     error = {}
@@ -128,7 +128,7 @@ def test_noise_averages_what_without_it_is_learned_by_heart() -> None:
     assert error[0.0] > 2.0 * error[1.0]
 
 
-def test_process_noise_follows_a_truth_that_moves() -> None:
+def test_process_noise_tracks_drift() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
     Y = np.where(np.arange(120)[:, None] < 60, 1.0, -1.0) * X[:, :1]
@@ -140,7 +140,7 @@ def test_process_noise_follows_a_truth_that_moves() -> None:
 
 
 @pytest.mark.parametrize("loss", ["one_hot", "cross_entropy"])
-def test_classes_are_learned_in_one_pass(loss: Any) -> None:
+def test_classification_in_one_pass(loss: Any) -> None:
     rng = np.random.default_rng(1)
     y = rng.integers(0, 3, 120)
     X = rng.normal(size=(120, 3)) + 3.0 * np.eye(3)[y]
@@ -150,10 +150,10 @@ def test_classes_are_learned_in_one_pass(loss: Any) -> None:
         net.predict(X, return_std=True)
 
 
-# -- what may go wrong ----------------------------------------------------------------------------
+# -- invalid rows ---------------------------------------------------------------------------------
 
 
-def test_contradictions_are_counted_and_the_past_wins() -> None:
+def test_inconsistent_rows_are_counted() -> None:
     X, Y = stream(1)
     net = op.nn.EKF(nn.Linear(3, 1, bias=False).double(), noise=0.0)
     net.learn(X, Y).learn(X, Y)
@@ -163,7 +163,7 @@ def test_contradictions_are_counted_and_the_past_wins() -> None:
     np.testing.assert_allclose(net.predict(X), Y)
 
 
-def test_a_dead_relu_a_repeated_row_and_a_nan_loss_leave_the_weights_alone() -> None:
+def test_uninformative_rows_leave_weights_unchanged() -> None:
     X, Y = stream(6)
     dead = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1, bias=False)).double()
     nn.init.constant_(dead[0].bias, -100.0)
@@ -176,7 +176,7 @@ def test_a_dead_relu_a_repeated_row_and_a_nan_loss_leave_the_weights_alone() -> 
 
 
 @pytest.mark.parametrize("bias", [np.nan, np.inf, 1.5e308])
-def test_a_loss_that_is_no_number_is_told_and_not_learned(bias: float) -> None:
+def test_nonfinite_loss_warns_and_is_not_learned(bias: float) -> None:
     X, Y = stream(6)
     for noise in (0.0, 1.0):
         module = mlp()
@@ -188,23 +188,23 @@ def test_a_loss_that_is_no_number_is_told_and_not_learned(bias: float) -> None:
             with pytest.warns(RowsRefusedWarning, match="must be finite"):
                 net.learn(X[:1], Y[:1])
         else:
-            with pytest.raises(NumericalError, match=r"finite, but '2\.(weight|bias)' holds"):
+            with pytest.raises(NumericalError, match=r"finite, but '2\.(weight|bias)' contains"):
                 net.learn(X[:1], Y[:1])
         np.testing.assert_array_equal(weights(net), before)
         assert (net.rows_refused_, net.posterior_) == (int(np.isfinite(bias)), None)
 
 
-def test_when_all_weights_are_settled_it_is_told_once() -> None:
+def test_all_weights_determined_warns_once() -> None:
     X, Y = stream(9, d=2)
     net = op.nn.EKF(nn.Linear(2, 1, bias=False).double(), noise=0.0)
-    with pytest.warns(MemoryFullWarning, match="settle all 2") as told:
+    with pytest.warns(MemoryFullWarning, match="determine all 2") as caught:
         net.learn(X, Y)
-    assert len(told) == 1
+    assert len(caught) == 1
     assert net.posterior_.rank == len(net.posterior_.columns) == 2
     assert net.inconsistent_rows_ == 7
 
 
-def test_memory_stops_growing_with_the_rows() -> None:
+def test_memory_is_bounded() -> None:
     X, Y = stream(80, noise=0.1)
     net = op.nn.EKF(mlp(), 0.1).learn(X[:40], Y[:40])
     before = net.nbytes
@@ -213,17 +213,17 @@ def test_memory_stops_growing_with_the_rows() -> None:
     assert op.nn.EKF(mlp()).nbytes == 0
 
 
-def test_before_learning_it_says_what_it_was_told_beforehand() -> None:
+def test_prior_predictions_before_learning() -> None:
     net = op.nn.EKF(nn.Linear(2, 1, bias=False).double(), prior=4.0)
-    said, std = net.predict([[3.0, 4.0]], return_std=True)
-    assert said.shape == std.shape == (1,)
+    predictions, std = net.predict([[3.0, 4.0]], return_std=True)
+    assert predictions.shape == std.shape == (1,)
     assert float(std[0]) == pytest.approx(10.0)
     assert net.posterior_ is None
     assert along(net, np.zeros((0, 2)), np.zeros((0, 1)), lambda _: 0.0) == 0.0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"noise": -1.0}, "`noise` must be a number in"),
         ({"prior": 0.0}, "`prior` must be a number in"),
@@ -233,16 +233,14 @@ def test_before_learning_it_says_what_it_was_told_beforehand() -> None:
         ({"noise": 0.0, "loss": "cross_entropy"}, "`noise` must be above 0"),
     ],
 )
-def test_what_it_cannot_be_is_refused(arguments: Any, told: str) -> None:
-    with pytest.raises(ParameterError, match=f"op.nn.EKF: {told}"):
+def test_invalid_arguments(arguments: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=f"op.nn.EKF: {message}"):
         op.nn.EKF(mlp(), **arguments)
 
 
 @pytest.mark.parametrize("where", ["masked", "cuda"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_on_a_device_it_is_the_same_filter(
-    noise: float, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_same_filter_on_cuda(noise: float, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if where == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     X, Y = stream(12, c=2)
@@ -270,7 +268,7 @@ def test_on_a_device_it_is_the_same_filter(
             torch.testing.assert_close(std, expected, rtol=0, atol=1e-7, msg=name)
 
 
-def test_the_filter_that_merges_is_orfit_with_noise() -> None:
+def test_merge_error_names_orfit_with_noise() -> None:
     X, Y = stream(40, noise=0.3)
     parts = slice(0, 20), slice(20, 40)
     ekf = op.nn.EKF(nn.Linear(3, 1).double(), noise=0.6, prior=2.0)
@@ -279,6 +277,6 @@ def test_the_filter_that_merges_is_orfit_with_noise() -> None:
     one, two = (op.nn.ORFit(deepcopy(ekf.module), None, 0.6 / 2.0) for _ in parts)
     one.learn(X[parts[0]], Y[parts[0]])
     two.learn(X[parts[1]], Y[parts[1]])
-    with pytest.raises(MergeError, match="is the same filter, and merges"):
+    with pytest.raises(MergeError, match="is the same filter and can be merged"):
         ekf.learn(X, Y).merge(two)
     np.testing.assert_allclose(weights(one.merge(two)), weights(ekf), atol=1e-12)

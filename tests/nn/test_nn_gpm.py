@@ -1,4 +1,4 @@
-"""GPM: against its equations written with NumPy, and by what past inputs are answered."""
+"""GPM against its equations in NumPy, and outputs on past inputs."""
 
 import copy
 import io
@@ -33,7 +33,7 @@ def plain_gpm(M: Any, R: Any, threshold: float) -> Any:
 
 
 @pytest.mark.parametrize("growth", [0.0, 0.02])
-def test_its_directions_are_those_of_the_paper(growth: float) -> None:
+def test_directions_equal_paper(growth: float) -> None:
     module = network(d=12, hidden=9)
     optimizer = wrapped(module, [0.8, 0.95], growth=growth, rows=None)
     bases = [np.zeros((12, 0)), np.zeros((9, 0))]
@@ -51,7 +51,7 @@ def test_its_directions_are_those_of_the_paper(growth: float) -> None:
     assert list(optimizer.ranks_.values()) == [each.shape[1] for each in bases]
 
 
-def test_a_step_of_plain_sgd_is_the_projected_gradient() -> None:
+def test_sgd_step_is_projected_gradient() -> None:
     module, (X, y) = network(d=12), stream(5, d=12)
     optimizer = wrapped(module, 0.9, biases="free").after_task((X, y))
     before = [each.detach().clone() for each in module.parameters()]
@@ -65,15 +65,15 @@ def test_a_step_of_plain_sgd_is_the_projected_gradient() -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_with_all_directions_past_outputs_stay(name: str) -> None:
+def test_all_directions_preserve_past_outputs(name: str) -> None:
     module, (X, y) = network(d=30, hidden=30), stream(6, d=30)
     optimizer = wrapped(module, 1.0, make=name)
     train(optimizer, module, X, y, 5)
-    said = optimizer.after_task((X, y)) and module(X).detach()
+    outputs = optimizer.after_task((X, y)) and module(X).detach()
     new, labels = stream(30, d=30, seed=4)
     before = module(new).detach()
     train(optimizer, module, new, labels, 30)
-    torch.testing.assert_close(module(X), said, rtol=0.0, atol=1e-11)
+    torch.testing.assert_close(module(X), outputs, rtol=0.0, atol=1e-11)
     assert (module(new) - before).abs().max() > 0.05
 
 
@@ -94,23 +94,23 @@ CONVOLUTIONS = {
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
 @pytest.mark.parametrize("case", CONVOLUTIONS)
-def test_weights_meet_the_vectors_that_are_told(case: str) -> None:
-    from onepass.nn.optim.gpm import layers, met
+def test_layer_inputs_reproduce_convolution(case: str) -> None:
+    from onepass.nn.optim.gpm import layer_inputs, layers
 
     layer, shape = CONVOLUTIONS[case]
     generator = torch.Generator().manual_seed(0)
     x = torch.randn((2, *shape), generator=generator)
     found = next(iter(layers(nn.Sequential(layer)).values()))
-    vectors = met(layer, x)
+    vectors = layer_inputs(layer, x)
     assert vectors.shape[::2] == (found.groups, found.d)
     W = layer.weight.detach().reshape(found.groups, -1, found.d)
     answers = torch.einsum("god,gnd->ngo", W, vectors).reshape(vectors.shape[1], -1)
-    said = layer(x).detach() if case == "linear" else layer(x).detach().movedim(1, -1)
-    expected = said.reshape(-1, W.shape[0] * W.shape[1]) - layer.bias.detach()
+    outputs = layer(x).detach() if case == "linear" else layer(x).detach().movedim(1, -1)
+    expected = outputs.reshape(-1, W.shape[0] * W.shape[1]) - layer.bias.detach()
     torch.testing.assert_close(answers, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_convolutional_network_keeps_its_outputs() -> None:
+def test_convolutional_network_preserves_outputs() -> None:
     module = nn.Sequential(
         nn.Conv2d(1, 6, 3, stride=3, padding=1), nn.Tanh(),
         nn.Conv2d(6, 6, 2, groups=2, bias=False), nn.Tanh(), nn.Flatten(), nn.Linear(24, 3),
@@ -119,16 +119,16 @@ def test_a_convolutional_network_keeps_its_outputs() -> None:
     blank = torch.zeros(1, 1, 7, 7, dtype=torch.float64)
     blank[..., 2:4, 2:4] = torch.randn(2, 2, generator=generator, dtype=torch.float64)
     optimizer = wrapped(module, 1.0, make="AdamW").after_task([blank])
-    said = module(blank).detach()
+    outputs = module(blank).detach()
     X = torch.randn(8, 1, 7, 7, generator=generator, dtype=torch.float64)
     before = flat(module)
     train(optimizer, module, X, torch.arange(8) % 3, 20)
-    torch.testing.assert_close(module(blank), said, rtol=0.0, atol=1e-11)
+    torch.testing.assert_close(module(blank), outputs, rtol=0.0, atol=1e-11)
     assert (flat(module) - before).norm() > 0.1
     assert set(optimizer.ranks_) == {"0", "2", "5"}
 
 
-def test_biases_learn_in_the_first_task_alone_unless_they_are_free() -> None:
+def test_biases_frozen_after_first_task_unless_free() -> None:
     for biases, moves in (("frozen", False), ("free", True)):
         module = network()
         optimizer = wrapped(module, 0.9, biases=biases, make="decay")
@@ -141,7 +141,7 @@ def test_biases_learn_in_the_first_task_alone_unless_they_are_free() -> None:
         assert torch.equal(module[0].bias, bias) != moves
 
 
-def test_other_layers_are_refused_frozen_or_free() -> None:
+def test_other_layers_refused_frozen_or_free() -> None:
     def module() -> Any:
         return nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3)).double()
 
@@ -157,7 +157,7 @@ def test_other_layers_are_refused_frozen_or_free() -> None:
     assert list(wrapped(named, projects=["0", "2"]).ranks_) == ["0", "2"]
 
 
-def test_weights_that_are_used_twice() -> None:
+def test_shared_weights() -> None:
     class Tied(nn.Module):
         def __init__(self, other: Any) -> None:
             super().__init__()
@@ -171,9 +171,9 @@ def test_weights_that_are_used_twice() -> None:
     x = stream(1)[0]
     optimizer = wrapped(module, 1.0).after_task([x])
     assert optimizer.ranks_ == {"first": 2}
-    said = module(x).detach()
+    outputs = module(x).detach()
     train(optimizer, module, *stream(9, seed=3), 5)
-    torch.testing.assert_close(module(x), said)
+    torch.testing.assert_close(module(x), outputs)
     with pytest.raises(ParameterError, match=r"first\.weight"):
         wrapped(Tied(nn.Embedding(4, 4)))
     attention = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -181,7 +181,7 @@ def test_weights_that_are_used_twice() -> None:
     assert list(held.ranks_) == ["linear1", "linear2"]
 
 
-def test_a_layer_that_no_row_reached_keeps_what_it_has() -> None:
+def test_unused_layer_keeps_its_directions() -> None:
     class Heads(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -198,7 +198,7 @@ def test_a_layer_that_no_row_reached_keeps_what_it_has() -> None:
     assert optimizer.after_task(stream(1)).ranks_ == {"heads.0": 2, "heads.1": 1}
 
 
-def test_a_state_dict_goes_on_bit_for_bit() -> None:
+def test_state_dict_continues_bit_for_bit() -> None:
     def on(optimizer: Any, module: Any) -> Any:
         train(optimizer, module, *stream(9, seed=2), 3)
         optimizer.after_task(stream(40, seed=3))
@@ -220,7 +220,7 @@ def test_a_state_dict_goes_on_bit_for_bit() -> None:
         wrapped(network(d=5)).load_state_dict(saved["optimizer"])
 
 
-def test_the_module_is_left_as_it_was() -> None:
+def test_module_is_not_changed() -> None:
     module = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)).double()
     optimizer = wrapped(module, others="frozen")
     train(optimizer, module, *stream(9))
@@ -252,12 +252,12 @@ def test_thresholds_by_names() -> None:
         ({"projects": "*.bias"}, "biases alone"),
     ],
 )
-def test_wrong_arguments_are_refused(given: dict[str, Any], match: str) -> None:
+def test_invalid_arguments(given: dict[str, Any], match: str) -> None:
     with pytest.raises(ParameterError, match=match):
         wrapped(network(), **given)
 
 
-def test_wrong_rows_change_nothing() -> None:
+def test_invalid_rows_change_nothing() -> None:
     module = network()
     optimizer = wrapped(module).after_task(stream(3))
     ranks = optimizer.ranks_

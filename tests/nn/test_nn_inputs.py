@@ -1,4 +1,4 @@
-"""Arrays, tables and modules as users bring them: op.nn, baselines and TorchFeatures read alike."""
+"""Input arrays, tables and modules of op.nn, the baselines and TorchFeatures."""
 
 import copy
 from collections.abc import Callable
@@ -75,7 +75,7 @@ DTYPES = ["f2", "f4", "f8", "longdouble", *("i1", "i2", "i4", "i8", "u1", "u2", 
     writeable=st.booleans(),
 )
 @settings(max_examples=20, print_blob=True)
-def test_arrays_of_any_layout_are_learned_alike(
+def test_array_layout_does_not_matter(
     name: str,
     dtypes: Any,
     layouts: Any,
@@ -92,17 +92,17 @@ def test_arrays_of_any_layout_are_learned_alike(
 
 @given(dtype=st.sampled_from(DTYPES), layout=st.sampled_from(list(LAYOUTS)))
 @settings(print_blob=True)
-def test_features_of_arrays_of_any_layout(dtype: str, layout: str) -> None:
+def test_features_of_any_array_layout(dtype: str, layout: str) -> None:
     array = LAYOUTS[layout](V.astype(dtype))
     array.flags.writeable = False
     found = op.features.TorchFeatures(line(2)).transform(array)
     assert np.array_equal(found, op.features.TorchFeatures(line(2)).transform(V * 1.0))
 
 
-def test_whole_numbers_beyond_int64_do_not_wrap() -> None:
+def test_integers_beyond_int64_do_not_wrap() -> None:
     x = np.array([[2**63 + 2**40, 0, 0]], dtype=np.uint64)
-    said = op.nn.EKF(line(), noise=1.0).predict(x)
-    assert torch.equal(said, op.nn.EKF(line(), noise=1.0).predict(x.astype(float)))
+    predictions = op.nn.EKF(line(), noise=1.0).predict(x)
+    assert torch.equal(predictions, op.nn.EKF(line(), noise=1.0).predict(x.astype(float)))
 
 
 # -- tables ---------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ FRAMES: dict[str, Callable[[Any], Any]] = {
     mixed=st.booleans(),
 )
 @settings(max_examples=15, print_blob=True)
-def test_columns_are_found_by_name(
+def test_columns_selected_by_name(
     name: str,
     order: list[str],
     kinds: Any,
@@ -142,7 +142,7 @@ def test_columns_are_found_by_name(
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_other_columns_are_refused_as_by_other_learners(name: str) -> None:
+def test_unknown_columns_raise_column_error(name: str) -> None:
     frame = pd.DataFrame(V * 1.0, columns=NAMES)
     model, peer = LEARNERS[name](line()).learn(frame, V[:, 0]), op.RLSRegressor()
     peer.partial_fit(frame, V[:, 0])
@@ -158,7 +158,7 @@ def test_other_columns_are_refused_as_by_other_learners(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_names_of_refused_rows_are_not_learned(name: str) -> None:
+def test_column_names_of_refused_rows_are_not_learned(name: str) -> None:
     frame = pd.DataFrame(V * 1.0, columns=NAMES)
     model = LEARNERS[name](line())
     with pytest.raises(ShapeError):
@@ -167,7 +167,7 @@ def test_names_of_refused_rows_are_not_learned(name: str) -> None:
     model.predict(frame[["c", "b", "a"]])
 
 
-def test_names_are_saved_copied_and_compared(tmp_path: Path) -> None:
+def test_column_names_are_saved_copied_and_compared(tmp_path: Path) -> None:
     frame = pd.DataFrame(V * 1.0, columns=NAMES)
     learner = op.nn.ORFit(line(), memory=3, noise=1.0)
     twin = copy.deepcopy(learner)
@@ -183,7 +183,7 @@ def test_names_are_saved_copied_and_compared(tmp_path: Path) -> None:
         twin.learn(turned, V[:, 0]).merge(learner)
 
 
-def test_features_take_columns_in_the_order_of_the_first_table_learned() -> None:
+def test_features_use_learned_column_order() -> None:
     frame, turned = (pd.DataFrame(V * 1.0, columns=NAMES)[order] for order in (NAMES, NAMES[::-1]))
     feature = op.features.TorchFeatures(line(2))
     other = feature.transform(turned)
@@ -198,7 +198,7 @@ def test_features_take_columns_in_the_order_of_the_first_table_learned() -> None
 
 
 class Words(nn.Module):
-    """Whole numbers that are looked up, in a table or by their places in a parameter."""
+    """Integers as indices of an embedding or of a parameter."""
 
     def __init__(self, *, layer: bool) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ class Words(nn.Module):
 
 @pytest.mark.parametrize("layer", [True, False])
 @pytest.mark.parametrize("name", LEARNERS)
-def test_whole_numbers_that_are_looked_up_stay_whole(name: str, layer: bool) -> None:  # noqa: FBT001
+def test_embedding_indices_stay_integers(name: str, layer: bool) -> None:  # noqa: FBT001
     frame = pd.DataFrame(V, columns=NAMES)
     expected = learned(name, Words(layer=layer), V, V[:, 0])
     model = LEARNERS[name](Words(layer=layer))
@@ -225,7 +225,7 @@ def test_whole_numbers_that_are_looked_up_stay_whole(name: str, layer: bool) -> 
     assert np.allclose(np.asarray(model.predict(frame[["b", "c", "a"]])), expected, rtol=1e-5)
 
 
-def test_whole_and_real_numbers_may_alternate() -> None:
+def test_integer_and_real_inputs_may_alternate() -> None:
     model, plain = (op.nn.ORFit(line(), noise=1.0) for _ in range(2))
     for x in (V * 1.0, V, V[:1], V * 0.5, torch.from_numpy(V)):
         model.learn(x, V[: len(x), 0])
@@ -237,7 +237,7 @@ def test_whole_and_real_numbers_may_alternate() -> None:
 
 
 class Output(dict):  # type: ignore[type-arg]
-    """Outputs with names, as transformers has them."""
+    """Named outputs, as in transformers."""
 
     @property
     def logits(self) -> Any:
@@ -287,7 +287,7 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_dict_inputs_and_logits_are_taken_alike(name: str) -> None:
+def test_dict_inputs_and_logits(name: str) -> None:
     named, flat = CLASSES[name](Model()), CLASSES[name](Flat())
     x = {"input_ids": V, "attention_mask": torch.from_numpy(MASK)}
     swapped = {"attention_mask": MASK, "input_ids": V}
@@ -305,7 +305,7 @@ def test_dict_inputs_and_logits_are_taken_alike(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_arguments_that_forward_has_not_are_refused_alike(name: str) -> None:
+def test_unknown_forward_arguments(name: str) -> None:
     model = CLASSES[name](Model())
     words = r"must hold the arguments of the module's forward.* a dict its keyword arguments"
     x = {"input_ids": V, "mask": MASK}
@@ -316,7 +316,7 @@ def test_arguments_that_forward_has_not_are_refused_alike(name: str) -> None:
 @pytest.mark.filterwarnings("ignore:.*training mode")
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("training", [True, False])
-def test_one_row_and_batch_normalisation(name: str, training: bool) -> None:  # noqa: FBT001
+def test_single_row_with_batch_normalisation(name: str, training: bool) -> None:  # noqa: FBT001
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
     module.train(training)
@@ -331,7 +331,7 @@ def test_one_row_and_batch_normalisation(name: str, training: bool) -> None:  # 
         assert module[1].num_batches_tracked.item() == batches + training
 
 
-def test_one_row_without_running_statistics_is_refused() -> None:
+def test_single_row_without_running_statistics() -> None:
     module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False)).double()
     model = baselines.SGD(module, loss="squared")
     before = copy.deepcopy(module.state_dict())
@@ -344,7 +344,7 @@ def test_one_row_without_running_statistics_is_refused() -> None:
 
 
 class Bounded(nn.Module):
-    """Rows of a table whose length is bounded, in several ways."""
+    """Embeddings with max_norm, in several ways."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -372,7 +372,7 @@ class Bounded(nn.Module):
 
 @pytest.mark.parametrize("kind", ["layer", "bag", "function", "data", "no grad"])
 @pytest.mark.parametrize("freeze", [True, False])
-def test_a_prediction_does_not_change_the_users_table(kind: str, freeze: bool) -> None:  # noqa: FBT001
+def test_predict_does_not_change_embedding(kind: str, freeze: bool) -> None:  # noqa: FBT001
     module = Bounded(kind)
     module.words.requires_grad_(not freeze)
     before = module.words.weight.detach().clone()
@@ -384,7 +384,7 @@ def test_a_prediction_does_not_change_the_users_table(kind: str, freeze: bool) -
     assert torch.equal(module.words.weight, before)
 
 
-def test_a_frozen_backbone_is_not_copied(monkeypatch: Any) -> None:
+def test_frozen_backbone_is_not_copied(monkeypatch: Any) -> None:
     body = nn.Sequential(nn.Linear(3, 200), nn.ReLU(inplace=True), nn.Linear(200, 4))
     body.requires_grad_(requires_grad=False)
     copied, clone = [0], torch.Tensor.clone
@@ -398,7 +398,7 @@ def test_a_frozen_backbone_is_not_copied(monkeypatch: Any) -> None:
     assert copied[0] < 100
 
 
-def test_a_frozen_layer_may_choose_its_branch_by_an_operator() -> None:
+def test_frozen_layer_with_control_flow_operator() -> None:
     class Branch(nn.Linear):
         def forward(self, x: Any) -> Any:
             return torch.cond(torch.tensor(True), torch.sin, torch.cos, (super().forward(x),))  # noqa: FBT003
@@ -407,7 +407,7 @@ def test_a_frozen_layer_may_choose_its_branch_by_an_operator() -> None:
     assert op.nn.ORFit(nn.Sequential(body, nn.Linear(4, 1))).predict(V * 1.0).shape == (len(V),)
 
 
-def test_features_of_a_bounded_table_leave_it_as_it_is() -> None:
+def test_features_do_not_change_max_norm_embedding() -> None:
     class Real(Bounded):
         def forward(self, ids: Any) -> Any:
             return super().forward(ids.long())

@@ -39,7 +39,7 @@ class LanguageModel(nn.Module):
 IDS = torch.arange(7)
 
 
-def test_a_tied_head_learns() -> None:
+def test_tied_head_learns() -> None:
     learner = op.nn.ORFit(LanguageModel(layer=True), noise=1.0, learns="last", loss="one_hot")
     learner.learn(IDS, (IDS + 1) % 7)
     assert learner.network.names == ("emb.weight",)
@@ -48,14 +48,14 @@ def test_a_tied_head_learns() -> None:
     assert named.network.names == learner.network.names
 
 
-def test_a_tied_head_without_a_layer_is_refused() -> None:
+def test_tied_head_without_layer_is_refused() -> None:
     learner = op.nn.ORFit(LanguageModel(layer=False), learns="last", loss="one_hot")
-    with pytest.raises(ParameterError, match=r"made last, 'norm', .* outputs is 'emb'"):
+    with pytest.raises(ParameterError, match=r"registered last, 'norm', .* outputs is 'emb'"):
         learner.learn(IDS, IDS)
 
 
 class Chain(nn.Module):
-    """Layers made in one order and called in another, some tied, some called beside the chain."""
+    """Layers registered in one order and called in another, some tied, some outside the chain."""
 
     def __init__(self, made: list[int], calls: list[int], *, tied: bool, wrapped: str) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Chain(nn.Module):
     grad=st.booleans(),
 )
 @settings(max_examples=30, print_blob=True)
-def test_the_producer_learns_or_last_is_refused(
+def test_last_must_produce_outputs(
     made: list[int],
     calls: list[int],
     tied: bool,  # noqa: FBT001
@@ -123,12 +123,12 @@ class Beside(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["no grad", "inference"])
-def test_what_comes_before_may_have_no_derivative(kind: str) -> None:
+def test_earlier_layers_may_lack_derivative(kind: str) -> None:
     learner = op.nn.OneStepSGD(Beside(kind), learns="last").learn(X, torch.zeros(5, 2))
     assert learner.network.names == ("end.weight", "end.bias")
 
 
-def test_a_layer_within_attention_is_used_without_a_call() -> None:
+def test_layer_within_attention() -> None:
     class Attending(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -143,7 +143,7 @@ def test_a_layer_within_attention_is_used_without_a_call() -> None:
 
 
 @pytest.mark.parametrize("kind", ["OrthogonalGradient", "GPM"])
-def test_optimizers_select_the_producer_too(kind: str) -> None:
+def test_optimizers_select_last_layer(kind: str) -> None:
     module = Chain([0, 2, 1], [0, 1, 2, 2], tied=False, wrapped="")
     inner = torch.optim.SGD(module.parameters(), lr=0.1)
     settings_ = {"gradients": "outputs"} if kind == "OrthogonalGradient" else {}
@@ -152,7 +152,7 @@ def test_optimizers_select_the_producer_too(kind: str) -> None:
         optimizer.after_task([(X, None)])
 
 
-def test_icarl_takes_the_features_of_the_output_layer() -> None:
+def test_icarl_uses_features_of_output_layer() -> None:
     module = Chain([2, 0, 1], [0, 1, 2, 2], tied=False, wrapped="")
     module.after = nn.Identity()
     model = baselines.ICaRL(module, epochs=1).learn(X, [0, 1, 0, 1, 0])

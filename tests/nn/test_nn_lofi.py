@@ -17,7 +17,7 @@ each_time = pytest.mark.parametrize("time", TIMES)
 
 @each_time
 @pytest.mark.parametrize(("m", "c"), [(1, 1), (4, 1), (5, 2)])
-def test_it_is_its_recursion_with_p_by_p_numbers(m: int, c: int, time: Any) -> None:
+def test_equals_dense_recursion(m: int, c: int, time: Any) -> None:
     X, Y = stream(25, c=c, noise=0.1)
     dense = DenseLoFi(mlp(c=c), m, 0.5)
 
@@ -38,7 +38,7 @@ def test_it_is_its_recursion_with_p_by_p_numbers(m: int, c: int, time: Any) -> N
 
 @each_time
 @pytest.mark.parametrize("block_update", [False, True])
-def test_with_columns_enough_it_is_the_ekf(time: Any, block_update: bool) -> None:  # noqa: FBT001
+def test_enough_columns_equal_ekf(time: Any, block_update: bool) -> None:  # noqa: FBT001
     X, Y = stream(12, c=2, noise=0.1)
     given = {"noise": 0.1, "prior": 2.0, "block_update": block_update, **time}
     ekf = op.nn.EKF(mlp(c=2), **given).learn(X, Y)
@@ -55,19 +55,19 @@ def test_with_columns_enough_it_is_the_ekf(time: Any, block_update: bool) -> Non
     )
 
 
-def test_what_it_takes_in_is_kept_in_the_diagonal_to_the_last_digit() -> None:
+def test_truncation_preserves_diagonal() -> None:
     X, Y = stream(40, noise=0.1)
     net = op.nn.LoFi(mlp(), 3, noise=0.1)
-    gathered = torch.ones(31, dtype=torch.float64)
+    total = torch.ones(31, dtype=torch.float64)
     for i in range(40):
         J = net.network.jacobian(X[i : i + 1])[1]
-        gathered += J[0] ** 2 / 0.1
+        total += J[0] ** 2 / 0.1
         net.learn(X[i : i + 1], Y[i : i + 1])
-    kept = net.posterior_.diagonal + net.posterior_.rows.square().sum(dim=0)
-    torch.testing.assert_close(kept, gathered, rtol=1e-12, atol=0.0)
+    diagonal = net.posterior_.diagonal + net.posterior_.rows.square().sum(dim=0)
+    torch.testing.assert_close(diagonal, total, rtol=1e-12, atol=0.0)
 
 
-def test_memory_is_that_of_m_columns_however_long_the_stream() -> None:
+def test_memory_is_bounded_by_m_columns() -> None:
     X, Y = stream(60, noise=0.1)
     net = op.nn.LoFi(mlp(), 5).learn(X[:20], Y[:20])
     before = net.nbytes
@@ -76,14 +76,14 @@ def test_memory_is_that_of_m_columns_however_long_the_stream() -> None:
     assert op.nn.LoFi(mlp(), 5, decay=0.9).learn(X, Y).nbytes == before + 31 * 8
 
 
-def test_more_columns_come_nearer_to_the_whole_filter() -> None:
+def test_more_columns_approach_full_filter() -> None:
     X, Y = stream(60, seed=3, noise=0.5)
     ask, truth = stream(300, seed=4)
     whole = op.nn.EKF(mlp(width=40), 0.5).learn(X, Y).predict(ask)
     apart = {}
     for m in (1, 10, 30, 60):
-        said = op.nn.LoFi(mlp(width=40), m, 0.5).learn(X, Y).predict(ask)
-        apart[m] = float((said - whole).square().mean().sqrt())
+        predictions = op.nn.LoFi(mlp(width=40), m, 0.5).learn(X, Y).predict(ask)
+        apart[m] = float((predictions - whole).square().mean().sqrt())
     assert apart[1] > apart[10] > apart[30] > 10.0 * apart[60]
     assert float((whole - torch.from_numpy(truth)).square().mean().sqrt()) < 0.5
 
@@ -100,14 +100,14 @@ def test_float32_is_near_float64() -> None:
     assert op.nn.LoFi(mlp(dtype=torch.bfloat16), 8).learn(X, Y).rows_refused_ == 0
 
 
-def test_its_steady_state_is_the_prior() -> None:
+def test_prior_is_stationary() -> None:
     X, Y = np.zeros((50, 3)), np.zeros(50)
     linear = nn.Linear(3, 1, bias=False).double()
     net = op.nn.LoFi(linear, prior=2.0, decay=0.9, process_noise=0.19 * 2.0).learn(X, Y)
     np.testing.assert_allclose(net.posterior_.diagonal, 0.5)
 
 
-def test_dead_gradients_repeated_rows_and_nan_loss() -> None:
+def test_zero_gradients_repeated_rows_and_nan_loss() -> None:
     X, Y = stream(6)
     dead = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1, bias=False)).double()
     nn.init.constant_(dead[0].bias, -100.0)
@@ -127,7 +127,7 @@ def test_dead_gradients_repeated_rows_and_nan_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"memory": 0}, "`memory` must be a whole number"),
         ({"memory": None}, "`memory` must be a whole number"),
@@ -137,6 +137,6 @@ def test_dead_gradients_repeated_rows_and_nan_loss() -> None:
         ({"decay": 0.0}, "`decay` must be above 0"),
     ],
 )
-def test_what_it_cannot_be_is_refused(arguments: Any, told: str) -> None:
-    with pytest.raises(ParameterError, match=f"op.nn.LoFi: {told}"):
+def test_invalid_arguments(arguments: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=f"op.nn.LoFi: {message}"):
         op.nn.LoFi(mlp(), **arguments)

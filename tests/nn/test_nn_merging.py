@@ -1,4 +1,4 @@
-"""Copies of one module that learned apart, merged: exact where all is linear and kept."""
+"""Merge of copies of a module: exact if linear and within the memory."""
 
 import copy
 from typing import Any
@@ -17,7 +17,7 @@ from onepass.errors import (
 
 torch = pytest.importorskip("torch")
 
-from onepass.nn.merge import learned  # noqa: E402
+from onepass.nn.merge import merge_linear  # noqa: E402
 
 
 def linear(p: int = 40, c: int = 2, seed: int = 0) -> Any:
@@ -39,15 +39,15 @@ def stream(n: int, d: int, c: int = 2, seed: int = 1) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kept", "noise"),
+    ("spec", "noise"),
     [(None, 0.0), (40, 0.0), (op.memory.Sketch(40), 0.0), (None, 0.3), (40, 0.3)],
 )
-def test_of_a_linear_module_it_is_one_pass_while_memory_suffices(kept: Any, noise: float) -> None:
+def test_linear_merge_equals_one_pass(spec: Any, noise: float) -> None:
     X, Y = stream(18, 40)
     module = linear()
-    whole = op.nn.ORFit(copy.deepcopy(module), memory=kept, noise=noise).learn(X, Y)
+    whole = op.nn.ORFit(copy.deepcopy(module), memory=spec, noise=noise).learn(X, Y)
     parts = [
-        op.nn.ORFit(copy.deepcopy(module), memory=kept, noise=noise).learn(
+        op.nn.ORFit(copy.deepcopy(module), memory=spec, noise=noise).learn(
             X[i : i + 6], Y[i : i + 6]
         )
         for i in (0, 6, 12)
@@ -59,21 +59,21 @@ def test_of_a_linear_module_it_is_one_pass_while_memory_suffices(kept: Any, nois
     np.testing.assert_allclose(a.network.weights(), whole.network.weights(), atol=1e-9)
     more = stream(4, 40, seed=2)
     np.testing.assert_allclose(a.test_then_train(*more), whole.test_then_train(*more), atol=1e-8)
-    fresh = op.nn.ORFit(copy.deepcopy(module), memory=kept, noise=noise)
-    b = fresh.merge(parts[1]).merge(op.nn.ORFit(copy.deepcopy(module), memory=kept, noise=noise))
+    fresh = op.nn.ORFit(copy.deepcopy(module), memory=spec, noise=noise)
+    b = fresh.merge(parts[1]).merge(op.nn.ORFit(copy.deepcopy(module), memory=spec, noise=noise))
     np.testing.assert_allclose(b.network.weights(), parts[1].network.weights(), atol=1e-9)
 
 
 @pytest.mark.parametrize("by_layer", [False, True])
-@pytest.mark.parametrize("kept", [4, op.memory.Sketch(4)])
-def test_beyond_its_memory_the_answers_of_both_move_within_the_certificate(
-    kept: Any,
+@pytest.mark.parametrize("spec", [4, op.memory.Sketch(4)])
+def test_merge_beyond_memory_is_within_bound(
+    spec: Any,
     by_layer: bool,  # noqa: FBT001
 ) -> None:
     X, Y = stream(30, 12)
     module, then, parts = linear(12), [], []
     for rows in (range(15), range(15, 30)):
-        net = op.nn.ORFit(copy.deepcopy(module), memory=kept, by_layer=by_layer)
+        net = op.nn.ORFit(copy.deepcopy(module), memory=spec, by_layer=by_layer)
         pairs = [(X[k : k + 1], Y[k : k + 1]) for k in rows]
         then += [net.learn(x, y).outputs(x) for x, y in pairs]
         parts.append(net)
@@ -82,7 +82,7 @@ def test_beyond_its_memory_the_answers_of_both_move_within_the_certificate(
     assert 0.0 < a.drift(X, torch.cat(then)) <= a.forgetting_bound_.all_steps * (1 + 1e-9)
 
 
-def test_of_a_network_it_knows_about_as_much_as_both() -> None:
+def test_merged_network_is_about_as_good_as_both() -> None:
     X, _ = stream(40, 3)
     y = torch.sin(X[:, 0])
     module = mlp()
@@ -98,11 +98,11 @@ def test_of_a_network_it_knows_about_as_much_as_both() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_what_is_one_module_is_not_merged_with_itself(noise: float) -> None:
+def test_merge_with_same_module_is_refused(noise: float) -> None:
     net = op.nn.ORFit(linear(), memory=None, noise=noise).learn(*stream(5, 40))
     before = net.network.weights()
     for other in (net, op.nn.ORFit(net.module, memory=None, noise=noise)):
-        with pytest.raises(MergeError, match="modules of their own, got one module twice"):
+        with pytest.raises(MergeError, match="separate modules, got one module twice"):
             net.merge(other)
     assert torch.equal(net.network.weights(), before)
     assert net.rows_seen_ == 5
@@ -115,7 +115,7 @@ def other_buffer() -> Any:
     return module
 
 
-def test_what_is_not_alike_is_refused_and_changes_nothing() -> None:
+def test_incompatible_learners_are_refused() -> None:
     X, Y = stream(5, 40)
     first = op.nn.ORFit(linear(), memory=5).learn(X, Y)
     before = first.network.weights()
@@ -127,7 +127,7 @@ def test_what_is_not_alike_is_refused_and_changes_nothing() -> None:
         "`by_layer` must be the same": nn.ORFit(linear(), memory=5, by_layer=True).learn(X, Y),
         "same weights, 'weight'": nn.ORFit(linear(30), memory=5).learn(X[:, :30], Y),
         "same weights, 'bias'": nn.ORFit(linear(), memory=5, learns="weight").learn(X, Y),
-        "begun at the same weights": nn.ORFit(linear(seed=3), memory=5).learn(X, Y),
+        "same initial weights": nn.ORFit(linear(seed=3), memory=5).learn(X, Y),
     }
     for words, other in cases.items():
         with pytest.raises(MergeError, match=words):
@@ -139,12 +139,12 @@ def test_what_is_not_alike_is_refused_and_changes_nothing() -> None:
     two[0].running_mean += 1.0
     with pytest.raises(MergeError, match=r"another '0\.running_mean'"):
         one.merge(nn.ORFit(two, memory=5).learn(X, Y))
-    with pytest.raises(MergeError, match="keeps nothing of them"):
+    with pytest.raises(MergeError, match="stores nothing of its rows"):
         nn.OneStepSGD(linear()).merge(nn.OneStepSGD(linear()))
-    broken = nn.ORFit(linear(), memory=5).learn(X, Y)
-    broken.network.set_weights(torch.full((broken.network.p,), torch.nan).double())
+    nonfinite = nn.ORFit(linear(), memory=5).learn(X, Y)
+    nonfinite.network.set_weights(torch.full((nonfinite.network.p,), torch.nan).double())
     with pytest.raises(NumericalError, match="must be finite"):
-        first.merge(broken)
+        first.merge(nonfinite)
     assert torch.equal(first.network.weights(), before)
 
 
@@ -152,7 +152,7 @@ def test_what_is_not_alike_is_refused_and_changes_nothing() -> None:
 
 
 def halves(memory: Any, noise: float = 0.0, *, width: int = 100, **more: Any) -> Any:
-    """Two learners of like streams, whose directions nearly agree, and their rows."""
+    """Two learners of similar streams with nearly equal directions, and their rows."""
     torch.manual_seed(0)
     module = torch.nn.Sequential(
         torch.nn.Linear(3, width), torch.nn.Tanh(), torch.nn.Linear(width, 1)
@@ -170,7 +170,7 @@ def error(net: Any, X: Any, Y: Any) -> float:
 
 
 def literal(one: Any, two: Any) -> Any:
-    """What it would be to take all that both know to the letter."""
+    """The exact joint solution of both learners."""
     w, other = one.network.weights(), two.network.weights()
     A, B = (net.memory_.evidence(net.network.weights()).rows for net in (one, two))
     C, d = torch.cat((A, B)), (w - other) / 2.0
@@ -178,7 +178,7 @@ def literal(one: Any, two: Any) -> Any:
     return (w + other) / 2.0 + torch.linalg.lstsq(C, asked[:, None], driver="gelsd").solution[:, 0]
 
 
-def test_networks_that_know_the_same_twice_stay_between_the_two() -> None:
+def test_merge_of_similar_networks_stays_between() -> None:
     one, two, X, Y = halves(None)
     parts = [error(net, X, Y) for net in (one, two)]
     w, other = one.network.weights(), two.network.weights()
@@ -186,11 +186,11 @@ def test_networks_that_know_the_same_twice_stay_between_the_two() -> None:
     straight = literal(one, two)
     middle, radius = (w + other) / 2.0, float((w - other).norm()) / 2.0
     assert float((straight - middle).norm()) > 2.0 * radius
-    with pytest.warns(MergeWarning, match=r"parts that would meet \d+\.\d times as far"):
+    with pytest.warns(MergeWarning, match=r"one that is \d+\.\d times as far"):
         swapped.merge(copy.deepcopy(one))
-    with pytest.warns(MergeWarning, match="stay between the two") as told:
+    with pytest.warns(MergeWarning, match="stay between the two") as caught:
         one.merge(two)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     merged = one.network.weights()
     assert float((merged - middle).norm()) <= radius * (1 + 1e-5)
     torch.testing.assert_close(swapped.network.weights(), merged, atol=1e-6, rtol=0.0)
@@ -199,8 +199,8 @@ def test_networks_that_know_the_same_twice_stay_between_the_two() -> None:
     assert error(one, X, Y) > 2.0 * max(parts)
     assert one.inconsistent_rows_ == 0
     assert (one.forgetting_bound_.kind, two.forgetting_bound_.kind) == ("none", "estimate")
-    assert "directions without their lengths" in one.forgetting_bound_.why
-    assert "gradients of a network turn" in two.forgetting_bound_.why
+    assert "directions without singular values" in one.forgetting_bound_.why
+    assert "gradients turn" in two.forgetting_bound_.why
 
 
 def least_moved(one: Any, two: Any, noise: float) -> Any:
@@ -208,8 +208,8 @@ def least_moved(one: Any, two: Any, noise: float) -> Any:
     w, other, eye = one.network.weights(), two.network.weights(), torch.eye(one.network.p).double()
     M, v = torch.zeros_like(eye), torch.zeros_like(w)
     for net, at in ((one, w), (two, other)):
-        said = net.memory_.evidence(at)
-        weight = said.rows.T @ said.rows + (said.lost + noise) * eye
+        evidence = net.memory_.evidence(at)
+        weight = evidence.rows.T @ evidence.rows + (evidence.lost + noise) * eye
         M, v = M + weight, v + weight @ at
     return torch.linalg.solve(M - noise * eye, v - noise * start(two))
 
@@ -217,7 +217,7 @@ def least_moved(one: Any, two: Any, noise: float) -> Any:
 @pytest.mark.parametrize("noise", [0.0, 0.01, 1.0])
 @pytest.mark.parametrize("memory", [4, 30, op.memory.Sketch(30)])
 @pytest.mark.filterwarnings("ignore::onepass.errors.MergeWarning")
-def test_what_was_known_of_both_moves_least(memory: Any, noise: float) -> None:
+def test_merge_minimises_change_of_predictions(memory: Any, noise: float) -> None:
     one, two, X, Y = halves(memory, noise)
     right, parts = least_moved(one, two, noise), [error(net, X, Y) for net in (one, two)]
     swapped, mine = copy.deepcopy(two), copy.deepcopy(one)
@@ -237,7 +237,7 @@ def test_what_was_known_of_both_moves_least(memory: Any, noise: float) -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.filterwarnings("ignore::onepass.errors.MergeWarning")
-def test_by_layer_too_what_goes_together_is_between_both(noise: float) -> None:
+def test_by_layer_merge_stays_between(noise: float) -> None:
     one, two, X, Y = halves(4, noise, by_layer=True)
     parts = [error(net, X, Y) for net in (one, two)]
     one.merge(two)
@@ -245,23 +245,23 @@ def test_by_layer_too_what_goes_together_is_between_both(noise: float) -> None:
     assert one.rows_seen_ == 200
 
 
-def test_with_little_noise_too_it_is_between_its_parts_and_told_unless_measured() -> None:
+def test_merge_with_small_noise_warns_unless_validated() -> None:
     one, two, X, Y = halves(30, 0.01, width=30)
     parts, measured = [error(net, X, Y) for net in (one, two)], copy.deepcopy(one)
     other, w = two.network.weights(), one.network.weights()
-    literally = learned(one.memory_, w, other, two.memory_.evidence(other, two._start)).w
-    with pytest.warns(MergeWarning, match=r"moved by up to \d+ % of their size") as told:
+    literally = merge_linear(one.memory_, w, other, two.memory_.evidence(other, two._start)).w
+    with pytest.warns(MergeWarning, match=r"change of up to \d+ % of their size") as caught:
         one.merge(two)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     merged = error(one, X, Y)
     assert min(parts) < merged < max(parts)
-    with pytest.raises(MergeError, match="no worse of `rows`"):  # and nothing else is said
+    with pytest.raises(MergeError, match="no worse on `rows`"):  # and nothing else is said
         measured.merge(two, rows=(X, Y))
     measured.network.set_weights(literally)
     assert error(measured, X, Y) > 1.5 * max(parts)
 
 
-def test_one_that_has_not_begun_becomes_the_other() -> None:
+def test_merge_into_new_learner_copies() -> None:
     one, two, X, Y = halves(None)
     fresh = op.nn.ORFit(halves(None)[0].module, memory=None)
     fresh.network.set_weights(start(two))
@@ -278,12 +278,12 @@ def start(net: Any) -> Any:
     return torch.nn.utils.parameters_to_vector(module.double().parameters()).detach()
 
 
-def test_rows_to_measure_with_refuse_what_is_worse_than_its_parts() -> None:
+def test_validation_rows_refuse_worse_merge() -> None:
     one, two, X, Y = halves(6)
     two.learn(X[:100], 5.0 * Y[:100])  # what contradicts the first
     state, memory = one.network.weights(), one.memory_
     other = two.network.weights()
-    with pytest.raises(MergeError, match=r"no worse of `rows` than its parts, got errors of"):
+    with pytest.raises(MergeError, match=r"no worse on `rows` than its parts, got errors of"):
         one.merge(two, rows=(X[:100], Y[:100]))
     assert torch.equal(one.network.weights(), state)
     assert torch.equal(two.network.weights(), other)
@@ -292,7 +292,7 @@ def test_rows_to_measure_with_refuse_what_is_worse_than_its_parts() -> None:
     for rows in ((X,), X, (X[:0], Y[:0])):
         with pytest.raises(ParameterError, match="`rows` must"):
             one.merge(two, rows=rows)
-    with pytest.raises(ShapeError, match="one answer for each of 200 rows"):
+    with pytest.raises(ShapeError, match="one target for each of 200 rows"):
         one.merge(two, rows=(X, Y[:3]))
     fresh = op.nn.ORFit(copy.deepcopy(one.module), memory=6)
     fresh.network.set_weights(start(one))
@@ -303,15 +303,15 @@ def test_rows_to_measure_with_refuse_what_is_worse_than_its_parts() -> None:
 
 
 @pytest.mark.parametrize("by_layer", [False, True])
-@pytest.mark.parametrize("kept", [6, None])
-def test_merged_weights_that_the_module_cannot_hold_change_nothing(
-    kept: Any,
+@pytest.mark.parametrize("spec", [6, None])
+def test_merge_overflow_changes_nothing(
+    spec: Any,
     by_layer: bool,  # noqa: FBT001
 ) -> None:
     module = torch.nn.Linear(40, 1, bias=False).half()
     torch.nn.init.zeros_(module.weight)
     one, two = (
-        op.nn.ORFit(copy.deepcopy(module), memory=kept, by_layer=by_layer) for _ in range(2)
+        op.nn.ORFit(copy.deepcopy(module), memory=spec, by_layer=by_layer) for _ in range(2)
     )
     eye = torch.eye(40).half()
     one.learn(eye[:1], torch.zeros(1))
@@ -325,21 +325,21 @@ def test_merged_weights_that_the_module_cannot_hold_change_nothing(
     assert torch.equal((one.memory_.parts[0] if by_layer else one.memory_).basis, basis)
 
 
-def test_with_noise_networks_are_merged_as_one_pass_would_nearly_have_them() -> None:
+def test_noisy_network_merge_is_near_one_pass() -> None:
     one, two, X, Y = halves(None, 0.1, width=300)
     before = error(one, X, Y)
     one.merge(two, rows=(X, Y))
     assert error(one, X, Y) <= 1.01 * before
 
 
-def test_ten_directions_are_ten_principal_ones() -> None:
+def test_memory_number_means_principal() -> None:
     X, Y = stream(6, 40)
     one = op.nn.ORFit(linear(), memory=10).learn(X[:3], Y[:3])
     two = op.nn.ORFit(linear(), memory=op.memory.Principal(10)).learn(X[3:], Y[3:])
     assert one.merge(two).rows_seen_ == 6
 
 
-def test_whether_a_module_is_linear_in_its_weights_is_tried() -> None:
+def test_linearity_is_detected() -> None:
     torch.manual_seed(0)
     x = torch.randn(4, 3)
     deep = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))

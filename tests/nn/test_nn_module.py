@@ -32,7 +32,7 @@ def perceptron(dtype: Any = torch.float64) -> Any:
 
 @pytest.mark.parametrize("layers", ["by layers", "not by layers"])
 @each_case
-def test_the_jacobian_is_that_of_a_plain_autograd_loop(case: Case, layers: str) -> None:
+def test_jacobian_equals_autograd_loop(case: Case, layers: str) -> None:
     module, x = made(case)
     net = Network(module)
     if layers == "not by layers":
@@ -52,7 +52,7 @@ def test_the_jacobian_is_that_of_a_plain_autograd_loop(case: Case, layers: str) 
 
 
 @pytest.mark.parametrize("name", ["perceptron", "convolution", "lstm", "tuple and dict"])
-def test_how_a_jacobian_is_cut_changes_nothing(name: str) -> None:
+def test_chunk_does_not_change_jacobian(name: str) -> None:
     module, x = made(CASES[name])
     whole_outputs, whole = Network(module).jacobian(x)
     for chunk in (1, 2, 3, 7, 1000):
@@ -62,7 +62,7 @@ def test_how_a_jacobian_is_cut_changes_nothing(name: str) -> None:
 
 
 @each_case
-def test_rows_alone_have_the_jacobian_of_rows_together(case: Case) -> None:
+def test_jacobian_of_single_rows_equals_batch(case: Case) -> None:
     module, x = made(case)
     net = Network(module)
     together, J = net.jacobian(x)
@@ -82,7 +82,7 @@ def test_float32_is_near_float64(case: Case) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["perceptron", "convolution", "attention", "one output"])
-def test_half_precision_works(name: str, dtype: Any) -> None:
+def test_half_precision(name: str, dtype: Any) -> None:
     module, x = made(CASES[name])
     exact = Network(module).jacobian(x)[1]
     J = Network(module.to(dtype)).jacobian(x)[1]
@@ -91,7 +91,7 @@ def test_half_precision_works(name: str, dtype: Any) -> None:
 
 
 @each_case
-def test_a_gradient_is_the_jacobian_times_a_vector(case: Case) -> None:
+def test_gradient_is_vector_jacobian_product(case: Case) -> None:
     module, x = made(case)
     net = Network(module)
     outputs, J = net.jacobian(x)
@@ -104,14 +104,14 @@ def test_a_gradient_is_the_jacobian_times_a_vector(case: Case) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 30), st.integers(0, 99))
-def test_of_a_linear_layer_it_is_the_rows_themselves(n: int, c: int, chunk: int, seed: int) -> None:
+def test_jacobian_of_linear_layer_is_its_input(n: int, c: int, chunk: int, seed: int) -> None:
     X = np.random.default_rng(seed).normal(size=(n, 5))
     net = Network(nn.Linear(5, c, bias=False).double(), chunk=chunk)
     J = net.jacobian(X)[1].numpy()
     np.testing.assert_allclose(J, np.einsum("nd,ck->nckd", X, np.eye(c)).reshape(n * c, 5 * c))
 
 
-def test_weights_without_a_path_have_columns_of_zeros() -> None:
+def test_unused_weights_have_zero_columns() -> None:
     module, x = made(CASES["shared"])
     net = Network(module)
     for rows in (x, x[:1]):
@@ -122,7 +122,7 @@ def test_weights_without_a_path_have_columns_of_zeros() -> None:
 
 
 class Beside(nn.Module):
-    """Answers without its own weights."""
+    """Outputs that do not depend on its weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Beside(nn.Module):
         return x[:, :3]
 
 
-def test_a_module_whose_weights_take_no_part_has_a_jacobian_of_zeros() -> None:
+def test_independent_outputs_have_zero_jacobian() -> None:
     net = Network(Beside())
     for n in (1, 5):
         outputs, J = net.jacobian(torch.ones(n, 4))
@@ -141,7 +141,7 @@ def test_a_module_whose_weights_take_no_part_has_a_jacobian_of_zeros() -> None:
         assert (net.gradient(torch.ones(n, 4), outputs)[1] == 0).all()
 
 
-def test_sparse_gradients_are_written_out() -> None:
+def test_sparse_gradients() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Embedding(7, 3, sparse=True), nn.Flatten(), nn.Linear(6, 2)).double()
     ids = torch.tensor([[1, 1], [4, 2]])
@@ -150,18 +150,18 @@ def test_sparse_gradients_are_written_out() -> None:
     torch.testing.assert_close(J, Network(module).jacobian(ids)[1])
 
 
-def test_memory_for_the_jacobian_is_used_again() -> None:
+def test_out_buffer_is_reused() -> None:
     net = Network(perceptron())
-    room = torch.full((100, net.p), torch.nan, dtype=torch.float64)
+    buffer = torch.full((100, net.p), torch.nan, dtype=torch.float64)
     x = torch.randn(5, 4)
-    J = net.jacobian(x, out=room)[1]
-    assert J.data_ptr() == room.data_ptr()
+    J = net.jacobian(x, out=buffer)[1]
+    assert J.data_ptr() == buffer.data_ptr()
     torch.testing.assert_close(J, net.jacobian(x)[1])
-    assert room[15:].isnan().all()
+    assert buffer[15:].isnan().all()
 
 
-def test_rows_may_have_other_numbers_of_outputs_than_rows_before() -> None:
-    """A sequence has an answer for each of its places."""
+def test_number_of_outputs_may_change() -> None:
+    """A sequence has an output for each of its steps."""
     torch.manual_seed(0)
     net = Network(nn.Linear(3, 2).double())
     for length in (4, 2, 5):
@@ -173,7 +173,7 @@ def test_rows_may_have_other_numbers_of_outputs_than_rows_before() -> None:
             torch.testing.assert_close(J, reference)
 
 
-def test_no_rows_give_no_rows() -> None:
+def test_empty_input() -> None:
     net = Network(perceptron())
     outputs, J = net.jacobian(np.empty((0, 4)))
     assert outputs.shape == (0, 3)
@@ -183,7 +183,7 @@ def test_no_rows_give_no_rows() -> None:
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_derivatives_are_there_where_a_caller_has_switched_them_off(mode: Any) -> None:
+def test_derivatives_under_no_grad(mode: Any) -> None:
     module, x = made(CASES["perceptron"])
     exact = Network(module).jacobian(x)[1]
     net = Network(module)
@@ -196,7 +196,7 @@ def test_derivatives_are_there_where_a_caller_has_switched_them_off(mode: Any) -
     torch.testing.assert_close(gradient, exact.sum(0))
 
 
-def test_many_rows_are_asked_in_pieces() -> None:
+def test_many_rows_are_evaluated_in_chunks() -> None:
     module = perceptron()
     x = torch.randn(2500, 4, dtype=torch.float64)
     torch.testing.assert_close(Network(module).outputs(x), module(x).detach())
@@ -206,8 +206,8 @@ def test_many_rows_are_asked_in_pieces() -> None:
 
 
 @each_case
-def test_the_jacobian_is_the_slope_of_the_outputs(case: Case) -> None:
-    """Holds J, w and `move` together: f(w + h u) − f(w − h u) ≈ 2 h J u."""
+def test_jacobian_equals_finite_differences(case: Case) -> None:
+    """Finite differences: f(w + h u) − f(w − h u) ≈ 2 h J u."""
     module, x = made(case)
     net = Network(module)
     J = net.jacobian(x)[1]
@@ -222,7 +222,7 @@ def test_the_jacobian_is_the_slope_of_the_outputs(case: Case) -> None:
     assert torch.equal(net.weights(), w)
 
 
-def test_weights_are_a_copy_and_lie_where_slices_say() -> None:
+def test_weights_are_a_copy_in_order_of_slices() -> None:
     module = perceptron()
     net = Network(module)
     w = net.weights()
@@ -234,7 +234,7 @@ def test_weights_are_a_copy_and_lie_where_slices_say() -> None:
     assert net.p == 6 * 4 + 6 + 3 * 6 + 3
 
 
-def test_weights_are_set_from_arrays_and_other_dtypes() -> None:
+def test_set_weights_from_arrays_and_other_dtypes() -> None:
     net = Network(perceptron(torch.float32))
     w = np.arange(net.p, dtype=np.float64)
     net.set_weights(w)
@@ -243,7 +243,7 @@ def test_weights_are_set_from_arrays_and_other_dtypes() -> None:
     np.testing.assert_array_equal(net.weights().numpy(), w.astype(np.float32) + 2)
 
 
-def test_a_shared_parameter_counts_once_and_moves_once() -> None:
+def test_shared_parameter_counts_once() -> None:
     module, x = made(CASES["tied"])
     net = Network(module)
     assert net.p == 44
@@ -253,7 +253,7 @@ def test_a_shared_parameter_counts_once_and_moves_once() -> None:
     torch.testing.assert_close(net.outputs(x), module(x).detach())
 
 
-def test_layers_hold_all_weights() -> None:
+def test_layers_cover_all_weights() -> None:
     module, _ = made(CASES["shared"])
     net = Network(module)
     assert dict(net.layers) == {
@@ -276,7 +276,7 @@ def test_layers_hold_all_weights() -> None:
         (["2.bias", "0.*"], ("0.weight", "0.bias", "2.bias")),
     ],
 )
-def test_parts_of_a_module_learn_and_the_rest_stays(learns: Any, names: Any) -> None:
+def test_learns_selects_parameters(learns: Any, names: Any) -> None:
     module = perceptron()
     before = {name: each.detach().clone() for name, each in module.named_parameters()}
     net = Network(module, learns)
@@ -290,14 +290,14 @@ def test_parts_of_a_module_learn_and_the_rest_stays(learns: Any, names: Any) -> 
         assert torch.equal(each.detach(), before[name] + (1.0 if name in names else 0.0))
 
 
-def test_frozen_parameters_never_learn() -> None:
+def test_frozen_parameters_do_not_learn() -> None:
     module = perceptron()
     module[0].requires_grad_(requires_grad=False)
     assert Network(module).names == ("2.weight", "2.bias")
     assert Network(module, "*.bias").names == ("2.bias",)
 
 
-def test_a_frozen_part_may_be_of_another_dtype() -> None:
+def test_frozen_part_may_have_another_dtype() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
     module[0].to(torch.bfloat16).requires_grad_(requires_grad=False)
@@ -307,7 +307,7 @@ def test_a_frozen_part_may_be_of_another_dtype() -> None:
     assert net.jacobian(np.ones((3, 4)))[1].shape == (6, 14)
 
 
-def test_the_last_layer_may_be_used_by_the_one_around_it() -> None:
+def test_last_layer_used_by_its_parent() -> None:
     class Answer(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -325,7 +325,7 @@ def test_the_last_layer_may_be_used_by_the_one_around_it() -> None:
 
 
 class Busy(nn.Module):
-    """Counts in a buffer and in an attribute, and keeps what it computes."""
+    """Counts calls in a buffer and in an attribute, and stores activations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -336,18 +336,18 @@ class Busy(nn.Module):
         self.register_buffer("calls", torch.zeros(()))
         self.register_buffer("again", torch.zeros(()))
         self.asked = 0
-        self.kept: Any = None
+        self.stored: Any = None
 
     def forward(self, x: Any) -> Any:
         self.calls += 1
         self.again = self.again + 1
         self.asked += 1
-        self.kept = self.body(x)
-        self.late = self.kept
-        return self.norm(self.drop(self.kept))
+        self.stored = self.body(x)
+        self.late = self.stored
+        return self.norm(self.drop(self.stored))
 
 
-def test_a_module_is_left_as_it_was() -> None:
+def test_module_is_not_changed() -> None:
     torch.manual_seed(0)
     module = Busy().double()
     module.body.bias.grad = torch.full((3,), 7.0, dtype=torch.float64)
@@ -369,7 +369,7 @@ def test_a_module_is_left_as_it_was() -> None:
     }
     for name, each in module.state_dict().items():
         assert torch.equal(each, before[name]), name
-    assert (module.asked, module.kept, hasattr(module, "late")) == (0, None, False)
+    assert (module.asked, module.stored, hasattr(module, "late")) == (0, None, False)
     assert (module.body.bias.grad == 7).all()
     assert module.body.weight.grad is None
     assert x.grad is None
@@ -379,15 +379,15 @@ def test_a_module_is_left_as_it_was() -> None:
     assert torch.equal(module.norm.running_mean, before["norm.running_mean"])
 
 
-def test_what_hooks_keep_can_be_used() -> None:
-    module, kept = perceptron(), []
-    module[0].register_forward_hook(lambda _module, _args, out: kept.append(out.detach()))
+def test_hooks_may_store_activations() -> None:
+    module, stored = perceptron(), []
+    module[0].register_forward_hook(lambda _module, _args, out: stored.append(out.detach()))
     Network(module).jacobian(torch.randn(5, 4))
-    assert all(torch.isfinite(each).all() for each in kept)
-    assert kept
+    assert all(torch.isfinite(each).all() for each in stored)
+    assert stored
 
 
-def test_recurrent_layers_keep_their_weights() -> None:
+def test_recurrent_layers_keep_weights() -> None:
     module, x = made(CASES["lstm"])
     net = Network(module)
     net.jacobian(x)
@@ -396,7 +396,7 @@ def test_recurrent_layers_keep_their_weights() -> None:
     torch.testing.assert_close(net.outputs(x), module(x).detach())
 
 
-def test_normalised_weights_are_those_behind_them() -> None:
+def test_parametrized_weights() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(
         nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), nn.ReLU(), nn.Linear(3, 2)
@@ -412,7 +412,7 @@ def test_normalised_weights_are_those_behind_them() -> None:
 
 
 class NoWaiting(TorchDispatchMode):
-    """Refuses what would make the host wait for a device."""
+    """Raises on operations that synchronise with a device."""
 
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         on_device = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_to_copy")
@@ -422,7 +422,7 @@ class NoWaiting(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", ["perceptron", "one output", "convolution", "attention", "lstm"])
-def test_nothing_waits_for_a_device_once_rows_are_prepared(name: str) -> None:
+def test_no_synchronisation_after_prepare(name: str) -> None:
     module, x = made(CASES[name])
     net = Network(module)
     rows = net.prepare(x)
@@ -441,7 +441,7 @@ def test_nothing_waits_for_a_device_once_rows_are_prepared(name: str) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @each_case
-def test_a_gpu_gives_what_a_processor_gives(case: Case) -> None:
+def test_cuda_equals_cpu(case: Case) -> None:
     module, x = made(case)
     expected = Network(module).jacobian(x)[1]
     net = Network(module.cuda())

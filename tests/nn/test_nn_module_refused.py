@@ -1,4 +1,4 @@
-"""What is no module, no row or no answer is refused, with what to do."""
+"""Errors for invalid modules, rows and outputs."""
 
 import warnings
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ nn = torch.nn
 
 
 class Gives(nn.Module):
-    """A linear layer, and what is made of its outputs."""
+    """A function of the outputs of a linear layer."""
 
     def __init__(self, give: Any) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def shared_memory() -> Any:
         (lambda x: x, TypeMismatchError, "must be a torch.nn.Module, got function"),
         (nn.ReLU(), ParameterError, "it has no parameters"),
         (nn.Linear(2, 2).requires_grad_(requires_grad=False), ParameterError, "none of its"),
-        (nn.LazyLinear(2), ParameterError, "'weight' is not yet initialised"),
+        (nn.LazyLinear(2), ParameterError, "'weight' is lazy"),
         (nn.Linear(2, 2, device="meta"), ParameterError, "device 'meta'"),
         (
             nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta")),
@@ -79,14 +79,14 @@ def shared_memory() -> Any:
         ),
     ],
 )
-def test_a_module_that_cannot_learn_is_refused(module: Any, error: Any, words: str) -> None:
+def test_untrainable_module_is_refused(module: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         Network(module)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-def test_a_scripted_module_is_refused() -> None:
-    with pytest.raises(TypeMismatchError, match="Give the module that it was made from"):
+def test_scripted_module_is_refused() -> None:
+    with pytest.raises(TypeMismatchError, match="Pass the module that it was created from"):
         Network(torch.jit.script(nn.Linear(2, 2)))
 
 
@@ -98,10 +98,10 @@ def test_a_scripted_module_is_refused() -> None:
         ([], r"names or patterns of parameters or layers, got \[\]"),
         (3, "got 3"),
         (["0", 1], "got"),
-        ("1", r"got '1', which means '1.bias', '1.weight': frozen.* among '0.weight', '0.bias'"),
+        ("1", r"got '1', which matches frozen '1.bias', '1.weight'.* among '0.weight', '0.bias'"),
     ],
 )
-def test_what_shall_learn_must_be_there(learns: Any, words: str) -> None:
+def test_learns_must_match(learns: Any, words: str) -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     module[1].requires_grad_(requires_grad=False)
     with pytest.raises(ParameterError, match=words):
@@ -109,15 +109,15 @@ def test_what_shall_learn_must_be_there(learns: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize("chunk", [0, 1.5, True])
-def test_a_chunk_is_a_whole_number(chunk: Any) -> None:
+def test_invalid_chunk(chunk: Any) -> None:
     with pytest.raises(ParameterError, match="`chunk` must be a whole number >= 1"):
         Network(nn.Linear(2, 2), chunk=chunk)
 
 
-def test_parameters_that_were_replaced_are_noticed() -> None:
+def test_replaced_parameters_are_detected() -> None:
     network = net()
     network.module[2] = nn.Linear(6, 3)
-    with pytest.raises(ParameterError, match=r"'2\.weight' is gone or another one"):
+    with pytest.raises(ParameterError, match=r"'2\.weight' was removed or replaced"):
         network.outputs(torch.ones(2, 4))
 
 
@@ -146,17 +146,17 @@ def with_nan(row: int) -> Any:
         (None, TypeMismatchError, "must hold numbers, got NoneType"),
         (np.array([["a"] * 4]), TypeMismatchError, "must hold numbers, got ndarray of <U1"),
         (torch.ones(2, 4).to_sparse(), TypeMismatchError, "sparse, nested or quantized"),
-        (torch.ones(2, 4, device="meta"), TypeMismatchError, "must lie on cpu.* tensor on meta"),
+        (torch.ones(2, 4, device="meta"), TypeMismatchError, "must be on cpu.* tensor on meta"),
         (
             nn.utils.rnn.pack_sequence([torch.ones(3, 4)]),
             TypeMismatchError,
-            "got a PackedSequence. Give padded rows",
+            "got a PackedSequence. Pass padded rows",
         ),
         (torch.ones(2, 5), ShapeError, r"got float32 \(2, 5\), and it raised: mat1 and mat2"),
     ],
 )
 @pytest.mark.parametrize("verb", ["outputs", "jacobian"])
-def test_rows_that_are_none_are_refused(x: Any, error: Any, words: str, verb: str) -> None:
+def test_invalid_rows(x: Any, error: Any, words: str, verb: str) -> None:
     network = net()
     before = network.weights()
     with pytest.raises(error, match=words):
@@ -166,27 +166,27 @@ def test_rows_that_are_none_are_refused(x: Any, error: Any, words: str, verb: st
     torch.testing.assert_close(network.outputs(good), network.module(good).detach())
 
 
-def test_a_wrong_width_after_good_rows_costs_no_speed() -> None:
+def test_wrong_width_keeps_fast_method() -> None:
     network = net()
     network.jacobian(torch.randn(5, 4))
     for n in (1, 5):
-        with pytest.raises(ShapeError, match=r"first axis counts rows.* check the others"):
+        with pytest.raises(ShapeError, match=r"first axis counts rows.* check the other axes"):
             network.jacobian(torch.randn(n, 3))
     network.jacobian(torch.randn(1, 4))
     assert network._derivative._trusted == {"layers of rows": True, "layers": True}
 
 
-def test_numbers_too_large_for_half_precision_are_refused() -> None:
+def test_half_precision_overflow_is_refused() -> None:
     network = Network(nn.Linear(4, 1).half())
     with pytest.raises(NotFiniteError, match=r"finite in torch.float16, got infinity in row 1"):
         network.outputs(np.array([[1.0] * 4, [1e6] * 4]))
 
 
-def test_what_a_module_itself_raises_is_passed_on_with_what_came() -> None:
-    def broken(_: Any) -> Any:
+def test_module_error_is_annotated_with_input() -> None:
+    def raises(_: Any) -> Any:
         raise RuntimeError("the cat sat on it")
 
-    network = Network(Gives(broken))
+    network = Network(Gives(raises))
     with pytest.raises(RuntimeError, match="the cat sat on it") as raised:
         network.outputs(torch.ones(2, 4))
     assert not isinstance(raised.value, OnepassError)
@@ -212,7 +212,7 @@ def test_what_a_module_itself_raises_is_passed_on_with_what_came() -> None:
         {"input": torch.tensor([[1.0, 2, 3, 4], [0, 1, 0, 1]], dtype=torch.float64)},
     ],
 )
-def test_rows_come_in_many_kinds(x: Any) -> None:
+def test_input_types(x: Any) -> None:
     network = Network(nn.Linear(4, 2))
     rows = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 1.0]])
     assert len(network.prepare(x)) == 2
@@ -220,13 +220,13 @@ def test_rows_come_in_many_kinds(x: Any) -> None:
     assert torch.equal(network.outputs(network.prepare(x)[1]), network.outputs(rows[1:]))
 
 
-def test_rows_that_may_not_be_written_are_read() -> None:
+def test_readonly_arrays() -> None:
     x = np.ones((2, 4))
     x.setflags(write=False)
     assert Network(nn.Linear(4, 2)).outputs(x).shape == (2, 2)
 
 
-def test_whole_numbers_and_masks_stay_what_they_are() -> None:
+def test_integers_and_masks_are_not_converted() -> None:
     seen = []
 
     class Look(nn.Module):
@@ -249,7 +249,7 @@ def test_whole_numbers_and_masks_stay_what_they_are() -> None:
     assert set(seen) == {(torch.int64, torch.bool, torch.complex64, "text", None)}
 
 
-def test_prepared_rows_can_be_cut() -> None:
+def test_slicing_prepared_rows() -> None:
     network = Network(nn.Linear(4, 2))
     x = torch.randn(5, 4)
     rows = network.prepare((x,))
@@ -264,7 +264,7 @@ def test_prepared_rows_can_be_cut() -> None:
         rows[::2]
 
 
-# -- answers --------------------------------------------------------------------------------------
+# -- outputs --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -273,15 +273,15 @@ def test_prepared_rows_can_be_cut() -> None:
         (lambda out: (out, out), TypeMismatchError, "got tuple of 2. Wrap it in a module"),
         (lambda out: {"a": out, "b": out}, TypeMismatchError, "got dict of 2"),
         (lambda _: None, TypeMismatchError, "got NoneType"),
-        (lambda out: out.argmax(1), TypeMismatchError, "got torch.int64. Give scores"),
+        (lambda out: out.argmax(1), TypeMismatchError, "got torch.int64. Return scores"),
         (lambda out: out.to(torch.complex64), TypeMismatchError, "torch.view_as_real"),
-        (lambda out: out.sum(), ShapeError, r"for each of 3 rows, got the shape \(\)"),
+        (lambda out: out.sum(), ShapeError, r"for each of 3 rows, got shape \(\)"),
         (lambda out: out.sum(0), ShapeError, None),
-        (lambda out: out[:2], ShapeError, r"got the shape \(2, 3\)"),
-        (lambda out: out[:, :0], ShapeError, "at least one output a row"),
+        (lambda out: out[:2], ShapeError, r"got shape \(2, 3\)"),
+        (lambda out: out[:, :0], ShapeError, "at least one output per row"),
     ],
 )
-def test_answers_that_are_none_are_refused(give: Any, error: Any, words: str) -> None:
+def test_invalid_outputs(give: Any, error: Any, words: str) -> None:
     network = Network(Gives(give))
     x = torch.randn(4 if words is None else 3, 4)
     for verb in (network.outputs, network.jacobian):
@@ -299,7 +299,7 @@ def test_answers_that_are_none_are_refused(give: Any, error: Any, words: str) ->
         lambda out: out.unflatten(1, (3, 1)),
     ],
 )
-def test_one_answer_is_chosen_where_it_can_be(give: Any) -> None:
+def test_output_tensor_is_selected(give: Any) -> None:
     network = Network(Gives(give))
     x = torch.randn(3, 4)
     outputs, J = network.jacobian(x)
@@ -307,7 +307,7 @@ def test_one_answer_is_chosen_where_it_can_be(give: Any) -> None:
     assert J.shape == (9, 15)
 
 
-def test_a_row_may_answer_with_a_single_number() -> None:
+def test_scalar_output_for_single_row() -> None:
     network = Network(Gives(lambda out: out[:, 0].squeeze()))
     assert network.jacobian(torch.randn(1, 4))[1].shape == (1, 15)
     assert network.jacobian(torch.randn(5, 4))[1].shape == (5, 15)
@@ -326,7 +326,7 @@ def test_a_row_may_answer_with_a_single_number() -> None:
         (torch.ones(45, device="meta"), TypeMismatchError, "on meta"),
     ],
 )
-def test_a_step_must_fit(verb: str, w: Any, error: Any, words: str) -> None:
+def test_invalid_step(verb: str, w: Any, error: Any, words: str) -> None:
     network = Network(nn.Linear(8, 5))
     before = network.weights()
     with pytest.raises(error, match=words):
@@ -343,23 +343,23 @@ def test_a_step_must_fit(verb: str, w: Any, error: Any, words: str) -> None:
         torch.empty(45, 99).T,
     ],
 )
-def test_room_must_fit(out: Any) -> None:
+def test_invalid_out(out: Any) -> None:
     network = Network(nn.Linear(8, 5))
     with pytest.raises(ShapeError, match=r"contiguous memory of torch\.float32 on cpu for 10 rows"):
         network.jacobian(torch.ones(2, 8), out=out)
 
 
-def test_a_vector_must_fit_the_outputs() -> None:
+def test_vector_must_match_outputs() -> None:
     network = Network(nn.Linear(8, 5))
     with pytest.raises(ShapeError, match=r"outputs, \(2, 5\), got \(5,\)"):
         network.gradient(torch.ones(2, 8), torch.ones(5))
 
 
-# -- what is found by asking ----------------------------------------------------------------------
+# -- checks by evaluation ------------------------------------------------------------------------
 
 
 class Normalised(nn.Module):
-    """Statistics of the batch by hand, which no name gives away."""
+    """Batch statistics in custom code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -378,15 +378,15 @@ class Normalised(nn.Module):
         Gives(lambda out: out.cumsum(0)),
     ],
 )
-def test_a_module_that_mixes_rows_is_refused(module: Any) -> None:
+def test_module_that_mixes_rows_is_refused(module: Any) -> None:
     network = Network(module.eval())
     rank = 3 if isinstance(module, nn.TransformerEncoderLayer) else 2
     with pytest.raises(ParameterError, match=r"must not depend on other rows.*GroupNorm"):
         network.jacobian(torch.randn(6, *(5, 4)[-rank + 1 :]))
 
 
-def test_mixing_is_looked_for_until_it_could_show() -> None:
-    """While all rows are answered alike, as by a last layer of zeros, nothing can be known."""
+def test_row_mixing_is_tested_until_informative() -> None:
+    """While all rows have the same output, as with a last layer of zeros, the test is skipped."""
     module = nn.Sequential(Normalised(), nn.Linear(3, 2))
     nn.init.zeros_(module[1].weight)
     network = Network(module)
@@ -405,15 +405,15 @@ def test_mixing_is_looked_for_until_it_could_show() -> None:
         lambda out: out + torch.randn_like(out),
     ],
 )
-def test_a_module_that_draws_lots_is_refused(give: Any) -> None:
+def test_random_module_is_refused(give: Any) -> None:
     network = Network(Gives(give))
     for n in (6, 1):
-        with pytest.raises(ParameterError, match="asked twice must have the same answer"):
+        with pytest.raises(ParameterError, match="must be deterministic"):
             network.outputs(torch.randn(n, 4))
 
 
 class Remembering(nn.Module):
-    """What it says hangs on how often it was asked."""
+    """Outputs depend on the number of calls."""
 
     def __init__(self, *, registered: bool) -> None:
         super().__init__()
@@ -429,14 +429,14 @@ class Remembering(nn.Module):
 
 
 @pytest.mark.parametrize("registered", [True, False])
-def test_a_module_that_keeps_a_state_is_refused_as_it_was(registered: Any) -> None:
+def test_stateful_module_is_refused_and_restored(registered: Any) -> None:
     module = Remembering(registered=registered)
     with pytest.raises(ParameterError, match="keep no state between calls"):
         Network(module).outputs(torch.randn(3, 4))
     assert module.hidden == 0
 
 
-def test_a_layer_made_last_must_answer_last() -> None:
+def test_last_registered_layer_must_produce_outputs() -> None:
     class Crossed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -446,18 +446,20 @@ def test_a_layer_made_last_must_answer_last() -> None:
         def forward(self, x: Any) -> Any:
             return self.head(self.body(x))
 
-    with pytest.raises(ParameterError, match=r"made last, 'body', .* is 'head'.* learns='head'"):
+    with pytest.raises(
+        ParameterError, match=r"registered last, 'body', .* is 'head'.* learns='head'"
+    ):
         Network(Crossed(), "last").outputs(torch.ones(2, 4))
     module = Crossed()
     assert Network(module, "head").outputs(torch.ones(2, 4)).shape == (2, 2)
     assert not module.head._forward_hooks
 
 
-# -- what has no derivative -----------------------------------------------------------------------
+# -- missing derivatives -------------------------------------------------------------------------
 
 
 class Underived(nn.Module):
-    """Two layers, one of which, or both, are asked without a derivative."""
+    """Two layers, of which one or both are evaluated without gradients."""
 
     def __init__(self, way: str) -> None:
         super().__init__()
@@ -479,17 +481,17 @@ class Underived(nn.Module):
 
 @pytest.mark.parametrize("way", ["no_grad", "inference", "evaluation", "detach"])
 @pytest.mark.parametrize("n", [1, 3])
-def test_a_module_without_a_derivative_is_refused_when_it_is_asked_for(way: str, n: int) -> None:
+def test_missing_derivative_is_refused(way: str, n: int) -> None:
     network = Network(Underived(way))
     assert network.outputs(torch.randn(n, 4)).shape == (n, 2)
     for ask in (network.jacobian, lambda x: network.gradient(x, torch.ones_like)):
         for _ in range(2):
-            with pytest.raises(ParameterError, match=r"derivative .*no_grad\(\)") as told:
+            with pytest.raises(ParameterError, match=r"derivative .*no_grad\(\)") as caught:
                 ask(torch.randn(n, 4))
-            assert not getattr(told.value, "__notes__", ())
+            assert not getattr(caught.value, "__notes__", ())
 
 
-def test_layers_before_those_that_learn_need_no_derivative() -> None:
+def test_frozen_layers_need_no_derivative() -> None:
     torch.manual_seed(0)
     module, x = Underived("backbone"), torch.randn(3, 4)
     assert Network(module).jacobian(x)[1].any(dim=1).all()
@@ -497,7 +499,7 @@ def test_layers_before_those_that_learn_need_no_derivative() -> None:
 
 
 class OnlySome(nn.Module):
-    """The weights take part in the answers for some rows."""
+    """Outputs depend on the weights for some rows only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -509,7 +511,7 @@ class OnlySome(nn.Module):
 
 
 @pytest.mark.parametrize("first", [-1.0, 1.0])
-def test_rows_that_no_weight_matters_for_have_a_derivative_of_zero(first: float) -> None:
+def test_independent_rows_have_zero_derivative(first: float) -> None:
     network, x = Network(OnlySome()), first * torch.ones(4, 4)
     x[1::2] *= -1.0
     for rows in (x[:1], x[1:2], x):
@@ -517,7 +519,7 @@ def test_rows_that_no_weight_matters_for_have_a_derivative_of_zero(first: float)
         assert J.any(dim=1).tolist() == (rows.sum(dim=1) > 0).tolist()
 
 
-def test_a_unit_that_is_dead_for_a_row_has_a_derivative_of_zero() -> None:
+def test_dead_unit_has_zero_derivative() -> None:
     network = Network(nn.Sequential(nn.Linear(4, 1, bias=False), nn.ReLU()))
     network.set_weights(torch.ones(4))
     x = torch.ones(2, 4)
@@ -536,7 +538,7 @@ def test_a_unit_that_is_dead_for_a_row_has_a_derivative_of_zero() -> None:
         (nn.Sequential(nn.AlphaDropout(0.1), nn.BatchNorm1d(3)), "off and batch normalisation"),
     ],
 )
-def test_training_mode_is_warned_of_once(layer: Any, words: str) -> None:
+def test_training_mode_warns_once(layer: Any, words: str) -> None:
     module = nn.Sequential(nn.Linear(4, 3), layer)
     network = Network(module)
     x = torch.randn(5, 4)
@@ -547,7 +549,7 @@ def test_training_mode_is_warned_of_once(layer: Any, words: str) -> None:
     assert torch.equal(outputs, module.eval()(x).detach())
 
 
-def test_nothing_is_warned_of_that_changes_nothing() -> None:
+def test_no_warning_without_effect() -> None:
     module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0), nn.GroupNorm(1, 3), nn.ReLU())
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -15,7 +15,7 @@ nn = torch.nn
 
 @pytest.mark.parametrize("ridge", [1.0, 0.01])
 @pytest.mark.parametrize("forgetting", [1.0, 0.98, 0.5, 0.0])
-def test_it_is_equation_13_as_printed(forgetting: float, ridge: float) -> None:
+def test_equation_13_as_printed(forgetting: float, ridge: float) -> None:
     X, Y = stream(40 if forgetting else 20, noise=0.1)
     dense = Dense(mlp(), 1.0 / ridge)
 
@@ -27,15 +27,15 @@ def test_it_is_equation_13_as_printed(forgetting: float, ridge: float) -> None:
     assert along(net, X, Y, right) < 1e-8 if forgetting in {1.0, 0.98, 0.0} else 1e-4
 
 
-def test_theorem_5_each_w_i_is_the_nearest_to_w_0_that_fits_the_linearised_rows() -> None:
+def test_theorem_5_nearest_weights_that_fit_the_linearised_rows() -> None:
     X, Y = stream(20)
     for net in (op.nn.ORFit(mlp(), memory=20), op.nn.NTKRLS(mlp(), forgetting=0.0)):
         dense = Dense(mlp(), 1.0)
         w0, A, b = dense.w.copy(), [], []
         for i in range(20):
-            said, H = dense.row(X[i])
+            outputs, H = dense.row(X[i])
             A.append(H[0])
-            b.append(Y[i, 0] - said[0] + H[0] @ dense.w)  # f_{k|k−1}(w) = y_k
+            b.append(Y[i, 0] - outputs[0] + H[0] @ dense.w)  # f_{k|k−1}(w) = y_k
             net.learn(X[i : i + 1], Y[i : i + 1])
             w = net.network.weights().numpy()
             nearest = w0 + np.linalg.pinv(np.array(A)) @ (np.array(b) - np.array(A) @ w0)
@@ -45,7 +45,7 @@ def test_theorem_5_each_w_i_is_the_nearest_to_w_0_that_fits_the_linearised_rows(
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.9])
-def test_of_a_linear_module_it_is_least_squares_with_forgetting(forgetting: float) -> None:
+def test_linear_module_equals_least_squares_with_forgetting(forgetting: float) -> None:
     X, Y = stream(80, d=5, c=2, noise=0.3)
     linear = nn.Linear(5, 2, bias=False).double()
     nn.init.zeros_(linear.weight)
@@ -58,7 +58,7 @@ def test_of_a_linear_module_it_is_least_squares_with_forgetting(forgetting: floa
         np.testing.assert_allclose(found, rls.coef_, atol=1e-9)
 
 
-def test_a_long_stream_never_ends_in_nan() -> None:
+def test_long_stream_stays_finite() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     X[:, 2:] = 0.0  # two weights of no excitation
@@ -71,7 +71,7 @@ def test_a_long_stream_never_ends_in_nan() -> None:
     assert net.posterior_.beyond <= 1e12
 
 
-def test_it_follows_a_truth_that_jumps() -> None:
+def test_tracks_jumps() -> None:
     X, Y = stream(120, d=3)
     Y[60:] *= -1.0
     late = {}
@@ -91,13 +91,13 @@ def test_float32_is_near_float64() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"ridge": 0.0}, "`ridge` must be a number in"),
         ({"forgetting": 1.1}, "`forgetting` must be a number in"),
         ({"forgetting": 0.0, "loss": "cross_entropy"}, "`forgetting` must be above 0"),
     ],
 )
-def test_what_it_cannot_be_is_refused(arguments: Any, told: str) -> None:
-    with pytest.raises(ParameterError, match=f"op.nn.NTKRLS: {told}"):
+def test_invalid_arguments(arguments: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=f"op.nn.NTKRLS: {message}"):
         op.nn.NTKRLS(mlp(), **arguments)

@@ -1,4 +1,4 @@
-"""OGD on networks: against its own equations in plain loops, and against forgetting on digits."""
+"""OGD on networks, against plain loops and on digits."""
 
 from typing import Any
 
@@ -45,11 +45,11 @@ def gradient_of(module: Any, scalar: Any) -> Any:
     return torch.cat([each.reshape(-1) for each in found])
 
 
-def projected(g: Any, kept: list[Any]) -> Any:
-    """g without what lies in the span of the gradients kept, by least squares."""
-    if not kept:
+def projected(g: Any, stored: list[Any]) -> Any:
+    """Residual of g outside the span of stored gradients, by least squares."""
+    if not stored:
         return g
-    G = torch.stack(kept, dim=1)
+    G = torch.stack(stored, dim=1)
     return g - G @ torch.linalg.lstsq(G, g[:, None], driver="gelsd").solution[:, 0]
 
 
@@ -58,29 +58,29 @@ def set_flat(module: Any, w: Any) -> None:
 
 
 @pytest.mark.parametrize("gradients", ["logit", "outputs", "average"])
-def test_it_is_its_equations_in_a_plain_loop(gradients: str) -> None:
+def test_equals_plain_loop(gradients: str) -> None:
     X, y = stream(12)
     module, plain = network(), network()
     net = op.nn.OGD(
         module, None, step_size=0.1, steps=3, batch=4, loss="cross_entropy", gradients=gradients
     )
-    kept: list[Any] = []
+    stored: list[Any] = []
     for i in range(0, 12, 4):
         rows = slice(i, i + 4)
         net.learn(X[rows], y[rows])
         for _ in range(3):
             loss = torch.nn.functional.cross_entropy(plain(X[rows]), y[rows])
-            g = projected(gradient_of(plain, loss), kept)
+            g = projected(gradient_of(plain, loss), stored)
             set_flat(plain, flat(plain) - 0.1 * g)
         for x, label in zip(X[rows], y[rows], strict=True):
             out = plain(x[None])[0]
             wanted = {"logit": [out[label]], "average": [out.mean()], "outputs": list(out)}
-            kept += [gradient_of(plain, each) for each in wanted[gradients]]
+            stored += [gradient_of(plain, each) for each in wanted[gradients]]
         torch.testing.assert_close(flat(module), flat(plain), rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["squared", "one_hot"])
-def test_without_a_memory_it_is_gradient_descent(loss: Any) -> None:
+def test_no_memory_is_gradient_descent(loss: Any) -> None:
     X, y = stream(6)
     module, plain = network(), network()
     answers = torch.nn.functional.one_hot(y, 3).double()
@@ -94,7 +94,7 @@ def test_without_a_memory_it_is_gradient_descent(loss: Any) -> None:
     torch.testing.assert_close(flat(module), flat(plain))
 
 
-def test_of_a_linear_model_it_keeps_the_subspace_of_orfit() -> None:
+def test_linear_model_stores_subspace_of_orfit() -> None:
     X, _ = stream(5, d=9)
     Y = stream(5, d=2, seed=3)[0]
     ogd = op.nn.OGD(torch.nn.Linear(9, 2).double(), None, batch=1)
@@ -104,7 +104,7 @@ def test_of_a_linear_model_it_keeps_the_subspace_of_orfit() -> None:
     torch.testing.assert_close(A @ A.T, B @ B.T)
 
 
-def test_a_task_s_gradients_wait_for_its_end_and_are_drawn_evenly() -> None:
+def test_task_gradients_are_sampled_uniformly() -> None:
     X, y = stream(40)
     module = network()
     net = op.nn.OGD(module, None, loss="one_hot", per_task=5, batch=8)
@@ -116,19 +116,19 @@ def test_a_task_s_gradients_wait_for_its_end_and_are_drawn_evenly() -> None:
     assert net.after_task().memory_.rank == 5  # no row since
     assert net.learn(X[:3], y[:3]).after_task().memory_.rank == 8
 
-    from onepass.nn.gradients import slots
+    from onepass.nn.gradients import reservoir_slots
 
     counts = np.zeros(20)
     for seed in range(400):
         places: dict[int, int] = {}
         for i in range(0, 20, 4):
-            places |= {place: i + row for place, row in slots(i, 4, 5, (seed,)).items()}
+            places |= {place: i + row for place, row in reservoir_slots(i, 4, 5, (seed,)).items()}
         assert sorted(places) == [0, 1, 2, 3, 4]
         counts[list(places.values())] += 1
     assert abs(counts - 100).max() < 45  # five standard deviations
 
 
-def test_the_seed_decides_which_rows_are_kept() -> None:
+def test_seed_determines_sample() -> None:
     X, y = stream(30)
     found = []
     for seed in (0, 0, 1):
@@ -138,26 +138,26 @@ def test_the_seed_decides_which_rows_are_kept() -> None:
     assert not torch.allclose(found[0], found[2])
 
 
-def test_after_a_task_of_a_linear_model_its_outputs_stay() -> None:
+def test_linear_model_preserves_outputs_of_past_task() -> None:
     module = torch.nn.Linear(20, 3).double()
     X, y = stream(6, d=20)
     net = op.nn.OGD(module, None, loss="one_hot", gradients="outputs", per_task=6, step_size=0.1)
-    said = net.learn(X, y).after_task().outputs(X)
+    outputs = net.learn(X, y).after_task().outputs(X)
     net.learn(*stream(100, d=20, seed=5))
-    torch.testing.assert_close(net.outputs(X), said)
+    torch.testing.assert_close(net.outputs(X), outputs)
 
 
-def test_it_says_what_it_would_have_said_before_each_batch() -> None:
+def test_prequential_predictions_per_batch() -> None:
     X, y = stream(10)
     net, same = (op.nn.OGD(network(), loss="one_hot", batch=4, step_size=0.5) for _ in range(2))
-    said = net.test_then_train(X, y)
+    predictions = net.test_then_train(X, y)
     for rows in (slice(0, 4), slice(4, 8), slice(8, 10)):
-        assert torch.equal(said[rows], same.predict(X[rows]))
+        assert torch.equal(predictions[rows], same.predict(X[rows]))
         same.learn(X[rows], y[rows])
 
 
 def split_digits() -> list[tuple[Any, Any, Any, Any]]:
-    """Classes 0 to 4, then 5 to 9, as ten classes; every fourth row is kept to test."""
+    """Classes 0 to 4, then 5 to 9, as ten classes; every fourth row is for testing."""
     X, y = load_digits(return_X_y=True)
     X, y = torch.tensor(X / 16.0, dtype=torch.float32), torch.tensor(y % 5)
     lots = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))
@@ -195,9 +195,9 @@ def accuracy(net: Any, X: Any, y: Any) -> float:
     return float((net.predict(X) == y).float().mean())
 
 
-def test_on_digits_it_keeps_the_first_task_far_better_than_sgd() -> None:
+def test_forgets_less_than_sgd_on_digits() -> None:
     first, second = split_digits()
-    kept = {}
+    accuracies = {}
     for name, memory in (("ogd", None), ("sgd", op.memory.NoMemory())):
         net = op.nn.OGD(
             digits_network(), memory, loss="cross_entropy", step_size=0.1, batch=10, per_task=150
@@ -207,11 +207,11 @@ def test_on_digits_it_keeps_the_first_task_far_better_than_sgd() -> None:
         assert accuracy(net, first[2], first[3]) > 0.9
         net.after_task()
         net.learn(second[0], second[1])
-        kept[name] = accuracy(net, first[2], first[3])
-    assert kept["ogd"] > kept["sgd"] + 0.2
+        accuracies[name] = accuracy(net, first[2], first[3])
+    assert accuracies["ogd"] > accuracies["sgd"] + 0.2
 
 
-# -- what goes wrong ------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -221,17 +221,17 @@ def test_on_digits_it_keeps_the_first_task_far_better_than_sgd() -> None:
         ("seed", -1), ("memory", "big"), ("memory", op.memory.SquareRoot()), ("loss", "hinge"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_refused(argument: str, value: Any) -> None:
+def test_invalid_arguments(argument: str, value: Any) -> None:
     with pytest.raises(ParameterError, match=argument if argument != "memory" else "."):
         op.nn.OGD(network(), **{argument: value})
 
 
-def test_the_logit_of_numbers_is_refused() -> None:
+def test_logit_for_regression_is_refused() -> None:
     with pytest.raises(ParameterError, match="'outputs'"):
         op.nn.OGD(network(), gradients="logit")
 
 
-def test_wrong_rows_leave_all_as_it_was() -> None:
+def test_invalid_rows_change_nothing() -> None:
     X, y = stream(8)
     module = network()
     net = op.nn.OGD(module, loss="one_hot").learn(X, y)
@@ -246,7 +246,7 @@ def test_wrong_rows_leave_all_as_it_was() -> None:
     assert net.learn(X[:0], y[:0]).rows_seen_ == 8
 
 
-def test_a_step_that_fails_midway_leaves_all_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_step_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = stream(8)
     module = network()
     net = op.nn.OGD(module, loss="one_hot", steps=3).learn(X, y)
@@ -264,7 +264,7 @@ def test_a_step_that_fails_midway_leaves_all_as_it_was(monkeypatch: pytest.Monke
     assert net.rows_seen_ == 8
 
 
-def test_a_batch_that_is_not_finite_is_told_and_not_learned() -> None:
+def test_nonfinite_batch_warns_and_is_not_learned() -> None:
     module = network()
     net = op.nn.OGD(module, step_size=1e200, steps=4)
     before = flat(module)
@@ -274,13 +274,13 @@ def test_a_batch_that_is_not_finite_is_told_and_not_learned() -> None:
     assert net.rows_refused_ == 5
 
 
-def test_a_full_memory_is_told() -> None:
+def test_full_memory_warns() -> None:
     net = op.nn.OGD(torch.nn.Linear(2, 1, bias=False).double(), None)
     with pytest.warns(MemoryFullWarning, match="all 2"):
         net.learn(*(stream(4, d=2)[0], torch.ones(4)))
 
 
-def test_it_cannot_be_merged() -> None:
+def test_merge_is_refused() -> None:
     with pytest.raises(MergeError):
         op.nn.OGD(network()).merge(op.nn.OGD(network()))
 
@@ -297,7 +297,7 @@ def test_half_precision_and_frozen_parts() -> None:
     assert net.memory_.rank == 5
 
 
-def test_of_a_batch_that_is_left_out_no_gradient_is_kept() -> None:
+def test_refused_batch_stores_no_gradient() -> None:
     module = torch.nn.Linear(3, 1, bias=False)
     net = op.nn.OGD(module, memory=None, step_size=1e38, batch=2)
     with pytest.warns(RowsRefusedWarning, match="got 2 row"):

@@ -1,4 +1,4 @@
-"""OrthogonalGradient around optimizers of torch: past outputs stay, whatever takes the step."""
+"""OrthogonalGradient with torch optimizers preserves past outputs."""
 
 import copy
 import io
@@ -48,43 +48,43 @@ def wrapped(module: Any, make: str = "SGD", **given: Any) -> Any:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("memory", [None, 60])
-def test_stored_outputs_of_a_linear_model_stay(name: str, memory: int | None) -> None:
+def test_linear_model_preserves_past_outputs(name: str, memory: int | None) -> None:
     module = torch.nn.Linear(20, 3).double()
     X, y = stream(6, d=20)
     optimizer = wrapped(module, name, memory=memory, gradients="outputs")
     train(optimizer, module, X, y, 5)
-    said = optimizer.after_task((X, y)) and module(X).detach()
+    outputs = optimizer.after_task((X, y)) and module(X).detach()
     new, labels = stream(30, d=20, seed=4)
     before = module(new).detach()
     train(optimizer, module, new, labels, 40)
-    torch.testing.assert_close(module(X), said, rtol=0.0, atol=1e-12)
+    torch.testing.assert_close(module(X), outputs, rtol=0.0, atol=1e-12)
     assert (module(new) - before).abs().max() > 0.1
 
 
-def test_in_float32_they_stay_to_rounding() -> None:
+def test_float32_preserves_outputs_to_rounding() -> None:
     module = torch.nn.Linear(50, 3)
     X, y = (each.float() if each.is_floating_point() else each for each in stream(10, d=50))
     optimizer = wrapped(module, "Adam", gradients="outputs").after_task((X, y))
-    said = module(X).detach()
+    outputs = module(X).detach()
     train(optimizer, module, torch.randn(20, 50, generator=torch.Generator()), y.repeat(2), 100)
-    torch.testing.assert_close(module(X), said, rtol=0.0, atol=1e-4)
+    torch.testing.assert_close(module(X), outputs, rtol=0.0, atol=1e-4)
 
 
-def test_of_a_network_the_step_is_orthogonal_to_the_gradients_kept() -> None:
+def test_step_is_orthogonal_to_stored_gradients() -> None:
     module, (X, y) = network(), stream(4)
     optimizer = wrapped(module, "AdamW").after_task((X, y))
-    kept = []
+    stored = []
     for x, label in zip(X, y, strict=True):
         found = torch.autograd.grad(module(x[None])[0, label], list(module.parameters()))
-        kept.append(torch.cat([each.reshape(-1) for each in found]))
+        stored.append(torch.cat([each.reshape(-1) for each in found]))
     before = flat(module)
     train(optimizer, module, *stream(9, seed=2))
     moved = flat(module) - before
     assert moved.norm() > 0.1
-    assert (torch.stack(kept) @ moved).abs().max() < 1e-12
+    assert (torch.stack(stored) @ moved).abs().max() < 1e-12
 
 
-def test_before_a_task_is_over_it_is_the_inner_optimizer() -> None:
+def test_equals_inner_optimizer_in_first_task() -> None:
     module, plain = network(), network()
     optimizer, inner = wrapped(module, "AdamW"), OPTIMIZERS["AdamW"](plain.parameters())
     for each, of in ((optimizer, module), (inner, plain)):
@@ -92,7 +92,7 @@ def test_before_a_task_is_over_it_is_the_inner_optimizer() -> None:
     assert torch.equal(flat(module), flat(plain))
 
 
-def test_heads_are_free_where_only_others_are_projected() -> None:
+def test_unprojected_heads_are_free() -> None:
     class TwoHeads(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -107,18 +107,18 @@ def test_heads_are_free_where_only_others_are_projected() -> None:
     optimizer = wrapped(module, "decay", projects="body", gradients="outputs")
     X, y = stream(4, d=20)
     optimizer.after_task((X, y))
-    said, module.task = module(X).detach(), 1
+    outputs, module.task = module(X).detach(), 1
     head = [each.detach().clone() for each in module.heads[0].parameters()]
     train(optimizer, module, *stream(30, d=20, seed=1), 20)
     assert not torch.equal(module.heads[1].weight, head[0])
     module.task = 0
-    torch.testing.assert_close(module(X), said, rtol=0.0, atol=1e-12)
+    torch.testing.assert_close(module(X), outputs, rtol=0.0, atol=1e-12)
     assert all(torch.equal(a, b) for a, b in zip(head, module.heads[0].parameters(), strict=True))
 
 
 @pytest.mark.parametrize("kind", ["OGD", "GPM"])
-def test_on_permuted_digits_the_first_task_is_kept_far_better(kind: str) -> None:
-    tasks, kept = permuted_digits(3), {}
+def test_forgets_less_on_permuted_digits(kind: str) -> None:
+    tasks, accuracies = permuted_digits(3), {}
     for name in (kind, "plain"):
         module = digits_network(40, 10)
         optimizer: Any = torch.optim.Adam(module.parameters(), lr=1e-2)
@@ -136,11 +136,11 @@ def test_on_permuted_digits_the_first_task_is_kept_far_better(kind: str) -> None
             if name != "plain":
                 optimizer.after_task(loader)
         _, _, X, y = tasks[0]
-        kept[name] = float((module(X).argmax(1) == y).float().mean())
-    assert kept[kind] > kept["plain"] + 0.15
+        accuracies[name] = float((module(X).argmax(1) == y).float().mean())
+    assert accuracies[kind] > accuracies["plain"] + 0.15
 
 
-# -- an optimizer's face --------------------------------------------------------------------------
+# -- optimizer interface --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_on_permuted_digits_the_first_task_is_kept_far_better(kind: str) -> None
                op.memory.Random(5), op.memory.NoMemory()]
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["momentum", "AdamW"])
-def test_a_state_dict_goes_on_bit_for_bit(name: str, memory: Any) -> None:
+def test_state_dict_continues_bit_for_bit(name: str, memory: Any) -> None:
     def steps(optimizer: Any, module: Any) -> Any:
         train(optimizer, module, *stream(9, seed=2), 3)
         optimizer.after_task(stream(9, seed=3))
@@ -173,7 +173,7 @@ def test_a_state_dict_goes_on_bit_for_bit(name: str, memory: Any) -> None:
     assert torch.equal(steps(again, other), expected)
 
 
-def test_a_state_dict_is_a_snapshot() -> None:
+def test_state_dict_is_a_snapshot() -> None:
     module = network()
     optimizer = wrapped(module, memory=3).after_task(stream(9))
     saved = optimizer.state_dict()
@@ -215,7 +215,7 @@ def test_schedulers_scalers_closures_and_groups() -> None:
     assert called == [1]
 
 
-def test_what_is_frozen_stays_also_when_frozen_later() -> None:
+def test_frozen_parameters_do_not_change() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(20, 4), torch.nn.Linear(4, 3)).double()
     module[0].bias.requires_grad_(False)  # noqa: FBT003
     optimizer = wrapped(module, "decay", gradients="outputs")
@@ -223,16 +223,16 @@ def test_what_is_frozen_stays_also_when_frozen_later() -> None:
     optimizer.after_task((X, y))
     module[1].requires_grad_(False)  # noqa: FBT003
     before = [each.detach().clone() for each in module.parameters()]
-    said = module(X).detach()
+    outputs = module(X).detach()
     optimizer.zero_grad()
     train(optimizer, module, *stream(30, d=20, seed=1), 10)
     after = list(module.parameters())
     assert not torch.equal(after[0], before[0])
     assert all(torch.equal(a, b) for a, b in zip(after[1:], before[1:], strict=True))
-    torch.testing.assert_close(module(X), said, rtol=0.0, atol=1e-12)
+    torch.testing.assert_close(module(X), outputs, rtol=0.0, atol=1e-12)
 
 
-def test_groups_added_later_are_free_and_foreign_ones_refused() -> None:
+def test_added_groups_are_free_and_foreign_ones_refused() -> None:
     module = torch.nn.ModuleDict({"a": torch.nn.Linear(5, 3), "b": torch.nn.Linear(5, 3)})
     body = torch.nn.Sequential(torch.nn.Linear(4, 5))
     whole = torch.nn.Sequential(body, module["a"])
@@ -250,7 +250,7 @@ def test_groups_added_later_are_free_and_foreign_ones_refused() -> None:
     assert not torch.equal(whole[3].weight, weight)
 
 
-def test_the_module_is_left_as_it_was() -> None:
+def test_module_is_not_changed() -> None:
     module = torch.nn.Sequential(
         torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Dropout(0.5), torch.nn.Linear(6, 3)
     ).double()
@@ -264,7 +264,7 @@ def test_the_module_is_left_as_it_was() -> None:
     assert all(torch.equal(g, p.grad) for g, p in zip(grads, module.parameters(), strict=True))
 
 
-def test_loaders_of_all_kinds_give_the_same_memory() -> None:
+def test_loader_types_are_equivalent() -> None:
     X, y = stream(10)
     pairs = torch.utils.data.TensorDataset(X, y)
     loaders: list[Any] = [
@@ -278,10 +278,10 @@ def test_loaders_of_all_kinds_give_the_same_memory() -> None:
     assert every.memory_.rank == 10
 
 
-# -- what goes wrong ------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_invalid_arguments() -> None:
     module, other = network(), network()
     sgd = OPTIMIZERS["SGD"](module.parameters())
     wrap = optim.OrthogonalGradient
@@ -293,7 +293,7 @@ def test_wrong_arguments_are_refused() -> None:
         wrap(sgd, other)
     with pytest.raises(ParameterError, match="LBFGS"):
         wrap(torch.optim.LBFGS(module.parameters()), module)
-    with pytest.raises(ParameterError, match="projected already"):
+    with pytest.raises(ParameterError, match="a projected optimizer"):
         wrap(wrap(sgd, module), module)
     with pytest.raises(ParameterError, match="`projects`"):
         wrap(sgd, module, projects="head")
@@ -307,7 +307,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 @pytest.mark.parametrize("per_task", [5, None])
-def test_wrong_loaders_are_refused_and_change_nothing(per_task: int | None) -> None:
+def test_invalid_loaders_change_nothing(per_task: int | None) -> None:
     X, y = stream(6)
     module = network()
     optimizer = wrapped(module, memory=4, per_task=per_task).after_task((X, y))
@@ -318,7 +318,7 @@ def test_wrong_loaders_are_refused_and_change_nothing(per_task: int | None) -> N
         (7, TypeMismatchError, "DataLoader"),
         ([(X, y), (X, y + 7)], LabelError, "classes"),
         ([(X, y), (X, y.double())], TypeMismatchError, "gradients='outputs'"),
-        ([(X, y), X], ShapeError, "x alone"),
+        ([(X, y), X], ShapeError, "x only"),
         ([(X, X, y)], ShapeError, r"\(x1, x2\)"),
         ([(X, y), (X * torch.nan, y)], NotFiniteError, "nan"),
         ([(X[:, :2], y)], ShapeError, "after_task|module"),
@@ -335,19 +335,19 @@ def test_wrong_loaders_are_refused_and_change_nothing(per_task: int | None) -> N
         )
 
 
-def test_one_output_has_no_logit_of_a_class() -> None:
+def test_logit_for_one_output_is_refused() -> None:
     module = network(c=1)
     with pytest.raises(ParameterError, match="'outputs'"):
         wrapped(module).after_task(stream(3, c=1))
 
 
-def test_a_full_memory_is_told() -> None:
+def test_full_memory_warns() -> None:
     module = torch.nn.Linear(2, 2, bias=False).double()
     with pytest.warns(MemoryFullWarning, match="all 4"):
         wrapped(module, gradients="outputs").after_task((stream(5, d=2)[0], None))
 
 
-def test_states_of_others_are_refused_and_change_nothing() -> None:
+def test_foreign_states_change_nothing() -> None:
     module = network()
     optimizer = wrapped(module, "momentum").after_task(stream(3))
     train(optimizer, module, *stream(3))
@@ -374,7 +374,7 @@ def test_states_of_others_are_refused_and_change_nothing() -> None:
     assert optimizer.memory_.rank == 3
 
 
-def test_an_optimizer_that_fails_leaves_the_weights() -> None:
+def test_failing_optimizer_restores_weights() -> None:
     module = network()
     optimizer = wrapped(module).after_task(stream(3))
     before = flat(module)
@@ -389,7 +389,7 @@ def test_an_optimizer_that_fails_leaves_the_weights() -> None:
     assert torch.equal(flat(module), before)
 
 
-def test_names_are_listed() -> None:
+def test_public_names_are_listed() -> None:
     assert {"GPM", "OrthogonalGradient"} <= set(dir(optim))
     with pytest.raises(AttributeError, match="nonsense"):
         _ = optim.nonsense
@@ -397,7 +397,7 @@ def test_names_are_listed() -> None:
 
 @pytest.mark.parametrize("kind", ["OGD", "OGD-principal", "GPM"])
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_correction_of_a_step_waits_for_no_device(
+def test_projection_does_not_synchronise(
     kind: str,
     masked: bool,  # noqa: FBT001
     monkeypatch: pytest.MonkeyPatch,
@@ -414,7 +414,7 @@ def test_the_correction_of_a_step_waits_for_no_device(
         memory = 4 if kind == "OGD-principal" else None
         optimizer = optim.OrthogonalGradient(inner, module, memory)
     optimizer.after_task((X, y))
-    held = optimizer._held()
+    held = optimizer._corrected_parameters()
     before = [each.detach().clone() for each in held]
     train(inner, module, X, y)
     moved = [each.detach().clone() for each in held]
@@ -433,7 +433,7 @@ def test_the_correction_of_a_step_waits_for_no_device(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("kind", ["OGD", "GPM"])
-def test_on_a_device_no_step_waits(kind: str) -> None:
+def test_step_does_not_synchronise_on_cuda(kind: str) -> None:
     module, (X, y) = network(d=30, hidden=30).cuda(), stream(6, d=30)
     inner = torch.optim.SGD(module.parameters(), lr=0.1)
     optimizer = (
@@ -452,7 +452,7 @@ def test_on_a_device_no_step_waits(kind: str) -> None:
     assert all(each.device.type == "cuda" for each in module.parameters())
 
 
-def test_a_module_that_raises_half_way_leaves_the_memory_as_it_was(
+def test_failing_module_leaves_memory_unchanged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module = torch.nn.Linear(4, 3)
@@ -465,7 +465,7 @@ def test_a_module_that_raises_half_way_leaves_the_memory_as_it_was(
     before, asked, given = (
         optimizer.memory_.subspace.U.clone(),
         iter(range(150)),
-        orthogonal.of_rows,
+        orthogonal.row_gradients,
     )
 
     def raising(*rows: Any) -> Any:
@@ -473,7 +473,7 @@ def test_a_module_that_raises_half_way_leaves_the_memory_as_it_was(
             raise RuntimeError("the module raised")
         return given(*rows)
 
-    monkeypatch.setattr(orthogonal, "of_rows", raising)
+    monkeypatch.setattr(orthogonal, "row_gradients", raising)
     with pytest.raises(RuntimeError, match="the module raised"):
         optimizer.after_task((X * torch.tensor([1.0, 9.0, 0.1, 5.0]), y))
     assert torch.equal(optimizer.memory_.subspace.U, before)

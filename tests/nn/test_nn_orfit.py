@@ -1,4 +1,4 @@
-"""ORFit of networks as a user meets it: what is odd in a stream is told, never divided by."""
+"""ORFit of networks, on regular and degenerate streams."""
 
 import copy
 import warnings
@@ -46,7 +46,7 @@ def flat(module: Any) -> np.ndarray:
 
 
 @each_memory
-def test_a_row_is_fitted_as_far_as_the_network_is_linear(memory: Any) -> None:
+def test_row_is_fitted_to_first_order(memory: Any) -> None:
     module = network()
     net = op.nn.ORFit(module, memory=memory)
     x = rows(6)
@@ -58,20 +58,20 @@ def test_a_row_is_fitted_as_far_as_the_network_is_linear(memory: Any) -> None:
 
 
 @each_memory
-def test_rows_given_together_are_learned_one_after_the_other(memory: Any) -> None:
+def test_rows_of_one_call_are_learned_sequentially(memory: Any) -> None:
     module = network(2)
     other = copy.deepcopy(module)
     x, y = rows(12), rows(12, 2)[:, :2]
     together, single = op.nn.ORFit(module, memory=memory), op.nn.ORFit(other, memory=memory)
-    said = together.test_then_train(x, y)
+    predictions = together.test_then_train(x, y)
     for i in range(12):
         before = single.predict(x[i : i + 1])
-        torch.testing.assert_close(said[i : i + 1], before)
+        torch.testing.assert_close(predictions[i : i + 1], before)
         single.learn(x[i : i + 1], y[i : i + 1])
     np.testing.assert_array_equal(flat(module), flat(other))
 
 
-def test_repeated_rows_that_agree_move_nothing() -> None:
+def test_repeated_rows_change_nothing() -> None:
     module = torch.nn.Linear(4, 1, bias=False).double()
     net = op.nn.ORFit(module, memory=None)
     x, y = rows(3), rows(3, 2)[:, 0]
@@ -84,7 +84,7 @@ def test_repeated_rows_that_agree_move_nothing() -> None:
 
 
 @pytest.mark.parametrize("memory", [None, 3])
-def test_of_rows_that_contradict_each_other_the_first_wins_and_it_is_counted(memory: Any) -> None:
+def test_inconsistent_rows_are_counted(memory: Any) -> None:
     module = torch.nn.Linear(4, 1, bias=False).double()
     net = op.nn.ORFit(module, memory=memory)
     x = rows(1)
@@ -94,7 +94,7 @@ def test_of_rows_that_contradict_each_other_the_first_wins_and_it_is_counted(mem
     assert np.isfinite(flat(module)).all()
 
 
-def test_a_gradient_inside_the_span_uses_up_nothing() -> None:
+def test_gradient_in_span_adds_no_direction() -> None:
     module = torch.nn.Linear(4, 1, bias=False).double()
     net = op.nn.ORFit(module, memory=None)
     x = rows(2)
@@ -105,7 +105,7 @@ def test_a_gradient_inside_the_span_uses_up_nothing() -> None:
 
 @each_memory
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_a_dead_network_learns_nothing_and_divides_by_nothing(memory: Any, noise: float) -> None:
+def test_zero_gradients_learn_nothing(memory: Any, noise: float) -> None:
     if noise and not (memory is None or isinstance(memory, int) or memory == op.memory.NoMemory()):
         pytest.skip("a memory of projected directions has no noise")
     module = network(activation=torch.nn.ReLU)
@@ -114,9 +114,9 @@ def test_a_dead_network_learns_nothing_and_divides_by_nothing(memory: Any, noise
         module[2].bias.requires_grad_(False)  # noqa: FBT003  torch's own
     before = flat(module)
     net = op.nn.ORFit(module, memory=memory, noise=noise)
-    said = net.test_then_train(rows(5), torch.ones(5))
+    predictions = net.test_then_train(rows(5), torch.ones(5))
     np.testing.assert_array_equal(flat(module), before)
-    assert said.isfinite().all()
+    assert predictions.isfinite().all()
     assert net.inconsistent_rows_ == (0 if noise else 5)  # none of them can be fitted
 
 
@@ -133,7 +133,7 @@ class Fragile(torch.nn.Module):
 
 @each_memory
 @pytest.mark.parametrize("block", [False, True])
-def test_a_row_whose_loss_is_not_finite_is_left_out_and_told(memory: Any, *, block: bool) -> None:
+def test_nonfinite_loss_is_skipped_with_warning(memory: Any, *, block: bool) -> None:
     module = Fragile()
     other = copy.deepcopy(module)
     x, y = rows(6), rows(6, 2)[:, :2]
@@ -149,18 +149,18 @@ def test_a_row_whose_loss_is_not_finite_is_left_out_and_told(memory: Any, *, blo
 
 
 @pytest.mark.parametrize("loss", ["one_hot", "cross_entropy"])
-def test_classes(loss: Any) -> None:
+def test_classification(loss: Any) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 4))
     y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
     net = op.nn.ORFit(network(3), memory=60, noise=1.0, loss=loss)
-    said = net.test_then_train(X, y)
-    assert said.dtype == torch.int64
-    assert float((said[100:].numpy() == y[100:]).mean()) > 0.7
+    predictions = net.test_then_train(X, y)
+    assert predictions.dtype == torch.int64
+    assert float((predictions[100:].numpy() == y[100:]).mean()) > 0.7
     assert net.predict(X).shape == (150,)
 
 
-def test_cross_entropy_rows_are_the_gradient_and_the_curvature_of_the_loss() -> None:
+def test_cross_entropy_rows_give_gradient_and_curvature() -> None:
     from onepass.nn.losses import as_rows
 
     generator = torch.Generator().manual_seed(0)
@@ -181,7 +181,7 @@ def test_cross_entropy_rows_are_the_gradient_and_the_curvature_of_the_loss() -> 
     torch.testing.assert_close(gradients.T @ gradients, hessian)
 
 
-def test_what_a_module_has_beside_the_weights_that_learn_stays_as_it_was() -> None:
+def test_other_module_state_is_not_changed() -> None:
     module = torch.nn.Sequential(
         torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Dropout(0.5), torch.nn.Linear(6, 1)
     ).double()
@@ -202,18 +202,16 @@ def test_what_a_module_has_beside_the_weights_that_learn_stays_as_it_was() -> No
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        (lambda net: net.learn(rows(3), [1.0, 2.0]), ShapeError, "one answer for each of 3 rows"),
+        (lambda net: net.learn(rows(3), [1.0, 2.0]), ShapeError, "one target for each of 3 rows"),
         (lambda net: net.learn(rows(2), torch.ones(2, 5)), ShapeError, "1 number"),
         (lambda net: net.learn(rows(2), [1.0, np.nan]), NotFiniteError, "nan.* in row 1"),
         (lambda net: net.learn(rows(2) / 0.0, [1.0, 2.0]), NotFiniteError, "infinity"),
         (lambda net: net.learn(rows(2), ["a", "b"]), TypeMismatchError, "numbers"),
         (lambda net: net.learn(rows(2)[:, :3], [1.0, 2.0]), ShapeError, "shape"),
-        (lambda net: net.test_then_train(rows(2), 1.0), ShapeError, "one answer"),
+        (lambda net: net.test_then_train(rows(2), 1.0), ShapeError, "one target"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_learned(
-    given: Any, error: type[Exception], words: str
-) -> None:
+def test_invalid_rows_learn_nothing(given: Any, error: type[Exception], words: str) -> None:
     module = network()
     net = op.nn.ORFit(module, memory=5).learn(rows(3), torch.ones(3))
     before = flat(module)
@@ -228,16 +226,16 @@ def test_what_does_not_fit_is_refused_and_nothing_learned(
     [
         ([0, 3], LabelError, "classes from 0 to 2.* got 3"),
         ([0, -1], LabelError, "got -1"),
-        ([0.0, 1.0], TypeMismatchError, "whole number"),
+        ([0.0, 1.0], TypeMismatchError, "integer"),
     ],
 )
-def test_what_is_no_class_is_refused(y: Any, error: type[Exception], words: str) -> None:
+def test_invalid_classes(y: Any, error: type[Exception], words: str) -> None:
     net = op.nn.ORFit(network(3), loss="one_hot")
     with pytest.raises(error, match=words):
         net.learn(rows(2), y)
 
 
-def test_arguments_that_make_no_sense_are_refused() -> None:
+def test_invalid_arguments() -> None:
     for arguments, words in (
         ({"noise": -1.0}, "noise"),
         ({"loss": "hinge"}, "loss"),
@@ -246,7 +244,7 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
         ({"memory": "all"}, "memory"),
         ({"learns": "nothing.*"}, "learns"),
         ({"memory": op.memory.LastDirections(5), "noise": 1.0}, "`noise` must be 0"),
-        ({"memory": op.memory.SquareRoot(), "noise": 1.0}, "must keep directions"),
+        ({"memory": op.memory.SquareRoot(), "noise": 1.0}, "must store directions"),
     ):
         with pytest.raises(ParameterError, match=words):
             op.nn.ORFit(network(), **arguments)
@@ -254,7 +252,7 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
         op.nn.ORFit(lambda x: x)
 
 
-def test_no_rows_are_learned_as_nothing() -> None:
+def test_empty_block_changes_nothing() -> None:
     module = network()
     before = flat(module)
     net = op.nn.ORFit(module).learn(rows(0), torch.ones(0))
@@ -265,7 +263,7 @@ def test_no_rows_are_learned_as_nothing() -> None:
     assert classes.learn(rows(2), torch.tensor([0, 2])).predict(rows(2)).tolist() == [0, 2]
 
 
-def test_a_full_memory_is_told_once() -> None:
+def test_full_memory_warns_once() -> None:
     net = op.nn.ORFit(torch.nn.Linear(2, 1, bias=False), memory=None)
     x = torch.eye(2)
     with pytest.warns(MemoryFullWarning, match="nothing more can be learned"):
@@ -276,7 +274,7 @@ def test_a_full_memory_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_module_of_half_precision_takes_in_small_steps(dtype: Any) -> None:
+def test_half_precision_accumulates_small_steps(dtype: Any) -> None:
     module = torch.nn.Linear(4, 1, bias=False).to(dtype)
     start = module.weight.detach().float().clone()
     net = op.nn.OneStepSGD(module, noise=1e4)
@@ -289,7 +287,7 @@ def test_a_module_of_half_precision_takes_in_small_steps(dtype: Any) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_waits_for_the_end_of_a_step() -> None:
+def test_interrupt_waits_for_end_of_step() -> None:
     import signal
 
     module = network()
@@ -315,7 +313,7 @@ def test_an_interrupt_waits_for_the_end_of_a_step() -> None:
 
 
 @each_memory
-def test_a_step_that_the_weights_cannot_hold_is_not_taken(memory: Any) -> None:
+def test_overflowing_step_is_not_taken(memory: Any) -> None:
     module = torch.nn.Linear(4, 1, bias=False)
     before = flat(module)
     net = op.nn.ORFit(module, memory=memory)
@@ -328,7 +326,7 @@ def test_a_step_that_the_weights_cannot_hold_is_not_taken(memory: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_weights_that_were_changed_between_rows_are_learned_on_from(dtype: Any) -> None:
+def test_externally_changed_weights_are_used(dtype: Any) -> None:
     module = torch.nn.Linear(4, 1, bias=False).to(dtype)
     net = op.nn.ORFit(module, memory=3)
     net.learn(torch.eye(4, dtype=dtype)[:1], [1.0])
@@ -338,7 +336,7 @@ def test_weights_that_were_changed_between_rows_are_learned_on_from(dtype: Any) 
     np.testing.assert_allclose(module.weight.tolist(), [[1.0, 2.0, 5.0, 6.0]], rtol=1e-6)
 
 
-def test_a_module_of_another_precision_than_before_learns_on() -> None:
+def test_module_dtype_may_change() -> None:
     module = torch.nn.Linear(4, 1, bias=False)
     net = op.nn.ORFit(module, memory=3).learn(torch.eye(4)[:1], [1.0])
     module.double()

@@ -1,4 +1,4 @@
-"""Derivatives by layers: those of plain autograd, whatever layers and however they are used."""
+"""Derivatives by layers equal plain autograd."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.checkpoint import checkpoint  # noqa: E402  if there is torch
 
-from onepass.nn.jacobian import Untold, Watch  # noqa: E402
+from onepass.nn.jacobian import InseparableRowsError, LayerRecorder  # noqa: E402
 from onepass.nn.module import Network  # noqa: E402
 
 nn = torch.nn
@@ -99,10 +99,10 @@ def made(name: str, n: int, dtype: Any = torch.float64) -> tuple[Any, Any]:
 def plain(module: Any, x: Any) -> Any:
     rows = []
     for i in range(len(x)):
-        said = module(x[i : i + 1])
-        for k in range(said.shape[1]):
+        outputs = module(x[i : i + 1])
+        for k in range(outputs.shape[1]):
             leaves = [each for each in module.parameters() if each.requires_grad]
-            found = torch.autograd.grad(said[0, k], leaves, retain_graph=True, allow_unused=True)
+            found = torch.autograd.grad(outputs[0, k], leaves, retain_graph=True, allow_unused=True)
             zeros = (torch.zeros_like(each) for each in leaves)
             parts = (z if g is None else g for g, z in zip(found, zeros, strict=True))
             rows.append(torch.cat([part.reshape(-1) for part in parts]))
@@ -111,12 +111,12 @@ def plain(module: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("n", [1, 5, 6])
 @pytest.mark.parametrize("name", MODULES)
-def test_it_is_what_autograd_says(name: str, n: int) -> None:
+def test_equals_autograd(name: str, n: int) -> None:
     module, x = made(name, n)
     net = Network(module)
-    said, J = net.jacobian(x)
+    outputs, J = net.jacobian(x)
     torch.testing.assert_close(J, plain(module, x), rtol=0.0, atol=1e-12)
-    torch.testing.assert_close(said, module(x).detach())
+    torch.testing.assert_close(outputs, module(x).detach())
     trusted = net._derivative._trusted
     way, kinds = ("layers", "1") if n == 1 else ("layers of rows", "n")
     turned = name == "turned sequence" and n == 6  # where any axis could be that of rows
@@ -126,7 +126,7 @@ def test_it_is_what_autograd_says(name: str, n: int) -> None:
 @pytest.mark.parametrize("name", ["perceptron", "groups", "sequence", "used twice"])
 @pytest.mark.parametrize("frozen", ["weight", "bias"])
 @pytest.mark.parametrize("n", [1, 4])
-def test_what_is_frozen_has_none(name: str, frozen: str, n: int) -> None:
+def test_frozen_parameters_have_no_derivative(name: str, frozen: str, n: int) -> None:
     module, x = made(name, n)
     for at, each in module.named_parameters():
         each.requires_grad_(not at.endswith(frozen))
@@ -136,13 +136,13 @@ def test_what_is_frozen_has_none(name: str, frozen: str, n: int) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("n", [1, 4])
-def test_how_it_is_cut_changes_nothing(chunk: int, n: int) -> None:
+def test_chunk_does_not_change_result(chunk: int, n: int) -> None:
     module, x = made("convolution", n)
     J = Network(module, chunk=chunk).jacobian(x)[1]
     torch.testing.assert_close(J, plain(module, x), rtol=0.0, atol=1e-12)
 
 
-def test_what_is_computed_again_is_left_to_autograd() -> None:
+def test_recomputed_weights_use_autograd() -> None:
     torch.manual_seed(0)
     inner = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)).double()
     module = Made(
@@ -155,20 +155,20 @@ def test_what_is_computed_again_is_left_to_autograd() -> None:
         torch.testing.assert_close(J, plain(module, x), rtol=0.0, atol=1e-12)
 
 
-def test_what_was_written_over_since_is_not_trusted() -> None:
+def test_overwritten_inputs_raise() -> None:
     weight = torch.ones(3, 4, requires_grad=True)
-    x, watch = torch.ones(1, 4), Watch({"weight": weight})
+    x, watch = torch.ones(1, 4), LayerRecorder({"weight": weight})
     with watch:
         out = functional.linear(x, weight)
     J, v = torch.empty(1, 3, 12), torch.eye(3)[:, None]
     watch.write(out, v, J, {"weight": slice(0, 12)})
     assert J.sum() == 12.0
     x.mul_(2.0)
-    with pytest.raises(Untold):
+    with pytest.raises(InseparableRowsError):
         watch.write(out, v, J, {"weight": slice(0, 12)})
 
 
-def test_a_module_is_left_as_it_was() -> None:
+def test_module_is_not_changed() -> None:
     module, x = made("in place", 5)
     hooks = [len(each._forward_hooks) for each in module.modules()]
     before, given = [each.clone() for each in module.parameters()], x.clone()
@@ -179,7 +179,7 @@ def test_a_module_is_left_as_it_was() -> None:
     assert hooks == [len(each._forward_hooks) for each in module.modules()]
 
 
-def test_rows_of_another_length_are_told_apart_each_time() -> None:
+def test_row_length_may_change() -> None:
     module, _ = made("turned sequence", 2)
     net = Network(module)
     for n, steps in ((6, 6), (4, 6), (6, 6), (3, 3)):

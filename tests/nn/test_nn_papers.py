@@ -56,8 +56,8 @@ class Linearised(torch.nn.Module):
         self.step = torch.nn.Parameter(torch.zeros_like(self.start))
 
     def forward(self, x: Tensor) -> Tensor:
-        said, J = self.around.jacobian(x)
-        return said + (J @ self.step).reshape(said.shape)
+        outputs, J = self.around.jacobian(x)
+        return outputs + (J @ self.step).reshape(outputs.shape)
 
 
 def stream(n: int, c: int = 1, seed: int = 1) -> tuple[Tensor, Tensor]:
@@ -148,23 +148,25 @@ def test_corollary_1_it_is_what_many_passes_of_sgd_converge_to() -> None:
 
 @pytest.mark.parametrize("m", [3, 6])
 def test_proposition_4_its_memory_minimises_the_worst_forgetting(m: int) -> None:
-    """While one truncation is made: later ones are of what the first left."""
+    """For one truncation; later ones start from the truncated memory."""
     module = Features(30, 1)
     x, y = stream(m + 1)
     net = op.nn.ORFit(module, memory=m).learn(x, y)
     G = gradients(module, x)
     U, sigma = full_svd_basis(G)
-    kept = net.memory_.subspace.U.numpy()
-    np.testing.assert_allclose(kept @ kept.T, U[:, :m] @ U[:, :m].T, atol=1e-8)
+    basis = net.memory_.subspace.U.numpy()
+    np.testing.assert_allclose(basis @ basis.T, U[:, :m] @ U[:, :m].T, atol=1e-8)
 
     def worst(S: np.ndarray) -> float:
         return np.linalg.norm(G.T - G.T @ S @ S.T, 2) ** 2
 
-    assert worst(kept) == pytest.approx(sigma[m] ** 2)
+    assert worst(basis) == pytest.approx(sigma[m] ** 2)
     rng = np.random.default_rng(0)
     for _ in range(200):
-        S = np.linalg.qr(kept + rng.normal(size=kept.shape) * rng.choice([0.01, 0.1, 1.0, 10.0]))[0]
-        assert worst(S) >= worst(kept) * (1.0 - 1e-9)
+        S = np.linalg.qr(basis + rng.normal(size=basis.shape) * rng.choice([0.01, 0.1, 1.0, 10.0]))[
+            0
+        ]
+        assert worst(S) >= worst(basis) * (1.0 - 1e-9)
 
 
 @pytest.mark.parametrize("c", [1, 3])
@@ -177,17 +179,17 @@ def test_theorem_5_a_network_is_nearest_to_its_start_of_all_that_fit_the_lineari
     w0, rows, answers = flat(module), [], []
     for i in range(len(x)):
         now = flat(module)
-        said, J = net.network.jacobian(x[i : i + 1])
+        outputs, J = net.network.jacobian(x[i : i + 1])
         J = J.numpy()
         rows.append(J)
-        answers.append(y[i].reshape(-1).numpy() - said[0].numpy() + J @ now)
+        answers.append(y[i].reshape(-1).numpy() - outputs[0].numpy() + J @ now)
         net.learn(x[i : i + 1], y[i : i + 1])
         A, b = np.vstack(rows), np.concatenate(answers)
         nearest = w0 + np.linalg.lstsq(A, b - A @ w0, rcond=None)[0]
         np.testing.assert_allclose(flat(module), nearest, atol=1e-7)
 
 
-def test_a_linearised_network_is_fitted_exactly_and_forgets_nothing() -> None:
+def test_linearised_network_is_fitted_exactly() -> None:
     module = Linearised(network(2))
     x, y = stream(10, 2)
     net = op.nn.ORFit(module, memory=None)
@@ -196,8 +198,8 @@ def test_a_linearised_network_is_fitted_exactly_and_forgets_nothing() -> None:
         torch.testing.assert_close(net.outputs(x[: i + 1]), y[: i + 1], rtol=0, atol=1e-8)
 
 
-def test_the_wider_a_network_the_less_it_forgets() -> None:
-    """Under the neural tangent kernel's regime it is as good as linear (section 6)."""
+def test_wider_networks_forget_less() -> None:
+    """In the neural tangent kernel regime the network is nearly linear (section 6)."""
     changes = []
     for width in (30, 3000):
         module = torch.nn.Sequential(
@@ -215,7 +217,7 @@ def test_the_wider_a_network_the_less_it_forgets() -> None:
 
 
 @pytest.mark.parametrize("c", [1, 3])
-def test_a_batch_is_one_augmented_row(c: int) -> None:
+def test_batch_is_one_augmented_row(c: int) -> None:
     """(9) is (7) for a model whose outputs are those of all rows of the batch."""
     x, y = stream(12, c)
     module = network(c)
@@ -227,8 +229,8 @@ def test_a_batch_is_one_augmented_row(c: int) -> None:
             self.module = other
 
         def forward(self, many: Tensor) -> Tensor:
-            said = self.module(many.reshape(-1, many.shape[2]))
-            return said.reshape(len(many), -1)
+            outputs = self.module(many.reshape(-1, many.shape[2]))
+            return outputs.reshape(len(many), -1)
 
     whole = op.nn.ORFit(module, memory=7, block_update=True)
     rows = op.nn.ORFit(Stacked(), memory=7)
@@ -238,7 +240,7 @@ def test_a_batch_is_one_augmented_row(c: int) -> None:
     np.testing.assert_allclose(flat(module), flat(other), atol=1e-9)
 
 
-def test_the_vector_rule_with_one_output_is_the_scalar_rule() -> None:
+def test_vector_rule_with_one_output_is_scalar_rule() -> None:
     """(7) with c = 1 against (5) and (6), written out."""
     module = network()
     net = op.nn.ORFit(module, memory=None)
@@ -246,11 +248,11 @@ def test_the_vector_rule_with_one_output_is_the_scalar_rule() -> None:
     reference = op.nn.ORFit(copy.deepcopy(module), memory=None).network
     x, y = stream(15)
     for i in range(len(x)):
-        said, J = reference.jacobian(x[i : i + 1])
+        outputs, J = reference.jacobian(x[i : i + 1])
         g = J[0].numpy()
         free = g - sum((v * (v @ g) / (v @ v) for v in S), np.zeros_like(g))
         free = free - sum((v * (v @ free) / (v @ v) for v in S), np.zeros_like(g))
-        eta = (said.item() - y[i].item()) / (g @ free)
+        eta = (outputs.item() - y[i].item()) / (g @ free)
         w = w - eta * free
         S.append(free)
         reference.set_weights(torch.from_numpy(w))
@@ -271,7 +273,7 @@ def test_float32_is_near_float64(memory: int | None) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("memory", [None, 6, op.memory.LastDirections(6), op.memory.Random(6)])
-def test_a_gpu_learns_what_a_processor_learns(memory: Any) -> None:
+def test_cuda_equals_cpu(memory: Any) -> None:
     module = network(2)
     there = copy.deepcopy(module).cuda()
     x, y = stream(20, 2)

@@ -1,4 +1,4 @@
-"""Rows that filters refuse: counted once, and without a trace, also where a device masks them."""
+"""Refused rows are counted once and have no effect, also if masked on a device."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def made(kind: str) -> Any:
 
 @pytest.fixture(params=["on the processor", "as on a device"])
 def masked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether rows are masked, as where the program would have to wait to see which are good."""
+    """Whether rows are masked, as on a device."""
     if request.param == "on the processor":
         return False
     for place in ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors"):
@@ -75,7 +75,7 @@ def state(net: Any) -> list[Any]:
 
 @each_kind
 @pytest.mark.usefixtures("masked")
-def test_of_a_block_those_that_are_refused_leave_no_trace(kind: str) -> None:
+def test_refused_rows_of_block_have_no_effect(kind: str) -> None:
     X, Y = stream(6)
     bad = X.copy()
     bad[[1, 4], 0] = 9.0
@@ -90,7 +90,7 @@ def test_of_a_block_those_that_are_refused_leave_no_trace(kind: str) -> None:
 
 @each_learner
 @pytest.mark.usefixtures("masked")
-def test_a_block_of_which_none_is_good_changes_nothing(kind: str) -> None:
+def test_fully_refused_block_changes_nothing(kind: str) -> None:
     X, Y = stream(9)
     net, right = (made(kind).learn(X[:3], Y[:3]) for _ in range(2))
     bad = X[3:6].copy()
@@ -107,7 +107,7 @@ def test_a_block_of_which_none_is_good_changes_nothing(kind: str) -> None:
 
 @each_kind
 @pytest.mark.usefixtures("masked")
-def test_a_first_block_of_which_none_is_good_begins_nothing(kind: str) -> None:
+def test_fully_refused_first_block_creates_no_memory(kind: str) -> None:
     X, Y = stream(3)
     X[:, 0] = 9.0
     net = made(kind)
@@ -117,7 +117,7 @@ def test_a_first_block_of_which_none_is_good_begins_nothing(kind: str) -> None:
 
 
 @each_kind
-def test_a_step_that_is_refused_counts_its_rows_once(kind: str) -> None:
+def test_refused_step_counts_rows_once(kind: str) -> None:
     bad = stream(5)[0]
     bad[2, 0] = 9.0
     net = made(kind)
@@ -133,8 +133,8 @@ def test_a_step_that_is_refused_counts_its_rows_once(kind: str) -> None:
     assert net.nbytes == 0
 
 
-def test_a_row_that_says_nothing_is_not_taken_for_a_refused_one() -> None:
-    """Its time passes, though its error and gradient are zero as a masked row's are."""
+def test_zero_row_is_not_refused() -> None:
+    """The time update applies, although error and gradient are zero as for a masked row."""
     X, Y = stream(4)
     dead = [nn.Sequential(nn.Linear(3, 1, bias=False), nn.ReLU()).double() for _ in range(2)]
     for module in dead:
@@ -146,30 +146,30 @@ def test_a_row_that_says_nothing_is_not_taken_for_a_refused_one() -> None:
     given = {"noise": 0.1, "process_noise": 0.5, "block_update": True}
     one, two = (op.nn.EKF(module, **given) for module in dead)
     one.learn(X, Y)
-    two._learnable = lambda e, J: (e, J)
+    two._accepted_rows = lambda e, J: (e, J)
     two.learn(X, Y)
     np.testing.assert_array_equal(one.network.weights(), two.network.weights())
 
 
-# -- weights that are no numbers ------------------------------------------------------------------
+# -- non-finite weights ---------------------------------------------------------------------------
 
 
 @each_learner
 @pytest.mark.parametrize("many", [False, True])
-def test_weights_that_are_no_numbers_are_named(kind: str, masked: bool, many: bool) -> None:  # noqa: FBT001
+def test_nonfinite_weights_are_named(kind: str, masked: bool, many: bool) -> None:  # noqa: FBT001
     X, Y = stream(8)
     net, right = (made(kind).learn(X[:4], Y[:4]) for _ in range(2))
     weight = net.module.inner.weight
-    kept = weight.detach().clone()
+    saved = weight.detach().clone()
     weight.data[1, 2] = np.nan
     rows = slice(4, 8 if many else 5)
-    words = r"^op\.nn\..*'inner\.weight' holds nan or infinity, 1 of its 6 numbers\. No row"
+    words = r"^op\.nn\..*'inner\.weight' contains nan or infinity, 1 of its 6 numbers\. Restore"
     with pytest.raises(NumericalError, match=words):
         net.learn(X[rows], Y[rows])
     if not masked:  # where no device had to be waited for, nothing was counted either
         assert (net.rows_seen_, net.rows_refused_) == (4, 0)
     assert int(weight.isnan().sum()) == 1
-    weight.data.copy_(kept)
+    weight.data.copy_(saved)
     for each in (net, right):
         each.learn(X[4:], Y[4:])
     for found, expected in zip(state(net), state(right), strict=True):
@@ -177,7 +177,7 @@ def test_weights_that_are_no_numbers_are_named(kind: str, masked: bool, many: bo
 
 
 class Looked(nn.Module):
-    """A table, of which rows ask for some places."""
+    """An embedding, of which rows use some indices."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,19 +190,19 @@ class Looked(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["ORFit", "EKF", "LoFi", "NTKRLS", "OGD"])
-def test_weights_that_are_no_numbers_are_named_where_no_row_asks_for_them(kind: str) -> None:
+def test_unused_nonfinite_weights_are_named(kind: str) -> None:
     net = getattr(op.nn, kind)(Looked())
     net.module.table.weight.data[7, 0] = np.inf
-    with pytest.raises(NumericalError, match=r"'table\.weight' holds .* 1 of its 18 numbers"):
+    with pytest.raises(NumericalError, match=r"'table\.weight' contains .* 1 of its 18 numbers"):
         net.learn(torch.tensor([[1], [2]]), torch.ones(2, 2))
     assert (net.rows_seen_, net.rows_refused_) == (0, 0)
 
 
-def test_weights_that_do_not_learn_are_told_with_the_rows_they_refuse() -> None:
+def test_warning_names_nonfinite_frozen_weights() -> None:
     module = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)).double()
     module[0].bias.data[0] = np.nan
     X, Y = stream(3)
-    with pytest.warns(RowsRefusedWarning, match=r"that do not learn: '0\.bias' holds nan"):
+    with pytest.warns(RowsRefusedWarning, match=r"that do not learn: '0\.bias' contains nan"):
         net = op.nn.ORFit(module, learns="last").learn(X, Y[:, 0])
     assert net.rows_refused_ == 3
     assert bool(net.predict(X).isnan().all())
@@ -215,11 +215,11 @@ class Rooted(Fragile):
         return self.inner(x.sqrt())
 
 
-def test_an_output_that_is_no_number_names_no_class() -> None:
+def test_nan_output_is_no_class() -> None:
     X = np.abs(stream(4)[0])
     net = op.nn.ORFit(Rooted(), loss="one_hot").learn(X, np.array([0, 1, 0, 1]))
     X[2, 0] = -1.0
-    with pytest.raises(NumericalError, match=r"ORFit\.predict: .* got nan in row 2\. Look"):
+    with pytest.raises(NumericalError, match=r"ORFit\.predict: .* got nan in row 2\. Check"):
         net.predict(X)
     assert net.outputs(X).isnan().any(dim=1).tolist() == [False, False, True, False]
     assert op.nn.ORFit(Rooted()).predict(X).isnan().any(dim=1).tolist()[2]

@@ -1,4 +1,4 @@
-"""Rounding is no dependence of a row on other rows, and what depends on them is refused."""
+"""Rounding differences are not taken for dependence on other rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +10,13 @@ torch = pytest.importorskip("torch")
 import onepass as op  # noqa: E402
 from onepass.errors import ParameterError  # noqa: E402
 from onepass.nn.batch import batch  # noqa: E402
-from onepass.nn.probe import rounded  # noqa: E402
+from onepass.nn.probe import differs_by_rounding  # noqa: E402
 
 nn = torch.nn
 
 
 class Steep(nn.Module):
-    """Row-wise, and so steep that rounding shows in its outputs."""
+    """Row-wise, and so steep that rounding is visible in its outputs."""
 
     def __init__(self, slope: float) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Mixing(nn.Module):
 
 
 class Plain32(Steep):
-    """Knows float32 alone."""
+    """Supports float32 only."""
 
     def forward(self, x: Any) -> Any:
         return super().forward(x @ torch.eye(4, dtype=torch.float32))
@@ -55,15 +55,13 @@ class Plain32(Steep):
         (1e3, torch.float16),
     ],
 )
-def test_a_steep_module_that_takes_each_row_alone_is_taken(
-    seed: int, slope: float, dtype: Any
-) -> None:
+def test_steep_module_is_accepted(seed: int, slope: float, dtype: Any) -> None:
     torch.manual_seed(seed)
     net = op.nn.OneStepSGD(Steep(slope).to(dtype))
     assert net.predict(torch.randn(120, 4, dtype=dtype)).shape == (120,)
 
 
-def test_a_steep_module_that_knows_no_float64_is_taken() -> None:
+def test_steep_module_without_float64_is_accepted() -> None:
     torch.manual_seed(0)
     assert op.nn.OneStepSGD(Plain32(1e5)).predict(torch.randn(120, 4)).shape == (120,)
 
@@ -78,19 +76,19 @@ def test_a_steep_module_that_knows_no_float64_is_taken() -> None:
         lambda _, out: out - out.mean(0),
     ],
 )
-def test_what_mixes_rows_is_refused_however_steep(mix: Any, slope: float) -> None:
+def test_steep_module_that_mixes_rows_is_refused(mix: Any, slope: float) -> None:
     torch.manual_seed(1)
     x = torch.randn(40, 4)
     x[0, 0], x[3, 0] = 1.0, -1.0
-    said = (
-        r"learn: the answer .*not depend on other rows.*x\[0, 0\].*x\.sum\(\).*GroupNorm.*batch_f"
+    message = (
+        r"learn: the output .*not depend on other rows.*x\[0, 0\].*x\.sum\(\).*GroupNorm.*batch_f"
     )
-    with pytest.raises(ParameterError, match=said):
+    with pytest.raises(ParameterError, match=message):
         op.nn.OneStepSGD(Mixing(mix, slope)).learn(x, torch.zeros(40, 3))
 
 
-def test_sums_that_cancel_are_no_dependence() -> None:
-    """Weights that have grown to 10²⁰ leave of a sum what rounding is."""
+def test_cancelling_sums_are_accepted() -> None:
+    """With weights of 10²⁰, sums are dominated by rounding."""
     module = nn.Sequential(nn.Linear(4, 60), nn.Tanh(), nn.Linear(60, 1))
     with torch.no_grad():
         module[2].weight.copy_(1e20 * torch.randn(1, 30).repeat(1, 2))
@@ -100,7 +98,7 @@ def test_sums_that_cancel_are_no_dependence() -> None:
     assert op.nn.OGD(module).predict(torch.randn(50, 4)).shape == (50,)
 
 
-def test_the_module_itself_is_left_as_it_is() -> None:
+def test_module_is_not_changed() -> None:
     torch.manual_seed(0)
     module = Steep(1e5).train()
     before = {name: each.clone() for name, each in module.state_dict().items()}
@@ -110,15 +108,15 @@ def test_the_module_itself_is_left_as_it_is() -> None:
     assert module.inner.weight.dtype == torch.float32
 
 
-def test_what_cannot_be_copied_is_judged_as_it_answers() -> None:
+def test_uncopyable_module_is_compared_directly() -> None:
     module = Steep(1e5)
     module.__dict__["lock"] = __import__("threading").Lock()
     rows = batch(torch.randn(4, 4), torch.float32, torch.device("cpu"), "here")
-    assert not rounded(module, rows, 0, module(rows.args[0][:1]))
+    assert not differs_by_rounding(module, rows, 0, module(rows.args[0][:1]))
 
 
-def test_rows_of_another_number_of_axes_are_looked_at_anew() -> None:
-    """A recurrent layer takes a sequence alone as well, as if its steps were no rows."""
+def test_new_number_of_axes_is_checked() -> None:
+    """A recurrent layer also accepts an unbatched sequence."""
 
     class Last(nn.Module):
         def __init__(self) -> None:
@@ -133,9 +131,9 @@ def test_rows_of_another_number_of_axes_are_looked_at_anew() -> None:
     x = torch.randn(6, 5, 4)
     net.learn(x, torch.randn(6, 3))
     before = net.network.weights()
-    with pytest.raises(ParameterError, match="predict: the answer for a row must not depend on"):
+    with pytest.raises(ParameterError, match="predict: the output for a row must not depend on"):
         net.predict(x[0])
-    with pytest.raises(ParameterError, match="learn: the answer for a row must not depend on"):
+    with pytest.raises(ParameterError, match="learn: the output for a row must not depend on"):
         net.learn(x[0], torch.randn(5, 3))
     assert torch.equal(net.network.weights(), before)
     assert net.predict(x).shape == (6, 3)

@@ -1,4 +1,4 @@
-"""A network's learner saved, loaded and continued is one that was never saved."""
+"""Saved and loaded learners continue like ones that were never saved."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ MEMORIES = {
     "nothing": op.memory.NoMemory(),
 }
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{f"ORFit, {name}": ("ORFit", {"memory": kept}) for name, kept in MEMORIES.items()},
+    **{f"ORFit, {name}": ("ORFit", {"memory": spec}) for name, spec in MEMORIES.items()},
     "ORFit, noisy": ("ORFit", {"memory": 6, "noise": 0.3}),
     "ORFit, ridge": ("ORFit", {"memory": None, "noise": 0.3}),
     "ORFit, by layer": ("ORFit", {"memory": op.memory.Principal(3), "by_layer": True}),
@@ -58,7 +58,7 @@ def flat(module: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_was_saved_goes_on_to_the_last_bit(name: str, tmp_path: Path) -> None:
+def test_loaded_learner_continues_bit_for_bit(name: str, tmp_path: Path) -> None:
     kind, arguments = KINDS[name]
     net = getattr(op.nn, kind)(module(), **arguments)
     X, y = stream(40)
@@ -74,18 +74,18 @@ def test_what_was_saved_goes_on_to_the_last_bit(name: str, tmp_path: Path) -> No
     assert torch.equal(flat(other), flat(net.module))
     assert torch.equal(other[1].running_mean, net.module[1].running_mean)
     assert (again.rows_seen_, again.nbytes) == (net.rows_seen_, net.nbytes)
-    said, twin = (each.test_then_train(X[17:], y[17:]) for each in (net, again))
-    assert torch.equal(said, twin)
+    predictions, twin = (each.test_then_train(X[17:], y[17:]) for each in (net, again))
+    assert torch.equal(predictions, twin)
     assert torch.equal(flat(other), flat(net.module))
-    for told in ("inconsistent_rows_", "forgetting_bound_", "rows_refused_"):
-        assert getattr(again, told, None) == getattr(net, told, None)
+    for attribute in ("inconsistent_rows_", "forgetting_bound_", "rows_refused_"):
+        assert getattr(again, attribute, None) == getattr(net, attribute, None)
 
 
-def test_every_learner_that_there_is_was_saved() -> None:
+def test_all_learners_are_covered() -> None:
     assert {kind for kind, _ in KINDS.values()} == set(op.nn.__all__) - {"load"}
 
 
-def test_what_has_learned_nothing_and_halves_of_modules_are_saved_as_well(tmp_path: Path) -> None:
+def test_untrained_and_partially_trained_modules_are_saved(tmp_path: Path) -> None:
     path = tmp_path / "net.onepass"
     X, y = stream(12)
     net = op.nn.ORFit(module(), memory=3, learns=["3", "0.bias"])
@@ -100,7 +100,7 @@ def test_what_has_learned_nothing_and_halves_of_modules_are_saved_as_well(tmp_pa
     assert torch.equal(half.learn(X, y).predict(X), again.learn(X, y).predict(X))
 
 
-def test_a_module_that_is_not_alike_is_refused_by_its_first_difference(tmp_path: Path) -> None:
+def test_mismatching_module_error_names_difference(tmp_path: Path) -> None:
     path = tmp_path / "net.onepass"
     X, y = stream(6)
     op.nn.ORFit(module(), memory=3, learns="last").learn(X, y).save(path)
@@ -124,7 +124,7 @@ def test_a_module_that_is_not_alike_is_refused_by_its_first_difference(tmp_path:
         op.nn.load(path, frozen)
 
 
-def test_files_of_other_kinds_say_where_they_belong(
+def test_other_file_kinds_name_their_loader(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, model = tmp_path / "net.onepass", tmp_path / "model.onepass"
@@ -138,11 +138,11 @@ def test_files_of_other_kinds_say_where_they_belong(
     from onepass.cli import main
 
     main(["inspect", str(path), "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["class"] == "nn.ORFit"
-    assert told["parameters"]["memory"] == {"class": "Sketch", "parameters": {"m": 3}}
-    assert (told["rows_seen"], told["weights"]) == (6, flat(net.module).numel())
-    assert told["forgetting_bound"]["kind"] == "estimate"
+    info = json.loads(capsys.readouterr().out)
+    assert info["class"] == "nn.ORFit"
+    assert info["parameters"]["memory"] == {"class": "Sketch", "parameters": {"m": 3}}
+    assert (info["rows_seen"], info["weights"]) == (6, flat(net.module).numel())
+    assert info["forgetting_bound"]["kind"] == "estimate"
 
 
 def rewritten(tree: Any, path: Path, change: Any) -> None:
@@ -151,7 +151,7 @@ def rewritten(tree: Any, path: Path, change: Any) -> None:
     archive.write(path, tree, kind="network")
 
 
-def test_what_no_learner_wrote_is_damaged_and_changes_nothing(tmp_path: Path) -> None:
+def test_damaged_files_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "net.onepass"
     net = op.nn.ORFit(module(), memory=3).learn(*stream(6))
     net.save(path)
@@ -180,7 +180,7 @@ def test_what_no_learner_wrote_is_damaged_and_changes_nothing(tmp_path: Path) ->
         assert torch.equal(flat(other), before)
 
 
-def test_learners_of_ones_own_are_not_saved(tmp_path: Path) -> None:
+def test_custom_learners_are_refused(tmp_path: Path) -> None:
     class Mine(op.nn.ORFit):
         pass
 
@@ -188,7 +188,7 @@ def test_learners_of_ones_own_are_not_saved(tmp_path: Path) -> None:
         Mine(module(), memory=2).save(tmp_path / "mine.onepass")
 
 
-def test_only_what_changes_nothing_learned_may_be_replaced(tmp_path: Path) -> None:
+def test_load_overrides_only_chunk_and_memory_device(tmp_path: Path) -> None:
     path = tmp_path / "net.onepass"
     op.nn.ORFit(module(), memory=3).learn(*stream(4)).save(path)
     assert op.nn.load(path, module(), memory_device="cpu").memory_device == "cpu"
@@ -199,13 +199,13 @@ def test_only_what_changes_nothing_learned_may_be_replaced(tmp_path: Path) -> No
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a device beside the CPU")
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_a_memory_on_another_device_is_saved_and_merged(tmp_path: Path, noise: float) -> None:
-    said, (X, y) = [], stream(12)
+def test_memory_on_another_device_is_saved_and_merged(tmp_path: Path, noise: float) -> None:
+    predictions, (X, y) = [], stream(12)
     for place in (None, "cuda"):
         arguments = {"memory": 4, "noise": noise, "memory_device": place}
         one = op.nn.ORFit(module(), **arguments).learn(X[:6], y[:6])
         one.save(tmp_path / "net.onepass")
         again = op.nn.load(tmp_path / "net.onepass", module(seed=5))
         two = op.nn.ORFit(module(), **arguments).learn(X[6:], y[6:])
-        said.append(two.merge(again).predict(X))
-    torch.testing.assert_close(said[1], said[0], rtol=1e-3, atol=1e-4)
+        predictions.append(two.merge(again).predict(X))
+    torch.testing.assert_close(predictions[1], predictions[0], rtol=1e-3, atol=1e-4)

@@ -20,7 +20,7 @@ nn = torch.nn
 
 
 class Head(nn.Module):  # type: ignore[misc, name-defined]
-    """A fixed layer and a last one, and what may come behind it."""
+    """A frozen layer, a last layer, and optional operations after it."""
 
     def __init__(self, d: int, c: int, *, bias: bool = True, then: Any = None) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Head(nn.Module):  # type: ignore[misc, name-defined]
 
 
 def pair(module: Any, **options: Any) -> tuple[Any, Any]:
-    """Learners of copies of a module that share directions, if they can, and that never do."""
+    """Learners of copies of a module, with and without shared directions."""
     shared = op.nn.ORFit(copy.deepcopy(module), learns="last", **options)
     return shared, op.nn.ORFit(copy.deepcopy(module), learns="head", **options)
 
@@ -44,7 +44,7 @@ def close(one: Any, two: Any, near: float) -> None:
 
 @settings(max_examples=40, deadline=None, print_blob=True)
 @given(data=st.data())
-def test_shared_directions_are_those_of_all_weights(data: st.DataObject) -> None:
+def test_shared_directions_equal_full_memory(data: st.DataObject) -> None:
     draw = data.draw
     d, c, n = (draw(st.integers(*b), k) for k, b in (("d", (1, 5)), ("c", (2, 4)), ("n", (1, 9))))
     dtype = draw(st.sampled_from([torch.float64, torch.float32]), "dtype")
@@ -84,14 +84,16 @@ def test_shared_directions_are_those_of_all_weights(data: st.DataObject) -> None
 
 @pytest.mark.parametrize("memory", [None, 6])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-@pytest.mark.parametrize("begun", [True, False])
-def test_merged_they_are_as_those_of_all_weights(*, memory: Any, noise: float, begun: bool) -> None:
+@pytest.mark.parametrize("started", [True, False])
+def test_merged_shared_directions_equal_full_memory(
+    *, memory: Any, noise: float, started: bool
+) -> None:
     torch.manual_seed(1)
     module = Head(5, 3).double()
     X, y = torch.randn(2, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
     parts = [pair(module, memory=memory, noise=noise) for _ in range(2)]
     for one, two in zip(*parts, strict=True):
-        if begun:
+        if started:
             one.learn(X[:1], y[:1])
         two.learn(X[1:], y[1:])
         one.merge(two)
@@ -116,7 +118,7 @@ def test_merged_they_are_as_those_of_all_weights(*, memory: Any, noise: float, b
         (None, {"loss": "cross_entropy", "noise": 10.0}),
     ],
 )
-def test_where_they_would_differ_directions_are_of_all_weights(then: Any, options: Any) -> None:
+def test_directions_are_not_shared_if_inexact(then: Any, options: Any) -> None:
     torch.manual_seed(2)
     X = torch.randn(6, 3)
     c = 1 if then is not None and then(torch.zeros(1, 3)).shape[1] == 1 else 3
@@ -136,13 +138,13 @@ def test_where_they_would_differ_directions_are_of_all_weights(then: Any, option
         lambda z: {"logits": z.clone()},
     ],
 )
-def test_copies_of_the_outputs_share_directions(then: Any) -> None:
+def test_copied_outputs_share_directions(then: Any) -> None:
     net = op.nn.ORFit(Head(4, 3, then=then), memory=6, learns="last")
     net.learn(torch.randn(6, 3), torch.randn(6, 3))
     assert net._shared == 3
 
 
-def test_outputs_that_cease_to_be_those_of_the_layer_are_refused() -> None:
+def test_outputs_must_remain_those_of_the_layer() -> None:
     module = Head(4, 3)
     net = op.nn.ORFit(module, memory=6, learns="last")
     X, y = torch.randn(6, 3), torch.randn(6, 3)
@@ -154,7 +156,7 @@ def test_outputs_that_cease_to_be_those_of_the_layer_are_refused() -> None:
     assert torch.equal(net.network.weights(), before)
 
 
-def test_a_file_whose_outputs_share_no_directions_goes_on_and_merges_with_its_kind(
+def test_file_without_shared_directions_continues_and_merges(
     tmp_path: Path,
 ) -> None:
     torch.manual_seed(3)
@@ -171,7 +173,7 @@ def test_a_file_whose_outputs_share_no_directions_goes_on_and_merges_with_its_ki
         shared.merge(old)
 
 
-def test_many_classes_cost_a_share_of_one() -> None:
+def test_shared_directions_save_memory() -> None:
     c, d = 1000, 16
     net = op.nn.ORFit(nn.Linear(d, c), memory=5 * c, noise=1.0, loss="one_hot", learns="last")
     net.learn(torch.randn(4, d), torch.randint(0, c, (4,)))

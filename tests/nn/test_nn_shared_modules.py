@@ -1,4 +1,4 @@
-"""Modules whose layers and parameters have several names are restored exactly by all learners."""
+"""Modules whose layers and parameters have several names are restored exactly."""
 
 import copy
 from collections.abc import Callable
@@ -23,7 +23,7 @@ D = 3
 
 
 class Stack(nn.Module):
-    """Layers out of a pool, in an order; each use is a name of its own, or all share one."""
+    """Layers from a pool, in some order, with one name for each use or one for all."""
 
     def __init__(self, order: list[int], *, tied: bool, norm: bool, named: bool) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ orders = st.lists(st.integers(0, 2), min_size=2, max_size=4)
 @pytest.mark.parametrize("use", USES)
 @given(order=orders, tied=st.booleans(), norm=st.booleans())
 @settings(max_examples=8, print_blob=True)
-def test_the_users_module_is_restored_and_trains_as_ever(
+def test_module_is_restored_and_trainable(
     use: str,
     order: list[int],
     tied: bool,  # noqa: FBT001
@@ -143,7 +143,7 @@ def test_the_users_module_is_restored_and_trains_as_ever(
 @pytest.mark.parametrize("use", [use for use in USES if use != "GPM"])
 @given(order=orders, tied=st.booleans())
 @settings(max_examples=4, print_blob=True)
-def test_names_do_not_change_what_is_learned(
+def test_names_have_no_effect(
     use: str,
     order: list[int],
     tied: bool,  # noqa: FBT001
@@ -158,7 +158,7 @@ def test_names_do_not_change_what_is_learned(
     assert torch.allclose(*found, rtol=1e-9, atol=1e-12)
 
 
-def test_a_shared_module_is_saved_and_loaded(tmp_path: Path) -> None:
+def test_shared_module_is_saved_and_loaded(tmp_path: Path) -> None:
     def made() -> Any:
         return Stack([0, 0, 0], tied=False, norm=True, named=True).double().eval()
 
@@ -169,13 +169,13 @@ def test_a_shared_module_is_saved_and_loaded(tmp_path: Path) -> None:
     assert torch.equal(again.learn(X, -Y).predict(X), learner.learn(X, -Y).predict(X))
 
 
-def test_a_shared_layer_cannot_be_grown() -> None:
+def test_shared_layer_cannot_be_extended() -> None:
     layer = nn.Linear(4, 4)
     with pytest.raises(op.errors.ParameterError, match="none shared"):
         baselines.DEN(nn.Sequential(layer, nn.ReLU(), layer))
 
 
-def test_a_module_that_grows_keeps_its_parameters() -> None:
+def test_growing_module_keeps_parameters() -> None:
     module = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4))
     before = registered(module)
     model = baselines.DEN(module, epochs=5, batch=2, loss_threshold=0.0, units=3)

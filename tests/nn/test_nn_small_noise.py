@@ -1,4 +1,4 @@
-"""Filters of networks with noise as small as one likes, and rows that come again.
+"""Filters of networks with arbitrarily small noise and repeated rows.
 
 The rows are sums of a few, of numbers so short that float32 holds them exactly, and the module is
 linear: what a Kalman filter makes of them is the ridge solution, known from their coordinates.
@@ -32,7 +32,7 @@ def known(found: Rows, noise: float) -> tuple[Any, Any]:
 @pytest.mark.parametrize("block_update", [False, True])
 @pytest.mark.parametrize("dtype", NEAR)
 @pytest.mark.parametrize(("kind", "p"), [("repeated", 40), ("dependent", 40), ("all of them", 20)])
-def test_lofi_is_the_kalman_filter_whatever_its_noise(
+def test_lofi_equals_kalman_filter_for_any_noise(
     kind: str,
     p: int,
     dtype: str,
@@ -65,7 +65,7 @@ WHOLE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("learner", "width"), [("EKF", 1), ("EKF", 10), ("EKF", 36), ("ORFit", 10), ("NTKRLS", 10)]
 )
-def test_so_is_a_filter_of_the_whole_covariance(
+def test_full_covariance_equals_kalman_filter(
     learner: str, width: int, dtype: str, kind: str
 ) -> None:
     found = rows(kind, 20, 36)
@@ -86,7 +86,7 @@ def test_so_is_a_filter_of_the_whole_covariance(
 
 
 @pytest.mark.parametrize("time", [{}, {"process_noise": 1e-3, "decay": 0.95}])
-def test_a_network_that_sees_rows_again_is_held_by_both_filters_alike(time: Any) -> None:
+def test_repeated_rows_in_both_filters(time: Any) -> None:
     X, Y = stream(4, noise=0.1)
     X, Y = np.tile(X, (5, 1)), np.tile(Y, (5, 1)) + 0.01 * stream(20, seed=1)[1]
     for noise, near in ((1e-4, 1e-6), (1e-8, 1e-3)):
@@ -98,8 +98,8 @@ def test_a_network_that_sees_rows_again_is_held_by_both_filters_alike(time: Any)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_rows_that_come_for_ever_add_no_knowledge_of_other_directions(dtype: str) -> None:
-    """Rounding, divided by the root of a small noise, would look like knowledge."""
+def test_repeated_rows_add_no_information_elsewhere(dtype: str) -> None:
+    """Rounding divided by the root of a small noise must not count as information."""
     module = torch.nn.Linear(30, 1, bias=False).to(getattr(torch, dtype))
     x = np.zeros((1, 30))
     x[0, :10] = np.arange(1.0, 11.0) / 3.0

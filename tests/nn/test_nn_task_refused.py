@@ -1,4 +1,4 @@
-"""A task whose gradients are no numbers: told, and not taken for one that is over."""
+"""Tasks with non-finite gradients are reported and not ended."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ optim = op.nn.optim
 
 
 @pytest.mark.parametrize("per_task", [5, None])
-def test_a_task_without_a_finite_gradient_is_not_over(per_task: int | None) -> None:
+def test_task_without_finite_gradient_is_not_ended(per_task: int | None) -> None:
     module, (X, y) = network(), stream(9)
     inner = torch.optim.SGD(module.parameters(), lr=0.1)
     optimizer = optim.OrthogonalGradient(inner, module, memory=6, per_task=per_task)
     optimizer.after_task((X, y))
     before, memory = optimizer.state_dict()["onepass"], optimizer.memory_
-    kept = memory.subspace.U.clone()
+    directions = memory.subspace.U.clone()
     weight = module[0].weight.detach().clone()
     with torch.no_grad():
         module[0].weight.fill_(torch.nan)
@@ -27,20 +27,20 @@ def test_a_task_without_a_finite_gradient_is_not_over(per_task: int | None) -> N
         optimizer.after_task([(X[:4], y[:4]), (X[4:], y[4:])])
     assert optimizer.tasks_ == before["tasks"] == 1
     assert optimizer.memory_ is memory
-    assert torch.equal(memory.subspace.U, kept)
+    assert torch.equal(memory.subspace.U, directions)
     with torch.no_grad():
         module[0].weight.copy_(weight)
     optimizer.after_task((X, y))
     assert optimizer.tasks_ == 2
 
 
-def test_gradients_that_are_not_finite_are_told_and_left_out() -> None:
+def test_nonfinite_gradients_are_skipped_with_warning() -> None:
     module, (X, y) = network(), stream(9)
     X[[2, 5]] = 1e200  # finite, unlike what the module makes of it
     module.insert(0, Square())
     inner = torch.optim.SGD(module.parameters(), lr=0.1)
     optimizer, right = (optim.OrthogonalGradient(inner, module, per_task=None) for _ in range(2))
-    with pytest.warns(RowsRefusedWarning, match="got 2 that are not; those were left out"):
+    with pytest.warns(RowsRefusedWarning, match="got 2 that are not; these were skipped"):
         optimizer.after_task((X, y))
     good = [0, 1, 3, 4, 6, 7, 8]
     right.after_task((X[good], y[good]))

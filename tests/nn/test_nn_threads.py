@@ -1,4 +1,4 @@
-"""Learners of networks that several threads ask, and rows of several lengths."""
+"""Network learners in several threads, and ragged rows."""
 
 import copy
 import pickle
@@ -21,7 +21,7 @@ def network() -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.ModuleModeWarning")
-def test_threads_may_ask_while_another_learns() -> None:
+def test_predict_while_another_thread_learns() -> None:
     X, y = torch.randn(10, 6), torch.randn(10)
     module, other = network(), network()
     first, wrong, over = module[0].weight, [], threading.Event()
@@ -55,17 +55,17 @@ def pickled(net: Any) -> Any:
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, pickled])
-def test_a_copy_has_a_turn_of_its_own(again: Any) -> None:
+def test_copy_has_its_own_lock(again: Any) -> None:
     net = op.nn.OneStepSGD(network().eval())
     one = again(net)
-    with net.network.turn:
+    with net.network.lock:
         asked = threading.Thread(target=one.predict, args=(torch.ones(1, 6),), daemon=True)
         asked.start()
         asked.join(60)
         assert not asked.is_alive()
 
 
-def test_rows_of_several_lengths_are_refused() -> None:
+def test_ragged_rows_are_refused() -> None:
     net = op.nn.OneStepSGD(network().eval())
     with pytest.raises(ShapeError, match="rows of several lengths"):
         net.learn([[1.0, 2.0], [3.0]], [1.0, 2.0])

@@ -1,4 +1,4 @@
-"""Rows that a module refuses, copies that are made while others learn, and what is never kept."""
+"""Rows that a module rejects, copies made during learning, and state that is not saved."""
 
 import copy
 import io
@@ -36,7 +36,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 class Body(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
-    """A small network, and what a test lets it say before it answers."""
+    """A small network with a hook that a test may define."""
 
     def __init__(self, look: Callable[[Any, Any], Any] | None = None) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def weights(net: Any) -> Any:
     return net.network.weights().numpy()
 
 
-# -- a forward that raises ------------------------------------------------------------------------
+# -- failing forward passes -----------------------------------------------------------------------
 
 
 def in_range(_: Any, x: Any) -> None:
@@ -71,21 +71,21 @@ def in_range(_: Any, x: Any) -> None:
 
 @each_kind
 @pytest.mark.parametrize("row", [2, 20])
-def test_a_row_at_which_forward_raises_is_named_before_any_is_learned(kind: str, row: int) -> None:
+def test_failing_row_is_named_before_learning(kind: str, row: int) -> None:
     X, y = stream()
     net = KINDS[kind](Body(in_range)).learn(X[:9], y[:9])
     before, bad = weights(net), X.clone()
     bad[row, 0] = 99.0
     words = (
-        rf"^op\.nn\.{kind}\.learn: the module must answer each row, but in row {row} its forward "
-        r"raised ValueError: sensor out of range\. Nothing of the 30 row\(s\) was learned: drop"
+        rf"^op\.nn\.{kind}\.learn: the module must evaluate each row, but in row {row} its forward "
+        r"raised ValueError: sensor out of range\. None of the 30 row\(s\) was learned: drop"
     )
-    with pytest.raises(ModuleError, match=words) as told:
+    with pytest.raises(ModuleError, match=words) as caught:
         net.learn(bad, y)
-    assert type(told.value.__cause__) is ValueError
+    assert type(caught.value.__cause__) is ValueError
     np.testing.assert_array_equal(weights(net), before)
     assert net.rows_seen_ == 9
-    with pytest.raises(ModuleError, match=r"in row 0 .* Nothing of the 1 row"):
+    with pytest.raises(ModuleError, match=r"in row 0 .* None of the 1 row"):
         net.learn(bad[row : row + 1], y[:1])
     with pytest.raises(ValueError, match="sensor out of range") as asked:
         net.predict(bad)
@@ -94,7 +94,7 @@ def test_a_row_at_which_forward_raises_is_named_before_any_is_learned(kind: str,
     np.testing.assert_allclose(weights(net.learn(X, y)), weights(again), rtol=0, atol=1e-6)
 
 
-def test_among_the_first_rows_of_all_it_is_told_as_well() -> None:
+def test_failing_first_rows_are_named() -> None:
     X, y = stream()
     X[3, 0] = 99.0
     for make in KINDS.values():
@@ -105,7 +105,7 @@ def test_among_the_first_rows_of_all_it_is_told_as_well() -> None:
 
 
 class SensorError(Exception):
-    """Of a kind that nobody knows."""
+    """A custom exception."""
 
 
 def grown(module: Any, _: Any) -> None:
@@ -114,32 +114,32 @@ def grown(module: Any, _: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "OGD"])
-def test_what_shows_by_what_was_learned_is_told_with_how_much_that_is(kind: str) -> None:
+def test_later_failure_reports_learned_rows(kind: str) -> None:
     X, y = stream()
     module = Body()
     net = KINDS[kind](module).learn(X[:3], y[:3])
     module.look, module.held = grown, module.inner[2].bias.item()
-    words = r"in row 1 its forward raised SensorError\. Of the 10 rows the 1 before it .* X\[1:\],"
-    with pytest.raises(ModuleError, match=words) as told:
+    words = r"in row 1 its forward raised SensorError\. 1 of the 10 rows were .* X\[1:\],"
+    with pytest.raises(ModuleError, match=words) as caught:
         net.learn(X[:10], y[:10])
-    assert type(told.value.__cause__) is SensorError
+    assert type(caught.value.__cause__) is SensorError
     assert net.rows_seen_ == 4
     module.look = None
     right = KINDS[kind](Body()).learn(X[:3], y[:3]).learn(X[:1], y[:1])
     np.testing.assert_array_equal(weights(net), weights(right))
 
 
-def test_a_batch_of_ogd_in_which_forward_raises_is_not_learned() -> None:
+def test_ogd_batch_with_failing_row_is_not_learned() -> None:
     X, y = stream()
     module = Body()
     net = KINDS["OGD"](module).learn(X[:4], y[:4])
     module.look, module.held = grown, module.inner[2].bias.item()
-    with pytest.raises(ModuleError, match=r"in one of the rows 0 to 3 .* Nothing of the 10 row"):
+    with pytest.raises(ModuleError, match=r"in one of the rows 0 to 3 .* None of the 10 row"):
         net.learn(X[4:14], y[4:14])
     assert net.rows_seen_ == 4
 
 
-def test_other_failures_say_how_many_rows_were_learned() -> None:
+def test_other_failures_report_learned_rows() -> None:
     X, y = stream()
     net = op.nn.ORFit(Body())
     learn, calls = net._learn, []
@@ -151,16 +151,16 @@ def test_other_failures_say_how_many_rows_were_learned() -> None:
         learn(*given)
 
     net._learn = fails
-    with pytest.raises(MemoryError) as told:
+    with pytest.raises(MemoryError) as caught:
         net.learn(X, y)
-    (said,) = told.value.__notes__
-    assert said.startswith("op.nn.ORFit.learn: It came with row 4. Of the 30 rows the 4 before it")
+    (note,) = caught.value.__notes__
+    assert note.startswith("op.nn.ORFit.learn: It was raised at row 4. 4 of the 30 rows")
     assert net.rows_seen_ == 4
 
 
 @pytest.mark.usefixtures("interruptible")
 @each_kind
-def test_after_an_interrupt_it_is_known_how_to_go_on(kind: str) -> None:
+def test_rows_seen_after_interrupt(kind: str) -> None:
     X, y = stream()
     net, right = KINDS[kind](Body()), KINDS[kind](Body()).learn(X, y)
     step, before = net._step, net.rows_seen_
@@ -179,7 +179,7 @@ def test_after_an_interrupt_it_is_known_how_to_go_on(kind: str) -> None:
     assert net.rows_seen_ == 30
 
 
-def test_a_module_that_takes_rows_one_by_one_alone_learns() -> None:
+def test_module_for_single_rows_learns() -> None:
     def alone(_: Any, x: Any) -> None:
         if len(x) > 8:  # as many as it is tried with
             raise RuntimeError("out of room")
@@ -194,13 +194,15 @@ def test_a_module_that_takes_rows_one_by_one_alone_learns() -> None:
 
 @each_kind
 @pytest.mark.parametrize("n", [1, 3])
-def test_rows_of_more_outputs_than_before_are_refused(kind: str, n: int) -> None:
+def test_more_outputs_than_before_are_refused(kind: str, n: int) -> None:
     X, y = stream()
     net = KINDS[kind](Body()).learn(X[:9], y[:9])
     before, steps = weights(net), torch.randn(n, 5, 3)
-    with pytest.raises(ShapeError, match=rf"{kind}\.learn: the module must give .* got 5"):
+    with pytest.raises(ShapeError, match=rf"{kind}\.learn: the module must return .* got 5"):
         net.learn(steps, y[:n])
-    with pytest.raises(ShapeError, match=r"predict: the module must give 1 output.* got 5\. Give"):
+    with pytest.raises(
+        ShapeError, match=r"predict: the module must return 1 output.* got 5\. Pass"
+    ):
         net.predict(steps)
     assert net.outputs(steps).shape == (n, 5)
     np.testing.assert_array_equal(weights(net), before)
@@ -209,7 +211,7 @@ def test_rows_of_more_outputs_than_before_are_refused(kind: str, n: int) -> None
 
 
 @each_kind
-def test_rows_that_were_refused_do_not_say_how_many_outputs_there_are(kind: str) -> None:
+def test_refused_rows_do_not_fix_number_of_outputs(kind: str) -> None:
     X, y = stream()
     net = KINDS[kind](Body())
     with pytest.raises(ShapeError, match="as the module has outputs"):
@@ -222,7 +224,7 @@ def test_rows_that_were_refused_do_not_say_how_many_outputs_there_are(kind: str)
 
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("per_task", [None, 5])
-def test_ogd_leaves_out_rows_alone(steps: int, per_task: int | None) -> None:
+def test_ogd_skips_single_rows(steps: int, per_task: int | None) -> None:
     def logs(_: Any, x: Any) -> Any:
         return torch.log(x + 4.0)
 
@@ -230,28 +232,28 @@ def test_ogd_leaves_out_rows_alone(steps: int, per_task: int | None) -> None:
     bad = X.clone().clamp(-3.0)
     good = bad[[0, 2, 3, 4, 5, 6, 7, 8, 9, 11]]
     bad[[1, 10], 0] = -9.0
-    kept = torch.tensor([0, 2, 3, 4, 5, 6, 7, 8, 9, 11])
+    accepted = torch.tensor([0, 2, 3, 4, 5, 6, 7, 8, 9, 11])
     given = {"step_size": 0.05, "batch": 6, "steps": steps, "per_task": per_task}
     net, right = (op.nn.OGD(Body(logs), 10, **given) for _ in range(2))
     with pytest.warns(RowsRefusedWarning, match=r"got 2 row\(s\)"):
-        said = net.test_then_train(bad, y)
+        predictions = net.test_then_train(bad, y)
     for rows in (slice(0, 5), slice(5, 10)):
-        right.learn(good[rows], y[kept][rows])
+        right.learn(good[rows], y[accepted][rows])
     np.testing.assert_allclose(weights(net), weights(right), rtol=0, atol=1e-6)
-    assert said.isnan().nonzero().ravel().tolist() == [1, 10]
+    assert predictions.isnan().nonzero().ravel().tolist() == [1, 10]
     assert (net.rows_seen_, net.rows_refused_) == (12, 2)
     if per_task:
         np.testing.assert_allclose(net._drawn, right._drawn, rtol=0, atol=1e-6)
 
 
 @each_kind
-def test_an_answer_beyond_the_precision_is_refused_as_a_row_would_be(kind: str) -> None:
+def test_target_overflow_is_refused(kind: str) -> None:
     X, y = stream(2)
-    for of_rows in (False, True):
-        net, rows, said = KINDS[kind](Body()), X.numpy().astype(float), y.numpy().astype(float)
-        (rows[1:, 0] if of_rows else said[1:])[:] = 1e200
+    for large_inputs in (False, True):
+        net, rows, targets = KINDS[kind](Body()), X.numpy().astype(float), y.numpy().astype(float)
+        (rows[1:, 0] if large_inputs else targets[1:])[:] = 1e200
         with pytest.raises(NotFiniteError, match=r"finite in torch\.float32, got .* row 1"):
-            net.learn(rows, said)
+            net.learn(rows, targets)
         assert net.rows_seen_ == 0
 
 
@@ -271,7 +273,7 @@ def filed(net: Any) -> Any:
 
 @pytest.mark.parametrize("again", [copy.deepcopy, pickled, filed])
 @pytest.mark.parametrize("kind", ["ORFit", "OneStepSGD", "OGD", "EKF"])
-def test_a_copy_made_while_others_learn_is_that_of_one_moment(kind: str, again: Any) -> None:
+def test_copy_during_learning_is_consistent(kind: str, again: Any) -> None:
     X, y = stream(40)
     one, states = KINDS[kind](Body()), []
     for k in range(41):
@@ -301,7 +303,7 @@ def test_a_copy_made_while_others_learn_is_that_of_one_moment(kind: str, again: 
         )
 
 
-def test_copies_share_what_copies_share() -> None:
+def test_shallow_copy_shares_state() -> None:
     net = op.nn.ORFit(Body()).learn(*stream())
     assert copy.copy(net).module is net.module
     both = copy.deepcopy({"net": net, "module": net.module})
@@ -310,7 +312,7 @@ def test_copies_share_what_copies_share() -> None:
     net.module.learner = [net]  # a way back
     for each in (copy.deepcopy(net), pickled(net)):
         assert each.module.learner[0] is each
-    with net.network.turn:  # a copy of a state in hand
+    with net.network.lock:  # a copy of a state in hand
         on_device = threading.Thread(target=copy.deepcopy, args=(net,), daemon=True)
         on_device.start()
         on_device.join(0.05)
@@ -319,32 +321,34 @@ def test_copies_share_what_copies_share() -> None:
     assert not on_device.is_alive()
 
 
-# -- numbers that are none ------------------------------------------------------------------------
+# -- nan ------------------------------------------------------------------------------------------
 
 
-def test_what_holds_nan_is_neither_wrapped_nor_saved(tmp_path: Path) -> None:
+def test_nan_module_is_neither_wrapped_nor_saved(tmp_path: Path) -> None:
     X, y = stream()
     net = op.nn.ORFit(Body()).learn(X, y)
     file = tmp_path / "net.onepass"
     op.save(net, file)
-    kept = file.read_bytes()
+    content = file.read_bytes()
     for number in (np.nan, np.inf):
         net.module.inner[0].weight.data[1, 2] = number
         with pytest.raises(CheckpointError, match=r"got 1 of 24 in 'inner\.0\.weight'"):
             op.save(net, file)
-        assert file.read_bytes() == kept
-        with pytest.raises(NumericalError, match=r"^op\.nn\.EKF: .*'inner\.0\.weight' holds nan"):
+        assert file.read_bytes() == content
+        with pytest.raises(
+            NumericalError, match=r"^op\.nn\.EKF: .*'inner\.0\.weight' contains nan"
+        ):
             op.nn.EKF(net.module)
     again = op.nn.load(file, net.module)  # what a new module holds does not matter
     np.testing.assert_array_equal(again.predict(X), op.nn.ORFit(Body()).learn(X, y).predict(X))
 
 
-def test_a_file_with_nan_is_refused_and_the_module_left_alone(
+def test_file_with_nan_does_not_change_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = op.nn.ORFit(Body())
     net.module.inner[2].bias.data[0] = np.nan
-    monkeypatch.setattr("onepass.nn.saving._refuse_lost", lambda *_: None)  # as files once were
+    monkeypatch.setattr("onepass.nn.saving._check_no_nan", lambda *_: None)  # as files once were
     op.save(net, tmp_path / "net.onepass")
     monkeypatch.undo()
     module = Body()
@@ -354,7 +358,7 @@ def test_a_file_with_nan_is_refused_and_the_module_left_alone(
     assert all(map(torch.equal, module.parameters(), before))
 
 
-def test_masks_of_minus_infinity_are_no_lost_numbers(tmp_path: Path) -> None:
+def test_infinite_mask_buffers_are_saved(tmp_path: Path) -> None:
     module = Body()
     module.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
     net = op.nn.OneStepSGD(module).learn(*stream())

@@ -1,20 +1,21 @@
-"""Networks: any torch.nn.Module learns a stream in one pass (extra ``torch``).
+"""One-pass learning for any torch.nn.Module (extra ``torch``).
 
-=========== ============================================== ======================================
-ORFit       fit each row in one step, orthogonally to      m directions
-            the m principal directions of past gradients
-OneStepSGD  fit each row in one step                       nothing
-EKF         weigh each row by what is known already: the   a covariance, in the span
-            extended Kalman filter                         of all gradients
-NTKRLS      recursive least squares, with forgetting       the same
-LoFi        the same filter for long noisy streams         m directions and a diagonal
-OGD         steps of gradient descent, orthogonal          m directions
-            to the gradients of rows before
-=========== ============================================== ======================================
+=========== =============================================== =====================================
+Learner     Algorithm                                       Memory
+=========== =============================================== =====================================
+ORFit       fit each row in one step, orthogonally to the   m directions
+            m principal directions of past gradients
+OneStepSGD  fit each row in one step                        none
+EKF         extended Kalman filter                          covariance in the span of all
+                                                            gradients
+NTKRLS      recursive least squares with forgetting         the same
+LoFi        low-rank Kalman filter for long noisy streams   m directions and a diagonal
+OGD         gradient descent orthogonal to past gradients   m directions
+=========== =============================================== =====================================
 
-All have the verbs ``learn(x, y)``, ``predict(x)`` and ``test_then_train(x, y)``, and learn in the
-module itself. ``save(path)`` and ``load(path, module)`` keep one in a file.
-For training loops of your own, ``optim`` wraps optimizers of torch.
+All learners have the methods ``learn(x, y)``, ``predict(x)`` and ``test_then_train(x, y)``, and
+update the module in place. ``save(path)`` writes a learner to a file, ``load(path, module)`` reads
+it. ``optim`` wraps torch optimizers for custom training loops.
 """
 
 from importlib import import_module
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from onepass.nn.orfit import ORFit as ORFit
     from onepass.nn.saving import load as load
 
-# A name and the file it comes from: loaded, and torch with it, when first asked for.
+# Public name -> submodule; imported, together with torch, on first access.
 _PUBLIC = {
     "EKF": "ekf",
     "LoFi": "lofi",
@@ -53,7 +54,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'onepass.nn' has no attribute {name!r}")
     import_extra("torch", extra="torch", where=f"op.nn.{name}")
     if name == "load":
-        for module in _PUBLIC.values():  # each registers its learners
+        for module in _PUBLIC.values():  # importing a submodule registers its learners
             import_module(f"onepass.nn.{module}")
     return getattr(import_module(f"onepass.nn.{_PUBLIC[name]}"), name)
 

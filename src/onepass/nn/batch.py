@@ -7,8 +7,8 @@ numbers is read as an array, and so is a table of numbers. Named columns are fou
 other learners.
 
 Integer inputs of a module are mostly indices of an embedding. An index outside the embedding raises
-an error that does not name the embedding, and on an accelerator it ends the program. So embeddings
-are watched in one more forward pass, and such rows are refused.
+an error that does not name the embedding, and on an accelerator it ends the program. Indices are
+therefore checked by hooks on embeddings, in an additional forward pass.
 """
 
 import re
@@ -33,17 +33,17 @@ __all__ = [
     "RowsLike",
     "as_matrix",
     "batch",
-    "by_module",
+    "check_table_indices",
     "chosen",
+    "first_line",
     "holds_indices",
-    "in_a_line",
     "joined",
-    "mapped",
+    "map_tensors",
+    "module_errors",
     "numbers",
-    "refuse_places",
+    "raised_by_module",
     "refuse_width",
     "tensors",
-    "told",
 ]
 
 
@@ -53,7 +53,7 @@ _COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that were looked over: finite, on the module's device, of its dtype.
+    """Validated rows: finite, on the module's device, of its dtype.
 
     Parameters
     ----------
@@ -64,11 +64,11 @@ class Batch:
     n : int
         Number of rows.
     where : str
-        The public call that they were given to, for messages.
+        The public call, for messages.
     given : int
-        Number of rows that were given there; these are some of them.
+        Number of rows of that call, which may be more than n.
     columns : mapping of str to list of str
-        The names of the columns of each table among them, by its place in the input.
+        Column names of each table, by its path in the input.
     """
 
     args: tuple[Any, ...]
@@ -116,13 +116,13 @@ class Batch:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The number of rows, and the tree of the shapes of a row."""
-        return self.n, mapped((self.args, self.kwargs), lambda each: tuple(each.shape[1:]))
+        """Number of rows, and the tree of the shapes of a row."""
+        return self.n, map_tensors((self.args, self.kwargs), lambda each: tuple(each.shape[1:]))
 
     @property
     def dtype(self) -> Any:
-        """The tree of the dtypes."""
-        return mapped((self.args, self.kwargs), lambda each: each.dtype)
+        """Tree of the dtypes."""
+        return map_tensors((self.args, self.kwargs), lambda each: each.dtype)
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -130,15 +130,15 @@ class Batch:
         return list(tensors((self.args, self.kwargs)))
 
     @property
-    def came(self) -> str:
-        """The tensors in words, of the shapes that were given."""
+    def description(self) -> str:
+        """Dtypes and shapes of the input, as text."""
         shapes = ((each, (self.given or self.n, *each.shape[1:])) for each in self.tensors)
         return ", ".join(f"{str(each.dtype)[6:]} {shape}" for each, shape in shapes)
 
     def with_tensors(self, leaves: Iterable[Tensor], n: int) -> "Batch":
         """The same tree with other tensors, given in the order of ``tensors``."""
         rest = iter(leaves)
-        args, kwargs = mapped((self.args, self.kwargs), lambda _: next(rest))
+        args, kwargs = map_tensors((self.args, self.kwargs), lambda _: next(rest))
         return replace(self, args=args, kwargs=kwargs, n=n)
 
 
@@ -154,21 +154,21 @@ def joined(parts: Sequence[Batch | Tensor]) -> Any:
     return parts[0].with_tensors([torch.cat(each) for each in leaves], sum(map(len, parts)))
 
 
-def mapped(tree: object, change: Callable[[Tensor], object]) -> Any:
-    """A tree of tuples, lists and dicts with each tensor changed."""
+def map_tensors(tree: object, change: Callable[[Tensor], object]) -> Any:
+    """Apply a function to each tensor of a tree of tuples, lists and dicts."""
     if isinstance(tree, torch.Tensor):
         return change(tree)
     if isinstance(tree, Mapping):
-        return {key: mapped(each, change) for key, each in tree.items()}
+        return {key: map_tensors(each, change) for key, each in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(mapped(each, change) for each in tree))
+        return type(tree)(*(map_tensors(each, change) for each in tree))
     if isinstance(tree, (tuple, list)):
-        return type(tree)(mapped(each, change) for each in tree)
+        return type(tree)(map_tensors(each, change) for each in tree)
     return tree
 
 
 def tensors(tree: object) -> Iterator[Tensor]:
-    """The tensors of a tree, in the order in which ``mapped`` meets them."""
+    """Iterate over the tensors of a tree, in the order of ``map_tensors``."""
     if isinstance(tree, torch.Tensor):
         yield tree
     elif isinstance(tree, Batch):
@@ -188,19 +188,19 @@ def batch(
     where: str,
     columns: Mapping[str, list[str]] | None = None,
 ) -> Batch:
-    """Rows as the module takes them.
+    """Validate and convert the inputs of a module.
 
     Parameters
     ----------
     x : Tensor, array, or tuple, list or dict of them
-        n rows. Real and complex numbers are converted to the precision of ``dtype``; whole numbers
-        and truth values stay what they are (token ids, masks). Arrays go to ``device``.
+        n rows. Real and complex numbers are converted to the precision of ``dtype``; integers and
+        booleans are not converted (token ids, masks). Arrays are moved to ``device``.
     dtype : torch.dtype
     device : torch.device
     where : str
         The public call, for messages.
     columns : mapping of str to list of str, optional
-        The names of the columns of tables that were learned, by place in the input.
+        Column names of the tables that were learned, by path in the input.
 
     Raises
     ------
@@ -209,18 +209,18 @@ def batch(
     ShapeError
         If there are no tensors, or they have no or different numbers of rows.
     TypeMismatchError
-        If something is no tensor of numbers, or lies on another device.
+        If an input is not a tensor of numbers, or is on another device.
     NotFiniteError
         If a number is nan or infinite.
     """
     if isinstance(x, list) and _numeric(x):
         try:
             x = np.asarray(x)
-        except ValueError as wrong:
+        except ValueError as error:
             raise ShapeError(
                 f"{where}: `x` must have as many numbers in each row, got rows of several lengths. "
-                "Give an array of shape (n, …), padded if need be."
-            ) from wrong
+                "Pass an array of shape (n, …), padded if necessary."
+            ) from error
     reader = _Reader(dtype, device, where, columns or {})
     tree = reader.read(x, "x")
     n = _agreed(reader.found, where)
@@ -233,22 +233,22 @@ def batch(
 
 
 def _numeric(values: object) -> bool:
-    """Whether a list is one of plain numbers, however deep."""
+    """Whether a list contains only numbers, at any depth."""
     if isinstance(values, list):
         return bool(values) and all(_numeric(each) for each in values)
     return isinstance(values, (int, float, np.number)) and not isinstance(values, bool)
 
 
 class _Reader:
-    """Reads a tree, and remembers its tensors with the words that lead to each."""
+    """Converts a tree and collects its tensors with their paths."""
 
     def __init__(
-        self, dtype: torch.dtype, device: torch.device, where: str, known: Mapping[str, list[str]]
+        self, dtype: torch.dtype, device: torch.device, where: str, learned: Mapping[str, list[str]]
     ) -> None:
         self.dtype = dtype
         self.device = device
         self.where = where
-        self.known = known
+        self.learned_columns = learned
         self.columns: dict[str, list[str]] = {}
         self.found: list[tuple[str, Any]] = []
 
@@ -256,7 +256,7 @@ class _Reader:
         if isinstance(x, torch.nn.utils.rnn.PackedSequence):
             raise TypeMismatchError(
                 f"{self.where}: `{path}` must be a tensor whose first axis counts rows, got a "
-                "PackedSequence. Give padded rows and their lengths, and pack them in `forward`."
+                "PackedSequence. Pass padded rows and their lengths, and pack them in `forward`."
             )
         if isinstance(x, Mapping):
             return {key: self.read(each, f"{path}[{key!r}]") for key, each in x.items()}
@@ -286,11 +286,10 @@ class _Reader:
             )
         if x.device != self.device:
             raise TypeMismatchError(
-                f"{self.where}: `{path}` must lie on {self.device}, where the module is, got a "
-                f"tensor on {x.device}. Move it with .to({str(self.device)!r}); it is not moved "
-                "unasked."
+                f"{self.where}: `{path}` must be on {self.device}, the device of the module, got a "
+                f"tensor on {x.device}. Move it with .to({str(self.device)!r})."
             )
-        # a tensor made under inference_mode cannot take part in a derivative, but its copy can
+        # tensors created in inference_mode cannot take part in autograd, but copies can
         return x.clone() if x.is_inference() else x.detach()
 
     def _array(self, x: TableLike, path: str) -> Array:
@@ -298,42 +297,42 @@ class _Reader:
             return torch_compatible(self._by_name(x, path))
         try:
             array = np.asarray(x)
-        except (ValueError, TypeError) as wrong:
-            raise self._no_numbers(path, str(wrong)) from wrong
+        except (ValueError, TypeError) as error:
+            raise self._no_numbers(path, str(error)) from error
         if array.dtype.kind == "O" or array.dtype.kind not in "biufc":
             raise self._no_numbers(path, f"{type(x).__name__} of {array.dtype}")
         return torch_compatible(array)
 
     def _by_name(self, x: TableLike, path: str) -> Array:
-        """The columns of a table or frame; named ones in the order that was learned."""
-        values, names = matrix(x, self.where, names=self.known.get(path))
+        """Columns of a table or frame, in the learned order if they are named."""
+        values, names = matrix(x, self.where, names=self.learned_columns.get(path))
         if names is not None:
             self.columns[path] = names
         plain = values if isinstance(x, Table) else np.asarray(x)
         if plain.dtype.kind not in "biu":
             return values
-        came = Table.from_frame(x).names  # integers stay integers, for embeddings
-        return plain if names is None else plain[:, [came.index(name) for name in names]]
+        order = Table.from_frame(x).names  # integers stay integers, for embeddings
+        return plain if names is None else plain[:, [order.index(name) for name in names]]
 
-    def _no_numbers(self, path: str, came: str) -> TypeMismatchError:
+    def _no_numbers(self, path: str, found: str) -> TypeMismatchError:
         return TypeMismatchError(
-            f"{self.where}: `{path}` must hold numbers, got {came}. Give tensors or arrays of "
+            f"{self.where}: `{path}` must hold numbers, got {found}. Pass tensors or arrays of "
             "numbers, or tuples, lists or dicts of them."
         )
 
 
 def _agreed(found: list[tuple[str, Tensor]], where: str) -> int:
-    """The number of rows that all tensors agree on."""
+    """The common number of rows of all tensors."""
     if not found:
         raise ShapeError(
             f"{where}: `x` must hold at least one tensor of shape (n, …), got none. "
-            "Give the module's arguments."
+            "Pass the arguments of the module's forward."
         )
     for path, each in found:
         if each.ndim == 0:
             raise ShapeError(
                 f"{where}: `{path}` must have an axis of rows, its first, got a single number. "
-                "Give an array of shape (n, …), of one row too: X[0:1] in place of X[0]."
+                "Pass an array of shape (n, …); for one row, X[0:1] instead of X[0]."
             )
     n = int(found[0][1].shape[0])
     for path, each in found[1:]:
@@ -341,18 +340,20 @@ def _agreed(found: list[tuple[str, Tensor]], where: str) -> int:
             raise ShapeError(
                 f"{where}: all tensors must have the same number of rows, got {n} in "
                 f"`{found[0][0]}` and {each.shape[0]} in `{path}`. The first axis of each counts "
-                "rows; a tensor that all rows share belongs into the module."
+                "rows; make a tensor shared by all rows a buffer of the module."
             )
     return n
 
 
 def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where: str) -> None:
-    """Refuse nan and infinity, saying the first place where one stands."""
+    """Check that all values are finite; the error names the first that is not."""
     plain = [torch.view_as_real(each) if each.is_complex() else each for _, each in found]
     loose = [each for each in plain if each.is_floating_point()]
     if not loose:
         return
-    if linalg.on_device(loose[0]):  # the one time: a row that is refused must not have been learned
+    if linalg.on_device(
+        loose[0]
+    ):  # synchronises once: rows must be checked before they are learned
         fine = bool(torch.stack([torch.isfinite(each).all() for each in loose]).all())
     else:
         fine = linalg.finite(*loose)
@@ -363,7 +364,7 @@ def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where
         if len(bad):
             row, *inner = bad[0].tolist()
             value = each[tuple(bad[0].tolist())].item()
-            word = "nan" if value != value else "infinity"  # noqa: PLR0124  nan alone is unlike itself
+            word = "nan" if value != value else "infinity"  # noqa: PLR0124  only nan differs from itself
             place = f"row {row}" + (f", at {tuple(inner)}" if inner else "")
             raise NotFiniteError(
                 f"{where}: `{path}` must be finite in {dtype}, got {word} in {place}. "
@@ -373,42 +374,42 @@ def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where
 
 
 def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Tensor:
-    """Real numbers as a tensor, detached, wherever they lie.
+    """Convert real numbers to a detached tensor, on its own device.
 
     Parameters
     ----------
     given : Tensor, array, or list of numbers or of tensors of one shape
     name : str
-        What the user calls it, for messages.
+        Name of the argument, for messages.
     where : str
         The public call, for messages.
     remedy : str
-        What to do where there are no numbers, as a sentence.
+        Last sentence of the message for non-numeric values.
 
     Raises
     ------
     ShapeError
         If its rows have several lengths.
     TypeMismatchError
-        If it holds no real numbers.
+        If it does not contain real numbers.
     """
     if isinstance(given, torch.Tensor):
         tensor = given
     elif isinstance(given, (list, tuple)) and given and all(map(torch.is_tensor, given)):
         try:
             tensor = torch.stack([each.detach() for each in given])
-        except RuntimeError as wrong:
-            raise _uneven(name, where) from wrong
+        except RuntimeError as error:
+            raise _uneven(name, where) from error
     else:
         tensor = torch.from_numpy(torch_compatible(_array(given, name, where, remedy)))
     if tensor.is_meta:
         raise TypeMismatchError(
             f"{where}: `{name}` must hold numbers, got a tensor on the device 'meta', where there "
-            "are none. Make it on the module's device."
+            "are none. Create it on the module's device."
         )
     if tensor.is_complex():
         raise TypeMismatchError(
-            f"{where}: `{name}` must hold real numbers, got complex ones. Give real and imaginary "
+            f"{where}: `{name}` must hold real numbers, got complex ones. Pass real and imaginary "
             "parts as two outputs."
         )
     return tensor.detach()
@@ -417,22 +418,24 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
 def _array(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Array:
     try:
         array = np.asarray(given)
-    except ValueError as wrong:
-        raise _uneven(name, where) from wrong
-    except (TypeError, RuntimeError) as wrong:  # of things that will not be numbers
-        said = f"{where}: `{name}` must hold numbers, got {type(given).__name__}: {wrong}. {remedy}"
-        raise TypeMismatchError(said) from wrong
+    except ValueError as error:
+        raise _uneven(name, where) from error
+    except (TypeError, RuntimeError) as error:  # objects that are not convertible
+        message = (
+            f"{where}: `{name}` must hold numbers, got {type(given).__name__}: {error}. {remedy}"
+        )
+        raise TypeMismatchError(message) from error
     if array.dtype.kind not in "biufc":
         objects = array.dtype.kind == "O" and not array.ndim
-        came = type(given).__name__ if objects else f"{array.dtype}"
-        raise TypeMismatchError(f"{where}: `{name}` must hold numbers, got {came}. {remedy}")
+        found = type(given).__name__ if objects else f"{array.dtype}"
+        raise TypeMismatchError(f"{where}: `{name}` must hold numbers, got {found}. {remedy}")
     return array
 
 
 def _uneven(name: str, where: str) -> ShapeError:
     return ShapeError(
         f"{where}: `{name}` must have as many numbers in each row, got rows of several lengths. "
-        "Give an array of shape (n,) or (n, c)."
+        "Pass an array of shape (n,) or (n, c)."
     )
 
 
@@ -441,7 +444,7 @@ _AT_ONCE = 1024  # rows
 
 
 def holds_indices(rows: Batch) -> bool:
-    """Whether rows hold whole numbers, and so may ask for places.
+    """Whether rows contain integers, which may be indices of embeddings.
 
     Parameters
     ----------
@@ -451,24 +454,24 @@ def holds_indices(rows: Batch) -> bool:
     return not all(real)
 
 
-def refuse_places(
-    module: nn.Module, rows: Batch, ask: Callable[[Batch], object], where: str
+def check_table_indices(
+    module: nn.Module, rows: Batch, evaluate: Callable[[Batch], object], where: str
 ) -> None:
-    """Ask a module with all its tables watched; a device is waited for.
+    """Check indices into embedding tables in a forward pass; synchronises with a device.
 
     Parameters
     ----------
     module : torch.nn.Module
     rows : Batch
-    ask : callable
-        Asks the module.
+    evaluate : callable
+        Evaluates the module.
     where : str
         The public call, for messages.
 
     Raises
     ------
     ShapeError
-        If rows ask for a place that a table has not.
+        If an index is out of range of a table.
     """
     tables = [(name, each) for name, each in module.named_modules() if isinstance(each, _TABLES)]
     for i in range(0, rows.n if tables else 0, _AT_ONCE):
@@ -478,13 +481,13 @@ def refuse_places(
                 watch = _watch(name, i, part.n, where)
                 handle = table.register_forward_pre_hook(watch, prepend=True, with_kwargs=True)
                 held.callback(handle.remove)
-            ask(part)
+            evaluate(part)
 
 
 def _watch(name: str, first: int, n: int, where: str) -> Callable[..., None]:
-    """A hook that looks at the places that n rows, of which one is the first, ask a table for."""
+    """A forward pre-hook that checks the indices of n rows, the first with number ``first``."""
 
-    def look(
+    def check(
         table: nn.Embedding | nn.EmbeddingBag,
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
@@ -498,25 +501,25 @@ def _watch(name: str, first: int, n: int, where: str) -> Callable[..., None]:
         at = bad.nonzero()[0]
         row = f" in row {first + int(at[0])}" if len(places) == n > 1 else ""
         raise ShapeError(
-            f"{where}: the whole numbers that {type(table).__name__} {name!r} is asked for must be "
-            f"its places, 0 to {table.num_embeddings - 1}, got {int(places[tuple(at)])}{row}. "
-            "Number them from 0 on, and make the table as large as the largest plus one, or give "
-            "all that are unknown one place of their own."
+            f"{where}: indices into {type(table).__name__} {name!r} must be from "
+            f"0 to {table.num_embeddings - 1}, got {int(places[tuple(at)])}{row}. "
+            "Number them from 0, and make the table as large as the largest plus one, or map "
+            "unknown values to one reserved index."
         )
 
-    return look
+    return check
 
 
 SHAPED = (
-    "Give rows of the shape of those; where a row has one output for each of its steps, cut or pad "
-    "it to as many steps, or let the module give the last alone."
+    "Pass rows of the same shape; if a row has one output for each of its steps, truncate or pad "
+    "it to the same number of steps, or return only the last output."
 )
-"""What to do where a row has another number of outputs."""
+"""Remedy for a different number of outputs per row."""
 
 _CALL = re.compile(r"forward\(\) (got|missing|takes)")
 _PLACES = re.compile(r"out of (range|bounds)|valid range")
 _RAISED = "the module raised this when it was given"
-_UNFIT = (RuntimeError, ValueError, IndexError)  # what torch raises of dtypes, places and shapes
+_UNFIT = (RuntimeError, ValueError, IndexError)  # raised by torch for dtypes, indices and shapes
 _SHAPES = ("shape", "size", "dimension", "channel", "elements")
 
 
@@ -526,66 +529,66 @@ def as_matrix(given: object, n: int, where: str) -> Tensor:
     Parameters
     ----------
     given : object
-        What the module gave: a tensor, an object or dict with ``logits``, or a tuple, list or dict
-        that holds one tensor.
+        Result of the module: a tensor, an object or dict with ``logits``, or a tuple, list or dict
+        of one tensor.
     n : int
-        The number of rows that were asked.
+        Number of input rows.
     where : str
         The public call, for messages.
 
     Raises
     ------
     TypeMismatchError
-        If no one tensor of real numbers can be chosen.
+        If the result is not one tensor of real numbers.
     ShapeError
-        If it has not one row for each row asked, or no outputs.
+        If it does not have n rows, or has no outputs.
     """
     tensor = chosen(given, where)
     if not tensor.is_floating_point():
         raise TypeMismatchError(
             f"{where}: the module's outputs must be real numbers with a derivative, got "
-            f"{tensor.dtype}. Give scores instead of classes, and complex outputs as two real ones "
-            "(torch.view_as_real)."
+            f"{tensor.dtype}. Return scores instead of classes, and complex outputs as two real "
+            "ones (torch.view_as_real)."
         )
     if tensor.ndim == 0 and n == 1:
         return tensor.reshape(1, 1)
     if tensor.ndim == 0 or tensor.shape[0] != n:
         raise ShapeError(
-            f"{where}: the module must give one row of outputs for each of {n} rows, got the shape "
-            f"{tuple(tensor.shape)}. The first axis counts rows, of one row too: give X[0:1] in "
-            "place of X[0]. Keep it throughout: batch_first=True, flatten(1), squeeze(-1), and no "
+            f"{where}: the module must return one row of outputs for each of {n} rows, got shape "
+            f"{tuple(tensor.shape)}. The first axis counts rows; for one row, pass X[0:1] instead "
+            "of X[0]. Preserve it in forward: batch_first=True, flatten(1), squeeze(-1), and no "
             "mean over rows."
         )
     if 0 in tensor.shape[1:]:
         raise ShapeError(
-            f"{where}: the module must give at least one output a row, got the shape "
-            f"{tuple(tensor.shape)}. Give a last layer with outputs."
+            f"{where}: the module must return at least one output per row, got shape "
+            f"{tuple(tensor.shape)}. Use a last layer with outputs."
         )
     return tensor.reshape(n, tensor.shape[1:].numel())
 
 
-def refuse_width(came: int, c: int, where: str) -> None:
-    """Refuse another number of outputs a row than there was when rows were learned first.
+def refuse_width(found: int, c: int, where: str) -> None:
+    """Check that the number of outputs per row is that of the first learned rows.
 
     Parameters
     ----------
-    came, c : int
+    found, c : int
     where : str
-        What the user called, for messages.
+        The public call, for messages.
 
     Raises
     ------
     ShapeError
     """
-    if came != c:
+    if found != c:
         raise ShapeError(
-            f"{where}: the module must give {c} output(s) a row, as when it first learned, got "
-            f"{came}. {SHAPED}"
+            f"{where}: the module must return {c} output(s) per row, as when first learned, got "
+            f"{found}. {SHAPED}"
         )
 
 
 def chosen(given: object, where: str) -> Tensor:
-    """The tensor in the outputs of a module: the output, its ``logits``, or its only part.
+    """The tensor in the result of a module: the result, its ``logits``, or its only element.
 
     Raises
     ------
@@ -605,90 +608,90 @@ def chosen(given: object, where: str) -> Tensor:
             return found[0]
     size = f" of {len(given)}" if isinstance(given, (tuple, list, Mapping)) else ""
     raise TypeMismatchError(
-        f"{where}: the module must give one tensor, or an object with `logits`, got "
-        f"{type(given).__name__}{size}. Wrap it in a module whose forward gives the tensor that is "
-        "to be learned, such as module(x)[0]."
+        f"{where}: the module must return one tensor, or an object with `logits`, got "
+        f"{type(given).__name__}{size}. Wrap it in a module whose forward returns the tensor "
+        "to train, such as module(x)[0]."
     )
 
 
 @contextmanager
-def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
-    """Say what came where a module fails on it; what is no fault of shapes or dtypes passes.
+def module_errors(batch: Batch, where: str, check: Callable[[], None]) -> Iterator[None]:
+    """Context that converts errors of a module about shapes or dtypes, and annotates others.
 
     Parameters
     ----------
     batch : Batch
     where : str
         The public call, for messages.
-    look : callable
-        Raises what says more of a place that there is not, if it can.
+    check : callable
+        Raises a more precise error for an index out of range, if there is one.
     """
     try:
         yield
     except (torch.OutOfMemoryError, OnepassError):
         raise
-    except Exception as wrong:
-        if holds_indices(batch) and isinstance(wrong, _UNFIT):
-            _looked(look)
-        refused = _refused(wrong, batch, where)
+    except Exception as error:
+        if holds_indices(batch) and isinstance(error, _UNFIT):
+            _looked(check)
+        refused = _refused(error, batch, where)
         if refused is not None:
-            raise refused from wrong
-        wrong.add_note(f"{where}: {_RAISED} {batch.came}.")
+            raise refused from error
+        error.add_note(f"{where}: {_RAISED} {batch.description}.")
         raise
 
 
-def by_module(wrong: Exception) -> bool:
-    """Whether this is what a module itself raised, and no fault of shapes or dtypes.
+def raised_by_module(error: Exception) -> bool:
+    """Whether an error was raised by the module itself, and not about shapes or dtypes.
 
     Parameters
     ----------
-    wrong : Exception
+    error : Exception
     """
-    return any(_RAISED in note for note in getattr(wrong, "__notes__", ()))
+    return any(_RAISED in note for note in getattr(error, "__notes__", ()))
 
 
-def _looked(look: Callable[[], None]) -> None:
+def _looked(check: Callable[[], None]) -> None:
     try:
-        look()
+        check()
     except ShapeError:
         raise
-    except Exception:  # noqa: BLE001, S110  it is told as it was raised at first
+    except Exception:  # noqa: BLE001, S110  the original error is raised
         pass
 
 
-def in_a_line(wrong: Exception) -> str:
-    """What was said, in a line."""
-    return str(wrong).strip().partition("\n")[0].rstrip(".")
+def first_line(error: Exception) -> str:
+    """First line of the message of an error."""
+    return str(error).strip().partition("\n")[0].rstrip(".")
 
 
-def _refused(wrong: Exception, batch: Batch, where: str) -> Exception | None:
-    """The error for arguments, dtypes, places or shapes that a module cannot take, or None."""
-    said, came = in_a_line(wrong), batch.came
-    words = said.lower()
-    if isinstance(wrong, TypeError) and _CALL.search(said):
+def _refused(error: Exception, batch: Batch, where: str) -> Exception | None:
+    """The error for arguments, dtypes, indices or shapes that a module rejects, or None."""
+    message, found = first_line(error), batch.description
+    words = message.lower()
+    if isinstance(error, TypeError) and _CALL.search(message):
         names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
         return TypeMismatchError(
             f"{where}: `x` must hold the arguments of the module's forward, got "
-            f"{len(batch.args) + len(batch.kwargs)}{names}, and it raised: {said}. A tuple or "
+            f"{len(batch.args) + len(batch.kwargs)}{names}, and it raised: {message}. A tuple or "
             "list holds its positional arguments, a dict its keyword arguments by their names."
         )
-    if not isinstance(wrong, _UNFIT):
+    if not isinstance(error, _UNFIT):
         return None
     if "dtype" in words or "scalar type" in words:
         return TypeMismatchError(
-            f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
-            "Whole numbers stay whole, for embeddings: give real numbers as floats."
+            f"{where}: the module must accept its inputs, got {found}, and it raised: "
+            f"{message}. Integers are not converted, for embeddings: pass real numbers as floats."
         )
     if holds_indices(batch) and _PLACES.search(words):
         return ShapeError(
-            f"{where}: whole numbers in `x` must be places that the module has, got {came}, and it "
-            f"raised: {said}. Number them from 0 on, below the size of what they choose from."
+            f"{where}: integers in `x` must be valid indices, got {found}, and the module "
+            f"raised: {message}. Number them from 0, below the size of the indexed table."
         )
     if any(word in words for word in _SHAPES):
         single = any(each.ndim == 1 for each in batch.tensors)
         return ShapeError(
-            f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
-            "The first axis counts rows, of one row too: give X[0:1] in place of X[0]; "
-            f"{'of one column give X[:, None]' if single else 'check the others'}."
+            f"{where}: the module must accept its inputs, got {found}, and it raised: "
+            f"{message}. The first axis counts rows; for one row, pass X[0:1] instead of X[0]; "
+            f"{'for one column, X[:, None]' if single else 'check the other axes'}."
         )
     return None

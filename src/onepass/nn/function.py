@@ -1,16 +1,15 @@
 """A module as a pure function of rows and of the weights that learn.
 
-The module is asked in evaluation mode with tensors put in the place of its parameters, so that
-neither its parameters nor their ``grad``, flags or hooks take part. What it writes into buffers or
-attributes while it answers is undone.
+The module is called with tensors in place of its parameters, so that its parameters and their
+``grad``, flags and hooks are not involved. Changes of buffers and attributes by ``forward`` are
+undone.
 
-The module is called in evaluation mode, and its training flag is restored. A stream that is learned
-row by row has no batch statistics, and an answer that is drawn by lot has no derivative. So batch
-normalisation uses its running statistics, and dropout is off.
+The module is called in evaluation mode, and its training flag is restored: batch normalisation uses
+its running statistics, and dropout is off. A stream that is learned row by row has no batch
+statistics, and random outputs have no derivative.
 
-Threads that call one module take turns. A module is called with other tensors in the place of its
-parameters and with its flags changed, so that a second thread that asks meanwhile would find these,
-and put them back as the module's own.
+Calls of one module from several threads are serialised by a lock, since a concurrent call would see
+the replaced parameters and flags, and restore them as the module's own.
 """
 
 import warnings
@@ -27,21 +26,28 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from onepass import linalg
 from onepass.errors import ModuleModeWarning, ParameterError
-from onepass.nn.batch import Batch, as_matrix, holds_indices, refuse_places, tensors, told
+from onepass.nn.batch import (
+    Batch,
+    as_matrix,
+    check_table_indices,
+    holds_indices,
+    module_errors,
+    tensors,
+)
 from onepass.nn.selection import Selection
 
 __all__ = [
     "NORMS",
     "Function",
-    "Turn",
-    "derivable",
+    "ReentrantLock",
+    "differentiable_kernels",
     "evaluation_mode",
-    "in_turn",
-    "plainly",
+    "plain_mode",
     "refuse_batch_statistics",
     "refuse_max_norm",
     "substituted",
-    "warn_of_training",
+    "synchronized",
+    "warn_training_mode",
 ]
 
 
@@ -54,9 +60,9 @@ _WITHIN = (nn.RNNBase, nn.MultiheadAttention)
 
 @contextmanager
 def evaluation_mode(layers: Iterable[nn.Module]) -> Iterator[None]:
-    """Hold layers in evaluation mode, and give each its own flag back.
+    """Context in which layers are in evaluation mode; restores the flag of each.
 
-    Flags are set one by one: ``train`` may be overridden, and do more than that.
+    Flags are set directly, since ``train`` may be overridden.
     """
     training = [each for each in layers if each.training]
     for each in training:
@@ -68,47 +74,49 @@ def evaluation_mode(layers: Iterable[nn.Module]) -> Iterator[None]:
             each.training = True
 
 
-def warn_of_training(module: nn.Module, where: str, stacklevel: int = 2) -> None:
-    """Warn where a module is in training mode and would answer differently in it."""
+def warn_training_mode(module: nn.Module, where: str, stacklevel: int = 2) -> None:
+    """Warn if a module is in training mode and its outputs depend on the mode."""
     dropouts = [name for name, each in module.named_modules() if each.training and _drops(each)]
     norms = [
         name for name, each in module.named_modules() if each.training and isinstance(each, NORMS)
     ]
     if not dropouts and not norms:
         return
-    said = []
+    effects = []
     if dropouts:
-        said.append(f"dropout ({dropouts[0]!r}) is off")
+        effects.append(f"dropout ({dropouts[0]!r}) is off")
     if norms:
-        said.append(f"batch normalisation ({norms[0]!r}) uses its running statistics as they are")
+        effects.append(
+            f"batch normalisation ({norms[0]!r}) uses its running statistics as they are"
+        )
     warnings.warn(
-        f"{where}: the module is in training mode, but is asked as in evaluation mode: "
-        f"{' and '.join(said)}. Its training flag stays as it is. Call module.eval() to say that "
-        "you know.",
+        f"{where}: the module is in training mode, but is evaluated in evaluation mode: "
+        f"{' and '.join(effects)}. Its training flag is not changed. Call module.eval() to silence "
+        "this warning.",
         ModuleModeWarning,
         stacklevel=stacklevel + 1,
     )
 
 
 def refuse_batch_statistics(module: nn.Module, where: str) -> None:
-    """Refuse batch normalisation without running statistics.
+    """Check that batch normalisation has running statistics.
 
     Raises
     ------
     ParameterError
-        It needs other rows of a batch, which learning row by row has not.
+        If it would use statistics of the batch, which row-by-row learning does not have.
     """
     for name, each in module.named_modules():
         if isinstance(each, NORMS) and (each.running_mean is None or each.running_var is None):
             raise ParameterError(
-                f"{where}: the answer for a row must not depend on other rows, but {name!r} "
+                f"{where}: the output for a row must not depend on other rows, but {name!r} "
                 f"({type(each).__name__}) has no running statistics and uses those of the batch. "
                 "Use torch.nn.GroupNorm or torch.nn.LayerNorm, or track_running_stats=True."
             )
 
 
 def refuse_max_norm(module: nn.Module, where: str) -> None:
-    """Refuse embeddings that rescale their own weights in each forward pass.
+    """Check that no embedding rescales its weights in the forward pass.
 
     Raises
     ------
@@ -120,57 +128,56 @@ def refuse_max_norm(module: nn.Module, where: str) -> None:
             raise ParameterError(
                 f"{where}: a prediction must not change the module, but {name!r} "
                 f"({type(each).__name__}) has max_norm={each.max_norm:g} and rescales its weights "
-                "in each forward pass. Rescale them once and set max_norm = None, or rescale what "
-                "it returns in forward."
+                "in each forward pass. Rescale them once and set max_norm = None, or rescale the "
+                "output of the embedding in forward."
             )
 
 
 def _drops(layer: nn.Module) -> bool:
-    """Whether a layer draws lots in training mode."""
+    """Whether a layer is random in training mode."""
     if isinstance(layer, _DROPOUTS):
         return bool(layer.p > 0)
     return isinstance(layer, _WITHIN) and bool(layer.dropout > 0)
 
 
 @contextmanager
-def plainly(device: torch.device, p: int) -> Iterator[None]:
-    """Hold off what is around a step of p weights: inference mode, autocast, threads too many.
+def plain_mode(device: torch.device, p: int) -> Iterator[None]:
+    """Context for a step of p weights: no inference mode, no autocast, limited threads.
 
-    Tensors that are made in inference mode could not be written in again outside of it, and
-    autocast would multiply what is remembered in half precision.
+    Tensors created in inference mode could not be updated outside of it, and autocast would compute
+    with the memory in half precision.
     """
     derive = torch.is_grad_enabled()
     with (
         torch.inference_mode(mode=False),
-        torch.set_grad_enabled(derive),  # which the end of inference mode has switched on
+        torch.set_grad_enabled(derive),  # leaving inference mode enables gradients
         torch.autocast(device.type, enabled=False),
         linalg.one_thread_for_tensors(p),
     ):
         yield
 
 
-def derivable(module: nn.Module, *, batched: bool = False) -> ExitStack:
-    """Hold torch to kernels that have a derivative in evaluation mode, until the stack is closed.
+def differentiable_kernels(module: nn.Module, *, batched: bool = False) -> ExitStack:
+    """Restrict torch to kernels that are differentiable in evaluation mode.
 
     Parameters
     ----------
     module : torch.nn.Module
     batched : bool, default False
-        The derivative will be taken for many rows or outputs at once, by ``vmap``. Fused attention
-        knows no such derivative, plain attention does.
+        Whether derivatives are batched by ``vmap``, which fused attention does not support.
     """
-    held = ExitStack()
+    stack = ExitStack()
     if batched:
-        held.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
     layers = module.modules() if torch.backends.cudnn.is_available() else ()
     if any(isinstance(each, nn.RNNBase) for each in layers):
-        # cuDNN derives recurrent layers in training mode alone
-        held.enter_context(torch.backends.cudnn.flags(enabled=False))
-    return held
+        # cuDNN differentiates recurrent layers in training mode only
+        stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+    return stack
 
 
 _ROWS = 1024
-"""So many rows are asked at once where no derivative is needed."""
+"""Max rows evaluated at once without a derivative."""
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _REGISTERED = {"_parameters", "_buffers", "_modules", "training"}
@@ -178,32 +185,32 @@ _REGISTERED = {"_parameters", "_buffers", "_modules", "training"}
 
 @contextmanager
 def substituted(layers: Sequence[nn.Module], tensors: Mapping[int, Tensor]) -> Iterator[None]:
-    """Replace parameters and buffers, given by id, in all layers, and restore the same objects.
+    """Context in which parameters and buffers, given by id, are replaced in all layers.
 
-    ``torch.func.functional_call`` replaces by name: where a layer has two names, it takes the first
-    replacement for the original and leaves it in the module.
+    ``torch.func.functional_call`` replaces by name: for a layer with two names, it restores the
+    first replacement instead of the original.
 
     Parameters
     ----------
     layers : sequence of torch.nn.Module
         All modules of a module, each once.
     tensors : mapping of int to Tensor
-        By the id of the parameter or buffer that each replaces.
+        Replacements by the id of the original.
     """
     places = [
-        (held, key, each)
+        (registry, key, each)
         for layer in layers
-        for held in (vars(layer)["_parameters"], vars(layer)["_buffers"])
-        for key, each in held.items()
+        for registry in (vars(layer)["_parameters"], vars(layer)["_buffers"])
+        for key, each in registry.items()
         if id(each) in tensors
     ]
     try:
-        for held, key, each in places:
-            held[key] = tensors[id(each)]
+        for registry, key, each in places:
+            registry[key] = tensors[id(each)]
         yield
     finally:
-        for held, key, each in places:
-            held[key] = each
+        for registry, key, each in places:
+            registry[key] = each
 
 
 class Function:
@@ -226,11 +233,11 @@ class Function:
         self._parameters: list[tuple[str, nn.Parameter]] = []
         self.read_module()
         self.writes_buffers = False
-        self.keeps = any(vars(each).get(hooks) for each in self._layers for hooks in _HOOKS)
-        """Whether the module, or a hook on it, keeps what it computes: not to be asked by vmap."""
+        self.keeps_state = any(vars(each).get(hooks) for each in self._layers for hooks in _HOOKS)
+        """Whether the module or a hook on it stores values, so that vmap cannot be used."""
 
     def read_module(self) -> None:
-        """List the module's layers and parameters, each once.
+        """Collect the module's layers and parameters, each once.
 
         Raises
         ------
@@ -238,42 +245,42 @@ class Function:
             If parameters that learn are no longer the module's own.
         """
         self._layers = list(self.module.modules())
-        known = dict(self.module.named_parameters())
-        self._parameters = list(known.items())
+        current = dict(self.module.named_parameters())
+        self._parameters = list(current.items())
         for name, each in zip(self.selection.names, self.selection.parameters, strict=True):
-            if known.get(name) is not each:
+            if current.get(name) is not each:
                 raise ParameterError(
-                    f"{self.where}: the module must keep the parameters that it came with, but "
-                    f"{name!r} is gone or another one. Make a new learner for the changed module; "
-                    "to change values alone, write them with copy_()."
+                    f"{self.where}: the module must keep its original parameters, but "
+                    f"{name!r} was removed or replaced. Create a new learner for the changed "
+                    "module; to change only values, use copy_()."
                 )
 
     @property
     def on_device(self) -> bool:
-        """Whether the module is where a place that there is not would end the program."""
+        """Whether an index out of range would end the program, as on an accelerator."""
         return bool(self.selection.parameters[0].device.type != "cpu")
 
     def weights(self, *, derive: bool = False) -> dict[str, Tensor]:
-        """The weights that learn, by name: they share the parameters' memory, not their graph.
+        """Detached weights that learn, by name, sharing memory with the parameters.
 
         Parameters
         ----------
         derive : bool, default False
-            They require grad.
+            Whether they require grad.
         """
         chosen = zip(self.selection.names, self.selection.parameters, strict=True)
         return {name: each.detach().requires_grad_(derive) for name, each in chosen}
 
     def __call__(self, weights: Mapping[str, Tensor], rows: Batch) -> Tensor:
         """Outputs of shape (n, c) at these weights; may be traced by torch.func."""
-        before = self._attributes() if self.keeps else {}
+        before = self._attributes() if self.keeps_state else {}
         try:
             return as_matrix(self._given(weights, rows), rows.n, rows.where or self.where)
         finally:
             self._restore(before)
 
     def _given(self, weights: Mapping[str, Tensor], rows: Batch) -> Any:
-        """What the module gives with tensors in the place of its parameters."""
+        """Result of the module with tensors in place of its parameters."""
         state = {
             id(each): weights[name] if name in weights else each.detach()
             for name, each in self._parameters
@@ -284,37 +291,39 @@ class Function:
             return self.module(*rows.args, **rows.kwargs)
 
     def outputs(self, rows: Batch) -> Tensor:
-        """Outputs of shape (n, c) at the present weights, without a derivative."""
-        with torch.no_grad(), self.told(rows):
+        """Outputs of shape (n, c) at the current weights, without a graph."""
+        with torch.no_grad(), self.module_errors(rows):
             weights = self.weights()
             if rows.n <= _ROWS:
                 return self(weights, rows)
             parts = range(0, rows.n, _ROWS)
             return torch.cat([self(weights, rows[i : i + _ROWS]) for i in parts])
 
-    def told(self, rows: Batch) -> AbstractContextManager[None]:
-        """A context in which the module is asked, and what it raises is told.
+    def module_errors(self, rows: Batch) -> AbstractContextManager[None]:
+        """Context in which errors of the module are converted or annotated.
 
         Parameters
         ----------
         rows : Batch
         """
-        return told(rows, rows.where or self.where, lambda: self._refuse_places(rows))
+        return module_errors(
+            rows, rows.where or self.where, lambda: self._check_table_indices(rows)
+        )
 
-    def deriving(self, rows: Batch) -> ExitStack:
-        """A context in which it is asked with a derivative, whatever the caller has switched off.
+    def gradient_context(self, rows: Batch) -> ExitStack:
+        """Context in which gradients are enabled, whatever the caller disabled.
 
         Parameters
         ----------
         rows : Batch
         """
-        held = derivable(self.module)
-        held.enter_context(torch.enable_grad())
-        held.enter_context(self.told(rows))
-        return held
+        stack = differentiable_kernels(self.module)
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(self.module_errors(rows))
+        return stack
 
-    def look_up(self, rows: Batch) -> None:
-        """Ask rows that hold places, so that one there is not shows before any row is learned.
+    def check_indices(self, rows: Batch) -> None:
+        """Check indices into embedding tables before any row is learned.
 
         Parameters
         ----------
@@ -325,15 +334,15 @@ class Function:
         ShapeError
         """
         if holds_indices(rows):
-            (self._refuse_places if self.on_device else self.outputs)(rows)
+            (self._check_table_indices if self.on_device else self.outputs)(rows)
 
-    def _refuse_places(self, rows: Batch) -> None:
+    def _check_table_indices(self, rows: Batch) -> None:
         with torch.no_grad():
             where = rows.where or self.where
-            refuse_places(self.module, rows, lambda part: self(self.weights(), part), where)
+            check_table_indices(self.module, rows, lambda part: self(self.weights(), part), where)
 
-    def look(self, rows: Batch) -> tuple[Tensor, Tensor]:
-        """Outputs, asked twice in a row; note is taken of what the module writes meanwhile.
+    def outputs_twice(self, rows: Batch) -> tuple[Tensor, Tensor]:
+        """Outputs of two calls; records whether the module writes buffers or stores values.
 
         Parameters
         ----------
@@ -342,20 +351,20 @@ class Function:
         Raises
         ------
         ParameterError
-            If the module writes into its parameters, which are restored.
+            If the module writes into its parameters; they are restored.
         """
         where = rows.where or self.where
-        watched = _Watched(self._parameters, self.selection.names)
+        watched = _ParameterGuard(self._parameters, self.selection.names)
         before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
         try:
             if self.on_device:
-                self.look_up(rows)
-            with watched, torch.no_grad(), self.told(rows):
+                self.check_indices(rows)
+            with watched, torch.no_grad(), self.module_errors(rows):
                 once, twice = (
                     as_matrix(self._given(self.weights(), rows), rows.n, where) for _ in range(2)
                 )
-            self.keeps = self.keeps or any(
+            self.keeps_state = self.keeps_state or any(
                 key not in before or value is not before[key][1] or _length(value) != lengths[key]
                 for key, (_, value) in self._attributes().items()
             )
@@ -367,13 +376,13 @@ class Function:
         if written:
             raise ParameterError(
                 f"{where}: a prediction must not change the module, but its forward writes into "
-                f"the parameter {written[0]!r}. Let forward compute from self.weight, as with "
-                "torch.nn.functional.normalize(self.weight), and not write into it."
+                f"the parameter {written[0]!r}. Compute a new tensor in forward, such as "
+                "torch.nn.functional.normalize(self.weight), instead of writing into it."
             )
         return once, twice
 
     def _buffers(self) -> list[tuple[dict[str, Tensor | None], str, Tensor | None, Tensor | None]]:
-        """Every buffer, where it is registered, and a copy."""
+        """Every buffer with its registry, name and a copy."""
         return [
             (vars(layer)["_buffers"], key, each, None if each is None else each.clone())
             for layer in self._layers
@@ -381,7 +390,7 @@ class Function:
         ]
 
     def _attributes(self) -> dict[tuple[int, str], tuple[nn.Module, object]]:
-        """Every plain attribute of every layer, with the layer that has it."""
+        """Every plain attribute of every layer, with its layer."""
         return {
             (id(layer), key): (layer, value)
             for layer in self._layers
@@ -399,20 +408,20 @@ class Function:
             vars(layer)[key] = value
 
 
-class _Watched(TorchDispatchMode):  # type: ignore[misc]
-    """Parameters that a forward pass may write into, and copies to restore them from.
+class _ParameterGuard(TorchDispatchMode):  # type: ignore[misc]
+    """Detects and undoes writes of a forward pass into parameters.
 
-    Those that learn are copied beforehand, the others, which may be many more, just before an
+    Parameters that learn are copied beforehand; others, which may be many more, just before an
     operation writes into their memory.
 
     Parameters
     ----------
     parameters : sequence of (str, Tensor)
     learn : sequence of str
-        The names of those that learn.
+        Names of the parameters that learn.
     """
 
-    supports_higher_order_operators = True  # as flex_attention and cond
+    supports_higher_order_operators = True  # such as flex_attention and cond
 
     def __init__(self, parameters: Sequence[tuple[str, Tensor]], learn: Sequence[str]) -> None:
         super().__init__()
@@ -422,7 +431,7 @@ class _Watched(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """True: torch.compile may compile under it."""
+        """True, so that torch.compile works under this mode."""
         return True
 
     def __torch_dispatch__(
@@ -456,14 +465,14 @@ def _storage(tensor: Tensor) -> int:
 
 
 def _length(value: object) -> int:
-    """How much a container holds: one that grows keeps what it is given."""
+    """Length of a container, to detect growth."""
     return len(value) if isinstance(value, (list, dict, set)) else 0
 
 
 def _put_back(
     registered: dict[str, Tensor | None], key: str, buffer: Tensor | None, copy: Tensor | None
 ) -> bool:
-    """Make a buffer what it was, and say whether it was another."""
+    """Restore a buffer, and return whether it differed."""
     replaced = registered.get(key) is not buffer
     registered[key] = buffer
     return (buffer is not None and _overwritten(buffer, copy)) or replaced
@@ -477,8 +486,8 @@ def _overwritten(tensor: Tensor, copy: Tensor) -> bool:
     return True
 
 
-class Turn:
-    """A lock that the thread which holds it may take again; a copy is a lock of its own."""
+class ReentrantLock:
+    """A reentrant lock that can be copied and pickled, as a new lock."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -491,17 +500,17 @@ class Turn:
         self._lock.release()
 
     def __reduce__(self) -> Any:
-        return Turn, ()
+        return ReentrantLock, ()
 
 
-_Given = ParamSpec("_Given")
-_Said = TypeVar("_Said")
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
 
 
-def in_turn(
-    method: Callable[Concatenate[Any, _Given], _Said],
-) -> Callable[Concatenate[Any, _Given], _Said]:
-    """A method that is done while its object's ``turn`` is held.
+def synchronized(
+    method: Callable[Concatenate[Any, _Params], _Result],
+) -> Callable[Concatenate[Any, _Params], _Result]:
+    """Decorator for methods that hold the ``lock`` of their object.
 
     Parameters
     ----------
@@ -509,8 +518,8 @@ def in_turn(
     """
 
     @wraps(method)
-    def held(self: Any, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Said:
-        with self.turn:
+    def synchronized_method(self: Any, /, *args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        with self.lock:
             return method(self, *args, **kwargs)
 
-    return held
+    return synchronized_method

@@ -1,13 +1,13 @@
-"""Gradients: which gradients of a row are kept, so that later steps stay orthogonal to them.
+"""Gradients of rows that orthogonal gradient descent stores.
 
-For outputs f (c) of a row of class y, orthogonal gradient descent keeps ([1], section 4)
+For outputs f (c) of a row of class y, orthogonal gradient descent stores ([1], section 4)
 
     outputs   ∇f_1 … ∇f_c          all of them, "OGD-ALL"                                   (1)
     average   (1/c) Σ_k ∇f_k       "OGD-AVE"                                                (2)
-    logit     ∇f_y                 that of the ground truth alone, "OGD-GTL"                (3)
+    logit     ∇f_y                 that of the true class, "OGD-GTL"                (3)
 
-With (1) no output moves, to first order, at c times the memory; (3) is what its authors found to
-do best for the memory that it takes.
+With (1) no output changes, to first order, at c times the memory; the authors recommend (3) as the
+best for its memory.
 
 [1] M. Farajtabar, N. Azizan, A. Mott, A. Li, "Orthogonal Gradient Descent for Continual Learning",
     AISTATS 2020.
@@ -28,25 +28,25 @@ from onepass.nn.module import Network
 __all__ = [
     "GRADIENTS",
     "GradientsName",
-    "begun",
     "check_gradients",
-    "count",
-    "entered",
+    "chunked_gradients",
+    "count_nonfinite",
     "finite_rows",
-    "gathered",
-    "left_out",
-    "of_rows",
-    "slots",
+    "gradients_per_row",
+    "insert_gradients",
+    "reservoir_slots",
+    "row_gradients",
+    "start_memory",
 ]
 
 GradientsName: TypeAlias = Literal["logit", "outputs", "average"]
 GRADIENTS = ("logit", "outputs", "average")
 
-_AT_ONCE = 128  # gradients that enter a memory together: each time it may take an SVD
+_AT_ONCE = 128  # gradients added to a memory together, with one SVD
 
 
 def check_gradients(gradients: object, where: str, *, classes: bool = True) -> None:
-    """Refuse a choice that there is not, or that needs classes where there are none.
+    """Check the option ``gradients``.
 
     Raises
     ------
@@ -55,47 +55,47 @@ def check_gradients(gradients: object, where: str, *, classes: bool = True) -> N
     if gradients not in GRADIENTS:
         raise ParameterError(
             f"{where}: `gradients` must be one of {', '.join(GRADIENTS)}, got {gradients!r}. "
-            "Use 'logit' for classes, 'outputs' for numbers."
+            "Use 'logit' for classes, 'outputs' for regression."
         )
     if gradients == "logit" and not classes:
         raise ParameterError(
-            f"{where}: `gradients` must be 'outputs' or 'average' where answers are numbers, got "
-            "'logit', which is the output of a row's class. Use 'outputs', or a loss for classes."
+            f"{where}: `gradients` must be 'outputs' or 'average' for regression, got "
+            "'logit', the output of a row's class. Use 'outputs', or a loss for classes."
         )
 
 
-def count(gradients: str, c: int) -> int:
-    """How many gradients a row has."""
+def gradients_per_row(gradients: str, c: int) -> int:
+    """Number of gradients per row."""
     return c if gradients == "outputs" else 1
 
 
-def of_rows(
+def row_gradients(
     network: Network, rows: Batch, y: Tensor | None, gradients: str, at: Sequence[int] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of rows at the present weights; those that are not finite are zero.
+    """Gradients of rows at the current weights; those that are not finite are set to zero.
 
     Parameters
     ----------
     network : Network
     rows : Batch
     y : Tensor of shape (n, c)
-        1 at the class of each row, else 0; for ``"logit"`` alone.
+        One-hot classes; for ``"logit"`` only.
     gradients : {"logit", "outputs", "average"}
     at : sequence of int, optional
-        Of these rows alone, in this order.
+        Indices of rows, in this order.
 
     Returns
     -------
     gradients : Tensor of shape (n·k, p)
-        Neighbours are of one row. No memory keeps zeros.
+        k consecutive ones belong to one row. Memories ignore zeros.
     good : Tensor of shape (n·k,)
-        Which are finite; of a device, there.
+        Which are finite; on the device.
     """
     if gradients == "outputs":
         parts = [rows] if at is None else [rows[i] for i in at]
         found = torch.cat([network.jacobian(part)[1] for part in parts])
     else:
-        # row by row, a backward pass each: all c outputs at once would be c times the work
+        # one backward pass per row; the Jacobian of all c outputs would cost c times as much
         chosen = range(len(rows)) if at is None else at
         seeds = y if gradients == "logit" else None
         found = torch.stack([_gradient(network, rows[i], seeds, i) for i in chosen])
@@ -105,7 +105,7 @@ def of_rows(
 
 
 def _gradient(network: Network, row: Batch, y: Tensor | None, i: int) -> Tensor:
-    """(3), with the indicator y of the classes of all rows; (2) without."""
+    """Gradient (3) if y holds the one-hot classes of all rows, else (2)."""
 
     def seed(out: Tensor) -> Tensor:
         return torch.full_like(out, 1.0 / out.shape[1]) if y is None else y[i : i + 1]
@@ -114,30 +114,30 @@ def _gradient(network: Network, row: Batch, y: Tensor | None, i: int) -> Tensor:
 
 
 def finite_rows(network: Network, rows: Batch, slope: Callable[[Tensor, int], Tensor]) -> list[int]:
-    """Which rows have finite outputs and a finite gradient, each asked alone.
+    """Indices of rows with finite outputs and a finite gradient, each evaluated separately.
 
     Parameters
     ----------
     network : Network
     rows : Batch
     slope : callable
-        The derivative of a row's loss in its outputs (1, c), of these and of the row's place.
+        Called with the outputs (1, c) of a row and its index; returns the derivative of its loss.
     """
     found = []
     for i, row in enumerate(rows):
-        said, g = network.gradient(row, lambda out, i=i: slope(out, i))
-        if linalg.finite(said, g):
+        outputs, g = network.gradient(row, lambda out, i=i: slope(out, i))
+        if linalg.finite(outputs, g):
             found.append(i)
     return found
 
 
-def left_out(good: Sequence[Tensor], where: str) -> int:
-    """How many gradients of a task were not finite; a device is waited for, once a task.
+def count_nonfinite(good: Sequence[Tensor], where: str) -> int:
+    """Number of gradients of a task that are not finite; synchronises with an accelerator.
 
     Parameters
     ----------
     good : sequence of Tensors of shape (k,)
-        Of all its gradients, part by part.
+        Masks of finite gradients.
     where : str
 
     Raises
@@ -150,31 +150,33 @@ def left_out(good: Sequence[Tensor], where: str) -> int:
     if lost == len(which):
         raise NumericalError(
             f"{where}: the gradients of the task's rows must be finite, got {lost} of which none "
-            "is. Nothing was kept, and the task is not over: look at the rows, or at weights "
+            "is. Nothing was stored, and the task was not ended: check the rows, and weights "
             "that have grown too large."
         )
     return lost
 
 
-def begun(specification: Any, p: int, like: Tensor, where: str, at_once: int = _AT_ONCE) -> Any:
-    """The memory of no gradients of p weights, of the kind of ``like``, so many coming at once.
+def start_memory(
+    specification: Any, p: int, like: Tensor, where: str, at_once: int = _AT_ONCE
+) -> Any:
+    """Create an empty memory for p weights, with the dtype and device of ``like``.
 
     Raises
     ------
     ParameterError
-        If it cannot say which directions are not free.
+        If the memory does not store directions.
     """
     memory = specification.start(p, min(at_once, _AT_ONCE, p), 0.0, like)
     if not hasattr(memory, "settled"):
         raise ParameterError(
-            f"{where}: `memory` must keep directions, got {specification!r}. Use a number m, None "
+            f"{where}: `memory` must store directions, got {specification!r}. Use a number m, None "
             "for all directions, or Principal, LastDirections or Random of op.memory."
         )
     return memory
 
 
-def gathered(parts: Iterable[Tensor]) -> Iterator[Tensor]:
-    """The same gradients (k, p), as many together as should enter a memory at once."""
+def chunked_gradients(parts: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Join gradients (k, p) into chunks of the size to add to a memory at once."""
     held: list[Tensor] = []
     for part in parts:
         held.append(part)
@@ -185,11 +187,10 @@ def gathered(parts: Iterable[Tensor]) -> Iterator[Tensor]:
         yield torch.cat(held)
 
 
-def entered(memory: Any, w: Tensor, J: Tensor) -> Any:
-    """The memory after gradients (k, p) came, none of which moves a weight.
+def insert_gradients(memory: Any, w: Tensor, J: Tensor) -> Any:
+    """Add gradients (k, p) to a memory without changing the weights.
 
-    They are learned as rows that are already fitted: with errors e = 0 the one equation leaves w
-    as it is, and takes their directions from those that are free.
+    They are learned as rows with errors e = 0, which leaves w unchanged.
     """
     for part in J.split(_AT_ONCE):
         nothing = part.new_zeros(len(part))
@@ -197,25 +198,25 @@ def entered(memory: Any, w: Tensor, J: Tensor) -> Any:
     return memory
 
 
-def slots(seen: int, n: int, k: int, seed: tuple[int, ...]) -> dict[int, int]:
-    """Which of the next n rows take which of k places, so that each row is as likely as another.
+def reservoir_slots(seen: int, n: int, k: int, seed: tuple[int, ...]) -> dict[int, int]:
+    """Slots of a uniform sample of k rows that the next n rows replace.
 
-    Algorithm R (J. S. Vitter, "Random sampling with a reservoir", 1985): row i > k takes a place
-    with the chance k / i. Lots depend on the seed and the number of rows seen alone.
+    Algorithm R (J. S. Vitter, "Random sampling with a reservoir", 1985): row i > k replaces
+    a slot with probability k / i. Draws depend only on the seed and the number of rows seen.
 
     Parameters
     ----------
     seen : int
-        Rows before these.
+        Number of rows before these.
     n, k : int
     seed : tuple of int
 
     Returns
     -------
     rows : dict
-        Place -> row of the n.
+        Slot -> index of the row.
     """
     at, bits = np.arange(seen, seen + n), np.random.PCG64(np.random.SeedSequence(seed))
-    bits.advance(seen)  # one number a row, so that no cutting into batches matters
+    bits.advance(seen)  # one number per row, so that batching has no effect
     places = np.where(at < k, at, (np.random.Generator(bits).random(n) * (at + 1)).astype(np.int64))
     return {int(place): row for row, place in enumerate(places) if place < k}

@@ -1,26 +1,27 @@
-"""The Jacobian of a module's outputs by the weights that learn.
+"""Jacobian of a module's outputs with respect to the weights that learn.
 
-J (n·c, p) holds ∂f_k(x_i; w)/∂w in its row i·c + k. It is made in one of four ways:
+Row i·c + k of J (n·c, p) is ∂f_k(x_i; w)/∂w. It is computed by one of four methods:
 
-- by layers: all at once, backwards only as far as the outputs of layers, see (1);
-- rows at once: ``vmap`` over rows, each with its c pull-backs;
-- outputs at once: row by row, one forward and one batched backward;
-- one by one: row by row and output by output, by plain backward passes. This always works.
+- layers: all rows at once, with backward passes only to the outputs of layers, see (1);
+- rows: ``vmap`` over rows, each with c vector-Jacobian products;
+- outputs: row by row, with one forward and one batched backward pass;
+- plain: row by row and output by output, with plain backward passes. This always works.
 
-Each of the first three is held against plain backward passes before it is trusted, and given up for
-good where it fails: modules that branch on data, write in place, or have layers that ``vmap`` does
-not know. Cost: n forward and n·c backward passes; scratch memory of a bounded number of J's rows.
+Each of the first three is compared with plain backward passes before it is used, and disabled if it
+fails: for modules that branch on data, write in place, or have layers that ``vmap`` does not
+support. Cost: n forward and n·c backward passes, and temporary memory for a bounded number of rows
+of J.
 
-By layers, derivatives are products of inputs and back-propagated gradients. Of a layer z = W x + b,
-for outputs f_k of a row, with δ_k = ∂f_k / ∂z,
+In the method by layers, derivatives are products of inputs and back-propagated gradients. For a
+layer z = W x + b and outputs f_k of a row, with δ_k = ∂f_k / ∂z,
 
     ∂f_k / ∂W = Σ δ_k xᵀ,      ∂f_k / ∂b = Σ δ_k                                             (1)
 
-the sum being over all places of the row where the layer is used: one of a vector, each step of a
-sequence, each patch of a picture that a convolution sees [1]. So the backward pass needs to go no
-further than to z, for many rows at once, and (1) is written to where it belongs without a copy.
-It serves whatever calls ``torch.nn.functional.linear`` and ``conv2d`` with weights that learn;
-others have their derivatives by autograd, which tells one row from another only if it is alone.
+where the sum is over all uses of the layer in the row: one for a vector, each step of a sequence,
+each patch of an image in a convolution [1]. The backward pass ends at z, for many rows at once, and
+(1) is written into J without a copy. This supports all calls of ``torch.nn.functional.linear`` and
+``conv2d`` with weights that learn; other weights use autograd, which is limited to one row at a
+time.
 
 [1] I. Goodfellow, "Efficient per-example gradient computations", arXiv:1510.01799, 2015; F. Dangel,
     F. Kunstner, P. Hennig, "BackPACK: packing more into backprop", ICLR 2020.
@@ -41,48 +42,48 @@ from torch.overrides import TorchFunctionMode
 
 from onepass.errors import ShapeError
 from onepass.nn.batch import Batch
-from onepass.nn.function import Function, derivable
-from onepass.nn.probe import refuse_underived, tolerance
+from onepass.nn.function import Function, differentiable_kernels
+from onepass.nn.probe import check_has_gradient, tolerance
 
-__all__ = ["Derivative", "Untold", "Watch"]
+__all__ = ["Derivative", "InseparableRowsError", "LayerRecorder"]
 
 
-class Untold(Exception):  # noqa: N818  caught by whoever asks, never shown
-    """The rows' derivatives cannot be told apart in this way."""
+class InseparableRowsError(Exception):
+    """The derivatives of single rows cannot be separated by this method."""
 
 
 @dataclass(frozen=True)
-class _Use:
-    """A layer as it was used once."""
+class _LayerUse:
+    """One call of a layer."""
 
     names: list[str | None]
-    """Of its weight and bias, of those that learn."""
+    """Names of its weight and bias, or None if they do not learn."""
     x: Tensor
     z: Tensor
     version: int
     form: Callable[[Tensor, Tensor, int], Any]
-    """Makes of x and δ (k, *z) the parts of (1), (n, k, *weight), for n rows."""
+    """Computes the parts (n, k, *weight) of (1) from x and δ (k, *z), for n rows."""
 
 
-class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for it
-    """Notes how layers are used, while it is entered.
+class LayerRecorder(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for it
+    """Context that records calls of layers.
 
     Parameters
     ----------
     weights : mapping of str to Tensor
-        Those that learn, as the module is asked with; they require grad.
+        The weights that learn, which require grad.
     """
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
         self._weights = weights
         self._names = {id(each): name for name, each in weights.items()}
-        self._uses: list[_Use] = []
+        self._uses: list[_LayerUse] = []
 
     def __torch_function__(
         self, func: Any, types: object, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """What a function gives; of a layer's, a copy, that may be written in."""
+        """Call a function; for a layer, return a copy of the result, which may be modified."""
         del types
         kwargs = kwargs or {}
         if func not in _FORMS or not torch.is_grad_enabled():
@@ -99,27 +100,27 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
         x = (placed[0] if args else given["input"]).detach()
         z = func(*placed, **given)
         z = z if z.requires_grad else z.requires_grad_()
-        self._uses.append(_Use(names, x, z, _version(x), form))
+        self._uses.append(_LayerUse(names, x, z, _version(x), form))
         return z.clone()
 
     def write(self, out: Tensor, v: Tensor, J: Tensor, slices: Mapping[str, slice]) -> None:
-        """The derivatives of outputs (n, c), weighted by v (k, n, c), into J (n, k, p).
+        """Write derivatives of outputs (n, c), weighted by v (k, n, c), into J (n, k, p).
 
         Raises
         ------
-        Untold
-            If some are autograd's, of several rows, or what went into a layer was written over.
+        InseparableRowsError
+            If some derivatives of several rows need autograd, or an input of a layer was modified.
         """
         n, uses, leaves = len(J), self._uses, list(self._weights.values())
         if any(_version(use.x) != use.version for use in uses):
-            raise Untold
-        asked = [*(use.z for use in uses), *leaves]
+            raise InseparableRowsError
+        inputs = [*(use.z for use in uses), *leaves]
         found = torch.autograd.grad(
-            out, asked, v, retain_graph=True, allow_unused=True, is_grads_batched=True
+            out, inputs, v, retain_graph=True, allow_unused=True, is_grads_batched=True
         )
         deltas, rest = found[: len(uses)], found[len(uses) :]
         if n > 1 and any(each is not None for each in rest):
-            raise Untold
+            raise InseparableRowsError
         blank = dict(slices)
         for name, each in zip(self._weights, rest, strict=True):
             if each is not None:
@@ -132,10 +133,10 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
             J[..., piece].zero_()
 
     def features(self, out: Tensor) -> Tensor | None:
-        """The features (n, q) of a linear layer whose outputs (n, c) are those of the module.
+        """Input features (n, q) of a linear layer whose outputs (n, c) are those of the module.
 
-        They are the gradient of every output in its own weights. None if the weights that learn are
-        used otherwise, or if anything that could change a number follows the layer.
+        They are the gradient of each output in its own weights. None if the weights that learn are
+        used in another way, or if an operation that may change values follows the layer.
         """
         use = self._uses[0] if len(self._uses) == 1 else None
         if use is None or use.form is not _of_linear or use.x.ndim != 2:
@@ -145,21 +146,21 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
         node = out.grad_fn
         while node is not None and node.name().partition("Backward")[0] in _SAME:
             node = node.next_functions[0][0]
-        # z is a leaf unless what goes into the layer depends on the weights as well
+        # z is a leaf unless the layer's input also depends on the weights
         if getattr(node, "variable", None) is not use.z or _version(use.x) != use.version:
             return None
         return torch.cat((use.x, use.x.new_ones(len(out), len(self._weights) - 1)), dim=1)
 
     def _add(
         self,
-        use: _Use,
+        use: _LayerUse,
         delta: Tensor,
         n: int,
         J: Tensor,
         slices: Mapping[str, slice],
         blank: dict[str, slice],
     ) -> None:
-        """Add what one use has to say; write it where nothing was said yet."""
+        """Add the derivatives of one call of a layer; write them if they are the first."""
         parts = use.form(use.x, delta, n)
         for name, (left, right) in zip(use.names, parts, strict=True):
             if name is None:
@@ -176,7 +177,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
 
 
 def _version(tensor: Tensor) -> int:
-    """How often it was written in, or a tensor whose memory it shares."""
+    """Version counter of a tensor and its views."""
     count: int = tensor._version  # noqa: SLF001  torch has no public name for it
     return count
 
@@ -187,7 +188,7 @@ def _linear(weight: Tensor, more: object, kwargs: object) -> Any:
 
 
 def _of_linear(x: Tensor, delta: Tensor, n: int) -> Any:
-    """(1) of z = W x + b: x (n, …, in), δ (k, n, …, out)."""
+    """(1) for z = W x + b: x (n, …, in), δ (k, n, …, out)."""
     k, out = len(delta), delta.shape[-1]
     x, delta = _by_rows(x, n, 0, 1), _by_rows(delta, n, 1, 1)  # (n, t, in), (k, n, t, out)
     bias = delta.sum(dim=2) if delta.shape[2] > 1 else delta[:, :, 0]
@@ -201,12 +202,12 @@ def _of_linear(x: Tensor, delta: Tensor, n: int) -> Any:
 
 
 def _conv2d(weight: Tensor, more: Any, kwargs: Any) -> Any:
-    """How a convolution's parts are made; None of a padding in words."""
-    told = dict(zip(("stride", "padding", "dilation", "groups"), more, strict=False)) | kwargs
-    stride, padding, dilation = (told.get(name, i) for name, i in _USUAL)
+    """Function for (1) of a convolution; None if the padding is a string."""
+    options = dict(zip(("stride", "padding", "dilation", "groups"), more, strict=False)) | kwargs
+    stride, padding, dilation = (options.get(name, i) for name, i in _USUAL)
     if isinstance(padding, str):
         return None
-    size, groups = tuple(weight.shape[2:]), told.get("groups", 1)
+    size, groups = tuple(weight.shape[2:]), options.get("groups", 1)
 
     def form(x: Tensor, delta: Tensor, n: int) -> Any:
         patches = functional.unfold(x, size, dilation, padding, stride)  # (n b, g K, L)
@@ -226,16 +227,16 @@ def _conv2d(weight: Tensor, more: Any, kwargs: Any) -> Any:
 
 
 def _by_rows(numbers: Tensor, n: int, at: int, last: int) -> Tensor:
-    """With the axes between that of n rows, at this place, and the last ones as one.
+    """Flatten the axes between the axis ``at`` of n rows and the ``last`` ones.
 
     Raises
     ------
-    Untold
-        If several rows are not told by that axis.
+    InseparableRowsError
+        If that axis does not have n entries.
     """
     before, shape = numbers.shape[:at], numbers.shape[at:]
     if n > 1 and shape[0] != n:
-        raise Untold
+        raise InseparableRowsError
     return numbers.reshape(*before, n, -1, *shape[len(shape) - last :])
 
 
@@ -248,13 +249,13 @@ _FORMS: dict[Any, Callable[[Any, Any, Any], Any]] = {
 }
 
 _SCRATCH = 2**26
-"""Bytes. Larger pieces are no quicker on a processor, which maps memory anew for them."""
+"""Bytes. Larger chunks are no faster on a CPU, because of memory allocation."""
 
 _SCRATCH_ON_DEVICE = 2**28
 
 
-class _OtherWidth(Exception):  # noqa: N818  caught here, never shown
-    """A row has another number of outputs than the row before: room was made for those."""
+class _OutputCountError(Exception):
+    """A row has another number of outputs than the row before, for which J was allocated."""
 
     def __init__(self, c: int) -> None:
         super().__init__(c)
@@ -268,7 +269,7 @@ class Derivative:
     ----------
     function : Function
     chunk : int or None
-        How many rows of J are computed at once; None: as many as keep scratch memory within 64 MiB
+        Number of rows of J computed at once; None: as many as fit in 64 MiB of temporary memory
         (256 MiB on an accelerator), and at least one.
     """
 
@@ -277,7 +278,7 @@ class Derivative:
         self._trusted: dict[str, bool] = {}
         self._c: int | None = None
         self._chunk = chunk
-        self._held: int | None = None  # bytes, by the forward pass of a row
+        self._bytes_per_row: int | None = None  # bytes saved by the forward pass of a row
         self._derived = False  # whether outputs have had a graph
 
     def jacobian(self, rows: Batch, room: Callable[[int], Tensor]) -> tuple[Tensor, Tensor]:
@@ -287,48 +288,48 @@ class Derivative:
         ----------
         rows : Batch
         room : Callable
-            Gives memory for J of a number of rows.
+            Allocates J for a number of rows.
         """
         if rows.n == 0:
             return self._function.outputs(rows), room(0)
         c = self._c or self._function.outputs(rows[:1]).shape[1]
         J = room(rows.n * c)
-        at_once = self._at_once(rows)
+        at_once = self._rows_per_chunk(rows)
         step = at_once // c if rows.n > 1 and at_once >= 2 * c else 1
         try:
             pieces = [
                 self._piece(rows[i : i + step], J[i * c : (i + step) * c], at_once)
                 for i in range(0, rows.n, step)
             ]
-        except _OtherWidth as other:
+        except _OutputCountError as other:
             self._c = other.c
             try:
                 return self.jacobian(rows, room)
-            except ShapeError:  # there is no room for these: they are not what comes next
+            except ShapeError:  # the buffer does not fit: keep the former number of outputs
                 self._c = None
                 raise
         self._c = c
         return (pieces[0] if len(pieces) == 1 else torch.cat(pieces)), J
 
     def gradient(self, rows: Batch, v: Tensor | Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
-        """Outputs (n, c), and the derivative (p,) of the sum of v times outputs.
+        """Outputs (n, c), and the gradient (p,) of the sum of v times outputs.
 
         Parameters
         ----------
         rows : Batch
         v : Tensor of shape (n, c) or Callable
-            A function gets the outputs and gives such a tensor.
+            A function of the outputs that returns such a tensor.
         """
         selection, first = self._function.selection, self._function.selection.parameters[0]
         gradient = first.new_zeros(selection.p)
-        with self._function.deriving(rows):
+        with self._function.gradient_context(rows):
             weights = self._function.weights(derive=True)
             out = self._function(weights, rows)
             v = v(out.detach()) if callable(v) else v
             if v.shape != out.shape:
                 raise ShapeError(
                     f"{self._function.where}: `v` must have the shape of the outputs, "
-                    f"{tuple(out.shape)}, got {tuple(v.shape)}. Give one number for each output."
+                    f"{tuple(out.shape)}, got {tuple(v.shape)}. Pass one number for each output."
                 )
             if self._has_graph(out, rows):
                 leaves = list(weights.values())
@@ -337,34 +338,34 @@ class Derivative:
         return out.detach(), gradient
 
     def features(self, rows: Batch) -> tuple[Tensor, Tensor | None]:
-        """Outputs (n, c), and what :meth:`Watch.features` returns."""
-        with self._function.deriving(rows):
+        """Outputs (n, c), and what :meth:`LayerRecorder.features` returns."""
+        with self._function.gradient_context(rows):
             weights = self._function.weights(derive=True)
-            watch = Watch(weights)
-            with watch:
+            recorder = LayerRecorder(weights)
+            with recorder:
                 out = self._function(weights, rows)
-            found = watch.features(out) if self._has_graph(out, rows) else None
+            found = recorder.features(out) if self._has_graph(out, rows) else None
         return out.detach(), found
 
-    # -- the ways ---------------------------------------------------------------------------------
+    # -- methods ---------------------------------------------------------------------------------
 
     def _piece(self, rows: Batch, J: Tensor, at_once: int) -> Tensor:
-        """Outputs of a few rows, whose Jacobian is written into J."""
+        """Write the Jacobian of a chunk of rows into J, and return their outputs."""
         if rows.n == 1:
             return self._row(rows, J, at_once)
-        out = self._tried("layers of rows", lambda: self._by_layers(rows, J, len(J)), rows, J)
-        if out is None and not self._function.keeps:  # what vmap's rows keep is of no use outside
-            out = self._tried("rows", lambda: self._rows_at_once(rows, J), rows, J)
+        out = self._try_method("layers of rows", lambda: self._by_layers(rows, J, len(J)), rows, J)
+        if out is None and not self._function.keeps_state:  # values stored under vmap are invalid
+            out = self._try_method("rows", lambda: self._by_vmap(rows, J), rows, J)
         if out is not None:
             self._trusted.setdefault("layers of rows", False)
             return out
         c = len(J) // rows.n
         out = [self._row(row, J[i * c : (i + 1) * c], at_once) for i, row in enumerate(rows)]
-        self._trusted["rows"] = False  # only now: what is wrong with the rows fails here too
+        self._trusted["rows"] = False  # only now: errors of the rows themselves are raised above
         self._trusted.setdefault("layers of rows", False)
         return torch.cat(out)
 
-    def _rows_at_once(self, rows: Batch, J: Tensor) -> Tensor:
+    def _by_vmap(self, rows: Batch, J: Tensor) -> Tensor:
         c = len(J) // rows.n
         names = self._function.selection.names
 
@@ -377,7 +378,7 @@ class Derivative:
             return out, vmap(back)(basis)[0]
 
         leaves = rows.tensors
-        with torch.no_grad(), self._held_to_batches():
+        with torch.no_grad(), self._batched_kernels():
             weights = self._function.weights()
             out, found = vmap(one, in_dims=(None, *(0 for _ in leaves)))(weights, *leaves)
             self._write(J.view(rows.n, c, -1), [found[name] for name in names])
@@ -385,28 +386,31 @@ class Derivative:
 
     def _by_layers(self, rows: Batch, J: Tensor, at_once: int) -> Tensor:
         c = len(J) // rows.n
-        with self._function.deriving(rows), self._held_to_batches():
+        with self._function.gradient_context(rows), self._batched_kernels():
             weights = self._function.weights(derive=True)
-            watch = Watch(weights)
-            with watch:
+            recorder = LayerRecorder(weights)
+            with recorder:
                 out = self._width(self._function(weights, rows), c)
             if not self._has_graph(out, rows):
-                raise Untold
+                raise InseparableRowsError
             step, each = max(at_once // rows.n, 1), J.view(rows.n, c, -1)
             for k in range(0, c, step):
                 v = out.new_zeros((min(step, c - k), *out.shape))
                 v[:, :, k : k + step].diagonal(dim1=0, dim2=2).fill_(1.0)
-                watch.write(out, v, each[:, k : k + step], self._function.selection.slices)
+                recorder.write(out, v, each[:, k : k + step], self._function.selection.slices)
         return out.detach()
 
     def _row(self, row: Batch, J: Tensor, at_once: int) -> Tensor:
         c, several = len(J), len(J) > 1 and at_once > 1
         if several:
-            out = self._tried("layers", lambda: self._by_layers(row, J, at_once), row, J)
+            out = self._try_method("layers", lambda: self._by_layers(row, J, at_once), row, J)
             if out is not None:
                 return out
         batched = several and self._trusted.get("outputs", True)
-        with self._function.deriving(row), self._held_to_batches() if batched else ExitStack():
+        with (
+            self._function.gradient_context(row),
+            self._batched_kernels() if batched else ExitStack(),
+        ):
             weights = self._function.weights(derive=True)
             out = self._width(self._function(weights, row), c)
             if not self._has_graph(out, row):
@@ -427,7 +431,7 @@ class Derivative:
                     self._write(some, found)
                 return out
 
-            if batched and self._tried("outputs", outputs_at_once, row, J) is not None:
+            if batched and self._try_method("outputs", outputs_at_once, row, J) is not None:
                 return out.detach()
             for k in range(c):
                 found = torch.autograd.grad(out[0, k], leaves, retain_graph=True, allow_unused=True)
@@ -438,10 +442,10 @@ class Derivative:
 
     # -- trust ------------------------------------------------------------------------------------
 
-    def _tried(
+    def _try_method(
         self, way: str, compute: Callable[[], Tensor], rows: Batch, J: Tensor
     ) -> Tensor | None:
-        """What a way gives, held against plain backward passes the first time; None if it fails."""
+        """Result of a method, checked against plain backward passes the first time, or None."""
         trusted = self._trusted.get(way)
         if trusted is False:
             return None
@@ -450,18 +454,18 @@ class Derivative:
                 if not trusted:
                     warnings.filterwarnings("error", message=".*performance drop.*")
                 out = compute()
-        except (_OtherWidth, torch.OutOfMemoryError):
+        except (_OutputCountError, torch.OutOfMemoryError):
             raise
-        except Exception:  # noqa: BLE001  the plain way decides whether the module is at fault
+        except Exception:  # noqa: BLE001  the plain method raises errors of the module
             return None
-        if not (trusted or self._as_plain(rows[0], J[: len(J) // rows.n])):
+        if not (trusted or self._matches_backward(rows[0], J[: len(J) // rows.n])):
             return None
         self._trusted[way] = True
         return out
 
-    def _as_plain(self, row: Batch, J: Tensor) -> bool:
-        """Whether J (c, p) of a row is what plain backward passes give for a few outputs."""
-        with self._function.deriving(row):
+    def _matches_backward(self, row: Batch, J: Tensor) -> bool:
+        """Whether J (c, p) of a row equals plain backward passes for a few outputs."""
+        with self._function.gradient_context(row):
             weights = self._function.weights(derive=True)
             out, leaves = self._function(weights, row), list(weights.values())
             for k in {0, len(J) // 2, len(J) - 1}:
@@ -474,14 +478,14 @@ class Derivative:
         return True
 
     def _has_graph(self, out: Tensor, rows: Batch) -> bool:
-        """Whether outputs have a derivative; until some had, those without must have none."""
+        """Whether outputs have a graph; until some do, check that they are independent of w."""
         self._derived = self._derived or out.requires_grad
         if not self._derived:
-            refuse_underived(self._function, rows)
+            check_has_gradient(self._function, rows)
         return bool(out.requires_grad)
 
     def _agree(self, plain: Tensor, other: Tensor) -> bool:
-        """Alike in each parameter, to half the digits; what is rounding in all of them aside."""
+        """Whether derivatives agree in each parameter to half the digits, up to rounding."""
         whole = plain.abs().amax() * (100.0 * torch.finfo(plain.dtype).eps)
         pieces = self._function.selection.slices.values()
         scales = [
@@ -493,19 +497,19 @@ class Derivative:
 
     # -- room -------------------------------------------------------------------------------------
 
-    def _at_once(self, rows: Batch) -> int:
-        """How many rows of J fit the memory, with what the backward pass holds for each."""
+    def _rows_per_chunk(self, rows: Batch) -> int:
+        """Number of rows of J that fit in temporary memory, with saved activations."""
         if self._chunk is not None:
             return self._chunk
         first = self._function.selection.parameters[0]
-        if self._held is None:
-            self._held = self._measured(rows[:1])
+        if self._bytes_per_row is None:
+            self._bytes_per_row = self._forward_bytes(rows[:1])
         scratch = _SCRATCH if first.device.type == "cpu" else _SCRATCH_ON_DEVICE
-        a_row = self._held + self._function.selection.p * first.element_size()
+        a_row = self._bytes_per_row + self._function.selection.p * first.element_size()
         return int(max(1, scratch // max(1, a_row)))
 
-    def _measured(self, row: Batch) -> int:
-        """Bytes that a row's forward pass keeps for its backward pass, parameters aside."""
+    def _forward_bytes(self, row: Batch) -> int:
+        """Bytes that the forward pass of a row saves for backward, without parameters."""
         weights = self._function.weights(derive=True)
         own = {each.untyped_storage().data_ptr() for each in weights.values()}
         held = 0
@@ -516,12 +520,12 @@ class Derivative:
                 held += tensor.numel() * tensor.element_size()
             return tensor
 
-        with self._function.deriving(row), saved_tensors_hooks(pack, lambda tensor: tensor):
+        with self._function.gradient_context(row), saved_tensors_hooks(pack, lambda tensor: tensor):
             self._function(weights, row)
         return held
 
     def _write(self, J: Tensor, found: Sequence[Tensor | None]) -> None:
-        """Derivatives (…, *shape) into the columns of J (…, p); None is no path: zero."""
+        """Write derivatives (…, *shape) into the columns of J (…, p); None means zero."""
         for s, g in zip(self._function.selection.slices.values(), found, strict=True):
             if g is None:
                 J[..., s].zero_()
@@ -531,8 +535,8 @@ class Derivative:
 
     def _width(self, out: Tensor, c: int) -> Tensor:
         if out.shape[1] != c:
-            raise _OtherWidth(out.shape[1])
+            raise _OutputCountError(out.shape[1])
         return out
 
-    def _held_to_batches(self) -> ExitStack:
-        return derivable(self._function.module, batched=True)
+    def _batched_kernels(self) -> ExitStack:
+        return differentiable_kernels(self._function.module, batched=True)

@@ -1,38 +1,38 @@
-"""Kalman filters of networks: an exact belief about p weights, without a p × p matrix.
+"""Kalman filters over the weights of a network: exact covariance without a p × p matrix.
 
-A step linearises the network at the present weights, w_{k|k−1}, and takes rows in as a Kalman
-filter would for which the linear model is true; then time passes, so that the next prediction is
-made by the weights for the next row, w_{k+1|k}.
+A step linearises the network at the current weights w_{k|k−1} and applies the measurement update of
+a Kalman filter, then its time update, so that predictions are made with the weights for the next
+row, w_{k+1|k}.
 
-The covariance of the weights starts as s I. Rows change it along their gradients alone, so that
-with Q (p × q) an orthonormal basis of the gradients so far, and Σ = C Cᵀ small,
+The covariance of the weights starts as s I. Rows change it only along their gradients, so that with
+Q (p × q) an orthonormal basis of all gradients so far, and Σ = C Cᵀ (q × q),
 
     P = Q Σ Qᵀ + s (I − Q Qᵀ)                                                               (1)
 
-exactly, and still so after P ← P / λ, P ← γ² P or P ← P + ρ I, which act on Σ and s alike. For rows
-with gradients G, noise R = diag(r) >= 0 and errors e, u what of G is new, in coordinates [Q u],
+exactly, also after P ← P / λ, P ← γ² P or P ← P + ρ I, which act on both Σ and s. For rows with
+gradients G, noise R = diag(r) >= 0 and errors e, with u a basis of the part of G outside Q,
 
     F = Cᵀ [QᵀG; uᵀG],      S = Fᵀ F + R = L Lᵀ                                             (2)
     w ← w + [Q u] C F S⁻¹ e,      C Cᵀ ← C (I − F S⁻¹ Fᵀ) Cᵀ                                (3)
 
-and L⁻¹ e has the error of each row's prediction before it is learned. Nothing is squared, and the
-root C is updated, not P, so that P cannot become indefinite: (3) is
+and L⁻¹ e contains the prequential error of each row. Nothing is squared, and the square root C is
+updated instead of P, so that P cannot become indefinite: (3) is
 
     z = argmin ‖R^-½ (Fᵀ z − e)‖² + ‖z‖²,      w ← w + [Q u] C z                            (4)
     C ← C M,      M Mᵀ = (I + F R⁻¹ Fᵀ)⁻¹                                                   (5)
 
-Rows that contradict each other, or depend on others, make S as ill-conditioned as 1 / R. So with
-F = Q₁ T, Q₁ orthonormal, T triangular, only what rows say of a direction of their own is divided
-by R, by QR of [R^-½ Tᵀ; I]:
+Contradictory or linearly dependent rows make S as ill-conditioned as 1 / R. With F = Q₁ T, Q₁
+orthonormal and T triangular, only the component of a row independent of the others is therefore
+divided by R, by QR of [R^-½ Tᵀ; I]:
 
     UᵀU = I + T R⁻¹ Tᵀ,    UᵀU x = T R⁻¹ e,    z = Q₁ x,    M = I + Q₁ (U⁻¹ − I) Q₁ᵀ         (6)
 
-What of T is no longer than the rounding of F is left out: it would be a direction of its own, of
-which nothing is known, moved by rounding / R. A root of P of some other shape is as good: with M of
-(6), M Mᵀ = I − Q₁Q₁ᵀ + Q₁ (UᵀU)⁻¹ Q₁ᵀ. With R = 0 nothing of P is left in the span of F: W = F L⁻ᵀ
-is orthonormal, and M = I − W Wᵀ. Rows of which nothing is left to move are skipped: the past wins.
+Entries of T within the rounding error of F are set to zero: they would be spurious directions,
+moved by rounding / R. M of (6) is one of several square roots, with M Mᵀ = I − Q₁Q₁ᵀ + Q₁ (UᵀU)⁻¹
+Q₁ᵀ. With R = 0, P becomes zero in the span of F: W = F L⁻ᵀ is orthonormal, and M = I − W Wᵀ. Rows
+without a free direction are then skipped, in favour of the rows learned earlier.
 
-Weights may follow a random walk that decays towards w₀:
+The weights may follow a random walk that decays towards w₀:
 
     w_k = w₀ + γ (w_{k−1} − w₀) + N(0, ρ I)                                                 (7)
 
@@ -40,12 +40,12 @@ After each row then
 
     w ← w₀ + γ (w − w₀),        P ← γ² P + ρ I                                              (8)
 
-Cost: three reads of the p q numbers of Q, four where little of G is new, and O(q² n) a step, O(q³)
-with process noise; memory p q + q² numbers. q grows with the rows until it is p.
+Cost of a step: three reads of the p q numbers of Q (four if G is nearly in their span) and O(q² n),
+O(q³) with process noise; memory p q + q² numbers. q grows with the rows, up to p.
 
-[1] R. H. Battin, "Astronautical Guidance", 1964; Potter's form of (6) for one number.
+[1] R. H. Battin, "Astronautical Guidance", 1964; Potter's form of (6) for scalar measurements.
 [2] A. Andrews, "A square root formulation of the Kalman covariance equations", AIAA Journal 6(6),
-    1968; roots for several.
+    1968; the form for vector measurements.
 """
 
 import math
@@ -73,10 +73,10 @@ __all__ = [
     "Covariance",
     "Dynamics",
     "Filter",
-    "Gain",
+    "FilterStep",
+    "KalmanUpdate",
     "PosteriorCovariance",
     "RandomWalkFilter",
-    "Taken",
     "exact",
     "noisy",
     "refuse_overflow",
@@ -87,22 +87,22 @@ __all__ = [
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 
 
-class Gain(NamedTuple):
-    """What rows do in coordinates."""
+class KalmanUpdate(NamedTuple):
+    """Measurement update in the coordinates of Q."""
 
     root: Floats
-    """C after them."""
+    """C after the update."""
     moved: Floats
     """The change of the weights, (q, c)."""
     L: Floats
     nu: Floats
     """L⁻¹ e."""
-    kept: Array
-    """The rows that were not skipped."""
+    accepted: Array
+    """Mask of the rows that were not skipped."""
 
 
-def exact(root: Floats, F: Floats, e: Floats, least: Floats) -> Gain:
-    """R = 0; rows of which no more than ``least`` is free are skipped.
+def exact(root: Floats, F: Floats, e: Floats, least: Floats) -> KalmanUpdate:
+    """Update for R = 0; rows whose free component is at most ``least`` are skipped.
 
     Parameters
     ----------
@@ -112,14 +112,14 @@ def exact(root: Floats, F: Floats, e: Floats, least: Floats) -> Gain:
     e : ndarray of shape (n, c)
     least : ndarray of shape (n,)
     """
-    W, L, kept = linalg.orthonormal(F, least)
-    nu = linalg.solve_lower(L, e) * kept[:, None]
+    W, L, accepted = linalg.orthonormal(F, least)
+    nu = linalg.solve_lower(L, e) * accepted[:, None]
     along = root @ W
-    return Gain(root - along @ W.T, along @ nu, L, nu, kept)
+    return KalmanUpdate(root - along @ W.T, along @ nu, L, nu, accepted)
 
 
-def noisy(root: Floats, F: Floats, e: Floats, deviations: Floats, lengths: Floats) -> Gain:
-    """R > 0: (6).
+def noisy(root: Floats, F: Floats, e: Floats, deviations: Floats, lengths: Floats) -> KalmanUpdate:
+    """Update (6) for R > 0.
 
     Parameters
     ----------
@@ -128,10 +128,10 @@ def noisy(root: Floats, F: Floats, e: Floats, deviations: Floats, lengths: Float
     deviations : ndarray of shape (n,)
         R^½.
     lengths : ndarray of shape (n,)
-        √(gᵀ P g) of each row, had none come before it: F is as precise as rounding of these.
+        Prior √(gᵀ P g) of each row, which sets the rounding error of F.
     """
     if len(e) == 1:
-        return _one(root, F, e, float(deviations[0]))
+        return _single_row(root, F, e, float(deviations[0]))
     column = deviations[:, None]
     L = column * linalg.lower_from_rows(F.T / column)
     Q, T = np.linalg.qr(F)
@@ -143,20 +143,20 @@ def noisy(root: Floats, F: Floats, e: Floats, deviations: Floats, lengths: Float
     left = linalg.whitened(along, np.asfortranarray(U[:k, :k]))
     after = (left - along) @ Q.T
     after += root
-    return Gain(after, along @ x, L, linalg.solve_lower(L, e), np.ones(len(e), dtype=bool))
+    return KalmanUpdate(after, along @ x, L, linalg.solve_lower(L, e), np.ones(len(e), dtype=bool))
 
 
-def _one(root: Floats, F: Floats, e: Floats, deviation: float) -> Gain:
-    """(6) of one number, after J. E. Potter [1]: M = I − F Fᵀ / (σ (σ + √r)), σ² = S."""
+def _single_row(root: Floats, F: Floats, e: Floats, deviation: float) -> KalmanUpdate:
+    """(6) for a scalar measurement, after J. E. Potter [1]: M = I − F Fᵀ / (σ (σ + √r)), σ² = S."""
     sigma = math.hypot(float(linalg.norms(F)[0]), deviation)
     nu, along = e / sigma, root @ F / sigma
     after = along * (F.T / (sigma + deviation))
-    np.subtract(root, after, out=after)  # to map memory of this size anew costs most
-    return Gain(after, along * nu, np.array([[sigma]]), nu, np.ones(1, dtype=bool))
+    np.subtract(root, after, out=after)  # in place: allocation would dominate the cost
+    return KalmanUpdate(after, along * nu, np.array([[sigma]]), nu, np.ones(1, dtype=bool))
 
 
 def refuse_overflow(squares: Floats) -> None:
-    """Refuse gradients, in units of what is known of the weights, whose squares are no numbers.
+    """Raise if squares of scaled gradients are not finite.
 
     Raises
     ------
@@ -164,25 +164,25 @@ def refuse_overflow(squares: Floats) -> None:
     """
     if not np.isfinite(squares).all():
         raise NumericalError(
-            "Kalman step: the variance of an answer must be finite, got gradients so large that "
-            "their squares are not. Scale the inputs, or give a smaller prior."
+            "Kalman step: the variance of an output must be finite, got gradients so large that "
+            "their squares are not. Scale the inputs, or use a smaller prior."
         )
 
 
 def triangle(A: Floats, B: Floats) -> Floats:
-    """R with RᵀR = AᵀA + BᵀB, without squaring either."""
+    """Triangular R with RᵀR = AᵀA + BᵀB, by QR, without squaring."""
     R: Any = np.linalg.qr(np.vstack((A, B)), mode="r")
     return np.asarray(R)
 
 
 @dataclass(frozen=True)
 class Covariance:
-    """The whole covariance of the weights, in the span of the gradients.
+    """Specification of a full covariance of the weights, in the span of the gradients.
 
     Parameters
     ----------
     prior : float, default=1.0
-        s of (1) before the first row, > 0.
+        Initial s of (1), > 0.
     """
 
     merging: ClassVar[str] = "exact"
@@ -190,16 +190,16 @@ class Covariance:
     prior: float = 1.0
 
     def per_output(self, c: int, p: int) -> "Covariance":
-        """The memory of one output, whose directions all c outputs share."""
+        """The specification for one output, for memories whose directions all outputs share."""
         del c, p
         return self
 
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: DTypeLike | Tensor = np.float64
-    ) -> "Belief":
-        """The belief before the first row, about p weights.
+    ) -> "PosteriorCovariance":
+        """The prior covariance of p weights.
 
-        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        ``kind`` is a NumPy dtype, or a tensor that sets the dtype and the device.
         """
         del c, noise
         return PosteriorCovariance(
@@ -209,21 +209,21 @@ class Covariance:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PosteriorCovariance:
-    """The covariance of the weights, the state of :class:`Covariance`.
+    """Covariance of the weights, the state of :class:`Covariance`.
 
-    What is small is NumPy's, on whatever device the columns are: whether a gradient brings a new
-    direction decides the size of all that follows, and is waited for once a step.
+    Small matrices are NumPy arrays on any device. The number of new directions determines array
+    sizes, so that each step synchronises with an accelerator once.
 
     Parameters
     ----------
     columns : Columns
-        Q, the directions of the gradients so far.
+        Q, an orthonormal basis of all gradients so far.
     root : ndarray of shape (q, q)
         C, in float64.
     beyond : float
-        s, the variance of a direction not seen yet.
+        s, the variance of directions outside Q.
     used : int
-        Directions whose variance is zero for good, by rows without noise.
+        Number of directions with variance zero, determined by rows without noise.
     """
 
     exact_in_blocks: ClassVar[bool] = True
@@ -236,17 +236,17 @@ class PosteriorCovariance:
 
     @property
     def Q(self) -> Any:  # noqa: N802  the equations' letter
-        """The directions seen, (p, q)."""
+        """The orthonormal basis Q, (p, q)."""
         return self.columns.matrix
 
     @property
     def rank(self) -> int:
-        """The directions that no row can move any more."""
+        """Number of directions that no row can change any more."""
         return self.used
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept, room for more included."""
+        """Size in bytes, including reserved capacity."""
         return self.columns.nbytes + int(self.root.nbytes)
 
     # -- learning --------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class PosteriorCovariance:
     def learn(
         self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, *, group: int = 1
     ) -> Step:
-        """The Kalman step of a block of rows: (2), (3).
+        """Measurement update for a block of rows: (2), (3).
 
         Parameters
         ----------
@@ -264,23 +264,23 @@ class PosteriorCovariance:
         noise : ndarray of shape (n,)
             R >= 0.
         group : int
-            Neighbouring columns of G that belong to one row.
+            Number of consecutive columns of G that belong to one row.
 
         Raises
         ------
         NumericalError
-            If the variance of an answer is no number.
+            If the variance of an output is not finite.
         """
         exactly = not noise.any()
         if not exactly and not noise.all():
             return row_by_row(self, w, G, e, noise, group)
         tau = linalg.resolution(G)
         with np.errstate(over="ignore", invalid="ignore"):
-            wide, coordinates, lengths, said = self._widened(G, e, exact=exactly)
+            wide, coordinates, lengths, residuals = self._extended(G, e, exact=exactly)
             refuse_overflow(lengths**2)
             F = wide.root.T @ coordinates
             refuse_overflow((F if exactly else F / np.sqrt(noise)) ** 2)
-        flat = said.reshape(len(F.T), -1)
+        flat = residuals.reshape(len(F.T), -1)
         if exactly:
             gain = exact(wide.root, F, flat, tau * np.sqrt(self.beyond) * lengths)
         else:
@@ -289,55 +289,57 @@ class PosteriorCovariance:
         first = np.arange(len(flat)) // group
         errors = flat - np.where(first[None, :] < first[:, None], gain.L, 0.0) @ gain.nu  # of rows
         against = 0
-        if not gain.kept.all():
+        if not gain.accepted.all():
             size = abs(flat) + (lengths * float(linalg.norms(w.reshape(-1, 1))[0]))[:, None]
-            odd = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~gain.kept
+            odd = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~gain.accepted
             against = int(odd.reshape(-1, group).any(axis=1).sum())
         w = w + wide.columns.combined(gain.moved).reshape(w.shape)  # (3)
-        rank = int(gain.kept.sum()) if exactly else 0
+        rank = int(gain.accepted.sum()) if exactly else 0
         memory = replace(wide, root=gain.root, used=self.used + rank)
         return Step(w, memory, errors.reshape(e.shape), rank, against)
 
     def forgetting_bound(self, new: object, old: object) -> float:
-        """Return 0.0: no bound is known."""
+        """Return 0.0: there is no bound."""
         del new, old
         return 0.0
 
-    def _widened(
+    def _extended(
         self, G: ArrayOrTensor, e: ArrayOrTensor, *, exact: bool
-    ) -> tuple["Belief", Floats, Floats, Floats]:
-        """With the directions that G brings; G in coordinates, (q, n), its lengths, and e.
+    ) -> tuple["PosteriorCovariance", Floats, Floats, Floats]:
+        """Extended by the new directions of G; G in coordinates (q, n), its column norms, and e.
 
-        A device is waited for once, here, for all that decides.
+        Synchronises with an accelerator once.
         """
         split, p, q = self.columns.split(G), len(G), len(self.columns)
         lengths = linalg.norms(G)
         if q == p:
-            inside, lengths, said = linalg.all_to_numpy(split.inside, lengths, e)
-            return self, inside, lengths, said
+            inside, lengths, residuals = linalg.all_to_numpy(split.inside, lengths, e)
+            return self, inside, lengths, residuals
         small = linalg.resolution(G) if exact else 4.0 * linalg.rounding(G) * np.sqrt(p)
-        W, L, kept = linalg.orthonormal(split.outside, small * lengths)
-        inside, height, kept, lengths, said = linalg.all_to_numpy(split.inside, L, kept, lengths, e)
-        new = np.flatnonzero(kept)[: p - q]
+        W, L, accepted = linalg.orthonormal(split.outside, small * lengths)
+        inside, height, accepted, lengths, residuals = linalg.all_to_numpy(
+            split.inside, L, accepted, lengths, e
+        )
+        new = np.flatnonzero(accepted)[: p - q]
         height = height[:, new].T
         if not len(new):
-            return self, inside, lengths, said
+            return self, inside, lengths, residuals
         W = W if len(new) == W.shape[1] else W[:, new]
-        if W.shape[1] > 1:  # rows that are nearly parallel blow up what is left of the past
+        if W.shape[1] > 1:  # nearly parallel rows amplify rounding: orthogonalise again
             W = self.columns.split(W).outside
         root = np.zeros((q + len(new), q + len(new)))
         root[:q, :q] = self.root
         root.flat[q * (len(root) + 1) :: len(root) + 1] = np.sqrt(self.beyond)
         wide = replace(self, columns=self.columns.appended(W), root=root)
-        return wide, np.vstack((inside, height)), lengths, said
+        return wide, np.vstack((inside, height)), lengths, residuals
 
     # -- time ------------------------------------------------------------------------------------
 
-    def faded(self, factor: float, limit: float = np.inf) -> "Belief":
-        """P ← P / factor: all that was learned counts for so much less, the prior included.
+    def discounted(self, factor: float, limit: float = np.inf) -> "PosteriorCovariance":
+        """Exponential forgetting, P ← P / factor, including the prior.
 
-        Where s would come above the limit, P ← (factor · P⁻¹ + I / limit)⁻¹: a direction that no
-        row excites would else wind up until it is no number.
+        If s would exceed ``limit``, P ← (factor · P⁻¹ + I / limit)⁻¹, which prevents wind-up of
+        unexcited directions.
         """
         if factor == 1.0:
             return self
@@ -348,8 +350,8 @@ class PosteriorCovariance:
         s = self.beyond / (factor + self.beyond / limit)
         return replace(self, root=linalg.whitened(self.root, R), beyond=s)
 
-    def drifted(self, decay: float, added: float) -> "Belief":
-        """P ← decay² P + added · I: weights that shrink towards the start, and wander."""
+    def with_process_noise(self, decay: float, added: float) -> "PosteriorCovariance":
+        """Time update P ← decay² P + added · I."""
         if decay == 1.0 and not added:
             return self
         root, s = decay * self.root, decay**2 * self.beyond
@@ -359,7 +361,7 @@ class PosteriorCovariance:
         root = triangle(root.T, noise).T
         return replace(self, root=root, beyond=s + added, used=0)
 
-    # -- what it says ----------------------------------------------------------------------------
+    # -- uncertainty ----------------------------------------------------------------------------
 
     def variances(self, G: ArrayOrTensor) -> Floats:
         """gᵀ P g of each column of G (p, n), (n,)."""
@@ -374,10 +376,10 @@ class PosteriorCovariance:
     # -- merging ---------------------------------------------------------------------------------
 
     def evidence(self, w: ArrayOrTensor, start: "ArrayOrTensor | None" = None) -> Evidence:
-        """What the rows said without the prior; ``start`` are the weights before the first row.
+        """Pseudo-rows equivalent to the learned rows; ``start`` are the initial weights.
 
-        Along an eigenvector u of Σ with the variance σ², where the weights moved by θ, one row of
-        noise σ² s / (s − σ²) that was answered by θ s / (s − σ²) says the same.
+        Along an eigenvector u of Σ with variance σ², in which the weights changed by θ, the rows
+        are equivalent to one row with noise σ² s / (s − σ²) and target θ s / (s − σ²).
         """
         before = w - w if start is None else start
         column = (len(w), -1)
@@ -388,26 +390,26 @@ class PosteriorCovariance:
         rows = self.columns.combined(U).T
         sigma = np.where(sigma > 1e-8 * np.sqrt(s), sigma, 0.0) if self.used else sigma
         moved = linalg.inner(rows.T, (w - before).reshape(column))
-        said = linalg.inner(rows.T, before.reshape(column))
-        targets = (said + moved / linalg.like(share, moved)[:, None]).reshape(-1, *w.shape[1:])
+        initial = linalg.inner(rows.T, before.reshape(column))
+        targets = (initial + moved / linalg.like(share, moved)[:, None]).reshape(-1, *w.shape[1:])
         return Evidence(rows, targets, sigma**2 / share, np.zeros(w.shape[1:]))
 
     def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
-        """The step of learning another belief's evidence: exact for a linear model."""
+        """Learn the evidence of another memory: exact for a linear model."""
         return evidence.learned_by(self, w)
 
-    def grown(self, p: int) -> "Belief":
-        """The same with new weights at the end, zero in every row so far."""
+    def grown(self, p: int) -> "PosteriorCovariance":
+        """Extended by new weights at the end, whose gradients have been zero so far."""
         return replace(self, columns=self.columns.grown(p))
 
-    def with_outputs(self, at: Array, c: int) -> "Belief":
-        """The same: what is believed is of the weights."""
+    def with_outputs(self, at: Array, c: int) -> "PosteriorCovariance":
+        """Unchanged: the covariance is of the weights."""
         del at, c
         return self
 
 
-class Taken(NamedTuple):
-    """What a step will do; nothing of the learner has changed yet."""
+class FilterStep(NamedTuple):
+    """Result of a step, not yet applied to the learner."""
 
     belief: Any
     w: Tensor
@@ -415,7 +417,7 @@ class Taken(NamedTuple):
 
 
 class Filter(Learner):
-    """A network, and what is known of its weights: their covariance, in the span of gradients.
+    """Base class of Kalman filters over the weights of a network.
 
     Parameters
     ----------
@@ -426,14 +428,19 @@ class Filter(Learner):
         As in :class:`~onepass.nn.learner.Learner`.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (*Learner.kept, "_belief", "_against", "_full")
-    _unmerged = (
-        "a learner that tells its rows from time and prior must be given",
+    state_attributes: ClassVar[tuple[str, ...]] = (
+        *Learner.state_attributes,
+        "_posterior",
+        "_inconsistent",
+        "_full",
+    )
+    _merge_requirement = (
+        "the learner must store its rows separately from forgetting and prior",
         (
-            "Let one learner see all rows. Without forgetting or process noise "
-            "op.nn.ORFit(memory=None, noise=noise / prior) is the same filter, and merges: exactly "
-            "for modules linear in their weights, of others as far as their linearisations agree, "
-            "so measure it with merge(other, rows=(x, y))."
+            "Learn all rows with one learner. Without forgetting or process noise "
+            "op.nn.ORFit(memory=None, noise=noise / prior) is the same filter and can be merged: "
+            "exactly for modules linear in their weights, otherwise approximately, so check the "
+            "result with merge(other, rows=(x, y))."
         ),
     )
 
@@ -446,99 +453,101 @@ class Filter(Learner):
     ) -> None:
         super().__init__(module, **options)
         self._prior = prior
-        self._belief: Any = None
-        self._against = 0
+        self._posterior: Any = None
+        self._inconsistent = 0
 
     # -- hooks -----------------------------------------------------------------------------------
 
     def _begin(self, c: int) -> Any:
-        """The belief before the first row, of c outputs."""
+        """The prior covariance or precision for c outputs."""
         return Covariance(self._prior).start(self.network.p, c, self.noise, self._like)
 
     @abstractmethod
-    def _taken(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
-        """What rows with errors e (n, c) and gradients J (n·c, p) do, and their time."""
+    def _filter_step(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
+        """Measurement and time update for rows with errors e (n, c) and gradients J (n·c, p)."""
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- attributes ----------------------------------------------------------------------------
 
     @property
     def posterior_(self) -> Any:
-        """What is known of the weights, for the next row; None before the first."""
-        return self._belief
+        """Covariance or precision of the weights for the next row; None before the first."""
+        return self._posterior
 
     @property
     def inconsistent_rows_(self) -> int:
-        """Rows that no weight could be moved for, and that disagreed with the past."""
-        return self._against
+        """Number of rows without a free direction that contradict past rows."""
+        return self._inconsistent
 
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights."""
-        return nbytes(self._belief)
+        return nbytes(self._posterior)
 
-    # -- what stands behind them -----------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------
 
     def _variances(self, where: str) -> Any:
         del where
-        belief = self._begin(self._outputs or 1) if self._belief is None else self._belief
+        belief = self._begin(self._outputs or 1) if self._posterior is None else self._posterior
         return belief.variances
 
-    def _tried(self) -> None:
-        super()._tried()
-        float(self._against)
-        if self._belief is not None:
-            self._belief.variances(self._like.new_zeros(1, self.network.p).T)
+    def _check_restored(self) -> None:
+        super()._check_restored()
+        float(self._inconsistent)
+        if self._posterior is not None:
+            self._posterior.variances(self._like.new_zeros(1, self.network.p).T)
 
     def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
         del rows
-        e, J = self._learnable(e, J)
-        if not len(e):  # a row that is not learned lets no time pass
+        e, J = self._accepted_rows(e, J)
+        if not len(e):  # no time update for rows that are not learned
             return
-        belief = self._begin(e.shape[1]) if self._belief is None else self._belief
+        belief = self._begin(e.shape[1]) if self._posterior is None else self._posterior
         w = self._weights
         try:
-            found = self._taken(belief, w, e, J)
-            sound = bool(self._sound(found.w))
-        except NumericalError:  # told with the rows whose gradients are not finite themselves
+            found = self._filter_step(belief, w, e, J)
+            sound = bool(self._is_finite(found.w))
+        except NumericalError:  # reported together with rows whose gradients are not finite
             sound = False
         if sound:
-            self._told(found, w)
+            self._commit(found, w)
         else:
             self._refused = self._refused + len(e)
 
-    def _learnable(self, e: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows that were not refused and masked, whose errors and gradients are zero now.
+    def _accepted_rows(self, e: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows that were not refused; on an accelerator, refused rows were set to zero.
 
-        Of a device how many they are is waited for, as what is believed of the weights is anyway:
-        they must leave no trace in what time does, nor in the size of what is kept.
+        Synchronises with an accelerator: refused rows must not affect the time update or the size
+        of the covariance.
         """
         n = len(e)
         count = n - int(self._refused - self._masked)
         if count == n:
             return e, J
-        said = e.any(dim=1) | J.reshape(n, -1).any(dim=1)
-        # without looking at numbers: those that say something first, of the others the first
-        chosen = said.to(torch.int8).argsort(descending=True, stable=True)[:count].sort().values
+        informative = e.any(dim=1) | J.reshape(n, -1).any(dim=1)
+        # without reading values: non-zero rows first, then the first of the others
+        chosen = (
+            informative.to(torch.int8).argsort(descending=True, stable=True)[:count].sort().values
+        )
         return e[chosen], J.reshape(n, e.shape[1], -1)[chosen].reshape(-1, J.shape[1])
 
-    def _told(self, found: Taken, before: Tensor) -> None:
-        """Be as after a step that was sound, from the weights before."""
+    def _commit(self, found: FilterStep, before: Tensor) -> None:
+        """Apply a finite step taken from the weights ``before``."""
         del before
-        self._belief = found.belief
-        self._against += found.inconsistent_rows
-        self._take(found.w)
+        self._posterior = found.belief
+        self._inconsistent += found.inconsistent_rows
+        self._set_weights(found.w)
 
-    def _filled(self) -> str | None:
-        if self._belief is None or self._belief.rank < self.network.p:
+    def _full_message(self) -> str | None:
+        if self._posterior is None or self._posterior.rank < self.network.p:
             return None
         return (
-            "rows without noise should be fewer than weights, got enough to settle all "
+            "rows without noise should be fewer than weights, got enough to determine all "
             f"{self.network.p}: nothing more can be learned. Use noise > 0, or a wider network."
         )
 
 
 class RandomWalkFilter(Filter):
-    """A filter of weights that wander.
+    """Kalman filter for weights that follow a random walk with decay.
 
     Parameters
     ----------
@@ -555,10 +564,10 @@ class RandomWalkFilter(Filter):
     Raises
     ------
     ParameterError
-        If a number is out of its range.
+        If an argument is out of range.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (*Filter.kept, "_dynamics.start")
+    state_attributes: ClassVar[tuple[str, ...]] = (*Filter.state_attributes, "_dynamics.start")
 
     def __init__(
         self,
@@ -576,32 +585,32 @@ class RandomWalkFilter(Filter):
         super().__init__(module, prior=self.prior, **options)
 
     @abstractmethod
-    def _measured(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
-        """What rows with errors e (n, c) and gradients J (n·c, p) make of belief and weights."""
+    def _measurement_update(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
+        """Measurement update for rows with errors e (n, c) and gradients J (n·c, p)."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the weights."""
         return super().nbytes + nbytes(self._dynamics.start)
 
-    def _taken(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
-        found = self._measured(belief, w, e, J)
-        decay, added = self._dynamics.passed(len(e))
-        new = self._dynamics.shrunk(found.w, w, decay)
-        return found._replace(belief=found.belief.drifted(decay, added), w=new)  # (8)
+    def _filter_step(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
+        found = self._measurement_update(belief, w, e, J)
+        decay, added = self._dynamics.over_rows(len(e))
+        new = self._dynamics.decayed(found.w, w, decay)
+        return found._replace(belief=found.belief.with_process_noise(decay, added), w=new)  # (8)
 
-    def _told(self, found: Taken, before: Tensor) -> None:
-        self._dynamics.begun(before)
-        super()._told(found, before)
+    def _commit(self, found: FilterStep, before: Tensor) -> None:
+        self._dynamics.record_start(before)
+        super()._commit(found, before)
 
-    def _tried(self) -> None:
-        super()._tried()
+    def _check_restored(self) -> None:
+        super()._check_restored()
         if self._dynamics.start is not None:
             self._dynamics.start.reshape(self.network.p)
 
 
 class Dynamics:
-    """How weights wander from row to row: (7).
+    """Random walk of the weights between rows: (7).
 
     Parameters
     ----------
@@ -610,12 +619,12 @@ class Dynamics:
     process_noise : float
         ρ >= 0.
     where : str
-        What the user called, for messages.
+        The public call, for messages.
 
     Raises
     ------
     ParameterError
-        If a number is out of its range.
+        If an argument is out of range.
     """
 
     def __init__(self, decay: float, process_noise: float, where: str) -> None:
@@ -623,24 +632,24 @@ class Dynamics:
         self.process_noise = validation.in_range(process_noise, "process_noise", where, low=0.0)
         if not self.decay:
             raise ParameterError(
-                f"{where}: `decay` must be above 0, got 0: then nothing of a row would be left for "
-                "the next. Use 1 for weights that stay, or a number just below."
+                f"{where}: `decay` must be above 0, got 0, which discards everything learned from "
+                "a row before the next. Use 1 for constant weights, or a number just below."
             )
-        self.start: Any = None  # w₀, if it is needed
+        self.start: Any = None  # w₀, if needed
 
-    def begun(self, w: Tensor) -> None:
-        """Note the weights w₀ before the first row, if they are needed."""
+    def record_start(self, w: Tensor) -> None:
+        """Store the initial weights w₀, if needed."""
         if self.decay < 1.0 and self.start is None:
             self.start = w.clone()
 
-    def passed(self, n: int) -> tuple[float, float]:
-        """γⁿ, and the variance that n rows' time adds: ρ (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
+    def over_rows(self, n: int) -> tuple[float, float]:
+        """γⁿ, and the variance added over n rows: ρ (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
         square = self.decay**2
         times = float(n) if square == 1.0 else (1.0 - square**n) / (1.0 - square)
         return self.decay**n, self.process_noise * times
 
-    def shrunk(self, w: Tensor, before: Tensor, decay: float) -> Tensor:
-        """w₀ + decay · (w − w₀), where w₀ is that noted, or the weights before."""
+    def decayed(self, w: Tensor, before: Tensor, decay: float) -> Tensor:
+        """w₀ + decay · (w − w₀), with w₀ the stored initial weights, or ``before``."""
         if decay == 1.0:
             return w
         start = before if self.start is None else self.start.to(w)

@@ -1,16 +1,16 @@
-"""Base class of the learners of networks: rows are learned one after the other, in the module.
+"""Base class of the network learners: rows are learned one after the other, in place.
 
-A row is one step: its outputs and their Jacobian at the present weights, the errors and gradients
-of the loss (:mod:`onepass.nn.losses`), and the update that the learner makes of them. Weights and
-memory are written in place, so a step is taken whole or not at all: an interrupt waits for its
-end, as do copies and pickles from other threads, and rows are checked before the first step
-(:mod:`onepass.nn.trial`). Half precision cannot represent steps that are small beside the weights:
-beside such a module w is kept in float32, and rounded into it.
+A step evaluates the outputs of a row and their Jacobian at the current weights, computes the errors
+and gradients of the loss (:mod:`onepass.nn.losses`), and applies the update of the learner. Weights
+and memory are updated in place, so each step is atomic: interrupts, and copies or pickles made in
+other threads, wait for its end, and all rows are checked before the first step
+(:mod:`onepass.nn.trial`). For a module in half precision, which cannot represent small steps, a
+copy of w is stored in float32 and rounded into the module.
 
 A row whose errors, gradients or step are not finite is not learned. Such rows are counted, and
-reported by a warning after the call; on a device they are masked and counted there, so that no
-step waits for it. Warnings are issued between steps: one that is raised as an error leaves no step
-half taken.
+reported in a warning after the call. On an accelerator they are masked and counted without
+synchronisation. Warnings are issued between steps, so that a warning raised as an error does not
+interrupt a step.
 
 With P the covariance of the weights, and g the gradient of an output,
 
@@ -44,40 +44,40 @@ from onepass.errors import (
 )
 from onepass.linalg.interrupt import Interrupt
 from onepass.nn.batch import Batch, RowsLike, numbers, refuse_width
-from onepass.nn.function import plainly
-from onepass.nn.losses import LossName, answers, as_rows, check, shape_of, targets
+from onepass.nn.function import plain_mode
+from onepass.nn.losses import LossName, as_rows, check, shape_of, targets, to_predictions
 from onepass.nn.module import Network
 from onepass.nn.saving import save
-from onepass.nn.selection import broken
-from onepass.nn.trial import Call, prepared, tried, untold
+from onepass.nn.selection import find_nonfinite
+from onepass.nn.trial import Call, check_all_rows, locate_failure, prepare_rows
 from onepass.types import ArrayLike, ArrayOrTensor
 
-__all__ = ["Learner", "filled"]
+__all__ = ["Learner", "full_memory_message"]
 
 
 _VERBS = {
     "learn_one": "use learn(X[k:k+1], y[k:k+1])",
     "predict_one": "use predict(X[k:k+1])[0]",
-    "partial_fit": "use learn(X, y), which goes on from what was learned before",
-    "fit": "use learn(X, y) of a new learner around a new module",
+    "partial_fit": "use learn(X, y), which continues from the current weights",
+    "fit": "use learn(X, y) of a new learner with a new module",
     "predict_proba": (
-        "use outputs(X).softmax(1), which are probabilities with loss='cross_entropy'; of numbers "
-        "predict(X, return_std=True) says how sure it is"
+        "use outputs(X).softmax(1) with loss='cross_entropy'; for regression, "
+        "predict(X, return_std=True) returns the uncertainty"
     ),
 }
-_AT_ONCE = 1 << 22  # numbers of a Jacobian that are made at once for standard deviations
+_AT_ONCE = 1 << 22  # max entries of a Jacobian computed at once for standard deviations
 
 
-def filled(memory: Any, p: int, remedy: str) -> str | None:
-    """What is wrong with a memory that holds all directions, None with another.
+def full_memory_message(memory: Any, p: int, remedy: str) -> str | None:
+    """Message for a memory that is full, or None if it is not.
 
     Parameters
     ----------
     memory : state of a memory, or None
     p : int
-        Weights.
+        Number of weights.
     remedy : str
-        What to do, as a sentence.
+        The last sentence of the message.
     """
     if memory is None or memory.rank < p:
         return None
@@ -88,43 +88,43 @@ def filled(memory: Any, p: int, remedy: str) -> str | None:
 
 
 class Learner(ABC):
-    """A module that learns a stream, each row once.
+    """Base class of learners that train a torch module on a stream, each row once.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place. See :class:`~onepass.nn.module.Network` for what a module may be.
+        Updated in place. See :class:`~onepass.nn.module.Network` for the requirements.
     loss : {"squared", "one_hot", "cross_entropy"}
-        ``"squared"`` for numbers; ``"one_hot"`` and ``"cross_entropy"`` for classes 0 … c − 1.
+        ``"squared"`` for regression; ``"one_hot"`` or ``"cross_entropy"`` for classes 0 … c − 1.
     noise : float
-        R >= 0.
+        Noise variance R >= 0.
     learns : str or sequence of str
-        Which parameters learn.
+        Parameters to train.
     block_update : bool
-        Whether rows given together are learned as one augmented row, all linearised at the weights
-        before them: another algorithm, that suits blocks of steps so small that it does not matter.
+        Whether to learn the rows of one call as one augmented row, linearised at the same weights.
+        This is a different algorithm from row-by-row learning, suited to small steps.
     chunk : int, optional
-        How many rows of a Jacobian are computed at once.
+        Number of rows of a Jacobian computed at once.
     """
 
     arguments: ClassVar[tuple[str, ...]] = ("loss", "noise", "learns", "block_update", "chunk")
-    """The constructor's, but for the module."""
-    kept: ClassVar[tuple[str, ...]] = (
+    """Names of the constructor arguments other than ``module``."""
+    state_attributes: ClassVar[tuple[str, ...]] = (
         "rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns",
     )  # fmt: skip
-    """The attributes, a path with dots if need be, that hold what was learned beside weights."""
+    """Attributes (dotted paths allowed) that hold learned state other than the weights."""
     merging: ClassVar[str] = "refused"
     fits: ClassVar[bool] = True
-    """Whether a row is fitted in one step: exactly, where there is no noise."""
+    """Whether a row is fitted in one step, exactly if there is no noise."""
     saves_itself: ClassVar[bool] = True
-    """For ``op.save``."""
-    _untaken: ClassVar[tuple[str, str]] = ("where they are not", "noise > 0")
-    """Which rows are left out, and what makes them fewer."""
-    _unmerged: ClassVar[tuple[str, str]] = (
-        "the memory must say what its rows would have taught, which that of op.nn.ORFit alone does",
-        "Let one learner see all rows, or use op.nn.ORFit.",
+    """Whether ``op.save`` calls the learner's own ``save``."""
+    _refusal: ClassVar[tuple[str, str]] = ("for which they are not", "noise > 0")
+    """Description of refused rows, and the remedy, for the warning."""
+    _merge_requirement: ClassVar[tuple[str, str]] = (
+        "the memory must be mergeable, which only that of op.nn.ORFit is",
+        "Learn all rows with one learner, or use op.nn.ORFit.",
     )
-    """What a merge needs that the learner lacks, and the remedy."""
+    """Unmet requirement of a merge, and the remedy, for the error."""
 
     def __init__(
         self,
@@ -147,16 +147,16 @@ class Learner(ABC):
         self.network = Network(module, learns, chunk=chunk, where=self._where)
         self.rows_seen_ = 0
         self._outputs: int | None = None
-        self._shape: tuple[int, ...] | None = None  # of an answer, as it was learned
+        self._shape: tuple[int, ...] | None = None  # of one target, as learned
         self._refused: Any = 0
-        self._masked: Any = 0  # rows refused before those of the step
-        self._space: Tensor | None = None  # for the Jacobian, used again
-        self._wide: Tensor | None = None  # w of a module of half precision
-        self._full = False  # whether it was told that no direction is free
+        self._masked: Any = 0  # rows refused before the current step
+        self._space: Tensor | None = None  # reused buffer for the Jacobian
+        self._wide: Tensor | None = None  # w in float32, for modules in half precision
+        self._full = False  # whether MemoryFullWarning was issued
         self._refuse_broken()
 
     def __init_subclass__(cls) -> None:
-        """List the constructor's arguments, unless the class lists them in another order."""
+        """Set ``arguments`` from the constructor, unless the class defines them."""
         super().__init_subclass__()
         if "arguments" not in vars(cls):
             cls.arguments = tuple(inspect.signature(cls).parameters)[1:]
@@ -165,36 +165,36 @@ class Learner(ABC):
 
     @abstractmethod
     def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
-        """Take the step of rows with errors e (n, c) in float64 and gradients J (n·c, p)."""
+        """Take the step for rows with errors e (n, c) in float64 and gradients J (n·c, p)."""
 
-    def _filled(self) -> str | None:
-        """What is wrong if no direction is free any more, None while one is."""
+    def _full_message(self) -> str | None:
+        """Message if no direction is free any more, else None."""
         return None
 
-    def _tried(self) -> None:
-        """Use what is remembered, which was read from a file; whatever is raised, it is damaged."""
+    def _check_restored(self) -> None:
+        """Check state read from a file; any exception means that the file is damaged."""
         counts = (self.rows_seen_, self._refused, (self._outputs or 1) - 1)
         if not all(type(each) is int and each >= 0 for each in counts):
-            raise ValueError("what it has counted are no counts")
+            raise ValueError("counts must be non-negative integers")
         if self._shape is not None:
-            answers(self.loss, self._like.new_zeros(1, self._outputs or 1), self._shape)
+            to_predictions(self.loss, self._like.new_zeros(1, self._outputs or 1), self._shape)
         if self._wide is not None:
             self._wide.reshape(self.network.p)
         for names in (self.network.columns or {}).values():
             "".join(names)  # raises TypeError unless they are text
 
-    # -- verbs -----------------------------------------------------------------------------------
+    # -- learning and prediction -------------------------------------------------------------------
 
     def learn(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
-        """Learn rows, one after the other, or as one augmented row if ``block_update``.
+        """Learn rows, one after the other, or as one augmented row with ``block_update``.
 
         Parameters
         ----------
         x : Tensor, array, or tuple, list or dict of them
-            n rows, as the module takes them.
+            n rows, in the form that the module's ``forward`` takes.
         y : Tensor or array of shape (n,), (n, c) or (n, …)
-            Numbers, c in all for each row; or a class of 0 … c − 1 for each row. Answers are then
-            given in the shape of these.
+            Targets: c numbers for each row, or a class in 0 … c − 1 for each row. Predictions have
+            the same shape.
 
         Returns
         -------
@@ -203,27 +203,27 @@ class Learner(ABC):
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError, LabelError, ParameterError
-            If the rows or answers do not fit: then nothing was learned. One nan among them refuses
-            them all, and the message says in which row it stands.
+            If the rows or targets are invalid. Nothing is learned, even if only one value is nan;
+            the message names its row.
         NumericalError
-            If somebody has written nan or infinity into the weights that learn.
+            If the weights that learn contain nan or infinity.
         ModuleError
-            If the module's forward raises at a row: nothing was learned; or, if it does so because
-            of what rows before it have taught, those rows. The message says which.
+            If the module's ``forward`` raises for a row. Nothing is learned, unless the failure
+            depends on weights changed by earlier rows of the call; the message gives their number.
 
         Warns
         -----
         RowsRefusedWarning
-            If the error or gradient of a row was not finite: it was left out.
+            If the error or gradient of a row is not finite. The row is skipped.
         """
         for _ in self._steps(x, y, "learn"):
             pass
         return self
 
     def test_then_train(self, x: RowsLike, y: ArrayLike | Tensor) -> Tensor:
-        """Learn rows; return what would have been said of each just before learning it.
+        """Return prequential predictions: each row is predicted before it is learned.
 
-        With ``block_update``, what would have been said just before learning the block.
+        With ``block_update`` all rows of the call are predicted before the block is learned.
 
         Parameters
         ----------
@@ -232,138 +232,139 @@ class Learner(ABC):
 
         Returns
         -------
-        said : Tensor of the shape of y
+        predictions : Tensor of the shape of y
         """
-        said = list(self._steps(x, y, "test_then_train"))
-        return self._said(torch.cat(said)) if said else self.predict(x)
+        outputs = list(self._steps(x, y, "test_then_train"))
+        return self._predictions(torch.cat(outputs)) if outputs else self.predict(x)
 
     def predict(self, x: RowsLike, *, return_std: bool = False) -> Any:
-        """Numbers or classes, each answer of the shape that answers had when last learned.
+        """Predict numbers or classes, in the shape of the targets last learned.
 
-        Before learning, what the module says by its initial weights: numbers (n, c), or (n,) if it
-        has one output; or classes (n,).
+        Before learning, predictions of the initial weights have shape (n, c), or (n,) if the module
+        has one output; classes have shape (n,).
 
         Parameters
         ----------
-        x : rows, as the module takes them
+        x : Tensor, array, or tuple, list or dict of them
+            n rows.
         return_std : bool, default=False
-            Whether to give as well how far each output is unknown because the weights are, where
-            the learner knows.
+            Whether to also return the standard deviation of each output due to the uncertainty of
+            the weights.
 
         Returns
         -------
-        said : Tensor of shape (n,) or (n, …)
-            (n, 1) if y was (n, 1), of any number of axes if y had them.
-        std : Tensor of the shape of said
-            If ``return_std``: see :mod:`onepass.nn.learner`.
+        predictions : Tensor of shape (n,) or (n, …)
+            Of the shape of the targets; (n, 1) if they had shape (n, 1).
+        std : Tensor of the shape of the predictions
+            Only if ``return_std``; see (1) of :mod:`onepass.nn.learner`.
 
         Raises
         ------
         ParameterError
-            If a standard deviation is asked of classes, or of a learner that knows none.
+            If ``return_std`` is True for classes, or for a learner without a covariance.
         NumericalError
-            If an output is nan that is to name a class. Numbers are said as the module says them.
+            If outputs of a classifier are nan. For regression, nan is returned unchanged.
         """
         where = f"{self._where}.predict"
         if return_std:
-            with self.network.turn:
-                said, std = self._deviations(x, self._variances(where), where)
-            return self._said(said), self._said(std)
-        said = self.network.outputs(self.network.prepare(x, where))
+            with self.network.lock:
+                outputs, std = self._deviations(x, self._variances(where), where)
+            return self._predictions(outputs), self._predictions(std)
+        outputs = self.network.outputs(self.network.prepare(x, where))
         if self.loss != "squared":
-            bad = said.isnan().any(dim=1)
-            if bool(bad.any()):  # a device is waited for
+            bad = outputs.isnan().any(dim=1)
+            if bool(bad.any()):  # synchronises with an accelerator
                 raise NumericalError(
-                    f"{where}: outputs must be numbers to name a class, got nan in row "
-                    f"{int(bad.nonzero()[0])}. Look at that row, and at the module's weights; "
-                    "`outputs` gives all of them as they are."
+                    f"{where}: outputs must not be nan for classification, got nan in row "
+                    f"{int(bad.nonzero()[0])}. Check that row and the module's weights; "
+                    "`outputs` returns the raw outputs."
                 )
-        return self._said(said)
+        return self._predictions(outputs)
 
     def outputs(self, x: RowsLike) -> Tensor:
-        """The module's outputs (n, c), without a derivative, in evaluation mode."""
+        """Return the module's outputs (n, c), without a graph, in evaluation mode."""
         return self.network.outputs(self.network.prepare(x, f"{self._where}.outputs"))
 
     def merge(
         self, other: "Learner", rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
     ) -> Self:
-        """Learn what another learner of the same kind has learned, from the same beginning.
+        """Merge another learner of the same kind and the same initial weights into this one.
 
         Raises
         ------
         MergeError
-            If this learner cannot be merged, or not with the other.
+            If this kind of learner cannot be merged, or the two are incompatible.
         """
         del other, rows
-        wanted, remedy = self._unmerged
-        raise MergeError(f"{self._where}.merge: {wanted}, got {type(self).__name__}. {remedy}")
+        requirement, remedy = self._merge_requirement
+        raise MergeError(f"{self._where}.merge: {requirement}, got {type(self).__name__}. {remedy}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save all of it to one safetensors file: arguments, weights, buffers, what is remembered.
+        """Save arguments, weights, buffers and memory to one safetensors file.
 
-        ``op.nn.load(path, module)`` gives it back, and it goes on as it would have, to the last
-        bit. The module's code is not saved: a module made alike is given to ``load``.
+        ``op.nn.load(path, module)`` restores the learner, which then continues bit for bit. The
+        module's code is not saved: pass a module of the same architecture to ``load``.
 
         Parameters
         ----------
         path : path-like
-            The file; one that is there is replaced, whole or not at all.
+            An existing file is replaced atomically.
 
         Raises
         ------
         CheckpointError
-            If weights or buffers hold nan, or the file cannot be written.
+            If weights or buffers contain nan, or the file cannot be written.
         """
-        with self.network.turn:
+        with self.network.lock:
             save(self, path)
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- attributes and measures -------------------------------------------------------------------
 
     @property
     def rows_refused_(self) -> int:
-        """Rows that were left out, their errors or gradients not being finite."""
+        """Number of rows not learned because their errors or gradients were not finite."""
         return int(self._refused)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept beside the weights."""
+        """Size of the memory in bytes, without the weights."""
         return 0
 
-    def drift(self, x: RowsLike, said: ArrayLike | Tensor) -> float:
-        """By how much answers have moved: √(Σ (outputs now − outputs then)²), over all rows.
+    def drift(self, x: RowsLike, predictions: ArrayLike | Tensor) -> float:
+        """Measure the change of predictions: √(Σ (outputs now − outputs then)²) over all rows.
 
-        It counts all that has moved them, whereas a certificate counts what the memory let go.
+        Unlike ``forgetting_bound_``, which bounds the effect of directions that the memory
+        discarded, this includes every cause of change.
 
         Parameters
         ----------
         x : Tensor, array, or tuple, list or dict of them
-            Rows that were learned, set aside to measure with.
-        said : Tensor or array of shape (n,) or (n, c)
-            ``outputs`` of each just after it was learned.
+            Rows that were learned earlier.
+        predictions : Tensor or array of shape (n,) or (n, c)
+            The result of ``outputs`` for each row just after it was learned.
 
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            If these are not as many finite numbers as there are outputs.
+            If ``predictions`` is not of the shape of the outputs, or not finite.
         """
         where = f"{self._where}.drift"
         now = self.network.outputs(self.network.prepare(x, where)).double()
-        remedy = "Give what `outputs` said of these rows just after each was learned."
-        then = numbers(said, "said", where, remedy).to(now.device).double()
+        remedy = "Pass the result of `outputs` for these rows from just after they were learned."
+        then = numbers(predictions, "predictions", where, remedy).to(now.device).double()
         if then.ndim < 1 or then.numel() != now.numel() or len(then) != len(now):
             raise ShapeError(
-                f"{where}: `said` must hold {now.shape[1]} number(s) for each of {len(now)} rows, "
-                f"got shape {tuple(then.shape)}. {remedy}"
+                f"{where}: `predictions` must hold {now.shape[1]} number(s) for each of "
+                f"{len(now)} rows, got shape {tuple(then.shape)}. {remedy}"
             )
         if not bool(then.isfinite().all()):
             raise NotFiniteError(
-                f"{where}: `said` must be finite, got nan or infinity. From what was no number "
-                "nothing has moved by so much: leave these rows out."
+                f"{where}: `predictions` must be finite, got nan or infinity. Drop these rows."
             )
         return float(torch.linalg.vector_norm(now - then.reshape(now.shape)))
 
     def __repr__(self) -> str:
-        """One line: the module, the arguments that are not the defaults, the size."""
+        """One line with the module, the non-default arguments and the size."""
         defaults = inspect.signature(type(self)).parameters
         given = [type(self.module).__name__]
         for name in self.arguments:
@@ -373,21 +374,21 @@ class Learner(ABC):
         name, p = type(self).__name__, self.network.p
         return f"<{name}({', '.join(given)}), p={p}, rows_seen_={self.rows_seen_}>"
 
-    if not TYPE_CHECKING:  # to whom all names would be known
+    if not TYPE_CHECKING:  # a __getattr__ would make every name valid for type checkers
 
         def __getattr__(self, name: str) -> Any:
-            """Say of other learners' verbs, which a network has not, what to use in their place."""
+            """Name the replacement for methods that other learners have and networks lack."""
             if name in _VERBS:
                 raise AttributeError(
-                    f"{self._where}: the verb must be one of networks, got {name!r}: "
+                    f"{self._where}: the method must be one of a network learner, got {name!r}: "
                     f"{_VERBS[name]}.",
                     name=name,
                     obj=self,
                 )
-            return object.__getattribute__(self, name)  # raises as ever, a property as it did
+            return object.__getattribute__(self, name)  # raises the usual AttributeError
 
     def __sklearn_tags__(self) -> Tags:
-        """Whether it classifies or regresses, for scikit-learn."""
+        """Tags of scikit-learn: classifier or regressor."""
         classes = self.loss != "squared"
         return Tags(
             estimator_type="classifier" if classes else "regressor",
@@ -396,7 +397,7 @@ class Learner(ABC):
             regressor_tags=None if classes else RegressorTags(),
         )
 
-    # -- copies and pickles, between two steps: other threads wait, or are waited for -------------
+    # -- copies and pickles, made between two steps ------------------------------------------------
 
     def __copy__(self) -> Self:
         twin = object.__new__(type(self))
@@ -406,103 +407,101 @@ class Learner(ABC):
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         twin = object.__new__(type(self))
         memo[id(self)] = twin
-        with self.network.turn:
+        with self.network.lock:
             vars(twin).update(copy.deepcopy(vars(self), memo))
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy, with a module of its own: pickling goes on after the lock is released."""
-        with self.network.turn:
+        """A deep copy, so that pickling can continue after the lock is released."""
+        with self.network.lock:
             return copy.deepcopy(vars(self), {id(self): self})
 
-    # -- what stands behind them -----------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------
 
-    def _said(self, outputs: Tensor) -> Tensor:
-        """Outputs (n, c) as answers, of the shape that answers were learned in."""
+    def _predictions(self, outputs: Tensor) -> Tensor:
+        """Outputs (n, c) as predictions of the shape of the learned targets."""
         refuse_width(outputs.shape[1], self._outputs or outputs.shape[1], f"{self._where}.predict")
-        return answers(self.loss, outputs, self._shape)
+        return to_predictions(self.loss, outputs, self._shape)
 
     def _variances(self, where: str) -> Any:
-        """What gives the variances (n·c,) of outputs by gradients G (p, n·c), if it is known."""
+        """A function from gradients G (p, n·c) to the variances (n·c,) of outputs."""
         raise ParameterError(
-            f"{where}: `return_std` must be False, as {type(self).__name__} keeps nothing that "
-            "tells how sure it is, got True. Use op.nn.EKF, op.nn.NTKRLS or op.nn.LoFi, or "
+            f"{where}: `return_std` must be False, as {type(self).__name__} has no covariance "
+            "of the weights, got True. Use op.nn.EKF, op.nn.NTKRLS or op.nn.LoFi, or "
             "op.nn.ORFit with memory=None or op.memory.Principal(m)."
         )
 
     def _deviations(
         self, x: RowsLike, variances: Callable[[Tensor], ArrayOrTensor], where: str
     ) -> tuple[Tensor, Tensor]:
-        """Outputs (n, c), and (1) of each, by the variances (n·c,) of gradients (p, n·c)."""
+        """Outputs (n, c) and their standard deviations (1)."""
         net = self.network
         if self.loss != "squared":
             raise ParameterError(
                 f"{where}: `return_std` must be False for classes, got True with "
-                f"loss={self.loss!r}. A class has no standard deviation: see `outputs`."
+                f"loss={self.loss!r}. A class has no standard deviation: use `outputs`."
             )
         rows = net.prepare(x, where)
-        said = net.outputs(rows)
-        n, c = said.shape
+        outputs = net.outputs(rows)
+        n, c = outputs.shape
         width = max(_AT_ONCE // max(net.p * c, 1), 1)
-        std = torch.zeros_like(said)
+        std = torch.zeros_like(outputs)
         for i in range(0, n, width):
-            with plainly(net.device, net.p):
+            with plain_mode(net.device, net.p):
                 J = linalg.widened(net.jacobian(rows[i : i + width])[1])
                 found = torch.as_tensor(variances(J.T), device=std.device).clamp_min(0.0).sqrt()
             std[i : i + width] = found.reshape(-1, c).to(std.dtype)
-        return said, std
+        return outputs, std
 
     # -- weights ---------------------------------------------------------------------------------
 
     @property
     def _like(self) -> Tensor:
-        """An empty tensor of the precision that is computed in, on the module's device."""
+        """An empty tensor in the working precision, on the module's device."""
         return linalg.widened(torch.empty(0, dtype=self.network.dtype, device=self.network.device))
 
     @property
     def _weights(self) -> Tensor:
-        """W (p,) in the precision that is computed in: half precision could not take in a step.
+        """Weights w (p,) in the working precision, float32 for modules in half precision.
 
-        Where a weight of the module is not what was written into it, it is what it has become.
+        A weight that was changed in the module since the last step is read from the module.
         """
-        said, dtype = self.network.weights(), self._like.dtype
-        if said.dtype == dtype:
+        w, dtype = self.network.weights(), self._like.dtype
+        if w.dtype == dtype:
             self._wide = None
-            return said
-        now, known = said.to(dtype), self._wide
-        self._wide = now if known is None else torch.where(known.to(said.dtype) == said, known, now)
+            return w
+        now, stored = w.to(dtype), self._wide
+        self._wide = now if stored is None else torch.where(stored.to(w.dtype) == w, stored, now)
         return self._wide
 
-    def _take(self, w: Tensor) -> None:
-        """Let the module have these weights (p,)."""
+    def _set_weights(self, w: Tensor) -> None:
+        """Write weights (p,) into the module."""
         self.network.set_weights(w.to(self.network.dtype))
         if self._wide is not None:
             self._wide = w
 
-    def _sound(self, w: Tensor) -> Tensor:
+    def _is_finite(self, w: Tensor) -> Tensor:
         """Whether weights (p,) are finite in the module's precision."""
         return linalg.rows_are_finite(w.to(self.network.dtype)[None])[0]
 
     def _refuse_frozen(self, where: str) -> None:
-        """Refuse to write into what was frozen since the learner was made."""
+        """Check that the parameters that learn still require grad."""
         for name, each in zip(self.network.names, self.network.parameters, strict=True):
             if not each.requires_grad:
                 raise ParameterError(
-                    f"{where}: what learns must require grad, but {name!r} was frozen since. Thaw "
-                    "it with requires_grad_(True), or make a new learner, which leaves it be."
+                    f"{where}: the parameters that learn must require grad, but {name!r} was "
+                    "frozen after the learner was created. Call requires_grad_(True) on it, or "
+                    "create a new learner, which does not train it."
                 )
 
     def _refuse_broken(self) -> None:
-        """Refuse to learn from weights that are no numbers: told at first, and where rows fail.
-
-        Where a device would have to be waited for, it is looked for after the call.
-        """
+        """Check that the weights that learn are finite: on creation, and when rows fail."""
         named = zip(self.network.names, self.network.parameters, strict=True)
-        lost = broken(named)
+        lost = find_nonfinite(named)
         if lost is not None:
             raise NumericalError(
-                f"{self._where}: the weights that learn must be finite, but {lost}. No row can be "
-                "learned from there: load them as they were before, or write numbers into them."
+                f"{self._where}: the weights that learn must be finite, but {lost}. Restore "
+                "earlier weights, or initialise them again."
             )
 
     # -- steps -----------------------------------------------------------------------------------
@@ -511,55 +510,55 @@ class Learner(ABC):
         """Take the steps; yield the outputs (n, c) just before each."""
         where = f"{self._where}.{verb}"
         net = self.network
-        rows = prepared(net, x, where)
+        rows = prepare_rows(net, x, where)
         self._refuse_frozen(where)
         n, call = len(rows), Call(net, rows, where)
         width = max(self._rows_a_step(n), 1)
         c, like = self._outputs_a_row(call), self._like.to(net.dtype)
-        wanted = targets(y, n, c, self.loss, like, where)
+        target = targets(y, n, c, self.loss, like, where)
         if n > width:
-            tried(call, c)
+            check_all_rows(call, c)
         interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
         first = not self.rows_seen_
         for i in range(0, n, width):
-            with net.turn, interrupt.held(), plainly(net.device, net.p):
-                said = self._whole_step(call, wanted, i, width)
+            with net.lock, interrupt.held(), plain_mode(net.device, net.p):
+                outputs = self._atomic_step(call, target, i, width)
                 self._shape = shape
                 net.columns = rows.columns if first else net.columns
             interrupt.raise_pending()
-            self._tell_if_full(4)
-            yield said
+            self._warn_if_full(4)
+            yield outputs
         self._warn(before, where)
 
     def _outputs_a_row(self, call: Call) -> int:
-        """The outputs of a row: as many as when rows were learned first, or as the first has."""
+        """Number of outputs per row: as first learned, or that of the first row."""
         if self._outputs is not None or not call.rows.n:
             return self._outputs or 1
         try:
             return int(self.network.outputs(call.rows[:1]).shape[1])
-        except Exception as wrong:
-            untold(call, wrong, 0, 1)
+        except Exception as error:
+            locate_failure(call, error, 0, 1)
             raise
 
-    def _whole_step(self, call: Call, wanted: Tensor, i: int, width: int) -> Tensor:
-        """The step of rows i to i + width of a call; where it fails it is told how far one came."""
-        known, self._outputs = self._outputs, wanted.shape[1]
+    def _atomic_step(self, call: Call, target: Tensor, i: int, width: int) -> Tensor:
+        """Take the step for rows i to i + width; errors get the number of rows learned before."""
+        stored, self._outputs = self._outputs, target.shape[1]
         try:
-            return self._step(call.rows[i : i + width], wanted[i : i + width])
-        except BaseException as wrong:
-            self._outputs = known
-            if isinstance(wrong, Exception):
-                untold(call, wrong, i, min(width, call.rows.n - i))
+            return self._step(call.rows[i : i + width], target[i : i + width])
+        except BaseException as error:
+            self._outputs = stored
+            if isinstance(error, Exception):
+                locate_failure(call, error, i, min(width, call.rows.n - i))
             raise
 
     def _rows_a_step(self, n: int) -> int:
-        """How many of n rows given are learned together."""
+        """How many of n rows are learned in one step."""
         return n if self.block_update else 1
 
     def _step(self, rows: Batch, y: Tensor) -> Tensor:
         self._masked = self._refused
-        said, J = self._derived(rows, y.shape[1])
-        e, G = as_rows(self.loss, said, y, linalg.widened(J))
+        outputs, J = self._derived(rows, y.shape[1])
+        e, G = as_rows(self.loss, outputs, y, linalg.widened(J))
         good = e.to(G.dtype).isfinite() & linalg.rows_are_finite(G).reshape(len(e), -1)
         good = good.all(dim=1)
         on_device = linalg.on_device(good)
@@ -576,7 +575,7 @@ class Learner(ABC):
             self._refused = self._masked
             raise
         self.rows_seen_ += len(rows)
-        return said
+        return outputs
 
     def _derived(self, rows: Batch, c: int) -> tuple[Tensor, Tensor]:
         """Outputs (n, c), and J (n·c, p) in reused memory."""
@@ -584,32 +583,32 @@ class Learner(ABC):
         if space is not None:  # the module may have moved to another device
             alike = (space.dtype, space.device) == (net.dtype, net.device)
             space = space if alike and len(space) >= len(rows) * c else None
-        said, J = net.jacobian(rows, out=space, c=c)
+        outputs, J = net.jacobian(rows, out=space, c=c)
         self._space = J if space is None else space
-        return said, J
+        return outputs, J
 
-    def _tell_if_full(self, stacklevel: int) -> None:
-        """Warn once, between steps, when no direction is free any more."""
-        said = None if self._full else self._filled()
-        if said is not None:
+    def _warn_if_full(self, stacklevel: int) -> None:
+        """Warn once, between steps, when the memory is full."""
+        message = None if self._full else self._full_message()
+        if message is not None:
             self._full = True
-            warnings.warn(f"{self._where}: {said}", MemoryFullWarning, stacklevel=stacklevel)
+            warnings.warn(f"{self._where}: {message}", MemoryFullWarning, stacklevel=stacklevel)
 
     def _warn(self, before: int | Tensor, where: str) -> None:
-        """Tell of rows that were left out since then; once a call, the only wait for a device."""
+        """Warn of rows refused in this call; the only synchronisation with an accelerator."""
         if self._refused is before:
             return
         count = int(self._refused) - int(before)
         if count:
             self._refuse_broken()
-            frozen = broken(self.network.module.named_parameters())
-            bad, tames = self._untaken
-            grown = f"have grown too large ({tames} tames steps)"
-            said = grown if frozen is None else f"do not learn: {frozen}"
+            frozen = find_nonfinite(self.network.module.named_parameters())
+            bad, tames = self._refusal
+            grown = f"have grown too large (use {tames} for smaller steps)"
+            reason = grown if frozen is None else f"do not learn: {frozen}"
             warnings.warn(
                 f"{where}: the module's outputs, their gradients and the steps that fit them must "
                 f"be finite, got {count} row(s) {bad}; these were not learned, all others "
-                f"were. Look at their inputs, or at weights that {said}.",
+                f"were. Check their inputs, and weights that {reason}.",
                 RowsRefusedWarning,
                 stacklevel=4,
             )

@@ -1,30 +1,27 @@
 """LO-FI: the extended Kalman filter with a precision that is diagonal plus low rank.
 
-For long noisy streams: the belief about p weights is stored in p (m + 2) numbers, however many rows
-come, as P⁻¹ = diag(Υ) + W Wᵀ with W (p × m). Rows with gradients G (p × n), noise R and errors e
-are taken in by ([1], update step)
+For long noisy streams. The precision of p weights, P⁻¹ = diag(Υ) + W Wᵀ with W (p × m), takes
+p (m + 2) numbers, whatever the number of rows. The update for rows with gradients G (p × n), noise
+R and errors e is ([1], update step)
 
     W̃ = [W, G / √R],      w ← w + P̃ G e / R,      P̃⁻¹ = diag(Υ) + W̃ W̃ᵀ                     (1)
     W̃ᵀ W̃ = V Λ² Vᵀ,       W ← W̃ V[:, :m],         Υ ← Υ + Σ over the rest of (W̃ v)²        (2)
 
-(2) is the truncated singular value decomposition of [1], W̃ V = U Λ. V rotates columns and nothing
-else, so that no division by a singular value is done, no orthogonality can be lost, and what leaves
-W is in the diagonal to the last digit. Until m columns are full nothing is left out, and the filter
-is the EKF.
+(2) is the truncated singular value decomposition of [1], W̃ V = U Λ. V only rotates columns, so
+that there is no division by a singular value and no loss of orthogonality, and the diagonal
+receives exactly what is removed from W. The filter equals the EKF until W has m columns.
 
-(1) is done where it is small, in an orthonormal basis Q of Υ^-½ W̃ = Q T, as least squares:
+(1) is solved in an orthonormal basis Q of Υ^-½ W̃ = Q T, as a small least-squares problem:
 
     w ← w + Υ^-½ Q x,      x = argmin ‖Tᵀ x − [0; e / √R]‖² + ‖x‖²                          (3)
 
-by QR of [Tᵀ; I]. T is as large as 1 / √R and is never squared, so that R may be small. A row that
-is in the span of the past but for its rounding has a part outside of it as long as that rounding,
-of which nothing is known, and which would be moved by rounding / R. So what of a column is no
-longer than its rounding is left out of T, and in (2) what is no longer than the rounding of the
-largest.
+by QR of [Tᵀ; I]. T is of the order of 1 / √R and is never squared, so that R may be small. Rounding
+gives a row in the span of past rows a component outside of it, which (3) would move by
+rounding / R. Entries of T within the rounding error of their column are therefore set to zero, as
+are directions in (2) within the rounding error of the largest one.
 
-From row to row, by w ← w₀ + γ (w − w₀) + N(0, q I), P becomes γ² P + q I, exactly. [1] lets weights
-decay towards 0; here it is towards the initial weights w₀, where a network is a network.
-q = (1 − γ²) · prior is its steady state.
+Between rows, w ← w₀ + γ (w − w₀) + N(0, q I) gives P ← γ² P + q I, exactly. In [1] weights decay
+towards 0, here towards the initial weights w₀. q = (1 − γ²) · prior is the steady state.
 Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memory.
 
 [1] P. G. Chang, G. Durán-Martín, A. Shestopaloff, M. Jones, K. Murphy, "Low-rank extended Kalman
@@ -43,7 +40,7 @@ from torch import Tensor
 from onepass import linalg, validation
 from onepass.errors import ParameterError
 from onepass.linalg.subspace import OrthonormalBasis
-from onepass.nn.kalman import RandomWalkFilter, Taken, refuse_overflow, triangle
+from onepass.nn.kalman import FilterStep, RandomWalkFilter, refuse_overflow, triangle
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 from onepass.serialization import codec
@@ -54,19 +51,19 @@ __all__ = ["LoFi", "Precision"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Precision:
-    """What is known of the weights: P⁻¹ = diag(Υ) + W Wᵀ.
+    """Precision matrix of the weights, P⁻¹ = diag(Υ) + W Wᵀ.
 
-    The small matrices are NumPy's, on whatever device the long ones are: their eigenvectors are
-    waited for anyway, once a step, and once more where process noise is added.
+    Small matrices are NumPy arrays on any device. This synchronises with an accelerator once per
+    step, and once more with process noise.
 
     Parameters
     ----------
     diagonal : Tensor of shape (p,)
-        Υ, in float64: in float32 it would stand still where rows add little.
+        Υ, in float64: small increments would be lost in float32.
     rows : Tensor of shape (k, p)
         Wᵀ, k <= m.
     m : int
-        Columns of W at most.
+        Max number of columns of W.
     """
 
     diagonal: Tensor
@@ -75,45 +72,47 @@ class Precision:
 
     @property
     def rank(self) -> int:
-        """No direction is used up for good."""
+        """0: no direction becomes unavailable."""
         return 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both."""
+        """Size in bytes."""
         return int(self.diagonal.nbytes + self.rows.nbytes)
 
-    def learned(self, w: Tensor, J: Tensor, e: Tensor, noise: float) -> tuple["Precision", Tensor]:
-        """After rows with gradients J (n, p) and errors e (n,), and the weights: (1) to (3).
+    def measurement_updated(
+        self, w: Tensor, J: Tensor, e: Tensor, noise: float
+    ) -> tuple["Precision", Tensor]:
+        """Precision and weights after rows with gradients J (n, p) and errors e (n,): (1) to (3).
 
         Raises
         ------
         NumericalError
-            If the variance of an answer is no number.
+            If the variance of an output is not finite.
         """
         wide, k = torch.cat((self.rows, J / noise**0.5)), len(self.rows)
         root = self.diagonal.sqrt().to(wide.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             gram = linalg.inner(wide.T, wide.T)
-            Q, T, gram, known = _spanned((wide / root).T, gram, e)
+            Q, T, gram, errors = _orthogonal_factors((wide / root).T, gram, e)
         refuse_overflow(gram)
-        asked = np.append(np.zeros(k), known / noise**0.5)
+        rhs = np.append(np.zeros(k), errors / noise**0.5)
         prior = np.eye(len(T), len(T) + 1)
-        U = triangle(np.column_stack((T.T, asked)), prior)
+        U = triangle(np.column_stack((T.T, rhs)), prior)
         x = linalg.solve_upper(U[:-1, :-1], U[:-1, -1:])  # (3)
         w = w + (linalg.times(Q, x)[:, 0] / root).to(w.dtype)
-        return self._turned(wide, gram), w
+        return self._truncated(wide, gram), w
 
-    def drifted(self, decay: float, added: float) -> "Precision":
-        """After P ← decay² P + added · I, by Woodbury's identity twice.
+    def with_process_noise(self, decay: float, added: float) -> "Precision":
+        """The precision after P ← decay² P + added · I, by applying Woodbury's identity twice.
 
         D = 1 / (γ² + q Υ),   Υ ← D Υ,   W ← γ D W U⁻¹,   Uᵀ U = I + q Wᵀ D W, exactly. With
-        D^½ W = Q T nothing is squared, as in (3): W ← γ D^½ Q (T U⁻¹), UᵀU = I + q TᵀT.
+        D^½ W = Q T, nothing is squared: W ← γ D^½ Q (T U⁻¹), UᵀU = I + q TᵀT.
 
         Raises
         ------
         NumericalError
-            If it is no number.
+            If the result is not finite.
         """
         if decay == 1.0 and not added:
             return self
@@ -121,7 +120,7 @@ class Precision:
         root = D.sqrt().to(self.rows.dtype)
         rows = root * self.rows
         if added and len(rows):
-            Q, T = _spanned(rows.T)
+            Q, T = _orthogonal_factors(rows.T)
             U = triangle(added**0.5 * T, np.eye(len(T)))
             rows = linalg.times(Q, linalg.solve_upper_transposed(U, T.T).T).T
         return replace(self, diagonal=D * self.diagonal, rows=decay * root * rows)
@@ -133,7 +132,7 @@ class Precision:
         """
         root = self.diagonal.sqrt().to(self.rows.dtype)
         vectors = linalg.like(G, root) / root[:, None]
-        Q, T = _spanned((self.rows / root).T)
+        Q, T = _orthogonal_factors((self.rows / root).T)
         U = triangle(T.T, np.eye(len(T)))
         found = OrthonormalBasis(Q.T.contiguous()).split(vectors)
         inside, outside = linalg.all_to_numpy(found.inside, linalg.norms(found.outside))
@@ -142,8 +141,8 @@ class Precision:
         F = linalg.solve_upper_transposed(U, inside)
         return np.einsum("ij,ij->j", F, F) + outside**2
 
-    def _turned(self, wide: Tensor, gram: Floats) -> "Precision":
-        """(2), if there is need of it."""
+    def _truncated(self, wide: Tensor, gram: Floats) -> "Precision":
+        """Truncation (2) to m columns, if there are more."""
         if len(wide) <= self.m:
             return replace(self, rows=wide)
         values, vectors = linalg.eigh(gram)
@@ -154,11 +153,11 @@ class Precision:
         return Precision(diagonal, linalg.like(V[: self.m], wide) @ wide, self.m)
 
 
-def _spanned(A: Tensor, *small: Tensor) -> list[Any]:
-    """Q orthonormal and T with A = Q T, each column to its rounding; and small ones, as NumPy's.
+def _orthogonal_factors(A: Tensor, *small: Tensor) -> list[Any]:
+    """QR factors of A, accurate for each column, and small tensors as NumPy arrays.
 
-    Parts of a column that are no longer than its rounding are left out. A device is waited for
-    once.
+    Components of a column within its rounding error are set to zero. Synchronises with an
+    accelerator once.
 
     Parameters
     ----------
@@ -167,26 +166,28 @@ def _spanned(A: Tensor, *small: Tensor) -> list[Any]:
     Returns
     -------
     Q : Tensor of shape (p, n)
-        Columns of zeros stand for those that are not new.
+        Orthonormal; columns that depend on earlier ones are zero.
     T : ndarray of shape (n, n)
-        Rows of zeros there.
+        Rows of such columns are zero.
     *small : ndarrays
     """
     lengths, blur = linalg.norms(A), linalg.blur(A)
-    Q, L, kept = linalg.orthonormal(A, linalg.resolution(A) * lengths, lengths)
-    L, kept, lengths, *others = linalg.all_to_numpy(L, kept, lengths, *small)
+    Q, L, accepted = linalg.orthonormal(A, linalg.resolution(A) * lengths, lengths)
+    L, accepted, lengths, *others = linalg.all_to_numpy(L, accepted, lengths, *small)
     refuse_overflow(lengths**2)
-    T = (L * kept).T
-    doubtful = np.flatnonzero((kept == 0.0) & (lengths > 0.0))
-    if len(doubtful) and blur < 0.01 * linalg.resolution(A):  # more is to be seen than squares show
+    T = (L * accepted).T
+    doubtful = np.flatnonzero((accepted == 0.0) & (lengths > 0.0))
+    if len(doubtful) and blur < 0.01 * linalg.resolution(
+        A
+    ):  # resolve below the precision of squares
         rest = A[:, doubtful] - linalg.times(Q, T[:, doubtful])
         again = linalg.host(linalg.inner(Q, rest))
         T[:, doubtful] += again
         rest = rest - linalg.times(Q, again)
         least = linalg.like(blur * lengths[doubtful], linalg.norms(rest))
-        Q[:, doubtful], L, kept = linalg.orthonormal(rest, least)
-        L, kept = linalg.all_to_numpy(L, kept)
-        T[np.ix_(doubtful, doubtful)] = (L * kept).T
+        Q[:, doubtful], L, accepted = linalg.orthonormal(rest, least)
+        L, accepted = linalg.all_to_numpy(L, accepted)
+        T[np.ix_(doubtful, doubtful)] = (L * accepted).T
     return [Q, np.where(np.abs(T) > blur * lengths, T, 0.0), *others]
 
 
@@ -197,44 +198,43 @@ class LoFi(RandomWalkFilter):
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place. It is asked as in evaluation mode.
+        Updated in place. Evaluated in evaluation mode.
     memory : int, default=10
-        m >= 1, the columns of the low-rank part; what they cannot hold goes into the diagonal.
+        m >= 1, the number of columns of the low-rank part; the rest is added to the diagonal.
     noise : float, default=1.0
-        R > 0, the variance of an answer, in squares of its unit; with "cross_entropy" 1 is the
-        variance that a class has.
+        R > 0, the noise variance of a target; 1 is the variance of a categorical target with
+        "cross_entropy".
     process_noise : float, default=0.0
-        q >= 0, the variance that each weight gains from row to row: above 0 the past counts less
-        and less.
+        q >= 0, the variance added to each weight after each row; above 0, past rows are forgotten.
     prior : float, default=1.0
         Variance of each weight before the first row, > 0.
     decay : float, default=1.0
-        γ in (0, 1]: by so much weights keep their distance to where they began. With
-        ``process_noise = (1 − decay²) · prior`` what is known before a row stays as it is.
+        γ in (0, 1], the factor by which weights decay towards their initial values after each row.
+        With ``process_noise = (1 − decay²) · prior`` the prior covariance is stationary.
     loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
-        ``"squared"`` for numbers; for classes 0 … c − 1 ``"one_hot"``, regression of indicators, or
-        ``"cross_entropy"`` by its Gauss–Newton form.
+        ``"squared"`` for regression. For classes 0 … c − 1, ``"one_hot"`` (regression on
+        indicators) or ``"cross_entropy"`` (Gauss–Newton approximation).
     learns : str or sequence of str, default="all"
-        Which parameters learn: ``"all"``, ``"last"`` (layer), names or patterns of names.
+        Parameters to train: ``"all"``, ``"last"`` (layer), names or patterns of names.
     block_update : bool, default=False
-        Whether rows given together are linearised together, at the weights before all of them, and
-        their time passes after them.
+        Whether to linearise all rows of one call at the same weights, before the first of them; the
+        process noise of all rows is then added after the block.
     chunk : int, optional
-        How many rows of a Jacobian are computed at once; by default as many as fit 64 MiB.
+        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
 
     Attributes
     ----------
     network : Network
-        The module as a function of one vector of weights.
+        The module as a function of one flat weight vector.
     posterior_ : Precision
         The precision of the weights for the next row.
     rows_seen_, rows_refused_ : int
-        Rows given, and those left out because their errors or gradients were not finite.
+        Number of rows received, and of rows refused because errors or gradients were not finite.
 
     Raises
     ------
     ParameterError, TypeMismatchError
-        If an argument or the module is none of these.
+        If an argument or the module is invalid.
 
     Examples
     --------
@@ -266,8 +266,8 @@ class LoFi(RandomWalkFilter):
         self.memory = validation.whole(memory, "memory", where, low=1)
         if not validation.in_range(noise, "noise", where, low=0.0):
             raise ParameterError(
-                f"{where}: `noise` must be above 0, since a row without noise is known with a "
-                "precision that no number is, got 0. Use op.nn.EKF or op.nn.ORFit to fit exactly."
+                f"{where}: `noise` must be above 0, since a row without noise has infinite "
+                "precision, got 0. Use op.nn.EKF or op.nn.ORFit to fit rows exactly."
             )
         super().__init__(
             module,
@@ -287,8 +287,8 @@ class LoFi(RandomWalkFilter):
         diagonal = torch.full((p,), 1.0 / self.prior, dtype=torch.float64, device=like.device)
         return Precision(diagonal, like.new_empty((0, p)), self.memory)
 
-    def _measured(self, belief: Precision, w: Tensor, e: Tensor, J: Tensor) -> Taken:
-        return Taken(*belief.learned(w, J, e.reshape(-1), self.noise))
+    def _measurement_update(self, belief: Precision, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
+        return FilterStep(*belief.measurement_updated(w, J, e.reshape(-1), self.noise))
 
 
 codec.register(codec.Role.MEMORY, Precision)

@@ -1,7 +1,7 @@
-"""Losses: rows of a network as rows of least squares: errors, and the gradients they belong to.
+"""Losses of networks as least-squares problems: errors and the corresponding gradients.
 
-For outputs f (c) of a row with the Jacobian J (c × p), the step of least squares wants errors e and
-gradients G̃ = Jᵀ B whose product G̃ e is minus the gradient of the loss, and G̃ G̃ᵀ its Gauss–Newton
+For outputs f (c) of a row with the Jacobian J (c × p), a least-squares step takes errors e and
+gradients G̃ = Jᵀ B such that G̃ e is minus the gradient of the loss, and G̃ G̃ᵀ its Gauss–Newton
 matrix:
 
     squared         e = y − f,             B = I                                             (1)
@@ -9,7 +9,7 @@ matrix:
     cross_entropy   e = (1_y − π) / √π,    B = diag(√π) − π √πᵀ,    π = softmax(f)           (3)
 
 In (3) B e = 1_y − π, and B Bᵀ = diag(π) − π πᵀ is the curvature of the loss in the outputs [1], so
-that the step with noise 1 is that of the extended Kalman filter for a categorical answer.
+that the step with noise 1 is that of the extended Kalman filter for a categorical target.
 
 [1] N. N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent",
     Neural Computation 14(7), 2002; section 3.
@@ -31,23 +31,23 @@ from onepass.errors import (
 from onepass.nn.batch import numbers
 from onepass.types import ArrayLike
 
-__all__ = ["LOSSES", "LossName", "answers", "as_rows", "check", "shape_of", "targets"]
+__all__ = ["LOSSES", "LossName", "as_rows", "check", "shape_of", "targets", "to_predictions"]
 
 LossName: TypeAlias = Literal["squared", "one_hot", "cross_entropy"]
 LOSSES = ("squared", "one_hot", "cross_entropy")
 
-_LEAST = 1e-12  # of a probability that is divided by
+_LEAST = 1e-12  # min probability in divisions
 
 
 def check(loss: str, noise: float, where: str) -> None:
-    """Refuse a loss that there is not, or that cannot be learned without noise.
+    """Check that a loss is known, and that noise > 0 if it needs noise.
 
     Parameters
     ----------
     loss : str
     noise : float
     where : str
-        What the user called, for messages.
+        The public call, for messages.
 
     Raises
     ------
@@ -56,40 +56,40 @@ def check(loss: str, noise: float, where: str) -> None:
     if loss not in LOSSES:
         raise ParameterError(
             f"{where}: `loss` must be one of {', '.join(LOSSES)}, got {loss!r}. "
-            "Use 'squared' for numbers, 'one_hot' or 'cross_entropy' for classes."
+            "Use 'squared' for regression, 'one_hot' or 'cross_entropy' for classes."
         )
     if loss == "cross_entropy" and not noise > 0.0:
         raise ParameterError(
             f"{where}: `noise` must be above 0 with loss='cross_entropy', got {noise:g}. No finite "
-            "outputs fit a class exactly: try noise=10.0, 30.0 and 100.0 on rows set aside, or use "
-            "loss='one_hot'."
+            "outputs fit a class exactly: try noise=10.0, 30.0 and 100.0 on validation rows, or "
+            "use loss='one_hot'."
         )
 
 
 def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, where: str) -> Tensor:
-    """The answers as a matrix (n, c) in float64, on the device of ``like``; classes as 0 and 1.
+    """Targets as a matrix (n, c) in float64, on the device of ``like``; classes as one-hot.
 
     Parameters
     ----------
     y : Tensor or array of shape (n,) or (n, c)
     n, c : int
-        Rows, and outputs of the module.
+        Number of rows, and of outputs of the module.
     loss : str
     like : Tensor
     where : str
-        What the user called, for messages.
+        The public call, for messages.
 
     Raises
     ------
     ShapeError, TypeMismatchError, NotFiniteError, LabelError
-        If they are no n answers of c numbers, or no classes below c.
+        If they are not n targets of c numbers, or classes below c.
     """
     tensor = numbers(y, "y", where, "Number classes from 0 on.").to(like.device)
     if tensor.ndim < 1 or tensor.shape[0] != n:
-        came = tensor.shape[0] if tensor.ndim else "a single number"
+        found = tensor.shape[0] if tensor.ndim else "a single number"
         raise ShapeError(
-            f"{where}: `y` must hold one answer for each of {n} rows, got {came}. "
-            "Give as many answers as rows, of one row too: y[0:1] in place of y[0]."
+            f"{where}: `y` must hold one target for each of {n} rows, got {found}. "
+            "Pass as many targets as rows; for one row, y[0:1] instead of y[0]."
         )
     if loss != "squared":
         return _indicators(tensor, n, c, where)
@@ -98,17 +98,19 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
         return flat.new_zeros(0, c)
     if flat.shape[1] != c:
         raise ShapeError(
-            f"{where}: `y` must hold {c} number(s) a row, as the module has outputs, got "
+            f"{where}: `y` must hold {c} number(s) per row, as the module has outputs, got "
             f"{flat.shape[1]}. For classes use loss='one_hot' or 'cross_entropy'."
         )
-    fine = flat.to(like.dtype).isfinite()  # in float64 too: what it cannot hold is infinite there
+    fine = flat.to(
+        like.dtype
+    ).isfinite()  # values that overflow the dtype of the module count as infinite
     if not bool(fine.all()):
         row = int((~fine).any(dim=1).nonzero()[0])
         large = bool(flat[row].isfinite().all())
         scale = f", or scale y: this overflows {like.dtype}" if large else ""
         raise NotFiniteError(
             f"{where}: `y` must be finite in {like.dtype}, got {tensor[row].tolist()} in row "
-            f"{row}. Nothing of the {n} row(s) was learned: drop this one, and give the others "
+            f"{row}. None of the {n} row(s) was learned: drop this row and pass the others "
             f"again{scale}."
         )
     return flat
@@ -117,54 +119,54 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
 def _indicators(tensor: Tensor, n: int, c: int, where: str) -> Tensor:
     if tensor.is_floating_point() or tensor.numel() != n:
         raise TypeMismatchError(
-            f"{where}: `y` must hold one class a row, a whole number from 0 to {c - 1}, got "
-            f"{tensor.dtype} of shape {tuple(tensor.shape)}. Number the classes, or use "
-            "loss='squared' for numbers."
+            f"{where}: `y` must hold one class per row, an integer from 0 to {c - 1}, got "
+            f"{tensor.dtype} of shape {tuple(tensor.shape)}. Encode classes as integers, or use "
+            "loss='squared' for regression."
         )
     classes = tensor.reshape(n).long()
     if n and not bool(((classes >= 0) & (classes < c)).all()):
-        wrong = classes[(classes < 0) | (classes >= c)][0]
+        invalid = classes[(classes < 0) | (classes >= c)][0]
         raise LabelError(
             f"{where}: `y` must hold classes from 0 to {c - 1}, as the module has {c} outputs, got "
-            f"{int(wrong)}. Give the module an output for each class that will come."
+            f"{int(invalid)}. Use a module with an output for each class."
         )
     return torch.nn.functional.one_hot(classes, c).double()
 
 
 def as_rows(loss: str, outputs: Tensor, y: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs (n, c), answers (n, c) and Jacobian (n·c, p) as rows of least squares: (1) to (3).
+    """Outputs (n, c), targets (n, c) and Jacobian (n·c, p) as least-squares rows: (1) to (3).
 
     Returns e (n, c), in float64, and G̃ᵀ (n·c, p).
     """
-    said = outputs.double()
+    outputs = outputs.double()
     if loss != "cross_entropy":
-        return y - said, J
-    shares = torch.softmax(said, dim=1).clamp_min(_LEAST)
-    root = shares.sqrt()
-    B = torch.diag_embed(root) - shares[:, :, None] * root[:, None, :]
-    n, c = said.shape
+        return y - outputs, J
+    probabilities = torch.softmax(outputs, dim=1).clamp_min(_LEAST)
+    root = probabilities.sqrt()
+    B = torch.diag_embed(root) - probabilities[:, :, None] * root[:, None, :]
+    n, c = outputs.shape
     turned = B.mT.to(J.dtype) @ J.reshape(n, c, -1)
-    return (y - shares) / root, turned.reshape(n * c, -1)
+    return (y - probabilities) / root, turned.reshape(n * c, -1)
 
 
-def answers(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
-    """What is said with these outputs: numbers (n, c), or (n,) of one output; or classes (n,).
+def to_predictions(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Predictions from outputs: numbers (n, c), or (n,) for one output; or classes (n,).
 
     Parameters
     ----------
     loss : str
     outputs : Tensor of shape (n, c)
     shape : tuple of int, optional
-        That of an answer as it was learned; then (n, …) is given.
+        Shape of one learned target; predictions then have shape (n, *shape).
     """
-    said = outputs if loss == "squared" else outputs.argmax(dim=1, keepdim=True)
+    predictions = outputs if loss == "squared" else outputs.argmax(dim=1, keepdim=True)
     if shape is None:
-        shape = () if said.shape[1] == 1 else said.shape[1:]
-    return said.reshape(len(said), *shape)
+        shape = () if predictions.shape[1] == 1 else predictions.shape[1:]
+    return predictions.reshape(len(predictions), *shape)
 
 
 def shape_of(y: ArrayLike | Tensor) -> tuple[int, ...]:
-    """The shape of one answer of y, of shape (n, …)."""
+    """Shape of one target of y, of shape (n, …)."""
     if isinstance(y, (list, tuple)):
         y = numbers(y, "y", "op.nn", "Give an array.")
     return tuple(getattr(y, "shape", None) or np.shape(y))[1:]

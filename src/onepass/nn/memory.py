@@ -1,13 +1,11 @@
-"""Memories of networks: precision, device, and memories by layer.
+"""Memories of networks: precision, device, and one memory per layer.
 
-The columns of a memory are m times as long as the weights. In half precision they take half the
-bytes; on another device, none of the module's: a step then sends its gradients there, and what is
-free of them back. Kept by layer, each layer has a memory of m directions of its own
-(:class:`~onepass.memory.blocks.Blocks`): as many numbers as one memory of all weights, and up to m
-directions for every layer.
+A memory takes m times the size of the weights. It may be stored in half precision, or on another
+device, to and from which each step transfers gradients and their projections. With one memory per
+layer (:class:`~onepass.memory.blocks.Blocks`), each has m directions, in the same total size.
 
-A memory is updated in place. A step is therefore computed first, and applied only if the weights
-can hold it.
+A memory is updated in place. A step is therefore computed first, and applied only if the new
+weights are finite.
 """
 
 from collections.abc import Callable
@@ -25,21 +23,21 @@ from onepass.memory.blocks import Blocks
 from onepass.nn.module import Network
 from onepass.types import ArrayOrTensor, Floats
 
-__all__ = ["Fitted", "Keeping", "fitted", "variances"]
+__all__ = ["MemoryPlacement", "PendingStep", "pending_step", "variances"]
 
 
 _DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
-class Keeping(NamedTuple):
-    """Where and how a memory is kept."""
+class MemoryPlacement(NamedTuple):
+    """Precision, device and layout of a memory."""
 
     dtype: str | None
-    """The precision of its columns; None is that of the module."""
+    """Dtype of its columns; None: that of the module."""
     device: str | None
-    """The device of its columns; None is that of the module."""
+    """Device of its columns; None: that of the module."""
     by_layer: bool
-    """Whether each layer has its own."""
+    """Whether each layer has its own memory."""
 
     @classmethod
     def of(
@@ -49,8 +47,8 @@ class Keeping(NamedTuple):
         *,
         by_layer: bool,
         where: str,
-    ) -> "Keeping":
-        """What a user asked for.
+    ) -> "MemoryPlacement":
+        """Parse the arguments of a learner.
 
         Parameters
         ----------
@@ -63,27 +61,26 @@ class Keeping(NamedTuple):
         Raises
         ------
         ParameterError
-            If there is no such precision or device.
+            If the dtype or device does not exist.
         """
         name = None if dtype is None else str(dtype).removeprefix("torch.")
         if name is not None and name not in _DTYPES:
             raise ParameterError(
                 f"{where}: `memory_dtype` must be None or one of {', '.join(_DTYPES)}, got "
-                f"{dtype!r}. None keeps the memory as the module's weights are."
+                f"{dtype!r}. None uses the dtype of the module's weights."
             )
         try:
             place = None if device is None else str(torch.device(device))
             torch.empty(1, device=place).item()  # "meta" holds no values
-        except (RuntimeError, TypeError, AssertionError) as wrong:  # the last, if torch has none
+        except (RuntimeError, TypeError, AssertionError) as error:  # the last, if torch has none
             raise ParameterError(
-                f"{where}: `memory_device` must be None or a device that torch has here, such as "
-                f"'cpu' or 'cuda', got {device!r}. None keeps the memory beside the module's "
-                "weights."
-            ) from wrong
+                f"{where}: `memory_device` must be None or a device available to torch, such as "
+                f"'cpu' or 'cuda', got {device!r}. None uses the device of the module's weights."
+            ) from error
         return cls(name, place, bool(by_layer))
 
     def check_possible(self, specification: Any, noise: float, where: str) -> None:
-        """Refuse what a memory cannot be kept as.
+        """Check that a memory supports this placement.
 
         Parameters
         ----------
@@ -94,32 +91,32 @@ class Keeping(NamedTuple):
         Raises
         ------
         ParameterError
-            If a covariance of all weights would be kept by layer, or in half precision; or if the
-            memory has no such noise, or none but arrays of p × p.
+            If a covariance of all weights is to be stored by layer or in half precision; or if the
+            memory does not support this noise, or stores p × p matrices.
         """
         half = self.dtype in {"bfloat16", "float16"}
         if hasattr(specification, "prior") and (self.by_layer or half):
-            asked = "by_layer=True" if self.by_layer else f"memory_dtype={self.dtype!r}"
+            option = "by_layer=True" if self.by_layer else f"memory_dtype={self.dtype!r}"
             raise ParameterError(
-                f"{where}: `memory` must have a limit with {asked} and noise > 0, got None with "
+                f"{where}: `memory` must have a limit with {option} and noise > 0, got None with "
                 f"noise={noise:g}. Use op.memory.Principal(m), or noise=0."
             )
-        begun = specification.start(1, 1, noise, torch.empty(0))
-        if not hasattr(begun, "split") and not hasattr(begun, "variances"):
+        start_memory = specification.start(1, 1, noise, torch.empty(0))
+        if not hasattr(start_memory, "split") and not hasattr(start_memory, "variances"):
             raise ParameterError(
-                f"{where}: `memory` must keep directions, got {specification!r}. Use a number m or "
-                "None, which with noise > 0 is recursive least squares too."
+                f"{where}: `memory` must store directions, got {specification!r}. Use a number m "
+                "or None; with noise > 0 both give recursive least squares."
             )
 
     def kind(self, like: Tensor) -> Tensor:
-        """An empty tensor of the memory's kind; ``like`` is one of the weights'."""
+        """An empty tensor with the dtype and device of the memory, or of ``like``."""
         dtype = like.dtype if self.dtype is None else getattr(torch, self.dtype)
         return torch.empty(0, dtype=dtype, device=self.device or like.device)
 
-    def begun(
+    def start_memory(
         self, specification: Any, network: Network, noise: float, c: int, like: Tensor
     ) -> Any:
-        """The memory of no rows, of a network with c outputs.
+        """Create the memory of a network with c outputs.
 
         Parameters
         ----------
@@ -128,7 +125,7 @@ class Keeping(NamedTuple):
         noise : float
         c : int
         like : Tensor
-            An empty one of the weights' kind.
+            An empty tensor with the dtype and device of the weights.
         """
         kind = self.kind(like)
         if not self.by_layer:
@@ -140,17 +137,19 @@ class Keeping(NamedTuple):
         return Blocks.start(specification, places, noise, c, kind)
 
 
-class Fitted(NamedTuple):
-    """What a step will do; nothing has been written yet."""
+class PendingStep(NamedTuple):
+    """Result of a step, not yet applied."""
 
     w: Tensor
     inconsistent_rows: Any
     memory: Callable[[], Any]
-    """Learn the row, in place; give the memory after it."""
+    """Update the memory in place and return it."""
 
 
-def fitted(memory: Any, w: Tensor, G: Tensor, e: Tensor, noise: Floats, c: int) -> Fitted:
-    """The step of a memory, whose state stays good until it is told to learn.
+def pending_step(
+    memory: Any, w: Tensor, G: Tensor, e: Tensor, noise: Floats, c: int
+) -> PendingStep:
+    """Compute the step of a memory without changing it.
 
     Parameters
     ----------
@@ -160,38 +159,38 @@ def fitted(memory: Any, w: Tensor, G: Tensor, e: Tensor, noise: Floats, c: int) 
     e : Tensor of shape (n·c,)
     noise : ndarray of shape (n·c,)
     c : int
-        Neighbouring columns of G that belong to one row.
+        Number of consecutive columns of G that belong to one row.
 
     Raises
     ------
     NumericalError
-        If the variance of an answer is no number.
+        If the variance of an output is not finite.
     """
     pending = None if linalg.on_device(w) else getattr(memory, "pending", None)
-    with np.errstate(over="ignore", invalid="ignore"):  # the learner looks what came of it
+    with np.errstate(over="ignore", invalid="ignore"):  # the learner checks the result
         found = pending and pending(*map(linalg.numpy_view, (w, G, e)), noise)
-    if found:  # of few weights, where calls cost most
-        return Fitted(linalg.like(found.w, w), 0, found.after)
-    if not hasattr(memory, "split"):  # a covariance writes nothing in place
+    if found:  # few weights: the overhead of calls dominates
+        return PendingStep(linalg.like(found.w, w), 0, found.after)
+    if not hasattr(memory, "split"):  # a covariance is not updated in place
         step = memory.learn(w, G, e, noise, group=c)
-        return Fitted(step.w, step.inconsistent_rows, lambda: step.memory)
+        return PendingStep(step.w, step.inconsistent_rows, lambda: step.memory)
     parts = memory.split(G)
     found = fit(w, G, parts.lifted, e, noise, group=c, basis=memory.basis)
     learned = partial(memory.after, G, parts, noise, found)
-    return Fitted(found.w, found.inconsistent_rows, learned)
+    return PendingStep(found.w, found.inconsistent_rows, learned)
 
 
 def variances(memory: Any, noise: float) -> Callable[[Tensor], ArrayOrTensor] | None:
-    """What gives gᵀ P g of each column of G (p, n), (n,), if a memory's P is a covariance.
+    """A function from G (p, n) to gᵀ P g (n,) of each column, or None if P is no covariance.
 
-    It is with noise, and without as long as what is let go is counted; what is let go is then
-    taken for unknown.
+    P is a covariance with noise, or without if the memory records what it discards; discarded
+    directions count as unknown.
 
     Parameters
     ----------
     memory : state of a memory
     noise : float
-        Its r: without noise P is a projector, and P P = P.
+        r; without noise P is a projection, and P P = P.
     """
     if not noise and getattr(memory, "lost", None) is None:
         return None

@@ -1,41 +1,34 @@
-"""Merge two copies of a module, each of which learned a stream.
+"""Merge of two copies of a module that learned different streams.
 
-What a learner knows is told by its memory in a few rows A (:mod:`onepass.memory.evidence`): each
-direction that it keeps, as long as it is, answered by A w_a, its own weights. For a module linear
-in its weights, learning the second's rows B is learning the stream that they stand for: then that
-is done, exactly, and the step is orthogonal to all that the first knows.
+The memory of a learner with weights w_a is summarised by evidence, a few pseudo-rows A with targets
+A w_a (:mod:`onepass.memory.evidence`); B and w_b are those of the second learner. For a module
+linear in its weights, learning the rows B is equivalent to learning the stream that they represent,
+so the first learner learns them, exactly.
 
-For other modules the merged weights minimise (1) below.
-
-Kept for this are, with noise, the weights before the first row (p numbers); without noise the
-evidence needs none, and a fingerprint of them tells whether two copies began alike.
-
-What each knows is evidence: a few rows A that its own weights w_a answer, or B and w_b. Of a module
-linear in its weights the first learns the other's, exactly as it would have learned its rows. Of
-other modules both A and B are of linearisations that have turned since, each along a way of its
-own. A memory that let go of something tells by how much the answers of its rows can move besides
-(:mod:`onepass.memory.principal`), by up to √D ‖w − w_a‖, and both together move least with
+For other modules, A and B belong to different linearisations. A memory that discarded directions
+bounds the additional change of its predictions by √D ‖w − w_a‖ (:mod:`onepass.memory.principal`).
+The merged weights minimise the total change
 
     min ‖A (w − w_a)‖² + D_a ‖w − w_a‖² + ‖B (w − w_b)‖² + D_b ‖w − w_b‖²                   (1)
 
-so that directions in which the two know less than they let go of are between the two. With noise r
-the prior around w₀ stands in both: + r (‖w − w_a‖² + ‖w − w_b‖² − ‖w − w₀‖²), which is exactly one
-pass of a linear module while D = 0. Without noise, where directions of the two nearly agree, as
-those of like streams do, what little they differ in cannot tell the answers of one from those of
-the other, but a step that takes both to the letter is as long as it takes. So to (1) is added
+so that poorly determined directions are interpolated. With noise r, both parts include the prior
+around w₀; the term r (‖w − w_a‖² + ‖w − w_b‖² − ‖w − w₀‖²) is added, which equals one pass for a
+linear module with D = 0. Without noise, nearly parallel directions of similar streams would make
+the exact solution arbitrarily long, so that (1) is regularised by
 
     + ρ ‖w − m‖²,       m = (w_a + w_b) / 2                                                 (2)
 
-with the least ρ >= 0 for which ‖w − m‖ ≤ ‖w_a − w_b‖ / 2 (a trust region [1]): no further from the
-middle than either of the two, in the ball on whose surface both lie. It is the same whichever of
-the two comes first.
+with the smallest ρ >= 0 for which ‖w − m‖ ≤ ‖w_a − w_b‖ / 2 (a trust region [1]). The result does
+not depend on the order of the two.
+
+With noise, the initial weights (p numbers) are stored for merging; without noise, only a
+fingerprint of them, to check that both copies had the same initial weights.
 
 [1] J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
 
-Learners that differ in more than their weights are refused, with the first difference. (1)
-describes linearisations of the networks, and only rows can show whether these hold: rows may be
-given to measure the merged weights. The measure is √(mean squared error) over rows and outputs, or
-the mean of −log softmax.
+Learners with different arguments or modules are refused. Since (1) relies on linearisations,
+validation rows may be passed to evaluate the merged weights, by the root mean squared error over
+rows and outputs or by the mean cross entropy.
 """
 
 import copy
@@ -56,101 +49,107 @@ from onepass.memory.blocks import BlockEvidence
 from onepass.memory.evidence import Evidence
 from onepass.nn.learner import Learner
 from onepass.nn.losses import targets
-from onepass.nn.memory import fitted
+from onepass.nn.memory import pending_step
 from onepass.nn.module import Network
 from onepass.types import Floats
 
 __all__ = [
     "Merged",
-    "between",
     "differences",
+    "discarded",
     "fingerprint",
-    "learned",
-    "lost",
     "merge",
+    "merge_linear",
+    "merge_nonlinear",
     "refuse_worse",
-    "share_moved",
+    "relative_change",
 ]
 
 
 class Merged(NamedTuple):
-    """Weights (p,), and how far from the middle both demand to go, if ‖w_a − w_b‖ / 2 is 1."""
+    """Weights (p,), and the unconstrained distance from m in units of ‖w_a − w_b‖ / 2."""
 
     w: Tensor
     reach: float
 
 
-def learned(memory: Any, w: Tensor, theirs: Tensor, said: Evidence | BlockEvidence) -> Merged:
-    """The weights after a memory has learned evidence, part by part; nothing is written.
+def merge_linear(
+    memory: Any, w: Tensor, theirs: Tensor, evidence: Evidence | BlockEvidence
+) -> Merged:
+    """Weights after a memory learns evidence, part by part; the memory is not changed.
 
     Parameters
     ----------
     memory : state of a memory
     w, theirs : Tensors of shape (p,), or (p / c, c) where outputs share directions
-        Its own weights, and those that the evidence is of.
-    said : Evidence or Several
+        Weights of the memory and of the evidence.
+    evidence : Evidence or Several
     """
     new = w.clone()
-    for part, at, each in _parts(memory, said, len(w)):
+    for part, at, each in _parts(memory, evidence, len(w)):
         now = w[at]
-        known = linalg.inner(each.rows.T, now.reshape(len(now), -1))
-        error = each.targets - known.reshape(each.targets.shape)
-        new[at] = fitted(part, now, each.rows.T, error, each.noise, 1).w
+        products = linalg.inner(each.rows.T, now.reshape(len(now), -1))
+        error = each.targets - products.reshape(each.targets.shape)
+        new[at] = pending_step(part, now, each.rows.T, error, each.noise, 1).w
     apart = float(linalg.length(w - theirs)) / 2.0
     far = float(linalg.length(new - (w + theirs) / 2.0))
     return Merged(new, far / apart if apart else 0.0)
 
 
-def between(weights: tuple[Tensor, Tensor], said: Any, noise: float, start: Any) -> Merged:
-    """(1) and, without noise, (2), part by part.
+def merge_nonlinear(
+    weights: tuple[Tensor, Tensor], evidence: Any, noise: float, start: Any
+) -> Merged:
+    """Minimiser of (1) and, without noise, (2), part by part.
 
     Parameters
     ----------
     weights : tuple of two Tensors of shape (p,)
-    said : tuple of two of Evidence or Several
-        What each knows.
+    evidence : tuple of two of Evidence or Several
+        Evidence of each learner.
     noise : float
     start : Tensor of shape (p,)
         w₀, with noise.
     """
-    (w, theirs), (mine, came) = weights, said
+    (w, theirs), (mine, other) = weights, evidence
     new, far, apart = (w + theirs) / 2.0, 0.0, 0.0
-    for one, at, two in _parts(mine, came, len(w)):
+    for first, at, second in _parts(mine, other, len(w)):
         d, middle = (w[at] - theirs[at]) / 2.0, new[at]
-        least = one.lost + two.lost + noise
-        shift = (one.lost - two.lost) * d  # of the middle of (1), times what holds it there
+        least = first.lost + second.lost + noise
+        shift = (first.lost - second.lost) * d  # shift of the centre of (1), times the total weight
         if noise:
             shift = shift + noise * (middle - start.to(w)[at])
         shift = shift / (least or 1.0)
-        C = torch.cat((one.rows, two.rows))
-        known = linalg.host(linalg.inner(C.T, torch.stack((d, shift), dim=1)))
-        known[len(one.rows) :, 0] *= -1.0
+        C = torch.cat((first.rows, second.rows))
+        products = linalg.host(linalg.inner(C.T, torch.stack((d, shift), dim=1)))
+        products[len(first.rows) :, 0] *= -1.0
         K, radius = linalg.host(linalg.inner(C.T, C.T)), float(linalg.length(d))
         ball = np.inf if noise else radius
-        share, x, length = _held(K, known, float(linalg.length(shift)), least, ball, C)
+        share, x, length = _trust_region_solution(
+            K, products, float(linalg.length(shift)), least, ball, C
+        )
         new[at] = middle + share * shift + linalg.times(C.T, x[:, None])[:, 0]
         far, apart = np.hypot(far, length), np.hypot(apart, radius)
     return Merged(new, far / apart if apart else 0.0)
 
 
-def _held(
-    K: Floats, known: Floats, shift: float, least: float, ball: float, C: Tensor
+def _trust_region_solution(
+    K: Floats, products: Floats, shift: float, least: float, ball: float, C: Tensor
 ) -> tuple[float, Floats, float]:
-    """The share and x for which w = m + share · shift + Cᵀ x is the solution, of K = C Cᵀ.
+    """Share and x such that w = m + share · shift + Cᵀ x is the solution, with K = C Cᵀ.
 
-    And how far from m it would be with ρ = 0. ``known`` is what C says of w_a − m, or w_b − m, and
-    of the shift.
+    Also returns the distance from m for ρ = 0. ``products`` are those of C with w_a − m (or
+    w_b − m) and with the shift.
     """
     lam, V = linalg.eigh(K)
     lam = np.maximum(lam, 0.0)
-    asked, moved = V.T @ known[:, 0], V.T @ known[:, 1]
+    projected, moved = V.T @ products[:, 0], V.T @ products[:, 1]
     low = max(least, linalg.rounding(C) * lam.max(initial=0.0))
     if not low:
         return 0.0, 0.0 * lam, 0.0
 
     def at(rho: float) -> tuple[float, Any, float]:
         share = min(least / rho, 1.0)
-        x = (asked - share * moved) / (lam + rho)
+        x = (projected - share * moved) / (lam + rho)
         square = (share * shift) ** 2 + 2.0 * share * moved @ x + lam @ x**2
         return share, x, math.sqrt(max(square, 0.0))
 
@@ -164,51 +163,51 @@ def _held(
     return share, V @ x, most
 
 
-def lost(said: Evidence | BlockEvidence) -> float:
-    """D of evidence, of all its parts.
+def discarded(evidence: Evidence | BlockEvidence) -> float:
+    """Total D of evidence, over its parts.
 
     Parameters
     ----------
-    said : Evidence or Several
+    evidence : Evidence or Several
     """
-    return float(sum(each.lost for each in getattr(said, "parts", [said])))
+    return float(sum(each.lost for each in getattr(evidence, "parts", [evidence])))
 
 
-def share_moved(
+def relative_change(
     new: Tensor,
     weights: tuple[Tensor, Tensor],
-    said: tuple[Evidence | BlockEvidence, Evidence | BlockEvidence],
+    evidence: tuple[Evidence | BlockEvidence, Evidence | BlockEvidence],
 ) -> float:
-    """By how much answers of both can move, √ of (1), as a share of the size of what is known.
+    """Max change of predictions of both, √ of (1), relative to the norm of the predictions.
 
     Parameters
     ----------
     new : Tensor of shape (p,)
         The merged weights.
-    weights, said
-        As of :func:`between`.
+    weights, evidence
+        As in :func:`merge_nonlinear`.
     """
-    (w, theirs), (mine, came) = weights, said
+    (w, theirs), (mine, other) = weights, evidence
     moved = size = 0.0
-    for one, at, two in _parts(mine, came, len(w)):
-        for each, then in ((one, w[at]), (two, theirs[at])):
+    for first, at, second in _parts(mine, other, len(w)):
+        for each, then in ((first, w[at]), (second, theirs[at])):
             moved = math.hypot(moved, each.moved(new[at], then))
-            known = linalg.inner(each.rows.T, then[:, None])
-            size = math.hypot(size, float(linalg.length(known)))
+            products = linalg.inner(each.rows.T, then[:, None])
+            size = math.hypot(size, float(linalg.length(products)))
     return moved / size if size else 0.0
 
 
-def _parts(memory: Any, said: Any, p: int) -> list[tuple[Any, Any, Any]]:
-    """What is told of all weights, or of those of each layer: a memory's, their places, evidence's.
+def _parts(memory: Any, evidence: Any, p: int) -> list[tuple[Any, Any, Any]]:
+    """Triples (memory, indices, evidence), one for all weights or one for each layer.
 
-    The first may be evidence as well.
+    ``memory`` may also be evidence.
     """
-    if not hasattr(said, "parts"):
-        return [(memory, slice(0, p), said)]
+    if not hasattr(evidence, "parts"):
+        return [(memory, slice(0, p), evidence)]
     each = []
-    for part, place, evidence in zip(memory.parts, said.places, said.parts, strict=True):
-        at = torch.cat([torch.arange(*piece, device=evidence.rows.device) for piece in place])
-        each.append((part, at, evidence))
+    for part, place, piece in zip(memory.parts, evidence.places, evidence.parts, strict=True):
+        at = torch.cat([torch.arange(*span, device=piece.rows.device) for span in place])
+        each.append((part, at, piece))
     return each
 
 
@@ -216,7 +215,7 @@ _ALIKE = ("noise", "loss", "by_layer")
 
 
 def fingerprint(w: Tensor) -> str:
-    """What tells weights from others; a device is waited for.
+    """SHA-256 of weights; synchronises with an accelerator.
 
     Parameters
     ----------
@@ -226,175 +225,177 @@ def fingerprint(w: Tensor) -> str:
     return hashlib.sha256(plain).hexdigest()
 
 
-def differences(one: Any, two: Any) -> Iterator[str]:
-    """Why two cannot be merged: each as the rest of a message.
+def differences(first: Any, second: Any) -> Iterator[str]:
+    """Reasons why two learners cannot be merged, as parts of an error message.
 
     Parameters
     ----------
-    one, two : learners of op.nn
+    one, second : learners of op.nn
     """
-    if type(one) is not type(two):
+    if type(first) is not type(second):
         yield (
-            f"`other` must be an op.nn.{type(one).__name__} as well, got {type(two).__name__}. "
-            "Learn all parts with one kind of learner."
+            f"`other` must be an op.nn.{type(first).__name__} as well, got "
+            f"{type(second).__name__}. Use one kind of learner for all parts."
         )
         return
-    if one.merging == "refused":
+    if first.merging == "refused":
         yield (
-            "a learner must keep what its rows said, got one whose memory keeps nothing of them. "
+            "the memory must be mergeable, got one that stores nothing of its rows. "
             "Use op.nn.ORFit with a memory."
         )
-    if one is two or one.module is two.module:
+    if first is second or first.module is second.module:
         yield (
-            "the two must have modules of their own, got one module twice: its rows would count "
-            "twice. Give each part of a stream a copy (copy.deepcopy) and a learner of its own."
+            "the two must have separate modules, got one module twice, whose rows would count "
+            "twice. Create a copy (copy.deepcopy) and a learner for each part of a stream."
         )
         return
-    if one._specification != two._specification:  # noqa: SLF001  10 is Principal(10)
+    if first._specification != second._specification:  # noqa: SLF001  10 is Principal(10)
         yield (
-            f"`memory` must be the same in both, {one.memory!r} as in the first, got "
-            f"{two.memory!r}. Learn all parts with the same arguments."
+            f"`memory` must be the same in both, {first.memory!r} as in the first, got "
+            f"{second.memory!r}. Learn all parts with the same arguments."
         )
     for name in _ALIKE:
-        mine, came = getattr(one, name), getattr(two, name)
-        if mine != came:
+        mine, other = getattr(first, name), getattr(second, name)
+        if mine != other:
             yield (
-                f"`{name}` must be the same in both, {mine!r} as in the first, got {came!r}. "
+                f"`{name}` must be the same in both, {mine!r} as in the first, got {other!r}. "
                 "Learn all parts with the same arguments."
             )
-    mine, came = one.network.columns, two.network.columns
-    if mine and came and mine != came:
+    mine, other = first.network.columns, second.network.columns
+    if mine and other and mine != other:
         yield (
-            f"the columns must be the same in both, in one order, {mine} as in the first, got "
-            f"{came}. Give all parts of a stream their columns in one order."
+            f"the columns must be the same in both, in the same order, {mine} as in the first, got "
+            f"{other}. Pass the columns in the same order for all parts of a stream."
         )
-    mine, came = (each._shared for each in (one, two))  # noqa: SLF001
-    if mine != came and not {one.memory_, two.memory_} & {None}:
+    mine, other = (each._shared for each in (first, second))  # noqa: SLF001
+    if mine != other and not {first.memory_, second.memory_} & {None}:
         yield (
             "both must store directions in one form, got one whose outputs share directions and "
-            "one whose outputs do not: a former version saved one of them. Learn both anew."
+            "one whose outputs do not: a former version saved one of them. Train both again."
         )
-    yield from _unlike_modules(one.network, two.network)
-    yield from _unlike_starts(one, two)
+    yield from _module_differences(first.network, second.network)
+    yield from _start_differences(first, second)
 
 
-def _unlike_modules(one: Network, two: Network) -> Iterator[str]:
-    mine, came = (dict(zip(each.names, each.shapes, strict=True)) for each in (one, two))
-    for name in [*mine, *came]:
-        if mine.get(name) != came.get(name):
+def _module_differences(first: Network, second: Network) -> Iterator[str]:
+    mine, other = (dict(zip(each.names, each.shapes, strict=True)) for each in (first, second))
+    for name in [*mine, *other]:
+        if mine.get(name) != other.get(name):
             yield (
-                f"both modules must learn the same weights, {name!r} of shape {mine.get(name)} in "
-                f"the first, got {came.get(name)}. Make both as copies of one module "
+                f"both modules must train the same weights, {name!r} of shape {mine.get(name)} in "
+                f"the first, got {other.get(name)}. Create both as copies of one module "
                 "(copy.deepcopy), with the same `learns`."
             )
-    learning = set(one.names)
+    learning = set(first.names)
     fixed, others = (
         {
             **{name: each for name, each in net.module.named_parameters() if name not in learning},
             **dict(net.module.named_buffers()),
         }
-        for net in (one, two)
+        for net in (first, second)
     )
     for name in [*fixed, *others]:
         one_has, two_has = fixed.get(name), others.get(name)
         if one_has is None or two_has is None or not _equal(one_has, two_has):
             yield (
-                f"what does not learn must be the same in both modules, got another {name!r}. "
-                "Make both as copies of one module (copy.deepcopy)."
+                f"frozen parameters and buffers must be the same in both modules, got another "
+                f"{name!r}. Create both as copies of one module (copy.deepcopy)."
             )
 
 
-def _equal(one: Tensor, two: Tensor) -> bool:
-    return one.shape == two.shape and bool(torch.equal(one.detach(), two.detach().to(one)))
+def _equal(first: Tensor, second: Tensor) -> bool:
+    return first.shape == second.shape and bool(
+        torch.equal(first.detach(), second.detach().to(first))
+    )
 
 
-def _unlike_starts(one: Any, two: Any) -> Iterator[str]:
-    """Both began at the same weights; one that has not begun is where it begins."""
-    if two._started_at is None:  # noqa: SLF001
+def _start_differences(first: Any, second: Any) -> Iterator[str]:
+    """Compare the initial weights; for a learner without rows, its current weights."""
+    if second._started_at is None:  # noqa: SLF001
         return
-    began = one._started_at or fingerprint(one._weights)  # noqa: SLF001
-    if began != two._started_at:  # noqa: SLF001
+    began = first._started_at or fingerprint(first._weights)  # noqa: SLF001
+    if began != second._started_at:  # noqa: SLF001
         yield (
-            "both modules must have begun at the same weights, got others. Copy the module "
-            "(copy.deepcopy) before either learns, and give each learner its own copy."
+            "both modules must have the same initial weights, got different ones. Copy the module "
+            "(copy.deepcopy) before training, and create a learner for each copy."
         )
 
 
-_WORSE = 1.01  # times the better of the two: what rounding and few rows may do
-_LEAST = 1e-4  # of the answers' size: below, all is fitted
+_WORSE = 1.01  # tolerance relative to the better of the two
+_LEAST = 1e-4  # relative to the targets: errors below count as zero
 
 
-def refuse_worse(one: Learner, two: Learner, w: Tensor, rows: object, where: str) -> None:
-    """Refuse weights that say less of rows than the better of two learners.
+def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object, where: str) -> None:
+    """Check that merged weights are no worse on rows than the better of two learners.
 
     Parameters
     ----------
-    one, two : learners of op.nn
+    one, second : learners of op.nn
     w : Tensor of shape (p,)
         The merged weights.
     rows : tuple (x, y)
-        Of both parts of the stream, or of what will come.
+        Validation rows.
     where : str
-        What the user called, for messages.
+        The public call, for messages.
 
     Raises
     ------
     ParameterError
-        If these are no rows and their answers.
+        If ``rows`` is not a pair of rows and targets.
     MergeError
-        If the merged weights are worse. The modules are as they were.
+        If the merged weights are worse. The modules are not changed.
     """
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         raise ParameterError(
-            f"{where}: `rows` must be a pair (x, y), got {type(rows).__name__}. Give rows of both "
-            "parts, with their answers."
+            f"{where}: `rows` must be a pair (x, y), got {type(rows).__name__}. Pass rows of both "
+            "parts with their targets."
         )
     x, y = rows
-    asked = one.network.prepare(x, where)
-    if not len(asked):
+    prepared = first.network.prepare(x, where)
+    if not len(prepared):
         raise ParameterError(
-            f"{where}: `rows` must hold at least one row, got none. Leave it out to merge without "
-            "a measure."
+            f"{where}: `rows` must contain at least one row, got none. Omit it to merge without "
+            "validation."
         )
-    said = [one.network.outputs(asked), two.outputs(x)]
-    wanted = targets(y, len(asked), said[0].shape[1], one.loss, said[0], where)
-    before = one.network.weights()
+    outputs = [first.network.outputs(prepared), second.outputs(x)]
+    target = targets(y, len(prepared), outputs[0].shape[1], first.loss, outputs[0], where)
+    before = first.network.weights()
     try:
-        one.network.set_weights(w.to(before.dtype))
-        said.append(one.network.outputs(asked))
+        first.network.set_weights(w.to(before.dtype))
+        outputs.append(first.network.outputs(prepared))
     finally:
-        one.network.set_weights(before)
-    mine, theirs, merged = (_error(one.loss, each, wanted) for each in said)
-    size = 1.0 if one.loss == "cross_entropy" else float(wanted.square().mean().sqrt())
+        first.network.set_weights(before)
+    mine, theirs, merged = (_error(first.loss, each, target) for each in outputs)
+    size = 1.0 if first.loss == "cross_entropy" else float(target.square().mean().sqrt())
     if not merged <= max(_WORSE * min(mine, theirs), _LEAST * size):
         raise MergeError(
-            f"{where}: the merged network must be no worse of `rows` than its parts, got errors of "
-            f"{merged:.3g} where the first has {mine:.3g} and the second {theirs:.3g}. Keep the "
-            "better of the two and let it learn the other's stream; or merge earlier, or with a "
-            "memory with a limit, a wider network, or noise > 0."
+            f"{where}: the merged network must be no worse on `rows` than its parts, got errors of "
+            f"{merged:.3g}, with {mine:.3g} for the first and {theirs:.3g} for the second. Train "
+            "the better of the two on the other's stream; or merge earlier, or use a memory with a "
+            "limit, a wider network, or noise > 0."
         )
 
 
-def _error(loss: str, said: Tensor, wanted: Tensor) -> float:
-    said, wanted = said.double(), wanted.to(said.device)
+def _error(loss: str, outputs: Tensor, target: Tensor) -> float:
+    outputs, target = outputs.double(), target.to(outputs.device)
     if loss == "cross_entropy":
-        return -float((wanted * torch.log_softmax(said, dim=1)).sum(dim=1).mean())
-    return float((said - wanted).square().mean().sqrt())
+        return -float((target * torch.log_softmax(outputs, dim=1)).sum(dim=1).mean())
+    return float((outputs - target).square().mean().sqrt())
 
 
-_FAR = 2.0  # times half the distance of the two: beyond, they hardly go together
-_MUCH = 0.07  # of the size of answers: from there a merge is told to be in doubt
+_FAR = 2.0  # in units of half the distance of the two: beyond, warn of a poor fit
+_MUCH = 0.07  # relative change of predictions from which to warn
 
 
-def merge(one: Any, two: Any, rows: object = None) -> None:
-    """Let one learner learn what another has learned.
+def merge(first: Any, second: Any, rows: object = None) -> None:
+    """Merge the second learner into the first.
 
     Parameters
     ----------
-    one, two : ORFit
+    one, second : ORFit
         The second is not changed.
     rows : tuple (x, y), optional
-        Rows to measure with.
+        Validation rows.
 
     Raises
     ------
@@ -402,129 +403,133 @@ def merge(one: Any, two: Any, rows: object = None) -> None:
         If they are not alike, or keep too little of the past; or if, of these rows, the merged
         weights say less than the better of the two.
     NumericalError
-        If weights are not finite. Whatever is raised, for want of room as well, both are as they
-        were: memories turn in place, so that a copy of the first's learns.
+        If weights are not finite. On any exception, including MemoryError, both are unchanged:
+        memories are updated in place, so that a copy of the first one's learns.
 
     Warns
     -----
     MergeWarning
-        If what the two know hardly goes together, when they are merged.
+        If the two parts fit together poorly; the merge is done.
     """
-    where = f"op.nn.{type(one).__name__}.merge"
-    for wrong in differences(one, two):
-        raise MergeError(f"{where}: {wrong}")
-    if two.memory_ is None:
+    where = f"op.nn.{type(first).__name__}.merge"
+    for difference in differences(first, second):
+        raise MergeError(f"{where}: {difference}")
+    if second.memory_ is None:
         return
-    if not bool(two._weights.isfinite().all()):  # noqa: SLF001  a file of two learners' insides
+    if not bool(second._weights.isfinite().all()):  # noqa: SLF001  a file of two learners' insides
         raise NumericalError(
-            f"{where}: the weights of the second must be finite, got some that are not. Load it as "
-            "it was before they were changed."
+            f"{where}: the weights of the second must be finite, got some that are not. Restore "
+            "earlier weights."
         )
-    before = {name: getattr(one, name) for name in one.kept if "." not in name}
-    weights = one.network.weights()
+    before = {name: getattr(first, name) for name in first.state_attributes if "." not in name}
+    weights = first.network.weights()
     try:
-        apart = _join(one, two, rows, where)
+        apart = _join(first, second, rows, where)
     except BaseException:
-        one.network.set_weights(weights)
+        first.network.set_weights(weights)
         for name, value in before.items():
-            setattr(one, name, value)
+            setattr(first, name, value)
         raise
     if apart is not None:
         warnings.warn(f"{where}: {apart}", MergeWarning, stacklevel=3)
 
 
-def _join(one: Any, two: Any, rows: object, where: str) -> str | None:
-    """Find the weights, try them, and only then change what the first remembers.
+def _join(first: Any, second: Any, rows: object, where: str) -> str | None:
+    """Compute and check the merged weights, then update the first learner.
 
-    Returns what is to be said of parts that hardly go together.
+    Returns a warning about parts that fit together poorly, or None.
     """
-    begun, w = one.memory_ is not None, one._weights.clone()  # noqa: SLF001
-    straight = two._linear if one._linear is None else one._linear  # noqa: SLF001
-    one._shared = two._shared  # noqa: SLF001
-    one._begin(w, two._outputs, straight)  # noqa: SLF001
-    w, theirs = one._matrix(w), one._matrix(two._weights.to(w).clone())  # noqa: SLF001
-    said = _said(two).near(w)
-    mine = None if straight or not begun else _said(one).near(w)
-    if mine is not None and one.noise and not (lost(mine) or lost(said)):
-        mine = None  # what learning does, in fewer reads
-    exact, before = mine is None, one.memory_
-    if not begun:
+    started, w = first.memory_ is not None, first._weights.clone()  # noqa: SLF001
+    linear = second._linear if first._linear is None else first._linear  # noqa: SLF001
+    first._shared = second._shared  # noqa: SLF001
+    first._begin(w, second._outputs, linear)  # noqa: SLF001
+    w, theirs = first._matrix(w), first._matrix(second._weights.to(w).clone())  # noqa: SLF001
+    evidence = _evidence_of(second).near(w)
+    mine = None if linear or not started else _evidence_of(first).near(w)
+    if mine is not None and first.noise and not (discarded(mine) or discarded(evidence)):
+        mine = None  # equals learning, which reads less memory
+    exact, before = mine is None, first.memory_
+    if not started:
         found = Merged(theirs, 0.0)
     elif exact:
-        found = learned(before, w, theirs, said)
+        found = merge_linear(before, w, theirs, evidence)
     else:
-        found = between((w, theirs), (mine, said), one.noise, one._start)  # noqa: SLF001
-    _try(one, two, one._vector(found.w), rows, where)  # noqa: SLF001
+        found = merge_nonlinear((w, theirs), (mine, evidence), first.noise, first._start)  # noqa: SLF001
+    _check_merged(first, second, first._vector(found.w), rows, where)  # noqa: SLF001
     moves, share = (0.0, 0.0), 0.0
-    if mine is not None and rows is None and lost(mine) + lost(said):
-        share = share_moved(found.w, (w, theirs), (mine, said))
-    if not one.noise:
+    if mine is not None and rows is None and discarded(mine) + discarded(evidence):
+        share = relative_change(found.w, (w, theirs), (mine, evidence))
+    if not first.noise:
         own = before.forgetting_bound(found.w, w) if mine is None else mine.moved(found.w, w)
-        moves = float(own), float(said.moved(found.w, theirs))
-    mine = None  # as long as the copy that takes its place
-    step = (_apart(before) if begun else before).merged(w, said)
-    against = step.inconsistent_rows if exact else 0  # between the two, none of them wins
-    _take(one, two, step._replace(w=found.w, inconsistent_rows=against), moves)
-    if straight:
+        moves = float(own), float(evidence.moved(found.w, theirs))
+    mine = None  # free it before the copy is made
+    step = (_own_columns(before) if started else before).merged(w, evidence)
+    against = step.inconsistent_rows if exact else 0  # interpolated: no row is rejected
+    _commit_merge(first, second, step._replace(w=found.w, inconsistent_rows=against), moves)
+    if linear:
         return None
-    return _warned(found.reach, exact=exact) if found.reach > _FAR else _doubted(share)
+    return (
+        _distance_warning(found.reach, exact=exact)
+        if found.reach > _FAR
+        else _change_warning(share)
+    )
 
 
-def _try(one: Learner, two: Learner, w: Tensor, rows: object, where: str) -> None:
-    """Refuse merged weights that the module cannot hold, or that say less of rows than the two."""
-    if not bool(one._sound(w)):  # noqa: SLF001
+def _check_merged(first: Learner, second: Learner, w: Tensor, rows: object, where: str) -> None:
+    """Check that merged weights are finite in the module's dtype and no worse on rows."""
+    if not bool(first._is_finite(w)):  # noqa: SLF001
         raise NumericalError(
-            f"{where}: the merged weights must be finite in {one.network.dtype}, got some that are "
-            "not. Merge modules of float32 or float64, or parts that are nearer to each other."
+            f"{where}: the merged weights must be finite in {first.network.dtype}, got some that "
+            "are not. Merge modules of float32 or float64, or merge earlier."
         )
     if rows is not None:
-        refuse_worse(one, two, w, rows, where)
+        refuse_worse(first, second, w, rows, where)
 
 
-def _apart(memory: Any) -> Any:
-    """The same memory in columns of its own, where it may write in them; it is as long again."""
+def _own_columns(memory: Any) -> Any:
+    """A copy of a memory that updates in place; others are returned unchanged."""
     return copy.deepcopy(memory) if hasattr(memory, "split") else memory
 
 
-def _take(one: Any, two: Any, step: Step, moves: tuple[float, float]) -> None:
-    """Let the first be as after a step that can have moved its past answers, and the other's."""
-    own, came = (each.forgetting_bound_.all_steps for each in (one, two))
-    one._take(one._vector(step.w))  # noqa: SLF001  as above
-    one._memory = step.memory  # noqa: SLF001
-    one._against = one._against + two.inconsistent_rows_ + step.inconsistent_rows  # noqa: SLF001
-    if not one.noise:  # else there is no count of it
-        one._forgotten = math.hypot(own + moves[0], came + moves[1])  # noqa: SLF001  of other rows
-    one._refused = one._refused + two.rows_refused_  # noqa: SLF001
-    one.rows_seen_ += two.rows_seen_
-    one._outputs = one._outputs or two._outputs  # noqa: SLF001
-    one._shape = two._shape if one._shape is None else one._shape  # noqa: SLF001
-    one.network.columns = one.network.columns or two.network.columns
+def _commit_merge(first: Any, second: Any, step: Step, moves: tuple[float, float]) -> None:
+    """Apply a merge step, with bounds on the changes of past predictions of both."""
+    own, other = (each.forgetting_bound_.all_steps for each in (first, second))
+    first._set_weights(first._vector(step.w))  # noqa: SLF001  as above
+    first._memory = step.memory  # noqa: SLF001
+    first._inconsistent = first._inconsistent + second.inconsistent_rows_ + step.inconsistent_rows  # noqa: SLF001
+    if not first.noise:  # with noise there is no bound
+        first._forgotten = math.hypot(own + moves[0], other + moves[1])  # noqa: SLF001  of other rows
+    first._refused = first._refused + second.rows_refused_  # noqa: SLF001
+    first.rows_seen_ += second.rows_seen_
+    first._outputs = first._outputs or second._outputs  # noqa: SLF001
+    first._shape = second._shape if first._shape is None else first._shape  # noqa: SLF001
+    first.network.columns = first.network.columns or second.network.columns
 
 
-def _warned(reach: float, *, exact: bool) -> str:
-    done = "went so far" if exact else "stay between the two"
+def _distance_warning(reach: float, *, exact: bool) -> str:
+    done = "are that solution" if exact else "stay between the two"
     return (
-        "what two networks know should go together near the two, got parts that would "
-        f"meet {reach:.1f} times as far from their middle as they are; the merged weights {done}. "
-        "Measure them: merge(other, rows=(x, y)) refuses what is worse than its parts. Merge "
-        "earlier, or use a memory with a limit, a wider network, or more noise."
+        "the parts should have a joint solution near both, got one that is "
+        f"{reach:.1f} times as far from their mean as they are; the merged weights {done}. "
+        "Validate them: merge(other, rows=(x, y)) refuses a merge that is worse than its parts. "
+        "Merge earlier, or use a memory with a limit, a wider network, or more noise."
     )
 
 
-def _doubted(share: float) -> str | None:
-    """What is to be said of answers that can have moved by such a share of their size."""
+def _change_warning(share: float) -> str | None:
+    """Warning about the given relative change of predictions, or None if it is small."""
     if share < _MUCH:
         return None
     return (
-        "what two networks know should hardly move as they become one, got answers that can have "
-        f"moved by up to {100.0 * share:.0f} % of their size, for what the memories let go of. "
-        "Measure them: merge(other, rows=(x, y)) refuses what is worse than its parts. Merge "
-        "earlier, or use a larger memory, a wider network, or more noise."
+        "a merge should hardly change predictions of its parts, got a possible change of "
+        f"up to {100.0 * share:.0f} % of their size, due to directions that the memories "
+        "discarded. Validate it: merge(other, rows=(x, y)) refuses a merge that is worse than its "
+        "parts. Merge earlier, or use a larger memory, a wider network, or more noise."
     )
 
 
-def _said(learner: Any) -> Any:
-    """What a learner's memory says, where the memory is."""
+def _evidence_of(learner: Any) -> Any:
+    """Evidence of a learner's memory, on the device of the memory."""
     place = learner.memory_device or learner.network.device
     now, start = learner._matrix(learner._weights), learner._start  # noqa: SLF001  as above
     began = None if start is None else learner._matrix(start).to(place)  # noqa: SLF001

@@ -1,11 +1,11 @@
-"""Module: any torch.nn.Module as a function f(x; w) of one flat vector of the weights that learn.
+"""A torch module as a function f(x; w) of one flat vector of the weights that learn.
 
-For rows x_1 … x_n and c outputs a row, with w ∈ ℝᵖ the weights that learn, side by side:
+For rows x_1 … x_n with c outputs each, and w ∈ ℝᵖ the concatenated weights that learn:
 
     f(x; w) ∈ ℝⁿˣᶜ       and       J[i·c + k, :] = ∂ f_k(x_i; w) / ∂w        J ∈ ℝⁿᶜˣᵖ
 
-so that G = Jᵀ (p, n·c) is the matrix of gradients of the extended ORFit paper's equation (7), the
-c outputs of a row being neighbours.
+so that G = Jᵀ (p, n·c) is the matrix of gradients in equation (7) of the extended ORFit paper, with
+the c outputs of a row in consecutive columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +16,15 @@ from torch import Tensor
 from onepass.nn.batch import Batch, RowsLike, batch
 from onepass.nn.function import (
     Function,
-    Turn,
-    in_turn,
+    ReentrantLock,
     refuse_batch_statistics,
     refuse_max_norm,
-    warn_of_training,
+    synchronized,
+    warn_training_mode,
 )
 from onepass.nn.jacobian import Derivative
-from onepass.nn.probe import Probe, straight
-from onepass.nn.selection import input_dtype, pieces, room, select
+from onepass.nn.probe import Probe, linear_in_weights
+from onepass.nn.selection import input_dtype, jacobian_buffer, select, split_vector
 from onepass.types import ArrayLike
 from onepass.validation import whole
 
@@ -32,30 +32,29 @@ __all__ = ["Network"]
 
 
 class Network:
-    """A torch module as a function f(x; w) of one flat vector w of those weights that learn.
+    """A torch module as a function f(x; w) of one flat vector w of the weights that learn.
 
-    The module is asked as in evaluation mode, whatever its training flag: batch normalisation uses
-    its running statistics, dropout is off. Learning row by row has no batch statistics. Flags,
-    frozen parameters, ``grad``, ``requires_grad`` and buffers stay as they are; what a module
-    writes into its buffers or attributes while it answers is undone. Only ``set_weights`` and
-    ``move`` write, and only into the parameters that learn.
+    The module is evaluated in evaluation mode, whatever its training flag: batch normalisation uses
+    its running statistics, dropout is off. Flags, frozen parameters, ``grad``, ``requires_grad``
+    and buffers do not change; changes of buffers or attributes by ``forward`` are undone. Only
+    ``set_weights`` and ``move`` change parameters, and only those that learn.
 
-    A module must answer each row alone, and the same each time. Both are tried on the first rows.
+    A module must be deterministic and treat rows independently. Both are tested on the first rows.
 
     Parameters
     ----------
     module : torch.nn.Module
-        On one device; the parameters that learn of one real dtype, half precision included.
+        On one device; the parameters that learn must have one real dtype, such as half precision.
     learns : {"all", "last"}, str or sequence of str, default "all"
         ``"all"``: every parameter that requires grad. ``"last"``: those of the last layer that has
-        parameters, which must produce the outputs. Else names of parameters or layers, or patterns:
-        ``"head"``, ``"*.bias"``. Parameters that do not require grad are frozen. Shared parameters
-        count once.
+        parameters, which must produce the outputs. Otherwise names or patterns of parameters or
+        layers: ``"head"``, ``"*.bias"``. Parameters that do not require grad are frozen. Shared
+        parameters count once.
     chunk : int, optional
-        How many rows of J are computed at once, >= 1. Default: as many as keep scratch memory
-        beside J within 64 MiB (256 MiB on an accelerator), and at least one.
+        Number of rows of J computed at once, >= 1. Default: as many as fit in 64 MiB of temporary
+        memory (256 MiB on an accelerator), and at least one.
     where : str, default "op.nn"
-        What the user called, for messages.
+        The public call, for messages.
     last : str, optional
         Name of the argument that selects the last layer. Default: ``"learns"`` if it is "last".
 
@@ -63,24 +62,24 @@ class Network:
     ----------
     module : torch.nn.Module
     columns : mapping of str to list of str
-        The names of the columns of tables that were learned, by place in the input.
+        Column names of the tables that were learned, by path in the input.
     names : tuple of str
         The parameters that learn, in the order of w.
     shapes : tuple of tuple of int
     slices : mapping of str to slice
-        Where each parameter lies in w.
+        Position of each parameter in w.
     layers : mapping of str to tuple of slice
-        Where the weights of each layer lie in w; ``""`` is the module itself.
+        Positions of the weights of each layer in w; ``""`` is the module itself.
     p : int
         Number of weights that learn.
 
     Raises
     ------
     ParameterError
-        If nothing is left to learn, a name is unknown, parameters lie on several devices, or
-        (with the first rows) if the module mixes rows or draws lots.
+        If no parameter is selected, a name is unknown, parameters are on several devices, or (with
+        the first rows) the module mixes rows or is random.
     TypeMismatchError
-        If it is no module, or its weights are not real numbers of one dtype.
+        If ``module`` is not a module, or its weights are not real numbers of one dtype.
 
     Warns
     -----
@@ -93,7 +92,7 @@ class Network:
     >>> import torch
     >>> net = Network(torch.nn.Linear(2, 1, bias=False))
     >>> net.set_weights(torch.tensor([1.0, 3.0]))
-    >>> said, J = net.jacobian([[2.0, 5.0], [1.0, 0.0]])
+    >>> outputs, J = net.jacobian([[2.0, 5.0], [1.0, 0.0]])
     >>> J.tolist()
     [[2.0, 5.0], [1.0, 0.0]]
     >>> net.move(torch.tensor([0.5, 0.0]))
@@ -125,21 +124,21 @@ class Network:
         self._derivative = Derivative(self._function, chunk)
         self._probe = Probe(self._function, last="learns" if learns == "last" else last)
         self._warned = False
-        self.turn = Turn()
+        self.lock = ReentrantLock()
 
     @property
     def slices(self) -> Mapping[str, slice]:
-        """Where each parameter lies in w."""
+        """Position of each parameter in w."""
         return self._selection.slices
 
     @property
     def layers(self) -> Mapping[str, tuple[slice, ...]]:
-        """Where the weights of each layer lie in w."""
+        """Positions of the weights of each layer in w."""
         return self._selection.layers
 
     @property
     def parameters(self) -> tuple[torch.nn.Parameter, ...]:
-        """The module's own that learn."""
+        """The parameters that learn."""
         return self._selection.parameters
 
     @property
@@ -149,7 +148,7 @@ class Network:
 
     @property
     def device(self) -> torch.device:
-        """The device on which the module lies."""
+        """The device of the module."""
         return self._selection.parameters[0].device
 
     # -- weights ----------------------------------------------------------------------------------
@@ -158,9 +157,9 @@ class Network:
         """A copy of w, of shape (p,), detached."""
         return torch.cat([each.detach().reshape(-1) for each in self._selection.parameters])
 
-    @in_turn
+    @synchronized
     def set_weights(self, w: ArrayLike | Tensor) -> None:
-        """Write w into the module's own parameters, in place.
+        """Write w into the module's parameters, in place.
 
         Parameters
         ----------
@@ -169,14 +168,14 @@ class Network:
         Raises
         ------
         ShapeError, TypeMismatchError
-            If w is no vector of p real numbers on the module's device.
+            If w is not a vector of p real numbers on the module's device.
         """
-        parts = pieces(w, "w", self._selection, self._where)
+        parts = split_vector(w, "w", self._selection, self._where)
         with torch.no_grad():
             for each, part in zip(self._selection.parameters, parts, strict=True):
                 each.copy_(part)
 
-    @in_turn
+    @synchronized
     def move(self, step: ArrayLike | Tensor) -> None:
         """Add a step to w, in place.
 
@@ -187,27 +186,27 @@ class Network:
         Raises
         ------
         ShapeError, TypeMismatchError
-            If it is no vector of p real numbers on the module's device.
+            If it is not a vector of p real numbers on the module's device.
         """
-        parts = pieces(step, "step", self._selection, self._where)
+        parts = split_vector(step, "step", self._selection, self._where)
         with torch.no_grad():
             torch._foreach_add_(list(self._selection.parameters), parts)
 
     # -- rows -------------------------------------------------------------------------------------
 
-    @in_turn
+    @synchronized
     def prepare(self, x: RowsLike, where: str | None = None) -> Batch:
-        """Rows as the module takes them, looked over once; every method takes these as well.
+        """Validate and convert rows; every method accepts the result.
 
         Parameters
         ----------
         x : Tensor, array, or tuple, list or dict of them
             n rows: the first axis of each tensor. A tuple or list holds positional arguments of
             ``forward``, a dict keyword arguments. Real numbers are converted to the module's dtype;
-            whole numbers and truth values only where the module does not take them as they are.
-            Named columns of tables are found by name. Arrays go to the module's device.
+            integers and booleans only if the module does not accept them. Named columns of tables
+            are selected by name. Arrays are moved to the module's device.
         where : str, optional
-            What the user called, for messages.
+            The public call, for messages.
 
         Returns
         -------
@@ -217,69 +216,69 @@ class Network:
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            If these are no rows of finite numbers on the module's device.
+            If these are not rows of finite numbers on the module's device.
         ColumnError
             If a table lacks columns that were learned, or has others.
         ParameterError
-            If the module mixes rows, draws lots, writes into its parameters, or had them replaced.
+            If the module mixes rows, is random, writes into its parameters, or had them replaced.
         """
         if isinstance(x, Batch):
             return x
         where = where or self._where
         self._function.read_module()
-        with torch.inference_mode(mode=False):  # else these rows could have no derivative
+        with torch.inference_mode(mode=False):  # tensors of inference mode have no derivative
             rows = batch(x, input_dtype(self.module), self.device, where, self.columns)
         if not self._warned:
             self._warned = True
-            warn_of_training(self.module, where, stacklevel=3)
+            warn_training_mode(self.module, where, stacklevel=3)
         return self._probe(rows, input_dtype(self.module))
 
     # -- the function -----------------------------------------------------------------------------
 
-    @in_turn
+    @synchronized
     def outputs(self, x: RowsLike) -> Tensor:
-        """f(x; w) of shape (n, c), without a derivative.
+        """Outputs f(x; w) of shape (n, c), without a graph.
 
         Parameters
         ----------
         x : rows, as for ``prepare``
-            Outputs of shape (n,) become (n, 1); all axes after the first become one.
+            n rows. Outputs of shape (n,) become (n, 1); axes after the first are flattened.
 
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            If the rows are refused, or the module fails on their shapes or dtypes, or gives no
+            If the rows are invalid, the module fails on their shapes or dtypes, or does not return
             one tensor with n rows.
         """
         return self._function.outputs(self.prepare(x))
 
-    @in_turn
-    def look_up(self, x: RowsLike) -> None:
-        """Refuse rows that ask for a place that a table of the module has not: ``ShapeError``."""
-        self._function.look_up(self.prepare(x))
+    @synchronized
+    def check_indices(self, x: RowsLike) -> None:
+        """Check indices into embedding tables; raise ``ShapeError`` if one is out of range."""
+        self._function.check_indices(self.prepare(x))
 
-    @in_turn
+    @synchronized
     def is_linear(self, x: RowsLike) -> bool | None:
-        """Whether f is linear in w, as far as it shows for these rows: see ``probe.straight``.
+        """Whether f is linear in w on these rows: see ``probe.linear_in_weights``.
 
-        None where f is the same for all w that were tried, as for rows of zeros.
+        None if these rows do not tell, as for rows of zeros.
         """
-        return straight(self._function, self.prepare(x))
+        return linear_in_weights(self._function, self.prepare(x))
 
-    @in_turn
+    @synchronized
     def jacobian(
         self, x: RowsLike, out: Tensor | None = None, c: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """f(x; w) of shape (n, c), and J of shape (n·c, p), contiguous, at the present w.
+        """Outputs f(x; w) (n, c) and the contiguous Jacobian J (n·c, p) at the current w.
 
         Parameters
         ----------
         x : rows, as for ``prepare``
         out : Tensor, optional
-            Contiguous memory for J, of the dtype of w and at least n·c rows of p; a learner that
-            gives it each time spares the mapping of new memory. J is its first n·c rows.
+            Contiguous buffer of the dtype of w with at least n·c rows of p; J is its first n·c
+            rows. Reusing it avoids allocations.
         c : int, optional
-            The outputs that a row must have.
+            Required number of outputs per row.
 
         Raises
         ------
@@ -290,35 +289,38 @@ class Network:
         where = rows.where or self._where
         with torch.inference_mode(mode=False):
             return self._derivative.jacobian(
-                rows, lambda height: room(height, out, self._selection, where, c and rows.n * c)
+                rows,
+                lambda height: jacobian_buffer(
+                    height, out, self._selection, where, c and rows.n * c
+                ),
             )
 
-    @in_turn
+    @synchronized
     def gradient(self, x: RowsLike, v: Tensor | Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
-        """f(x; w) of shape (n, c), and Jᵀ vec(v) of shape (p,), by one backward pass.
+        """Outputs f(x; w) (n, c) and Jᵀ vec(v) (p,), by one backward pass.
 
         Parameters
         ----------
         x : rows, as for ``prepare``
         v : Tensor of shape (n, c), or Callable
-            A function gets the outputs, without their graph, and gives such a tensor: minus the
-            errors for the gradient of half the squared error.
+            A function of the detached outputs that returns such a tensor, such as minus the errors
+            for the gradient of half the squared error.
 
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            As ``outputs``; or if v has not the shape of the outputs.
+            As ``outputs``; or if v does not have the shape of the outputs.
         """
         rows = self.prepare(x)
         with torch.inference_mode(mode=False):
             return self._derivative.gradient(rows, v)
 
-    @in_turn
+    @synchronized
     def features(self, x: RowsLike) -> tuple[Tensor, Tensor | None]:
-        """f(x; w) of shape (n, c), and the features (n, p / c) that all outputs share.
+        """Outputs f(x; w) (n, c) and the features (n, p / c) that all outputs share.
 
-        None in place of the features if the weights that learn are not those of one linear layer
-        whose outputs are the module's.
+        The features are None unless the weights that learn are those of one linear layer whose
+        outputs are the module's.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""NTK-RLS: recursive least squares of a network, linearised at each row, with forgetting.
+"""NTK-RLS: recursive least squares for a network linearised at each row, with forgetting.
 
 For rows whose linearisations are f_{k|k−1}(w) = f_k(w_{k−1}) + ∇f_k(w_{k−1})ᵀ (w − w_{k−1}),
 
@@ -8,17 +8,17 @@ For rows whose linearisations are f_{k|k−1}(w) = f_k(w_{k−1}) + ∇f_k(w_{k�
 
     w_i = w_{i−1} + P g e / (λⁱ + gᵀ P g),     P ← P − P g gᵀ P / (λⁱ + gᵀ P g)              (2)
 
-λⁱ is soon no number: 0.98ⁱ underflows at row 37,000. With P = λ^(i−1) P̃ before row i, (2) is
+λⁱ underflows: 0.98ⁱ at row 37,000. With P = λ^(i−1) P̃ before row i, (2) is
 
     w_i = w_{i−1} + P̃ g e / (λ + gᵀ P̃ g),     P̃ ← (P̃ − P̃ g gᵀ P̃ / (λ + gᵀ P̃ g)) / λ        (3)
 
-where λ^(i−1) has left the quotients, and λⁱ P̃ is P again. (3) is what is done. λ = 0 is the limit
-in which each row is fitted exactly, and no past answer moved: ORFit without a limit ([1] Theorem
-5), and P̃ is not divided. c outputs are c numbers of one row: λ I_c, and one division.
+where λ^(i−1) cancels, and P = λⁱ P̃. This module implements (3). In the limit λ = 0 each row is
+fitted exactly without changing predictions on past rows: ORFit with unlimited memory ([1] Theorem
+5), and P̃ is not divided by λ. A row with c outputs has noise λ I_c, and P̃ is divided by λ once.
 
-P̃ grows as λ⁻ⁱ where no row says anything, as (1) has it: the prior fades too. Beyond 10¹² (or 1000
-times the prior, if that is more) (3) also adds a little information everywhere, so that it stays a
-number: a floor that is never felt by a stream that excites its directions.
+P̃ grows as λ⁻ⁱ in unexcited directions, since (1) also discounts the prior. Above 10¹² (or 1000
+times the prior, if that is larger), (3) also adds a little information in all directions, which
+bounds P̃. Persistently excited directions never reach that bound.
 Cost of a step: c backward passes and O(p k) time, O(p k) memory, for k gradients so far, at most p.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
@@ -34,13 +34,13 @@ from torch.nn import Module
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
-from onepass.nn.kalman import Filter, PosteriorCovariance, Taken
+from onepass.nn.kalman import Filter, FilterStep, PosteriorCovariance
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 
 __all__ = ["NTKRLS"]
 
-_FADED = 1e-3  # by so much rows may fade within one block
+_FADED = 1e-3  # min weight of a row within one block
 
 
 @register
@@ -50,42 +50,46 @@ class NTKRLS(Filter):
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place. It is asked as in evaluation mode.
+        Updated in place. Evaluated in evaluation mode.
     ridge : float, default=1.0
-        Π = ridge · I, > 0: how much the weights hold to where they began. It fades with the rows.
+        Π = ridge · I, > 0: the penalty on the distance from the initial weights. It is discounted
+        like the rows.
     forgetting : float, default=1.0
-        λ in [0, 1]: a row that is k rows old weighs λᵏ. 1 forgets nothing; 0 fits each row exactly
-        and moves no past answer, which is ORFit without a limit.
+        λ in [0, 1]: a row that is k rows old has weight λᵏ. With 1 nothing is forgotten; 0 fits
+        each row exactly without changing predictions on past rows, which is ORFit with unlimited
+        memory.
     loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
-        ``"squared"`` for numbers; for classes 0 … c − 1 ``"one_hot"``, the papers' regression of
-        indicators, or ``"cross_entropy"`` by its Gauss–Newton form, with forgetting > 0.
+        ``"squared"`` for regression. For classes 0 … c − 1, ``"one_hot"`` (regression on
+        indicators, as in the papers) or ``"cross_entropy"`` (Gauss–Newton approximation; requires
+        forgetting > 0).
     learns : str or sequence of str, default="all"
-        Which parameters learn: ``"all"``, ``"last"`` (layer), names or patterns of names.
+        Parameters to train: ``"all"``, ``"last"`` (layer), names or patterns of names.
     block_update : bool, default=False
-        Whether rows given together are linearised together, at the weights before all of them.
+        Whether to linearise all rows of one call at the same weights, before the first of them.
     chunk : int, optional
-        How many rows of a Jacobian are computed at once; by default as many as fit 64 MiB.
+        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
 
     Attributes
     ----------
     network : Network
-        The module as a function of one vector of weights.
+        The module as a function of one flat weight vector.
     posterior_ : Belief
-        P̃ of (3), the covariance of the weights for an answer of variance 1.
+        P̃ of (3), the covariance of the weights for targets of noise variance 1.
     inconsistent_rows_ : int
-        With forgetting 0, rows in the span of the past that disagreed with it; the past won.
+        With forgetting 0, number of rows in the span of past rows that contradict them; not
+        learned.
     rows_seen_, rows_refused_ : int
-        Rows given, and those left out because their errors or gradients were not finite.
+        Number of rows received, and of rows refused because errors or gradients were not finite.
 
     Raises
     ------
     ParameterError, TypeMismatchError
-        If an argument or the module is none of these.
+        If an argument or the module is invalid.
 
     Warns
     -----
     MemoryFullWarning
-        Once, when rows have settled all weights, with forgetting 0.
+        Once, when rows have determined all weights, with forgetting 0.
 
     Examples
     --------
@@ -126,7 +130,9 @@ class NTKRLS(Filter):
             chunk=chunk,
         )
 
-    def _taken(self, belief: PosteriorCovariance, w: Tensor, e: Tensor, J: Tensor) -> Taken:
+    def _filter_step(
+        self, belief: PosteriorCovariance, w: Tensor, e: Tensor, J: Tensor
+    ) -> FilterStep:
         (n, c), against = e.shape, 0
         limit = max(1e12, 1e3 / self.ridge)
         lam, now = self.forgetting, w
@@ -134,12 +140,12 @@ class NTKRLS(Filter):
         for i in range(0, n, width):
             few = J[i * c : (i + width) * c]
             error = e[i : i + width]
-            if i:  # J stays: all rows of a block are linearised at its beginning
+            if i:  # J is unchanged: all rows of a block are linearised at its start
                 moved = linalg.inner(few.T, (now - w)[:, None])
                 error = error - linalg.like(moved, e).reshape(error.shape)
             noise = np.repeat(lam ** np.arange(1.0, len(error) + 1.0), c)
             step = belief.learn(now, few.T, error.reshape(-1), noise, group=c)  # (3)
             against += step.inconsistent_rows
             now, belief = step.w, step.memory
-            belief = belief.faded(lam ** len(error), limit) if lam else belief
-        return Taken(belief, now, against)
+            belief = belief.discounted(lam ** len(error), limit) if lam else belief
+        return FilterStep(belief, now, against)

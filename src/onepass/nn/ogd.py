@@ -1,20 +1,20 @@
-"""OGD: orthogonal gradient descent, several steps a batch, none of which moves what is kept.
+"""OGD: orthogonal gradient descent, with steps orthogonal to stored gradients.
 
-With S an orthonormal basis of the gradients kept so far, and g the gradient of the mean loss of a
-batch at the weights of that moment,
+With S an orthonormal basis of the stored gradients, and g the gradient of the mean loss of a batch
+at the current weights,
 
-    g̃ = g − Σ_{v ∈ S} v vᵀg,        w ← w − η g̃           k times a batch                   (1)
-    S ← S ∪ {∇f(w) of the batch, orthonormalised}          at the weights that it ended with  (2)
+    g̃ = g − Σ_{v ∈ S} v vᵀg,        w ← w − η g̃           k times per batch                 (1)
+    S ← S ∪ {∇f(w) of the batch, orthonormalised}          at the weights after the batch    (2)
 
-(1) is (4) of [2]. What tells it from ORFit ([2], section 3): no step fits a row exactly, so that
-several may be needed, with a step size to be chosen; and the gradients kept are fresh, of the
-weights after the batch. For linear models both keep the same subspace.
+(1) is (4) of [2]. Differences from ORFit ([2], section 3): a step does not fit a row exactly, so
+that a step size and a number of steps must be chosen; and stored gradients are taken at the weights
+after the batch. For linear models both store the same subspace.
 
-With tasks, as in [1], S holds still within a task: of its rows ``per_task`` are drawn as they pass,
-and their gradients, each taken as its row passed, enter S when the task is over.
+With tasks, as in [1], S is constant within a task. ``per_task`` of its rows are sampled, and their
+gradients, each computed when its row was learned, are added to S at the end of the task.
 
-Cost: k forward and backward passes a batch, one more for each gradient kept, and two or three
-reads of the m p numbers of S for each step and each gradient kept.
+Cost: k forward and backward passes per batch, one more for each stored gradient, and two or three
+reads of the m p numbers of S for each step and each stored gradient.
 
 [1] M. Farajtabar, N. Azizan, A. Mott, A. Li, "Orthogonal Gradient Descent for Continual Learning",
     AISTATS 2020; Algorithm 1.
@@ -34,18 +34,18 @@ from onepass.errors import TaskWarning
 from onepass.linalg.interrupt import Interrupt
 from onepass.memory.choice import specification
 from onepass.nn.batch import Batch, refuse_width
-from onepass.nn.function import plainly
+from onepass.nn.function import plain_mode
 from onepass.nn.gradients import (
     GradientsName,
-    begun,
     check_gradients,
-    count,
-    entered,
     finite_rows,
-    of_rows,
-    slots,
+    gradients_per_row,
+    insert_gradients,
+    reservoir_slots,
+    row_gradients,
+    start_memory,
 )
-from onepass.nn.learner import Learner, filled
+from onepass.nn.learner import Learner, full_memory_message
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
@@ -55,56 +55,57 @@ __all__ = ["OGD"]
 
 @register
 class OGD(Learner):
-    """Orthogonal gradient descent on a network.
+    """Orthogonal gradient descent (OGD) for a network.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place. It is asked as in evaluation mode.
+        Updated in place. Evaluated in evaluation mode.
     memory : int, None or a specification of op.memory, default=100
-        What is kept of past gradients: m is ``op.memory.Principal(m)``, None all directions.
+        Memory of past gradients. An integer m means ``op.memory.Principal(m)``, None all
+        directions.
     step_size : float, default=1e-3
-        η > 0.
+        Step size η > 0.
     steps : int, default=1
-        k, the steps a batch, >= 1.
+        Steps k per batch, >= 1.
     batch : int, default=32
-        Rows that are learned together, >= 1. More rows given at once are cut into such batches.
+        Batch size, >= 1. Larger inputs are split into batches.
     loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
-        What is lowered, as the mean over a batch: half the squared error, summed over outputs, of
-        numbers or of indicators of classes 0 … c − 1; or −log softmax.
+        Mean loss over a batch: half the squared error, summed over outputs, for regression or for
+        indicators of classes 0 … c − 1; or the cross entropy.
     gradients : {"logit", "outputs", "average"}, optional
-        Which gradients of a row are kept: of the output of its class, of all outputs, or their
-        mean. Default: ``"logit"`` for classes, ``"outputs"`` for numbers.
+        Gradients to store for a row: of the output of its class, of all outputs, or of their mean.
+        Default: ``"logit"`` for classes, ``"outputs"`` for regression.
     per_task : int, optional
-        Rows of a task whose gradients are kept, >= 1; they enter the memory with ``after_task()``,
-        and not before. Default: no tasks, the gradients of each batch enter at once.
+        Number of rows per task whose gradients are stored, >= 1; ``after_task()`` adds them to the
+        memory. Default: no tasks, gradients are added after each batch.
     learns : str or sequence of str, default="all"
-        Which parameters learn: ``"all"``, ``"last"`` (layer), names or patterns of names.
+        Parameters to train: ``"all"``, ``"last"`` (layer), names or patterns of names.
     seed : int, default=0
-        What the rows of a task are drawn from.
+        Random seed for sampling the rows of a task.
     chunk : int, optional
-        How many rows of a Jacobian are computed at once; by default as many as fit 64 MiB.
+        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
 
     Attributes
     ----------
     network : Network
-        The module as a function of one vector of weights.
+        The module as a function of one flat weight vector.
     memory_ : state of the memory, or None
     tasks_ : int
-        Tasks that are over.
+        Number of finished tasks.
     rows_seen_, rows_refused_ : int
-        Rows given, and those left out because their output or gradient was not finite; or, on an
-        accelerator, that of their batch.
+        Number of rows received, and of rows refused because outputs or gradients were not finite
+        (on an accelerator, of any row of their batch).
 
     Raises
     ------
     ParameterError, TypeMismatchError
-        If an argument or the module is none of these.
+        If an argument or the module is invalid.
 
     Warns
     -----
     MemoryFullWarning
-        Once, when no direction is free any more.
+        Once, when the memory spans all weights.
 
     Examples
     --------
@@ -117,11 +118,14 @@ class OGD(Learner):
     True
     """
 
-    kept: ClassVar[tuple[str, ...]] = (
-        *(*Learner.kept, "_memory", "_full", "tasks_", "_task_rows", "_drawn"),
+    state_attributes: ClassVar[tuple[str, ...]] = (
+        *(*Learner.state_attributes, "_memory", "_full", "tasks_", "_task_rows", "_drawn"),
     )
     fits: ClassVar[bool] = False
-    _untaken = ("where they, or those of the rest of its batch, are not", "a smaller step_size")
+    _refusal = (
+        "for which they, or those of another row of the batch, are not",
+        "a smaller step_size",
+    )
 
     def __init__(
         self,
@@ -145,25 +149,28 @@ class OGD(Learner):
         self.steps = validation.whole(steps, "steps", where, low=1)
         self.batch = validation.whole(batch, "batch", where, low=1)
         self.gradients = gradients
-        self._kept = gradients or ("outputs" if loss == "squared" else "logit")
-        check_gradients(self._kept, where, classes=loss != "squared")
+        self._gradients = gradients or ("outputs" if loss == "squared" else "logit")
+        check_gradients(self._gradients, where, classes=loss != "squared")
         self.per_task = (
             None if per_task is None else validation.whole(per_task, "per_task", where, low=1)
         )
         self.seed = validation.whole(seed, "seed", where, low=0)
         self.tasks_ = 0
         self._specification = specification(memory, where)
-        begun(self._specification, 1, self._like, where)  # refuses what cannot be used
+        start_memory(
+            self._specification, 1, self._like, where
+        )  # raises if the specification cannot be used
         self._memory: Any = None
         self._task_rows = 0  # rows of the task so far
-        self._drawn: Any = None  # (per_task, k, p), their gradients; zero where there is none yet
+        self._drawn: Any = None  # (per_task, k, p), sampled gradients; zero if not yet sampled
 
-    # -- verbs -----------------------------------------------------------------------------------
+    # -- tasks -----------------------------------------------------------------------------------
 
     def after_task(self) -> Self:
-        """Be told that a task is over: the gradients drawn of its rows enter the memory.
+        """End a task: add the gradients sampled from its rows to the memory.
 
-        Without ``per_task`` they have entered it already: nothing is done, and a warning says so.
+        Without ``per_task`` this does nothing and warns, since gradients are added after each
+        batch.
 
         Returns
         -------
@@ -176,9 +183,9 @@ class OGD(Learner):
         """
         if self.per_task is None:
             warnings.warn(
-                f"{self._where}.after_task: `per_task` must be a number of rows for a task to be "
-                "over, got None: gradients of each batch have entered the memory at once, and "
-                "nothing was done. Give per_task=100, or leave after_task() out.",
+                f"{self._where}.after_task: `per_task` must be a number of rows to learn by tasks, "
+                "got None. Nothing was done: gradients are added after each batch. Set per_task, "
+                "such as per_task=100, or do not call after_task().",
                 TaskWarning,
                 stacklevel=2,
             )
@@ -186,29 +193,29 @@ class OGD(Learner):
             return self
         interrupt = Interrupt()
         net = self.network
-        with net.turn, interrupt.held(), plainly(net.device, net.p):
+        with net.lock, interrupt.held(), plain_mode(net.device, net.p):
             self._learn(None, None, self._drawn[: self._task_rows].flatten(0, 1))
             self._drawn, self._task_rows, self.tasks_ = None, 0, self.tasks_ + 1
         interrupt.raise_pending()
-        self._tell_if_full(3)
+        self._warn_if_full(3)
         return self
 
     @property
     def memory_(self) -> Any:
-        """The memory as it is, None before gradients entered it."""
+        """State of the memory; None before the first gradient."""
         return self._memory
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept beside the weights: the memory, and gradients drawn of a task."""
+        """Size in bytes of the memory and of sampled gradients, without the weights."""
         return nbytes([self._memory, self._drawn])
 
-    # -- what stands behind them -----------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------
 
-    def _tried(self) -> None:
-        super()._tried()
+    def _check_restored(self) -> None:
+        super()._check_restored()
         if self._drawn is not None:
-            k = count(self._kept, self._outputs or 1)
+            k = gradients_per_row(self._gradients, self._outputs or 1)
             self._drawn.reshape(self.per_task, k, self.network.p)
         if self._memory is not None:
             self._memory.split(self._like.new_zeros(1, self.network.p).T)
@@ -219,63 +226,65 @@ class OGD(Learner):
     def _step(self, rows: Batch, y: Tensor) -> Tensor:
         before, wide = self._weights, self._wide
         try:
-            said, good = self._descended(rows, y, before)
+            outputs, good = self._descended(rows, y, before)
             if not linalg.on_device(good) and not bool(good):
                 self._refuse_broken()
                 at = finite_rows(self.network, rows, lambda f, i: self._slope(f, y[i : i + 1]))
-                if 0 < len(at) < len(said):  # the others are a batch
+                if 0 < len(at) < len(outputs):  # the others form a batch
                     rows, y = rows[torch.tensor(at)], y[at]
                     good = self._descended(rows, y, before)[1]
             G, places = self._fresh(rows, y)
-            self._keep(torch.where(good, G, 0.0), places)  # zeros, which no memory keeps
+            self._keep(torch.where(good, G, 0.0), places)  # memories ignore zeros
         except BaseException:
             self._wide = wide
             self.network.set_weights(before.to(self.network.dtype))
             raise
-        self._refused = self._refused + len(said) - len(rows) + (~good).sum() * len(rows)
+        self._refused = self._refused + len(outputs) - len(rows) + (~good).sum() * len(rows)
         self._task_rows += len(rows)
-        self.rows_seen_ += len(said)
-        return said
+        self.rows_seen_ += len(outputs)
+        return outputs
 
     def _descended(self, rows: Batch, y: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        """Take the steps (1); what was said before them, and whether all were finite."""
+        """Take the steps (1); return the outputs before them, and whether all were finite."""
         first, fine = None, torch.ones((), dtype=torch.bool, device=y.device)
         for _ in range(self.steps):
-            said, g = self.network.gradient(rows, lambda f: self._slope(f, y, rows.where))
-            first = said if first is None else first
+            outputs, g = self.network.gradient(rows, lambda f: self._slope(f, y, rows.where))
+            first = outputs if first is None else first
             g = linalg.widened(g)
             rows_are_finite = linalg.rows_are_finite(g[None])[0]
             fine, g = fine & rows_are_finite, torch.where(rows_are_finite, g, 0.0)
             if self._memory is not None:
                 g = linalg.like(self._memory.split(g[:, None]).lifted[:, 0], g)
             new = self._weights - self.step_size * g
-            # no look at the device: a batch whose step is not finite is masked
-            fine = fine & self._sound(new) & said.isfinite().all()
-            self._take(torch.where(fine, new, before))
+            # no synchronisation: a batch with a non-finite step is masked
+            fine = fine & self._is_finite(new) & outputs.isfinite().all()
+            self._set_weights(torch.where(fine, new, before))
         return first, fine
 
     def _slope(self, out: Tensor, y: Tensor, where: str = "") -> Tensor:
-        """The derivative of the mean loss in the outputs (n, c)."""
-        said = out.double()
+        """Derivative of the mean loss with respect to the outputs (n, c)."""
+        predicted = out.double()
         refuse_width(out.shape[1], y.shape[1], where)
         if self.loss == "cross_entropy":
-            said = torch.softmax(said, dim=1)
-        return ((said - y) / len(y)).to(out.dtype)
+            predicted = torch.softmax(predicted, dim=1)
+        return ((predicted - y) / len(y)).to(out.dtype)
 
     def _fresh(self, rows: Batch, y: Tensor) -> tuple[Tensor, list[int]]:
-        """(2): gradients (r, k, p) at the present weights, and their places among those drawn."""
+        """Gradients (r, k, p) of (2) at the current weights, and their slots in the sample."""
         at, places = None, list[int]()
         if self.per_task is not None:
-            chosen = slots(self._task_rows, len(rows), self.per_task, (self.seed, self.tasks_))
+            chosen = reservoir_slots(
+                self._task_rows, len(rows), self.per_task, (self.seed, self.tasks_)
+            )
             at, places = list(chosen.values()), list(chosen)
-        k, p = count(self._kept, y.shape[1]), self.network.p
+        k, p = gradients_per_row(self._gradients, y.shape[1]), self.network.p
         if at == []:
             return self._like.new_empty((0, k, p)), places
-        found, _ = of_rows(self.network, rows, y, self._kept, at)
+        found, _ = row_gradients(self.network, rows, y, self._gradients, at)
         return found.reshape(-1, k, p), places
 
     def _keep(self, G: Tensor, places: list[int]) -> None:
-        """Let gradients enter the memory; or, within a task, keep those that were drawn."""
+        """Add gradients to the memory, or to the sample of the current task."""
         if self.per_task is None:
             self._learn(None, None, G.flatten(0, 1))
             return
@@ -285,15 +294,15 @@ class OGD(Learner):
             self._drawn[places] = G
 
     def _learn(self, rows: Batch | None, e: Tensor | None, J: Tensor) -> None:
-        """Let gradients J (k, p) enter the memory; the steps have been taken."""
+        """Add gradients J (k, p) to the memory; the steps have been taken."""
         del rows, e
         if self._memory is None:
             at_once = self.per_task or self.batch
-            at_once *= count(self._kept, self._outputs or 1)
+            at_once *= gradients_per_row(self._gradients, self._outputs or 1)
             p, like = self.network.p, self._like
-            self._memory = begun(self._specification, p, like, self._where, at_once)
-        self._memory = entered(self._memory, self._weights, J)
+            self._memory = start_memory(self._specification, p, like, self._where, at_once)
+        self._memory = insert_gradients(self._memory, self._weights, J)
 
-    def _filled(self) -> str | None:
-        remedy = "Use a smaller memory, fewer rows a task, or a wider network."
-        return filled(self._memory, self.network.p, remedy)
+    def _full_message(self) -> str | None:
+        remedy = "Use a smaller memory, fewer rows per task, or a wider network."
+        return full_memory_message(self._memory, self.network.p, remedy)

@@ -1,37 +1,36 @@
-"""ORFit for networks: fit each new row in one step, move past answers as little as possible.
+"""ORFit for networks: fit each row in one step, with minimal change of past predictions.
 
-For a row (x, y) with outputs f (c), errors e = y − f and gradients G (p × c), all at the weights of
-that moment:
+For a row (x, y) with outputs f (c), errors e = y − f and gradients G (p × c), all at the current
+weights:
 
-    G̃ = P G,      P = I − (the directions that the memory keeps)                            (1)
+    G̃ = P G,      P = I − (projection onto the directions in the memory)                    (1)
     w ← w + G̃ (GᵀG̃ + r I)⁻¹ e                                                              (2)
 
-([1] (5) for one output, (7) for c, (9) for n rows as one of n·c outputs; r = 0 there). Where the
-network is as good as linear around w, past answers stay as they are, and the row is fitted; while
-memory suffices, w is the point nearest to w₀ that fits the linearised rows ([1] Theorem 5). With
-noise r > 0 rows that contradict each other are averaged, where else each would be learned by heart.
-Cost of a step: c backward passes, whose Jacobian has c p numbers, two or three reads of the memory,
-which keeps (m + max(m / 2, c)) p numbers, and O((m + c)³) for a row's c gradients. For many classes
-the c gradients cost most.
+([1] (5) for one output, (7) for c, (9) for n rows as one row of n·c outputs; with r = 0 there). To
+first order, the row is fitted and past predictions do not change. While the memory is large enough,
+w is the point nearest to w₀ that fits the linearised rows ([1] Theorem 5). With noise r > 0,
+contradictory rows are averaged instead of fitted exactly.
+Cost of a step: c backward passes for a Jacobian of c p numbers, two or three reads of the memory of
+(m + max(m / 2, c)) p numbers, and O((m + c)³). For many classes the c gradients dominate.
 
-Where only a last linear layer learns and its outputs f = Wφ + b are the module's, all outputs have
-the same gradient φ̄ = (φ, 1) in their own weights, so that
+If only a last linear layer learns, and its outputs f = Wφ + b are those of the module, all outputs
+have the same gradient φ̄ = (φ, 1) in their own weights, so that
 
     G = I_c ⊗ φ̄,      P = I_c ⊗ P̄,      P̄ of p/c × p/c                                   (3)
 
-and one memory of the features, with the errors of all outputs at once, makes the same step without
-a backward pass: of k directions it needs 3/2 k p/c numbers, which stand for m = k c of (1). This is
-exact while m is a multiple of c, as singular values then come in groups of c, or at least p.
+and one memory of features, with the errors of all outputs, gives the same step without a backward
+pass: k directions take 3/2 k p/c numbers and represent m = k c directions of (1). This is exact if
+m is a multiple of c, since singular values then occur in groups of c, or if m >= p.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version; section 6.
 
-One-Step SGD for networks: each row fitted in one step, nothing kept.
+One-Step SGD for networks: fit each row in one step, without a memory.
 
     w ← w + G (GᵀG + r I)⁻¹ e                                                              (1)
 
-ORFit with P = I ([1] section 5.1): the row is fitted, and past answers move as they may. With
-noise r > 0 it is the normalised LMS filter.
+ORFit with P = I ([1] section 5.1): the row is fitted, regardless of past predictions. With noise
+r > 0 this is the normalised LMS filter.
 Cost of a step: c backward passes.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
@@ -54,11 +53,11 @@ from onepass.memory import Basis, NoMemory
 from onepass.memory.choice import specification
 from onepass.memory.principal import ForgettingBound, certified
 from onepass.nn.batch import Batch, RowsLike
-from onepass.nn.function import plainly
+from onepass.nn.function import plain_mode
 from onepass.nn.kalman import Covariance
-from onepass.nn.learner import Learner, filled
+from onepass.nn.learner import Learner, full_memory_message
 from onepass.nn.losses import LossName
-from onepass.nn.memory import Keeping, fitted, variances
+from onepass.nn.memory import MemoryPlacement, pending_step, variances
 from onepass.nn.merge import fingerprint, merge
 from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
@@ -69,64 +68,68 @@ __all__ = ["ORFit", "OneStepSGD"]
 
 @register
 class ORFit(Learner):
-    """Orthogonal recursive fitting of a network: one step a row, past answers moved least.
+    """Orthogonal recursive fitting (ORFit) of a network: one step per row.
+
+    Each step fits a new row with minimal change of the predictions on past rows.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place. It is asked as in evaluation mode.
+        Updated in place. Evaluated in evaluation mode.
     memory : int, None or a specification of op.memory, default=100
-        What is kept of past gradients: m is ``op.memory.Principal(m)``, their m principal
-        directions; None is ``op.memory.Basis()``, all of them, c more with each row. With
+        Memory of past gradients. An integer m means ``op.memory.Principal(m)``, their m principal
+        directions; None means ``op.memory.Basis()``, all of them, c more with each row. With
         ``learns="last"`` and None, m a multiple of the c outputs, or m >= p, the outputs of a
-        linear layer share m / c directions: c² times fewer numbers, the same weights.
+        linear layer share m / c directions, with the same result in c² times less memory.
     noise : float, default=0.0
-        r >= 0, the variance of an answer relative to P₀ = I. 0 fits each row in one step.
+        r >= 0, the noise variance of a target relative to P₀ = I. 0 fits each row exactly.
     loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
-        ``"squared"`` for numbers; for classes 0 … c − 1 ``"one_hot"``, the papers' regression of
-        indicators, or ``"cross_entropy"`` by its Gauss–Newton form, with noise > 0.
+        ``"squared"`` for regression. For classes 0 … c − 1, ``"one_hot"`` (regression on
+        indicators, as in the papers) or ``"cross_entropy"`` (Gauss–Newton approximation; requires
+        noise > 0).
     learns : str or sequence of str, default="all"
-        Which parameters learn: ``"all"``, ``"last"`` (layer), names or patterns of names.
+        Parameters to train: ``"all"``, ``"last"`` (layer), names or patterns of names.
     block_update : bool, default=False
-        Whether rows given together are learned as one augmented row ([1] (9)), linearised together
-        at the weights before them: quicker, and another algorithm than row by row. The more rows a
-        block has, the less their linearisations hold where the step ends: the error of one network
-        rose from 0.07 to 0.5 and more. For small blocks, wide networks or noise > 0.
+        Whether to learn the rows of one call as one augmented row ([1] (9)), linearised at the same
+        weights. This is faster than row-by-row learning, but less accurate for large blocks, whose
+        linearisations do not hold at the end of the step: the error of one network rose from 0.07
+        to over 0.5. Use it with small blocks, wide networks or noise > 0.
     chunk : int, optional
-        How many rows of a Jacobian are computed at once; by default as many as fit 64 MiB.
+        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
     memory_dtype : {None, "float64", "float32", "bfloat16", "float16"} or torch.dtype, optional
-        In what precision the memory is kept; by default in that of the weights. In bfloat16 it is
-        half as large as in float32, and what of a gradient is less than 1.6 % new is not told from
-        what is known.
+        Precision of the memory; default: that of the weights. bfloat16 takes half the memory of
+        float32, but ignores gradients of which less than 1.6 % is outside variance directions.
     memory_device : str, int or torch.device, optional
-        Where the memory is kept; by default beside the weights. Elsewhere, each step sends its
-        gradients there, and what is free of them back.
+        Device of the memory; default: that of the weights. On another device, each step transfers
+        its gradients there and their projections back.
     by_layer : bool, default=False
-        Whether each layer has a memory of its own, of m directions: as many numbers as one of all
-        weights, and more directions. New rows are fitted and past answers kept as before; two
-        layers no longer make room for each other.
+        Whether each layer has its own memory of m directions. This takes as much memory as one for
+        all weights and stores more directions. New rows are fitted and past predictions preserved
+        as before, but layers cannot share capacity.
 
     Attributes
     ----------
     network : Network
-        The module as a function of one vector of weights.
+        The module as a function of one flat weight vector.
     inconsistent_rows_ : int
-        Rows in the span of the past that disagreed with it; the past won.
+        Number of rows in the span of past rows that contradict them; not learned.
     forgetting_bound_ : ForgettingBound
-        By how much past answers can have moved by what the memory let go: an estimate, as good as
-        the module is linear in its weights. :meth:`drift` measures how far they have moved.
+        Estimated bound on the change of past predictions due to directions that the memory
+        discarded; as accurate as the module is linear in its weights. :meth:`drift` measures the
+        actual change.
     rows_seen_, rows_refused_ : int
-        Rows given, and those left out because their errors, gradients or steps were not finite.
+        Number of rows received, and of rows refused because errors, gradients or steps were not
+        finite.
 
     Raises
     ------
     ParameterError, TypeMismatchError
-        If an argument or the module is none of these.
+        If an argument or the module is invalid.
 
     Warns
     -----
     MemoryFullWarning
-        Once, when no direction is free any more.
+        Once, when the memory spans all weights.
 
     Examples
     --------
@@ -147,8 +150,8 @@ class ORFit(Learner):
         *("memory", *Learner.arguments),
         *("memory_dtype", "memory_device", "by_layer"),
     )
-    kept: ClassVar[tuple[str, ...]] = (
-        *(*Learner.kept, "_memory", "_against", "_full", "_forgotten"),
+    state_attributes: ClassVar[tuple[str, ...]] = (
+        *(*Learner.state_attributes, "_memory", "_inconsistent", "_full", "_forgotten"),
         *("_start", "_started_at", "_linear", "_shared"),
     )
 
@@ -171,67 +174,70 @@ class ORFit(Learner):
         )
         self.memory = memory
         self._memory: Any = None
-        self._against: Any = 0
+        self._inconsistent: Any = 0
         self._forgotten: Any = 0.0
-        self._start: Any = None  # w before the first row, where merging needs it
+        self._start: Any = None  # w before the first row, if needed for merging
         self._started_at: str | None = None  # its fingerprint
-        self._linear: bool | None = None  # whether the module is, in its weights
-        self._shared: int | None = None  # outputs that share the memory's directions
+        self._linear: bool | None = None  # whether the module is linear in its weights
+        self._shared: int | None = None  # number of outputs that share directions
         self._specification = specification(memory, self._where)
         if self.noise and self._specification == Basis():
             self._specification = Covariance()  # of tensors; P₀ = I
-        keeping = Keeping.of(memory_dtype, memory_device, by_layer=by_layer, where=self._where)
-        keeping.check_possible(self._specification, self.noise, self._where)
-        self.memory_dtype, self.memory_device, self.by_layer = keeping
-        self._keeping = keeping
+        placement = MemoryPlacement.of(
+            memory_dtype, memory_device, by_layer=by_layer, where=self._where
+        )
+        placement.check_possible(self._specification, self.noise, self._where)
+        self.memory_dtype, self.memory_device, self.by_layer = placement
+        self._placement = placement
 
     @property
     def inconsistent_rows_(self) -> int:
-        """Rows in the span of the past that disagreed with it."""
-        return int(self._against)
+        """Number of rows in the span of past rows that contradict them."""
+        return int(self._inconsistent)
 
     @property
     def memory_(self) -> Any:
-        """The memory as it is, None before the first row."""
+        """State of the memory; None before the first row."""
         return self._memory
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept beside the weights."""
+        """Size of the memory in bytes, without the weights."""
         return nbytes([self._memory, self._start])
 
     @property
     def merging(self) -> str:  # type: ignore[override]  # by memory
-        """``exact``, ``approximate`` with a limit, by layer or of a network, or ``refused``.
+        """Kind of merge: ``exact``, ``approximate`` or ``refused``.
 
-        A module linear in its weights is known by the first row for which any of them matters:
-        before it ``approximate`` is all that can be said.
+        ``exact`` requires a memory without limit, not by layer, and a module that is linear in its
+        weights. Linearity is tested with the first informative row; until then the value is
+        ``approximate``.
         """
-        said: str = self._specification.merging
+        merging: str = self._specification.merging
         bent = self.by_layer or not self._linear
-        return "approximate" if said == "exact" and bent else said
+        return "approximate" if merging == "exact" and bent else merging
 
     @property
     def forgetting_bound_(self) -> ForgettingBound:
-        """By how much past answers can have moved by what the memory let go: an estimate.
+        """Estimated bound on the change of past predictions due to discarded directions.
 
-        That the gradients of a network turn while it learns moves them as well, and is not in it:
-        it is 0.0 while the memory lets nothing go. :meth:`drift` measures both. With noise there
-        is no bound, as each step moves past answers, to average them.
+        It is 0.0 while the memory discards nothing. It does not include the effect of gradients
+        that change while the network learns; :meth:`drift` measures both. With noise there is no
+        bound, since each step changes past predictions to average them.
         """
         forgotten = float(self._forgotten)
         bound = certified(self._memory, forgotten, noise=self.noise, linear=False)
         if bound.kind == "estimate":
             turns = (
-                "it counts what the memory let go, and not that the gradients of a network turn "
-                "while it learns: measure both with drift(x, said)"
+                "it includes directions that the memory discarded, but not that gradients turn "
+                "while the network learns: measure both with drift(x, predictions)"
             )
             return bound if self._linear else replace(bound, why=turns)
         if math.isinf(forgotten):
             merged = (
-                "a merge has moved answers of its parts, and their memories know directions "
-                "without their lengths, so that nobody knows by how much; op.memory.Principal(m) "
-                "and op.memory.Sketch(m) keep lengths"
+                "a merge changed predictions of its parts by an unknown amount, since their "
+                "memories store directions without singular values; op.memory.Principal(m) and "
+                "op.memory.Sketch(m) store both"
             )
             return replace(bound, why=merged)
         return bound
@@ -239,20 +245,20 @@ class ORFit(Learner):
     def merge(
         self, other: Learner, rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
     ) -> Self:
-        """Learn what another learner has learned, in a copy of the module from the same start.
+        """Merge a learner with a copy of the module and the same initial weights into this one.
 
-        Its memory says what its rows would have taught: of a module linear in its weights exactly
-        what learning them after this one's does, while neither memory has let go of anything. Of
-        others both know linearisations that have turned since, and the merged weights are between
-        the two (:mod:`onepass.nn.merge`): measure them. The other is not changed.
+        For a module linear in its weights this equals learning the other's rows after this one's,
+        as long as neither memory has discarded directions. For other modules the merged weights are
+        a compromise between both (:mod:`onepass.nn.merge`) and should be evaluated with ``rows``.
+        ``other`` is not changed.
 
         Parameters
         ----------
         other : ORFit
-            Of the same arguments, but for ``block_update``, ``chunk`` and where its memory is.
+            With the same arguments except ``block_update``, ``chunk`` and ``memory_device``.
         rows : tuple (x, y), optional
-            Rows of both parts, to measure with; they are not learned. A merge that leaves this one
-            worse of them than the better of the two is refused.
+            Validation rows of both parts; they are not learned. The merge is refused if the merged
+            error on them is larger than that of the better part.
 
         Returns
         -------
@@ -261,76 +267,77 @@ class ORFit(Learner):
         Raises
         ------
         MergeError
-            If the two are not alike, keep too little of the past, or would be worse together.
+            If the two are incompatible, have no mergeable memory, or the merged error is larger.
         NumericalError
-            If weights are not finite. In all cases both are as they were.
+            If weights are not finite. In all cases both learners are unchanged.
 
         Warns
         -----
         MergeWarning
-            If what the two know hardly goes together.
+            If the two parts fit together poorly.
         """
         interrupt = Interrupt()
         net = self.network
-        with net.turn, interrupt.held(), plainly(net.device, net.p):
+        with net.lock, interrupt.held(), plain_mode(net.device, net.p):
             merge(self, other, rows)
         interrupt.raise_pending()
-        self._tell_if_full(3)
+        self._warn_if_full(3)
         return self
 
     def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
         c, w, G = e.shape[1], self._weights, J.T
         if self._memory is None or self._linear is None:
-            straight = self.merging != "refused" and self.network.is_linear(rows[:1])
-            self._begin(w, c, straight)
+            linear = self.merging != "refused" and self.network.is_linear(rows[:1])
+            self._begin(w, c, linear)
         group, e = (1, e) if self._shared else (c, e.reshape(-1))
         try:
             noise = np.full(len(e), self.noise)
-            found = fitted(self._memory, self._matrix(w), G, e, noise, group)
-        except NumericalError:  # told with the rows whose gradients are not finite themselves
+            found = pending_step(self._memory, self._matrix(w), G, e, noise, group)
+        except NumericalError:  # reported together with rows whose gradients are not finite
             self._refused = self._masked + len(rows)
             return
         new = self._vector(found.w)
-        said = new.to(self.network.dtype)
-        if linalg.on_device(said):  # a device is not waited for: there the memory learns the row
-            fine = said.isfinite().all()
+        written = new.to(self.network.dtype)
+        if linalg.on_device(written):  # no synchronisation: on a device the memory learns the row
+            fine = written.isfinite().all()
             self._refused = self._refused + (~fine) * (self._masked + len(rows) - self._refused)
             new = torch.where(fine, new, w)
-        elif not linalg.finite(said):
+        elif not linalg.finite(written):
             self._refused = self._masked + len(rows)
             return
         forgotten = 0.0 if self.noise else self._memory.forgetting_bound(new, w)
-        memory = found.memory()  # it may raise, for want of room; then no weight has moved
-        self._take(new)
+        memory = found.memory()  # may raise MemoryError, before any weight is changed
+        self._set_weights(new)
         self._forgotten = self._forgotten + forgotten
-        self._memory, self._against = memory, self._against + found.inconsistent_rows
+        self._memory, self._inconsistent = memory, self._inconsistent + found.inconsistent_rows
 
     def _derived(self, rows: Batch, c: int) -> tuple[Tensor, Tensor]:
-        """Outputs (n, c), and the features (n, p / c) that they share, or J (n·c, p)."""
+        """Outputs (n, c), and their shared features (n, p / c) or the Jacobian J (n·c, p)."""
         if self._memory is None:
             self._shared = c if self._per_output(c) else None
         if self._shared:
-            said, features = self.network.features(rows)
-            if features is not None and said.shape[1] == c:
-                return said, features
+            outputs, features = self.network.features(rows)
+            if features is not None and outputs.shape[1] == c:
+                return outputs, features
             if self._memory is not None:
                 self.network.jacobian(rows, c=c)  # raises if the number of outputs is another
                 raise ModuleError(
                     f"{self._where}: the module must return the outputs of its last layer, as for "
-                    "the first rows, got others. Name what learns: learns=[...] in place of 'last'."
+                    "the first rows, got others. Name the parameters to train: learns=[...] "
+                    "instead of learns='last'."
                 )
             self._shared = None
         return super()._derived(rows, c)
 
     def _per_output(self, c: int) -> Any:
-        """The specification of a memory whose directions c outputs share exactly, or None."""
-        known: Any = getattr(self._specification, "per_output", None)
+        """Specification of a memory with directions shared exactly by c outputs, or None."""
+        per_output: Any = getattr(self._specification, "per_output", None)
         last = self.learns == "last" and self.loss != "cross_entropy"
         exact = last and c > 1 and self.network.p % c == 0 and not self.by_layer
-        return known(c, self.network.p) if known and exact else None
+        return per_output(c, self.network.p) if per_output and exact else None
 
     def _matrix(self, w: Tensor) -> Tensor:
-        """Weights (p, …) as (p / c, c, …) where outputs share directions, else unchanged."""
+        """Weights (p, …) as (p / c, c, …) if outputs share directions, else unchanged."""
         c = self._shared
         if not c:
             return w
@@ -345,58 +352,58 @@ class ORFit(Learner):
         return torch.cat([each.reshape(-1) for each in w.T.split(self.network.shapes[0][1], dim=1)])
 
     def _begin(self, w: Tensor, c: int, linear: Any) -> None:
-        """Begin to remember, at the weights w; a device is waited for, this once."""
+        """Create the memory, at initial weights w; synchronises with an accelerator once."""
         self._linear = True if self._shared else linear
         if self._memory is not None:
             return
         if self._shared:
-            kind, few = self._keeping.kind(self._like), self._per_output(c)
+            kind, few = self._placement.kind(self._like), self._per_output(c)
             self._memory = few.start(self.network.p // c, 1, self.noise, kind)
         else:
             given = self._specification, self.network, self.noise, c, self._like
-            self._memory = self._keeping.begun(*given)
+            self._memory = self._placement.start_memory(*given)
         self._started_at = fingerprint(w)
         self._start = w.clone() if self.noise and self.merging != "refused" else None
 
     def _variances(self, where: str) -> Any:
         memory = self._memory
         if memory is None:
-            begun = self._keeping.begun
-            memory = begun(self._specification, self.network, self.noise, 1, self._like)
-        known = None if self.merging == "refused" else variances(memory, self.noise)
-        if known is None or not self._shared or self._memory is None:
-            return known or super()._variances(where)
+            start_memory = self._placement.start_memory
+            memory = start_memory(self._specification, self.network, self.noise, 1, self._like)
+        variance = None if self.merging == "refused" else variances(memory, self.noise)
+        if variance is None or not self._shared or self._memory is None:
+            return variance or super()._variances(where)
         c = self._shared
-        return lambda G: known(self._matrix(G).flatten(1)).reshape(c, -1).sum(0)
+        return lambda G: variance(self._matrix(G).flatten(1)).reshape(c, -1).sum(0)
 
-    def _tried(self) -> None:
-        super()._tried()
+    def _check_restored(self) -> None:
+        super()._check_restored()
         if self._start is not None:
             self._start.reshape(self.network.p)
         if self._shared is not None and not self._per_output(int(self._shared)):
             raise ValueError("its outputs cannot share directions")
         if self._linear not in {None, False, True}:
             raise ValueError("whether its module is linear is neither true nor false")
-        float(self._forgotten + self._against)
+        float(self._forgotten + self._inconsistent)
         if self._memory is not None:
-            ask = getattr(self._memory, "split", None) or self._memory.variances
-            ask(self._like.new_zeros(1, self.network.p // (self._shared or 1)).T)
+            split = getattr(self._memory, "split", None) or self._memory.variances
+            split(self._like.new_zeros(1, self.network.p // (self._shared or 1)).T)
 
-    def _filled(self) -> str | None:
+    def _full_message(self) -> str | None:
         remedy = "Use noise > 0, a smaller memory, or a wider network."
-        return filled(self._memory, self.network.p // (self._shared or 1), remedy)
+        return full_memory_message(self._memory, self.network.p // (self._shared or 1), remedy)
 
 
 @register
 class OneStepSGD(ORFit):
-    """Each row fitted in one step, and nothing kept: ORFit without a memory ([1] section 5.1).
+    """One-step SGD: fit each row in one step; ORFit without a memory ([1] section 5.1).
 
-    With noise r > 0 it is the normalised LMS filter, for networks.
+    With noise r > 0 this is the normalised LMS filter for networks.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place.
+        Updated in place.
     noise : float, default=0.0
         r >= 0, as in :class:`ORFit`.
     loss, learns, block_update, chunk

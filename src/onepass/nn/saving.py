@@ -1,4 +1,4 @@
-"""Save and load a network's learner in one safetensors file, to the last bit.
+"""Save and load a network learner in one safetensors file, bit for bit.
 
 The file is one of :mod:`onepass.serialization.archive`, of the kind ``network``::
 
@@ -8,11 +8,11 @@ The file is one of :mod:`onepass.serialization.archive`, of the kind ``network``
 
 Memories and their specifications are encoded by :mod:`onepass.serialization.codec`.
 
-The module's code is not in the file, and nothing in it is run: a module made alike is handed to
-:func:`load`, which compares names, shapes and dtypes, and writes nothing before all is read.
+The file contains no code. :func:`load` takes a module of the same architecture, compares names,
+shapes and dtypes, and writes nothing into it before the whole file is read.
 
-A tensor of any precision is stored as its bytes: ``{"@": "tensor", "dtype": "bfloat16", "of":
-array}``; files of networks and states of wrapped optimizers hold such.
+Tensors, also in states of wrapped optimizers, are stored by their bytes:
+``{"@": "tensor", "dtype": "bfloat16", "of": array}``.
 """
 
 import os
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
-from onepass.nn.selection import broken
+from onepass.nn.selection import find_nonfinite
 from onepass.serialization import archive, former
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, from_state, register_value, state_dict
@@ -36,41 +36,41 @@ __all__ = ["KIND", "from_tensors", "load", "register", "save", "tensors_of"]
 
 _Class = TypeVar("_Class", bound=type)
 _TENSOR = "tensor"
-_BITS = {torch.bfloat16: torch.int16}  # NumPy knows no such numbers
+_BITS = {torch.bfloat16: torch.int16}  # not supported by NumPy
 _DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
            "bool")  # fmt: skip
 
 
 def _as_array(tensor: Tensor) -> dict[str, Any]:
-    """A tensor as an array."""
+    """Encode a tensor as an array."""
     near = tensor.detach().cpu().contiguous()
     array = near.view(_BITS[near.dtype]).numpy() if near.dtype in _BITS else near.numpy()
     return {"dtype": str(near.dtype).removeprefix("torch."), "of": array}
 
 
 def _tensor(dtype: str, of: Any, device: Any) -> Tensor:
-    """The tensor that an array stands for, on a device."""
+    """Decode a tensor onto a device."""
     if dtype not in _DTYPES or not isinstance(of, np.ndarray) or of.dtype.kind not in "fiub":
         raise ValueError(dtype)
     kind, tensor = getattr(torch, dtype), torch.from_numpy(of.copy(order="C"))
     if tensor.dtype != _BITS.get(kind, kind):
-        raise ValueError(f"it is not of {dtype}")
+        raise ValueError(f"dtype of the array is not {dtype}")
     return tensor.view(kind).to(device or "cpu")
 
 
-# a single number that a learner has on a device is waited for, and saved as one of Python's
+# tensors without axes are saved as Python numbers
 register_value(_TENSOR, Tensor, lambda each: _as_array(each) if each.ndim else each.item(), _tensor)
 
 
 def tensors_of(memory: object, where: str) -> dict[str, Any]:
-    """A memory as plain values and new tensors on the CPU, for a ``state_dict`` of torch."""
+    """Encode a memory as plain values and new CPU tensors, for a torch ``state_dict``."""
     tree, arrays = archive.split(state_dict(memory, where), where)
     tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
     return {"tree": tree, "tensors": tensors}
 
 
 def from_tensors(state: Any, device: torch.device, where: str) -> Any:
-    """The memory that ``tensors_of``, or a former version, has encoded, on a device."""
+    """Decode a memory encoded by ``tensors_of`` or a former version, onto a device."""
     if not isinstance(state, Mapping) or set(state) != {"tree", "tensors"}:
         return from_state(former.memory(state, device), where)
     arrays = {name: each.cpu().numpy() for name, each in state["tensors"].items()}
@@ -78,9 +78,9 @@ def from_tensors(state: Any, device: torch.device, where: str) -> Any:
 
 
 KIND = "network"
-"""The kind of such a file."""
+"""Kind of the archive."""
 
-_LATER = {"shape", "linear", "network.columns", "shared"}  # missing in files of former versions
+_OPTIONAL = {"shape", "linear", "network.columns", "shared"}  # missing in files of former versions
 _TYPES = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
 
 
@@ -88,7 +88,7 @@ _LEARNERS: dict[str, Any] = {}
 
 
 def register(cls: _Class) -> _Class:
-    """Let files name a learner of op.nn; a decorator of its class."""
+    """Class decorator that registers a learner of op.nn for :func:`load`."""
     _LEARNERS[cls.__name__] = cls
     return cls
 
@@ -100,26 +100,27 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     ----------
     learner : learner of op.nn
     path : path-like
-        The file; one that is there is replaced, whole or not at all.
+        An existing file is replaced atomically.
 
     Raises
     ------
     CheckpointError
-        If its class is not one of op.nn, its module holds nan, or the file cannot be written.
+        If its class is not one of op.nn, the module contains nan, or the file cannot be written.
     """
     where = os.fspath(path)
     if _LEARNERS.get(type(learner).__name__) is not type(learner):
         raise CheckpointError(
-            f"{where}: what is saved must be a learner of op.nn, got {type(learner).__name__}. "
-            "Save a class of your own with torch.save(module.state_dict(), ...)."
+            f"{where}: the object to save must be a learner of op.nn, got "
+            f"{type(learner).__name__}. Save custom classes with "
+            "torch.save(module.state_dict(), ...)."
         )
     module, names = _parts(learner.module), list(learner.network.names)
-    _refuse_lost(module, names, where)
+    _check_no_nan(module, names, where)
     tree = {
         "learner": type(learner).__name__,
         "arguments": {name: getattr(learner, name) for name in learner.arguments},
         "names": names,
-        "learned": {_plain(name): attrgetter(name)(learner) for name in learner.kept},
+        "learned": {_plain(name): attrgetter(name)(learner) for name in learner.state_attributes},
     }
     state = state_dict(tree, where)
     state["module"] = {
@@ -130,16 +131,16 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: object) -> Any:
-    """The learner that was saved, its weights and buffers written into a module made alike.
+    """Load a learner, and write its weights and buffers into a module.
 
     Parameters
     ----------
     path : path-like
-        A file that a learner's ``save`` wrote.
+        File written by a learner's ``save``.
     module : torch.nn.Module
-        With weights of the same names, shapes and dtypes, on any device. It learns in place.
+        With weights of the same names, shapes and dtypes, on any device. Updated in place.
     **replaced : object
-        In place of what was saved: ``chunk``, ``memory_device``; no other argument.
+        Constructor arguments to override: ``chunk``, ``memory_device``.
 
     Returns
     -------
@@ -148,8 +149,8 @@ def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: obje
     Raises
     ------
     CheckpointError, ParameterError, TypeMismatchError
-        If there is no such file, it is damaged, too new or of another kind, or the module is not
-        alike: the first difference is named; or if another argument is given. All is as it was.
+        If the file does not exist, is damaged, too new or of another kind, if the module does not
+        match, or if another argument is given. The module is not changed.
 
     Examples
     --------
@@ -166,29 +167,33 @@ def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: obje
     """
     if isinstance(path, torch.nn.Module):
         raise TypeMismatchError(
-            f"op.nn.load: `path` must be that of a file, got the module {type(path).__name__}. "
-            "The file comes first: op.nn.load(path, module)."
+            f"op.nn.load: `path` must be a path, got the module {type(path).__name__}. "
+            "The path is the first argument: op.nn.load(path, module)."
         )
     where = os.fspath(path)
-    _refuse_others(replaced)
+    _check_replaced(replaced)
     tree = _tree(path, where)
-    pairs = _alike(tree["module"], module, where)
-    _refuse_lost(tree["module"], tree["names"], where)
+    pairs = _matched_pairs(tree["module"], module, where)
+    _check_no_nan(tree["module"], tree["names"], where)
     cls = _LEARNERS.get(tree["learner"])
     if cls is None:
-        raise damaged(where, f"it names {tree['learner'][:40]!r} as the learner")
+        raise damaged(where, f"unknown learner {tree['learner'][:40]!r}")
     arguments = {**from_state(tree["arguments"], where), **replaced}
-    with _whatever(module):
-        learner = _made(cls, module, arguments, where)
+    with _finite_parameters(module):
+        learner = _new_learner(cls, module, arguments, where)
     if list(learner.network.names) != tree["names"]:
-        raise _unlike(where, "let the same weights learn", tree["names"], learner.network.names)
+        raise _module_mismatch(
+            where, "let the same weights learn", tree["names"], learner.network.names
+        )
     device = getattr(learner, "memory_device", None) or learner.network.device
     learned = from_state(tree["learned"], where, device=device)
-    known = {_plain(name) for name in learner.kept}
-    learned = dict.fromkeys(_LATER & known) | learned
-    if set(learned) != known:
-        raise damaged(where, f"a {cls.__name__} keeps other things than it holds")
-    _remember(learner, learned, where)
+    renamed = former.ATTRIBUTES.get(cls.__name__, {})
+    learned = {renamed.get(name, name): value for name, value in learned.items()}
+    expected = {_plain(name) for name in learner.state_attributes}
+    learned = dict.fromkeys(_OPTIONAL & expected) | learned
+    if set(learned) != expected:
+        raise damaged(where, f"the state does not match {cls.__name__}")
+    _restore_state(learner, learned, where)
     with torch.no_grad():
         for each, value in pairs:
             each.copy_(value)
@@ -199,12 +204,12 @@ def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: obje
 
 
 def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
-    """What the file holds; its parts are there."""
+    """Read the file and check its structure."""
     found = archive.contents(path)
     if found.kind != KIND:
         raise CheckpointError(
-            f"{where}: must hold a network's learner, got a {found.kind}. "
-            "Use op.load for what op.save wrote."
+            f"{where}: must contain a network learner, got a {found.kind}. "
+            "Use op.load for files of op.save."
         )
     tree = found.tree
     good = type(tree) is dict and {name: type(part) for name, part in tree.items()} == _TYPES
@@ -212,112 +217,114 @@ def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
     whole = type(module) is dict and set(module) == {"weights", "buffers"}
     parts = list(module.values()) if whole else [None]
     if not all(type(p) is dict and all(isinstance(t, Tensor) for t in p.values()) for p in parts):
-        raise damaged(where, "it has other parts than a network's learner")
+        raise damaged(where, "its entries are not those of a network learner")
     return {**tree, "module": module}
 
 
-def _alike(saved: Any, module: torch.nn.Module, where: str) -> list[tuple[Tensor, Tensor]]:
-    """Each weight and buffer of the module, and what is to be written into it."""
+def _matched_pairs(saved: Any, module: torch.nn.Module, where: str) -> list[tuple[Tensor, Tensor]]:
+    """Pairs of each weight or buffer of the module and its saved value."""
     if not isinstance(module, torch.nn.Module):
         raise CheckpointError(
-            f"{where}: `module` must be a torch.nn.Module made like the one that was saved, got "
-            f"{type(module).__name__}. Build it anew and hand it to op.nn.load."
+            f"{where}: `module` must be a torch.nn.Module like the saved one, got "
+            f"{type(module).__name__}. Create it again and pass it to op.nn.load."
         )
     pairs = []
     for kind, there in _parts(module).items():
         for name in [*saved[kind], *there]:
-            came, expected = _form(there, name), _form(saved[kind], name)
-            if came != expected:
-                raise _unlike(where, f"have {name!r} as", expected, came)
+            found, expected = _form(there, name), _form(saved[kind], name)
+            if found != expected:
+                raise _module_mismatch(where, f"have {name!r} as", expected, found)
         pairs += [(there[name], value) for name, value in saved[kind].items()]
     return pairs
 
 
 def _form(tensors: Mapping[str, Tensor], name: str) -> str:
-    """A tensor's dtype and shape."""
+    """Dtype and shape of a tensor, as text."""
     if name not in tensors:
         return "no such"
     each = tensors[name]
     return f"{str(each.dtype)[6:]} of shape {tuple(each.shape)}"
 
 
-def _unlike(where: str, what: str, expected: object, came: object) -> CheckpointError:
+def _module_mismatch(where: str, what: str, expected: object, found: object) -> CheckpointError:
     return CheckpointError(
-        f"{where}: `module` must {what} {expected}, as the one that was saved, got {came}. "
-        "Build it as it was built then, and hand it to op.nn.load."
+        f"{where}: `module` must {what} {expected}, as the saved one, got {found}. "
+        "Create a module of the same architecture and pass it to op.nn.load."
     )
 
 
 def _parts(module: torch.nn.Module) -> dict[str, dict[str, Tensor]]:
-    """The weights of a module, and the buffers that belong to its state."""
+    """Parameters and persistent buffers of a module."""
     lasting = module.state_dict(keep_vars=True)
     buffers = {name: each for name, each in module.named_buffers() if name in lasting}
     return {"weights": dict(module.named_parameters()), "buffers": buffers}
 
 
-def _refuse_lost(
+def _check_no_nan(
     module: Mapping[str, Mapping[str, Tensor]], names: Sequence[str], where: str
 ) -> None:
-    """Refuse numbers of a module that are nan, or infinite and learn: no row can mend them."""
+    """Check that a module has no nan, and no infinity in weights that learn."""
     for name, each in (*module["weights"].items(), *module["buffers"].items()):
         learns = name in names and name in module["weights"]
         lost = int((~each.isfinite() if learns else each.isnan()).sum())
         if lost:
             raise CheckpointError(
-                f"{where}: a module's numbers must not be nan, nor infinite where they learn, got "
-                f"{lost} of {each.numel()} in {name!r}. Nothing can be learned or answered from "
-                "there: go back to the last file, or write numbers into them."
+                f"{where}: weights and buffers must not be nan, nor infinite if they learn, got "
+                f"{lost} of {each.numel()} in {name!r}. Restore the previous file, or initialise "
+                "them again."
             )
 
 
 @contextmanager
-def _whatever(module: torch.nn.Module) -> Iterator[None]:
-    """Let a module be wrapped that is yet to be written: the numbers of a new one may be nan."""
-    lost = [each for each in module.parameters() if broken([("", each)]) is not None]
-    kept = [each.detach().clone() for each in lost]
+def _finite_parameters(module: torch.nn.Module) -> Iterator[None]:
+    """Replace non-finite parameters by zeros temporarily: a new module may contain nan."""
+    lost = [each for each in module.parameters() if find_nonfinite([("", each)]) is not None]
+    copies = [each.detach().clone() for each in lost]
     with torch.no_grad():
         for each in lost:
             each.zero_()
         try:
             yield
         finally:
-            for each, was in zip(lost, kept, strict=True):
+            for each, was in zip(lost, copies, strict=True):
                 each.copy_(was)
 
 
-def _refuse_others(replaced: Mapping[str, object]) -> None:
-    """Refuse arguments by which what was learned would be another's."""
+def _check_replaced(replaced: Mapping[str, object]) -> None:
+    """Check that overridden arguments do not affect the learned state."""
     for name in replaced.keys() - {"chunk", "memory_device"}:
         raise ParameterError(
-            f"op.nn.load: only `chunk` and `memory_device` may be replaced, got {name!r}. Make a "
-            "new learner to learn with other arguments."
+            f"op.nn.load: only `chunk` and `memory_device` can be overridden, got {name!r}. Create "
+            "a new learner to train with other arguments."
         )
 
 
-def _made(cls: type, module: torch.nn.Module, arguments: Mapping[str, object], where: str) -> Any:
-    """The learner that has learned nothing yet."""
+def _new_learner(
+    cls: type, module: torch.nn.Module, arguments: Mapping[str, object], where: str
+) -> Any:
+    """Create the learner."""
     try:
         return cls(module, **arguments)
-    except Exception as wrong:  # whatever a class makes of arguments that nobody checked
+    except Exception as error:  # any exception means that the arguments are invalid
         raise CheckpointError(
-            f"{where}: must hold arguments that op.nn.{cls.__name__} takes for this module, got "
-            f"some that it refuses: {wrong}"
-        ) from wrong
+            f"{where}: must contain valid arguments of op.nn.{cls.__name__} for this module, got "
+            f"invalid ones: {error}"
+        ) from error
 
 
-def _remember(learner: Any, learned: Mapping[str, object], where: str) -> None:
-    """Let a learner remember what it has learned; what is no memory lies beside the weights."""
-    for name in learner.kept:
+def _restore_state(learner: Any, learned: Mapping[str, object], where: str) -> None:
+    """Set the state of a learner; tensors go to the device of the module."""
+    for name in learner.state_attributes:
         owner, _, last = name.rpartition(".")
         value = learned[_plain(name)]
         value = value.to(learner.network.device) if isinstance(value, torch.Tensor) else value
         setattr(attrgetter(owner)(learner) if owner else learner, last, value)
     try:
-        learner._tried()  # noqa: SLF001  it belongs to loading alone
-    except Exception as wrong:  # whatever comes of numbers that do not belong together
-        raise damaged(where, f"it has not learned what it says: {wrong}") from wrong
+        learner._check_restored()  # noqa: SLF001  for loading only
+    except Exception as error:  # any exception means that the state is inconsistent
+        raise damaged(where, f"its state is inconsistent: {error}") from error
 
 
 def _plain(name: str) -> str:
-    """An attribute's name, or a path to it, as a key of the file."""
+    """Key of the file for an attribute name or path."""
     return ".".join(part.strip("_") for part in name.split("."))

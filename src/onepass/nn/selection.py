@@ -1,7 +1,7 @@
-"""Selection of the weights that learn, and their places in one flat vector.
+"""Selection of the parameters that learn, and their positions in one flat vector.
 
-A parameter that several layers share counts once. A parameter that does not require grad is
-frozen: it is never among those that learn, and never written.
+A parameter shared by several layers counts once. A parameter that does not require grad is frozen:
+it is never selected and never written.
 """
 
 import math
@@ -21,7 +21,15 @@ from onepass.errors import ParameterError, ShapeError, TypeMismatchError, did_yo
 from onepass.nn.batch import SHAPED
 from onepass.types import ArrayLike
 
-__all__ = ["Selection", "broken", "input_dtype", "layer_of", "pieces", "room", "select"]
+__all__ = [
+    "Selection",
+    "find_nonfinite",
+    "input_dtype",
+    "jacobian_buffer",
+    "layer_of",
+    "select",
+    "split_vector",
+]
 
 
 _CLOSED = (
@@ -32,40 +40,40 @@ _PARAMETRIZED = ".parametrizations."
 
 @dataclass(frozen=True)
 class Selection:
-    """The parameters that learn, in the module's own order.
+    """The parameters that learn, in the order of the module.
 
     Parameters
     ----------
     names : tuple of str
-        As the module names them.
+        Names in the module.
     parameters : tuple of torch.nn.Parameter
-        The module's own, not copies.
+        The module's parameters, not copies.
     """
 
     names: tuple[str, ...]
     parameters: tuple[torch.nn.Parameter, ...]
 
     def __reduce__(self) -> Any:
-        return Selection, (self.names, self.parameters)  # what is cached cannot be copied
+        return Selection, (self.names, self.parameters)  # cached properties cannot be copied
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of each."""
+        """Shape of each parameter."""
         return tuple(tuple(each.shape) for each in self.parameters)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many weights each holds."""
+        """Number of weights of each parameter."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
     @cached_property
     def p(self) -> int:
-        """How many weights learn."""
+        """Total number of weights."""
         return sum(self.sizes)
 
     @cached_property
     def slices(self) -> Mapping[str, slice]:
-        """Where each lies in the flat vector."""
+        """Position of each parameter in the flat vector."""
         start, found = 0, {}
         for name, size in zip(self.names, self.sizes, strict=True):
             found[name] = slice(start, start + size)
@@ -74,19 +82,19 @@ class Selection:
 
     @cached_property
     def layers(self) -> Mapping[str, tuple[slice, ...]]:
-        """Where the weights of each layer lie; neighbours are one slice."""
+        """Positions of the weights of each layer; adjacent slices are joined."""
         found: dict[str, list[slice]] = {}
         for name, piece in self.slices.items():
-            pieces = found.setdefault(layer_of(name), [])
-            if pieces and pieces[-1].stop == piece.start:
-                pieces[-1] = slice(pieces[-1].start, piece.stop)
+            split_vector = found.setdefault(layer_of(name), [])
+            if split_vector and split_vector[-1].stop == piece.start:
+                split_vector[-1] = slice(split_vector[-1].start, piece.stop)
             else:
-                pieces.append(piece)
-        return MappingProxyType({name: tuple(pieces) for name, pieces in found.items()})
+                split_vector.append(piece)
+        return MappingProxyType({name: tuple(split_vector) for name, split_vector in found.items()})
 
 
 def layer_of(name: str) -> str:
-    """The layer that owns a parameter; ``""`` is the module itself.
+    """Name of the layer that owns a parameter; ``""`` is the module itself.
 
     Parameters
     ----------
@@ -105,15 +113,15 @@ def layer_of(name: str) -> str:
 
 
 def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> Selection:
-    """The parameters of a module that learn.
+    """Select the parameters of a module that learn.
 
     Parameters
     ----------
     module : torch.nn.Module
     learns : {"all", "last"}, str or sequence of str
         ``"all"``: every parameter that requires grad. ``"last"``: those of the last layer that has
-        any, shared ones included, in the order in which layers were made. Else names of parameters
-        or layers, or patterns of them (``"head.*"``, ``"*.bias"``).
+        any, including shared ones, in registration order. Otherwise names or patterns of parameters
+        or layers (``"head.*"``, ``"*.bias"``).
     where : str
         The public call, for messages.
 
@@ -123,29 +131,28 @@ def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> 
         If nothing is selected, a name is unknown or frozen, a parameter is not yet initialised,
         or parameters lie on several devices or share memory.
     TypeMismatchError
-        If the module is none, or the parameters that learn are of several or complex dtypes.
+        If ``module`` is not a module, or the selected parameters have several or complex dtypes.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
             f"{where}: `module` must be a torch.nn.Module, got {type(module).__name__}. "
-            "Wrap a function of tensors in the forward of a module."
+            "Wrap a function of tensors in a module's forward."
         )
     if isinstance(module, _CLOSED):
         raise TypeMismatchError(
             f"{where}: `module` must be a plain torch.nn.Module, got a {type(module).__name__}, "
-            "whose weights cannot be exchanged. Give the module that it was made from."
+            "whose weights cannot be replaced. Pass the module that it was created from."
         )
-    known = dict(module.named_parameters())
-    _refuse_unready(module, known, where)
-    free = {name: each for name, each in known.items() if each.requires_grad}
+    named = dict(module.named_parameters())
+    _refuse_unready(module, named, where)
+    free = {name: each for name, each in named.items() if each.requires_grad}
     if not free:
-        came = "none of its parameters does" if known else "it has no parameters"
+        reason = "none of its parameters does" if named else "it has no parameters"
         raise ParameterError(
-            f"{where}: `module` must have a parameter that requires grad, and {came}. "
-            "Nothing could be learned: give a module with weights, or thaw them with "
-            "requires_grad_(True)."
+            f"{where}: `module` must have a parameter that requires grad, but {reason}. "
+            "Pass a module with parameters, or call requires_grad_(True) on them."
         )
-    names = _chosen(module, free, known, learns, where)
+    names = _chosen(module, free, named, learns, where)
     chosen = Selection(names, tuple(free[name] for name in names))
     _refuse_mixed(chosen, where)
     return chosen
@@ -154,13 +161,13 @@ def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> 
 def _chosen(
     module: torch.nn.Module,
     free: Mapping[str, Tensor],
-    known: Mapping[str, Tensor],
+    named: Mapping[str, Tensor],
     learns: str | Sequence[str],
     where: str,
 ) -> tuple[str, ...]:
     if isinstance(learns, str) and learns == "all":
         return tuple(free)
-    first = {id(each): name for name, each in known.items()}
+    first = {id(each): name for name, each in named.items()}
     aliases = [
         (alias, first[id(each)]) for alias, each in module.named_parameters(remove_duplicate=False)
     ]
@@ -174,7 +181,7 @@ def _chosen(
     if not patterns or not all(isinstance(each, str) for each in patterns):
         raise ParameterError(
             f"{where}: `learns` must be 'all', 'last', or names or patterns of parameters or "
-            f"layers, got {learns!r}. The parameters are {join_names(list(known), 20)}."
+            f"layers, got {learns!r}. The parameters are {join_names(list(named), 20)}."
         )
     found = set[str]()
     for pattern in patterns:
@@ -185,7 +192,7 @@ def _chosen(
 def _matched(
     pattern: str, aliases: Sequence[tuple[str, str]], free: Mapping[str, Tensor], where: str
 ) -> set[str]:
-    """The free parameters that a pattern means, by their first names."""
+    """First names of the trainable parameters that match a pattern."""
     matched = {name for alias, name in aliases if _means(pattern, alias)}
     if not matched:
         names = [alias for alias, _ in aliases]
@@ -197,57 +204,56 @@ def _matched(
     if not matched & free.keys():
         raise ParameterError(
             f"{where}: `learns` must name parameters that require grad, got {pattern!r}, which "
-            f"means {join_names(sorted(matched))}: frozen. Thaw it with requires_grad_(True), or "
+            f"matches frozen {join_names(sorted(matched))}. Call requires_grad_(True) on it, or "
             f"choose among {join_names(list(free), 20)}."
         )
     return matched & free.keys()
 
 
 def _means(pattern: str, name: str) -> bool:
-    """Whether a pattern is that of a parameter, or of a layer around it."""
+    """Whether a pattern matches a parameter or one of its parent modules."""
     parts = name.split(".")
     return any(fnmatchcase(".".join(parts[:k]), pattern) for k in range(1, len(parts) + 1))
 
 
-def _refuse_unready(module: torch.nn.Module, known: Mapping[str, Tensor], where: str) -> None:
+def _refuse_unready(module: torch.nn.Module, named: Mapping[str, Tensor], where: str) -> None:
     buffers = dict(module.named_buffers())
-    for name, each in {**known, **buffers}.items():
+    for name, each in {**named, **buffers}.items():
         if torch.nn.parameter.is_lazy(each):
             raise ParameterError(
-                f"{where}: `module` must know the shapes of its parameters, but {name!r} is not "
-                "yet initialised. Ask the module for the outputs of a few rows first."
+                f"{where}: `module` must have initialised parameters, but {name!r} is lazy. "
+                "Call the module with a few rows first."
             )
         if each.is_inference():
             raise ParameterError(
-                f"{where}: `module` must be made outside of torch.inference_mode(), in which "
-                f"tensors are frozen for good, but {name!r} was not. Make it anew, or "
+                f"{where}: `module` must be created outside of torch.inference_mode(), whose "
+                f"tensors cannot be trained, but {name!r} was not. Create it again, or "
                 "copy.deepcopy it, outside."
             )
-    places = {str(each.device): name for name, each in {**buffers, **known}.items()}
+    places = {str(each.device): name for name, each in {**buffers, **named}.items()}
     if len(places) > 1:
         found = ", ".join(f"{name!r} on {place}" for place, name in sorted(places.items()))
         raise ParameterError(
-            f"{where}: `module` must lie on one device, got {found}. "
-            "Move it as a whole with module.to(device)."
+            f"{where}: `module` must be on one device, got {found}. Move it with module.to(device)."
         )
     if "meta" in places:
         raise ParameterError(
-            f"{where}: `module` must hold weights, but it lies on the device 'meta', where "
-            "tensors have no values. Make it with module.to_empty(device='cpu') and load weights."
+            f"{where}: `module` must have values, but it is on the device 'meta', where "
+            "tensors have none. Use module.to_empty(device='cpu') and load weights."
         )
 
 
 def _refuse_mixed(chosen: Selection, where: str) -> None:
     dtypes = {each.dtype: name for name, each in zip(chosen.names, chosen.parameters, strict=True)}
-    came = ", ".join(f"{name!r} of {dtype}" for dtype, name in dtypes.items())
+    listing = ", ".join(f"{name!r} of {dtype}" for dtype, name in dtypes.items())
     if len(dtypes) > 1:
         raise TypeMismatchError(
-            f"{where}: the parameters that learn must be of one dtype, got {came}. Convert the "
-            "module as a whole, as with module.float(), or choose some with `learns`."
+            f"{where}: the parameters that learn must have one dtype, got {listing}. Convert "
+            "the module, as with module.float(), or select some with `learns`."
         )
     if not all(dtype.is_floating_point for dtype in dtypes):
         raise TypeMismatchError(
-            f"{where}: the parameters that learn must be real, got {came}. Keep real and "
+            f"{where}: the parameters that learn must be real, got {listing}. Store real and "
             "imaginary part as a real parameter, and join them with torch.view_as_complex."
         )
     seen: dict[tuple[int, tuple[int, ...]], str] = {}
@@ -257,26 +263,28 @@ def _refuse_mixed(chosen: Selection, where: str) -> None:
         twin = seen.setdefault((each.data_ptr(), tuple(each.shape)), name)
         if twin != name:
             raise ParameterError(
-                f"{where}: each parameter must have memory of its own, but {name!r} and {twin!r} "
+                f"{where}: each parameter must have its own memory, but {name!r} and {twin!r} "
                 "share theirs. Tie weights by using one torch.nn.Parameter in both places."
             )
 
 
-def pieces(w: ArrayLike | Tensor, name: str, selection: Selection, where: str) -> list[Tensor]:
-    """A flat vector as views of the parameters' shapes.
+def split_vector(
+    w: ArrayLike | Tensor, name: str, selection: Selection, where: str
+) -> list[Tensor]:
+    """Split a flat vector into views of the parameters' shapes.
 
     Parameters
     ----------
     w : Tensor or array of shape (p,)
     name : str
-        What the user calls it, for messages.
+        Name of the argument, for messages.
     selection : Selection
     where : str
 
     Raises
     ------
     ShapeError, TypeMismatchError
-        If it is no vector of p real numbers on the device of the parameters.
+        If it is not a vector of p real numbers on the device of the parameters.
     """
     device = selection.parameters[0].device
     if not isinstance(w, torch.Tensor):
@@ -295,30 +303,30 @@ def pieces(w: ArrayLike | Tensor, name: str, selection: Selection, where: str) -
     return [piece.reshape(shape) for piece, shape in cut]
 
 
-def room(
+def jacobian_buffer(
     height: int, out: Tensor | None, selection: Selection, where: str, expected: int | None = None
 ) -> Tensor:
-    """Memory for some rows of J: new, or the first rows of what was given.
+    """Buffer for rows of J: new, or the first rows of ``out``.
 
     Parameters
     ----------
     height : int
-        How many rows.
+        Number of rows.
     out : Tensor or None
     selection : Selection
     where : str
     expected : int, optional
-        How many rows there must be.
+        Required number of rows.
 
     Raises
     ------
     ShapeError
-        If what was given does not fit, or other rows are asked for.
+        If ``out`` does not fit, or ``height`` differs from ``expected``.
     """
     if expected and height != expected:
         raise ShapeError(
-            f"{where}: the module must give as many outputs a row as when it first learned, got "
-            f"{height} in place of {expected}. {SHAPED}"
+            f"{where}: the module must return as many outputs per row as when first learned, got "
+            f"{height} instead of {expected}. {SHAPED}"
         )
     first = selection.parameters[0]
     if out is None:
@@ -329,13 +337,13 @@ def room(
         raise ShapeError(
             f"{where}: `out` must be contiguous memory of {first.dtype} on {first.device} for "
             f"{height} rows of {selection.p}, got {out.dtype} on {out.device} of shape "
-            f"{tuple(out.shape)}. Leave it out to have J made."
+            f"{tuple(out.shape)}. Omit it to allocate J."
         )
     return out[:height]
 
 
-def broken(named: Iterable[tuple[str, Tensor]]) -> str | None:
-    """The first of some weights that holds what is no number, and how much of it; None if none.
+def find_nonfinite(named: Iterable[tuple[str, Tensor]]) -> str | None:
+    """Description of the first tensor that contains nan or infinity, or None.
 
     Parameters
     ----------
@@ -344,11 +352,11 @@ def broken(named: Iterable[tuple[str, Tensor]]) -> str | None:
     for name, each in named:
         if not linalg.finite(each.detach()):
             lost = int((~each.detach().isfinite()).sum())
-            return f"{name!r} holds nan or infinity, {lost} of its {each.numel()} numbers"
+            return f"{name!r} contains nan or infinity, {lost} of its {each.numel()} numbers"
     return None
 
 
 def input_dtype(module: torch.nn.Module) -> torch.dtype:
-    """What the first layer computes in: it may be frozen, and of another dtype than w."""
+    """Dtype of the first parameter, which may be frozen and differ from that of w."""
     real = (each.dtype for each in module.parameters() if each.is_floating_point())
     return next(real)

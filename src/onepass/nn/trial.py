@@ -1,9 +1,9 @@
-"""Trial: rows that a module refuses are found before any row is learned, or named after.
+"""Trial evaluation: find rows that a module rejects before any row is learned.
 
-Rows are learned one after the other, in the module's own weights, so that there is no way back
-behind a row that was learned. Therefore a module is asked all rows of a call first, some at a time,
-which costs a small part of their derivatives: where it raises, nothing is learned. A module that
-raises because of what it has learned from the rows before is told with how many these are.
+Rows are learned in place, one after the other, and cannot be unlearned. The module is therefore
+first evaluated on all rows of a call, in blocks, at a small part of the cost of the derivatives; if
+it raises, nothing is learned. If it raises later, at weights changed by earlier rows, the error
+gives their number.
 """
 
 from typing import NamedTuple, NoReturn
@@ -11,24 +11,24 @@ from typing import NamedTuple, NoReturn
 import torch
 
 from onepass.errors import ModuleError, OnepassError, ShapeError
-from onepass.nn.batch import Batch, RowsLike, by_module, in_a_line, refuse_width
+from onepass.nn.batch import Batch, RowsLike, first_line, raised_by_module, refuse_width
 from onepass.nn.module import Network
 
-__all__ = ["Call", "prepared", "tried", "untold"]
+__all__ = ["Call", "check_all_rows", "locate_failure", "prepare_rows"]
 
 _ROWS = 64
-_BYTES = 1 << 22  # of inputs: what layers make of large pictures is much larger than these
+_BYTES = 1 << 22  # of inputs: activations of layers may be much larger
 
 
 class Call(NamedTuple):
-    """Rows that a verb was given.
+    """Arguments of a call of ``learn`` or ``test_then_train``.
 
     Parameters
     ----------
     network : Network
     rows : Batch
     where : str
-        What the user called, for messages.
+        The public call, for messages.
     """
 
     network: Network
@@ -36,150 +36,150 @@ class Call(NamedTuple):
     where: str
 
 
-def prepared(network: Network, x: RowsLike, where: str) -> Batch:
-    """Rows that are to be learned, as the module takes them: see ``Network.prepare``.
+def prepare_rows(network: Network, x: RowsLike, where: str) -> Batch:
+    """Rows to learn, as ``Network.prepare`` returns them.
 
     Parameters
     ----------
     network : Network
     x : rows
     where : str
-        What the user called, for messages.
+        The public call, for messages.
 
     Raises
     ------
     ModuleError
-        If its forward raises when it is tried with the first rows.
+        If ``forward`` raises for the first rows.
     """
     try:
         return network.prepare(x, where)
-    except Exception as wrong:
-        if by_module(wrong):
+    except Exception as error:
+        if raised_by_module(error):
             raise ModuleError(
-                f"{where}: the module must answer each row, but tried with the first rows its "
-                f"forward raised {_words(wrong)}. Nothing was learned: drop the row that is at "
-                "fault, and give the others again, or mend the module."
-            ) from wrong
+                f"{where}: the module must evaluate each row, but on the first rows its "
+                f"forward raised {_describe(error)}. Nothing was learned: drop the failing row "
+                "and pass the others again, or fix the module."
+            ) from error
         raise
 
 
-def tried(call: Call, c: int) -> None:
-    """Ask a module all rows, before any of them is learned.
+def check_all_rows(call: Call, c: int) -> None:
+    """Evaluate a module on all rows before any of them is learned.
 
     Parameters
     ----------
     call : Call
     c : int
-        The outputs that a row must have.
+        Required number of outputs per row.
 
     Raises
     ------
     ShapeError, ModuleError
-        And others, if the module refuses a row.
+        Among others, if the module rejects a row.
     """
     network, rows, where = call
-    _looked_up(call)
+    _check_indices(call)
     bytes_ = sum(each.nbytes for each in rows.tensors) // rows.n
     width = max(1, min(_ROWS, _BYTES // max(bytes_, 1)))
     for i in range(0, rows.n, width):
         part = rows[i : i + width]
         try:
-            came = network.outputs(part).shape[1]
+            c_part = network.outputs(part).shape[1]
         except torch.OutOfMemoryError:
             return
-        except Exception:  # noqa: BLE001  a module may take rows one by one alone
-            found = _alone(network, part)
+        except Exception:  # noqa: BLE001  a module may only accept single rows
+            found = _first_failing_row(network, part)
             if found is not None:
-                _refuse(call, found[1], i + found[0], 0)
+                _raise_module_error(call, found[1], i + found[0], 0)
         else:
-            refuse_width(came, c, where)
+            refuse_width(c_part, c, where)
 
 
-def untold(call: Call, wrong: Exception, i: int, n: int) -> None:
-    """Say at which rows a step failed, and how many rows of the call were learned before it.
+def locate_failure(call: Call, error: Exception, i: int, n: int) -> None:
+    """Add to an error the failing rows of a step and the number of rows learned before it.
 
     Parameters
     ----------
     call : Call
-    wrong : Exception
-        What it raised; to be raised again if this returns.
+    error : Exception
+        The error of the step; the caller re-raises it if this returns.
     i, n : int
-        The first row of the step, and how many it has.
+        First row of the step, and its number of rows.
 
     Raises
     ------
     ModuleError
-        If the module raised it.
+        If the module raised the error.
     """
-    if by_module(wrong):
-        found = _alone(call.network, call.rows[i : i + n]) if n > 1 else None
-        at, wrong = (0, wrong) if found is None else found
-        _refuse(call, wrong, i + at, i, n if found is None else 1)
-    _amend(call, wrong, i, i)
+    if raised_by_module(error):
+        found = _first_failing_row(call.network, call.rows[i : i + n]) if n > 1 else None
+        at, error = (0, error) if found is None else found
+        _raise_module_error(call, error, i + at, i, n if found is None else 1)
+    _add_row_number(call, error, i, i)
 
 
-def _amend(call: Call, wrong: Exception, i: int, learned: int) -> None:
-    """Say at which row it came; of the first row there is nothing to be said."""
+def _add_row_number(call: Call, error: Exception, i: int, learned: int) -> None:
+    """Add the number of the failing row to an error, except for row 0."""
     if not i:
         return
-    said = f"It came with row {i}. {_learned(call, learned)}"
-    if isinstance(wrong, OnepassError) and wrong.args:
-        wrong.args = (f"{wrong.args[0]} {said}", *wrong.args[1:])
+    message = f"It was raised at row {i}. {_progress(call, learned)}"
+    if isinstance(error, OnepassError) and error.args:
+        error.args = (f"{error.args[0]} {message}", *error.args[1:])
     else:
-        wrong.add_note(f"{call.where}: {said}")
+        error.add_note(f"{call.where}: {message}")
 
 
-def _looked_up(call: Call) -> None:
-    """Have a table named that a row asks for a place which there is not."""
+def _check_indices(call: Call) -> None:
+    """Check indices into embedding tables."""
     try:
-        call.network.look_up(call.rows)
+        call.network.check_indices(call.rows)
     except ShapeError:
         raise
-    except Exception as wrong:
-        if not by_module(wrong):  # else it is told with its row
+    except Exception as error:
+        if not raised_by_module(error):  # the failing row is found later
             raise
 
 
-def _alone(network: Network, rows: Batch) -> tuple[int, Exception] | None:
-    """The first row that the module refuses alone, and how; None if it takes each."""
+def _first_failing_row(network: Network, rows: Batch) -> tuple[int, Exception] | None:
+    """The first row that the module rejects on its own, and the error; None if there is none."""
     for i, row in enumerate(rows):
         try:
             network.outputs(row)
         except torch.OutOfMemoryError:
             return None
-        except Exception as wrong:  # noqa: BLE001  whatever a module raises
-            return i, wrong
+        except Exception as error:  # noqa: BLE001  whatever a module raises
+            return i, error
     return None
 
 
-def _refuse(call: Call, wrong: Exception, i: int, learned: int, n: int = 1) -> NoReturn:
-    """Say that row i, or one of n from it, is refused, after so many rows of the call."""
-    if not by_module(wrong):
-        _amend(call, wrong, i, learned)
-        raise wrong
+def _raise_module_error(call: Call, error: Exception, i: int, learned: int, n: int = 1) -> NoReturn:
+    """Raise for row i, or one of n rows from i on, after ``learned`` rows of the call."""
+    if not raised_by_module(error):
+        _add_row_number(call, error, i, learned)
+        raise error
     place = f"row {i}" if n == 1 else f"one of the rows {i} to {i + n - 1}"
-    done = _learned(call, learned)
+    done = _progress(call, learned)
     raise ModuleError(
-        f"{call.where}: the module must answer each row, but in {place} its forward raised "
-        f"{_words(wrong)}. {done}"
-    ) from wrong
+        f"{call.where}: the module must evaluate each row, but in {place} its forward raised "
+        f"{_describe(error)}. {done}"
+    ) from error
 
 
-def _words(wrong: Exception) -> str:
-    """An error in words."""
-    said = in_a_line(wrong)
-    return f"{type(wrong).__name__}: {said}" if said else type(wrong).__name__
+def _describe(error: Exception) -> str:
+    """Type and first line of an error."""
+    message = first_line(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _learned(call: Call, k: int) -> str:
-    """How many rows of a call were learned, and how to go on."""
+def _progress(call: Call, k: int) -> str:
+    """How many rows of a call were learned, and how to continue."""
     if not k:
-        again = ", and give the others again" if call.rows.n > 1 else ""
+        again = " and pass the others again" if call.rows.n > 1 else ""
         return (
-            f"Nothing of the {call.rows.n} row(s) was learned: drop the row that is at "
-            f"fault{again}; or mend the module."
+            f"None of the {call.rows.n} row(s) was learned: drop the failing row{again}, "
+            "or fix the module."
         )
     return (
-        f"Of the {call.rows.n} rows the {k} before it were learned, as `rows_seen_` tells, and no "
-        f"other: go on behind them with X[{k}:], without the row that is at fault."
+        f"{k} of the {call.rows.n} rows were learned (see `rows_seen_`): continue with "
+        f"X[{k}:], without the failing row."
     )

@@ -36,6 +36,7 @@ CLASSES: dict[str, str] = {
     "Recent": "LastDirectionsState",
     "Sifted": "DirectionalState",
     "View": "PrincipalAxes",
+    "Belief": "PosteriorCovariance",
 }
 """Classes in model files: former name to present name."""
 
@@ -55,6 +56,11 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "Page": {"seen": "coordinates", "taken": "weights"},
     "RLSClassifier": {"middle_": "center_", "start_": "initial_weights_"},
     "RLSRegressor": {"middle_": "center_", "start_": "initial_weights_"},
+    "EKF": {"against": "inconsistent", "belief": "posterior"},
+    "LoFi": {"against": "inconsistent", "belief": "posterior"},
+    "NTKRLS": {"against": "inconsistent", "belief": "posterior"},
+    "ORFit": {"against": "inconsistent"},
+    "OneStepSGD": {"against": "inconsistent"},
 }
 """Arguments and learned attributes in model files, by present class name: former to present name.
 

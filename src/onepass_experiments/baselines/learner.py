@@ -54,9 +54,9 @@ from onepass.nn.batch import (
     chosen,
     holds_indices,
     joined,
+    module_errors,
     numbers,
     tensors,
-    told,
 )
 from onepass.nn.function import NORMS, evaluation_mode, refuse_max_norm, substituted
 from onepass.types import ArrayLike, ArrayOrTensor
@@ -227,7 +227,7 @@ def said(
     Batch normalisation uses its running statistics for a batch of one row.
     """
     rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x), where, len(x))
-    with told(rows, where, lambda: None):
+    with module_errors(rows, where, lambda: None):
         try:
             outputs = forward(module, buffers, rows)
         except ValueError:

@@ -1,14 +1,15 @@
-"""Optimizers of torch whose steps leave past answers alone: for a training loop of your own.
+"""Wrappers of torch optimizers that preserve predictions on past tasks, for custom training loops.
 
 ================== ======================================== ==================================
-OrthogonalGradient steps orthogonal to gradients of rows    m directions of all weights
-                   of past tasks (OGD)
-GPM                steps of each layer orthogonal to what   directions of each layer's inputs
-                   it was given in past tasks
+Optimizer          Steps are orthogonal to                  Memory
+================== ======================================== ==================================
+OrthogonalGradient gradients of rows of past tasks (OGD)    m directions of all weights
+GPM                inputs of each layer in past tasks       directions of each layer's inputs
 ================== ======================================== ==================================
 
-Each wraps any optimizer of torch, and is one: ``zero_grad``, ``step``, ``state_dict``, schedulers.
-``after_task(loader)`` takes in what must not be moved any more.
+Each wraps any torch optimizer and is itself an optimizer, with ``zero_grad``, ``step``,
+``state_dict`` and support for schedulers. ``after_task(loader)`` adds a finished task to the
+memory.
 """
 
 from importlib import import_module
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from onepass.nn.optim.gpm import GPM as GPM
     from onepass.nn.optim.orthogonal import OrthogonalGradient as OrthogonalGradient
 
-# A name and the file it comes from: loaded, and torch with it, when first asked for.
+# Public name -> submodule; imported, together with torch, on first access.
 _PUBLIC = {"GPM": "gpm", "OrthogonalGradient": "orthogonal"}
 
 __all__ = ["GPM", "OrthogonalGradient"]

@@ -1,34 +1,27 @@
-"""GPM: gradient projection memory: layers leave alone what they were given in past tasks.
+"""GPM: gradient projection memory, which preserves layer outputs on inputs of past tasks.
 
-A layer's weights W (o × d) meet vectors x ∈ ℝᵈ, and W x does not change for those x that a change
-ΔW of the weights is orthogonal to. So for each layer an orthonormal M (d × k) is kept, of the
-directions that its inputs had in past tasks, and the inner optimizer's step becomes
+A layer with weights W (o × d) computes W x for input vectors x ∈ ℝᵈ, which does not change for x
+orthogonal to the rows of ΔW. Each layer therefore has an orthonormal basis M (d × k) of its inputs
+in past tasks, and the inner optimizer's step becomes
 
     ΔW ← ΔW − ΔW M Mᵀ                                                                        (1)
 
-([1] (6), and (7) for convolutions, whose x are patches). When a task is over, some of its rows are
-shown to the module; with the vectors R (d × N) that the layer met then, not centred,
+([1] (6), and (7) for convolutions, whose x are patches). At the end of a task, some of its rows are
+passed through the module; with the uncentred inputs R (d × N) of the layer,
 
     R̂ = R − M MᵀR = Û Σ̂ V̂ᵀ                                                      [1] (8)      (2)
     k = min { k : ‖M MᵀR‖² + ‖R̂_k‖² ≥ ε ‖R‖² },    M ← [M Û[:, :k]]              [1] (9)      (3)
 
 in Frobenius norms, R̂_k being the best approximation of R̂ of rank k; for the first task, M being
-empty, this is [1] (5). ε is the threshold of the layer, and may rise from task to task.
+empty, this is [1] (5). ε is the threshold of the layer, and may increase with each task.
 
-R itself is not kept, but the triangle of its QR decomposition, which has all that (2) and (3) ask.
-Cost: of a step, 4 o d k multiplications a layer; of the end of a task, O(N d² + d³) for each layer.
+Only the R factor of a QR decomposition of Rᵀ is stored, which suffices for (2) and (3).
+Cost of a step: 4 o d k multiplications per layer; at the end of a task, O(N d² + d³) per layer.
 
 [1] G. Saha, I. Garg, K. Roy, "Gradient Projection Memory for Continual Learning", ICLR 2021.
 
-Activations: what the layers of a module are given, as the vectors that their weights meet.
-
-A linear layer's weights W (o × d) meet its inputs x ∈ ℝᵈ. Those of a convolution, seen as W
-(o × d) with d = channels · kernel, meet each patch of its input; with groups, each group of outputs
-meets the patches of its own channels.
-
-Bases: the directions that a layer's inputs have, as far as they matter: (2) and (3) of GPM.
-
-Sorts: which parameters GPM holds as the weights of layers, which it freezes, which are free.
+The input vectors of a convolution, with weights W (o × d) and d = channels · kernel size, are the
+patches of its input; with groups, each group of outputs has the patches of its own channels.
 """
 
 import math
@@ -47,16 +40,16 @@ from onepass.errors import CheckpointError, NumericalError, ParameterError, join
 from onepass.linalg.interrupt import Interrupt
 from onepass.linalg.subspace import OrthonormalBasis
 from onepass.nn.function import evaluation_mode
-from onepass.nn.optim.projected import Projected, drawn, together
+from onepass.nn.optim.projected import Projected, join_rows, sample_rows
 
 __all__ = [
     "GPM",
     "Layer",
-    "grown",
+    "extend_basis",
+    "layer_inputs",
     "layers",
-    "listening",
-    "met",
-    "sorted_out",
+    "partition_parameters",
+    "record_inputs",
     "thresholds",
     "triangle",
 ]
@@ -68,18 +61,18 @@ _Convolution: TypeAlias = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer whose weights meet vectors.
+    """A linear or convolutional layer whose steps are projected.
 
     Parameters
     ----------
     name : str
-        As the module names it; the first name of a layer or weight that is used more than once.
+        Name in the module; the first one if the layer or its weight is shared.
     modules : tuple of torch.nn.Module
-        Those that share the weight.
+        The modules that share the weight.
     groups : int
-        Groups of outputs; 1 but for grouped convolutions.
+        Number of groups of a convolution, else 1.
     d : int
-        The length of the vectors.
+        Length of the input vectors.
     """
 
     name: str
@@ -89,19 +82,19 @@ class Layer:
 
     @property
     def weight(self) -> nn.Parameter:
-        """The parameter, of shape (groups · o, …), … being d numbers."""
+        """The weight, of shape (groups · o, …) with d numbers in each row."""
         return self.modules[0].weight
 
     @property
     def biases(self) -> tuple[nn.Parameter, ...]:
-        """The parameters that are added to what the weights give."""
+        """The biases of the modules."""
         return tuple(each.bias for each in self.modules if each.bias is not None)
 
 
 def layers(module: nn.Module) -> dict[str, Layer]:
-    """The linear layers and convolutions of a module whose weights are parameters, by name.
+    """Linear layers and convolutions of a module whose weights are parameters, by name.
 
-    Layers within attention are no such: their weights are used without the layer being asked.
+    Layers within attention are excluded: their weights are used without calling the layer.
     """
     within = {
         id(part)
@@ -111,8 +104,8 @@ def layers(module: nn.Module) -> dict[str, Layer]:
     }
     sharing: dict[int, list[tuple[str, nn.Linear | _Convolution]]] = {}
     for name, each in module.named_modules():
-        known = isinstance(each, (nn.Linear, *_CONVOLUTIONS)) and id(each) not in within
-        if known and "weight" in each._parameters:  # noqa: SLF001  else it is made of others
+        supported = isinstance(each, (nn.Linear, *_CONVOLUTIONS)) and id(each) not in within
+        if supported and "weight" in each._parameters:  # noqa: SLF001  else it is parametrized
             sharing.setdefault(id(each.weight), []).append((name, each))
     found = [_layer(users) for users in sharing.values() if len({type(u) for _, u in users}) == 1]
     return {each.name: each for each in found}
@@ -125,19 +118,19 @@ def _layer(users: list[tuple[str, nn.Linear | _Convolution]]) -> Layer:
     return Layer(name, tuple(each for _, each in users), groups, d)
 
 
-def met(layer: nn.Linear | _Convolution, x: Tensor) -> Tensor:
-    """The vectors that a layer's weights meet in inputs x, (groups, N, d).
+def layer_inputs(layer: nn.Linear | _Convolution, x: Tensor) -> Tensor:
+    """Input vectors (groups, N, d) of a layer, as multiplied by its weights.
 
     Parameters
     ----------
     layer : torch.nn.Linear, Conv1d, Conv2d or Conv3d
     x : Tensor
-        As the layer is given it.
+        Input of the layer.
 
     Examples
     --------
     >>> import torch
-    >>> met(torch.nn.Conv1d(2, 1, 3), torch.arange(10.0).reshape(1, 2, 5)).tolist()[0][1]
+    >>> layer_inputs(torch.nn.Conv1d(2, 1, 3), torch.arange(10.0).reshape(1, 2, 5)).tolist()[0][1]
     [1.0, 2.0, 3.0, 6.0, 7.0, 8.0]
     """
     if isinstance(layer, nn.Linear):
@@ -170,8 +163,10 @@ def _padded(layer: _Convolution, x: Tensor) -> Tensor:
 
 
 @contextmanager
-def listening(known: dict[str, Layer], hear: Callable[[str, Tensor], None]) -> Iterator[None]:
-    """While within, tell the vectors that each layer's weights meet, by the layer's name."""
+def record_inputs(
+    targets: dict[str, Layer], record: Callable[[str, Tensor], None]
+) -> Iterator[None]:
+    """Context in which ``record(name, vectors)`` is called with the inputs of each layer."""
 
     def note(
         name: str,
@@ -180,12 +175,12 @@ def listening(known: dict[str, Layer], hear: Callable[[str, Tensor], None]) -> I
         kwargs: Mapping[str, Tensor],
         out: object,
     ) -> None:
-        del out  # noted when the layer has taken what it was given: else it says why not
+        del out  # a forward hook: the layer has validated its input
         x = args[0] if args else kwargs["input"]
-        hear(name, met(part, x.detach()))
+        record(name, layer_inputs(part, x.detach()))
 
     with ExitStack() as stack:
-        for layer in known.values():
+        for layer in targets.values():
             for part in layer.modules:
                 hook = part.register_forward_hook(partial(note, layer.name), with_kwargs=True)
                 stack.callback(hook.remove)
@@ -193,7 +188,7 @@ def listening(known: dict[str, Layer], hear: Callable[[str, Tensor], None]) -> I
 
 
 def triangle(before: Tensor | None, vectors: Tensor) -> Tensor:
-    """What has the same RRᵀ as all vectors R so far, in float64, at most d × d for each group.
+    """R factor with the same RRᵀ as all vectors R so far, float64, at most d × d per group.
 
     Parameters
     ----------
@@ -205,21 +200,21 @@ def triangle(before: Tensor | None, vectors: Tensor) -> Tensor:
     return rows if rows.shape[1] <= rows.shape[2] else torch.linalg.qr(rows, mode="r").R
 
 
-def grown(
+def extend_basis(
     basis: OrthonormalBasis | None, T: Tensor, threshold: float, kind: Tensor
 ) -> OrthonormalBasis:
-    """M with so many directions of R̂ that the threshold is reached: [1] (8), (9).
+    """M extended by directions of R̂ until the threshold is reached: [1] (8), (9).
 
     Parameters
     ----------
     basis : Columns, optional
-        M, of d numbers each; none before the first task.
+        M, with columns of length d; None before the first task.
     T : Tensor of shape (N, d)
-        Rᵀ, or its triangle, in float64.
+        Rᵀ, or its R factor, in float64.
     threshold : float
         ε.
     kind : Tensor
-        Of the precision of M, on its device.
+        Sets the dtype and device of M.
     """
     d = T.shape[1]
     basis = OrthonormalBasis.start(d, kind, 1) if basis is None else basis
@@ -229,7 +224,7 @@ def grown(
     _, sigma, V = torch.linalg.svd(rest, full_matrices=False)
     whole, energy = T.square().sum(), sigma.square()
     held = whole - energy.sum()
-    # Here, once a task, a device is waited for: how many columns there are must be known.
+    # The number of columns synchronises with an accelerator, once per task.
     short = held + energy.cumsum(0) < threshold * whole * (1.0 - 1e-12)
     some = held < threshold * whole * (1.0 - 1e-12)
     alive = sigma > linalg.rounding(kind) * d**0.5 * whole.sqrt()
@@ -237,35 +232,35 @@ def grown(
     if not k:
         return basis
     new = basis.split(V[:k].T.to(kind.dtype)).outside
-    W, _, kept = linalg.orthonormal(new, linalg.small(torch.full_like(new[0], 0.5)))
-    return basis.appended(linalg.present(W, kept))
+    W, _, accepted = linalg.orthonormal(new, linalg.small(torch.full_like(new[0], 0.5)))
+    return basis.appended(linalg.present(W, accepted))
 
 
 def thresholds(given: object, names: list[str], where: str) -> dict[str, float]:
-    """ε of each layer.
+    """Threshold ε of each layer.
 
     Raises
     ------
     ParameterError
-        If one is missing or not in (0, 1], or a name means no layer.
+        If one is missing or not in (0, 1], or a name matches no layer.
     """
     if isinstance(given, Mapping):
-        return {name: _level(_meant(given, name, names, where), where) for name in names}
+        return {name: _level(_threshold_of(given, name, names, where), where) for name in names}
     if isinstance(given, Sequence) and not isinstance(given, str):
         if len(given) != len(names):
             raise ParameterError(
                 f"{where}: `threshold` must have one number for each of the {len(names)} layers "
-                f"{join_names(names)}, got {len(given)}. Give one for all, or a dict by name."
+                f"{join_names(names)}, got {len(given)}. Pass one for all, or a dict by name."
             )
         return {name: _level(each, where) for name, each in zip(names, given, strict=True)}
     return {name: _level(given, where) for name in names}
 
 
-def _meant(given: Mapping[str, object], name: str, names: list[str], where: str) -> Any:
+def _threshold_of(given: Mapping[str, object], name: str, names: list[str], where: str) -> Any:
     for pattern in given:
         if not any(fnmatchcase(each, str(pattern)) for each in names):
             raise ParameterError(
-                f"{where}: `threshold` must name layers, got {pattern!r}, which means none of "
+                f"{where}: `threshold` must name layers, got {pattern!r}, which matches none of "
                 f"{join_names(names)}. Use their names or patterns, such as '*'."
             )
     for pattern, level in given.items():
@@ -281,10 +276,10 @@ def _level(given: object, where: str) -> float:
     return validation.in_range(given, "threshold", where, above=0.0, high=1.0)
 
 
-def sorted_out(
+def partition_parameters(
     module: nn.Module, chosen: Mapping[str, nn.Parameter], *, biases: str, others: str, where: str
 ) -> tuple[dict[str, Layer], list[nn.Parameter]]:
-    """What becomes of the chosen parameters of a module.
+    """Classify the parameters of an optimizer as projected, frozen or free.
 
     Parameters
     ----------
@@ -293,53 +288,54 @@ def sorted_out(
     biases : {"frozen", "free"}
     others : {"refuse", "frozen", "free"}
     where : str
-        What the user called, for messages.
+        The public call, for messages.
 
     Returns
     -------
     layers : dict of str to Layer
-        Those whose weights' steps are projected, by name.
+        Layers whose weights are projected, by name.
     fixed : list of Parameter
-        Parameters that learn in the first task alone.
+        Parameters that are trained in the first task only.
 
     Raises
     ------
     ParameterError
-        If an option is none of these, no weight of a layer is chosen, or others are unasked.
+        If an option is invalid, no weight of a layer is selected, or other parameters are selected
+        with ``others="refuse"``.
     """
-    _refuse_words(biases, others, where)
+    _check_options(biases, others, where)
     found, ours = layers(module), {id(each) for each in chosen.values()}
-    tied = _elsewhere(module, found)
+    tied = _used_elsewhere(module, found)
     held = {n: e for n, e in found.items() if id(e.weight) in ours and id(e.weight) not in tied}
-    known = {id(each.weight) for each in held.values()}
-    shifts = {id(bias) for each in found.values() for bias in each.biases} - known
-    strange = {n: p for n, p in chosen.items() if id(p) not in known | shifts}
+    projected = {id(each.weight) for each in held.values()}
+    shifts = {id(bias) for each in found.values() for bias in each.biases} - projected
+    strange = {n: p for n, p in chosen.items() if id(p) not in projected | shifts}
     if not held or (strange and others == "refuse"):
-        raise _strangers(strange, where)
+        raise _unsupported_parameters(strange, where)
     fixed = [p for p in chosen.values() if id(p) in shifts] if biases == "frozen" else []
     return held, fixed + (list(strange.values()) if others == "frozen" else [])
 
 
-def _refuse_words(biases: object, others: object, where: str) -> None:
-    """Refuse options that there are not.
+def _check_options(biases: object, others: object, where: str) -> None:
+    """Check the options ``biases`` and ``others``.
 
     Raises
     ------
     ParameterError
     """
-    known = {"biases": ("frozen", "free"), "others": ("refuse", "frozen", "free")}
+    allowed = {"biases": ("frozen", "free"), "others": ("refuse", "frozen", "free")}
     for name, given in (("biases", biases), ("others", others)):
-        if given not in known[name]:
+        if given not in allowed[name]:
             raise ParameterError(
-                f"{where}: `{name}` must be one of {', '.join(known[name])}, got {given!r}. "
-                "'frozen' keeps past answers."
+                f"{where}: `{name}` must be one of {', '.join(allowed[name])}, got {given!r}. "
+                "'frozen' preserves past predictions."
             )
 
 
-def _elsewhere(module: nn.Module, known: Mapping[str, Layer]) -> set[int]:
-    """Weights of layers that are also used by something that is no such layer, by identity."""
-    own = {id(part): layer.weight for layer in known.values() for part in layer.modules}
-    weights = {id(layer.weight) for layer in known.values()}
+def _used_elsewhere(module: nn.Module, projected: Mapping[str, Layer]) -> set[int]:
+    """Ids of layer weights that are also used by other modules."""
+    own = {id(part): layer.weight for layer in projected.values() for part in layer.modules}
+    weights = {id(layer.weight) for layer in projected.values()}
     return {
         id(each)
         for part in module.modules()
@@ -348,63 +344,64 @@ def _elsewhere(module: nn.Module, known: Mapping[str, Layer]) -> set[int]:
     }
 
 
-def _strangers(strange: Mapping[str, nn.Parameter], where: str) -> ParameterError:
-    came = join_names(list(strange)) if strange else "biases alone"
+def _unsupported_parameters(strange: Mapping[str, nn.Parameter], where: str) -> ParameterError:
+    found_names = join_names(list(strange)) if strange else "biases alone"
     return ParameterError(
-        f"{where}: `module` must have linear layers or convolutions that the optimizer moves, and "
-        f"nothing else unasked, got {came}. Name the layers to hold with `projects`, or say what "
-        "becomes of the others: others='frozen' after the first task, or others='free'."
+        f"{where}: `module` must have linear layers or convolutions in the optimizer, and no other "
+        f"parameters, got {found_names}. Name the layers to project with `projects`, or set "
+        "others='frozen' (after the first task) or others='free'."
     )
 
 
 class GPM(Projected):
-    """Gradient projection memory, around any optimizer of torch.
+    """Gradient projection memory (GPM) with any torch optimizer.
 
-    It is an optimizer: give it to schedulers and to ``torch.amp.GradScaler``, and call ``step()``
-    after ``loss.backward()`` as ever. Held are ``Linear``, ``Conv1d``, ``Conv2d`` and ``Conv3d``.
+    Use it like the wrapped optimizer, with schedulers and ``torch.amp.GradScaler``: call ``step()``
+    after ``loss.backward()``. Supports ``Linear``, ``Conv1d``, ``Conv2d`` and ``Conv3d`` layers.
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        Of parameters of the module; not LBFGS.
+        Optimizer of parameters of ``module``; not LBFGS.
     module : torch.nn.Module
     threshold : float, sequence of float, or mapping of str to float, default=0.97
-        ε of (3), in (0, 1]: for all layers; one for each, in the module's order; or by names of
-        layers or patterns of them, the first that fits. 1 keeps all that rounding can tell.
+        ε of (3), in (0, 1]: one number for all layers, one for each in the module's order, or a
+        mapping from names or patterns of layers, of which the first match counts. 1 stores all
+        directions above rounding error.
     growth : float, default=0.0
-        By how much ε rises with each task, up to 1; >= 0.
+        Increase of ε with each task, up to 1; >= 0.
     rows : int or None, default=300
-        Rows of a task that are shown to the module when it is over; None: all.
+        Number of rows sampled at the end of a task; None: all.
     projects : {"all", "last"}, str or sequence of str, default="all"
-        Which parameters are held: all of the optimizer, or names of parameters or layers, or
-        patterns. The others are free, as heads are that belong to one task.
+        Parameters whose steps are projected: all, those of the last layer, or names or patterns of
+        parameters or layers. Others, such as task-specific heads, are updated without projection.
     biases : {"frozen", "free"}, default="frozen"
-        [1] has no biases. A bias shifts all answers, past ones too: so it learns in the first task
-        alone, or freely, if past answers may shift.
+        How to train biases, which [1] does not have and which change past predictions: in the first
+        task only (frozen), or always (free).
     others : {"refuse", "frozen", "free"}, default="refuse"
-        What becomes of parameters of other layers, of which it is not known what they meet, such as
-        those of normalisation: an error, as biases after the first task, or free.
+        How to handle parameters of unsupported layers, such as normalisation: raise an error, train
+        them in the first task only (frozen), or always (free).
     seed : int, default=0
-        What the rows of a task are drawn from.
+        Random seed for sampling the rows of a task.
 
     Attributes
     ----------
     optimizer : torch.optim.Optimizer
     ranks_ : dict of str to int
-        k of each layer, the directions kept, of all its groups together.
+        Number of directions k of each layer, summed over groups.
     tasks_ : int
-        Tasks that are over.
+        Number of finished tasks.
 
     Raises
     ------
     ParameterError, TypeMismatchError
-        If an argument is none of these, or parameters are neither weights nor biases of such
-        layers, and it was not said what becomes of them.
+        If an argument is invalid, or parameters are neither weights nor biases of supported layers
+        and ``others="refuse"``.
 
     Notes
     -----
-    Running statistics of batch normalisation are no parameters and are not held: freeze them with
-    ``eval()`` if past answers must stay.
+    Running statistics of batch normalisation are not parameters and are not projected: freeze them
+    with ``eval()`` to preserve past predictions.
 
     Examples
     --------
@@ -413,7 +410,7 @@ class GPM(Projected):
     >>> module = torch.nn.Linear(3, 1, bias=False)
     >>> optimizer = op.nn.optim.GPM(torch.optim.Adam(module.parameters(), lr=0.1), module)
     >>> past, new = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[1.0, 1.0, 0.0]])
-    >>> said = module(past).item()
+    >>> before = module(past).item()
     >>> optimizer.after_task([past]).ranks_
     {'': 1}
     >>> for _ in range(200):
@@ -421,7 +418,7 @@ class GPM(Projected):
     ...     loss = (module(new) - 5.0).square().mean()
     ...     loss.backward()
     ...     _ = optimizer.step()
-    >>> abs(module(past).item() - said) < 1e-5, round(module(new).item(), 1)
+    >>> abs(module(past).item() - before) < 1e-5, round(module(new).item(), 1)
     (True, 5.0)
     """
 
@@ -453,7 +450,7 @@ class GPM(Projected):
 
     def _select(self) -> None:
         super()._select()
-        self._layers, self._fixed = sorted_out(
+        self._layers, self._fixed = partition_parameters(
             self.module,
             dict(zip(self._names, self._chosen, strict=True)),
             biases=self.biases,
@@ -464,16 +461,15 @@ class GPM(Projected):
     # -- tasks -----------------------------------------------------------------------------------
 
     def after_task(self, loader: Iterable[object]) -> Self:
-        """Show rows of a task to the module, and keep the directions of what its layers met.
+        """End a task: add directions of the inputs of each layer to the memory.
 
-        The module is asked as in evaluation mode; its mode, hooks and buffers stay. A layer that no
-        row reached, such as the head of another task, keeps what it has.
+        The module is evaluated in evaluation mode; its mode, hooks and buffers do not change. The
+        memory of a layer that was not called, such as the head of another task, does not change.
 
         Parameters
         ----------
         loader : iterable of batches (x, y) or x, or one batch (x, y), a tuple
-            The task's rows, such as the DataLoader that it was trained with; it is read once, and
-            y does not matter.
+            The rows of the task, such as its DataLoader; read once. y is ignored.
 
         Returns
         -------
@@ -482,36 +478,36 @@ class GPM(Projected):
         Raises
         ------
         ParameterError, ShapeError, TypeMismatchError, NotFiniteError
-            If there are no rows, or they do not fit: then nothing has changed.
+            If there are no rows, or they are invalid. Nothing is changed.
         NumericalError
-            If what a layer is given is not finite: then nothing has changed.
+            If inputs of a layer are not finite. Nothing is changed.
         """
         where = f"{self._where}.after_task"
-        told: dict[str, Tensor] = {}
+        factors: dict[str, Tensor] = {}
 
-        def hear(name: str, vectors: Tensor) -> None:
-            told[name] = triangle(told.get(name), vectors)
+        def record(name: str, vectors: Tensor) -> None:
+            factors[name] = triangle(factors.get(name), vectors)
 
-        with evaluation_mode(list(self.module.modules())), self._plainly():
-            found = drawn(
+        with evaluation_mode(list(self.module.modules())), self._plain_mode():
+            found = sample_rows(
                 loader, self.rows, (self.seed, self.tasks_), self._network, where, labels=False
             )
             rows = (each.rows for each in found)
-            batches = rows if self.rows is None else iter(together(list(rows)))
+            batches = rows if self.rows is None else iter(join_rows(list(rows)))
             for batch in batches:
-                with listening(self._layers, hear):
+                with record_inputs(self._layers, record):
                     self._network.outputs(batch)
             bases = dict(self._memory)
-            for name, parts in told.items():
+            for name, parts in factors.items():
                 if not bool(parts.isfinite().all()):
                     raise NumericalError(
-                        f"{where}: what the layers are given must be finite, got nan or infinity "
-                        f"in {name!r}. Look at the weights before it, or scale the rows."
+                        f"{where}: the inputs of layers must be finite, got nan or infinity "
+                        f"in {name!r}. Check the weights before it, or scale the rows."
                     )
                 level = min(self._thresholds[name] + self.growth * self.tasks_, 1.0)
                 old: Any = bases.get(name) or [None] * len(parts)
                 bases[name] = [
-                    grown(basis, T, level, self._kind(name))
+                    extend_basis(basis, T, level, self._kind(name))
                     for basis, T in zip(old, parts, strict=True)
                 ]
         with Interrupt().held():
@@ -520,34 +516,34 @@ class GPM(Projected):
 
     @property
     def ranks_(self) -> dict[str, int]:
-        """The directions kept of each layer, of all its groups together."""
+        """Number of directions of each layer, summed over groups."""
         return {name: sum(map(len, self._memory.get(name, ()))) for name in self._layers}
 
-    # -- what stands behind it -------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------
 
     def _kind(self, name: str) -> Tensor:
-        """An empty tensor of the precision of a layer's directions, on its device."""
+        """An empty tensor with the dtype and device of a layer's directions."""
         return linalg.widened(self._layers[name].weight.detach()[:0])
 
-    def _held(self) -> list[nn.Parameter]:
+    def _corrected_parameters(self) -> list[nn.Parameter]:
         if not self.tasks_:
             return []
-        kept = [each.weight for name, each in self._layers.items() if self.ranks_[name]]
-        return [*kept, *self._fixed]
+        weights = [each.weight for name, each in self._layers.items() if self.ranks_[name]]
+        return [*weights, *self._fixed]
 
     def _correct(self, held: list[nn.Parameter], before: list[Tensor]) -> None:
-        """(1) for weights; what is frozen goes back."""
+        """Apply (1) to weights, and restore frozen parameters."""
         bases = {id(each.weight): self._memory.get(name) for name, each in self._layers.items()}
         for each, old in zip(held, before, strict=True):
-            known = bases.get(id(each))
-            if known is None:
+            basis = bases.get(id(each))
+            if basis is None:
                 each.copy_(old)
                 continue
             moved = linalg.widened(each.detach() - old).reshape(
-                len(known), -1, known[0].matrix.shape[0]
+                len(basis), -1, basis[0].matrix.shape[0]
             )
-            # once: what rounding leaves of a step is not more than what it leaves of the weights
-            free = [d - (d @ M.matrix) @ M.rows for M, d in zip(known, moved, strict=True)]
+            # one pass: its rounding error is no larger than that of the weights
+            free = [d - (d @ M.matrix) @ M.rows for M, d in zip(basis, moved, strict=True)]
             each.copy_(old + torch.cat(free).reshape(old.shape))
 
     def _refuse_unlike(self, memory: dict[str, list[OrthonormalBasis]]) -> None:
@@ -557,6 +553,6 @@ class GPM(Projected):
             if layer is None or shape != [layer.d] * layer.groups:
                 raise CheckpointError(
                     f"{self._where}.load_state_dict: the directions of {name!r} must be those of a "
-                    f"layer held here, got {len(found)} group(s) of {shape[:1]} inputs. Wrap the "
-                    "module that they were taken with."
+                    f"projected layer, got {len(found)} group(s) of {shape[:1]} inputs. Wrap the "
+                    "module of the saved state."
                 )

@@ -1,13 +1,13 @@
-"""OrthogonalGradient: OGD around any optimizer: its steps do not move answers of past tasks.
+"""OrthogonalGradient: an optimizer wrapper that projects steps as OGD does.
 
-With S an orthonormal basis of gradients of past tasks' rows, each taken when its task was over, a
+With S an orthonormal basis of gradients of rows of past tasks, each taken at the end of its task, a
 step Δ of the inner optimizer becomes
 
     Δ − Σ_{v ∈ S} v vᵀΔ                                                                      (1)
 
-([1] Algorithm 1 for plain SGD, whose steps are its gradients; here the step itself is projected,
-so that momentum, weight decay and Adam do not lead out of what is free).
-Cost of a step: two or three reads of the m p numbers of S, and room for 4 p numbers.
+([1] Algorithm 1 for plain SGD, whose steps are its gradients). The step is projected instead of the
+gradient, so that momentum, weight decay and Adam do not leave the orthogonal complement of S.
+Cost of a step: two or three reads of the m p numbers of S, and temporary memory for 4 p numbers.
 
 [1] M. Farajtabar, N. Azizan, A. Mott, A. Li, "Orthogonal Gradient Descent for Continual Learning",
     AISTATS 2020.
@@ -33,61 +33,60 @@ from onepass.memory.choice import specification
 from onepass.nn.function import evaluation_mode
 from onepass.nn.gradients import (
     GradientsName,
-    begun,
     check_gradients,
-    entered,
-    gathered,
-    left_out,
-    of_rows,
+    chunked_gradients,
+    count_nonfinite,
+    insert_gradients,
+    row_gradients,
+    start_memory,
 )
-from onepass.nn.optim.projected import Labelled, Projected, drawn
+from onepass.nn.optim.projected import LabelledRows, Projected, sample_rows
 
 __all__ = ["OrthogonalGradient"]
 
 
 class OrthogonalGradient(Projected):
-    """Orthogonal gradient descent, around any optimizer of torch.
+    """Orthogonal gradient descent (OGD) with any torch optimizer.
 
-    It is an optimizer: give it to schedulers and to ``torch.amp.GradScaler``, and call ``step()``
-    after ``loss.backward()`` as ever. The training loop, the loss and the batches are yours.
+    Use it like the wrapped optimizer, with schedulers and ``torch.amp.GradScaler``: call ``step()``
+    after ``loss.backward()``.
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        Of parameters of the module; not LBFGS.
+        Optimizer of parameters of ``module``; not LBFGS.
     module : torch.nn.Module
     memory : int, None or a specification of op.memory, optional
-        What is kept of gradients: m is ``op.memory.Principal(m)``, their m principal directions.
-        Default: None, all directions, as [1] has it.
+        Memory of gradients. An integer m means ``op.memory.Principal(m)``, their m principal
+        directions. Default: None, all directions, as in [1].
     projects : {"all", "last"}, str or sequence of str, default="all"
-        Which parameters' steps are projected: all of the optimizer, or names of parameters or
-        layers, or patterns. The others are free, as heads are that belong to one task.
+        Parameters whose steps are projected: all, those of the last layer, or names or patterns of
+        parameters or layers. Others, such as task-specific heads, are updated without projection.
     gradients : {"logit", "outputs", "average"}, default="logit"
-        Which gradients of a row are kept: of the output of its class, of all outputs, or their
-        mean.
+        Gradients to store for a row: of the output of its class, of all outputs, or of their mean.
     per_task : int or None, default=100
-        Rows of a task whose gradients are kept, >= 1; None: all.
+        Number of rows per task whose gradients are stored, >= 1; None: all.
     seed : int, default=0
-        What the rows of a task are drawn from.
+        Random seed for sampling the rows of a task.
 
     Attributes
     ----------
     optimizer : torch.optim.Optimizer
     memory_ : state of the memory, or None
     tasks_ : int
-        Tasks that are over.
+        Number of finished tasks.
 
     Raises
     ------
     ParameterError, TypeMismatchError
-        If an argument is none of these, or the optimizer moves what is not the module's.
+        If an argument is invalid, or the optimizer has parameters that are not of ``module``.
 
     Notes
     -----
-    A parameter that is frozen by ``requires_grad_(False)`` stays as it is; one that merely has no
-    gradient, or a step size of 0, is moved with the others where the projection asks for it.
-    Running statistics of batch normalisation are no parameters and are not held: freeze them with
-    ``eval()`` if past answers must stay.
+    A parameter that is frozen with ``requires_grad_(False)`` does not change. One that has no
+    gradient, or a step size of 0, may still be changed by the projection. Running statistics of
+    batch normalisation are not parameters and are not projected: freeze them with ``eval()`` to
+    preserve past predictions.
 
     Examples
     --------
@@ -98,14 +97,14 @@ class OrthogonalGradient(Projected):
     ...     torch.optim.Adam(module.parameters(), lr=0.1), module, gradients="outputs"
     ... )
     >>> past, new = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[1.0, 1.0, 0.0]])
-    >>> said = module(past).item()
+    >>> before = module(past).item()
     >>> _ = optimizer.after_task([(past, None)])
     >>> for _ in range(200):
     ...     optimizer.zero_grad()
     ...     loss = (module(new) - 5.0).square().mean()
     ...     loss.backward()
     ...     _ = optimizer.step()
-    >>> abs(module(past).item() - said) < 1e-5, round(module(new).item(), 1)
+    >>> abs(module(past).item() - before) < 1e-5, round(module(new).item(), 1)
     (True, 5.0)
     """
 
@@ -132,7 +131,7 @@ class OrthogonalGradient(Projected):
         )
         self.seed = validation.whole(seed, "seed", where, low=0)
         self._specification = specification(memory, where)
-        begun(self._specification, 1, self._like, where)  # refuses what cannot be used
+        start_memory(self._specification, 1, self._like, where)  # refuses what cannot be used
         self._memory = None
         self._columns: OrthonormalBasis | None = None
         self._partial: tuple[tuple[bool, ...], OrthonormalBasis] | None = None
@@ -140,15 +139,15 @@ class OrthogonalGradient(Projected):
     # -- tasks -----------------------------------------------------------------------------------
 
     def after_task(self, loader: Iterable[object]) -> Self:
-        """Take the gradients of a task's rows, at the present weights, into the memory.
+        """End a task: add gradients of its rows, at the current weights, to the memory.
 
-        The module is asked as in evaluation mode; its mode, ``grad`` and buffers stay.
+        The module is evaluated in evaluation mode; its mode, ``grad`` and buffers do not change.
 
         Parameters
         ----------
         loader : iterable of batches (x, y), or one such batch, a tuple
-            The task's rows, such as the DataLoader that it was trained with; it is read once. y are
-            classes, or anything unless ``gradients="logit"``.
+            The rows of the task, such as its DataLoader; read once. y holds classes, and is ignored
+            unless ``gradients="logit"``.
 
         Returns
         -------
@@ -157,40 +156,40 @@ class OrthogonalGradient(Projected):
         Raises
         ------
         ParameterError, ShapeError, TypeMismatchError, NotFiniteError, LabelError
-            If there are no rows, or they do not fit: then nothing has changed.
+            If there are no rows, or they are invalid. Nothing is changed.
         NumericalError
-            If no gradient is finite: then nothing has changed, and the task is not over.
+            If no gradient is finite. Nothing is changed, and the task is not ended.
 
         Warns
         -----
         RowsRefusedWarning
-            If some gradients are not finite: those are left out.
+            If some gradients are not finite; these are skipped.
         MemoryFullWarning
-            When no direction is free any more.
+            When the memory spans all weights.
         """
         where, p = f"{self._where}.after_task", self._network.p
         labels, seed = self.gradients == "logit", (self.seed, self.tasks_)
         memory = self._memory
         if memory is None:
-            memory = begun(self._specification, p, self._like, where)
+            memory = start_memory(self._specification, p, self._like, where)
         else:
-            memory = copy.deepcopy(memory)  # the module may raise when some rows are in it already
+            memory = copy.deepcopy(memory)  # a failure must not leave some rows in the memory
         interrupt, w = Interrupt(), self._network.weights().to(self._like.dtype)
-        with evaluation_mode(list(self.module.modules())), self._plainly():
-            rows = drawn(loader, self.per_task, seed, self._network, where, labels=labels)
+        with evaluation_mode(list(self.module.modules())), self._plain_mode():
+            rows = sample_rows(loader, self.per_task, seed, self._network, where, labels=labels)
             rows = rows if self.per_task is None else iter(list(rows))
             with interrupt.held():
                 good: list[Tensor] = []
-                for J in gathered(self._sound(rows, good)):
-                    memory = entered(memory, w, J)
-                lost = left_out(good, where)
+                for J in chunked_gradients(self._row_gradients(rows, good)):
+                    memory = insert_gradients(memory, w, J)
+                lost = count_nonfinite(good, where)
                 self._take_memory(memory)
                 self.tasks_ += 1
         interrupt.raise_pending()
         if lost:
             warnings.warn(
                 f"{where}: the gradients of the task's rows must be finite, got {lost} that are "
-                "not; those were left out. Look at these rows, or at the module's weights.",
+                "not; these were skipped. Check these rows and the module's weights.",
                 RowsRefusedWarning,
                 stacklevel=2,
             )
@@ -206,15 +205,15 @@ class OrthogonalGradient(Projected):
 
     @property
     def memory_(self) -> Any:
-        """The memory as it is, None before a task was over."""
+        """State of the memory; None before the end of the first task."""
         return self._memory
 
-    # -- what stands behind it -------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------
 
-    def _sound(self, rows: Iterable[Labelled], good: list[Tensor]) -> Iterator[Tensor]:
-        """The gradients of rows, (k, p) each time; ``good`` learns which of them are finite."""
+    def _row_gradients(self, rows: Iterable[LabelledRows], good: list[Tensor]) -> Iterator[Tensor]:
+        """Yield gradients (k, p) of rows; append to ``good`` which of them are finite."""
         for each in rows:
-            J, sound = of_rows(self._network, each.rows, each.classes, self.gradients)
+            J, sound = row_gradients(self._network, each.rows, each.classes, self.gradients)
             good.append(sound)
             yield J
 
@@ -223,11 +222,11 @@ class OrthogonalGradient(Projected):
         net = self._network
         return linalg.widened(torch.empty(0, dtype=net.dtype, device=net.device))
 
-    def _held(self) -> list[torch.nn.Parameter]:
+    def _corrected_parameters(self) -> list[torch.nn.Parameter]:
         return self._chosen if self._columns is not None and len(self._columns) else []
 
     def _correct(self, held: list[torch.nn.Parameter], before: list[Tensor]) -> None:
-        """(1), in the order of the memory's weights."""
+        """Apply (1), in the order of the memory's weights."""
         like = self._like.dtype
         moved = (each.detach() - old for each, old in zip(held, before, strict=True))
         step = torch.cat([each.reshape(-1).to(like) for each in moved])
@@ -238,7 +237,7 @@ class OrthogonalGradient(Projected):
                 each.copy_(old + piece.reshape(old.shape))
 
     def _directions(self, columns: Any, held: list[torch.nn.Parameter]) -> Any:
-        """S; where parameters have been frozen since, S of those that still move."""
+        """S, restricted to the parameters that are not frozen."""
         moves = tuple(each.requires_grad for each in held)
         if all(moves):
             return columns
@@ -247,8 +246,8 @@ class OrthogonalGradient(Projected):
             for moving, piece in zip(moves, self._network.slices.values(), strict=True):
                 rows[:, piece] *= float(moving)
             least = linalg.small(torch.full_like(rows[:, 0], linalg.resolution(rows)))
-            W, _, kept = linalg.orthonormal(rows.T, least)
-            self._partial = moves, OrthonormalBasis(linalg.present(W, kept).T.contiguous())
+            W, _, accepted = linalg.orthonormal(rows.T, least)
+            self._partial = moves, OrthonormalBasis(linalg.present(W, accepted).T.contiguous())
         return self._partial[1]
 
     def _refuse_unlike(self, memory: Any) -> None:
@@ -256,7 +255,7 @@ class OrthogonalGradient(Projected):
         if columns is not None and columns.matrix.shape[0] != self._network.p:
             raise CheckpointError(
                 f"{self._where}.load_state_dict: the memory must be of {self._network.p} weights, "
-                f"got one of {columns.matrix.shape[0]}. Wrap the module that it was taken with."
+                f"got one of {columns.matrix.shape[0]}. Wrap the module of the saved state."
             )
 
     def _take_memory(self, memory: Any) -> None:

@@ -1,17 +1,16 @@
-"""Projected: an optimizer around another, that corrects each step the other takes.
+"""Projected: base class of optimizers that wrap another and project its steps.
 
-For weights w the inner optimizer, whatever it is, goes to w + Δ; the outer one goes to
+Where the inner optimizer would move from w to w + Δ, the wrapper moves to
 
     w + P Δ                                                                                  (1)
 
-with P the projection onto what is free. It is the step that is projected and not the gradient: a
-step made of a projected gradient by momentum, by the scaling of Adam or by weight decay would leave
-the free directions again.
+with P the projection onto the free directions. The step is projected instead of the gradient, since
+momentum, the scaling of Adam or weight decay would leave the free directions again.
 
 In ``state_dict`` the memory is encoded by :mod:`onepass.serialization.codec`, as plain values and
-tensors, so that ``torch.load(weights_only=True)`` reads it.
+tensors, so that ``torch.load(weights_only=True)`` can read it.
 
-Drawn: rows of a task, from a loader that is read once, each as likely as another.
+:func:`sample_rows` draws a uniform sample of the rows of a task from a loader, in one pass.
 """
 
 from abc import abstractmethod
@@ -25,9 +24,9 @@ import torch
 from torch import Tensor
 
 from onepass.errors import CheckpointError, ParameterError, ShapeError, TypeMismatchError
-from onepass.nn.batch import Batch, joined, mapped
-from onepass.nn.function import plainly
-from onepass.nn.gradients import slots
+from onepass.nn.batch import Batch, joined, map_tensors
+from onepass.nn.function import plain_mode
+from onepass.nn.gradients import reservoir_slots
 from onepass.nn.losses import targets
 from onepass.nn.module import Network
 from onepass.nn.saving import from_tensors, tensors_of
@@ -35,22 +34,22 @@ from onepass.nn.selection import select
 from onepass.serialization.state import nbytes
 from onepass.types import ArrayLike
 
-__all__ = ["Labelled", "Projected", "drawn", "together"]
+__all__ = ["LabelledRows", "Projected", "join_rows", "sample_rows"]
 
 
-_OURS = "onepass"  # the key of what is not the inner optimizer's in a state_dict
+_OURS = "onepass"  # key of the wrapper's part of a state_dict
 
 
 class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be absent
-    """An optimizer of torch around another one: (1).
+    """A torch optimizer that wraps another and projects its steps: (1).
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        Over parameters of the module.
+        Optimizer of parameters of ``module``.
     module : torch.nn.Module
     projects : {"all", "last"}, str or sequence of str
-        Which parameters' steps are projected.
+        Parameters whose steps are projected.
 
     Raises
     ------
@@ -58,9 +57,9 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
     """
 
     _part: ClassVar[str]
-    """The key of the memory in a state."""
+    """Key of the memory in a state_dict."""
     _memory: Any
-    """The memory: what :func:`~onepass.serialization.codec.state_dict` encodes."""
+    """The memory, encoded by :func:`~onepass.serialization.codec.state_dict`."""
 
     def __init__(
         self,
@@ -80,21 +79,21 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         self._select()
 
     def _select(self) -> None:
-        """Find the parameters whose steps are projected: ``_names``, ``_chosen``, ``_network``."""
+        """Select the parameters to project: set ``_names``, ``_chosen`` and ``_network``."""
         try:
             selection = select(self.module, self.projects, self._where)
-        except (ParameterError, TypeMismatchError) as wrong:
-            raise type(wrong)(str(wrong).replace("`learns`", "`projects`")) from wrong
+        except (ParameterError, TypeMismatchError) as error:
+            raise type(error)(str(error).replace("`learns`", "`projects`")) from error
         for group in self.param_groups:
             self._refuse_foreign(group["params"])
         ours = {id(each) for group in self.param_groups for each in group["params"]}
-        known = zip(selection.names, selection.parameters, strict=True)
-        found = {name: each for name, each in known if id(each) in ours}
+        named = zip(selection.names, selection.parameters, strict=True)
+        found = {name: each for name, each in named if id(each) in ours}
         if not found:
             raise ParameterError(
-                f"{self._where}: `projects` must name parameters that the optimizer moves, got "
-                f"{self.projects!r}, of which it has none that requires grad. Give the optimizer "
-                "module.parameters()."
+                f"{self._where}: `projects` must name parameters of the optimizer, got "
+                f"{self.projects!r}, of which it has none that requires grad. Pass "
+                "module.parameters() to the optimizer."
             )
         self._names, self._chosen = list(found), list(found.values())
         last = "projects" if self.projects == "last" else None
@@ -102,10 +101,10 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory."""
+        """Size of the memory in bytes."""
         return nbytes(self._memory)
 
-    # -- an optimizer's face ---------------------------------------------------------------------
+    # -- optimizer interface ---------------------------------------------------------------------
 
     @property
     def param_groups(self) -> Any:
@@ -128,21 +127,21 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             self.optimizer.state = state
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  torch's own
-        """Forget the gradients of the optimizer's parameters."""
+        """Reset the gradients of the optimizer's parameters."""
         self.optimizer.zero_grad(set_to_none=set_to_none)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Let the optimizer move more parameters of the module, such as those of a new head.
+        """Add parameters of the module to the optimizer, such as those of a new head.
 
-        While no task is over they are chosen by ``projects``, as the others; later their steps are
-        free: past answers were given without them.
+        Before the end of the first task they are selected by ``projects``; later their steps are
+        not projected, since past predictions do not depend on them.
 
         Raises
         ------
         ParameterError
-            If they are not the module's.
+            If they are not parameters of ``module``.
         """
-        if not self._begun:  # the groups are the inner optimizer's, which has them already
+        if not self._begun:  # called by the base class for groups of the inner optimizer
             return
         given = param_group["params"]
         given = [given] if isinstance(given, torch.Tensor) else list(given)
@@ -152,49 +151,49 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             self._select()
 
     def step(self, closure: Callable[[], object] | None = None) -> Any:
-        """Let the inner optimizer take its step, then take back what is not free of it: (1).
+        """Take a step of the inner optimizer and project it: (1).
 
         Parameters
         ----------
         closure : callable, optional
-            As the inner optimizer takes it.
+            Passed to the inner optimizer.
 
         Returns
         -------
-        loss : what the inner optimizer returns
+        loss : return value of the inner optimizer
         """
-        held = self._held()
+        held = self._corrected_parameters()
         if not held:
             return self.optimizer.step(closure)
         before = [each.detach().clone() for each in held]
         try:
-            said = self.optimizer.step(closure)
+            loss = self.optimizer.step(closure)
         except BaseException:
             with torch.no_grad():
                 torch._foreach_copy_(held, before)
             raise
-        with torch.no_grad(), self._plainly():
+        with torch.no_grad(), self._plain_mode():
             self._correct(held, before)
-        return said
+        return loss
 
-    def _plainly(self) -> AbstractContextManager[None]:
-        return plainly(self._chosen[0].device, self._network.p)
+    def _plain_mode(self) -> AbstractContextManager[None]:
+        return plain_mode(self._chosen[0].device, self._network.p)
 
     def state_dict(self) -> dict[str, Any]:
-        """The inner optimizer's state, and the memory under ``"onepass"``: tensors and numbers."""
+        """State of the inner optimizer, and the memory under ``"onepass"``: tensors and numbers."""
         ours = {"wrapper": type(self).__name__, "tasks": self.tasks_, "names": list(self._names)}
         memory = tensors_of(self._memory, f"{self._where}.state_dict")
         return {**self.optimizer.state_dict(), _OURS: {**ours, self._part: memory}}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on where ``state_dict`` was taken, bit for bit; nothing is loaded if it does not fit.
+        """Restore a state bit for bit; nothing is changed if it does not fit.
 
         Raises
         ------
         CheckpointError
-            If it is the state of another optimizer, or for other parameters.
+            If it is the state of another optimizer, or of other parameters.
         ValueError
-            If the inner optimizer refuses its part.
+            If the inner optimizer rejects its part.
         """
         rest = dict(state_dict)
         ours = rest.pop(_OURS, None)
@@ -203,7 +202,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             raise CheckpointError(
                 f"{self._where}.load_state_dict: the state must be one of {type(self).__name__}, "
                 f"got that of {kind or 'a plain optimizer'}. Load a plain optimizer's state into "
-                "`optimizer`, which this one wraps."
+                "the wrapped `optimizer`."
             )
         missing = {"names", "tasks", self._part} - set(ours)
         if type(ours.get("tasks")) is not int or ours["tasks"] < 0:
@@ -211,7 +210,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         if missing:
             raise CheckpointError(
                 f"{self._where}.load_state_dict: the state must hold {', '.join(sorted(missing))}, "
-                "got one without, or with others. It is damaged: take it anew with state_dict()."
+                "got missing or invalid entries. Create it again with state_dict()."
             )
         if ours["names"] != self._names:
             raise CheckpointError(
@@ -223,53 +222,52 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             where = f"{self._where}.load_state_dict"
             memory = from_tensors(ours[self._part], self._network.device, where)
             self._refuse_unlike(memory)
-        except (AttributeError, LookupError, TypeError, ValueError) as wrong:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must be as it was taken, got a "
-                f"damaged one: {wrong}. Take it anew with state_dict()."
-            ) from wrong
+                f"{self._where}.load_state_dict: the state must be a result of state_dict(), got a "
+                f"damaged one: {error}. Create it again with state_dict()."
+            ) from error
         self.optimizer.load_state_dict(rest)
         self.tasks_ = ours["tasks"]
         self._take_memory(memory)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeMismatchError(
-            f"{self._where}: an optimizer around a module must be made anew for a copy of it, got "
-            "a copy or pickle of the optimizer alone. Save state_dict(), and load it into a new "
-            "one around the copied module."
+            f"{self._where}: an optimizer cannot be copied or pickled without its module. Save "
+            "state_dict(), and load it into a new optimizer of the copied module."
         )
 
-    # -- what a kind of projection brings --------------------------------------------------------
+    # -- implemented by subclasses --------------------------------------------------------
 
     @abstractmethod
-    def _held(self) -> list[torch.nn.Parameter]:
-        """The parameters whose step will be corrected; none if there is nothing to keep."""
+    def _corrected_parameters(self) -> list[torch.nn.Parameter]:
+        """Parameters whose step will be projected; empty without a memory."""
 
     @abstractmethod
     def _correct(self, held: list[torch.nn.Parameter], before: list[Tensor]) -> None:
-        """Correct the step from ``before``, in place."""
+        """Project the step from ``before``, in place."""
 
     @abstractmethod
     def _refuse_unlike(self, memory: Any) -> None:
-        """Refuse a memory that was read, if it is of another module."""
+        """Check that a restored memory belongs to this module."""
 
     def _take_memory(self, memory: Any) -> None:
-        """Use a memory that was read."""
+        """Set a restored memory."""
         self._memory = memory
 
     def _refuse_foreign(self, parameters: Iterable[Tensor]) -> None:
-        known = {id(each) for each in self.module.parameters()}
+        own = {id(each) for each in self.module.parameters()}
         for each in parameters:
-            if id(each) not in known:
+            if id(each) not in own:
                 raise ParameterError(
-                    f"{self._where}: the optimizer must move parameters of `module` alone, got one "
-                    f"of shape {tuple(each.shape)} that is not the module's. Give the optimizer "
-                    "module.parameters(), of the module as it is now."
+                    f"{self._where}: the optimizer must have parameters of `module` only, got one "
+                    f"of shape {tuple(each.shape)} that is not the module's. Pass the current "
+                    "module.parameters() to the optimizer."
                 )
 
 
 def _refuse(optimizer: object, where: str) -> None:
-    """Refuse what is no optimizer, or one whose steps cannot be corrected.
+    """Check that the steps of an optimizer can be projected.
 
     Raises
     ------
@@ -278,31 +276,31 @@ def _refuse(optimizer: object, where: str) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeMismatchError(
             f"{where}: `optimizer` must be a torch.optim.Optimizer, got "
-            f"{type(optimizer).__name__}. Give one, such as torch.optim.SGD(module.parameters(), "
+            f"{type(optimizer).__name__}. Use one such as torch.optim.SGD(module.parameters(), "
             "lr=0.01)."
         )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ParameterError(
-            f"{where}: `optimizer` must not learn curvature from where it believes to be, got "
-            "LBFGS, whose steps are several and must not be changed. Use SGD, Adam or the like."
+            f"{where}: `optimizer` must take one step per call, got LBFGS, whose line search and "
+            "curvature estimates do not allow projected steps. Use SGD, Adam or another one."
         )
     if isinstance(optimizer, Projected):
         raise ParameterError(
-            f"{where}: `optimizer` must not be projected already, got "
-            f"{type(optimizer).__name__}: one projection after another is none. Wrap its "
-            "`optimizer`."
+            f"{where}: `optimizer` must not be a projected optimizer, got "
+            f"{type(optimizer).__name__}, whose directions a second projection would undo. Wrap "
+            "its `optimizer`."
         )
 
 
-class Labelled(NamedTuple):
-    """Rows, and what is known of their classes."""
+class LabelledRows(NamedTuple):
+    """Rows and their classes."""
 
     rows: Batch
     classes: Tensor | None
-    """(n, c), 1 at the class of each row; None where classes do not matter."""
+    """(n, c), one-hot; None if classes are not needed."""
 
 
-def drawn(
+def sample_rows(
     loader: Iterable[object],
     k: int | None,
     seed: tuple[int, ...],
@@ -310,50 +308,49 @@ def drawn(
     where: str,
     *,
     labels: bool,
-) -> Iterator[Labelled]:
-    """Rows of a task: k of them, each by itself, in no order; or all, batch by batch.
+) -> Iterator[LabelledRows]:
+    """Rows of a task: a random sample of k single rows, or all of them in batches.
 
     Parameters
     ----------
     loader : iterable of batches (x, y), or one such batch, a tuple
-        Rows lie where they lie: they are taken to the module's device. Where classes do not matter,
-        batches may be x alone.
+        Rows are moved to the module's device. If classes are not needed, a batch may be x alone.
     k : int or None
-        How many rows; None: all.
+        Number of rows; None: all.
     seed : tuple of int
-        What they are drawn from.
+        Random seed.
     network : Network
     where : str
-        What the user called, for messages.
+        The public call, for messages.
     labels : bool
-        Whether classes are wanted.
+        Whether classes are needed.
 
     Raises
     ------
     ParameterError, ShapeError, TypeMismatchError, NotFiniteError, LabelError
-        If there are no rows, or they or their classes do not fit.
+        If there are no rows, or rows or classes are invalid.
     """
-    seen, kept = 0, dict[int, Labelled]()
+    seen, sample = 0, dict[int, LabelledRows]()
     for at, batch in enumerate(_batches(loader, where)):
         called = where if isinstance(loader, tuple) else f"{where}, batch {at} of `loader`"
-        found = _looked_over(batch, network, called, labels=labels)
+        found = _check_batch(batch, network, called, labels=labels)
         n = len(found.rows)
         if k is None and n:
             yield found
         elif n:
-            for place, i in slots(seen, n, k or 0, seed).items():
-                kept[place] = _alone(found, i)
+            for place, i in reservoir_slots(seen, n, k or 0, seed).items():
+                sample[place] = _single_row(found, i)
         seen += n
     if not seen:
         raise ParameterError(
-            f"{where}: `loader` must give the rows of a task, got none. A generator can be read "
-            "once only: make a new one."
+            f"{where}: `loader` must yield the rows of a task, got none. A generator can be "
+            "iterated only once: create a new one."
         )
-    yield from kept.values()
+    yield from sample.values()
 
 
-def together(rows: list[Batch]) -> list[Batch]:
-    """Rows as one batch where they are of one shape and tensors alone, else as they are."""
+def join_rows(rows: list[Batch]) -> list[Batch]:
+    """Join rows into one batch if they are plain tensors of one shape."""
     shapes = {tuple(tuple(each.shape) for each in row.tensors) for row in rows}
     leaves = [*rows[0].args, *rows[0].kwargs.values()]
     if len(shapes) > 1 or not all(isinstance(each, torch.Tensor) for each in leaves):
@@ -369,63 +366,63 @@ def _batches(loader: Iterable[object], where: str) -> Iterable[object]:
         hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")
     ):
         raise TypeMismatchError(
-            f"{where}: `loader` must give batches (x, y) of the task, got "
-            f"{type(loader).__name__}. Give a torch.utils.data.DataLoader, or one batch (x, y)."
+            f"{where}: `loader` must yield batches (x, y) of the task, got "
+            f"{type(loader).__name__}. Pass a torch.utils.data.DataLoader, or one batch (x, y)."
         )
     return loader
 
 
-def _looked_over(batch: object, network: Network, where: str, *, labels: bool) -> Labelled:
+def _check_batch(batch: object, network: Network, where: str, *, labels: bool) -> LabelledRows:
     x, y = batch, None
     if isinstance(batch, (tuple, list)):
         if not 1 <= len(batch) <= 2:
             raise ShapeError(
-                f"{where}: `loader` must give batches (x, y), got {len(batch)} parts. Where the "
-                "module takes several, give them as one: ((x1, x2), y)."
+                f"{where}: `loader` must yield batches (x, y), got {len(batch)} parts. If the "
+                "module has several inputs, pass them as a tuple: ((x1, x2), y)."
             )
         x, y = (batch[0], None) if len(batch) == 1 else batch
     if labels and y is None:
         raise ShapeError(
-            f"{where}: `loader` must give batches (x, y) with the class of each row, got x alone. "
+            f"{where}: `loader` must yield batches (x, y) with the class of each row, got x only. "
             "Use gradients='outputs', which needs no classes."
         )
     if y is not None and np.ndim(y) == 0:
         raise ShapeError(
-            f"{where}: `loader` must give batches of rows, got a single row. Wrap the data set in "
+            f"{where}: `loader` must yield batches of rows, got a single row. Wrap the dataset in "
             "a torch.utils.data.DataLoader."
         )
-    rows = network.prepare(mapped(x, lambda each: each.to(network.device)), where)
+    rows = network.prepare(map_tensors(x, lambda each: each.to(network.device)), where)
     if isinstance(y, (torch.Tensor, np.ndarray)) and len(y) != len(rows):
         raise ShapeError(
-            f"{where}: `y` must hold one answer for each of {len(rows)} rows, got {len(y)}. Give "
-            "the rows with their own answers, or x alone where no classes are asked for."
+            f"{where}: `y` must hold one target for each of {len(rows)} rows, got {len(y)}. Pass "
+            "each row with its target, or x only if no classes are needed."
         )
     if not labels or not len(rows):
-        return Labelled(rows, None)
+        return LabelledRows(rows, None)
     with torch.no_grad():
         like = network.outputs(rows[:1])
     if like.shape[1] == 1:
         raise ParameterError(
-            f"{where}: `gradients` must be 'outputs' where the module has one output, got 'logit', "
-            "the output of a row's class."
+            f"{where}: `gradients` must be 'outputs' for a module with one output, got 'logit', "
+            "the output of the class of a row. Use gradients='outputs'."
         )
     _refuse_numbers(y, where)
-    return Labelled(rows, targets(y, len(rows), like.shape[1], "one_hot", like, where))
+    return LabelledRows(rows, targets(y, len(rows), like.shape[1], "one_hot", like, where))
 
 
 def _refuse_numbers(y: ArrayLike | Tensor, where: str) -> None:
-    """Refuse answers that are no classes, and say what to do with them."""
+    """Check that targets are classes."""
     array = y if isinstance(y, torch.Tensor) else np.asarray(y)
     real = array.is_floating_point() if isinstance(array, torch.Tensor) else array.dtype.kind == "f"
     if real:
         raise TypeMismatchError(
-            f"{where}: `loader` must give the class of each row, a whole number, with "
-            f"gradients='logit', got {array.dtype}. Use gradients='outputs' for numbers."
+            f"{where}: `loader` must yield the class of each row, an integer, with "
+            f"gradients='logit', got {array.dtype}. Use gradients='outputs' for regression."
         )
 
 
-def _alone(found: Labelled, i: int) -> Labelled:
-    """A copy of one row, that does not keep its batch."""
-    return Labelled(
+def _single_row(found: LabelledRows, i: int) -> LabelledRows:
+    """A copy of one row that does not share memory with its batch."""
+    return LabelledRows(
         found.rows[i].clone(), None if found.classes is None else found.classes[i : i + 1].clone()
     )

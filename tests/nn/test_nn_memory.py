@@ -1,4 +1,4 @@
-"""How a network's memory is kept: by layer, in other precisions; and what it says of forgetting."""
+"""Memory options of networks (layer, dtype, device), and the forgetting bound."""
 
 import math
 from typing import Any
@@ -18,7 +18,7 @@ def linear(p: int = 30, c: int = 1, dtype: Any = torch.float64) -> Any:
 
 
 class Sum(torch.nn.Module):
-    """Linear in its weights, of three layers, one of them in two places of w."""
+    """Linear in its weights, with three layers, one in two places of w."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,33 +39,33 @@ def stream(n: int, d: int, c: int, seed: int = 1) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    "kept", [None, 40, op.memory.Sketch(40), op.memory.LastDirections(40), op.memory.Random(40)]
+    "spec", [None, 40, op.memory.Sketch(40), op.memory.LastDirections(40), op.memory.Random(40)]
 )
-def test_by_layer_fits_new_rows_and_moves_no_past_answer(kept: Any) -> None:
+def test_by_layer_fits_new_rows_and_preserves_past_predictions(spec: Any) -> None:
     X, Y = stream(8, 21, 2)
-    net = op.nn.ORFit(Sum(), memory=kept, by_layer=True)
+    net = op.nn.ORFit(Sum(), memory=spec, by_layer=True)
     for k in range(8):
         net.learn(X[k : k + 1], Y[k : k + 1])
         np.testing.assert_allclose(net.predict(X[: k + 1]), Y[: k + 1], atol=1e-10)
     assert net.memory_.rank > 16  # more directions than one memory would use for 8 rows of 2
-    if kept is None:
+    if spec is None:
         assert net.forgetting_bound_.all_steps == 0.0
     net.learn(X[2:3], Y[2:3] + 1.0)  # the past wins where nothing is free
     assert net.inconsistent_rows_ in {0, 1}
 
 
-def test_of_one_layer_it_is_the_memory_of_all_weights() -> None:
+def test_by_layer_with_one_layer_is_one_memory() -> None:
     X, y = stream(40, 30, 1)
-    said = []
+    predictions = []
     for by_layer in (False, True):
-        for kept in (5, op.memory.Sketch(5), op.memory.LastDirections(5), op.memory.NoMemory()):
-            net = op.nn.ORFit(linear(), memory=kept, by_layer=by_layer)
-            said.append(net.test_then_train(X, y))
-    for one, two in zip(said[:4], said[4:], strict=True):
+        for spec in (5, op.memory.Sketch(5), op.memory.LastDirections(5), op.memory.NoMemory()):
+            net = op.nn.ORFit(linear(), memory=spec, by_layer=by_layer)
+            predictions.append(net.test_then_train(X, y))
+    for one, two in zip(predictions[:4], predictions[4:], strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-9)
 
 
-def test_by_layer_with_noise_keeps_what_is_said_of_each_layer_alone() -> None:
+def test_by_layer_with_noise_uses_block_diagonal_covariance() -> None:
     """P is block-diagonal, (I + Σ g_l g_lᵀ / r)⁻¹ in each block."""
     X, Y = stream(12, 21, 2)
     module = Sum()
@@ -74,10 +74,10 @@ def test_by_layer_with_noise_keeps_what_is_said_of_each_layer_alone() -> None:
     p = net.network.p
     precision, w = np.eye(p), net.network.weights().numpy()
     for x, y in zip(X, Y, strict=True):
-        said, J = net.network.jacobian(x[None])
+        outputs, J = net.network.jacobian(x[None])
         G = J.numpy().T
         P = np.linalg.inv(precision)
-        w = w + P @ G @ np.linalg.solve(G.T @ P @ G + 0.5 * np.eye(2), (y - said[0]).numpy())
+        w = w + P @ G @ np.linalg.solve(G.T @ P @ G + 0.5 * np.eye(2), (y - outputs[0]).numpy())
         for at in places:
             precision[np.ix_(at, at)] += G[at] @ G[at].T / 0.5
         net.learn(x[None], y[None])
@@ -86,7 +86,7 @@ def test_by_layer_with_noise_keeps_what_is_said_of_each_layer_alone() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", torch.float16, "float64"])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_a_memory_of_another_precision_is_near(dtype: Any, noise: float) -> None:
+def test_memory_dtype_is_near(dtype: Any, noise: float) -> None:
     X, y = stream(60, 2000, 1)
     X = X[:, :4] @ X[:4] + 0.3 * X
     fine = op.nn.ORFit(linear(2000), memory=8, noise=noise)
@@ -101,7 +101,7 @@ def test_a_memory_of_another_precision_is_near(dtype: Any, noise: float) -> None
         assert float((coarse.predict(X[-1:]) - y[-1]).abs()) < 1e-4
 
 
-def test_what_cannot_be_kept_is_refused() -> None:
+def test_invalid_memory_options() -> None:
     for arguments, words in (
         ({"memory_dtype": "int8"}, "`memory_dtype` must be"),
         ({"memory_dtype": 3}, "`memory_dtype` must be"),
@@ -114,29 +114,29 @@ def test_what_cannot_be_kept_is_refused() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a device beside the CPU")
-@pytest.mark.parametrize("kept", [6, None, op.memory.Sketch(6), op.memory.LastDirections(6)])
-def test_a_memory_on_another_device_is_the_same_memory(kept: Any) -> None:
+@pytest.mark.parametrize("spec", [6, None, op.memory.Sketch(6), op.memory.LastDirections(6)])
+def test_memory_on_another_device_is_equal(spec: Any) -> None:
     X, y = stream(30, 50, 1)
-    said = []
+    predictions = []
     for place, memory in (("cpu", "cpu"), ("cuda", "cpu"), ("cpu", "cuda"), ("cuda", None)):
-        net = op.nn.ORFit(linear(50).to(place), memory=kept, memory_device=memory)
-        said.append(net.test_then_train(X.to(place), y.to(place)).cpu())
+        net = op.nn.ORFit(linear(50).to(place), memory=spec, memory_device=memory)
+        predictions.append(net.test_then_train(X.to(place), y.to(place)).cpu())
         assert net.memory_.basis.device.type == (memory or place)
-    for other in said[1:]:
-        np.testing.assert_allclose(other, said[0], atol=1e-8)
+    for other in predictions[1:]:
+        np.testing.assert_allclose(other, predictions[0], atol=1e-8)
 
 
 # -- forgetting ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by_layer", [False, True])
-@pytest.mark.parametrize("kept", [3, op.memory.Sketch(3)])
-def test_the_drift_of_a_linear_module_stays_within_the_certificate(
-    kept: Any,
+@pytest.mark.parametrize("spec", [3, op.memory.Sketch(3)])
+def test_drift_of_linear_module_is_bounded(
+    spec: Any,
     by_layer: bool,  # noqa: FBT001
 ) -> None:
     X, Y = stream(60, 21, 2)
-    net = op.nn.ORFit(Sum(), memory=kept, by_layer=by_layer)
+    net = op.nn.ORFit(Sum(), memory=spec, by_layer=by_layer)
     rows = ((X[k : k + 1], Y[k : k + 1]) for k in range(60))
     then = [net.learn(x, y).outputs(x) for x, y in rows]
     found, drift = net.forgetting_bound_, net.drift(X, torch.cat(then))
@@ -148,7 +148,7 @@ def test_the_drift_of_a_linear_module_stays_within_the_certificate(
     assert float((J @ step).norm()) <= found.one_step * float(step.norm()) * (1 + 1e-9)
 
 
-def test_the_drift_of_a_network_is_measured_beside_its_estimate() -> None:
+def test_drift_of_network_exceeds_estimate() -> None:
     torch.manual_seed(0)
     module = torch.nn.Sequential(
         torch.nn.Linear(3, 60), torch.nn.Tanh(), torch.nn.Linear(60, 1)
@@ -161,6 +161,6 @@ def test_the_drift_of_a_network_is_measured_beside_its_estimate() -> None:
     drift = net.drift(X, torch.cat(then))
     assert drift == pytest.approx(float((net.predict(X) - torch.cat(then)).norm()))
     assert 0.0 < drift < 10.0 * net.forgetting_bound_.all_steps
-    for kept, noise in ((op.memory.LastDirections(5), 0.0), (20, 0.5), (None, 0.5)):
-        none = op.nn.ORFit(module, memory=kept, noise=noise).learn(X[:3], y[:3])
+    for spec, noise in ((op.memory.LastDirections(5), 0.0), (20, 0.5), (None, 0.5)):
+        none = op.nn.ORFit(module, memory=spec, noise=noise).learn(X[:3], y[:3])
         assert (none.forgetting_bound_.kind, none.forgetting_bound_.one_step) == ("none", math.inf)

@@ -1,4 +1,4 @@
-"""What a careless caller does to a learner of networks: it is told, or it does not matter."""
+"""Misuse of network learners: reported, or without effect."""
 
 import copy
 import pickle
@@ -52,7 +52,7 @@ def weights(net: Any) -> Any:
 
 
 @each_kind
-def test_a_copy_learns_on_by_itself(kind: str) -> None:
+def test_copy_learns_independently(kind: str) -> None:
     X, y = stream()
     net = KINDS[kind](network()).learn(X[:8], y[:8])
     before = weights(net)
@@ -66,7 +66,7 @@ def test_a_copy_learns_on_by_itself(kind: str) -> None:
 
 
 @each_kind
-def test_inference_mode_and_autocast_of_the_caller_change_nothing(kind: str) -> None:
+def test_inference_mode_and_autocast_have_no_effect(kind: str) -> None:
     X, y = stream()
     plain, held = KINDS[kind](network()), KINDS[kind](network())
     for part in (slice(0, 5), slice(5, 10), slice(10, 16)):
@@ -80,12 +80,12 @@ def test_inference_mode_and_autocast_of_the_caller_change_nothing(kind: str) -> 
 
 
 @each_kind
-def test_what_was_frozen_since_is_not_written(kind: str) -> None:
+def test_frozen_parameters_are_not_written(kind: str) -> None:
     X, y = stream()
     net = KINDS[kind](network())
     net.module[0].weight.requires_grad_(False)  # noqa: FBT003  torch's own
     before = weights(net)
-    with pytest.raises(ParameterError, match=r"'0\.weight' was frozen since"):
+    with pytest.raises(ParameterError, match=r"'0\.weight' was frozen after"):
         net.learn(X, y)
     np.testing.assert_array_equal(weights(net), before)
     assert net.rows_seen_ == 0
@@ -95,7 +95,7 @@ def test_what_was_frozen_since_is_not_written(kind: str) -> None:
 
 @each_kind
 @pytest.mark.parametrize(("dtype", "large"), [("float32", 1e300), ("float16", 1e30)])
-def test_an_answer_that_no_output_can_be_is_refused(kind: str, dtype: str, large: float) -> None:
+def test_target_overflow_is_refused(kind: str, dtype: str, large: float) -> None:
     X, y = stream()
     y = y.double()
     y[5] = large
@@ -107,7 +107,7 @@ def test_an_answer_that_no_output_can_be_is_refused(kind: str, dtype: str, large
     assert (net.rows_seen_, net.rows_refused_) == (0, 0)
 
 
-def test_rows_sharper_than_float64_are_fitted() -> None:
+def test_tiny_noise_fits_rows() -> None:
     X, y = stream(3)
     net = op.nn.LoFi(torch.nn.Linear(3, 1).double(), noise=1e-30).learn(X, y)
     np.testing.assert_allclose(net.predict(X), y.double(), atol=1e-9)
@@ -115,7 +115,7 @@ def test_rows_sharper_than_float64_are_fitted() -> None:
     assert np.isfinite(weights(net)).all()
 
 
-def test_a_filter_of_a_module_that_became_another_precision_learns_on() -> None:
+def test_filter_survives_module_dtype_change() -> None:
     X, y = stream()
     for kind in ("EKF", "LoFi"):
         net = KINDS[kind](network()).learn(X[:8], y[:8])
@@ -123,7 +123,7 @@ def test_a_filter_of_a_module_that_became_another_precision_learns_on() -> None:
         assert net.learn(X[8:], y[8:]).predict(X).dtype == torch.float64
 
 
-def test_answers_of_several_lengths_are_refused() -> None:
+def test_ragged_targets_are_refused() -> None:
     X, _ = stream(2)
     with pytest.raises(ShapeError, match="rows of several lengths"):
         op.nn.ORFit(network()).learn(X, [[1.0], [1.0, 2.0]])
@@ -135,15 +135,15 @@ def test_answers_of_several_lengths_are_refused() -> None:
         ("ORFit", "rows_seen", "many"),
         ("OGD", "refused", -1),
         ("LoFi", "outputs", -3),
-        ("ORFit", "against", "some"),
+        ("ORFit", "inconsistent", "some"),
         ("ORFit", "forgotten", "some"),
-        ("EKF", "against", "some"),
+        ("EKF", "inconsistent", "some"),
         ("ORFit-all", "start", 3),
         ("EKF", "dynamics.start", 3),
         ("LoFi", "dynamics.start", 3),
     ],
 )
-def test_a_file_of_wrong_parts_is_refused_before_the_module_changes(
+def test_invalid_file_does_not_change_module(
     tmp_path: Path, kind: str, name: str, value: Any
 ) -> None:
     path = tmp_path / "net.onepass"
@@ -155,7 +155,7 @@ def test_a_file_of_wrong_parts_is_refused_before_the_module_changes(
     archive.write(path, tree, kind="network")
     module = network()
     before = copy.deepcopy(module.state_dict())
-    with pytest.raises(CheckpointError, match="not learned what it says"):
+    with pytest.raises(CheckpointError, match="its state is inconsistent"):
         op.nn.load(path, module)
     for key, tensor in module.state_dict().items():
         assert torch.equal(tensor, before[key])
@@ -181,7 +181,7 @@ def trained(optimizer: Any) -> Any:
 
 @each_optimizer
 @pytest.mark.parametrize("around", ["inference_mode", "autocast"])
-def test_a_task_that_is_over_is_kept_whatever_the_caller_is_in(kind: str, around: str) -> None:
+def test_after_task_in_inference_mode_or_autocast(kind: str, around: str) -> None:
     X, y = stream()
     found = []
     for held in (False, True):
@@ -200,7 +200,7 @@ def test_a_task_that_is_over_is_kept_whatever_the_caller_is_in(kind: str, around
 
 @each_optimizer
 @pytest.mark.parametrize("part", ["tasks", "names", "memory"])
-def test_a_damaged_state_changes_nothing(kind: str, part: str) -> None:
+def test_damaged_state_changes_nothing(kind: str, part: str) -> None:
     optimizer = trained(OPTIMIZERS[kind](network()))
     state = copy.deepcopy(optimizer.after_task([stream()]).state_dict())
     state["onepass"][optimizer._part if part == "memory" else part] = {"tasks": "x"}.get(part, 3)
@@ -211,7 +211,7 @@ def test_a_damaged_state_changes_nothing(kind: str, part: str) -> None:
     assert not other.state
 
 
-def test_gpm_refuses_what_has_no_directions() -> None:
+def test_gpm_refuses_invalid_directions() -> None:
     optimizer = trained(OPTIMIZERS["GPM"](network()))
     with torch.no_grad():
         optimizer.module[0].weight[0, 0] = torch.nan
@@ -222,7 +222,7 @@ def test_gpm_refuses_what_has_no_directions() -> None:
 
 
 @each_kind
-def test_a_module_without_a_derivative_is_refused_before_it_learns(kind: str) -> None:
+def test_module_without_derivative_is_refused(kind: str) -> None:
     class Answering(torch.nn.Sequential):
         @torch.no_grad()
         def forward(self, x: Any) -> Any:
@@ -232,19 +232,19 @@ def test_a_module_without_a_derivative_is_refused_before_it_learns(kind: str) ->
     before = weights(net)
     for rows in (slice(0, 1), slice(0, 16)):
         X, y = stream()
-        with pytest.raises(ParameterError, match=r"must have a derivative .* Take that out"):
+        with pytest.raises(ParameterError, match=r"must have a derivative .* Remove these"):
             net.learn(X[rows], y[rows])
     np.testing.assert_array_equal(weights(net), before)
     assert (net.rows_seen_, net.nbytes) == (0, 0)
     assert net.predict(X).shape == (16,)
 
 
-# -- places that there are not --------------------------------------------------------------------
+# -- indices out of range ------------------------------------------------------------------------
 
 
 def tables(kind: str) -> Any:
     torch.manual_seed(0)
-    if kind == "gathered":
+    if kind == "index":
         return Gathered()
     if kind == "bag":
         return torch.nn.Sequential(torch.nn.EmbeddingBag(9, 4), torch.nn.Linear(4, 1))
@@ -252,7 +252,7 @@ def tables(kind: str) -> Any:
 
 
 class Gathered(torch.nn.Module):
-    """A table of its own, of which torch says in other words what it has not."""
+    """A custom table, for which torch raises another message."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -268,37 +268,35 @@ def places(n: int = 20) -> tuple[Any, Any]:
     return torch.randint(0, 9, (n, 2), generator=generator), torch.arange(float(n))
 
 
-TOLD = {
+MESSAGES = {
     "embedding": r"Embedding '0' .* 0 to 8, got {} in row {}\. Number them",
     "bag": r"EmbeddingBag '0' .* 0 to 8, got {} in row {}\. Number them",
-    "gathered": "must be places that the module has, got .* and it raised",
+    "index": "must be valid indices, got .* and the module raised",
 }
 
 
-@pytest.mark.parametrize("table", TOLD)
+@pytest.mark.parametrize("table", MESSAGES)
 @pytest.mark.parametrize("wrong", [9, -10])
 @each_kind
-def test_a_place_that_no_table_has_is_told_before_any_row_is_learned(
-    kind: str, wrong: int, table: str
-) -> None:
+def test_index_out_of_range_is_reported_before_learning(kind: str, wrong: int, table: str) -> None:
     ids, y = places()
     net = KINDS[kind](tables(table)).learn(ids[:10], y[:10])
     before, counted = weights(net), (net.rows_seen_, net.nbytes)
     for row in (3, 17):  # among those that a module is tried with, and behind them
         bad = ids.clone()
         bad[row, 1] = wrong
-        told = TOLD[table].format(wrong, row)
+        message = MESSAGES[table].format(wrong, row)
         for ask in (lambda: net.learn(bad, y), lambda: net.predict(bad)):  # noqa: B023
-            with pytest.raises(ShapeError, match=rf"^op\.nn\..*{told}"):
+            with pytest.raises(ShapeError, match=rf"^op\.nn\..*{message}"):
                 ask()
-        with pytest.raises(ShapeError, match=r"Number them from 0 on"):
+        with pytest.raises(ShapeError, match=r"Number them from 0"):
             net.learn(bad[row : row + 1], y[:1])
     np.testing.assert_array_equal(weights(net), before)
     assert (net.rows_seen_, net.nbytes) == counted
     assert net.learn(ids[10:], y[10:]).rows_seen_ == 20
 
 
-def test_of_many_rows_the_one_with_no_place_is_named() -> None:
+def test_index_error_names_row() -> None:
     ids, y = places(3000)
     ids[2500, 0] = 9
     net = op.nn.OneStepSGD(tables("embedding"))
@@ -308,7 +306,7 @@ def test_of_many_rows_the_one_with_no_place_is_named() -> None:
     assert net.rows_seen_ == 0
 
 
-def test_on_a_device_places_are_looked_at_before_they_are_used(
+def test_device_checks_indices_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Function, "on_device", True)
@@ -316,24 +314,24 @@ def test_on_a_device_places_are_looked_at_before_they_are_used(
     ids[17, 1] = 9
     net = op.nn.ORFit(tables("embedding"), memory=10)
     for ask in (lambda: net.learn(ids, y), lambda: net.predict(ids[10:])):
-        with pytest.raises(ShapeError, match="got 9 in row") as told:
+        with pytest.raises(ShapeError, match="got 9 in row") as caught:
             ask()
-        assert told.value.__cause__ is told.value.__context__ is None
+        assert caught.value.__cause__ is caught.value.__context__ is None
     assert net.learn(ids[:17], y[:17]).rows_seen_ == 17
 
 
 @pytest.mark.parametrize("place", ["meta", "cuda:99", "nowhere", 1.5])
-def test_a_memory_is_kept_where_there_is_room_for_numbers(place: Any) -> None:
+def test_memory_device_must_hold_values(place: Any) -> None:
     with pytest.raises(ParameterError, match="`memory_device` must be None or a device"):
         op.nn.ORFit(network(), memory_device=place)
 
 
-def test_answers_without_values_are_refused() -> None:
+def test_meta_targets_are_refused() -> None:
     with pytest.raises(TypeMismatchError, match="device 'meta'"):
         op.nn.ORFit(network()).learn(stream()[0], torch.zeros(16, device="meta"))
 
 
-def test_a_module_that_was_made_in_inference_mode_is_refused() -> None:
+def test_module_created_in_inference_mode_is_refused() -> None:
     with torch.inference_mode():
         module = network()
     with pytest.raises(ParameterError, match=r"'0\.weight' was not"):

@@ -1,4 +1,4 @@
-"""Gradients that nearly vanish, or are nearly too long, are learned as any others or left out."""
+"""Very small and very large gradients."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import onepass as op  # noqa: E402
 
 
 @pytest.mark.parametrize("tiny", [1e-43, 1e-45, 0.0])
-def test_gradients_that_vanish_beside_noise_do_not_disturb_ridge_regression(tiny: float) -> None:
+def test_tiny_gradients_in_ridge_regression(tiny: float) -> None:
     g = torch.Generator().manual_seed(0)
     X = torch.randn(140, 12, generator=g)
     X[:40] *= tiny
@@ -22,7 +22,7 @@ def test_gradients_that_vanish_beside_noise_do_not_disturb_ridge_regression(tiny
     np.testing.assert_allclose(module.weight.detach()[0], exact, atol=1e-5)
 
 
-def test_a_gradient_longer_than_its_precision_can_say_is_a_direction_of_length_one() -> None:
+def test_huge_gradient_is_a_unit_direction() -> None:
     module = torch.nn.Linear(8, 1, bias=False)
     torch.nn.init.zeros_(module.weight)
     net = op.nn.ORFit(module, memory=4).learn(torch.full((1, 8), 2e38), torch.ones(1))
@@ -30,13 +30,13 @@ def test_a_gradient_longer_than_its_precision_can_say_is_a_direction_of_length_o
     torch.testing.assert_close(torch.linalg.vector_norm(rows, dim=1), torch.ones(1))
 
 
-def test_nothing_is_written_where_there_is_no_room_to_count_what_is_forgotten(
+def test_memory_error_in_forgetting_count_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.manual_seed(0)
     X, y = torch.randn(30, 6), torch.randn(30)
     net = op.nn.ORFit(torch.nn.Linear(6, 1), memory=2).learn(X, y)
-    before, kept = net.network.weights(), net.memory_.subspace.B.rows.clone()
+    before, rows = net.network.weights(), net.memory_.subspace.B.rows.clone()
     kind = type(net.memory_)
 
     def no_room(*_: object) -> float:
@@ -47,5 +47,5 @@ def test_nothing_is_written_where_there_is_no_room_to_count_what_is_forgotten(
         with pytest.raises(MemoryError):
             net.learn(X[i : i + 1], y[i : i + 1])
     assert torch.equal(net.network.weights(), before)
-    assert torch.equal(net.memory_.subspace.B.rows, kept)
+    assert torch.equal(net.memory_.subspace.B.rows, rows)
     assert net.rows_seen_ == 30

@@ -1,4 +1,4 @@
-"""What a newcomer writes by mistake is answered in the newcomer's own words."""
+"""Error messages for common mistakes."""
 
 import copy
 from typing import Any
@@ -33,41 +33,41 @@ def net(request: Any) -> Any:
     return request.param(mlp()).learn(X[:8], Y[:8])
 
 
-def test_cross_entropy_without_noise_is_told_which_noises_to_try() -> None:
+def test_cross_entropy_error_suggests_noise() -> None:
     with pytest.raises(ParameterError, match=r"try noise=10\.0, 30\.0 and 100\.0"):
         op.nn.ORFit(mlp(c=3), loss="cross_entropy")
 
 
 @pytest.mark.parametrize("memory", [0, -1, True, 2.5, "10"])
-def test_a_memory_that_there_is_not_is_called_by_the_users_name(memory: Any) -> None:
-    said = r"`memory` must be a whole number >= 1, None, .*op\.memory\.NoMemory\(\) none"
+def test_invalid_memory_error_names_public_class(memory: Any) -> None:
+    message = r"`memory` must be a whole number >= 1, None, .*op\.memory\.NoMemory\(\) none"
     for cls in (op.nn.ORFit, op.nn.OGD):
-        with pytest.raises(ParameterError, match=f"{cls.__name__}: {said}"):
+        with pytest.raises(ParameterError, match=f"{cls.__name__}: {message}"):
             cls(mlp(), memory=memory)
     module = mlp()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    with pytest.raises(ParameterError, match=f"OrthogonalGradient: {said}"):
+    with pytest.raises(ParameterError, match=f"OrthogonalGradient: {message}"):
         op.nn.optim.OrthogonalGradient(optimizer, module, memory=memory)
-    with pytest.raises(ParameterError, match=f"ORFitRegressor: {said}"):
+    with pytest.raises(ParameterError, match=f"ORFitRegressor: {message}"):
         op.ORFitRegressor(memory=memory).partial_fit(X.numpy(), Y.numpy())
     assert op.nn.ORFit(module, memory=op.memory.NoMemory()).learn(X, Y).memory_.rank == 0
 
 
-def test_a_single_column_without_its_axis(net: Any) -> None:
+def test_single_column_without_axis(net: Any) -> None:
     cls = type(net)
-    said = r"got float32 \(40,\), .*of one column give X\[:, None\]"
+    message = r"got float32 \(40,\), .*for one column, X\[:, None\]"
     for fresh in (True, False):
         column = cls(mlp(1))
         if not fresh:
             column.learn(X[:, :1], Y)
-        with pytest.raises(ShapeError, match=rf"{cls.__name__}\.learn: .*{said}"):
+        with pytest.raises(ShapeError, match=rf"{cls.__name__}\.learn: .*{message}"):
             column.learn(X[:, 0], Y)
-        with pytest.raises(ShapeError, match=rf"{cls.__name__}\.predict: .*{said}"):
+        with pytest.raises(ShapeError, match=rf"{cls.__name__}\.predict: .*{message}"):
             column.predict(X[:, 0])
         assert column.rows_seen_ == (0 if fresh else 40)
 
 
-def test_a_wrong_width_is_told_with_all_rows_and_the_verb(net: Any) -> None:
+def test_width_error_names_call_and_shape(net: Any) -> None:
     wide, name = torch.randn(40, 5), type(net).__name__
     for fresh in (net, type(net)(mlp())):
         for verb, call in {
@@ -81,17 +81,17 @@ def test_a_wrong_width_is_told_with_all_rows_and_the_verb(net: Any) -> None:
                 call()
 
 
-def test_a_row_without_its_axis_is_told_of_x(net: Any) -> None:
+def test_row_without_axis_error(net: Any) -> None:
     for y in (Y[0:1], Y[0]):
-        with pytest.raises(ShapeError, match=r"learn: the module .*give X\[0:1\] in place of X"):
+        with pytest.raises(ShapeError, match=r"learn: the module .*pass X\[0:1\] instead of X"):
             net.learn(X[0], y)
-    with pytest.raises(ShapeError, match=r"`y` must hold one answer for each of 5 rows, got 4"):
+    with pytest.raises(ShapeError, match=r"`y` must hold one target for each of 5 rows, got 4"):
         net.learn(X[:5], Y[:4])
     assert net.rows_seen_ == 8
 
 
-def test_verbs_of_other_learners_are_translated(net: Any) -> None:
-    for verb, said in {
+def test_methods_of_other_learners_name_replacement(net: Any) -> None:
+    for verb, message in {
         "learn_one": r"learn\(X\[k:k\+1\]",
         "predict_one": r"predict\(X\[k:k\+1\]\)\[0\]",
         "partial_fit": r"learn\(X, y\)",
@@ -99,20 +99,22 @@ def test_verbs_of_other_learners_are_translated(net: Any) -> None:
         "predict_proba": r"outputs\(X\)\.softmax",
     }.items():
         assert not hasattr(net, verb)
-        with pytest.raises(AttributeError, match=rf"op\.nn\.{type(net).__name__}.*{verb}.*{said}"):
+        with pytest.raises(
+            AttributeError, match=rf"op\.nn\.{type(net).__name__}.*{verb}.*{message}"
+        ):
             getattr(net, verb)
     with pytest.raises(AttributeError, match=r"no attribute 'coef_'"):
         net.coef_  # noqa: B018  it is asked for
     assert torch.equal(copy.deepcopy(net).predict(X), net.predict(X))
 
 
-def test_the_module_in_place_of_the_file() -> None:
+def test_load_with_swapped_arguments() -> None:
     with pytest.raises(TypeMismatchError, match=r"got the module Sequential.*load\(path, module\)"):
         op.nn.load(mlp(), "net.onepass")
 
 
 @pytest.mark.parametrize("kind", ["GPM", "OrthogonalGradient"])
-def test_a_tasks_rows_are_told_with_their_batch(kind: str) -> None:
+def test_after_task_error_names_batch(kind: str) -> None:
     module, x, y = mlp(4, 3), X.clone(), torch.arange(40) % 3
     optimizer = getattr(op.nn.optim, kind)(torch.optim.SGD(module.parameters(), lr=0.1), module)
     optimizer.after_task((x, y))
@@ -134,18 +136,18 @@ def test_a_tasks_rows_are_told_with_their_batch(kind: str) -> None:
     assert optimizer.tasks_ == 1
 
 
-def test_merging_ogd_says_what_can_be_merged() -> None:
+def test_ogd_merge_error_names_orfit() -> None:
     one, two = (op.nn.OGD(mlp(), memory=30).learn(X, Y) for _ in range(2))
-    with pytest.raises(MergeError, match=r"which that of op\.nn\.ORFit alone does, got OGD"):
+    with pytest.raises(MergeError, match=r"which only that of op\.nn\.ORFit is, got OGD"):
         one.merge(two)
 
 
-def test_a_network_is_no_step_of_a_pipeline() -> None:
+def test_network_in_pipeline_is_refused() -> None:
     with pytest.raises(TypeMismatchError, match=r"got Scale, ORFit: networks stand in no Pipeline"):
         op.Pipeline(op.features.Scale(), op.nn.ORFit(mlp()))
 
 
-def test_the_end_of_a_task_where_there_are_none_is_told() -> None:
+def test_after_task_without_per_task_warns() -> None:
     net = op.nn.OGD(mlp(), memory=30).learn(X, Y)
     before = copy.deepcopy(net.memory_)
     with pytest.warns(TaskWarning, match=r"OGD\.after_task: `per_task` .*got None.*per_task=100"):

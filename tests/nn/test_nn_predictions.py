@@ -1,4 +1,4 @@
-"""What learners of networks tell: answers in the shape of y, how sure they are, what they are."""
+"""Predictions of networks: shapes, standard deviations, tags, drift."""
 
 import copy
 from pathlib import Path
@@ -48,27 +48,27 @@ def stream(n: int = 12, c: int = 1) -> tuple[Any, Any]:
 
 
 @each_kind
-def test_answers_have_the_shape_of_what_was_learned(kind: str, tmp_path: Path) -> None:
+def test_predictions_have_shape_of_targets(kind: str, tmp_path: Path) -> None:
     X, Y = stream()
     net = KINDS[kind](network())
     assert net.predict(X).shape == (12,)
-    said = net.test_then_train(X[:6], Y[:6])
-    assert said.shape == (6, 1)
+    predictions = net.test_then_train(X[:6], Y[:6])
+    assert predictions.shape == (6, 1)
     assert net.predict(X).shape == (12, 1)
     net.save(tmp_path / "net.onepass")
     assert op.nn.load(tmp_path / "net.onepass", network()).predict(X).shape == (12, 1)
     twin = KINDS[kind](network())
     flat = twin.test_then_train(X[:6], Y[:6, 0])
-    assert torch.equal(flat, said[:, 0])
+    assert torch.equal(flat, predictions[:, 0])
     assert torch.equal(twin.predict(X), net.predict(X)[:, 0])
     assert net.learn(X[6:], Y[6:, 0].tolist()).predict(X).shape == (12,)
     assert net.learn(X[:0], Y[:0]).predict(X).shape == (12,)  # nothing was learned in that shape
     if kind in {"EKF", "NTKRLS", "LoFi", "ORFit"}:
-        said, std = net.learn(X[:1], Y[:1]).predict(X, return_std=True)
-        assert said.shape == std.shape == (12, 1)
+        predictions, std = net.learn(X[:1], Y[:1]).predict(X, return_std=True)
+        assert predictions.shape == std.shape == (12, 1)
 
 
-def test_answers_of_many_axes_come_back_so() -> None:
+def test_predictions_with_many_axes() -> None:
     X, Y = stream(c=6)
     net = op.nn.ORFit(network(6), memory=8)
     assert net.test_then_train(X, Y.reshape(12, 2, 3)).shape == (12, 2, 3)
@@ -78,14 +78,12 @@ def test_answers_of_many_axes_come_back_so() -> None:
     assert classes.learn(X, torch.arange(12)[:, None] % 3).predict(X).shape == (12, 1)
 
 
-# -- how sure -------------------------------------------------------------------------------------
+# -- standard deviations --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("memory", [None, 100, op.memory.Sketch(100)])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_a_memory_that_let_nothing_go_knows_as_the_kalman_filter_does(
-    memory: Any, noise: float
-) -> None:
+def test_std_of_complete_memory_equals_kalman_filter(memory: Any, noise: float) -> None:
     X, Y = stream()
     filtered = op.nn.EKF(network(), noise=noise)
     net = op.nn.ORFit(network(), memory=memory, noise=noise)
@@ -99,14 +97,14 @@ def test_a_memory_that_let_nothing_go_knows_as_the_kalman_filter_does(
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_by_layer_a_standard_deviation_is_that_of_the_covariance_it_keeps(noise: float) -> None:
+def test_std_by_layer_uses_block_diagonal_covariance(noise: float) -> None:
     X, Y = stream()
     net = op.nn.ORFit(network(), memory=5, noise=noise, by_layer=True).learn(X[:8], Y[:8])
-    said, std = net.predict(X, return_std=True)
+    predictions, std = net.predict(X, return_std=True)
     P = net.memory_.split(torch.eye(net.network.p, dtype=torch.float64)).lifted
     J = net.network.jacobian(X)[1]
     np.testing.assert_allclose(std[:, 0] ** 2, (J @ P @ J.T).diagonal(), atol=1e-9)
-    assert said.shape == std.shape
+    assert predictions.shape == std.shape
 
 
 @pytest.mark.parametrize(
@@ -116,20 +114,20 @@ def test_by_layer_a_standard_deviation_is_that_of_the_covariance_it_keeps(noise:
             lambda: op.nn.OneStepSGD(network()),
             r"OneStepSGD\.predict.*Use op\.nn\.EKF, op\.nn\.NTKRLS",
         ),
-        (lambda: op.nn.OGD(network()), "OGD keeps nothing that tells"),
+        (lambda: op.nn.OGD(network()), "OGD has no covariance"),
         (lambda: op.nn.ORFit(network(), op.memory.LastDirections(5)), "or op.nn.LoFi"),
         (lambda: op.nn.ORFit(network(3), loss="one_hot"), "no standard deviation"),
     ],
 )
-def test_who_does_not_know_says_so(made: Any, words: str) -> None:
+def test_std_without_covariance_is_refused(made: Any, words: str) -> None:
     with pytest.raises(ParameterError, match=words):
         made().predict(stream()[0], return_std=True)
 
 
-# -- what it is -----------------------------------------------------------------------------------
+# -- tags ----------------------------------------------------------------------------------------
 
 
-def test_a_learner_says_what_it_is() -> None:
+def test_sklearn_tags() -> None:
     X, Y = stream()
     net = op.nn.ORFit(network(), memory=op.memory.Sketch(5), noise=0.5).learn(X, Y)
     assert repr(net) == ("<ORFit(Sequential, memory=Sketch(m=5), noise=0.5), p=101, rows_seen_=12>")
@@ -137,19 +135,21 @@ def test_a_learner_says_what_it_is() -> None:
 
 
 @each_kind
-def test_all_measure_how_far_answers_have_moved(kind: str) -> None:
+def test_drift(kind: str) -> None:
     X, Y = stream()
     net = KINDS[kind](network()).learn(X[:4], Y[:4])
     then = net.outputs(X[:4])
     assert net.drift(X[:4], then) == 0.0
     assert net.learn(X[4:], Y[4:]).drift(X[:4], then) > 0.0
-    with pytest.raises(ShapeError, match=r"drift: `said` must hold 1 number\(s\) for each of 4"):
+    with pytest.raises(
+        ShapeError, match=r"drift: `predictions` must hold 1 number\(s\) for each of 4"
+    ):
         net.drift(X[:4], then[:3])
     assert net.drift(X[:4], list(then)) == net.drift(X[:4], then.tolist()) > 0.0
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "words"),
+    ("predictions", "error", "words"),
     [
         (None, TypeMismatchError, "must hold numbers, got NoneType"),
         ("text", TypeMismatchError, "must hold numbers, got <U4"),
@@ -163,14 +163,14 @@ def test_all_measure_how_far_answers_have_moved(kind: str) -> None:
         (3.0, ShapeError, r"for each of 4 rows, got shape \(\)"),
     ],
 )
-def test_drift_from_what_was_never_said_is_refused(said: Any, error: Any, words: str) -> None:
+def test_drift_with_invalid_predictions(predictions: Any, error: Any, words: str) -> None:
     X, Y = stream()
     net = op.nn.ORFit(network(), memory=8).learn(X[:4], Y[:4])
-    with pytest.raises(error, match=rf"^op\.nn\.ORFit\.drift: `said` .*{words}"):
-        net.drift(X[:4], said)
+    with pytest.raises(error, match=rf"^op\.nn\.ORFit\.drift: `predictions` .*{words}"):
+        net.drift(X[:4], predictions)
 
 
-# -- what does not fit ----------------------------------------------------------------------------
+# -- invalid inputs ------------------------------------------------------------------------------
 
 
 class Two(torch.nn.Module):
@@ -188,32 +188,32 @@ class Two(torch.nn.Module):
     "x",
     [lambda X: {"first": X, "other": X}, lambda X: {"first": X}, lambda X: (X, X, X), lambda X: X],
 )
-def test_arguments_that_the_module_does_not_take_are_told(x: Any) -> None:
+def test_unknown_arguments_error(x: Any) -> None:
     X, Y = stream()
     with pytest.raises(TypeMismatchError, match=r"`x` must hold the arguments.*forward\(\)"):
         op.nn.ORFit(Two()).learn(x(X), Y)
 
 
-def test_one_row_without_its_axis_is_told() -> None:
+def test_row_without_axis_error() -> None:
     X, Y = stream()
     net = op.nn.ORFit(network())
     for given in (lambda: net.learn(X[0], Y[0]), lambda: net.predict(X[0])):
-        with pytest.raises(ShapeError, match=r"first axis counts rows.*X\[0:1\] in place of"):
+        with pytest.raises(ShapeError, match=r"first axis counts rows.*X\[0:1\] instead of"):
             given()
-    with pytest.raises(ShapeError, match=r"a single number.* y\[0:1\] in place of y\[0\]"):
+    with pytest.raises(ShapeError, match=r"a single number.* y\[0:1\] instead of y\[0\]"):
         net.learn(X[:1], Y[0, 0])
-    with pytest.raises(ShapeError, match=r"a single number.* X\[0:1\] in place of X\[0\]"):
+    with pytest.raises(ShapeError, match=r"a single number.* X\[0:1\] instead of X\[0\]"):
         net.predict(1.0)
-    with pytest.raises(ShapeError, match=r"must take what it is given.* X\[0:1\] in place of"):
+    with pytest.raises(ShapeError, match=r"must accept its inputs.* X\[0:1\] instead of"):
         op.nn.ORFit(torch.nn.Linear(3, 3).double()).predict(X[0])
     assert net.learn(X[:1], Y[0]).rows_seen_ == 1
 
 
-def test_one_nan_refuses_its_block_and_is_placed() -> None:
+def test_nan_refuses_block_and_names_row() -> None:
     X, Y = stream()
     Y[3] = np.nan
     net = op.nn.ORFit(network())
-    with pytest.raises(NotFiniteError, match=r"got \[nan\] in row 3. Nothing of the 12 row"):
+    with pytest.raises(NotFiniteError, match=r"got \[nan\] in row 3. None of the 12 row"):
         net.learn(X, Y)
     assert net.rows_seen_ == 0
 
@@ -228,7 +228,7 @@ def test_one_nan_refuses_its_block_and_is_placed() -> None:
         (op.memory.Random(2), False),
     ],
 )
-def test_a_step_that_no_weight_can_hold_uses_up_no_direction(
+def test_overflowing_step_adds_no_direction(
     memory: Any,
     by_layer: bool,  # noqa: FBT001
 ) -> None:
@@ -246,7 +246,7 @@ def test_a_step_that_no_weight_can_hold_uses_up_no_direction(
     assert (net.rows_refused_, net.inconsistent_rows_) == (1, 0)
 
 
-def test_rows_sharper_than_the_precision_are_left_out_by_the_exact_memory_too() -> None:
+def test_exact_memory_skips_rows_beyond_precision() -> None:
     X, Y = stream()
     net = op.nn.ORFit(torch.nn.Linear(3, 1).double(), memory=None, noise=1e-320)
     with pytest.warns(RowsRefusedWarning):
@@ -257,7 +257,7 @@ def test_rows_sharper_than_the_precision_are_left_out_by_the_exact_memory_too() 
 # -- streams and files ----------------------------------------------------------------------------
 
 
-def test_networks_are_evaluated_beside_other_learners() -> None:
+def test_networks_in_prequential_evaluation() -> None:
     X, Y = (each.numpy() for each in stream(200))
     models = {"net": op.nn.ORFit(network(), 50, 0.1), "rls": op.RLSRegressor()}
     report = op.evaluate.prequential(models, (X, Y[:, 0]))
@@ -274,7 +274,7 @@ def test_networks_are_evaluated_beside_other_learners() -> None:
         op.evaluate.prequential({"net": classes, "rls": op.RLSRegressor()}, (X, labels))
 
 
-def test_blocks_of_a_stream_are_rows_of_numbers() -> None:
+def test_stream_blocks_as_input() -> None:
     X, Y = (each.numpy() for each in stream(60))
     rows = [{"a": x[0], "b": x[1], "c": x[2], "y": y} for x, y in zip(X, Y[:, 0], strict=True)]
     net, twin = (op.nn.ORFit(network(), 20, 0.1) for _ in range(2))
@@ -290,7 +290,7 @@ def test_blocks_of_a_stream_are_rows_of_numbers() -> None:
 
 
 @each_kind
-def test_op_save_saves_a_network_as_its_own_save_does(kind: str, tmp_path: Path) -> None:
+def test_op_save_equals_own_save(kind: str, tmp_path: Path) -> None:
     X, Y = stream()
     net = KINDS[kind](network()).learn(X, Y)
     op.save(net, tmp_path / "net.onepass")
@@ -301,12 +301,12 @@ def test_op_save_saves_a_network_as_its_own_save_does(kind: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", [">f4", ">f8", ">i4", "f2", "u2", np.longdouble, bool])
-def test_answers_may_be_numbers_of_any_type(kind: Any) -> None:
+def test_target_dtypes(kind: Any) -> None:
     x, y = torch.eye(3), np.array([1, 0, 1])
     nets = [op.nn.ORFit(torch.nn.Linear(3, 1, bias=False), memory=2) for _ in range(2)]
     with torch.no_grad():
         nets[1].module.weight.copy_(nets[0].module.weight)
-    said = [
+    predictions = [
         net.learn(x, each).predict(x) for net, each in zip(nets, (y, y.astype(kind)), strict=True)
     ]
-    assert torch.equal(*said)
+    assert torch.equal(*predictions)

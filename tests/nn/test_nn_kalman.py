@@ -20,14 +20,14 @@ def of_kind(kind: Any, *arrays: Any) -> list[Any]:
 
 
 def dense(belief: PosteriorCovariance) -> Any:
-    """P, formed."""
+    """The dense P."""
     Q = np.asarray(belief.Q)
     P = Q @ belief.root @ belief.root.T @ Q.T
     return P + belief.beyond * (np.eye(len(Q)) - Q @ Q.T)
 
 
 def stream(rng: Any, p: int, blocks: int, c: int, *, inside: bool) -> list[tuple[Any, Any]]:
-    """Blocks of gradients and errors; some columns are repeated, zero, or inside the past."""
+    """Blocks of gradients and errors; some columns are repeated, zero or dependent on past ones."""
     made, past = [], rng.normal(size=(p, 2))
     for _ in range(blocks):
         n = c * int(rng.integers(1, 4))
@@ -48,7 +48,7 @@ def stream(rng: Any, p: int, blocks: int, c: int, *, inside: bool) -> list[tuple
     st.floats(0.1, 9.0),
     st.integers(1, 3),
 )
-def test_it_is_the_covariance_with_p_by_p_numbers(
+def test_equals_dense_covariance(
     kind: Any, seed: int, p: int, noise: float, prior: float, c: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -70,7 +70,7 @@ def test_it_is_the_covariance_with_p_by_p_numbers(
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_a_block_is_its_rows_one_after_the_other(noise: float) -> None:
+def test_block_equals_sequential_rows(noise: float) -> None:
     rng = np.random.default_rng(0)
     G, e = rng.normal(size=(20, 8)), rng.normal(size=8)
     start = Covariance().start(20, 2)
@@ -87,7 +87,7 @@ def test_a_block_is_its_rows_one_after_the_other(noise: float) -> None:
     assert whole.memory.rank == (8 if not noise else 0)
 
 
-def test_the_square_root_update_is_that_of_joseph_down_to_noise_zero() -> None:
+def test_square_root_update_equals_joseph_form() -> None:
     rng = np.random.default_rng(1)
     G = rng.normal(size=(6, 2))
     before = Covariance(2.0).start(6, 1)
@@ -101,7 +101,7 @@ def test_the_square_root_update_is_that_of_joseph_down_to_noise_zero() -> None:
 
 
 @each_kind
-def test_rows_with_and_without_noise_may_come_together(kind: Any) -> None:
+def test_mixed_noise_in_one_block(kind: Any) -> None:
     rng = np.random.default_rng(2)
     G, e = rng.normal(size=(9, 4)), rng.normal(size=4)
     noise, oracle = np.array([0.0, 1.0, 0.0, 0.5]), DenseP(9)
@@ -112,7 +112,7 @@ def test_rows_with_and_without_noise_may_come_together(kind: Any) -> None:
 
 
 @each_kind
-def test_without_noise_the_past_wins_and_contradictions_are_counted(kind: Any) -> None:
+def test_zero_noise_counts_inconsistent_rows(kind: Any) -> None:
     rng = np.random.default_rng(3)
     G = rng.normal(size=(7, 3))
     G = np.column_stack([G, G[:, 0], G @ [1.0, 2.0, 3.0], np.zeros(7)])
@@ -128,41 +128,41 @@ def test_without_noise_the_past_wins_and_contradictions_are_counted(kind: Any) -
 
 
 @each_kind
-def test_a_row_without_a_gradient_changes_nothing(kind: Any) -> None:
+def test_zero_gradient_changes_nothing(kind: Any) -> None:
     start = Covariance().start(4, 1, 0.0, kind)
     for noise in (0.0, 1.0):
-        said = start.learn(
+        step = start.learn(
             *of_kind(kind, np.ones(4), np.zeros((4, 1)), np.ones(1)), np.full(1, noise)
         )
-        assert np.asarray(said.w).tolist() == [1.0] * 4
-        assert len(said.memory.columns) == 0
-        assert said.inconsistent_rows == (noise == 0.0)
+        assert np.asarray(step.w).tolist() == [1.0] * 4
+        assert len(step.memory.columns) == 0
+        assert step.inconsistent_rows == (noise == 0.0)
 
 
-def test_time_passes_as_in_the_dense_covariance() -> None:
+def test_time_update_equals_dense_covariance() -> None:
     rng = np.random.default_rng(4)
     belief = Covariance(3.0).start(8, 1)
     belief = belief.learn(np.zeros(8), rng.normal(size=(8, 3)), np.ones(3), np.full(3, 0.1)).memory
     P = dense(belief)
-    np.testing.assert_allclose(dense(belief.faded(0.9)), P / 0.9, atol=1e-13)
+    np.testing.assert_allclose(dense(belief.discounted(0.9)), P / 0.9, atol=1e-13)
     np.testing.assert_allclose(
-        dense(belief.drifted(0.9, 0.5)), 0.81 * P + 0.5 * np.eye(8), atol=1e-13
+        dense(belief.with_process_noise(0.9, 0.5)), 0.81 * P + 0.5 * np.eye(8), atol=1e-13
     )
     floored = np.linalg.inv(0.1 * np.linalg.inv(P) + np.eye(8) / 5.0)
-    np.testing.assert_allclose(dense(belief.faded(0.1, limit=5.0)), floored, atol=1e-13)
+    np.testing.assert_allclose(dense(belief.discounted(0.1, limit=5.0)), floored, atol=1e-13)
     exact = belief.learn(np.zeros(8), rng.normal(size=(8, 2)), np.ones(2), np.zeros(2)).memory
-    P, moves = dense(exact), exact.drifted(1.0, 1e-3)
+    P, moves = dense(exact), exact.with_process_noise(1.0, 1e-3)
     np.testing.assert_allclose(dense(moves), P + 1e-3 * np.eye(8), atol=1e-13)
     assert (exact.rank, moves.rank) == (2, 0)
 
 
 @pytest.mark.parametrize("factor", [0.5, 1e-9, 1e-200])
-def test_what_no_row_excites_never_winds_up_without_bound(factor: float) -> None:
+def test_unexcited_directions_stay_bounded(factor: float) -> None:
     rng = np.random.default_rng(5)
     g, h = rng.normal(size=(2, 6, 1))
     step = Covariance().start(6, 1).learn(np.zeros(6), h, np.ones(1), np.ones(1))
     for _ in range(300):
-        step = step.memory.faded(factor, 1e12).learn(step.w, g, np.zeros(1), np.ones(1))
+        step = step.memory.discounted(factor, 1e12).learn(step.w, g, np.zeros(1), np.ones(1))
     step = step.memory.learn(step.w, h, 1.0 - h.T @ step.w, np.ones(1))
     assert step.memory.beyond <= 1e12
     assert np.isfinite(dense(step.memory)).all()
@@ -172,7 +172,7 @@ def test_what_no_row_excites_never_winds_up_without_bound(factor: float) -> None
 
 @each_kind
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_merging_is_learning_both(kind: Any, noise: float) -> None:
+def test_merge_equals_learning_both(kind: Any, noise: float) -> None:
     rng = np.random.default_rng(6)
     w0, G, truth = rng.normal(size=12), rng.normal(size=(12, 10)), rng.normal(size=12)
     y = G.T @ truth + (noise > 0) * rng.normal(size=10)
@@ -188,7 +188,7 @@ def test_merging_is_learning_both(kind: Any, noise: float) -> None:
     np.testing.assert_allclose(dense(merged.memory), dense(both.memory), atol=1e-10)
 
 
-def test_float32_is_near_float64_and_its_memory_is_bounded_by_the_weights() -> None:
+def test_float32_is_near_float64_and_size_is_bounded() -> None:
     rng = np.random.default_rng(7)
     single = Covariance().start(15, 1, 0.1, torch.empty(0))
     double = Covariance().start(15, 1, 0.1)
@@ -208,7 +208,7 @@ def test_float32_is_near_float64_and_its_memory_is_bounded_by_the_weights() -> N
     assert single.nbytes == nbytes
 
 
-def test_variances_and_late_weights() -> None:
+def test_variances_and_added_weights() -> None:
     rng = np.random.default_rng(8)
     belief = Covariance(2.0).start(7, 1)
     belief = belief.learn(np.zeros(7), rng.normal(size=(7, 3)), np.ones(3), np.full(3, 0.1)).memory

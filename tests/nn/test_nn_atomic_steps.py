@@ -1,4 +1,4 @@
-"""Whole steps: whatever is raised, a learner is as before a step or as after it, never between."""
+"""Steps are atomic, whatever is raised."""
 
 import copy
 import warnings
@@ -29,7 +29,7 @@ def stream(n: int, seed: int = 1) -> tuple[Any, Any]:
 
 
 def assert_alike(one: Any, two: Any) -> None:
-    """To the last bit, and still so after what comes."""
+    """Equal bit for bit, also after further rows."""
     counts = ("rows_seen_", "rows_refused_", "inconsistent_rows_", "nbytes")
     assert [getattr(one, name) for name in counts] == [getattr(two, name) for name in counts]
     for _ in range(2):
@@ -51,7 +51,7 @@ each_memory = pytest.mark.parametrize("memory", MEMORIES, ids=repr)
 
 
 def parts(memory: Any, noise: float = 0.0, *, by_layer: bool = False) -> tuple[Any, Any]:
-    """Two copies that learned apart; one of their layers has as many weights as directions."""
+    """Two separately trained copies; one layer has as many weights as directions."""
     X, y = stream(24)
     module = network()
     one, two = (
@@ -63,7 +63,7 @@ def parts(memory: Any, noise: float = 0.0, *, by_layer: bool = False) -> tuple[A
 @each_memory
 @pytest.mark.parametrize("by_layer", [False, True])
 @ignored
-def test_a_merge_for_which_there_is_no_room_changes_nothing(
+def test_memory_error_in_merge_changes_nothing(
     memory: Any,
     by_layer: bool,  # noqa: FBT001
     monkeypatch: pytest.MonkeyPatch,
@@ -88,12 +88,12 @@ def test_a_merge_for_which_there_is_no_room_changes_nothing(
 
 
 @each_memory
-def test_one_that_has_not_begun_is_as_before_where_there_is_no_room(
+def test_memory_error_in_merge_into_new_learner_changes_nothing(
     memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh, two = op.nn.ORFit(network(), memory), parts(memory)[1]
     with monkeypatch.context() as held:
-        held.setattr(fresh, "_take", refuse)
+        held.setattr(fresh, "_set_weights", refuse)
         with pytest.raises(MemoryError):
             fresh.merge(two)
     assert fresh.memory_ is None
@@ -114,7 +114,7 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_that_fills_the_memory_is_counted_though_its_warning_is_an_error(kind: str) -> None:
+def test_full_memory_warning_as_error_counts_row(kind: str) -> None:
     torch.manual_seed(0)
     module, (X, y) = torch.nn.Linear(2, 1, bias=False).double(), stream(6)
     net, right = KINDS[kind](module), KINDS[kind](copy.deepcopy(module))
@@ -132,7 +132,7 @@ def test_a_row_that_fills_the_memory_is_counted_though_its_warning_is_an_error(k
     assert net.rows_seen_ == 6
 
 
-def test_tasks_that_fill_the_memory_are_over_though_their_warning_is_an_error() -> None:
+def test_full_memory_warning_as_error_ends_task() -> None:
     X, y = stream(6)
     module = torch.nn.Linear(2, 1, bias=False).double()
     net = op.nn.OGD(module, memory=5, per_task=4, step_size=0.1).learn(X, y)
@@ -142,13 +142,13 @@ def test_tasks_that_fill_the_memory_are_over_though_their_warning_is_an_error() 
     assert net.after_task().tasks_ == 1
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_merge_is_done_though_its_warning_is_an_error(begun: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("started", [False, True])
+def test_full_memory_warning_as_error_completes_merge(started: bool) -> None:  # noqa: FBT001
     module = torch.nn.Linear(2, 1, bias=False).double()
     X, y = stream(2)
     one, two = (op.nn.ORFit(copy.deepcopy(module), memory=None) for _ in range(2))
     two.learn(X[:1], y[:1])
-    if begun:
+    if started:
         one.learn(X[1:], y[1:])
     else:
         with pytest.warns(MemoryFullWarning):
@@ -159,7 +159,7 @@ def test_a_merge_is_done_though_its_warning_is_an_error(begun: bool) -> None:  #
     np.testing.assert_allclose(one.predict(X), y, atol=1e-9)
 
 
-def test_parts_that_hardly_go_together_are_merged_though_their_warning_is_an_error() -> None:
+def test_merge_warning_as_error_completes_merge() -> None:
     X, y = stream(60)
     module = network(40)
     one, two = (op.nn.ORFit(copy.deepcopy(module), memory=None) for _ in range(2))
