@@ -226,7 +226,7 @@ def test_inputs_are_never_written_to(case: Case) -> None:
 
 
 @every_whole
-def test_asking_changes_nothing(case: Case) -> None:
+def test_predictions_change_nothing(case: Case) -> None:
     X = features(N)
     learner = case().fit(X, make_targets(case, X))
     before = snapshot(learner)

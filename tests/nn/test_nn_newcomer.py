@@ -141,7 +141,9 @@ def test_merging_ogd_says_what_can_be_merged() -> None:
 
 
 def test_a_network_is_no_step_of_a_pipeline() -> None:
-    with pytest.raises(TypeMismatchError, match=r"got Scale, ORFit: networks stand in no Pipeline"):
+    with pytest.raises(
+        TypeMismatchError, match=r"got Scale, ORFit: networks cannot be steps of a Pipeline"
+    ):
         op.Pipeline(op.features.Scale(), op.nn.ORFit(mlp()))
 
 
