@@ -120,7 +120,7 @@ def test_misuse_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.csv").write_text(TEXT)
     for words, told, code in (
         ("run *.tsv --target price", "the pattern *.tsv must match at least one file", 1),
-        ("run a.csv --target price --format parquet", "must be a whole Parquet file", 1),
+        ("run a.csv --target price --format parquet", "must be a complete Parquet file", 1),
         ("run a.csv --target price --delimiter ;;", "--delimiter must be one ASCII character", 2),
         ("run flights --delimiter ;", "--delimiter must be left out unless", 2),
     ):

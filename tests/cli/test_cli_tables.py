@@ -104,13 +104,13 @@ def test_other_options_are_refused_by_resume(capsys: pytest.CaptureFixture[str])
     written("a.csv", b"?,a,1\n")
     told(capsys, RUN.format("a.csv"), 1)
     for options, word in (
-        ("--drop x --na ?", "what is dropped was"),
-        ("--type x=text --bad-rows skip", "its column 'x' held number and holds text"),
+        ("--drop x --na ?", "`drop` was"),
+        ("--type x=text --bad-rows skip", "its column 'x' had type number and has type text"),
         ("--missing skip --na ?", "missing"),
     ):
         assert word in told(capsys, f"{RUN.format('a.csv')} --resume {options}", 1)[1]
     told(capsys, f"{RUN.format('a.csv')} --resume --na ?,-")
-    assert "how it is read was" in told(capsys, f"{RUN.format('a.csv')} --resume", 1)[1]
+    assert "the set of read options was" in told(capsys, f"{RUN.format('a.csv')} --resume", 1)[1]
 
 
 # -- files that grow -------------------------------------------------------------------------------

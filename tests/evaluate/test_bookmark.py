@@ -442,8 +442,8 @@ def test_a_run_goes_on_with_its_own_block_where_none_is_named(place: Path) -> No
         ({"baselines": False}, "baselines was True and is False"),
         ({"delay": 3}, "delay was 1 and is 3"),
         ({"stream": _stream(block=64)}, "block was 32 and is 64"),
-        ({"stream": _stream(drop=["wind"])}, r"what is dropped was \[\] and is \['wind'\]"),
-        ({"stream": _stream(_frame(seed=1))}, "the values in its first 480 rows are others"),
+        ({"stream": _stream(drop=["wind"])}, r"`drop` was \[\] and is \['wind'\]"),
+        ({"stream": _stream(_frame(seed=1))}, "the values in its first 480 rows differ"),
         ({"stream": _stream(FRAME[:100])}, "it had at least 480 rows and has 100"),
         (
             {"models": op.models.pipelines(["rls"], "regression")},

@@ -387,7 +387,7 @@ def test_a_bare_network_is_told_where_it_belongs() -> None:
 def test_a_baseline_in_a_pipeline_is_told_how_rows_are_scaled() -> None:
     torch = pytest.importorskip("torch")
     learner = baselines.EWC(torch.nn.Linear(64, 10))
-    with pytest.raises(TypeError, match=r"networks stand in no Pipeline"):
+    with pytest.raises(TypeError, match=r"networks cannot be steps of a Pipeline"):
         op.Pipeline(op.features.Scale(), learner)
 
 

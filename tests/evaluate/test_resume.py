@@ -232,8 +232,8 @@ def test_a_pipe_is_begun_again_or_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
         (f"{RUN.replace('rls,sgd', 'rls')} --resume", "models.sgd was Pipeline and is gone"),
         (f"{RUN} --resume --set rls.forgetting=0.9", "RLSRegressor.forgetting was"),
         (f"{RUN} --resume --delay 3", "delay was 1 and is 3"),
-        (f"{RUN.replace('id,known', 'id')} --resume", "what is dropped was"),
-        (f"{RUN.replace('stream.csv', 'other.csv')} --resume", "its first 300 rows are others"),
+        (f"{RUN.replace('id,known', 'id')} --resume", "`drop` was"),
+        (f"{RUN.replace('stream.csv', 'other.csv')} --resume", "its first 300 rows differ"),
     ],
 )
 @pytest.mark.usefixtures("stream")

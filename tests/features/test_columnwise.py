@@ -64,7 +64,7 @@ def test_a_row_is_part_of_its_own_statistics(X: Any, scale: Any) -> None:
 
 @given(X=matrices(gaps=True), impute=IMPUTERS)
 @settings(deadline=None)
-def test_impute_asked_is_impute_taught(X: Any, impute: Any) -> None:
+def test_impute_transform_equals_learn_transform(X: Any, impute: Any) -> None:
     for row in X:
         before = state(vars(impute))
         asked = impute.transform(row[None])[0]
@@ -86,7 +86,7 @@ def test_a_grown_column_had_been_zero_all_along(X: Any, new: Any, feature: Any) 
     assert_allclose(late.learn_transform(rows), early.learn_transform(rows), **NEAR)
 
 
-def test_scale_is_standard_scaler_of_the_rows_and_the_one_asked_about(rng: Any) -> None:
+def test_scale_equals_standard_scaler_including_the_row(rng: Any) -> None:
     X = rng.normal([1e8, -3, 0], [1, 100, 1e-6], size=(500, 3))
     x = rng.normal([1e8, -3, 0], [1, 100, 1e-6])
     expected = StandardScaler().fit(np.vstack([X, x])).transform(x[None])
@@ -103,15 +103,15 @@ def test_impute_is_simple_imputer_of_the_rows_so_far(rng: Any, ours: Any, theirs
     impute = Impute(ours, indicator=True).learn(X)
     row = np.array([[np.nan, 1.0, np.nan, 2.0]])
     expected = imputer.transform(row)[0]
-    said = dict(zip(impute.get_feature_names_out(), impute.transform(row)[0], strict=True))
-    assert_allclose([said[f"x{j}"] for j in range(4)], expected[:4], rtol=1e-12)
-    assert [said[f"x{j} (missing)"] for j in range(4)] == expected[4:].tolist()
+    transformed = dict(zip(impute.get_feature_names_out(), impute.transform(row)[0], strict=True))
+    assert_allclose([transformed[f"x{j}"] for j in range(4)], expected[:4], rtol=1e-12)
+    assert [transformed[f"x{j} (missing)"] for j in range(4)] == expected[4:].tolist()
 
 
-def test_digits_that_all_rows_share_are_no_trouble() -> None:
+def test_scale_is_accurate_far_from_zero() -> None:
     small = np.tile([-1.0, 1.0], 5000)[:, None]
-    said = Scale().learn_transform(small + 1e12)
-    assert_allclose(said, Scale().learn_transform(small), rtol=1e-12)
+    transformed = Scale().learn_transform(small + 1e12)
+    assert_allclose(transformed, Scale().learn_transform(small), rtol=1e-12)
 
 
 def test_constant_columns_are_zero_and_zeros_stay_zeros() -> None:
@@ -123,8 +123,8 @@ def test_constant_columns_are_zero_and_zeros_stay_zeros() -> None:
 def test_last_value_and_indicators_by_hand() -> None:
     impute = Impute("last", indicator=True)
     X = np.array([[1, np.nan], [np.nan, 5], [2, np.nan], [np.nan, np.nan]])
-    said = impute.learn_transform(X)
-    assert said.tolist() == [[1, 0, 1, 0], [1, 5, 0, 1], [2, 5, 1, 0], [2, 5, 1, 1]]
+    transformed = impute.learn_transform(X)
+    assert transformed.tolist() == [[1, 0, 1, 0], [1, 5, 0, 1], [2, 5, 1, 0], [2, 5, 1, 1]]
     names = ["x0", "x1", "x1 (missing)", "x0 (missing)"]
     assert impute.get_feature_names_out().tolist() == names
 
@@ -142,7 +142,7 @@ def test_names_of_a_frame() -> None:
 
 
 @pytest.mark.parametrize("feature", [Impute(), Scale()])
-def test_what_is_refused_leaves_no_trace(feature: Any) -> None:
+def test_errors_leave_the_state_unchanged(feature: Any) -> None:
     feature = clone(feature).learn(np.array([[1.0, 2.0], [3.0, 5.0]]))
     before = state(vars(feature))
     for wrong, error in [
@@ -181,14 +181,14 @@ def test_before_anything_was_learned(feature: Any) -> None:
 @pytest.mark.parametrize("feature", [Impute(indicator=True), Scale()])
 def test_float32_stays_float32_and_inputs_stay_as_they_were(feature: Any) -> None:
     X = np.arange(12, dtype=np.float32).reshape(6, 2)
-    kept = X.copy()
-    said = clone(feature).learn_transform(X)
-    assert said.dtype == np.float32
-    said[:] = 7
-    assert_array_equal(X, kept)
+    original = X.copy()
+    transformed = clone(feature).learn_transform(X)
+    assert transformed.dtype == np.float32
+    transformed[:] = 7
+    assert_array_equal(X, original)
     assert_allclose(
         clone(feature).learn_transform(X),
-        clone(feature).learn_transform(kept.astype(float)),
+        clone(feature).learn_transform(original.astype(float)),
         rtol=1e-6,
     )
 
@@ -198,7 +198,7 @@ def rng() -> Any:
     return np.random.default_rng(0)
 
 
-def test_rounding_is_no_spread() -> None:
+def test_rounding_is_not_variance() -> None:
     thursday, friday = np.cos(2 * np.pi * np.array([3, 4]) / 7)  # equal, but for the last digit
     assert thursday != friday
     column = np.array([[thursday], [friday], [thursday], [friday], [1.0]])

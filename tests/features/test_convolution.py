@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from onepass.errors import NumericalError, ParameterError, ShapeError
 from onepass.features import RandomConvolution
-from onepass.features.convolution import cells
+from onepass.features.convolution import pooling_matrix
 
 
 def slowly(picture: np.ndarray, feature: RandomConvolution) -> np.ndarray:
@@ -74,24 +74,24 @@ def test_convolution_is_its_formula(channels: int, more: dict[str, Any]) -> None
     assert_allclose(np.linalg.norm(feature.filters_, axis=1), 1.0, rtol=1e-6)
     with pytest.raises(ShapeError, match="shape"):
         feature.transform(X.transpose(0, 1, 3, 2))
-    with pytest.raises(ShapeError, match="do not grow"):
+    with pytest.raises(ShapeError, match=r"must have .* numbers, as in the first block"):
         feature.grow(1000)
 
 
-def test_cells_as_narrow_as_can_be_are_their_middle() -> None:
-    assert_allclose(cells((1, 5), 1, overlap=1e-9), [[0, 0, 1, 0, 0]])
-    assert_allclose(cells((1, 4), 1, overlap=1e-9), [[0, 0.5, 0.5, 0]])
-    assert_allclose(cells((1, 5), 1, overlap=1e-310), [[0, 0, 1, 0, 0]])
-    assert_allclose(cells((3, 4), 2, overlap=1e9), np.full((4, 12), 1 / 12))
+def test_narrow_cells_are_their_middle() -> None:
+    assert_allclose(pooling_matrix((1, 5), 1, overlap=1e-9), [[0, 0, 1, 0, 0]])
+    assert_allclose(pooling_matrix((1, 4), 1, overlap=1e-9), [[0, 0.5, 0.5, 0]])
+    assert_allclose(pooling_matrix((1, 5), 1, overlap=1e-310), [[0, 0, 1, 0, 0]])
+    assert_allclose(pooling_matrix((3, 4), 2, overlap=1e9), np.full((4, 12), 1 / 12))
 
 
 @pytest.mark.parametrize("wrong", [{"pool": "4"}, {"pool": None}, {"source": ["patches"]}])
-def test_what_is_no_option_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
+def test_invalid_options_are_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=f"`{next(iter(wrong))}` must be"):
         RandomConvolution(5, size=3, **wrong).learn(np.zeros((2, 64)))
 
 
-def test_pictures_too_large_to_tell_are_refused_and_not_faint() -> None:
+def test_overflowing_images_are_refused() -> None:
     X = np.random.default_rng(2).random((3, 64))
     with pytest.raises(NumericalError, match="got rows with values up to 9"):
         RandomConvolution(5, size=3, pool=2).learn(1e200 * X)

@@ -66,12 +66,12 @@ def test_rows_with_optional_keys_may_be_cut_anywhere(rows: Any, cut: Any, encode
 
 @given(table=tables(), encode=ENCODERS)
 @settings(deadline=None)
-def test_one_dict_is_seen_as_in_a_table(table: Any, encode: Any) -> None:
+def test_one_dict_is_encoded_as_in_a_table(table: Any, encode: Any) -> None:
     encode.learn(table)
     before = state(vars(encode))
     many = encode.transform(table)
     for i, row in enumerate(table.rows()):
-        one = encode.ask(encode.read_row(row, "here", learning=False))
+        one = encode._transform_rows(encode._check_row(row, "here", learning=False))
         assert_allclose(one[0], many[i], atol=1e-12)
     assert state(vars(encode)) == before
 
@@ -190,7 +190,7 @@ def test_a_column_keeps_its_kind(first: Any, then: Any, words: Any) -> None:
     assert state(vars(encode)) == before
 
 
-def test_what_is_no_table_is_refused() -> None:
+def test_invalid_tables_are_refused() -> None:
     encode = Encode()
     with pytest.raises(NotFiniteError, match="row 1, column 'a'"):
         encode.learn([{"a": 1.0}, {"a": np.inf}])
@@ -230,10 +230,10 @@ def test_parameters_out_of_range(wrong: Any) -> None:
 def test_an_array_of_numbers_passes(dtype: Any) -> None:
     X = np.array([[1.0, np.nan], [2.0, 3.0]], dtype=dtype)
     encode = Encode()
-    said = encode.learn_transform(X)
-    assert_array_equal(said, X)
-    assert said is not X
-    assert said.dtype == dtype
+    transformed = encode.learn_transform(X)
+    assert_array_equal(transformed, X)
+    assert transformed is not X
+    assert transformed.dtype == dtype
     assert encode.get_feature_names_out().tolist() == ["x0", "x1"]
     assert_array_equal(encode.transform([{"x1": 5.0}]), [[np.nan, 5.0]])
     assert encode.grow(3).learn_transform(np.ones((1, 3))).tolist() == [[1, 1, 1]]
@@ -259,20 +259,22 @@ def test_names_and_bytes() -> None:
 
 def test_a_row_may_be_a_list_of_mixed_values() -> None:
     encode = Encode().learn([[1.0, "a"], [2.0, "b"]])
-    read = encode.read_row([3.0, "b"], "here", learning=False)
-    assert encode.ask(read).tolist() == [[3.0, 0.0, 1.0]]
+    read = encode._check_row([3.0, "b"], "here", learning=False)
+    assert encode._transform_rows(read).tolist() == [[3.0, 0.0, 1.0]]
     for ragged in ([[1.0, 2.0], [3.0]], [[1.0, "x"], ["y"]]):
         with pytest.raises(TypeMismatchError):
             Encode().learn(ragged)
     with pytest.raises(ParameterError, match="numbers without names"):
         encode.grow(5)
-    assert encode.ask(encode.read_row({"x0": None}, "here", learning=False)).shape == (1, 3)
+    assert encode._transform_rows(
+        encode._check_row({"x0": None}, "here", learning=False)
+    ).shape == (1, 3)
 
 
-def test_a_column_that_stays_empty_is_no_trouble() -> None:
+def test_empty_columns() -> None:
     encode = Encode().learn([{"a": 1.0, "none": None}])
-    read = encode.read_row({"a": 2.0, "none": None}, "here", learning=True)
-    assert encode.take(read, None)[0].tolist() == [[2.0]]
+    read = encode._check_row({"a": 2.0, "none": None}, "here", learning=True)
+    assert encode._learn_rows(read, None)[0].tolist() == [[2.0]]
     assert encode.learn_transform([{"none": "now"}])[0, 1] == 1.0
 
 
@@ -294,16 +296,16 @@ def test_whole_numbers_beyond_float64_are_refused(begun: bool) -> None:  # noqa:
     if begun:
         pipe.learn_one({"a": 1.0}, 1.0)
     before = state(vars(pipe))
-    for ask in (
+    for _transform_rows in (
         lambda: pipe.learn_one({"a": 10**400}, 1.0),
         lambda: pipe.predict_one({"a": 10**400}),
     ):
         with pytest.raises(NumericalError, match="'a' must hold numbers within float64"):
-            ask()
+            _transform_rows()
     assert state(vars(pipe)) == before
 
 
-def test_the_names_that_come_in_are_known() -> None:
+def test_input_names() -> None:
     pipe = Pipeline(Encode(), RLSRegressor()).learn_one({"a": 1.0, "by": "sea"}, 1.0)
     assert pipe.feature_names_in_.tolist() == ["a", "by"]
     pipe.learn_one({"new": 1.0, "by": "sea", "a": 2.0}, 1.0)

@@ -25,7 +25,7 @@ ANSWERS = [3.0, 4.0, 7.0, 8.0]
         ({"km": 2.0}, "by"),
     ],
 )
-def test_a_gap_is_refused_by_every_verb_and_leaves_no_trace(
+def test_missing_values_are_refused_by_every_method(
     missing: Any, row: dict[str, Any], name: str
 ) -> None:
     model = op.Pipeline(Encode(missing=missing), op.RLSRegressor())
@@ -46,7 +46,7 @@ def test_a_gap_is_refused_by_every_verb_and_leaves_no_trace(
     assert model.rows_seen_ == 4
 
 
-def test_matrices_and_columns_that_are_not_known() -> None:
+def test_missing_values_in_matrices_and_new_columns() -> None:
     encode = Encode(missing="error")
     with pytest.raises(NotFiniteError, match="row 1, column 'x1'"):
         encode.learn([[1.0, 2.0], [3.0, np.nan]])
@@ -60,7 +60,7 @@ def test_matrices_and_columns_that_are_not_known() -> None:
         Encode(missing="drop").learn([[1.0]])  # type: ignore[arg-type]
 
 
-def test_the_policy_is_saved_and_answers_keep_to_it(tmp_path: Path) -> None:
+def test_the_policy_is_saved_and_used_for_predictions(tmp_path: Path) -> None:
     model = op.Pipeline(Encode(missing="skip"), op.RLSRegressor()).partial_fit(WHOLE, ANSWERS)
     op.save(model, tmp_path / "m.onepass")
     again = op.load(tmp_path / "m.onepass")

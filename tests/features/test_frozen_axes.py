@@ -32,7 +32,7 @@ def along(A: Any, B: Any) -> Any:
 @pytest.mark.parametrize("whiten", [False, True])
 @pytest.mark.parametrize("first", [5, 60, 700])  # fewer rows than columns, more, and many blocks
 @pytest.mark.parametrize("k", [3, 0.8])
-def test_they_are_scikit_learns_of_the_first_rows(k: Any, first: int, *, whiten: bool) -> None:
+def test_axes_equal_scikit_learns_of_the_first_rows(k: Any, first: int, *, whiten: bool) -> None:
     X = rows(800)
     theirs = PCA(k, whiten=whiten, svd_solver="full").fit(X[:first])
     ours = IncrementalPCA(k, whiten=whiten, freeze_after=first)
@@ -71,7 +71,7 @@ def test_how_the_stream_is_cut_changes_nothing(
         assert not whole[begin : begin + len(part), width:].any()
 
 
-def test_in_blocks_they_are_those_that_go_on_turning_have_at_that_row() -> None:
+def test_in_blocks_axes_equal_unfrozen_ones_at_that_row() -> None:
     X = rows(200)
     turning = IncrementalPCA(3, block=20).learn(X[:100])
     still = IncrementalPCA(3, block=20, freeze_after=100).learn(X)
@@ -80,7 +80,7 @@ def test_in_blocks_they_are_those_that_go_on_turning_have_at_that_row() -> None:
 
 
 @pytest.mark.parametrize("k", [3, 0.9])
-def test_a_row_is_learned_as_it_is_asked_about(k: Any) -> None:
+def test_transform_equals_learn_transform(k: Any) -> None:
     X, pca = rows(), IncrementalPCA(k, freeze_after=50)
     for i in range(120):
         asked = pca.transform(X[i : i + 1])
@@ -91,7 +91,7 @@ def test_a_row_is_learned_as_it_is_asked_about(k: Any) -> None:
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_learner_behind_is_exact_from_there_on(learner: Any) -> None:
+def test_a_learner_is_exact_after_the_freeze(learner: Any) -> None:
     X, y = load_digits(return_X_y=True)
     X, first = X[:600, 1:31] / 16, 200
     theirs = PCA(8).fit(X[:first])
@@ -107,7 +107,7 @@ def test_a_learner_behind_is_exact_from_there_on(learner: Any) -> None:
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_learner_behind_is_near_what_it_has_on_axes_known_beforehand(learner: Any) -> None:
+def test_a_learner_is_close_to_one_on_known_axes(learner: Any) -> None:
     X, y = load_digits(return_X_y=True)
     pca = PCA(30).fit(X[:500])
     fixed = learner().partial_fit(pca.transform(X[:1300]), y[:1300])
@@ -119,7 +119,7 @@ def test_a_learner_behind_is_near_what_it_has_on_axes_known_beforehand(learner: 
 
 
 @pytest.mark.parametrize("at", [0, 30, 50, 80])
-def test_saved_and_loaded_it_goes_on(at: int, tmp_path: Any) -> None:
+def test_learning_continues_after_loading(at: int, tmp_path: Any) -> None:
     X = rows()
     model = op.Pipeline(IncrementalPCA(3, freeze_after=50), op.RLSRegressor())
     model.partial_fit(X[:at], X[:at, 0])
@@ -128,7 +128,7 @@ def test_saved_and_loaded_it_goes_on(at: int, tmp_path: Any) -> None:
     assert_array_equal(*(one.test_then_train(X[at:], X[at:, 0]) for one in (model, other)))
 
 
-def test_a_file_without_the_parameter_is_of_axes_that_turn(tmp_path: Any) -> None:
+def test_files_without_the_parameter_have_unfrozen_axes(tmp_path: Any) -> None:
     X, pca = rows(), IncrementalPCA(3).learn(rows())
     op.save(pca, tmp_path / "new.onepass")
     found = archive.contents(tmp_path / "new.onepass")
@@ -140,7 +140,7 @@ def test_a_file_without_the_parameter_is_of_axes_that_turn(tmp_path: Any) -> Non
     assert_array_equal(again.learn(X).components_, pca.learn(X).components_)
 
 
-def test_a_file_whose_parameter_means_nothing_is_refused(tmp_path: Any) -> None:
+def test_files_with_an_invalid_parameter_are_refused(tmp_path: Any) -> None:
     pca = IncrementalPCA(3, freeze_after=50).learn(rows())
     pca.freeze_after = "50"  # type: ignore[assignment]
     op.save(pca, tmp_path / "m.onepass")
@@ -148,7 +148,7 @@ def test_a_file_whose_parameter_means_nothing_is_refused(tmp_path: Any) -> None:
         op.load(tmp_path / "m.onepass")
 
 
-def test_frozen_axes_need_less() -> None:
+def test_frozen_axes_need_less_memory() -> None:
     X, pca = rows(300, 40), IncrementalPCA(3, freeze_after=200)
     learning = pca.learn(X[:199]).nbytes
     frozen = pca.learn(X[199:200]).nbytes
@@ -156,7 +156,7 @@ def test_frozen_axes_need_less() -> None:
     assert pca.learn(X[200:]).nbytes == frozen
 
 
-def test_columns_that_come_later_have_no_part_in_them() -> None:
+def test_later_columns_do_not_contribute() -> None:
     X = rows(120, 9)
     early = IncrementalPCA(20, freeze_after=60).learn(X[:30, :6]).grow(9)
     late = IncrementalPCA(20, freeze_after=60).learn(X[:70, :6]).grow(9)
@@ -207,7 +207,7 @@ def test_those_that_are_still_learning_merge() -> None:
     assert_allclose(few.mean_, np.vstack((X, rows(200, seed=1))).mean(axis=0), rtol=1e-10)
 
 
-def test_others_are_refused_and_stay_as_they_were() -> None:
+def test_merges_of_different_axes_are_refused() -> None:
     X = rows(200)
     one, two, young = (
         op.Pipeline(IncrementalPCA(3, freeze_after=60), op.RLSRegressor()).partial_fit(
@@ -215,17 +215,17 @@ def test_others_are_refused_and_stay_as_they_were() -> None:
         )
         for part in (slice(100), slice(100, 200), slice(40))
     )
-    said = one.predict(X)
+    predictions = one.predict(X)
     for a, b, why in (
         (one, two, "frozen axes must be the same in both"),
-        (one, young, "its axes are of its own first rows"),
-        (young, one, "its axes are of its own first rows"),
+        (one, young, "its axes are those of its own first rows"),
+        (young, one, "its axes are those of its own first rows"),
         (one.features_[0], young.features_[0], "some of 60 rows and others of 40"),
         (young.features_[0], two.features_[0], "some of 40 rows and others of 60"),
     ):
         with pytest.raises(MergeError, match=why):
             a.merge(b)
-    assert_array_equal(one.predict(X), said)
+    assert_array_equal(one.predict(X), predictions)
     assert young.features_[0].rows_seen_ == 40
 
 
@@ -233,12 +233,12 @@ def test_others_are_refused_and_stay_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, "3", True])
-def test_rows_that_mean_nothing_are_refused(bad: Any) -> None:
+def test_invalid_freeze_after_is_refused(bad: Any) -> None:
     with pytest.raises(ParameterError, match="freeze_after"):
         IncrementalPCA(freeze_after=bad).learn(rows(5))
 
 
-def test_numbers_that_are_too_large_are_refused() -> None:
+def test_overflow_is_refused() -> None:
     pca = IncrementalPCA(2, freeze_after=20).learn(rows(10))
     with pytest.raises(NumericalError, match="squares of the values must be within float64"):
         pca.learn(np.full((1, 9), 1e200))

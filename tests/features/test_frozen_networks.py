@@ -71,7 +71,7 @@ each = pytest.mark.parametrize("kind", ["torch", "onnx"])
 
 
 @each
-def test_features_are_what_the_network_says(kind: str) -> None:
+def test_features_are_the_outputs_of_the_network(kind: str) -> None:
     feature = made(kind)
     assert feature.n_features_out_ == 0
     Z = feature.transform(ROWS)
@@ -132,7 +132,7 @@ def test_a_file_that_does_not_fit_together_is_refused(kind: str, tmp_path: Path)
 
 @each
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a)), clone])  # noqa: S301
-def test_copies_say_the_same(kind: str, copied: Any) -> None:
+def test_copies_have_the_same_outputs(kind: str, copied: Any) -> None:
     model = op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1)).partial_fit(ROWS, Y)
     twin = copied(model)
     twin = twin if hasattr(twin, "learner_") else twin.partial_fit(ROWS, Y)
@@ -174,7 +174,7 @@ def test_rows_one_by_one_are_rows_in_a_block(kind: str) -> None:
 
 
 @each
-def test_what_cannot_be_is_refused_and_nothing_is_learned(kind: str) -> None:
+def test_errors_leave_the_state_unchanged(kind: str) -> None:
     feature = made(kind).learn(ROWS[:5])
     before = state({name: value for name, value in vars(feature).items() if name.endswith("_")})
     wrong: list[tuple[type[Exception], str, Any]] = [
@@ -188,7 +188,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_learned(kind: str) -> None:
             feature.learn(X)
         with pytest.raises(error, match=words):
             feature.transform(X)
-    with pytest.raises(ShapeError, match="does not grow"):
+    with pytest.raises(ShapeError, match="Inputs of a network cannot be added"):
         feature.grow(100)
     after = state({name: value for name, value in vars(feature).items() if name.endswith("_")})
     assert after == before
@@ -261,13 +261,15 @@ def test_the_module_stays_as_it_was_to_the_last_bit() -> None:
     assert clone(feature).module is net
 
 
-def test_a_compiled_module_answers_whole_and_tells_no_layer() -> None:
+def test_compiled_modules_have_no_layers() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(72, 4), torch.nn.ReLU())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that PyTorch means to give it up
         traced = torch.jit.trace(net, torch.zeros(1, 72))
     assert_allclose(TorchFeatures(traced).transform(ROWS), TorchFeatures(net).transform(ROWS))
-    with pytest.raises(ParameterError, match="`layer` must be of a module that tells"):
+    with pytest.raises(
+        ParameterError, match="`layer` requires a module that supports forward hooks"
+    ):
         TorchFeatures(traced, layer="0").learn(ROWS)
 
 
@@ -312,14 +314,14 @@ def test_weights_that_change_are_noticed(write: Any, refused: bool) -> None:  # 
     net = convolving()
     model = op.Pipeline(TorchFeatures(net, shape=(2, 6, 6)), op.RLSClassifier())
     model.partial_fit(ROWS, Y)
-    said = model.decision_function(ROWS)
+    scores_before = model.decision_function(ROWS)
     with torch.no_grad():
         write(net)
     if refused:
         with pytest.raises(ParameterError, match="digest"):
             model.partial_fit(ROWS, Y)
     else:
-        assert_array_equal(model.decision_function(ROWS), said)
+        assert_array_equal(model.decision_function(ROWS), scores_before)
 
 
 def test_the_same_weights_in_other_layers_are_noticed(tmp_path: Path) -> None:
@@ -327,7 +329,7 @@ def test_the_same_weights_in_other_layers_are_noticed(tmp_path: Path) -> None:
     op.save(TorchFeatures(net).learn(ROWS), tmp_path / "f.onepass")
     other = torch.nn.Sequential(net[0], torch.nn.Softplus())
     again = op.load(tmp_path / "f.onepass", module=other)
-    with pytest.raises(ParameterError, match="answer as it did when learning began"):
+    with pytest.raises(ParameterError, match="have the outputs that it had when learning began"):
         again.transform(ROWS)
 
 
@@ -363,16 +365,16 @@ class Telling(torch.nn.Module):
         (Telling(lambda x: x.sum(dim=0)), ShapeError, r"output of shape \(72,\)"),
         (Telling(lambda x: x + 1j), ShapeError, "got complex numbers"),
         (Telling(lambda x: x[:, :0]), ShapeError, r"output of shape \(1, 0\)"),
-        (Lots(), ParameterError, "asked once more"),
-        (Mixing(), ParameterError, "another row is beside it"),
+        (Lots(), ParameterError, "evaluated again"),
+        (Mixing(), ParameterError, "evaluated beside another row"),
     ],
 )
-def test_a_module_that_is_no_feature_is_refused(module: Any, error: Any, words: str) -> None:
+def test_invalid_modules_are_refused(module: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         TorchFeatures(module).learn(ROWS)
 
 
-def test_a_module_may_be_anything_that_answers() -> None:
+def test_modules_of_any_kind() -> None:
     linear = torch.nn.Linear(72, 4)
     wanted = linear(torch.tensor(ROWS, dtype=torch.float32)).detach().numpy()
     tied = torch.nn.Sequential(linear, torch.nn.Linear(4, 72), linear)
@@ -412,7 +414,7 @@ def test_a_file_is_found_by_its_path_and_known_by_its_digest(tmp_path: Path) -> 
     with pytest.raises(CheckpointError, match=r"features_.*net.onnx.*op.load\(path, model="):
         op.load(saved)
     assert_array_equal(op.load(saved, model=moved).predict(ROWS), model.predict(ROWS))
-    with pytest.raises(ParameterError, match="which is none"):
+    with pytest.raises(ParameterError, match="which is not one"):
         pickle.loads(pickle.dumps(model)).predict(ROWS)  # noqa: S301  what is open is in no copy
     moved.write_bytes(convolution(FILTERS + 1, 6))
     with pytest.raises(CheckpointError, match="digest"):
@@ -430,7 +432,7 @@ def test_a_fixed_number_of_rows_is_filled_up() -> None:
         assert_allclose(Z, expected("onnx", ROWS), atol=1e-5)
 
 
-def test_leading_axes_of_length_one_are_nothing() -> None:
+def test_leading_axes_of_length_one_are_ignored() -> None:
     one = convolution(FILTERS[:, :1], 6)
     grey = PICTURES[:, 0]
     wanted = ONNXFeatures(one).transform(grey.reshape(30, -1))
@@ -444,7 +446,7 @@ def test_leading_axes_of_length_one_are_nothing() -> None:
         assert_array_equal(feature.transform(grey[:, None]), wanted)
 
 
-def test_an_open_shape_is_told() -> None:
+def test_open_shapes_require_shape() -> None:
     free = ONNXFeatures(convolution(FILTERS, None), shape=(2, 6, 6))
     assert_allclose(free.transform(ROWS), expected("onnx", ROWS), atol=1e-5)
     assert_allclose(
@@ -457,14 +459,14 @@ def test_an_open_shape_is_told() -> None:
     assert ONNXFeatures(doubling("d")).transform(ROWS).shape == (30, 72)  # type: ignore[arg-type]
 
 
-def test_numbers_go_in_as_the_file_wants_them() -> None:
+def test_rows_are_converted_to_the_input_type() -> None:
     whole = rng.integers(0, 100, (5, 3))
     for kind in (TensorProto.INT64, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT32):
         Z = ONNXFeatures(doubling(3, kind=kind)).transform(whole)
         assert_array_equal(Z, 2 * whole)
         assert Z.dtype == (np.float64 if kind == TensorProto.DOUBLE else np.float32)
     feature = ONNXFeatures(doubling(3, kind=TensorProto.INT32))
-    with pytest.raises(TypeMismatchError, match=r"whole numbers .* got 0.5 in row 1, column 2"):
+    with pytest.raises(TypeMismatchError, match=r"integers .* got 0.5 in row 1, column 2"):
         feature.learn([[0, 0, 0], [1, 1, 0.5]])
     with pytest.raises(NumericalError, match="row 1"):
         ONNXFeatures(doubling(3, kind=TensorProto.FLOAT16)).learn([[0, 0, 0], [1, 1, 1e5]])
@@ -489,8 +491,8 @@ def test_an_output_is_chosen_by_its_name() -> None:
     ("model", "error", "words"),
     [
         (3, TypeMismatchError, "the path or the bytes .* got int"),
-        ("nowhere.onnx", ParameterError, "got 'nowhere.onnx', which is none"),
-        ("/dev/null", ParameterError, "which is none"),
+        ("nowhere.onnx", ParameterError, "got 'nowhere.onnx', which is not one"),
+        ("/dev/null", ParameterError, "which is not one"),
         (b"no network", ParameterError, "must be a network in ONNX"),
         (
             onnx_bytes([helper.make_node("Add", ["x", "y"], ["z"])],
@@ -508,18 +510,18 @@ def test_an_output_is_chosen_by_its_name() -> None:
                      helper.make_node("Sub", ["f", "m"], ["z"])],
                     {"x": ["n", 2]}, {"z": ["n", 2]}, kind=TensorProto.INT64,
                     gives=TensorProto.FLOAT),
-            ParameterError, "another row is beside it",
+            ParameterError, "evaluated beside another row",
         ),
         (doubling(3), ShapeError, "rows must have 3 numbers, .* got 2 columns"),
         (doubling(2, kind=TensorProto.STRING), ParameterError, "must"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_feature_is_refused(model: Any, error: Any, words: str) -> None:
+def test_invalid_files_are_refused(model: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         ONNXFeatures(model).learn([[1.0, 2.0]])
 
 
-def test_a_provider_that_is_not_there_is_refused() -> None:
+def test_missing_providers_are_refused() -> None:
     for providers in (["Moon"], "CPUExecutionProvider", 3):
         with pytest.raises(ParameterError, match=r"CPUExecutionProvider.* got .*(Moon|CPU|3)"):
             ONNXFeatures(two(), output="a", providers=providers).learn([[1.0, 2.0]])  # type: ignore[arg-type]

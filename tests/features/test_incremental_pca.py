@@ -78,18 +78,18 @@ def test_not_centred_it_is_the_svd_of_the_rows() -> None:
 def test_it_works_from_the_first_row() -> None:
     X, pca = rows(10), IncrementalPCA(3)
     assert_array_equal(pca.transform(X[:2]), np.zeros((2, 3)))
-    said = [pca.learn_transform(X[i : i + 1])[0] for i in range(10)]
-    assert_array_equal(said[0], np.zeros(3))
-    assert np.abs(said[3]).max() > 0.0
+    transformed = [pca.learn_transform(X[i : i + 1])[0] for i in range(10)]
+    assert_array_equal(transformed[0], np.zeros(3))
+    assert np.abs(transformed[3]).max() > 0.0
     assert pca.get_feature_names_out().tolist() == ["pc0", "pc1", "pc2"]
 
 
 @pytest.mark.parametrize("given", [3, 0.97])
-def test_a_row_is_learned_as_a_pipeline_asks_about_it(given: Any) -> None:
+def test_pipeline_transforms_as_it_learns(given: Any) -> None:
     X, pca = rows(80), IncrementalPCA(given, block=16)
     parts = []
     for i in range(80):
-        asked = pca.ask(X[i : i + 1])
+        asked = pca._transform_rows(X[i : i + 1])
         parts.append(pca.learn_transform(X[i : i + 1]))
         assert_allclose(parts[-1][:, : asked.shape[1]], asked, atol=1e-12)
         assert not parts[-1][:, asked.shape[1] :].any()
@@ -121,7 +121,7 @@ def in_batches(X: Any, k: int, block: int) -> Any:
     whiten=st.booleans(),
     dtype=st.sampled_from([np.float64, np.float32, np.int32]),
 )
-def test_attributes_and_transform_know_all_rows_learned(
+def test_attributes_and_transform_use_all_rows(
     n: int,
     share: float,
     block: int,
@@ -131,12 +131,12 @@ def test_attributes_and_transform_know_all_rows_learned(
 ) -> None:
     X = (10 * rows(n, 6, seed=n)).astype(dtype)
     make = partial(IncrementalPCA, share, whiten=whiten, block=block)
-    read, unread, said = make(), make(), []
+    read, unread, transformed = make(), make(), []
     for i in range(0, n, cut):
-        said += [pca.learn_transform(X[i : i + cut]) for pca in (read, unread)]
+        transformed += [pca.learn_transform(X[i : i + cut]) for pca in (read, unread)]
         assert_allclose(read.mean_, X[: i + cut].mean(axis=0, dtype=float), rtol=1e-12)
         read.transform(X)
-    for one, other in zip(said[::2], said[1::2], strict=True):
+    for one, other in zip(transformed[::2], transformed[1::2], strict=True):
         assert_array_equal(one, other)
     X = X.astype(float)
     k = len(read.components_) if isinstance(share, float) else min(share, n)
@@ -192,18 +192,18 @@ def test_it_is_saved_with_what_it_has_not_truncated_yet(tmp_path: Any) -> None:
     model.partial_fit(X[:70], X[:70, 0])
     op.save(model, tmp_path / "m.onepass")
     other = op.load(tmp_path / "m.onepass")
-    said = [one.test_then_train(X[70:], X[70:, 0]) for one in (model, other)]
-    assert_array_equal(*said)
+    transformed = [one.test_then_train(X[70:], X[70:, 0]) for one in (model, other)]
+    assert_array_equal(*transformed)
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.0, 0.0, 1.5, "3", None, True])
-def test_components_that_mean_nothing_are_refused(bad: Any) -> None:
+def test_invalid_n_components_are_refused(bad: Any) -> None:
     with pytest.raises(ParameterError, match="`n_components` must be a whole number >= 1, or a"):
         IncrementalPCA(bad).learn(rows(5))
 
 
-def test_it_refuses_what_it_cannot_do_and_stays_as_it_was() -> None:
-    with pytest.raises(NotFittedError, match="learned no row yet"):
+def test_errors_leave_the_state_unchanged() -> None:
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         _ = IncrementalPCA().components_
     with pytest.raises(ParameterError, match="block"):
         IncrementalPCA(block=0).learn(rows(3))
@@ -223,4 +223,4 @@ def test_columns_are_scaled_before_it_though_least_squares_behind_it_is_free_of_
     X = rows(120)
     model = op.Pipeline(op.features.Scale(), IncrementalPCA(3, block=20), op.RLSRegressor())
     model.partial_fit(X, X[:, 0])
-    assert "passed by" not in model.describe()
+    assert "skipped" not in model.describe()

@@ -191,7 +191,7 @@ UNLIKE: dict[str, tuple[Any, Any, str]] = {
     "scaled": (
         lambda: op.Pipeline(Scale(), op.ORFitRegressor(9)).partial_fit([[1.0], [2.0]], [1.0, 2.0]),
         lambda: op.Pipeline(Scale(), op.ORFitRegressor(9)).partial_fit([[1.0], [2.0]], [1.0, 2.0]),
-        "scaled by statistics of their own",
+        "scaled by different statistics",
     ),
     "a learner that keeps only weights": (
         lambda: op.Pipeline(Encode(), op.SGDRegressor()).partial_fit([[1.0]], [1.0]),
@@ -204,7 +204,7 @@ UNLIKE: dict[str, tuple[Any, Any, str]] = {
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
 @pytest.mark.parametrize("name", UNLIKE)
-def test_what_is_not_alike_is_refused_with_the_difference(name: str) -> None:
+def test_incompatible_merges_are_refused(name: str) -> None:
     first, second, difference = UNLIKE[name]
     a, b = first(), second()
     before = snapshot([a, b])

@@ -58,7 +58,7 @@ def test_features_are_set_in_all_models_and_shared_by_none() -> None:
         (["sgd", "rls"], "regression", {"rls.forgetting": 2}, "`forgetting`"),
     ],
 )
-def test_what_is_not_there_is_refused(
+def test_unknown_names_are_refused(
     chosen: list[str], task: str, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ParameterError, match=message):

@@ -41,15 +41,15 @@ class Steepest(Regressor):
 
     def _learn(self, X: Any, Y: Any, s: Any, class_mask: Any) -> Any:
         del class_mask
-        w, said = self.w_.copy(), np.empty(Y.shape)
+        w, predictions = self.w_.copy(), np.empty(Y.shape)
         for i, (x, y) in enumerate(zip(X, Y, strict=True)):
-            said[i] = x @ w
+            predictions[i] = x @ w
             rate = self.step_size * (1.0 if s is None else s[i])
-            w += rate / (1 + x @ x) * np.outer(x, y - said[i])
+            w += rate / (1 + x @ x) * np.outer(x, y - predictions[i])
         if np.abs(Y).max() > 1e6:
             raise NumericalError("Steepest: too much.")
         self.w_ = w
-        return said
+        return predictions
 
     def _scores(self, X: Any) -> Any:
         return X @ self.w_
@@ -82,15 +82,15 @@ def answers(table: Any) -> Any:
 def test_any_cut_is_predict_one_then_learn_one(table: Any, cuts: Any, weights: Any) -> None:
     y, s = answers(table), np.array(weights[: len(table)])
     one, many = steepest(), steepest()
-    said = []
+    predictions = []
     for i, row in enumerate(table.rows()):
-        said.append(one.predict_one(row))
+        predictions.append(one.predict_one(row))
         one.learn_one(row, y[i], sample_weight=s[i])
     edges = [0, *sorted(c for c in cuts if c <= len(table)), len(table)]
     blocks = [
         many.test_then_train(table[a:b], y[a:b], sample_weight=s[a:b]) for a, b in pairwise(edges)
     ]
-    assert_allclose(np.concatenate(blocks), said, rtol=1e-7, atol=1e-9)
+    assert_allclose(np.concatenate(blocks), predictions, rtol=1e-7, atol=1e-9)
     if s.any():
         assert one.get_feature_names_out().tolist() == many.get_feature_names_out().tolist()
         names = list(getattr(one.learner_, "feature_names_in_", []))
@@ -108,9 +108,9 @@ def test_it_is_its_parts_run_by_hand() -> None:
     pipeline = Pipeline(Impute(), Scale(), Steepest())
     impute, scale, learner = Impute(), Scale(), Steepest()
     for rows in (slice(0, 30), slice(30, 50)):
-        said = pipeline.test_then_train(X[rows], y[rows])
+        predictions = pipeline.test_then_train(X[rows], y[rows])
         Z = scale.learn_transform(impute.learn_transform(X[rows]))
-        assert_array_equal(said, learner.test_then_train(Z, y[rows]))
+        assert_array_equal(predictions, learner.test_then_train(Z, y[rows]))
     Z = scale.transform(impute.transform(X))
     assert_array_equal(pipeline.predict(X), learner.predict(Z))
     assert pipeline.score(X, y) == learner.score(Z, y)
@@ -142,25 +142,23 @@ def test_new_categories_grow_least_squares_exactly() -> None:
     assert_allclose(early.learner.coef_, RLSRegressor(ridge=0.1).fit(Z, y).coef_, rtol=1e-9)
 
 
-def test_scale_is_passed_by_where_units_do_not_matter() -> None:
+def test_scale_is_skipped_before_scale_invariant_learners() -> None:
     free = Pipeline(Encode(), Scale(), RLSRegressor()).fit([{"a": 1.0}, {"a": 3.0}], [1.0, 2.0])
     assert [type(part).__name__ for part in free.features] == ["Encode"]
-    assert (
-        "Scale()         passed by: RLSRegressor is free of the features' units" in free.describe()
-    )
+    assert "Scale()         skipped: RLSRegressor does not depend on units" in free.describe()
     assert "Encode()        1 columns -> 1" in free.describe()
     bound = Pipeline(Encode(), Scale(), Steepest())
     assert [type(part).__name__ for part in bound.features] == ["Encode", "Scale"]
-    assert "passed by" not in bound.describe()
+    assert "skipped" not in bound.describe()
 
 
 class Breaks(Scale):
     """A feature that fails behind those that have learned already."""
 
-    def _step(self, X: Any, born: Any) -> Any:
+    def _step(self, X: Any, first_rows: Any) -> Any:
         if X.shape[0] and X[-1, 0] == -1:
             raise KeyboardInterrupt
-        return super()._step(X, born)
+        return super()._step(X, first_rows)
 
 
 LEARNED = [{"a": 1.0, "by": "x"}, {"a": 2.0, "by": "y"}]
@@ -178,9 +176,7 @@ LEARNED = [{"a": 1.0, "by": "x"}, {"a": 2.0, "by": "y"}]
         ([1.0], [1.0], TypeMismatchError),
     ],
 )
-def test_whatever_is_raised_leaves_all_parts_as_they_were(
-    learned: Any, a: Any, y: Any, error: Any
-) -> None:
+def test_errors_leave_all_steps_unchanged(learned: Any, a: Any, y: Any, error: Any) -> None:
     pipeline = Pipeline(Encode(), Breaks(), Steepest())
     if learned:
         pipeline.partial_fit(learned, [1.0, 2.0])
@@ -215,13 +211,13 @@ def test_errors_name_the_users_column() -> None:
         pipeline.fit(rows, [1.0, 2.0])
 
 
-def test_asking_changes_nothing() -> None:
+def test_predictions_change_nothing() -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "by": ["x", "y", "x"], "y": [1.0, 2.0, 3.0]})
     pipeline = steepest().fit(frame[["a", "by"]], frame["y"])
     before = state(vars(pipeline))
     odd = frame.assign(by=["z", None, "x"])[["y", "by", "a"]]
-    said = pipeline.predict(odd)
-    assert_allclose(pipeline.predict_one({"a": 4.0, "by": "x"}), said[2])
+    predictions = pipeline.predict(odd)
+    assert_allclose(pipeline.predict_one({"a": 4.0, "by": "x"}), predictions[2])
     assert np.isfinite(pipeline.predict(frame[["by"]])).all()
     pipeline.score(odd, frame["y"])
     assert state(vars(pipeline)) == before
@@ -298,7 +294,7 @@ def test_clone_parameters_and_words() -> None:
     "steps", [(), (Encode(),), (RLSRegressor(), Encode()), (Encode, RLSRegressor())]
 )
 def test_steps_are_features_then_a_learner(steps: Any) -> None:
-    with pytest.raises(TypeMismatchError, match="features, then one learner"):
+    with pytest.raises(TypeMismatchError, match="transformers, then one learner"):
         Pipeline(*steps)
 
 
@@ -338,7 +334,7 @@ def test_a_learner_alone_is_itself() -> None:
 
 @given(table=tables())
 @settings(max_examples=20, deadline=None)
-def test_saved_and_loaded_it_goes_on_as_it_was(table: Any) -> None:
+def test_learning_continues_after_loading(table: Any) -> None:
     y = answers(table)
     model = Pipeline(Encode(categories="onehot"), Impute(indicator=True), RLSRegressor())
     model.partial_fit(table, y)

@@ -143,7 +143,8 @@ def test_ogd_merge_error_names_orfit() -> None:
 
 
 def test_network_in_pipeline_is_refused() -> None:
-    with pytest.raises(TypeMismatchError, match=r"got Scale, ORFit: networks stand in no Pipeline"):
+    refused = r"got Scale, ORFit: networks cannot be steps of a Pipeline"
+    with pytest.raises(TypeMismatchError, match=refused):
         op.Pipeline(op.features.Scale(), op.nn.ORFit(mlp()))
 
 

@@ -268,7 +268,7 @@ def test_much_csv() -> None:
         (b"", "must hold rows, got an empty file"),
         (b"a,a\n1,2\n", "`schema` must hold each name once, got 'a' again"),
         (b"a,b\n1\n", "row 0 .* must have 2 fields"),
-        (b"a;b\n1;2\n", "fields with ',' between them"),
+        (b"a;b\n1;2\n", "the delimiter ','"),
         (b"a,b\n\xff,1\n", "must be UTF-8"),
         (b"\xff\xfea\0", "UTF-8, got UTF-16"),
         (b"\x1f\x8b" + b"a" * 20, "the request must"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from onepass.errors import SourceError
 from onepass.stream import read
-from onepass.stream.sources import ahead
+from onepass.stream.sources import prefetch
 
 
 def threads() -> list[threading.Thread]:
@@ -57,27 +57,27 @@ class Counting:
 @given(n=st.integers(0, 40), depth=st.integers(1, 5))
 def test_the_same_items_in_the_same_order(n: int, depth: int) -> None:
     items = Counting(n)
-    taken, said = ahead(iter(items), depth), []
+    taken, items_read = prefetch(iter(items), depth), []
     for item in taken:
         items.taken += 1
-        said.append(item)
-    assert said == list(range(n))
+        items_read.append(item)
+    assert items_read == list(range(n))
     assert items.lead <= depth + 1  # one more is on its way from one thread to the other
     assert list(taken) == []
     assert none_left()
 
 
 def test_an_error_comes_after_what_was_before_it() -> None:
-    items = ahead(iter(Counting(5, SourceError("here"))), 2)
+    items = prefetch(iter(Counting(5, SourceError("here"))), 2)
     assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(SourceError, match="here"):
         next(items)
     assert none_left()
 
 
-def test_no_more_is_read_than_may_wait() -> None:
+def test_reading_ahead_is_bounded() -> None:
     items = Counting(1000)
-    taken = ahead(iter(items), 3)
+    taken = prefetch(iter(items), 3)
     assert next(taken) == 0
     time.sleep(0.05)
     assert items.given <= 4

@@ -78,7 +78,7 @@ def test_bad_rows_are_skipped_and_counted(
         file = io.BytesIO(b"".join(lines))
         return read(file, target="y", format=kind, block=block, start=start, bad_rows=skip)
 
-    wrong = [i for i in bad if i >= start]
+    bad_values = [i for i in bad if i >= start]
     good = [i for i in range(start, n) if i not in bad]
     stream = rows("skip")
     with warnings.catch_warnings(record=True) as caught:
@@ -89,15 +89,15 @@ def test_bad_rows_are_skipped_and_counted(
     assert [by for each in blocks for by in each.X["by"]] == ["abc"[i % 3] for i in good]
     assert [y for each in blocks for y in each.y] == [i % 5 for i in good]
     assert sum(len(each) + each.skipped for each in blocks) == n - start
-    assert stream.bad_rows == len(wrong)
-    said = [str(one.message) for one in caught]
-    if not wrong:
-        assert said == []
+    assert stream.bad_rows == len(bad_values)
+    messages = [str(one.message) for one in caught]
+    if not bad_values:
+        assert messages == []
     else:
-        assert len(said) == 1
-        assert f"{len(wrong)} bad row" in said[0]
-        places = re.findall(r"object: (?:row|line) (\d+)", said[0])
-        assert len(places) == min(len(wrong), 3)
+        assert len(messages) == 1
+        assert f"{len(bad_values)} bad row" in messages[0]
+        places = re.findall(r"object: (?:row|line) (\d+)", messages[0])
+        assert len(places) == min(len(bad_values), 3)
     if bad:
         with pytest.raises(OnepassError) as refused:
             list(rows("error"))
@@ -107,7 +107,7 @@ def test_bad_rows_are_skipped_and_counted(
 
 
 @pytest.mark.parametrize(
-    ("values", "kept", "types", "remedy"),
+    ("values", "expected_values", "types", "remedy"),
     [
         (["?", 1, 2, 3], [1, 2, 3], {}, None),
         ([1, "a", "b", "c"], ["a", "b", "c"], {}, r"1 of the first 4 .* Give .*--type x=number"),
@@ -116,17 +116,17 @@ def test_bad_rows_are_skipped_and_counted(
     ],
 )
 def test_most_values_of_json_decide_which_rows_are_bad(
-    values: list[Any], kept: list[Any], types: Any, remedy: str | None
+    values: list[Any], expected_values: list[Any], types: Any, remedy: str | None
 ) -> None:
     text = b"".join(json.dumps({"x": x, "y": 1}).encode() + b"\n" for x in values)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         stream = read(io.BytesIO(text), target="y", format="jsonl", types=types, bad_rows="skip")
-        assert [x for rows in stream for x in rows.X["x"]] == kept
-    assert stream.bad_rows == len(values) - len(kept)
-    told = [str(one.message) for one in caught if one.category is MixedColumnWarning]
-    assert len(told) == (remedy is not None)
-    assert remedy is None or (re.search(remedy, told[0]) and "--na" not in told[0])
+        assert [x for rows in stream for x in rows.X["x"]] == expected_values
+    assert stream.bad_rows == len(values) - len(expected_values)
+    warned = [str(one.message) for one in caught if one.category is MixedColumnWarning]
+    assert len(warned) == (remedy is not None)
+    assert remedy is None or (re.search(remedy, warned[0]) and "--na" not in warned[0])
 
 
 def test_bad_rows_that_were_only_read_ahead_are_not_counted(tmp_path: Any) -> None:
@@ -162,16 +162,16 @@ def test_the_warning_has_no_remedies() -> None:
         list(read(io.BytesIO(text), types={"x": "number"}, **options))
     assert str(caught[0].message).endswith(
         "got 'Dr. X'; the file object: row 21 (counting from 0), column 'x' must be a number, as "
-        "it is asked for, got '1 234.5'."
+        "requested, got '1 234.5'."
     )
 
 
 def test_all_rows_skipped() -> None:
     stream = read(io.BytesIO(b"x,y\n1;2\n3;4\n"), target="y", bad_rows="skip")
-    said = r"2 that were all skipped. The first: .*row 0 .*must have 2 fields.*got 1. Check"
+    messages = r"2 bad ones, all skipped. The first: .*row 0 .*must have 2 fields.*got 1. Check"
     with (
         pytest.warns(RowsRefusedWarning, match="2 bad rows"),
-        pytest.raises(SourceError, match=said),
+        pytest.raises(SourceError, match=messages),
     ):
         list(stream)
 
@@ -225,11 +225,11 @@ def test_bad_values_in_memory_are_skipped_however_rows_are_cut(
 ) -> None:
     odd = [None if x == "x" and good[0] == "a" else x for x in odd]
     values = [good[i % len(good)] if x is None else x for i, x in enumerate([None] * 50 + odd)]
-    kept = [v for v, x in zip(values, [None] * 50 + odd, strict=True) if x is None]
+    expected_values = [v for v, x in zip(values, [None] * 50 + odd, strict=True) if x is None]
     stream = read(form(values), block=block, bad_rows="skip")
-    assert [x for rows in stream for x in rows.X["x0"]] == kept
-    assert stream.bad_rows == len(values) - len(kept)
-    if len(kept) < len(values):
+    assert [x for rows in stream for x in rows.X["x0"]] == expected_values
+    assert stream.bad_rows == len(values) - len(expected_values)
+    if len(expected_values) < len(values):
         row = 50 + next(i for i, x in enumerate(odd) if x is not None)
         with pytest.raises(SourceError, match=rf"row {row} .*column 'x0' must be .* got .*--bad-"):
             list(read(form(values), block=block))

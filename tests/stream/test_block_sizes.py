@@ -12,17 +12,17 @@ from pyarrow import csv
 
 import onepass as op
 from onepass.stream import read
-from onepass.stream.stream import rows_a_block
+from onepass.stream.stream import default_block_size
 
 N, P = 12_345, 6
 
 
 @given(st.integers(0, 100_000), st.integers(0, 10**9) | st.none())
 def test_a_block_is_a_power_of_two_within_bounds(columns: int, rows: int | None) -> None:
-    block = rows_a_block(columns, rows)
+    block = default_block_size(columns, rows)
     assert block.bit_count() == 1
     assert 1024 <= block <= 8192
-    assert rows_a_block(columns + 1, rows) <= block
+    assert default_block_size(columns + 1, rows) <= block
     assert block == 1024 or block * columns * 8 <= 2 << 20
     assert rows is None or block == 1024 or 8 * block <= rows
 
@@ -62,7 +62,7 @@ def test_blocks_change_nothing_of_the_result(folder: Path, name: str) -> None:
             np.testing.assert_allclose(coef[model], values, rtol=1e-8, atol=1e-10)
 
 
-def test_the_width_decides_where_nobody_does(folder: Path) -> None:
+def test_default_block_size_depends_on_the_width(folder: Path) -> None:
     text, columnar = folder / "a.csv", folder / "a.parquet"
     assert read(text, target="y").block == 8192  # its length is not known
     assert read(columnar, target="y").block == 1024  # an eighth of its rows
@@ -75,7 +75,7 @@ def test_the_width_decides_where_nobody_does(folder: Path) -> None:
     assert read((np.zeros((80_000, 90)), np.zeros(80_000))).block == 2048
 
 
-def test_a_run_that_was_begun_of_a_file_goes_on_with_a_pipe(folder: Path, tmp_path: Path) -> None:
+def test_a_run_of_a_file_resumes_from_a_pipe(folder: Path, tmp_path: Path) -> None:
     mark = tmp_path / "m.run"
     given = {"drop": ["colour"], "missing": "skip", "target": "y"}
     first = op.evaluate.prequential(

@@ -15,7 +15,7 @@ import sklearn.datasets
 from onepass.errors import SourceError
 from onepass.stream import catalogue, dataset, dataset_files, datasets, fetch, images, read
 from onepass.stream.dataset_files import Content, OpenMLImages
-from onepass.stream.pictures import Images, Pictures
+from onepass.stream.pictures import ImageChecksums, Images
 
 
 def crc(*answers: float) -> int:
@@ -92,7 +92,7 @@ def test_sets_that_are_there(name: str) -> None:
         pytest.skip(f"{name} is not here: set ONEPASS_DATA to the folder that has it")
     stream = dataset(name, block=8192)
     assert sum(len(rows) + rows.skipped for rows in stream) == catalogue.find_entry(name).rows
-    if isinstance(catalogue.find_entry(name).content, Pictures):
+    if isinstance(catalogue.find_entry(name).content, ImageChecksums):
         assert images(name).train_images.shape == (60000, 28, 28)
         assert images(name).test_images.shape == (10000, 28, 28)
 
@@ -115,7 +115,9 @@ def test_offline(nowhere: Path) -> None:
         dataset("elec2")
     with pytest.raises(SourceError, match=r"mnist_784 must be fetched from OpenML"):
         images("mnist")
-    with pytest.raises(SourceError, match=r"must lie as vic-elec/vic_elec.csv.gz .* Take vic_elec"):
+    with pytest.raises(
+        SourceError, match=r"must exist as vic-elec/vic_elec.csv.gz .* Take vic_elec"
+    ):
         dataset("vic-elec")
     assert not [path for path in nowhere.rglob("*") if path.is_file()]
 
@@ -240,7 +242,7 @@ def test_fetching_a_table(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     (folder / "elec.csv.gz").unlink()
     answer.target[0] = "DOWN"
-    with pytest.raises(SourceError, match="must have answers of CRC-32"):
+    with pytest.raises(SourceError, match="must have targets of CRC-32"):
         dataset("elec2")
     assert not list(folder.iterdir())
 
@@ -249,7 +251,7 @@ def test_fetching_images(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 255, (5, 784)), np.array([0, 1, 1, 1, 0])
     pixels = (int(x[:3].sum()), int(x[3:].sum()))
-    pictures = Pictures(("", "", "", ""), ((1, 2), (1, 1)), pixels)
+    pictures = ImageChecksums(("", "", "", ""), ((1, 2), (1, 1)), pixels)
     answer = SimpleNamespace(data=x.astype(float), target=y.astype(str))
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda *_, **__: answer)
     entry = dataclasses.replace(
@@ -275,5 +277,5 @@ def test_fetching_images(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None
         images("mnist")
     assert not list((nowhere / "mnist").iterdir())
     (nowhere / "mnist/openml.npz").write_bytes(b"PK??")
-    with pytest.raises(SourceError, match=r"openml.npz must hold the images that were fetched"):
+    with pytest.raises(SourceError, match=r"openml.npz must hold the fetched images"):
         images("mnist")

@@ -90,7 +90,7 @@ def test_frames_go_through_a_pipeline() -> None:
     assert report.average_error < 1e-6
 
 
-def test_classes_need_not_be_told() -> None:
+def test_classes_are_inferred() -> None:
     y = np.repeat(np.arange(6), 10)
     X = np.arange(60.0)[:, None]
     assert [task.classes for task in experiences(X, y)] == [(0, 1), (2, 3), (4, 5)]
@@ -128,15 +128,15 @@ X20, Y20 = np.arange(20.0)[:, None], np.repeat([0, 1], 10)
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ({"y": Y20 * 0.5}, ParameterError, "`by` must say"),
-        ({"by": 3}, ParameterError, "place of one of"),
-        ({"by": "x"}, ParameterError, "column's place"),
+        ({"y": Y20 * 0.5}, ParameterError, "`by` must define"),
+        ({"by": 3}, ParameterError, "index of one of"),
+        ({"by": "x"}, ParameterError, "index of a column"),
         ({"by": np.ones(3)}, ShapeError, "a key for each row"),
         ({"by": 0, "groups": [(0,)]}, ParameterError, "left out with `by`"),
         ({"cuts": [1.0]}, ParameterError, "come with `by`"),
-        ({"by": 0, "cuts": [3.0, 1.0]}, ParameterError, "rising"),
+        ({"by": 0, "cuts": [3.0, 1.0]}, ParameterError, "must increase"),
         ({"by": 0, "cuts": [50.0]}, ParameterError, "got none of 'x0 ≥ 50'"),
-        ({"by": Y20, "n_tasks": 5}, ParameterError, "rising"),
+        ({"by": Y20, "n_tasks": 5}, ParameterError, "must increase"),
         ({"by": np.where(Y20, np.nan, 1.0)}, NotFiniteError, "in row 1"),
         ({"n_tasks": 3}, ParameterError, "at most 2"),
         ({"n_tasks": 1, "groups": [(0,)]}, ParameterError, "left out with `groups`"),
@@ -146,7 +146,7 @@ X20, Y20 = np.arange(20.0)[:, None], np.repeat([0, 1], 10)
         ({"order": [0, 0]}, ParameterError, "permutation"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_incompatible_arguments_are_refused(
     arguments: dict[str, Any], error: type[Exception], match: str
 ) -> None:
     given = {"X": X20, "y": Y20, **arguments}

@@ -92,7 +92,7 @@ def test_times_may_say_when_answers_come(kind: str, tmp_path: Path) -> None:
     assert (report.rows, report.waiting) == (40, 1)
 
 
-def test_times_that_no_line_has_are_told() -> None:
+def test_missing_times_are_reported() -> None:
     lines = io.StringIO('{"x": 1, "y": 2}\n')
     with pytest.raises(ColumnError, match=r"`time` must name a column.*'x', 'y'.*got 'at'"):
         list(read(lines, target="y", time="at", drop=["at"]))

@@ -64,7 +64,7 @@ def test_tasks_part_the_rows_of_their_classes(labels: list[int], cut: int, seed:
     assert made.n_rows == len(y)
 
 
-def test_rows_of_a_class_are_as_many_as_were_asked_for() -> None:
+def test_rows_per_class() -> None:
     y = np.repeat(["a", "b", "c"], 10)
     X = np.arange(30.0)[:, None]
     made = experiences(X, y, X, y, [["c", "a"]], rows_per_class=4, test_rows_per_class=2)
@@ -84,7 +84,7 @@ def test_the_seed_alone_draws() -> None:
     assert (one != other).any()
 
 
-def test_tasks_come_in_the_order_asked_for() -> None:
+def test_order_of_tasks() -> None:
     y = np.tile([0, 1, 2], 5)
     X = np.arange(15.0)[:, None]
     plain = experiences(X, y, X, y, [[0], [1], [2]])
@@ -123,7 +123,7 @@ def test_classes_that_make_no_tasks_are_refused(groups: Any) -> None:
         experiences(X, y, X, y, groups)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_incompatible_arguments_are_refused() -> None:
     y = np.tile([0, 1], 10)
     X = np.zeros((20, 1))
     with pytest.raises(ShapeError, match=r"`X` must be of shape \(n, …\)"):
@@ -157,7 +157,9 @@ def test_whole_numbers_of_a_frame_are_classes(library: str) -> None:
     assert experiences(frame, "n").classes == (3, 5)
     assert experiences(frame, "t", n_tasks=2).classes == (False, True)
     assert experiences(frame, "a", by="n").classes == ()
-    with pytest.raises(ParameterError, match="`by` must be the place of one of the 2 columns"):
+    with pytest.raises(
+        ParameterError, match="`by` must be the index of one of the 2 remaining columns"
+    ):
         experiences(frame, "a", by=2)
 
 
@@ -195,7 +197,7 @@ def test_each_task_turns_its_pictures_by_its_own_angle(images: Images) -> None:
         assert task.classes == tuple(range(10))
 
 
-def test_turning_is_bilinear_unless_told(images: Images) -> None:
+def test_rotation_is_bilinear_by_default(images: Images) -> None:
     made = rotated_mnist(images, n_tasks=2, degrees=35)
     rows = made.tasks[1].train.rows
     expected = rotated(images.train_images[rows], np.full(len(rows), 35.0), 1) / 255

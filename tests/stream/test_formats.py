@@ -164,7 +164,7 @@ def test_keys_may_come_at_any_line(odd: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert blocks[9].y[-1] == 99.5
 
 
-def test_dates_are_what_is_all_dates_at_first() -> None:
+def test_date_inference() -> None:
     rows = [{"at": f"2024-01-0{i}T10:00:00Z", "on": f"2024-01-0{i}"} for i in range(1, 5)]
     (block,) = read(lines(*rows))
     assert block.X["at"][0] == np.datetime64("2024-01-01T10:00")
@@ -215,7 +215,7 @@ def test_lines_that_are_refused(text: str, pattern: str) -> None:
         list(read(source, format="jsonl"))
 
 
-def test_what_is_dropped_or_not_asked_for_may_be_anything() -> None:
+def test_unused_columns_may_have_any_type() -> None:
     rows = [{"a": 1, "tags": [1], "deep": {"l": [], "k": 2}, "y": 1}] * 3
     (block,) = read(lines(*rows), target="y", drop=["tags", "deep.l"])
     assert block.X.names == ["a", "deep.k"]
@@ -258,8 +258,8 @@ def test_files_without_a_line_of_names(tmp_path: Path) -> None:
         ({"delimiter": ";;"}, "`delimiter` must be one ASCII character"),
         ({"delimiter": '"'}, "`delimiter` must be one ASCII character"),
         ({"delimiter": "é"}, "`delimiter` must be one ASCII character"),
-        ({"header": "a,b"}, "`header` must be True, False or the columns' names"),
-        ({"header": []}, "`header` must be True, False or the columns' names"),
+        ({"header": "a,b"}, "`header` must be True, False or the column names"),
+        ({"header": []}, "`header` must be True, False or the column names"),
         ({"format": "xlsx"}, "`format` must be one of csv, tsv, jsonl"),
         ({"format": "json"}, "did you mean|Did you mean|one of"),
         ({"format": "jsonl", "delimiter": ";"}, "`delimiter` must be left out unless"),
@@ -282,7 +282,7 @@ def test_options_of_files_are_for_files() -> None:
 
 
 @pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".parquet"])
-def test_what_breaks_off_is_refused(suffix: str, table: pa.Table, tmp_path: Path) -> None:
+def test_truncated_files_are_refused(suffix: str, table: pa.Table, tmp_path: Path) -> None:
     text, packing = next((s, p) for s in TEXT for p in PACK if s + p == suffix)
     whole = PACK[packing](content(text, table))
     path = tmp_path / f"a{suffix}"
@@ -293,10 +293,10 @@ def test_what_breaks_off_is_refused(suffix: str, table: pa.Table, tmp_path: Path
         list(read(path, target="load"))
 
 
-def test_what_is_not_what_its_name_says(tmp_path: Path) -> None:
+def test_wrong_suffixes(tmp_path: Path) -> None:
     for name, pattern in (
-        ("a.arrow", "must be a whole Arrow file"), ("a.jsonl", "line 1 must be one JSON object"),
-        ("a.parquet", "must be a whole Parquet file"),
+        ("a.arrow", "must be a complete Arrow file"), ("a.jsonl", "line 1 must be one JSON object"),
+        ("a.parquet", "must be a complete Parquet file"),
     ):  # fmt: skip
         (tmp_path / name).write_text("a,y\n1,2\n" * 9)
         with pytest.raises(SourceError, match=pattern):
@@ -306,7 +306,7 @@ def test_what_is_not_what_its_name_says(tmp_path: Path) -> None:
         with pytest.raises(SourceError, match="must hold rows, got an empty file"):
             list(read(tmp_path / name))
     (tmp_path / "a.parquet.gz").write_bytes(b"x")
-    with pytest.raises(SourceError, match="Parquet is packed within: unpack"):
+    with pytest.raises(SourceError, match="Parquet is compressed internally: decompress"):
         read(tmp_path / "a.parquet.gz")
 
 

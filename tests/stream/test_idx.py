@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from onepass.errors import SourceError
-from onepass.stream.pictures import Pictures, read_idx
+from onepass.stream.pictures import ImageChecksums, read_idx
 
 UBYTE = 8
 
@@ -45,7 +45,7 @@ GOOD = idx(np.arange(6, dtype=np.uint8).reshape(2, 3))
         (b"\0\0\x08\3\0\0", "must hold 3 dimensions, got 6 bytes"),
         (GOOD[:-1], r"of shape \(2, 3\) must have 18 bytes, got 17"),
         (GOOD + b"x", r"of shape \(2, 3\) must have 18 bytes, got 19"),
-        (gzip.compress(GOOD, mtime=0)[:-9], "must be a whole file, got one that is damaged"),
+        (gzip.compress(GOOD, mtime=0)[:-9], "must be a complete file, got a damaged one"),
     ],
 )
 def test_damaged(content: bytes, pattern: str, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_damaged(content: bytes, pattern: str, tmp_path: Path) -> None:
 def test_other_content(tmp_path: Path) -> None:
     path = tmp_path / "a-idx"
     path.write_bytes(GOOD)
-    with pytest.raises(SourceError, match="must have the MD5 sum 0123 once unpacked, got"):
+    with pytest.raises(SourceError, match="must have the MD5 sum 0123 after decompression, got"):
         read_idx(path, "0123")
 
 
@@ -75,6 +75,6 @@ def test_four_files_are_images(tmp_path: Path) -> None:
         paths.append(tmp_path / f"{i}.gz")
         paths[-1].write_bytes(gzip.compress(idx(array)))
         sums.append(hashlib.md5(idx(array), usedforsecurity=False).hexdigest())
-    images = Pictures(tuple(sums), ((), ()), (0, 0)).read(paths)
+    images = ImageChecksums(tuple(sums), ((), ()), (0, 0)).read(paths)
     np.testing.assert_array_equal(images.train_images, arrays[0])
     np.testing.assert_array_equal(images.test_labels, arrays[3])

@@ -102,7 +102,7 @@ def test_value_of_another_kind_elsewhere() -> None:
         list(read(rows, block=5))
 
 
-TYPED = {"code": "text", "flag": "truth", "day": "date", "size": "number"}
+TYPED = {"code": "text", "flag": "bool", "day": "date", "size": "number"}
 
 
 def typed_sources(folder: Path) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def typed_sources(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "frame", "dicts"])
-def test_kinds_that_the_user_asks_for(kind: str, tmp_path: Path) -> None:
+def test_given_types(kind: str, tmp_path: Path) -> None:
     (rows,) = read(typed_sources(tmp_path)[kind], types=TYPED)
     assert rows.X["code"].tolist() == ["9007199254740993", "7"]
     assert rows.X["flag"].tolist() == [1.0, 0.0]
@@ -129,7 +129,12 @@ def test_kinds_that_the_user_asks_for(kind: str, tmp_path: Path) -> None:
     assert rows.X["size"].tolist() == [2.5, 1.0]
 
 
-def test_kinds_asked_for_in_arrays() -> None:
+def test_truth_is_the_former_name_of_bool() -> None:
+    columns = [read(io.StringIO("a\nno\nyes\n"), types={"a": kind}) for kind in ("bool", "truth")]
+    assert [next(iter(stream)).X["a"].tolist() for stream in columns] == [[0.0, 1.0]] * 2
+
+
+def test_given_types_in_arrays() -> None:
     (rows,) = read(np.array([[2**53 + 1, 3]]), types={"x0": "text"})
     assert rows.X["x0"].tolist() == ["9007199254740993"]
     (rows,) = read(np.array([[2.5, 3.0]]), types={"x0": "text", "x1": "text"})
@@ -138,14 +143,14 @@ def test_kinds_asked_for_in_arrays() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
-    [("number", "x", "a number"), ("truth", 2, "true or false"), ("date", 5, "a date")],
+    [("number", "x", "a number"), ("bool", 2, "true or false"), ("date", 5, "a date")],
 )
-def test_values_that_are_not_of_the_kind_asked_for(kind: str, value: Any, expected: str) -> None:
-    with pytest.raises(SourceError, match=f"row 1 .*'a' must be {expected}, as it is asked for"):
+def test_values_of_other_than_the_given_type(kind: str, value: Any, expected: str) -> None:
+    with pytest.raises(SourceError, match=f"row 1 .*'a' must be {expected}, as requested"):
         list(read([{"a": None}, {"a": value}], types={"a": kind}))
 
 
-def test_types_that_cannot_be() -> None:
+def test_invalid_types() -> None:
     with pytest.raises(ParameterError, match=r"`types` must give .* got 'int' for column 'x0'"):
         read(np.ones((2, 2)), types={"x0": "int"})
     with pytest.raises(ColumnError, match=r"`types` must name a column.* got 'z'"):
@@ -183,7 +188,7 @@ def test_arrow_types_that_are_no_columns(tmp_path: Path) -> None:
         list(read(tmp_path / "a.parquet"))
 
 
-def test_text_was_asked_for_and_numbers_stand_beside_it() -> None:
+def test_numbers_in_columns_of_given_type_text() -> None:
     rows = [{"a": 2**60 + 1}, {"a": "x"}, {"a": 1.5}, {"a": 7.0}, {"a": None}, {"a": float("nan")}]
     (block,) = read(rows, types={"a": "text"})
     assert block.X["a"].tolist() == [str(2**60 + 1), "x", "1.5", "7", None, None]

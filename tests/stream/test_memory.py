@@ -43,11 +43,11 @@ def table() -> pa.Table:
 
 def grown(short: Path, path: Path) -> tuple[int, int]:
     """Rows in the file, and bytes by which reading it goes beyond reading a short one."""
-    said = subprocess.run(  # noqa: S603  our own interpreter
+    process = subprocess.run(  # noqa: S603  our own interpreter
         [sys.executable, "-c", READ, str(short), str(path)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    n, kibibytes = said.stdout.split()
+    n, kibibytes = process.stdout.split()
     return int(n), int(kibibytes) * 1024
 
 

@@ -52,14 +52,14 @@ def test_rows_are_refused_with_their_place(tmp_path: Path) -> None:
         list(read(tmp_path, target="y", missing="error"))
 
 
-def test_nothing_is_left() -> None:
-    with pytest.raises(SourceError, match=r"must hold rows without a gap.* Drop the columns"):
+def test_no_complete_rows() -> None:
+    with pytest.raises(SourceError, match=r"must hold complete rows.* Drop empty columns"):
         list(read(FRAME.assign(b=np.nan), target="y", missing="skip"))
     with pytest.raises(ParameterError, match="`missing` must be one of keep, skip, error"):
         read(FRAME, target="y", missing="drop")
 
 
-def test_a_model_that_refuses_a_row_is_told_with_the_file(tmp_path: Path) -> None:
+def test_errors_of_models_name_the_file(tmp_path: Path) -> None:
     for i in range(2):
         (tmp_path / f"{i}.csv").write_text("a,y\n" + "1,1\n" * 10)
     (tmp_path / "2.csv").write_text("a,y\n1,\n1,1\n,1\n")

@@ -31,9 +31,9 @@ def text(odd: str = "?", column: int = 0) -> str:
 def test_an_odd_feature_is_warned_of_once(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text())
-    said = r"a.csv: column 'a' is taken as text: 39 of the first 40 .*'\?' in row 3 .*--na '\?'"
+    messages = r"a.csv: column 'a' is read as text: 39 of the first 40 .*'\?' in row 3 .*--na '\?'"
     stream = read(path, target="y")
-    with pytest.warns(MixedColumnWarning, match=said) as caught:
+    with pytest.warns(MixedColumnWarning, match=messages) as caught:
         assert stream.task == "regression"
     assert len(caught) == 1
     assert sum(len(rows) for rows in stream) == N  # and nothing more is said
@@ -41,9 +41,9 @@ def test_an_odd_feature_is_warned_of_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"types": {"a": "text"}}, {"drop": ["a"]}, {"na": "?"}, {"kinds": {"a": "text"}}],
+    [{"types": {"a": "text"}}, {"drop": ["a"]}, {"na": "?"}, {"dtypes": {"a": "text"}}],
 )
-def test_nothing_is_said_of_what_is_decided(options: dict[str, Any]) -> None:
+def test_given_types_do_not_warn(options: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (rows,) = read(io.StringIO(text()), target="y", **options)
@@ -51,8 +51,8 @@ def test_nothing_is_said_of_what_is_decided(options: dict[str, Any]) -> None:
 
 
 def test_an_odd_target_is_refused() -> None:
-    said = r"target 'y' must hold.*39 of the first 40.*'-' in row 3.*--na '-'.*--type y=text"
-    with pytest.raises(TypeMismatchError, match=said):
+    messages = r"target 'y' must hold.*39 of the first 40.*'-' in row 3.*--na '-'.*--type y=text"
+    with pytest.raises(TypeMismatchError, match=messages):
         list(read(io.StringIO(text("-", 1)), target="y"))
     stream = read(io.StringIO(text("-", 1)), target="y", types={"y": "text"})
     assert stream.task == "classification"
@@ -70,14 +70,14 @@ def test_what_was_missing_before_still_is() -> None:
     assert np.isnan(rows.X["a"]).sum() == 1
 
 
-@pytest.mark.parametrize(("every", "told"), [(5, 1), (2, 1), (1, 0)])
-def test_text_is_text(every: int, told: int) -> None:
+@pytest.mark.parametrize(("every", "n_warnings"), [(5, 1), (2, 1), (1, 0)])
+def test_text_is_text(every: int, n_warnings: int) -> None:
     mixed = "a,y\n" + "".join(f"{i if i % every else 'x'},{i}\n" for i in range(N))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         (rows,) = read(io.StringIO(mixed), target="y")
     assert rows.X["a"].dtype.kind == "O"
-    assert len(caught) == told
+    assert len(caught) == n_warnings
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_text_is_text(every: int, told: int) -> None:
         ("{i},5", "junk", {"decimal": ","}, "number"),
         ("2024-01-{d:02d}", "junk", {}, "date"),
         ("{d:02d}:30", "junk", {}, "number"),
-        ("true", "2", {}, "truth"),
+        ("true", "2", {}, "bool"),
     ],
 )
 def test_the_warning_of_a_mixed_column_names_the_kind_by_which_bad_rows_are_skipped(
@@ -102,8 +102,8 @@ def test_the_warning_of_a_mixed_column_names_the_kind_by_which_bad_rows_are_skip
     with pytest.warns(MixedColumnWarning) as caught:
         assert opened().task == "regression"
     assert f"--type a={kind}" not in str(caught[0].message)
-    said = rf"'a' is taken as text: 30 of.*types={{'a': '{kind}'}} \(--type a={kind}\) to skip"
-    with pytest.warns(MixedColumnWarning, match=said):
+    messages = rf"'a' is read as text: 30 of.*types={{'a': '{kind}'}} \(--type a={kind}\) to skip"
+    with pytest.warns(MixedColumnWarning, match=messages):
         assert opened(bad_rows="skip").task == "regression"
     stream = opened(bad_rows="skip", types={"a": kind})
     with pytest.warns(RowsRefusedWarning, match="10 bad rows were skipped"):
@@ -113,8 +113,8 @@ def test_the_warning_of_a_mixed_column_names_the_kind_by_which_bad_rows_are_skip
 
 
 def test_the_error_of_a_mixed_target_names_the_kind_by_which_bad_rows_are_skipped() -> None:
-    said = r"target 'y' must hold.*39 of the first 40.*\(--type y=number\) to skip the rows"
-    with pytest.raises(TypeMismatchError, match=said):
+    messages = r"target 'y' must hold.*39 of the first 40.*\(--type y=number\) to skip the rows"
+    with pytest.raises(TypeMismatchError, match=messages):
         list(read(io.StringIO(text("-", 1)), target="y", bad_rows="skip"))
     stream = read(io.StringIO(text("-", 1)), target="y", bad_rows="skip", types={"y": "number"})
     with pytest.warns(RowsRefusedWarning, match="1 bad row was"):
@@ -127,12 +127,12 @@ def test_spellings_are_for_csv_alone(source: Any) -> None:
         read(source, na="?")
 
 
-def test_what_fits_no_longer_is_told_with_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_mismatches_name_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv, "_SAMPLE", 64)
     monkeypatch.setattr(csv, "_CHUNK", 64)
     late = "a,y\n" + "".join(f"{'?' if i == 30 else i},{i}\n" for i in range(N))
-    said = r"row 30 .*column 'a' must be a number.*got '\?'.*--na '\?'.*--type a=text"
-    with pytest.raises(SourceError, match=said):
+    messages = r"row 30 .*column 'a' must be a number.*got '\?'.*--na '\?'.*--type a=text"
+    with pytest.raises(SourceError, match=messages):
         list(read(io.StringIO(late)))
     assert sum(len(rows) for rows in read(io.StringIO(late), na="?")) == N
 

@@ -73,7 +73,7 @@ def test_a_stream_of_files_may_start_anywhere(
     suffix: str, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (arrow, onepass.stream.stream):
-        monkeypatch.setattr(module, "LOOKED_AT", 20)
+        monkeypatch.setattr(module, "HEAD_ROWS", 20)
     frame["late"] = np.where(frame.index < 70, None, "x")
     cut(frame, tmp_path, suffix, [25, 25, 25, 15])
     whole = read(tmp_path, target="load", block=7)
@@ -83,8 +83,8 @@ def test_a_stream_of_files_may_start_anywhere(
         ends.append(whole.rows_read)
     for i, end in enumerate(ends):
         rest = read(tmp_path, target="load", block=7, start=end)
-        said = [(r.first, r.skipped, r.X.names, [*map(str, r.X["late"])]) for r in rest]
-        assert said == blocks[i + 1 :]
+        messages = [(r.first, r.skipped, r.X.names, [*map(str, r.X["late"])]) for r in rest]
+        assert messages == blocks[i + 1 :]
 
 
 def test_other_columns_are_named_with_the_file(frame: pd.DataFrame, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_bad_row_is_named_with_its_file(frame: pd.DataFrame, tmp_path: Path) -
         list(read(f"{tmp_path}/*.parquet", target="load"))
 
 
-def test_folders_may_tell_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_folders_as_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
     for year, place, rows in ((9, "a%20b", frame[:30]), (10, "c", frame[30:])):
         folder = tmp_path / f"year={year}" / f"place={place}"
         folder.mkdir(parents=True)
@@ -122,8 +122,8 @@ def test_folders_may_tell_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
     for source in (tmp_path, f"{tmp_path}/year=*/*/x.csv"):
         blocks = list(read(source, target="load", block=1000))
         assert blocks[0].X.names == ["speed", "zip", "year", "place"]
-        kept = int(frame["load"][:30].notna().sum())
-        assert blocks[0].X["year"].tolist() == [9.0] * kept + [10.0] * (len(blocks[0]) - kept)
+        n_used = int(frame["load"][:30].notna().sum())
+        assert blocks[0].X["year"].tolist() == [9.0] * n_used + [10.0] * (len(blocks[0]) - n_used)
         assert set(blocks[0].X["place"]) == {"a b", "c"}
     (rows,) = read(tmp_path, target="year", drop=["place"])
     assert rows.X.names == ["speed", "zip", "load"]
@@ -143,7 +143,7 @@ def test_types_apply_to_keys_of_folders(suffix: str, tmp_path: Path) -> None:
         cut(pd.DataFrame({"speed": [1.0, 2.0]}), folder, suffix, [2])
     (rows,) = read(tmp_path)
     assert rows.X.row(0) == {"speed": 1.0, "zip": 7.0, "on": "2024-01-02"}
-    for option in ("types", "kinds"):
+    for option in ("types", "dtypes"):
         (rows,) = read(tmp_path, **{option: {"zip": "text", "on": "date"}})
         assert rows.X["zip"].tolist() == ["007", "007", "010", "010"]
         assert rows.X["on"].dtype.kind == "M"
@@ -156,14 +156,14 @@ def test_a_key_of_a_folder_that_is_a_column_too(suffix: str, tmp_path: Path) -> 
     folder = tmp_path / "speed=3"
     folder.mkdir()
     paths = cut(pd.DataFrame({"speed": [1.0, 2.0], "y": [1.0, 2.0]}), folder, suffix, [2])
-    said = r"part-8.* must have no column 'speed', as a folder .* of that name, got one. Rename"
-    with pytest.raises(ColumnError, match=said):
+    messages = r"part-8.* must have no column 'speed', as a folder .* of that name, got one. Rename"
+    with pytest.raises(ColumnError, match=messages):
         list(read(tmp_path, target="y"))
     (rows,) = read(paths, target="y")
     assert rows.X["speed"].tolist() == [1.0, 2.0]
 
 
-def test_nothing_and_too_much(tmp_path: Path) -> None:
+def test_missing_files_and_mixed_formats(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"the pattern .*\*.csv must match .* got none. Check"):
         read(f"{tmp_path}/*.csv")
     with pytest.raises(
@@ -172,9 +172,11 @@ def test_nothing_and_too_much(tmp_path: Path) -> None:
         read(tmp_path)
     (tmp_path / "a.csv").write_text("a\n1\n")
     (tmp_path / "notes.md").write_text("a\n1\n")
-    with pytest.raises(SourceError, match=r"got .*notes.md, which is none. Name those"):
+    with pytest.raises(
+        SourceError, match=r"got .*notes.md, which has another format. Select files"
+    ):
         read(tmp_path)
-    with pytest.raises(SourceError, match="must be a file, got nothing by that name"):
+    with pytest.raises(SourceError, match="must be a file, but there is no such file"):
         read([tmp_path / "a.csv", tmp_path / "b.csv"])
     odd = tmp_path / "odd[1].csv"
     odd.write_text("a\n5\n")

@@ -124,7 +124,9 @@ def test_an_open_mark_is_refused(
     text: bytes, place: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delimited, "_SAMPLE", size)
-    with pytest.raises(SourceError, match=f"{place} must close its quotation marks.*Add the mark"):
+    with pytest.raises(
+        SourceError, match=f"{place} must close its quotation marks.*Add the missing mark"
+    ):
         list(read(io.BytesIO(text)))
 
 

@@ -30,9 +30,9 @@ PACKED = gzip.compress(
 def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -> None:
     with pytest.raises(error, match=pattern) as caught:
         list(read(source, **options))
-    said = str(caught.value)
-    assert said.startswith("op.stream")
-    assert said.endswith((".", "?"))
+    messages = str(caught.value)
+    assert messages.startswith("op.stream")
+    assert messages.endswith((".", "?"))
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,19 @@ def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -
         (
             "a.csv",
             b"a;y\n1,5;2\n",
-            r"with ',' between them, got ';' .* delimiter=';' \(--delimiter ';'\)",
+            r"the delimiter ',', got ';' .* delimiter=';' \(--delimiter ';'\)",
         ),
-        ("a.csv", b"a\ty\n1\t2\n", r"with ',' between them, got '\\t' in its first line"),
-        ("a.tsv", b"a,y\n1,2\n", r"with '\\t' between them, got ',' in its first line"),
+        ("a.csv", b"a\ty\n1\t2\n", r"the delimiter ',', got '\\t' in its first line"),
+        ("a.tsv", b"a,y\n1,2\n", r"the delimiter '\\t', got ',' in its first line"),
         ("a.csv", b"PAR1....", r"must be delimited text in UTF-8, got Parquet. Write"),
-        ("a.csv.gz", PACKED[: len(PACKED) // 2], r"must be a whole packed file.*Copy or download"),
-        ("a.csv.gz", PACKED[:40] + b"??????" + PACKED[46:], r"must be a whole packed file"),
-        ("a.parquet", b"", r"a.parquet must be a whole Parquet file.*Copy, download or write"),
-        ("a.parquet", b"PAR1" + b"x" * 99, r"must be a whole Parquet file"),
+        (
+            "a.csv.gz",
+            PACKED[: len(PACKED) // 2],
+            r"must be a complete compressed file.*Copy or download",
+        ),
+        ("a.csv.gz", PACKED[:40] + b"??????" + PACKED[46:], r"must be a complete compressed file"),
+        ("a.parquet", b"", r"a.parquet must be a complete Parquet file.*Copy, download or write"),
+        ("a.parquet", b"PAR1" + b"x" * 99, r"must be a complete Parquet file"),
         ("a.json", b"{}", r"must have one of the suffixes .csv.*got '.json'. Rename"),
         ("a", b"1", r"must have one of the suffixes .* got 'none'"),
     ],
@@ -69,9 +73,9 @@ def test_files(name: str, content: bytes, pattern: str, tmp_path: Path) -> None:
 
 
 def test_nothing_there_and_directories(tmp_path: Path) -> None:
-    refused(SourceError, "must be a file, got nothing by that name. Check", tmp_path / "a.csv")
-    refused(SourceError, "Data sets by name are flights", "fligths")
-    refused(SourceError, "must hold files of one format .* got none. Name", tmp_path)
+    refused(SourceError, "must be a file, but there is no such file. Check", tmp_path / "a.csv")
+    refused(SourceError, "Named data sets are flights", "fligths")
+    refused(SourceError, "must hold files of one format .* got none. Select", tmp_path)
 
 
 def test_parquet_damaged_inside(tmp_path: Path) -> None:
@@ -80,7 +84,7 @@ def test_parquet_damaged_inside(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[100:2000] = b"\xff" * 1900
     path.write_bytes(content)
-    refused(SourceError, "must be a whole Parquet file, got one that cannot be read", path)
+    refused(SourceError, "must be a complete Parquet file, got an unreadable one", path)
 
 
 def test_rows_far_behind_the_first_block(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -95,20 +99,20 @@ def test_rows_far_behind_the_first_block(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_columns(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,a,y\n1,2,3\n")
-    refused(ColumnError, "name of its own, got 'a' more than once. Rename", tmp_path / "a.csv")
+    refused(ColumnError, "unique name, got 'a' more than once. Rename", tmp_path / "a.csv")
     twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
-    refused(ColumnError, "name of their own|name of its own", twice)
+    refused(ColumnError, "unique name", twice)
     frame = pl.DataFrame({"a": [1], "y": [2]})
     for option in ({"target": "z"}, {"time": "z"}, {"drop": ["z"]}, {"columns": ["z"]}):
         (what,) = option
         pattern = f"`{what}` must name a column of the source, which has 'a', 'y', got 'z'. Check"
         refused(ColumnError, pattern, frame, **option)
     refused(ColumnError, "in its first rows, got 'z'", [{"a": 1}], target="z")
-    refused(ColumnError, "must be asked for columns 0 to 1, got 2", np.ones((3, 2)), target=2)
+    refused(ColumnError, "must be given 0 to 1, got 2", np.ones((3, 2)), target=2)
     refused(ColumnError, "by their names, got 0", frame, target=0)
 
 
-def test_missing_target_is_told_before_any_row_is_read(tmp_path: Path) -> None:
+def test_missing_targets_raise_before_reading(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,y\n1,3\n")
     with pytest.raises(ColumnError, match="`target` must name a column"):
         read(tmp_path / "a.csv", target="z")
@@ -136,7 +140,7 @@ def test_arrays_and_iterables() -> None:
     refused(TypeMismatchError, "row 1 .*must be a dict of named", [{"a": 1}, ({"a": 1}, 2)])
     refused(TypeMismatchError, r"row 1 .*must be a pair \(x, y\)", [({"a": 1}, 2), {"a": 1}])
     refused(ShapeError, r"row 0 .*`x` must be a dict or have shape \(d,\)", [(np.ones((2, 2)), 1)])
-    refused(ShapeError, "as many for each", [({"a": 1}, [1, 2]), ({"a": 1}, [1])])
+    refused(ShapeError, "equally many for each", [({"a": 1}, [1, 2]), ({"a": 1}, [1])])
 
 
 def test_answers() -> None:
@@ -149,7 +153,7 @@ def test_answers() -> None:
     refused(SourceError, "must hold rows, got none", np.ones((0, 2)))
     refused(SourceError, "must hold rows, got none", iter([]))
     none = pl.DataFrame({"a": [1.0, 2.0], "y": [None, None]})
-    refused(SourceError, "'y' is missing in all of its 2 rows. Name another", none, target="y")
+    refused(SourceError, "'y' is missing in all of its 2 rows. Give another", none, target="y")
     refused(SourceError, "missing in all of its 2 rows", [({"a": 1}, None)] * 2)
 
 
@@ -161,9 +165,9 @@ def test_a_lone_column_may_have_any_name_in_quotation_marks() -> None:
 def test_names_of_several_levels() -> None:
     levels = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")])
     frame = pd.DataFrame([[1, 2]], columns=levels)
-    refused(ColumnError, r"must each have one name, got \('a', 'x'\). Join the levels", frame)
+    refused(ColumnError, r"must have names of one level, got \('a', 'x'\). Join the levels", frame)
 
 
 def test_answers_that_all_lack_and_have_no_name() -> None:
     pair = (np.eye(2), [np.nan, np.nan])
-    refused(SourceError, "must hold answers, but they are missing in all of its 2 rows", pair)
+    refused(SourceError, "must hold targets, but they are missing in all of its 2 rows", pair)

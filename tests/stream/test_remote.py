@@ -90,12 +90,14 @@ def test_within_an_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_what_goes_wrong_is_told() -> None:
-    with pytest.raises(SourceError, match=r"memory://store/z.csv must be a file, got nothing"):
+def test_errors_at_an_address() -> None:
+    with pytest.raises(
+        SourceError, match=r"memory://store/z.csv must be a file, but there is none"
+    ):
         read("memory://store/z.csv")
     with pytest.raises(SourceError, match=r"the pattern memory://store/z\* must match"):
         read("memory://store/z*")
-    with pytest.raises(SourceError, match=r"nowhere://u@?.*must be a file that can be read"):
+    with pytest.raises(SourceError, match=r"nowhere://u@?.*must be a readable file"):
         read("nowhere://u/a.csv")
 
 

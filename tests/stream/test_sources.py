@@ -81,21 +81,21 @@ def test_same_rows_from_every_source(
 ) -> None:
     stream = read(sources(frame, tmp_path)[kind], target="load", time="when", block=block)
     blocks = list(stream)
-    kept = np.setdiff1d(np.arange(N), GONE)
+    used_rows = np.setdiff1d(np.arange(N), GONE)
 
     assert [len(rows) for rows in blocks[:-1] if len(rows) != block] == []
-    assert sum(len(rows) for rows in blocks) == len(kept)
+    assert sum(len(rows) for rows in blocks) == len(used_rows)
     assert sum(rows.skipped for rows in blocks) == len(GONE)
     assert stream.rows_read == N
     assert stream.fraction == 1.0
-    np.testing.assert_array_equal(np.concatenate([rows.y for rows in blocks]), LOAD[kept])
-    np.testing.assert_array_equal(joined(blocks, "speed"), SPEED[kept])
-    assert joined(blocks, "gear").tolist() == GEAR[kept].tolist()
-    np.testing.assert_array_equal(joined(blocks, "when"), WHEN[kept])
-    np.testing.assert_array_equal(np.concatenate([rows.time for rows in blocks]), WHEN[kept])
+    np.testing.assert_array_equal(np.concatenate([rows.y for rows in blocks]), LOAD[used_rows])
+    np.testing.assert_array_equal(joined(blocks, "speed"), SPEED[used_rows])
+    assert joined(blocks, "gear").tolist() == GEAR[used_rows].tolist()
+    np.testing.assert_array_equal(joined(blocks, "when"), WHEN[used_rows])
+    np.testing.assert_array_equal(np.concatenate([rows.time for rows in blocks]), WHEN[used_rows])
     assert blocks[0].X.names == ["speed", "gear", "when"]
     starts = [rows.first for rows in blocks if len(rows)]
-    assert starts == kept[::block].tolist()
+    assert starts == used_rows[::block].tolist()
 
 
 @given(
@@ -109,11 +109,11 @@ def test_skipped_and_first_account_for_every_row(lengths: list[int], block: int,
     y = np.where(rng.random(n) < 0.4, np.nan, np.arange(n))
     y[rng.integers(n)] = 1.0
     X = np.arange(float(n))[:, None]
-    kept = np.flatnonzero(~np.isnan(y))
+    used_rows = np.flatnonzero(~np.isnan(y))
     covered = 0
     for rows in read((X, y), block=block):
         index = rows.X["x0"].astype(int)
-        assert set(index) <= set(kept.tolist())
+        assert set(index) <= set(used_rows.tolist())
         if len(rows):
             assert rows.first == index[0]
         covered += len(rows) + rows.skipped
@@ -251,7 +251,7 @@ def test_choosing_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
         assert rows.time.dtype == "datetime64[us]"
 
 
-def test_what_a_stream_says_of_itself(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_stream_repr(frame: pd.DataFrame, tmp_path: Path) -> None:
     stream = read(sources(frame, tmp_path)["parquet"], target="load")
     assert isinstance(stream, Stream)
     assert (stream.name, stream.target, stream.n_rows) == ("a.parquet", "load", N)

@@ -111,9 +111,7 @@ def test_numbers_in_every_spelling(cents: list[int], spelling: tuple[str, str]) 
 
 def test_digits_are_grouped_by_threes() -> None:
     assert column(["1,23", "4,5"], thousands=",", types={"c": "text"}).tolist() == ["1,23", "4,5"]
-    with pytest.raises(
-        SourceError, match=r"row 0 .*must be a number, as it is asked for, got '1,23'"
-    ):
+    with pytest.raises(SourceError, match=r"row 0 .*must be a number, as requested, got '1,23'"):
         column(["1,23"], thousands=",", types={"c": "number"})
     with pytest.raises(SourceError, match=r"row 0 .*must be a number.*got '1.500'"):
         column(["1.500"], decimal=",", types={"c": "number"})  # 1500, or 1.5
@@ -206,7 +204,7 @@ def test_dates_in_every_form(stamps: list[dt.datetime], form: str, time: str) ->
 
 def test_dates_have_an_offset_or_none() -> None:
     assert column(["05.01.2024 10:00+02:00"]).tolist() == [dt.datetime(2024, 1, 5, 8)]  # noqa: DTZ001
-    with pytest.warns(MixedColumnWarning, match="'c' is taken as text: 1 of the first 2 .* dates"):
+    with pytest.warns(MixedColumnWarning, match="'c' is read as text: 1 of the first 2 .* dates"):
         (rows,) = read(table(["2024-01-01T10:00", "2024-01-01T10:00Z"]))
     assert rows.X["c"].dtype.kind == "O"
 
@@ -295,7 +293,7 @@ def test_labels_as_many_as_rows_are_refused(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("good", "noun"),
     [("{i}", "numbers"), ("2024-01-{d:02d}", "dates"), ("{d}.1.2024 10:00", "dates"),
-     ("{h:02d}:30", "times of day"), ("true", "truth values")],
+     ("{h:02d}:30", "times of day"), ("true", "booleans")],
 )  # fmt: skip
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.8])
 def test_a_column_that_becomes_text_is_warned_of_once(good: str, noun: str, share: float) -> None:
@@ -305,19 +303,21 @@ def test_a_column_that_becomes_text_is_warned_of_once(good: str, noun: str, shar
     with pytest.warns(MixedColumnWarning) as caught:
         (rows,) = read(table(cells))
     assert rows.X["c"].tolist() == cells
-    (said,) = [str(one.message) for one in caught]
-    assert f"{100 - len(bad)} of the first 100 values are {noun}, but 'none of it' in row 7" in said
+    (message,) = [str(one.message) for one in caught]
+    assert (
+        f"{100 - len(bad)} of the first 100 values are {noun}, but 'none of it' in row 7" in message
+    )
 
 
 @pytest.mark.parametrize("bad", ["unknown", "1,5"])
-def test_what_comes_late_is_refused_with_its_place(bad: str, tmp_path: Path) -> None:
+def test_late_mismatches_name_their_position(bad: str, tmp_path: Path) -> None:
     path = tmp_path / "late.csv"
     n = 600_000
     path.write_text("c,late,d\n" + "".join(
         f"{i % 10},{'' if i < n - 9 else '03.04.2024'},2024-01-0{i % 9 + 1}\n" for i in range(n)
     ) + f'"{bad}",03.04.2024,2024-01-01\n')  # fmt: skip
-    said = rf"row {n} .*'c' must be a number.*got '{bad}'.*--na '{bad}'"
-    with pytest.raises(SourceError, match=said):
+    message = rf"row {n} .*'c' must be a number.*got '{bad}'.*--na '{bad}'"
+    with pytest.raises(SourceError, match=message):
         list(read(path))
     *_, last = read(path, na=bad)
     assert last.X["late"][-1] == np.datetime64("2024-04-03")
@@ -330,8 +330,8 @@ def test_what_comes_late_is_refused_with_its_place(bad: str, tmp_path: Path) -> 
 def run(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     capsys.readouterr()
     assert main(list(words)) == code
-    told = capsys.readouterr()
-    return told.out + told.err
+    captured = capsys.readouterr()
+    return captured.out + captured.err
 
 
 def test_spellings_on_the_command_line(
@@ -381,8 +381,8 @@ def test_spellings_are_part_of_what_is_resumed(
     assert "60" in run(capsys, "inspect", "m.onepass")
     other = [word.replace("%d/%m", "%m/%d") for word in words]
     assert "date_format" in run(capsys, *other, "--resume", code=1)
-    said = run(capsys, "predict", "m.onepass", "a.csv", *words[4:10], "-q")
-    assert said.count("\n") == 61
+    message = run(capsys, "predict", "m.onepass", "a.csv", *words[4:10], "-q")
+    assert message.count("\n") == 61
 
 
 def test_dates_are_the_same_in_every_spelling(
@@ -396,7 +396,7 @@ def test_dates_are_the_same_in_every_spelling(
             f"{t.strftime(form)},{10 * np.sin(np.pi * t.hour / 12):.3f}\n" for t in stamps
         )
         Path("t.csv").write_text("d,y\n" + rows)
-        said = run(capsys, "run", "t.csv", "--target", "y", "-q")
-        tables.append(next(line.split()[:4] for line in said.splitlines() if " rls " in line))
+        message = run(capsys, "run", "t.csv", "--target", "y", "-q")
+        tables.append(next(line.split()[:4] for line in message.splitlines() if " rls " in line))
     assert tables[0] == tables[1] == tables[2]
     assert float(tables[0][1].strip("*")) < 1.0

@@ -122,8 +122,8 @@ def test_any_row_may_be_the_first(frame: pd.DataFrame, tmp_path: Path) -> None:
     for start in (1, 1023, 1024, 1025, 3999):
         rows = list(read(path, target="load", block=5, start=start))
         assert sum(len(each) + each.skipped for each in rows) == N - start
-        kept = np.flatnonzero(frame["load"].notna())
-        assert rows[0].first == min([*kept[kept >= start], N])
+        used_rows = np.flatnonzero(frame["load"].notna())
+        assert rows[0].first == min([*used_rows[used_rows >= start], N])
 
 
 def test_passed_over_row_groups_are_not_decoded(frame: pd.DataFrame, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_passed_over_row_groups_are_not_decoded(frame: pd.DataFrame, tmp_path: P
     content[begin : begin + group.total_compressed_size] = b"\xff" * group.total_compressed_size
     path.write_bytes(content)
     assert sum(len(rows) + rows.skipped for rows in read(path, target="load", start=2000)) == 2000
-    with pytest.raises(SourceError, match="must be a whole Parquet file"):
+    with pytest.raises(SourceError, match="must be a complete Parquet file"):
         list(read(path, target="load"))
 
 
@@ -165,20 +165,20 @@ def test_a_fingerprint_is_the_same_wherever_the_rows_lie(
             stream = read(
                 made(kind, frame, tmp_path), target="load", time="when", start=start, block=block
             )
-            told = stream.fingerprint
-            assert json.loads(json.dumps(told)) == told
-            assert stream.differences(told) == []
+            fingerprint = stream.fingerprint
+            assert json.loads(json.dumps(fingerprint)) == fingerprint
+            assert stream.differences(fingerprint) == []
             assert sum(len(rows) + rows.skipped for rows in stream) == N - start
-            assert stream.fingerprint == told
-            prints[kind, start] = {**told, "name": None}
+            assert stream.fingerprint == fingerprint
+            prints[kind, start] = {**fingerprint, "name": None}
     first = prints["csv", 0]
     assert first["rows"] == 1024
     assert first["columns"]["when"] == "date"
     assert first["columns"]["gear"] is None
-    assert all(told == first for told in prints.values())
+    assert all(fingerprint == first for fingerprint in prints.values())
 
 
-def test_a_fingerprint_of_what_was_begun(frame: pd.DataFrame) -> None:
+def test_fingerprint_during_iteration(frame: pd.DataFrame) -> None:
     stream = read(Once(frame.to_csv(index=False).encode()), target="load", block=64)
     for _ in stream:
         pass
@@ -193,34 +193,36 @@ def test_a_source_may_grow(frame: pd.DataFrame, tmp_path: Path) -> None:
         then = read(made(kind, short, tmp_path), target="load").fingerprint
         assert then["rows"] == 300
         assert read(made(kind, frame, tmp_path), target="load").differences(then) == []
-        said = read(made(kind, frame[:200], tmp_path), target="load").differences(then)
-        assert said == ["it had at least 300 rows and has 200"]
+        differences = read(made(kind, frame[:200], tmp_path), target="load").differences(then)
+        assert differences == ["it had at least 300 rows and has 200"]
 
 
 def test_what_differs_is_named(frame: pd.DataFrame) -> None:
     then = read(frame, target="load", time="when").fingerprint
 
-    def said(other: Any = frame, **options: Any) -> list[str]:
+    def differences(other: Any = frame, **options: Any) -> list[str]:
         return read(other, **{"target": "load", "time": "when", **options}).differences(then)
 
     changed = frame.copy()
     changed.loc[700, "speed"] += 1e-9
-    assert said(changed) == ["the values in its first 1024 rows are others"]
+    assert differences(changed) == ["the values in its first 1024 rows differ"]
     beyond = frame.copy()
     beyond.loc[1024, "speed"] = 5.0
-    assert said(beyond) == []
-    assert said(target="speed", drop=["load"])[:2] == [
+    assert differences(beyond) == []
+    assert differences(target="speed", drop=["load"])[:2] == [
         "its target was 'load' and is 'speed'",
-        "what is dropped was [] and is ['load']",
+        "`drop` was [] and is ['load']",
     ]
-    assert said(time=None)[0] == "its column of times was 'when' and is None"
-    assert said(types={"speed": "text"}) == [
-        "the kinds asked for was {} and is {'speed': 'text'}",
-        "its column 'speed' held number and holds text",
+    assert differences(time=None)[0] == "its column of times was 'when' and is None"
+    assert differences(types={"speed": "text"}) == [
+        "`types` was {} and is {'speed': 'text'}",
+        "its column 'speed' had type number and has type text",
     ]
-    assert "its column 'speed' is gone" in said(frame.drop(columns="speed"))
-    assert said(frame.assign(more=1.0)) == ["its column 'more' is new"]
-    assert said(frame[frame.columns[::-1]])[0].startswith("its columns stood as ['speed', 'late'")
+    assert "its column 'speed' is missing" in differences(frame.drop(columns="speed"))
+    assert differences(frame.assign(more=1.0)) == ["its column 'more' is new"]
+    assert differences(frame[frame.columns[::-1]])[0].startswith(
+        "the order of its columns was ['speed', 'late'"
+    )
 
 
 def test_rows_given_one_by_one_are_not_awaited() -> None:

@@ -2,7 +2,7 @@
 
 Each case draws a format, a kind of column, a spelling of its values and a damage. What is read must
 be the values that were written. Where it is not, an error must name the column or the row, or one
-warning must name the column that is taken as text.
+warning must name the column that is read as text.
 
 ``ONEPASS_FUZZ_TABLES=20000 pytest tests/stream/test_table_fuzz.py`` runs as many cases;
 ``ONEPASS_FUZZ_SEED`` is the seed of the first one.
@@ -173,7 +173,7 @@ def chosen(rng: np.random.Generator, form: str, kind: str, column: Column) -> di
     """The options that read the column, and perhaps its kind."""
     given = form not in TYPED and (bool(rng.random() < 0.5) or "%A" in str(column.options))
     options: dict[str, Any] = {**(column.options if given else {}), "target": "y"}
-    asked = {"number": "number", "date": "date", "truth": "truth", "span": "number"}.get(kind)
+    asked = {"number": "number", "date": "date", "truth": "bool", "span": "number"}.get(kind)
     if asked and (rng.random() < 0.15 or (form == "jsonl" and given and kind == "number")):
         options["types"] = {"c": asked}
     return options | ({"delimiter": ";"} if form == "semicolon" else {})
@@ -267,8 +267,8 @@ def same(got: Any, expected: list[Any]) -> bool:
         missing = value is None or value != value  # noqa: PLR0124
         return None if missing else value
 
-    kept = [shown(v) for v in (got.tolist() if got.dtype.kind != "M" else list(got))]
-    return kept == [shown(v) for v in expected] if len(got) == len(expected) else False
+    shown_values = [shown(v) for v in (got.tolist() if got.dtype.kind != "M" else list(got))]
+    return shown_values == [shown(v) for v in expected] if len(got) == len(expected) else False
 
 
 def verdict(case: Case) -> str:
@@ -283,15 +283,20 @@ def verdict(case: Case) -> str:
             blocks = list(stream)
         except OnepassError as wrong:
             error = wrong
-    told = [str(one.message) for one in caught]
+    warned = [str(one.message) for one in caught]
     if error is not None:
-        said = str(error)
+        message = str(error)
         if case.right:
-            return f"refused, although all is right: {said}"
-        named = repr(case.name) in said or "row" in said or "line" in said or "UTF-8" in said
-        return "" if "\n" not in said and named else f"an error that names nothing: {said}"
-    if len(told) > 1 or any(repr(case.name) not in one for one in told):
-        return f"warnings of other things, or too many: {told}"
+            return f"refused, although all is right: {message}"
+        named = (
+            repr(case.name) in message
+            or "row" in message
+            or "line" in message
+            or "UTF-8" in message
+        )
+        return "" if "\n" not in message and named else f"an error that names nothing: {message}"
+    if len(warned) > 1 or any(repr(case.name) not in one for one in warned):
+        return f"warnings of other things, or too many: {warned}"
     target = case.options["target"] == case.name
     parts = [rows.y if target else rows.X[case.name] for rows in blocks]
     got = np.concatenate([part for part in parts if part is not None])
@@ -301,11 +306,11 @@ def verdict(case: Case) -> str:
     truths = not case.junk and set(values) <= {0.0, 1.0}
     if target and truths and got.dtype.kind == "O":  # labels, as written
         got, values = np.char.lower(got.astype(str)), [word.lower() for word in text]
-    if not case.junk and same(got, values) and (not told or "zeros" in told[0]):
+    if not case.junk and same(got, values) and (not warned or "zeros" in warned[0]):
         return ""
-    if told and not case.right and same(got, text):
+    if warned and not case.right and same(got, text):
         return ""
-    return f"other values, silently or with {told}: {got[:5]}, not {values[:5]}"
+    return f"other values, silently or with {warned}: {got[:5]}, not {values[:5]}"
 
 
 @pytest.mark.parametrize("part", range(6))

@@ -33,7 +33,7 @@ def test_the_task_does_not_depend_on_the_block(answers: list[Any], task: str, bl
 
 
 @pytest.mark.parametrize("block", [1, 700, 5000])
-def test_1024_rows_are_looked_at(block: int) -> None:
+def test_the_task_is_inferred_from_1024_rows(block: int) -> None:
     def task(at: int) -> str | None:
         answers = [0, 1] * 2000
         answers[at] = 7
@@ -43,7 +43,7 @@ def test_1024_rows_are_looked_at(block: int) -> None:
 
 
 @pytest.mark.parametrize("block", [3, 1024])
-def test_looking_loses_no_row(block: int) -> None:
+def test_inference_loses_no_row(block: int) -> None:
     answers = list(range(3000))
 
     def pairs() -> Iterator[tuple[Any, float]]:
@@ -58,7 +58,7 @@ def test_looking_loses_no_row(block: int) -> None:
         assert rows.fraction == 1.0
 
 
-def test_there_is_none_without_answers() -> None:
+def test_no_task_without_targets() -> None:
     assert stream.read(text([1, 2])).task is None
 
 

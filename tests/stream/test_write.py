@@ -102,7 +102,7 @@ def test_other_suffixes_are_refused(name: str, tmp_path: Path) -> None:
         stream.write(blocks(), tmp_path / name)
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"t\.csv must be a file.*, got: No such"):
         stream.write(blocks(), tmp_path / "none" / "t.csv")
 

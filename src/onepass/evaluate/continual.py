@@ -71,7 +71,7 @@ def _checked_seeds(seeds: object) -> list[int]:
 
 def _checked_source(experiences: object) -> Any:
     """What is gone through: known beforehand, made of a seed, or an iterator."""
-    if hasattr(experiences, "exams") or callable(experiences):
+    if hasattr(experiences, "test_sets") or callable(experiences):
         return experiences
     if isinstance(experiences, (list, tuple)) and experiences:
         made = [experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1)]
@@ -230,7 +230,7 @@ def continual(
             f"{_WHERE}: `on_progress` must be a function of a Progress, got {on_progress!r}. Give "
             "one, or leave it out."
         )
-    if isinstance(source, Iterable) and not hasattr(source, "exams"):
+    if isinstance(source, Iterable) and not hasattr(source, "test_sets"):
         if len(chosen) > 1 or processes > 1 or path is not None:
             raise ParameterError(
                 f"{_WHERE}: an iterator is gone through once, so that `seeds` must be one, `jobs` "
@@ -286,7 +286,7 @@ class _Outline:
     experiences: tuple[str, ...]
 
 
-def _outline(known: Experiences | ExperienceList, kept: bool) -> _Outline:  # noqa: FBT001  of one line alone
+def _outline(known: Experiences | ExperienceList, kept: bool) -> _Outline:  # noqa: FBT001
     learned = getattr(known, "tasks", known)
     tests = getattr(known, "tests", ()) or learned
     names = [tuple(str(task.name) for task in tasks) for tasks in (tests, learned)]

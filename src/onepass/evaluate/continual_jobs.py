@@ -103,10 +103,10 @@ class Setting:
     def source(self, seed: int) -> Any:
         """What is learned with a seed."""
         given = self.experiences
-        if hasattr(given, "exams"):
+        if hasattr(given, "test_sets"):
             return given
         found = made(given, seed, _WHERE)
-        if not hasattr(found, "exams"):
+        if not hasattr(found, "test_sets"):
             raise ParameterError(
                 f"{_WHERE}: what makes `experiences` must return op.stream.Experiences, got "
                 f"{type(found).__name__}. Return one of op.stream's, or op.stream.experiences(…)."
@@ -136,7 +136,7 @@ class Setting:
         """Whether a seed makes any difference."""
         makers = [self.experiences, *self.models.values()]
         return any(
-            not is_learner(each) and not hasattr(each, "exams") and takes_seed(each)
+            not is_learner(each) and not hasattr(each, "test_sets") and takes_seed(each)
             for each in makers
         )
 

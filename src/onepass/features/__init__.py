@@ -1,4 +1,4 @@
-"""Features: one-pass transformers that stand before a learner in a Pipeline."""
+"""One-pass transformers, used before a learner in a Pipeline."""
 
 from onepass.features.columns import Date, Hashed, Number, Text
 from onepass.features.convolution import RandomConvolution
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 STATES = (Number, Text, Hashed, Date, IncrementalPCAState, PrincipalAxes)
-"""What is learned but not public."""
+"""Classes of the learned state, which are not public."""
 
 register(
     Role.FEATURE,

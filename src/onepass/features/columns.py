@@ -1,8 +1,9 @@
 """Encoding of one column of a table by its type: numbers, text (one-hot or hashed) and dates.
 
 The state of a column is immutable; learning returns a new one. A column requests output columns
-(``arrivals``), is given their positions (``placed``), and writes its rows there (``write``). Dates
-become phases in the day, the week and the year, and days since the first date.
+(``new_outputs``), receives their positions (``with_outputs``), and encodes its rows there
+(``encode_rows``). Dates become phases in the day, the week and the year, and days since the first
+date.
 """
 
 import datetime as dt
@@ -16,82 +17,82 @@ import numpy as np
 
 from onepass.types import Array, Floats
 
-__all__ = ["CYCLES", "Arrival", "Column", "Date", "Hashed", "Number", "Text"]
+__all__ = ["CYCLES", "Column", "Date", "Hashed", "NewOutput", "Number", "Text"]
 
 
-Arrival: TypeAlias = tuple[int, str]
-"""A row of the block, and what to append to the column's name for an output that comes with it."""
+NewOutput: TypeAlias = tuple[int, str]
+"""The row of the block that adds an output column, and the suffix of its name."""
 
-_OTHER = " (other)"  # labels of categories begin with "=", so none of them is this one
+_OTHER = " (other)"  # labels of categories begin with "=", so none equals this one
 
 
 @dataclass(frozen=True, slots=True)
 class Column(ABC):
-    """What is known of one column; the first output column stands at ``at``, -1 for none yet.
+    """State of one column; ``at`` is the position of its first output column, -1 for none yet.
 
     ``since`` is the number of rows before its first value.
     """
 
     code: ClassVar[str]
-    """The dtype.kind of the column's values in a Table."""
+    """The ``dtype.kind`` of the column in a Table."""
     kind: ClassVar[str]
-    """The same in words."""
+    """The same in words, for messages."""
 
     at: int = -1
     since: int = 0
 
     @property
     def outputs(self) -> list[int]:
-        """The output columns that are its own."""
+        """Positions of the output columns of this column."""
         return [self.at] if self.at >= 0 else []
 
     @property
-    def crowded(self) -> bool:
-        """Whether more values have come than can be told apart."""
+    def exceeds_limit(self) -> bool:
+        """Whether there are more categories than output columns."""
         return False
 
-    def alike(self, other: "Column") -> bool:
-        """Whether another of this name writes what this one would."""
+    def is_compatible(self, other: "Column") -> bool:
+        """Whether a column of the same name in another encoder encodes values alike."""
         return type(self) is type(other)
 
-    def unplaced(self, since: int) -> Self:
-        """The same without outputs, its first value after so many rows."""
+    def without_outputs(self, since: int) -> Self:
+        """A copy without outputs, whose first value follows ``since`` rows."""
         return replace(self, at=-1, since=since)
 
     @abstractmethod
-    def arrivals(self, values: Array) -> list[Arrival]:
-        """The output columns that these rows bring, in order of their rows."""
+    def new_outputs(self, values: Array) -> list[NewOutput]:
+        """The output columns that these rows add, in the order of the rows."""
 
-    def placed(self, places: dict[str, int]) -> Self:
-        """The column once its arrivals, by their labels, stand at these output columns."""
+    def with_outputs(self, places: dict[str, int]) -> Self:
+        """A copy with output columns at these positions, by label."""
         return replace(self, at=min(places.values()))
 
     @abstractmethod
-    def write(self, values: Array | None, out: Floats) -> None:
-        """Write rows into the zeros of out (n, width); None: all rows are missing."""
+    def encode_rows(self, values: Array | None, out: Floats) -> None:
+        """Write the encoded rows into the zeros of out (n, width); None: all rows are missing."""
 
     @abstractmethod
-    def write_one(self, value: object, row: Floats) -> bool:
-        """Write one value into the zeros of row (width,); False if that takes more than a look."""
+    def encode_value(self, value: object, row: Floats) -> bool:
+        """Write one value into the zeros of row (width,); False if its type is another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number(Column):
-    """A number or truth value is itself; missing is nan."""
+    """A number or boolean, unchanged; missing is nan."""
 
     code: ClassVar[str] = "f"
     kind: ClassVar[str] = "numbers"
 
-    def arrivals(self, values: Array) -> list[Arrival]:
-        """The column itself, with its first value."""
+    def new_outputs(self, values: Array) -> list[NewOutput]:
+        """One output, with the first value."""
         return [] if self.at >= 0 else [(int(np.argmax(~np.isnan(values))), "")]
 
-    def write(self, values: Array | None, out: Floats) -> None:
+    def encode_rows(self, values: Array | None, out: Floats) -> None:
         """The values; nan where missing."""
         out[:, self.at] = np.nan if values is None else values
 
-    def write_one(self, value: Any, row: Floats) -> bool:
-        """A plain number, or None."""
+    def encode_value(self, value: Any, row: Floats) -> bool:
+        """Encode a number, a bool or None."""
         if value is None:
             row[self.at] = math.nan
             return True
@@ -106,10 +107,10 @@ class Number(Column):
 
 @dataclass(frozen=True, slots=True)
 class Text(Column):
-    """A text lights the column of its category; missing and unknown texts light none.
+    """One-hot encoding of text; missing and unknown texts are all 0.
 
-    The first ``limit`` categories get a column each, in order of arrival; all later ones share one
-    more, at ``at``.
+    The first ``limit`` categories, in order of appearance, have one column each; all others share
+    one more, at ``at``.
     """
 
     code: ClassVar[str] = "O"
@@ -120,25 +121,25 @@ class Text(Column):
 
     @property
     def outputs(self) -> list[int]:
-        """Those of the categories, and that of all others."""
+        """Positions of the categories, and of the column of all others."""
         return [*self.places.values(), *([self.at] if self.at >= 0 else [])]
 
     @property
-    def crowded(self) -> bool:
-        """Whether some categories have no output of their own."""
+    def exceeds_limit(self) -> bool:
+        """Whether some categories have no output column of their own."""
         return self.at >= 0 or len(self.places) > self.limit
 
-    def unplaced(self, since: int) -> Self:
-        """Without any category."""
+    def without_outputs(self, since: int) -> Self:
+        """A copy without categories."""
         return replace(self, at=-1, since=since, places={})
 
-    def arrivals(self, values: Array) -> list[Arrival]:
-        """A column for each new category while there is room, and one for all others."""
+    def new_outputs(self, values: Array) -> list[NewOutput]:
+        """One column for each new category within the limit, and one for all others."""
         if self.at >= 0:
             return []
         listed = values.tolist()
         fresh = set(listed).difference(self.places, (None,))
-        found: list[Arrival] = []
+        found: list[NewOutput] = []
         for i, value in enumerate(listed if fresh else ()):
             if value not in fresh:
                 continue
@@ -150,22 +151,24 @@ class Text(Column):
                 break
         return found
 
-    def placed(self, places: dict[str, int]) -> Self:
-        """With the places of new categories, and that of all others."""
+    def with_outputs(self, places: dict[str, int]) -> Self:
+        """A copy with the positions of new categories, and of the column of all others."""
         new = {label[1:]: at for label, at in places.items() if label != _OTHER}
         return replace(self, at=places.get(_OTHER, self.at), places=self.places | new)
 
-    def write(self, values: Array | None, out: Floats) -> None:
-        """1 in the column of each row's category."""
+    def encode_rows(self, values: Array | None, out: Floats) -> None:
+        """Write 1 into the column of the category of each row."""
         if values is None:
             return
         get, other = self.places.get, self.at
-        lit = np.array([-1 if v is None else get(v, other) for v in values.tolist()], dtype=np.intp)
-        rows = np.flatnonzero(lit >= 0)
-        out[rows, lit[rows]] = 1.0
+        positions = np.array(
+            [-1 if v is None else get(v, other) for v in values.tolist()], dtype=np.intp
+        )
+        rows = np.flatnonzero(positions >= 0)
+        out[rows, positions[rows]] = 1.0
 
-    def write_one(self, value: object, row: Floats) -> bool:
-        """A text of a category that has a column, or None."""
+    def encode_value(self, value: object, row: Floats) -> bool:
+        """Encode a text that has a column, or None."""
         if value is None:
             return True
         at = self.places.get(value, self.at) if type(value) is str else -1
@@ -176,7 +179,7 @@ class Text(Column):
 
 @dataclass(frozen=True, slots=True)
 class Hashed(Column):
-    """A text is +1 or -1 in one of ``size`` columns, both told by its hash; missing lights none."""
+    """Hash encoding: +1 or -1 in one of ``size`` columns, chosen by the hash of the text."""
 
     code: ClassVar[str] = "O"
     kind: ClassVar[str] = "text"
@@ -186,40 +189,40 @@ class Hashed(Column):
 
     @property
     def outputs(self) -> list[int]:
-        """All of the buckets."""
+        """Positions of all buckets."""
         return list(range(self.at, self.at + self.size)) if self.at >= 0 else []
 
-    def alike(self, other: Column) -> bool:
-        """Whether the hash is the same."""
+    def is_compatible(self, other: Column) -> bool:
+        """Whether the size and the seed are the same."""
         return replace(self, at=0, since=0) == replace(other, at=0, since=0)
 
-    def arrivals(self, values: Array) -> list[Arrival]:
-        """All columns at once, with the first text."""
+    def new_outputs(self, values: Array) -> list[NewOutput]:
+        """All buckets, with the first text."""
         if self.at >= 0:
             return []
         first = next(i for i, value in enumerate(values.tolist()) if value is not None)
         return [(first, f"#{bucket}") for bucket in range(self.size)]
 
-    def write(self, values: Array | None, out: Floats) -> None:
-        """+1 or -1 in the column of each row's text."""
+    def encode_rows(self, values: Array | None, out: Floats) -> None:
+        """Write +1 or -1 into the bucket of the text of each row."""
         if values is None:
             return
         listed = values.tolist()
-        told = {value: self._told(value) for value in set(listed) if value is not None}
+        buckets = {value: self._bucket(value) for value in set(listed) if value is not None}
         for i, value in enumerate(listed):
             if value is not None:
-                place, sign = told[value]
+                place, sign = buckets[value]
                 out[i, place] = sign
 
-    def write_one(self, value: object, row: Floats) -> bool:
-        """Any text, or None."""
+    def encode_value(self, value: object, row: Floats) -> bool:
+        """Encode a text or None."""
         if type(value) is str:
-            place, sign = self._told(value)
+            place, sign = self._bucket(value)
             row[place] = sign
             return True
         return value is None
 
-    def _told(self, value: str) -> tuple[int, float]:
+    def _bucket(self, value: str) -> tuple[int, float]:
         """The output column and the sign of a text, the same on every machine."""
         key = str(self.seed).encode()
         digest = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
@@ -235,7 +238,7 @@ _DAY = 86_400_000_000  # microseconds
 
 @dataclass(frozen=True, slots=True)
 class Date(Column):
-    """A date is the sine and cosine of its phase in each cycle, and days since the first date."""
+    """Encoding of dates: sine and cosine of the phase in each cycle, and days since the first."""
 
     code: ClassVar[str] = "M"
     kind: ClassVar[str] = "dates"
@@ -246,10 +249,10 @@ class Date(Column):
 
     @property
     def outputs(self) -> list[int]:
-        """Those of all parts."""
+        """Positions of all parts."""
         return list(range(self.at, self.at + self._width)) if self.at >= 0 else []
 
-    def alike(self, other: Column) -> bool:
+    def is_compatible(self, other: Column) -> bool:
         """Whether the parts are the same, and days are counted from the same date."""
         same = replace(self, at=0, since=0) == replace(other, at=0, since=0)
         return same or (
@@ -260,8 +263,8 @@ class Date(Column):
     def _width(self) -> int:
         return sum(2 if part in CYCLES else 1 for part in self.parts)
 
-    def arrivals(self, values: Array) -> list[Arrival]:
-        """All parts at once, with the first date."""
+    def new_outputs(self, values: Array) -> list[NewOutput]:
+        """All parts, with the first date."""
         if self.at >= 0:
             return []
         first = int(np.argmax(~np.isnat(values)))
@@ -272,8 +275,8 @@ class Date(Column):
         ]
         return [(first, label) for label in labels]
 
-    def write(self, values: Array | None, out: Floats) -> None:
-        """Each part; nan where missing."""
+    def encode_rows(self, values: Array | None, out: Floats) -> None:
+        """Write each part; nan where missing."""
         block = out[:, self.at : self.at + self._width]
         if values is None:
             block[:] = np.nan
@@ -293,16 +296,16 @@ class Date(Column):
         if missing.any():
             block[missing] = np.nan
 
-    def write_one(self, value: object, row: Floats) -> bool:
-        """A date without a time zone, or None."""
+    def encode_value(self, value: object, row: Floats) -> bool:
+        """Encode a date without a time zone, or None."""
         plain = type(value) is dt.date or (type(value) is dt.datetime and value.tzinfo is None)
         if plain or value is None:
-            self.write(np.array([value], dtype="datetime64[us]"), row[None, :])
+            self.encode_rows(np.array([value], dtype="datetime64[us]"), row[None, :])
         return plain or value is None
 
 
 def _phase(cycle: str, dates: Array, micros: Array) -> Floats:
-    """How much of its cycle a date has behind it, within [0, 1)."""
+    """The phase of dates in a cycle, within [0, 1)."""
     if cycle == "hour":
         of_day: Floats = (micros % _DAY) / _DAY
         return of_day

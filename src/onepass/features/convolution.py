@@ -30,30 +30,30 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass import validation
 from onepass.errors import ParameterError, ShapeError
-from onepass.features.random_features import Frozen, checked
+from onepass.features.random_features import Frozen, check_features
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
 __all__ = [
-    "Places",
+    "PatchGrid",
     "RandomConvolution",
-    "cells",
+    "pooling_matrix",
 ]
 
 
-class Places(NamedTuple):
-    """Where the patches of a picture lie: at every pixel where a whole one begins."""
+class PatchGrid(NamedTuple):
+    """The positions of the patches of an image: every pixel at which a whole patch begins."""
 
     shape: tuple[int, int, int]
-    """Channels, height and width of a picture."""
+    """Channels, height and width of an image."""
     size: int
-    """Pixels of a patch's side."""
+    """Side of a patch in pixels."""
     padding: int = 0
-    """Pixels of 0 that are set around a picture."""
+    """Pixels of 0 around an image."""
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Places from the top down, and from the left to the right."""
+        """Numbers of rows and of columns of patches."""
         more = 2 * self.padding - self.size + 1
         return self.shape[1] + more, self.shape[2] + more
 
@@ -67,14 +67,14 @@ _X = TypeVar("_X")
 
 
 def _brightness(X: _X) -> _X | Floats:
-    """Pixels in [0, 1] of bytes from 0 to 255; all else as it is."""
+    """Bytes from 0 to 255 as pixels in [0, 1]; other values are unchanged."""
     if getattr(X, "dtype", None) == np.uint8:
         return np.asarray(X, dtype=np.float32) / np.float32(255)
     return X
 
 
-def _patches(X: Floats, places: Places) -> Floats:
-    """All patches of some pictures, the mean of each taken away."""
+def _patches(X: Floats, places: PatchGrid) -> Floats:
+    """All patches of images, centred."""
     c, s = places.shape[0], places.size
     pictures, edge = X.reshape(-1, *places.shape), (places.padding, places.padding)
     if places.padding:
@@ -82,23 +82,25 @@ def _patches(X: Floats, places: Places) -> Floats:
     windows = sliding_window_view(pictures, (s, s), axis=(2, 3))
     h, w = places.grid
     rows: Floats = windows.transpose(0, 2, 3, 1, 4, 5).reshape(len(X), h * w, c * s * s)
-    centred: Floats = np.subtract(rows, rows.mean(axis=2, keepdims=True))  # rows may be X itself
+    centred: Floats = np.subtract(
+        rows, rows.mean(axis=2, keepdims=True)
+    )  # rows may share memory with X
     return centred
 
 
 def _normalised(centred: Floats, contrast: float) -> Floats:
-    """Equation (1) for patches whose mean is 0, in place; those without contrast are 0."""
+    """Equation (1) for centred patches, in place; those without contrast are 0."""
     variance = np.einsum("...i,...i->...", centred, centred) / centred.shape[-1]
-    variance[np.isinf(variance)] = np.nan  # too large to tell, which is not faint
+    variance[np.isinf(variance)] = np.nan  # overflow is not low contrast
     spread = np.sqrt(variance + contrast * contrast)
     centred /= np.where(spread == 0.0, 1.0, spread)[..., None].astype(centred.dtype, copy=False)
     return centred
 
 
-def _exceeding(
+def _threshold_features(
     centred: Floats, W: Floats, contrast: float, threshold: float, share: Floats
 ) -> Floats:
-    """How far answers to patches exceed a threshold on either side, averaged over cells."""
+    """Equation (2), averaged over cells."""
     found = _normalised(centred, contrast) @ W
     t = found.dtype.type(threshold)
     above = found - t
@@ -117,18 +119,18 @@ def _directions(drawn: Floats) -> Floats:
     return unit
 
 
-def cells(grid: tuple[int, int], pool: int, overlap: float = 0.0) -> Array:
-    """Means over the cells of a pool × pool grid, as a matrix for sums over places.
+def pooling_matrix(grid: tuple[int, int], pool: int, overlap: float = 0.0) -> Array:
+    """Means over the cells of a pool × pool grid, as a matrix.
 
     Parameters
     ----------
     grid : tuple of int
-        Places from the top down, and from the left to the right.
+        Numbers of rows and of columns of patches.
     pool : int
-        Cells a side, at most as many as there are places.
+        Cells a side, at most the number of patches.
     overlap : float, default=0.0
-        Standard deviation of a cell's Gaussian weights, in sides of a cell; with 0 they are equal
-        inside of it, and 0 outside.
+        Standard deviation of the Gaussian weights of a cell, in sides of a cell; with 0 they are
+        equal inside the cell, and 0 outside.
 
     Returns
     -------
@@ -136,9 +138,9 @@ def cells(grid: tuple[int, int], pool: int, overlap: float = 0.0) -> Array:
 
     Examples
     --------
-    >>> cells((2, 3), 1).round(2).tolist()
+    >>> pooling_matrix((2, 3), 1).round(2).tolist()
     [[0.17, 0.17, 0.17, 0.17, 0.17, 0.17]]
-    >>> cells((1, 4), 1, overlap=0.5).round(2).tolist()
+    >>> pooling_matrix((1, 4), 1, overlap=0.5).round(2).tolist()
     [[0.22, 0.28, 0.28, 0.22]]
     """
     down, across = (
@@ -148,7 +150,7 @@ def cells(grid: tuple[int, int], pool: int, overlap: float = 0.0) -> Array:
 
 
 def _means(length: int, parts: int) -> Floats:
-    """Means over parts of a line that are as equal as whole numbers can be, (parts, length)."""
+    """Means over parts of a line that are as equal as integers allow, (parts, length)."""
     edges = np.round(np.linspace(0, length, parts + 1)).astype(int)
     share = np.zeros((parts, length))
     for k in range(parts):
@@ -157,80 +159,82 @@ def _means(length: int, parts: int) -> Floats:
 
 
 def _gaussian(length: int, parts: int, overlap: float) -> Floats:
-    """Means over a line, weighted by the distance from the middle of each of its equal parts."""
+    """Means over a line, with Gaussian weights about the middle of each of its equal parts."""
     middle = (np.arange(parts) + 0.5) * length / parts - 0.5
     away = np.abs(np.arange(length) - middle[:, None]) * parts / length
-    nearest = away.min(axis=1, keepdims=True)  # so that some weight is 1, however narrow they are
+    nearest = away.min(axis=1, keepdims=True)  # the largest weight is 1, however narrow they are
     with np.errstate(over="ignore"):
         share: Floats = np.exp((nearest - away) / overlap * (nearest + away) / overlap / 2.0)
     share /= share.sum(axis=1, keepdims=True)
     return share
 
 
-def _shape_of(d: int, shape: object, who: str) -> tuple[int, int, int]:
-    """Channels, height and width of flat pictures: as said, or square."""
+def _shape_of(d: int, shape: object, name: str) -> tuple[int, int, int]:
+    """Channels, height and width of flat images: as given, or square."""
     if shape is None:
         side = math.isqrt(d)
         if side * side == d:
             return 1, side, side
     elif isinstance(shape, (tuple, list)) and len(shape) in {2, 3}:
-        c, h, w = (validation.whole(k, "shape", who, low=1) for k in (1, *shape)[-3:])
+        c, h, w = (validation.whole(k, "shape", name, low=1) for k in (1, *shape)[-3:])
         return c, h, w
     raise ParameterError(
-        f"{who}: `shape` must be (height, width) or (channels, height, width) of rows that "
-        f"are not square pictures, got {shape} for {d} columns. Construct it with "
-        "`shape`, or give pictures as (n, channels, height, width)."
+        f"{name}: `shape` must be (height, width) or (channels, height, width) for rows that "
+        f"are not square images, got {shape} for {d} columns. Construct it with "
+        "`shape`, or give images as (n, channels, height, width)."
     )
 
 
-_WHO = "RandomConvolution"
-_AT_ONCE = 1 << 18  # numbers of a part of the work, so that it stays in cache
-_FAINT = 0.05  # standard deviation, as a share of the picture's range, of a patch that is drawn
+_NAME = "RandomConvolution"
+_PART_SIZE = 1 << 18  # numbers in a part, so that it stays in cache
+_MIN_CONTRAST = (
+    0.05  # minimal standard deviation of a drawn patch, relative to the range of the image
+)
 
 
 class RandomConvolution(Frozen):
-    """Fixed filters over all patches of pictures, thresholded on both sides and pooled.
+    """Fixed filters over all patches of images, thresholded on both sides and pooled.
 
-    Rows are pictures, flat or of shape (n, height, width) or (n, channels, height, width), with
+    Rows are images, flat or of shape (n, height, width) or (n, channels, height, width), with
     pixels in [0, 1]; bytes (uint8) are divided by 255. Nothing is trained. With ``RLSClassifier``
-    behind it, what is known in the end is the same in whatever order rows and classes came.
+    behind it, the final model does not depend on the order of rows and classes.
 
-    With ``source="patches"`` each row gives one filter, a patch of it drawn by the seed, until
-    there are enough: the first ``filters`` rows that hold anything but one flat colour. A filter
-    is in use from the row after it; until then its features are 0. What is drawn so depends on the
-    first rows of the stream, and not on how the stream is cut.
+    With ``source="patches"`` each row provides one filter, a random patch of it, until there are
+    enough: the filters come from the first ``filters`` rows that are not of one flat colour. A
+    filter is in use from the next row on; before, its features are 0. Filters so depend on the
+    first rows of the stream, and not on block sizes.
 
     Parameters
     ----------
     filters : int, default=100
-        Filters, >= 1; two features a cell come from each.
+        Number of filters, >= 1; each has two features a cell.
     size : int, default=6
-        Pixels of a filter's side, >= 2.
+        Side of a filter in pixels, >= 2.
     pool : int, default=4
         Cells a side over which features are averaged, >= 1.
     threshold : float, default=0.15
-        t of (2), >= 0. Filters' answers to a patch of noise have standard deviation 1.
+        t of (2), >= 0. Responses of filters to a patch of noise have standard deviation 1.
     contrast : float, default=0.1
-        Standard deviation, >= 0 and in the pixels' units, below which a patch is faint.
+        Standard deviation, >= 0 and in units of pixels, below which a patch counts as faint.
     padding : int, default=0
-        Pixels of 0 set around a picture, >= 0 and less than ``size``.
+        Pixels of 0 around an image, >= 0 and less than ``size``.
     overlap : float, default=0.0
-        Standard deviation, in sides of a cell and >= 0, of Gaussian weights about its middle, so
-        that small shifts change little; with 0, all its places weigh the same, and no others.
+        Standard deviation, in sides of a cell and >= 0, of Gaussian weights about the middle of a
+        cell, so that small shifts change little; with 0, all its patches have equal weight.
     power : float, default=1.0
-        To which the means are raised, in (0, 1]; 0.5 takes square roots.
+        Power of the means, in (0, 1]; 0.5 takes square roots.
     source : {"random", "patches"}, default="random"
-        Where filters come from: normal noise, or patches of the first rows.
+        Source of filters: normal noise, or patches of the first rows.
     seed : int, default=0
-        Draws the filters, or which patches they are; >= 0.
+        Seed of the filters or the choice of patches, >= 0.
     shape : tuple of int, optional
-        (height, width) or (channels, height, width) of flat rows; square and of one channel, if
-        not given.
+        (height, width) or (channels, height, width) of flat rows; by default square and of one
+        channel.
 
     Attributes
     ----------
     filters_ : ndarray of float32, shape (filters, channels · size²)
-        w of (2); zeros where none was drawn yet.
+        w of (2); zeros before they are drawn.
     drawn_ : int
         The number of filters drawn.
     shape_ : tuple of int
@@ -240,9 +244,9 @@ class RandomConvolution(Frozen):
     Raises
     ------
     ParameterError
-        When learning begins, if a parameter is out of range or does not go with the pictures.
+        When learning begins, if a parameter is out of range or incompatible with the images.
     ShapeError
-        If pictures have another shape than the first.
+        If images have another shape than the first.
 
     Examples
     --------
@@ -250,13 +254,13 @@ class RandomConvolution(Frozen):
     >>> import onepass as op
     >>> X, y = load_digits(return_X_y=True)
     >>> model = op.Pipeline(RandomConvolution(20, size=3, pool=3), op.RLSClassifier(ridge=0.1))
-    >>> said = model.fit(X[:1000] / 16.0, y[:1000]).predict(X[1000:] / 16.0)
-    >>> float((said == y[1000:]).mean().round(1))
+    >>> labels = model.fit(X[:1000] / 16.0, y[:1000]).predict(X[1000:] / 16.0)
+    >>> float((labels == y[1000:]).mean().round(1))
     1.0
     """
 
-    _letter: ClassVar[str] = "conv"
-    _drawn: ClassVar[tuple[str, ...]] = ("filters_", "drawn_", "shape_")
+    _prefix: ClassVar[str] = "conv"
+    _draws: ClassVar[tuple[str, ...]] = ("filters_", "drawn_", "shape_")
 
     filters_: Floats
     drawn_: int
@@ -291,51 +295,52 @@ class RandomConvolution(Frozen):
 
     @property
     def n_features_out_(self) -> int:
-        """Two a filter and cell."""
-        pool = validation.whole(self.pool, "pool", _WHO, low=1)
-        return 2 * pool**2 * validation.whole(self.filters, "filters", _WHO, low=1)
+        """Two features for each filter and cell."""
+        pool = validation.whole(self.pool, "pool", _NAME, low=1)
+        return 2 * pool**2 * validation.whole(self.filters, "filters", _NAME, low=1)
 
-    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
-        """Pictures as a finite matrix."""
+    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
+        """Images as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) in {2, 3}:
             self._check_shape((1, *form)[-3:], where, learning=learning)
             array = np.asarray(X)
             X = array.reshape(len(array), math.prod(form))
-        return super().read_rows(_brightness(X), where, learning=learning)
+        return super()._check_rows(_brightness(X), where, learning=learning)
 
-    def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
-        """One picture as a matrix of one row."""
+    def _check_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+        """One image as a matrix of one row."""
         if len(np.shape(x)) in {2, 3}:
-            return self.read_rows(np.asarray(x)[None], where, learning=learning)
-        return super().read_row(_brightness(x), where, learning=learning)
+            return self._check_rows(np.asarray(x)[None], where, learning=learning)
+        return super()._check_row(_brightness(x), where, learning=learning)
 
-    def ask(self, read: Floats) -> Floats:
-        """The rows, each as if it were the next one; none of them gives a filter."""
+    def _transform_rows(self, checked_rows: Floats) -> Floats:
+        """Transform each row as if it were the next one; no filters are drawn."""
         if hasattr(self, "n_features_in_") or self.source == "random":
-            return super().ask(read)
-        return np.zeros((len(read), self.n_features_out_), dtype=read.dtype)
+            return super()._transform_rows(checked_rows)
+        return np.zeros((len(checked_rows), self.n_features_out_), dtype=checked_rows.dtype)
 
     # -- hooks -------------------------------------------------------------------------------------
 
     def _start(self, d: int) -> None:
-        shape = getattr(self, "shape_", None) or _shape_of(d, self.shape, _WHO)
-        size = validation.whole(self.size, "size", _WHO, low=2)
-        padding = validation.whole(self.padding, "padding", _WHO, low=0)
-        room, pool = min(shape[1:]) - size + 1, validation.whole(self.pool, "pool", _WHO, low=1)
+        shape = getattr(self, "shape_", None) or _shape_of(d, self.shape, _NAME)
+        size = validation.whole(self.size, "size", _NAME, low=2)
+        padding = validation.whole(self.padding, "padding", _NAME, low=0)
+        room, pool = min(shape[1:]) - size + 1, validation.whole(self.pool, "pool", _NAME, low=1)
         if math.prod(shape) != d or not 0 < room > pool - 2 * padding - 1 or padding >= size:
             raise ParameterError(
-                f"{_WHO}: pictures must have as many numbers as rows have columns, and `pool` "
-                f"places a side for filters of `size` > `padding`, got {d} columns, shape {shape}, "
-                f"size {size}, pool {pool} and padding {padding}. Construct it with others."
+                f"{_NAME}: images must have as many numbers as rows have columns, and `pool` "
+                f"patches a side for filters of `size` > `padding`, got {d} columns, shape "
+                f"{shape}, "
+                f"size {size}, pool {pool} and padding {padding}. Change these parameters."
             )
         for name in ("threshold", "contrast", "overlap"):
-            validation.in_range(getattr(self, name), name, _WHO, low=0.0)
-        validation.in_range(self.power, "power", _WHO, above=0.0, high=1.0)
-        seed = validation.whole(self.seed, "seed", _WHO, low=0)
+            validation.in_range(getattr(self, name), name, _NAME, low=0.0)
+        validation.in_range(self.power, "power", _NAME, above=0.0, high=1.0)
+        seed = validation.whole(self.seed, "seed", _NAME, low=0)
         if self.source not in ("random", "patches"):
             raise ParameterError(
-                f"{_WHO}: `source` must be 'random' or 'patches', got {self.source!r}. Choose one."
+                f"{_NAME}: `source` must be 'random' or 'patches', got {self.source!r}. Choose one."
             )
         self.shape_ = shape
         F, p = self.n_features_out_ // (2 * pool**2), shape[0] * size**2
@@ -346,15 +351,15 @@ class RandomConvolution(Frozen):
 
     def _widen(self, d: int) -> None:
         raise ShapeError(
-            f"{_WHO}.grow: pictures must have {self.n_features_in_} numbers, as in the first "
-            f"block, got {d}. Pictures do not grow; start a new feature."
+            f"{_NAME}.grow: images must have {self.n_features_in_} numbers, as in the first "
+            f"block, got {d}. Start a new transformer for other images."
         )
 
-    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
-        del born
+    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
+        del first_rows
         known = self.drawn_
         since = self._draw(X)
-        Z = self._seen(X)
+        Z = self._transform_block(X)
         if self.drawn_ > known:
             by_filter = Z.reshape(len(X), -1, len(self.filters_))
             for j, row in enumerate(since, start=known):
@@ -362,18 +367,18 @@ class RandomConvolution(Frozen):
         return Z, np.zeros(Z.shape[1], dtype=np.intp)
 
     def _draw(self, X: Floats) -> list[int]:
-        """One filter a row while any is missing; return the row from which each is in use."""
+        """Draw one filter a row until there are enough; return the rows of their first use."""
         F, since = len(self.filters_), list[int]()
         if self.drawn_ == F:
             return since
         filters, drawn = self.filters_.copy(), self.drawn_
-        inside = self._places._replace(padding=0)
+        inside = self._grid._replace(padding=0)
         for i in range(len(X)):
             if drawn == F:
                 break
             centred = _patches(X[i : i + 1].astype(np.float64), inside)[0]
             spread = centred.std(axis=1)
-            clear = spread > _FAINT * np.ptp(X[i])
+            clear = spread > _MIN_CONTRAST * np.ptp(X[i])
             if clear.any():
                 keys = np.random.default_rng((self.seed, drawn)).random(len(clear))
                 filters[drawn] = _directions(centred[None, np.argmax(keys * clear)])[0]
@@ -382,44 +387,44 @@ class RandomConvolution(Frozen):
         self.filters_, self.drawn_ = filters, drawn
         return since
 
-    def _seen(self, X: Floats) -> Floats:
+    def _transform_block(self, X: Floats) -> Floats:
         W = self.filters_.T.astype(X.dtype, copy=False)
-        places = self._places
-        share = cells(places.grid, self.pool, self.overlap).astype(X.dtype)
+        places = self._grid
+        share = pooling_matrix(places.grid, self.pool, self.overlap).astype(X.dtype)
         n, F = len(X), W.shape[1]
         Z = np.empty((n, len(share), 2, F), dtype=X.dtype)
-        step = max(1, _AT_ONCE // (share.shape[1] * max(F, len(W))))
+        step = max(1, _PART_SIZE // (share.shape[1] * max(F, len(W))))
         with np.errstate(over="ignore", invalid="ignore"):
             for i in range(0, n, step):
                 P = _patches(X[i : i + step], places)
-                Z[i : i + step] = _exceeding(P, W, self.contrast, self.threshold, share)
+                Z[i : i + step] = _threshold_features(P, W, self.contrast, self.threshold, share)
             if self.power != 1.0:
                 Z **= self.power
-        return checked(Z.reshape(n, self.n_features_out_), X, _WHO)
+        return check_features(Z.reshape(n, self.n_features_out_), X, _NAME)
 
-    def differs(self, other: "RandomConvolution") -> str:
-        """Where filters are patches of other rows."""
-        said = super().differs(other)
-        if said and self.source == "patches":
+    def _merge_conflict(self, other: "RandomConvolution") -> str:
+        """Filters are patches of other rows."""
+        conflict = super()._merge_conflict(other)
+        if conflict and self.source == "patches":
             return (
-                "its filters are patches of its own first rows. Begin both from one copy that "
+                "its filters are patches of its own first rows. Start both from one copy that "
                 "has drawn all its filters"
             )
-        return said
+        return conflict
 
     # -- shapes ------------------------------------------------------------------------------------
 
     @property
-    def _places(self) -> Places:
-        return Places(self.shape_, int(self.size), int(self.padding))
+    def _grid(self) -> PatchGrid:
+        return PatchGrid(self.shape_, int(self.size), int(self.padding))
 
     @property
     def _sound(self) -> bool:
-        """Whether what a file says fits together."""
+        """Whether the attributes of a loaded file are consistent."""
         if not hasattr(self, "n_features_in_"):
             return True
         F, p = self.filters_.shape
-        places = self._places
+        places = self._grid
         return bool(
             self.filters_.dtype == np.float32
             and (self.n_features_in_, p) == (math.prod(self.shape_), places.numbers)
@@ -428,14 +433,14 @@ class RandomConvolution(Frozen):
             and min(places.grid) >= self.pool
         )
 
-    def _check_shape(self, came: tuple[int, ...], where: str, *, learning: bool) -> None:
-        """Note the shape of the first pictures; refuse others."""
+    def _check_shape(self, got: tuple[int, ...], where: str, *, learning: bool) -> None:
+        """Store the shape of the first images; refuse others."""
         begun = hasattr(self, "n_features_in_")
-        known = self.shape_ if begun else self.shape and (1, *self.shape)[-3:]
-        if known and tuple(known) != came:
+        fitted = self.shape_ if begun else self.shape and (1, *self.shape)[-3:]
+        if fitted and tuple(fitted) != got:
             raise ShapeError(
-                f"{where}: pictures must have shape {tuple(known)}, channels first, as before, "
-                f"got {came}. Start a new feature for other pictures."
+                f"{where}: images must have shape {tuple(fitted)}, channels first, as before, "
+                f"got {got}. Start a new transformer for other images."
             )
         if learning and not begun:
-            self.shape_ = (int(came[0]), int(came[1]), int(came[2]))
+            self.shape_ = (int(got[0]), int(got[1]), int(got[2]))

@@ -7,9 +7,9 @@ been seen are 0.
 
 ======= ========================================================================================
 numbers unchanged; nan where missing, for :class:`onepass.features.Impute`
-truths  0 and 1; nan where missing
+bools   0 and 1; nan where missing
 text    a column for each category, 1 where the row has it (``"onehot"``); or +1 or -1 in one of
-        ``hash_size`` columns, both given by the text's hash (``"hash"``) [1]; all 0 where missing
+        ``hash_size`` columns, given by the hash of the text (``"hash"``) [1]; all 0 where missing
 dates   sine and cosine of the phase in the day, the week and the year; nan where missing
 ======= ========================================================================================
 
@@ -56,26 +56,26 @@ _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 
 
 def _are_dicts(X: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
-    """Whether X is a sequence of rows given as dicts."""
+    """Whether X is a sequence of dicts."""
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
 
 
-def _incoming(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | Table:
-    """Rows as a table; as an array (n, d) where they are numbers without names."""
+def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | Table:
+    """Rows as a table, or as an array (n, d) if they are numbers without names."""
     if isinstance(X, Table):
         return X
     if is_frame(X):
         return Table.from_frame(X)
     if _are_dicts(X):
         return Table.from_rows(X)
-    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # a sparse one is refused as such
+    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # sparse matrices are refused below
         raise TypeMismatchError(
             f"{where}: `X` must be rows, got one dict. Give a list of dicts, a frame or an array; "
             "learn_one and predict_one of a Pipeline take one dict."
         )
     if isinstance(X, (list, tuple)) and not X:
         return Table({}, 0)
-    array = _mixed(X)
+    array = _mixed_matrix(X)
     if array is None:
         return matrix_with_gaps(X, where, d=None if names is None else len(names), names=names)[0]
     if names is not None and array.shape[1] != len(names):
@@ -89,7 +89,7 @@ def _incoming(X: TableLike, names: Sequence[str] | None, where: str) -> Floats |
 
 
 def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
-    """Refuse a column of another kind than known, infinity, and text that UTF-8 cannot encode."""
+    """Refuse columns that changed their type, infinity, and text that UTF-8 cannot encode."""
     for name, values in table.columns.items():
         column, kind = columns.get(name), values.dtype.kind
         if column is not None and kind != column.code:
@@ -99,7 +99,7 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
                 raise TypeMismatchError(
                     f"{where}: column {name!r} must hold {column.kind}, as so far, got "
                     f"{_KINDS[kind]}: {str(values[i])!r} in row {i}. "
-                    "Convert the column to the kind it had, or give it another name."
+                    "Convert the column, or give it another name."
                 )
         elif kind == "O":
             check_encodable(values, where, name)
@@ -111,10 +111,10 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
             )
 
 
-def _check_whole(
+def _check_no_missing(
     rows: Floats | Table, names: Sequence[str], where: str, missing: str
 ) -> Floats | Table:
-    """The rows; refused where one lacks a value, in a column that is there or should be."""
+    """Return the rows; refuse a missing value, unless ``missing`` is "keep"."""
     if missing == "keep":
         return rows
     if isinstance(rows, np.ndarray):
@@ -134,8 +134,8 @@ def _check_whole(
     return rows
 
 
-def _mixed(X: object) -> Array | None:
-    """A matrix of text, dates or mixed values; None where the numbers' way must judge X."""
+def _mixed_matrix(X: object) -> Array | None:
+    """A matrix of text, dates or mixed values; None for anything else."""
     if hasattr(X, "toarray"):
         return None
     try:
@@ -148,26 +148,26 @@ def _mixed(X: object) -> Array | None:
 
 
 _Columns: TypeAlias = dict[str, Column | None]
-"""What is known of each input column; None for one that has shown no value yet."""
+"""State of each input column; None before its first value."""
 
 
 class _Extension(NamedTuple):
-    """What a block of rows brings."""
+    """What a block of rows adds."""
 
     columns: _Columns
-    """What is known of each input column now."""
+    """The new state of each input column."""
     names: list[str]
     """The names of the new output columns, in order."""
     rows: list[int]
-    """The row that each of them came with."""
+    """The row that first needs each of them."""
 
 
-def _extended(
+def _extend(
     columns: _Columns, table: Table, width: int, begin: Callable[[Array, int], Column]
 ) -> _Extension:
-    """Take in what these rows bring."""
+    """Add the columns and outputs that first appear in these rows."""
     after = columns | {name: None for name in table.names if name not in columns}
-    coming: list[tuple[int, int, int, str, str]] = []
+    pending: list[tuple[int, int, int, str, str]] = []
     for position, (name, column) in enumerate(after.items()):
         values = table.columns.get(name)
         if values is None:
@@ -178,15 +178,15 @@ def _extended(
                 continue
             after[name] = column = begin(values, int(known.argmax()))  # noqa: PLW2901
         if values.dtype.kind == column.code:
-            coming += [
+            pending += [
                 (row, position, i, name, label)
-                for i, (row, label) in enumerate(column.arrivals(values))
+                for i, (row, label) in enumerate(column.new_outputs(values))
             ]
-    coming.sort()
+    pending.sort()
     return _Extension(
-        _placed(after, [(name, label) for *_, name, label in coming], width),
-        [name + label for *_, name, label in coming],
-        [row for row, *_ in coming],
+        _place_outputs(after, [(name, label) for *_, name, label in pending], width),
+        [name + label for *_, name, label in pending],
+        [row for row, *_ in pending],
     )
 
 
@@ -198,24 +198,24 @@ def _encode_table(columns: Mapping[str, Column | None], table: Table, width: int
         if column is not None:
             values = table.columns.get(name)
             fits = values is not None and values.dtype.kind == column.code
-            column.write(values if fits else None, out)
+            column.encode_rows(values if fits else None, out)
     return out
 
 
-def _placed(columns: _Columns, coming: Iterable[tuple[str, str]], width: int) -> _Columns:
-    """The columns, once their new outputs stand from ``width`` on."""
+def _place_outputs(columns: _Columns, pending: Iterable[tuple[str, str]], width: int) -> _Columns:
+    """Assign the positions from ``width`` on to new outputs."""
     places: dict[str, dict[str, int]] = {}
-    for at, (name, label) in enumerate(coming, width):
+    for at, (name, label) in enumerate(pending, width):
         places.setdefault(name, {})[label] = at
     for name, new in places.items():
         column = columns[name]
         if column is not None:
-            columns[name] = column.placed(new)
+            columns[name] = column.with_outputs(new)
     return columns
 
 
-class _Union(NamedTuple):
-    """The columns of both."""
+class _MergedLayout(NamedTuple):
+    """The columns of two encoders."""
 
     columns: _Columns
     layout: list[str]
@@ -224,14 +224,14 @@ class _Union(NamedTuple):
     """The place of each output of the second, (width′,)."""
 
 
-def _united(one: "Encode", other: "Encode", where: str) -> _Union:
-    """The columns of both, each output of the second with its place among those of both."""
+def _merge_layouts(one: "Encode", other: "Encode", where: str) -> _MergedLayout:
+    """Merge the columns of two encoders, with the position of each output of the second."""
     layout = list(one.layout_)
-    mine = _owners(one)
+    mine = _output_keys(one)
     known = {owner: at for at, owner in enumerate(mine)}
     at: list[int] = []
     new: dict[str, dict[str, int]] = {}
-    for owner, label in zip(_owners(other), other.layout_, strict=True):
+    for owner, label in zip(_output_keys(other), other.layout_, strict=True):
         place = known.get(owner)
         if place is None:
             place = len(layout)
@@ -245,16 +245,16 @@ def _united(one: "Encode", other: "Encode", where: str) -> _Union:
             continue
         _check_one_kind(name, column, theirs, where)
         if column is None:
-            column = theirs.unplaced(one.rows_seen_ + theirs.since)
+            column = theirs.without_outputs(one.rows_seen_ + theirs.since)
         if name in new:
-            column = column.placed(new[name])
+            column = column.with_outputs(new[name])
         _check_room(name, column, where)
         columns[name] = column
-    return _Union(columns, layout, np.array(at, dtype=np.intp))
+    return _MergedLayout(columns, layout, np.array(at, dtype=np.intp))
 
 
-def _owners(encode: "Encode") -> list[tuple[str, str]]:
-    """Of each output, the column that it belongs to, and its label there."""
+def _output_keys(encode: "Encode") -> list[tuple[str, str]]:
+    """For each output, the name of its column and its label within it."""
     owner = [("", "")] * len(encode.layout_)
     for name, column in encode.columns_.items():
         for place in () if column is None else column.outputs:
@@ -263,7 +263,7 @@ def _owners(encode: "Encode") -> list[tuple[str, str]]:
 
 
 def _check_one_kind(name: str, mine: Column | None, theirs: Column, where: str) -> None:
-    if mine is not None and not mine.alike(theirs):
+    if mine is not None and not mine.is_compatible(theirs):
         kinds = f"{mine.kind}, as in the first, got {theirs.kind}"
         if mine.kind == theirs.kind:
             kinds = "counted from one date, got two. Leave 'elapsed' out of Encode(times=...)"
@@ -273,8 +273,8 @@ def _check_one_kind(name: str, mine: Column | None, theirs: Column, where: str) 
 
 
 def _check_room(name: str, column: Column, where: str) -> None:
-    """Refuse categories beyond those that have an output each: nobody knows which came first."""
-    if column.crowded:
+    """Refuse more categories than ``max_categories``: their order of appearance is unknown."""
+    if column.exceeds_limit:
         raise MergeError(
             f"{where}: column {name!r} must have no more categories in both parts together than "
             f"Encode(max_categories=...) allows, got {len(column.outputs)} or more. Allow more, or "
@@ -288,48 +288,47 @@ _CHOICES = {
 }  # fmt: skip
 
 
-class _Encoded(NamedTuple):
-    """A row that brought nothing new, encoded while it was read."""
+class _EncodedRow(NamedTuple):
+    """A row without new columns or categories, encoded while it was checked."""
 
     row: Floats
 
 
 class Encode(Transformer):
-    """Numbers, text and dates as one matrix of numbers.
+    """Encode numbers, text and dates as one matrix of numbers.
 
-    Rows may be a Table, a DataFrame, a list of dicts or an array; an array's columns are named
-    x0, x1, ... A column that is missing altogether is missing in every row. While nothing is
-    learned (``transform``), new columns and new categories light no column: a linear learner would
-    not have a weight for them either.
+    Rows may be a Table, a DataFrame, a list of dicts or an array; the columns of an array are named
+    x0, x1, ... A column that is absent is missing in every row. In ``transform``, new columns and
+    new categories are ignored.
 
     Parameters
     ----------
     categories : {"onehot", "hash"}, default "onehot"
-        How text becomes numbers.
+        Encoding of text.
     max_categories : int >= 1, default 1000
-        With "onehot": how many categories of a column, the first to come, get an output column
-        each. All others share one more.
+        With "onehot": number of categories of a column, in order of appearance, that have an output
+        column each. All others share one more.
     hash_size : int >= 1, default 256
         With "hash": output columns for each text column.
     times : sequence of {"hour", "weekday", "yearday", "elapsed"}
-        What of a date is given: "hour" is the phase in the day (midnight is 0), "weekday" that in
-        the week (whole days, Monday is 0) and "yearday" that in the year (whole days), each as
-        sine and cosine; "elapsed" is days since the column's first date. Default: the three
-        phases. Time zones are converted to UTC.
+        Encoding of dates: "hour" is the phase in the day (midnight is 0), "weekday" that in the
+        week (whole days, Monday is 0) and "yearday" that in the year (whole days), each as sine and
+        cosine; "elapsed" is days since the first date of the column. Default: the three phases.
+        Time zones are converted to UTC.
     extra : {"learn", "ignore", "refuse"}, default "learn"
-        What to do with a column that comes after the first row was learned: "learn" takes it in,
-        as if it had been 0 so far, so rows given as dicts may have optional keys; "ignore" passes
-        over it; "refuse" raises ColumnError. Only "refuse" minds one in ``transform``.
+        How to handle a column that first appears after the first row was learned: "learn" adds it,
+        as if it had been 0 so far, so rows given as dicts may have optional keys; "ignore" ignores
+        it; "refuse" raises ColumnError, also in ``transform``.
     seed : int, default 0
-        With "hash": another seed, other collisions. The hash is the same on every machine.
+        With "hash": seed of the hash, which is the same on every machine.
     missing : {"keep", "skip", "error"}, default "keep"
-        "keep" lets gaps go on, to ``Impute``; the others refuse rows that lack a column's value.
-        "skip" also asks who feeds the model to leave them out, as the command line does.
+        How to handle missing values: "keep" passes them on, for ``Impute``; "skip" and "error"
+        refuse rows that lack a value. With "skip", the command line leaves such rows out.
 
     Attributes
     ----------
     columns_ : dict of str to column, or None for one that has shown no value yet
-        What is known of each input column, in order of arrival.
+        State of each input column, in order of appearance.
     layout_ : list of str
         The names of the output columns.
 
@@ -338,9 +337,9 @@ class Encode(Transformer):
     ParameterError
         If a parameter is outside its range.
     TypeMismatchError
-        If a column changes its kind: text where numbers were.
+        If a column changes its type, such as from numbers to text.
     ColumnError
-        If a column is refused, or a frame has none of the columns that were learned.
+        If a column is refused, or a frame has none of the fitted columns.
 
     Examples
     --------
@@ -380,7 +379,7 @@ class Encode(Transformer):
 
     @property
     def n_features_out_(self) -> int:
-        """The number of columns that come out now."""
+        """The present number of output columns."""
         return len(getattr(self, "layout_", ()))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
@@ -406,35 +405,43 @@ class Encode(Transformer):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats | Table | _Encoded:
-        """A table of columns of the kinds known, or an array where all are numbers."""
-        columns = getattr(self, "columns_", None) or None  # none known yet: any will do
-        rows = _incoming(X, None if columns is None else list(columns), where)
+    def _check_rows(
+        self, X: TableLike, where: str, *, learning: bool
+    ) -> Floats | Table | _EncodedRow:
+        """A table of columns of the fitted types, or an array if all are numbers."""
+        columns = getattr(self, "columns_", None) or None  # not fitted: any columns
+        rows = _to_table(X, None if columns is None else list(columns), where)
         if isinstance(rows, np.ndarray):
             if columns is None or self.plain_:
-                return _check_whole(rows, (), where, self.missing)
+                return _check_no_missing(rows, (), where, self.missing)
             rows = Table(dict(zip(columns, rows.T.astype(np.float64), strict=True)), len(rows))
-        rows = rows.select(self._wanted(rows, X, where, learning=learning))
+        rows = rows.select(self._select_names(rows, X, where, learning=learning))
         _check_kinds(rows, columns or {}, where)
-        return _check_whole(rows, [n for n, c in (columns or {}).items() if c], where, self.missing)
+        return _check_no_missing(
+            rows, [n for n, c in (columns or {}).items() if c], where, self.missing
+        )
 
-    def read_row(
+    def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
-    ) -> Floats | Table | _Encoded:
-        """The same of one row; encoded at once where it brings nothing new."""
+    ) -> Floats | Table | _EncodedRow:
+        """One row; encoded at once if it has no new column or category."""
         if not isinstance(x := named_row(x), Mapping):
             rows = x[None] if isinstance(x, np.ndarray) else [x]
-            return self.read_rows(rows, where, learning=learning)
-        row = self._encoded(x) if hasattr(self, "columns_") and self.missing == "keep" else None
-        return self.read_rows([x], where, learning=learning) if row is None else _Encoded(row)
+            return self._check_rows(rows, where, learning=learning)
+        row = (
+            self._encode_known_row(x)
+            if hasattr(self, "columns_") and self.missing == "keep"
+            else None
+        )
+        return self._check_rows([x], where, learning=learning) if row is None else _EncodedRow(row)
 
-    def _wanted(self, rows: Table, X: object, where: str, *, learning: bool) -> list[str]:
-        """The names of the columns to take; the rest is passed over, or refused."""
+    def _select_names(self, rows: Table, X: object, where: str, *, learning: bool) -> list[str]:
+        """The names of the columns to encode; others are ignored or refused."""
         known: _Columns = getattr(self, "columns_", {})
         if not getattr(self, "rows_seen_", 0):
             if not learning or self.extra == "learn" or not _are_dicts(X):
                 return rows.names
-            first = map(str, X[0])  # the first row's keys, however the rows are cut
+            first = map(str, X[0])  # keys of the first row, independent of the block size
             known = known | dict.fromkeys(first)
         extra = [name for name in rows.names if name not in known]
         taken = [name for name in rows.names if name in known]
@@ -452,52 +459,55 @@ class Encode(Transformer):
             )
         return taken
 
-    def _encoded(self, x: Mapping[str, object]) -> Floats | None:
-        """A row of known columns and plain values; None for any other, which tables see to."""
+    def _encode_known_row(self, x: Mapping[str, object]) -> Floats | None:
+        """Encode a row of fitted columns and plain values; None for any other row."""
         columns, out = self.columns_, np.zeros((1, len(self.layout_)))
         row = out[0]
         for name, value in x.items():
             column = columns.get(name)
             if column is None and value is None and name in columns:
                 continue
-            if column is None or not column.write_one(value, row):
+            if column is None or not column.encode_value(value, row):
                 return None
         if len(x) < len(columns):
             for name, column in columns.items():
                 if name not in x and column is not None:
-                    column.write_one(None, row)
+                    column.encode_value(None, row)
         return out
 
     # -- merging -----------------------------------------------------------------------------------
 
-    def join(self, other: "Encode", at: ColumnPositions | None, where: str) -> ColumnPositions:
-        """Know the other's columns and categories too, in the order in which they came there."""
+    def _merge_from(
+        self, other: "Encode", at: ColumnPositions | None, where: str
+    ) -> ColumnPositions:
+        """Append the columns and categories of the other, in the order in which they appeared."""
         if not hasattr(self, "columns_"):
             self._start()
         rows = self.rows_seen_ + other.rows_seen_
-        if at is not None:  # numbers, from the feature before
-            self.take(np.empty((0, at.d)), None)
+        if at is not None:  # numbers from the preceding transformer
+            self._learn_rows(np.empty((0, at.d)), None)
             self.rows_seen_ = rows
             return at
-        both = _united(self, other, where)
+        both = _merge_layouts(self, other, where)
         new = both.layout[len(self.layout_) :]
-        self._hold(both.columns, new)
+        self._set_columns(both.columns, new)
         self.rows_seen_ = rows
         return ColumnPositions(both.at, len(both.layout), both.layout)
 
-    def differs(self, other: "Encode") -> str:
-        """Where the other's rows would have been encoded in another way here, and why."""
+    def _merge_conflict(self, other: "Encode") -> str:
+        """Why the rows of the other would have been encoded differently here."""
         if not self.rows_seen_:
             return ""
         for name, mine in self.columns_.items():
             theirs = other.columns_.get(name)
             if mine is None or mine.code == "O":
-                continue  # nothing was known of it, or 0 stands for a missing text in both
+                continue  # unfitted, or a missing text is 0 in both
             if theirs is None or theirs.since:
                 rows = other.rows_seen_ if theirs is None else theirs.since
                 return (
                     f"column {name!r} had no value in the first {rows:,} rows of the second, which "
-                    "took it for 0, while it is missing to the first. Give all parts its values"
+                    "encoded it as 0, while the first treats it as missing. Give all parts its "
+                    "values"
                 )
         extra = [name for name in other.columns_ if name not in self.columns_]
         if extra and self.extra != "learn":
@@ -535,37 +545,39 @@ class Encode(Transformer):
         self.columns_, self.layout_, self.plain_ = {}, [], True
         self.n_features_in_ = self.rows_seen_ = 0
 
-    def take(self, read: Floats | Table | _Encoded, born: Array | None) -> tuple[Floats, Array]:
-        """Learn rows; return them encoded, and the row that each output column came with."""
+    def _learn_rows(
+        self, checked_rows: Floats | Table | _EncodedRow, first_rows: Array | None
+    ) -> tuple[Floats, Array]:
+        """Learn the rows; return them encoded, and the first row of each output column."""
         if not hasattr(self, "columns_"):
             self._start()
         width = len(self.layout_)
-        if isinstance(read, _Encoded):
-            out, arrived = read.row, np.zeros(width, dtype=np.intp)
-        elif isinstance(read, np.ndarray):
-            out, arrived = self._numbered(read, born)
+        if isinstance(checked_rows, _EncodedRow):
+            out, out_first_rows = checked_rows.row, np.zeros(width, dtype=np.intp)
+        elif isinstance(checked_rows, np.ndarray):
+            out, out_first_rows = self._learn_matrix(checked_rows, first_rows)
         else:
-            new = _extended(self.columns_, read, width, self._begin)
+            new = _extend(self.columns_, checked_rows, width, self._new_column)
             if new.names or len(new.columns) > len(self.columns_):
-                self._hold(new.columns, new.names)
-            out = _encode_table(new.columns, read, width + len(new.names))
-            arrived = np.zeros(out.shape[1], dtype=np.intp)
+                self._set_columns(new.columns, new.names)
+            out = _encode_table(new.columns, checked_rows, width + len(new.names))
+            out_first_rows = np.zeros(out.shape[1], dtype=np.intp)
             for at, row in enumerate(new.rows, width):
-                out[:row, at] = 0.0  # a column that has shown no value is 0, not missing
-                arrived[at] = row
+                out[:row, at] = 0.0  # before its first value, a column is 0, not missing
+                out_first_rows[at] = row
         self.rows_seen_ += len(out)
-        return out, arrived
+        return out, out_first_rows
 
-    def ask(self, read: Floats | Table | _Encoded) -> Floats:
-        """The rows encoded by what is known; new columns and categories light nothing."""
-        if isinstance(read, _Encoded):
-            return read.row
-        if isinstance(read, np.ndarray):
-            return read.copy()
-        return _encode_table(getattr(self, "columns_", {}), read, self.n_features_out_)
+    def _transform_rows(self, checked_rows: Floats | Table | _EncodedRow) -> Floats:
+        """Encode the rows; new columns and categories are ignored."""
+        if isinstance(checked_rows, _EncodedRow):
+            return checked_rows.row
+        if isinstance(checked_rows, np.ndarray):
+            return checked_rows.copy()
+        return _encode_table(getattr(self, "columns_", {}), checked_rows, self.n_features_out_)
 
-    def _begin(self, values: Array, first: int) -> Column:
-        """A column whose first value stands in row ``first``."""
+    def _new_column(self, values: Array, first: int) -> Column:
+        """The state of a column whose first value is in row ``first``."""
         since = self.rows_seen_ + first
         if values.dtype.kind == "f":
             return Number(since=since)
@@ -576,21 +588,21 @@ class Encode(Transformer):
             return Hashed(size=self.hash_size, seed=self.seed, since=since)
         return Text(limit=self.max_categories, since=since)
 
-    def _numbered(self, X: Floats, born: Array | None) -> tuple[Floats, Array]:
-        """Numbers without names, each column known to be one from the start."""
+    def _learn_matrix(self, X: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
+        """Learn numbers without names, whose columns are numbers from the start."""
         known, d = self.n_features_in_, X.shape[1]
         if d > known and not self.plain_:
             raise ParameterError(
-                "Encode.grow: columns must be numbers without names, got tables so far. Leave it "
-                "out: columns of tables are taken in when they come."
+                "Encode.grow: columns must be numbers without names, got tables so far. Leave the "
+                "call out: columns of tables are added when they first appear."
             )
         if d > known:
             new: _Columns = {f"x{j}": Number(at=j, since=self.rows_seen_) for j in range(known, d)}
-            self._hold(self.columns_ | new, list(new))
-        return X.copy(), np.zeros(d, dtype=np.intp) if born is None else born
+            self._set_columns(self.columns_ | new, list(new))
+        return X.copy(), np.zeros(d, dtype=np.intp) if first_rows is None else first_rows
 
-    def _hold(self, columns: _Columns, new: list[str]) -> None:
-        """Know these columns, and the outputs that came."""
+    def _set_columns(self, columns: _Columns, new: list[str]) -> None:
+        """Set the columns, and append new outputs."""
         self.columns_ = columns
         self.layout_ = [*self.layout_, *new]
         self.n_features_in_ = len(columns)

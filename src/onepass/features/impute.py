@@ -29,23 +29,23 @@ __all__ = ["Impute"]
 
 
 class Impute(Columnwise):
-    """A number where one is missing (nan), from what the column has shown so far.
+    """Imputation of missing numbers (nan) from the earlier values of their column.
 
     Parameters
     ----------
     strategy : {"mean", "last", "zero"}, default "mean"
-        What stands in: the mean of the column's known values so far, the last one, or 0. Before
-        any value: 0.
+        Replacement: the mean of the values of the column so far, the last one, or 0. Before any
+        value: 0.
     indicator : bool, default False
-        Append, for each column that has ever had a gap while learning, a column that is 1 where
-        the value is missing and 0 elsewhere. They come with the first gap, at the end.
+        Append, for each column that has had a gap while learning, a column that is 1 where the
+        value is missing and 0 elsewhere. It is added with the first gap, at the end.
 
     Attributes
     ----------
     fills_ : ndarray of shape (d,)
-        What would stand in for a gap in the next row.
+        The replacement for a missing value in the next row.
     counts_ : ndarray of shape (d,)
-        Known values so far. Rows before a column came count as zeros.
+        Number of values so far. Rows before a column was added count as zeros.
 
     Raises
     ------
@@ -80,13 +80,13 @@ class Impute(Columnwise):
 
     @property
     def n_features_out_(self) -> int:
-        """The number of columns that come out now: inputs, and one for each that had a gap."""
+        """The number of output columns: inputs, and an indicator for each that had a gap."""
         if not hasattr(self, "places_"):
             return 0
         return len(self.places_) + int(np.count_nonzero(self.flags_ >= 0))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The inputs' names; an indicator is called ``"<input> (missing)"``."""
+        """The names of the inputs; an indicator is named ``"<input> (missing)"``."""
         inputs = self._names_in(input_features)
         names = np.empty(self.n_features_out_, dtype=object)
         for j, name in enumerate(inputs):
@@ -95,14 +95,14 @@ class Impute(Columnwise):
                 names[self.flags_[j]] = f"{name} (missing)"
         return names
 
-    def read_row(
+    def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
     ) -> Floats:
-        """The same of one row."""
+        """One row as a matrix of one row."""
         if isinstance(x, dict):
-            return self.read_rows(Table.from_rows([x]), where, learning=learning)
+            return self._check_rows(Table.from_rows([x]), where, learning=learning)
         rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
-        return self.read_rows(rows, where, learning=learning)
+        return self._check_rows(rows, where, learning=learning)
 
     def _start(self, d: int) -> None:
         if self.strategy not in self.strategies:
@@ -120,14 +120,16 @@ class Impute(Columnwise):
         self.fills_ = np.append(self.fills_, np.zeros(new))
         self.counts_ = np.append(self.counts_, np.full(new, self.rows_seen_))
 
-    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
+    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
         gaps = np.isnan(X)
-        holed = np.flatnonzero(gaps.any(axis=0))
-        arrived = self._placed(gaps, holed, born)
-        return self._laid_out(self._filled(X, gaps, holed) if len(X) else X, gaps), arrived
+        gap_columns = np.flatnonzero(gaps.any(axis=0))
+        out_first_rows = self._place_outputs(gaps, gap_columns, first_rows)
+        return self._arrange(
+            self._fill(X, gaps, gap_columns) if len(X) else X, gaps
+        ), out_first_rows
 
-    def _join(self, other: "Impute", at: Array, known: int) -> Array:
-        """The counts and fills of both, and indicators in the order in which they came."""
+    def _merge_block(self, other: "Impute", at: Array, known: int) -> Array:
+        """Merge counts and fills, and append new indicators in their order."""
         n, more = self.rows_seen_, other.rows_seen_
         counts, fills = np.full(len(self.fills_), more), np.zeros(len(self.fills_))
         counts[at], fills[at] = other.counts_, other.fills_
@@ -140,13 +142,13 @@ class Impute(Columnwise):
         return self._join_outputs(other, at, known)
 
     def _join_outputs(self, other: "Impute", at: Array, known: int) -> Array:
-        """Give places to what only the other knows, in its order; say where its outputs are."""
+        """Assign positions to outputs of the other alone; return the positions of its outputs."""
         places, flags = self.places_.copy(), self.flags_.copy()
         width = known + int(np.count_nonzero(flags >= 0))
-        came = [(int(place), 0, j) for j, place in enumerate(other.places_)]
-        came += [(int(place), 1, j) for j, place in enumerate(other.flags_) if place >= 0]
-        out = np.zeros(len(came), dtype=np.intp)
-        for place, is_flag, j in sorted(came):
+        got = [(int(place), 0, j) for j, place in enumerate(other.places_)]
+        got += [(int(place), 1, j) for j, place in enumerate(other.flags_) if place >= 0]
+        out = np.zeros(len(got), dtype=np.intp)
+        for place, is_flag, j in sorted(got):
             mine, table = at[j], flags if is_flag else places
             if (flags[mine] < 0) if is_flag else (mine >= known):
                 table[mine], width = width, width + 1
@@ -154,22 +156,22 @@ class Impute(Columnwise):
         self.places_, self.flags_ = places, flags
         return out
 
-    def differs(self, other: "Impute") -> str:
-        """Where gaps of the other were filled by what its own column had shown."""
+    def _merge_conflict(self, other: "Impute") -> str:
+        """Missing values of the other were imputed from its own rows."""
         filled = self.strategy != "zero" and bool((other.counts_ < other.rows_seen_).any())
         if not (filled and self.rows_seen_):
             return ""
         return (
-            "missing values were filled by what the second part's own columns had shown. Use "
+            "missing values of the second part were imputed from its own rows. Use "
             "Impute('zero', indicator=True)"
         )
 
-    def _seen(self, X: Floats) -> Floats:
+    def _transform_block(self, X: Floats) -> Floats:
         gaps = np.isnan(X)
-        return self._laid_out(np.where(gaps, self.fills_, X).astype(X.dtype, copy=False), gaps)
+        return self._arrange(np.where(gaps, self.fills_, X).astype(X.dtype, copy=False), gaps)
 
-    def _laid_out(self, filled: Floats, gaps: Array) -> Floats:
-        """Inputs and indicators, each at its place."""
+    def _arrange(self, filled: Floats, gaps: Array) -> Floats:
+        """Inputs and indicators, each at its position."""
         if self.n_features_out_ == filled.shape[1]:
             return filled
         out = np.empty((filled.shape[0], self.n_features_out_), dtype=filled.dtype)
@@ -178,49 +180,51 @@ class Impute(Columnwise):
         out[:, self.flags_[flagged]] = gaps[:, flagged]
         return out
 
-    def _placed(self, gaps: Array, holed: Array, born: Array) -> Array:
-        """Give places to inputs and indicators that come, row after row; say when each came."""
-        known, d, width = len(self.places_), len(born), self.n_features_out_
+    def _place_outputs(self, gaps: Array, gap_columns: Array, first_rows: Array) -> Array:
+        """Assign positions to new inputs and indicators; return the first row of each output."""
+        known, d, width = len(self.places_), len(first_rows), self.n_features_out_
         flags = np.append(self.flags_, np.full(d - known, -1)) if d > known else self.flags_.copy()
-        coming = [(int(born[j]), 0, j) for j in range(known, d)]
+        pending = [(int(first_rows[j]), 0, j) for j in range(known, d)]
         if self.indicator:
-            coming += [(int(gaps[:, j].argmax()), 1, int(j)) for j in holed if flags[j] < 0]
-        arrived = np.zeros(width + len(coming), dtype=np.intp)
-        if coming:
+            pending += [(int(gaps[:, j].argmax()), 1, int(j)) for j in gap_columns if flags[j] < 0]
+        out_first_rows = np.zeros(width + len(pending), dtype=np.intp)
+        if pending:
             places = np.append(self.places_, np.zeros(d - known, dtype=np.intp))
-            for at, (row, is_flag, j) in enumerate(sorted(coming), width):
+            for at, (row, is_flag, j) in enumerate(sorted(pending), width):
                 (flags if is_flag else places)[j] = at
-                arrived[at] = row
+                out_first_rows[at] = row
             self.places_, self.flags_ = places, flags
-        return arrived
+        return out_first_rows
 
-    def _filled(self, X: Floats, gaps: Array, holed: Array) -> Floats:
-        """Learn n >= 1 rows; return them with their gaps filled."""
+    def _fill(self, X: Floats, gaps: Array, gap_columns: Array) -> Floats:
+        """Learn n >= 1 rows; return them with missing values imputed."""
         known, filled = self.counts_, X.copy()
         self.counts_ = known + len(X)
-        running: Floats = np.zeros((len(X), len(holed)))
-        if len(holed):
-            self.counts_[holed] -= gaps[:, holed].sum(axis=0)
+        running: Floats = np.zeros((len(X), len(gap_columns)))
+        if len(gap_columns):
+            self.counts_[gap_columns] -= gaps[:, gap_columns].sum(axis=0)
         if self.strategy == "last":
-            running = _last_known(X[:, holed], gaps[:, holed], self.fills_[holed])
+            running = _last_values(
+                X[:, gap_columns], gaps[:, gap_columns], self.fills_[gap_columns]
+            )
             self.fills_ = X[-1].astype(np.float64)
-            self.fills_[holed] = running[-1]
+            self.fills_[gap_columns] = running[-1]
         elif self.strategy == "mean":
-            running = self._means(X, gaps[:, holed], holed, known[holed])
-        if len(holed):
-            filled[:, holed] = np.where(gaps[:, holed], running, X[:, holed])
+            running = self._means(X, gaps[:, gap_columns], gap_columns, known[gap_columns])
+        if len(gap_columns):
+            filled[:, gap_columns] = np.where(gaps[:, gap_columns], running, X[:, gap_columns])
         return filled
 
-    def _means(self, X: Floats, holes: Array, holed: Array, known: Array) -> Floats:
+    def _means(self, X: Floats, holes: Array, gap_columns: Array, known: Array) -> Floats:
         """Learn n >= 1 rows; return the running means of the columns that have gaps."""
         running: Floats = np.zeros((len(X), 0))
         with np.errstate(over="ignore", invalid="ignore"):
             D = X - self.fills_
-            if len(holed):
-                D[:, holed] = np.where(holes, 0.0, D[:, holed])
-                sums = np.cumsum(D[:, holed], axis=0)
+            if len(gap_columns):
+                D[:, gap_columns] = np.where(holes, 0.0, D[:, gap_columns])
+                sums = np.cumsum(D[:, gap_columns], axis=0)
                 count = known + np.cumsum(~holes, axis=0)
-                running = self.fills_[holed] + sums / np.maximum(count, 1)
+                running = self.fills_[gap_columns] + sums / np.maximum(count, 1)
             self.fills_ = self.fills_ + D.sum(axis=0) / np.maximum(self.counts_, 1)
         self._refuse_overflow(X)
         return running
@@ -229,14 +233,14 @@ class Impute(Columnwise):
         if not np.isfinite(self.fills_).all():
             j = int(np.flatnonzero(~np.isfinite(self.fills_))[0])
             raise NumericalError(
-                f"Impute: the sum of a column's values, with those before them, must be within "
+                f"Impute: the sum of the values of a column so far must be within "
                 f"float64, got values up to {np.nanmax(np.abs(X[:, j])):g} in column "
-                f"{self._names_in()[j]!r}. Give the column in larger units. If these are small, a "
-                "row before was not: go back to before it."
+                f"{self._names_in()[j]!r}. Give the column in larger units. If these values "
+                "are small, an earlier row was large: restore a model from before it."
             )
 
 
-def _last_known(X: Floats, gaps: Array, before: Floats) -> Floats:
-    """The last known value of each column at each row, (n, d); ``before`` (d,) until one comes."""
+def _last_values(X: Floats, gaps: Array, before: Floats) -> Floats:
+    """The last value of each column at each row, (n, d); ``before`` (d,) until there is one."""
     rows = np.maximum.accumulate(np.where(gaps, -1, np.arange(len(X))[:, None]), axis=0)
     return np.where(rows >= 0, np.take_along_axis(X, np.maximum(rows, 0), axis=0), before)

@@ -20,47 +20,47 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass.errors import ParameterError, TypeMismatchError, import_extra
-from onepass.features.pretrained import FrozenNetwork, Opened
+from onepass.features.pretrained import FrozenNetwork, OpenNetwork
 from onepass.types import Array, Floats
 
 __all__ = ["ONNXFeatures"]
 
-_WHO = "ONNXFeatures"
+_NAME = "ONNXFeatures"
 _TYPES = {
     "tensor(float)": "f4", "tensor(double)": "f8", "tensor(float16)": "f2",
     "tensor(uint8)": "u1", "tensor(uint16)": "u2", "tensor(uint32)": "u4", "tensor(uint64)": "u8",
     "tensor(int8)": "i1", "tensor(int16)": "i2", "tensor(int32)": "i4", "tensor(int64)": "i8",
 }  # fmt: skip
-_FATAL = 4  # onnxruntime raises what is wrong, and need not write it as well
+_FATAL = 4  # onnxruntime raises errors and need not log them
 
 
 class ONNXFeatures(FrozenNetwork):
-    """A network in a file of ONNX as features (extra ``onnx``).
+    """Outputs of a network in an ONNX file as features (extra ``onnx``).
 
-    Nothing is learned, so that a learner behind it is as exact as it is on raw columns. The file
-    says in which shape and type a row goes in; rows that do not fit are refused. Where it takes a
-    fixed number of rows at once, the last ones are filled up with zeros.
+    Nothing is learned, so a learner behind it stays exact. The file defines the shape and type of a
+    row; other rows are refused. If it takes a fixed number of rows, the last batch is padded with
+    zeros.
 
-    Numbers go in as they come, bytes not divided by 255: scale them as they were in training.
-    How a stream is cut shows in the last bits of the network's type, as matrix products round a
-    little differently for other numbers of rows; with ``batch_size=1`` it does not.
+    Rows are passed on as they are, bytes not divided by 255: scale them as in training. Block sizes
+    affect the last bits of the type of the network, as matrix products round slightly differently
+    for other numbers of rows; with ``batch_size=1`` they do not.
 
-    A model file holds the path and the digest of the ONNX file, not the network. ``op.load``
-    looks for it there, and refuses it where it is another; ``op.load(path, model=...)`` says where
-    else it lies. What was made from bytes wants them again in that way.
+    Model files contain the path and the digest of the ONNX file, not the network. ``op.load`` opens
+    the file at that path, and refuses it if it has changed; ``op.load(path, model=...)`` gives
+    another path. A network given as bytes must be given again in this way.
 
     Parameters
     ----------
     model : path-like or bytes
-        The file, or what stands in one.
+        The file, or its content.
     output : str, optional
-        The name of the output that is wanted, where the file has several.
+        The name of the output, if the file has several.
     shape : tuple of int, optional
-        Of one row as the network takes it, such as (3, 32, 32), where the file leaves it open.
+        Shape of one row as the network takes it, such as (3, 32, 32), if the file leaves it open.
     batch_size : int, default=64
-        Rows that are asked at once, >= 1; where the file fixes their number, that one is taken.
+        Rows of one forward pass, >= 1, unless the file fixes their number.
     providers : sequence of str, optional
-        What is to compute, by onnxruntime's names, the best first; by default
+        Execution providers of onnxruntime, in order of preference; by default
         ``["CPUExecutionProvider"]``. ``onnxruntime.get_available_providers()`` lists them.
 
     Attributes
@@ -68,20 +68,21 @@ class ONNXFeatures(FrozenNetwork):
     digest_ : str
         SHA-256 of the file.
     shape_ : tuple of int
-        Of one row as it goes in.
+        Shape of one row as the network takes it.
     trial_ : ndarray of shape (n_features_out_,)
-        What the network says of a row of noise.
+        Output of the network for a row of noise.
     n_features_in_, rows_seen_ : int
 
     Raises
     ------
     ParameterError
-        If a parameter is out of range, the file is gone, is no network with one input, mixes rows,
-        or is another than when learning began.
+        If a parameter is out of range, the file is missing, is not a network with one input, mixes
+        rows, or has changed since learning began.
     ShapeError, ModuleError
-        If rows do not fit into the network, or it fails, or gives no number for each row.
+        If rows do not have the shape of its input, or it fails, or does not return numbers for each
+        row.
     TypeMismatchError
-        If it takes whole numbers and is given others.
+        If it takes integers and the rows hold other numbers.
     NumericalError
         If a feature is not finite; the row is named.
     MissingExtraError
@@ -103,10 +104,10 @@ class ONNXFeatures(FrozenNetwork):
     10.0
     """
 
-    outside: ClassVar[Mapping[str, str]] = {"model": "the path or the bytes of a file of ONNX"}
+    outside: ClassVar[Mapping[str, str]] = {"model": "the path or the content of an ONNX file"}
 
-    _letter: ClassVar[str] = "onnx"
-    _who: ClassVar[str] = _WHO
+    _prefix: ClassVar[str] = "onnx"
+    _name: ClassVar[str] = _NAME
     _what: ClassVar[str] = "file"
 
     def __init__(
@@ -130,124 +131,129 @@ class ONNXFeatures(FrozenNetwork):
         wanted = (self.output, None if self.providers is None else repr(self.providers))
         if isinstance(self.model, bytes):
             return (*wanted, hash(self.model))
-        held: tuple[Hashable, ...] = vars(self).get("_opened", ((),))[0]
-        if held[: len(wanted) + 1] == (*wanted, str(self.model)) and not Path(self.model).is_file():
-            return held  # what is open goes on without its file
+        opened: tuple[Hashable, ...] = vars(self).get("_opened", ((),))[0]
+        if (
+            opened[: len(wanted) + 1] == (*wanted, str(self.model))
+            and not Path(self.model).is_file()
+        ):
+            return opened  # an open network does not need its file
         at = _path(self.model).stat()
         return (*wanted, str(self.model), at.st_mtime_ns, at.st_size)
 
     def _digest(self) -> str:
         return hashlib.sha256(_bytes(self.model)).hexdigest()
 
-    def _open(self) -> Opened:
-        runtime = import_extra("onnxruntime", extra="onnx", where=_WHO)
+    def _open(self) -> OpenNetwork:
+        runtime = import_extra("onnxruntime", extra="onnx", where=_NAME)
         digest, session = self._digest(), self._session(runtime)
         inputs = session.get_inputs()
         sizes = inputs[0].shape if len(inputs) == 1 else []
         if len(sizes) < 2 or inputs[0].type not in _TYPES:
-            came = ", ".join(f"{each.name!r} of {each.type} {each.shape}" for each in inputs)
+            got = ", ".join(f"{each.name!r} of {each.type} {each.shape}" for each in inputs)
             raise ParameterError(
-                f"{_WHO}: the file must take one tensor of rows, along its first axis, got "
-                f"{came or 'no input'}. Export the network with such an input alone."
+                f"{_NAME}: the file must take one tensor of rows, along its first axis, got "
+                f"{got or 'no input'}. Export the network with such an input alone."
             )
         rows, *shape = (k if type(k) is int and k > 0 else None for k in sizes)
         name, dtype = inputs[0].name, np.dtype(_TYPES[inputs[0].type])
-        output = self._wanted(session)
+        output = self._output_name(session)
 
-        def ask(rows: Array) -> Floats:
-            with np.errstate(over="ignore"):  # what overflows shows in the features
+        def forward(rows: Array) -> Floats:
+            with np.errstate(over="ignore"):  # overflow is detected in the features
                 given = np.array(rows, dtype=dtype, order="C")
             Z = np.asarray(session.run([output], {name: given})[0])
             return Z.astype(np.float64 if Z.dtype == np.float64 else np.float32, copy=False)
 
-        return Opened(ask, digest, tuple(shape), rows, dtype if dtype.kind in "iu" else None)
+        return OpenNetwork(
+            forward, digest, tuple(shape), rows, dtype if dtype.kind in "iu" else None
+        )
 
-    def _seen(self, X: Floats) -> Floats:
-        if (whole := self._network().whole) is not None:
-            _check_whole(X, whole)
-        return super()._seen(X)
+    def _transform_block(self, X: Floats) -> Floats:
+        if (dtype := self._network().integer_dtype) is not None:
+            _check_integers(X, dtype)
+        return super()._transform_block(X)
 
     def _session(self, runtime: ModuleType) -> Any:
         providers = self.providers or ["CPUExecutionProvider"]
         there = runtime.get_available_providers()
         if not isinstance(providers, (list, tuple)) or any(p not in there for p in providers):
             raise ParameterError(
-                f"{_WHO}: `providers` must be a list of those of onnxruntime here, "
-                f"{', '.join(there)}, got {providers!r}. Choose of these, or install the "
-                "onnxruntime that has it."
+                f"{_NAME}: `providers` must be a list of providers of onnxruntime, "
+                f"{', '.join(there)}, got {providers!r}. Choose some of these, or install another "
+                "build of onnxruntime."
             )
         options = runtime.SessionOptions()
         options.log_severity_level = _FATAL
         options.use_deterministic_compute = True
-        # by its path, as a large network keeps its weights in files beside it
+        # by path, as the weights of a large network are in files beside it
         model = self.model if isinstance(self.model, bytes) else str(_path(self.model))
         try:
             return runtime.InferenceSession(model, options, providers=providers)
-        except Exception as wrong:  # onnxruntime's errors have no root of their own
-            came = "bytes" if isinstance(self.model, bytes) else repr(str(self.model))
+        except Exception as error:  # onnxruntime's errors have no common base class
+            got = "bytes" if isinstance(self.model, bytes) else repr(str(self.model))
             raise ParameterError(
-                f"{_WHO}: `model` must be a network in ONNX that onnxruntime "
-                f"{runtime.__version__} can read, got {came}: {str(wrong).strip()[:300]}. Export "
+                f"{_NAME}: `model` must be a network in ONNX that onnxruntime "
+                f"{runtime.__version__} can read, got {got}: {str(error).strip()[:300]}. Export "
                 "it anew, or upgrade onnxruntime."
-            ) from wrong
+            ) from error
 
-    def _wanted(self, session: Any) -> str:
-        """The name of the output, which is a tensor of numbers."""
+    def _output_name(self, session: Any) -> str:
+        """The name of the output, a tensor of numbers."""
         found = {each.name: each.type for each in session.get_outputs()}
         name = self.output
         if name is None and len(found) == 1:
             name = next(iter(found))
         if not isinstance(name, str) or found.get(name) not in _TYPES:
-            came = "none" if name is None else repr(name)
+            got = "none" if name is None else repr(name)
             raise ParameterError(
-                f"{_WHO}: `output` must be the name of an output of numbers of the file, which "
-                f"gives {', '.join(f'{n!r} ({t})' for n, t in found.items())}, got {came}. "
+                f"{_NAME}: `output` must be the name of a numeric output of the file, which "
+                f"has {', '.join(f'{n!r} ({t})' for n, t in found.items())}, got {got}. "
                 "Construct it with output=..., one of these."
             )
         return str(name)
 
 
 def _path(model: object) -> Path:
-    """The path of a file that is there."""
+    """The path of an existing file."""
     if not isinstance(model, (str, os.PathLike)):
         raise TypeMismatchError(
-            f"{_WHO}: `model` must be the path or the bytes of a file of ONNX, got "
+            f"{_NAME}: `model` must be the path or the bytes of an ONNX file, got "
             f"{type(model).__name__}. Give a network of PyTorch to TorchFeatures."
         )
     path = Path(model)
-    if not path.is_file():  # nor is a device or a pipe read, which need not end
+    if not path.is_file():  # devices and pipes are refused: they need not end
         raise ParameterError(
-            f"{_WHO}: `model` must be a file of ONNX that is there, got {str(path)!r}, which is "
-            "none. Put it there again, or give where it lies; of a saved model, "
+            f"{_NAME}: `model` must be an existing ONNX file, got {str(path)!r}, which is "
+            "not one. Restore it, or give its path; for a saved model, "
             "op.load(path, model=...)."
         )
     return path
 
 
 def _bytes(model: object) -> bytes:
-    """What stands in the file."""
+    """The content of the file."""
     if isinstance(model, bytes):
         return model
     path = _path(model)
     try:
         return path.read_bytes()
-    except OSError as wrong:
+    except OSError as error:
         raise ParameterError(
-            f"{_WHO}: `model` must be a file that can be read, got {str(path)!r}: {wrong}. Let "
-            "it be read, or give another."
-        ) from wrong
+            f"{_NAME}: `model` must be a readable file, got {str(path)!r}: {error}. Fix "
+            "its permissions, or give another."
+        ) from error
 
 
-def _check_whole(X: Floats, dtype: np.dtype[Any]) -> None:
-    """Refuse rows that are no whole numbers of this dtype."""
+def _check_integers(X: Floats, dtype: np.dtype[Any]) -> None:
+    """Refuse rows that are not integers of this dtype."""
     info = np.iinfo(dtype)
-    # beyond 2⁵³ no float is sure to be a whole number's own
+    # beyond 2⁵³ floats do not represent all integers
     low, high = max(info.min, -(2**53)), min(info.max, 2**53)
     bad = (np.floor(X) != X) | (low > X) | (high < X)
     if bad.any():
         i, j = np.argwhere(bad)[0].tolist()
         raise TypeMismatchError(
-            f"{_WHO}: rows must hold whole numbers from {low} to {high}, as the file says, got "
-            f"{X[i, j]} in row {i}, column {j}. Give bytes as they are, or export the network "
+            f"{_NAME}: rows must hold integers from {low} to {high}, as the file requires, got "
+            f"{X[i, j]} in row {i}, column {j}. Do not scale bytes, or export the network "
             "with an input of floats."
         )

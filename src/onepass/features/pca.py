@@ -28,7 +28,7 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import MergeError, NotFittedError, NumericalError
-from onepass.features.random_features import checked
+from onepass.features.random_features import check_features
 from onepass.features.transformer import Columnwise
 from onepass.linalg.pca import (
     IncrementalPCAState,
@@ -50,43 +50,43 @@ class IncrementalPCA(Columnwise):
     """Coordinates along the principal axes of the rows so far.
 
     It works from the first row. Attributes, ``transform`` and ``inverse_transform`` use the axes of
-    all rows learned, computed when they are first read after a row: a read after each row costs
-    O(d (k + block)²) a row. ``learn_transform``, and ``learn`` and ``predict`` of a Pipeline, use
-    the axes of the last look before a row, so that a learner predicts from the coordinates that it
-    learns; axes that are not known yet give 0. With ``block`` as its batch size it agrees with
-    scikit-learn's, which wants k rows at once.
+    all rows learned, computed when they are first read after a row: reading them after each row
+    costs O(d (k + block)²) a row. ``learn_transform``, and ``learn`` and ``predict`` of a Pipeline,
+    use the axes of the last update before a row, so that a learner predicts from the coordinates
+    that it learns; coordinates along axes that do not exist yet are 0. With ``block`` as its batch
+    size it agrees with scikit-learn's, which requires k rows at once.
 
-    **In front of a learner, set** ``freeze_after``. Axes that go on turning give the same row other
-    coordinates, and a learner that holds on to what it learned along the old ones is misled: on
-    scikit-learn's digits ``RLSClassifier`` is right of 0.87 alone, of 0.53 behind 30 axes that
-    turn, and of 0.86 behind 30 that were frozen after 500 rows.
+    **Before a learner, set** ``freeze_after``. Axes that keep rotating give the same row other
+    coordinates, which misleads a learner that was fitted to the old ones: on scikit-learn's digits
+    the accuracy of ``RLSClassifier`` is 0.87 alone, 0.53 behind 30 rotating axes, and 0.86 behind
+    30 axes frozen after 500 rows.
 
-    Frozen axes are those of the first rows. Until they are there all features are 0; they are in
-    use from the row after the last of these, and are never learned again, so that a learner
-    behind them is exact on all rows from there on. Columns that come later have no part in them.
+    Frozen axes are those of the first rows. Before, all features are 0; afterwards the axes are
+    fixed, so that a learner behind them is exact on all later rows. Columns that are added later do
+    not contribute.
 
     Parameters
     ----------
     n_components : int or float, default=10
-        k >= 1, at most as many as there are columns; or a share of the variance in (0, 1), and
-        then columns come as they are needed, and none goes again.
+        k >= 1, at most the number of columns; or a share of the variance in (0, 1): columns are
+        then added as needed, and never removed.
     whiten : bool, default=False
         Whether coordinates are divided by their standard deviations.
     centred : bool, default=True
-        Whether the mean is taken from the rows. Without, the axes are those of the rows'
-        products, not of their covariance.
+        Whether the mean is subtracted. Without it, the axes are those of the products of rows, not
+        of their covariance.
     block : int, optional
-        Rows between two truncations, >= 1; twice the components, and 128 or more, if not given.
-        With ``freeze_after``, if not given, nothing is truncated: the axes are those of
-        scikit-learn's ``PCA`` of the first rows, in O(d min(rows, d)) memory until they are there.
+        Rows between two truncations, >= 1; by default twice the components, at least 128. With
+        ``freeze_after``, nothing is truncated by default: the axes are those of scikit-learn's
+        ``PCA`` of the first rows, in O(d min(rows, d)) memory until then.
     freeze_after : int, optional
-        Rows, >= 1, from which the axes are learned; then they stand still. Without, never.
+        Number of rows, >= 1, after which the axes are fixed; never by default.
 
     Attributes
     ----------
     components_ : ndarray of shape (k, d)
-        V, of all rows learned. The largest number of each axis is positive. With a share of the
-        variance, new axes are added at looks only.
+        V, of all rows learned. The largest entry of each axis is positive. With a share of the
+        variance, axes are added at updates only.
     mean_ : ndarray of shape (d,)
         m, of all rows learned; zeros without ``centred``.
     singular_values_ : ndarray of shape (k,)
@@ -94,7 +94,7 @@ class IncrementalPCA(Columnwise):
     explained_variance_ : ndarray of shape (k,)
         Variances along the axes, in squared units of the columns.
     explained_variance_ratio_ : ndarray of shape (k,)
-        Their shares of the whole variance.
+        Shares of the total variance.
     n_features_in_, rows_seen_ : int
 
     Raises
@@ -104,7 +104,7 @@ class IncrementalPCA(Columnwise):
     NumericalError
         If squares of the values, or coordinates, overflow float64.
     MergeError
-        If frozen axes are to be merged with others than the same.
+        If frozen axes are merged with different ones.
 
     Examples
     --------
@@ -123,10 +123,10 @@ class IncrementalPCA(Columnwise):
     merging: ClassVar[str] = "approximate"
     uses_units: ClassVar[bool] = True
 
-    _letter: ClassVar[str] = "pc"
+    _prefix: ClassVar[str] = "pc"
 
     axes_: IncrementalPCAState
-    _looked: tuple[Any, Any] = (None, None)  # ``axes_`` and their view of all rows
+    _current_cache: tuple[Any, Any] = (None, None)  # ``axes_`` and their view of all rows
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class IncrementalPCA(Columnwise):
         self.block = block
         self.freeze_after = freeze_after
 
-    # -- what was learned --------------------------------------------------------------------------
+    # -- learned state --------------------------------------------------------------------------
 
     @property
     def components_(self) -> Floats:
@@ -152,7 +152,7 @@ class IncrementalPCA(Columnwise):
 
     @property
     def mean_(self) -> Floats:
-        """What is taken from each row, (d,)."""
+        """The mean subtracted from each row, (d,)."""
         return self._current.center
 
     @property
@@ -173,9 +173,9 @@ class IncrementalPCA(Columnwise):
 
     @property
     def n_features_out_(self) -> int:
-        """The number of columns that come out now."""
+        """The present number of output columns."""
         d = getattr(self, "n_features_in_", 0)
-        k = self.axes_.n_components if self._still else self.n_components
+        k = self.axes_.n_components if self._is_frozen else self.n_components
         if isinstance(k, (int, np.integer)):
             return min(int(k), d)
         return len(self._view.lengths) if hasattr(self, "axes_") else 0
@@ -183,7 +183,7 @@ class IncrementalPCA(Columnwise):
     def transform(self, X: TableLike) -> Floats:
         """Coordinates along the axes of all rows learned; nothing is learned.
 
-        ``learn_transform`` and a Pipeline use the axes of the last look instead.
+        ``learn_transform`` and a Pipeline use the axes of the last update instead.
 
         Parameters
         ----------
@@ -193,8 +193,12 @@ class IncrementalPCA(Columnwise):
         -------
         ndarray of shape (n, n_features_out_)
         """
-        read = self.read_rows(X, f"{type(self).__name__}.transform", learning=False)
-        return self._along(self._current, read) if hasattr(self, "axes_") else self.ask(read)
+        checked_rows = self._check_rows(X, f"{type(self).__name__}.transform", learning=False)
+        return (
+            self._project(self._current, checked_rows)
+            if hasattr(self, "axes_")
+            else self._transform_rows(checked_rows)
+        )
 
     def inverse_transform(self, Z: ArrayLike) -> Floats:
         """The rows (n, d) nearest to the mean with these coordinates (n, k).
@@ -206,7 +210,7 @@ class IncrementalPCA(Columnwise):
         Raises
         ------
         NotFittedError
-            Before anything was learned.
+            Before any row was learned.
         """
         view = self._current
         k = self.n_features_out_
@@ -220,51 +224,53 @@ class IncrementalPCA(Columnwise):
     # -- hooks -------------------------------------------------------------------------------------
 
     def _start(self, d: int) -> None:
-        who = type(self).__name__
-        k = checked_components(self.n_components, who)
-        block, centred = rows_between(self.block, k, d, who), bool(self.centred)
+        name = type(self).__name__
+        k = checked_components(self.n_components, name)
+        block, centred = rows_between(self.block, k, d, name), bool(self.centred)
         if self.freeze_after is None:
             self.axes_ = IncrementalPCAState.start(d, k, block, centred=centred)
             return
-        rows = validation.whole(self.freeze_after, "freeze_after", who, low=1)
+        rows = validation.whole(self.freeze_after, "freeze_after", name, low=1)
         between = None if self.block is None else block
         self.axes_ = initial_state(d, k, rows, between, centred=centred)
 
     def _widen(self, d: int) -> None:
         self.axes_ = self.axes_.grown(d)
 
-    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
-        del born
+    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
+        del first_rows
         X = X.astype(np.float64, copy=False)
         if self.freeze_after is not None:
             return self._step_until(X, self.freeze_after)
-        self.__dict__.pop("_looked", None)  # it would keep the former axes in memory
+        self.__dict__.pop("_current_cache", None)  # release the former axes
         parts, widths, begin = [], [self.n_features_out_], 0
         with np.errstate(over="ignore", invalid="ignore"):
             for end in self.axes_.checkpoints(len(X)):
-                parts.append(self._seen(X[begin:end]))
-                self.axes_ = self._sane(self.axes_.taken, X[begin:end])
+                parts.append(self._transform_block(X[begin:end]))
+                self.axes_ = self._checked_update(self.axes_.taken, X[begin:end])
                 widths += [self.n_features_out_] * (end - begin)
                 begin = end
-        born = np.searchsorted(widths, np.arange(widths[-1]), side="right")
+        first_rows = np.searchsorted(widths, np.arange(widths[-1]), side="right")
         out = np.zeros((len(X), widths[-1]))
         for end, part in zip(np.cumsum([len(part) for part in parts]), parts, strict=True):
             out[end - len(part) : end, : part.shape[1]] = part
-        return out, born
+        return out, first_rows
 
     def _step_until(self, X: Floats, rows: int) -> tuple[Floats, Array]:
-        """Learn rows where the axes are those of the first ``rows`` of all."""
+        """Learn rows for axes that are frozen after ``rows`` rows."""
         width, before = self.n_features_out_, max(0, min(len(X), rows - self.axes_.rows))
         if before:
             k = checked_components(self.n_components, type(self).__name__)
             with np.errstate(over="ignore", invalid="ignore"):
-                self.axes_ = self._sane(lambda X: accumulate(self.axes_, X, rows, k), X[:before])
+                self.axes_ = self._checked_update(
+                    lambda X: accumulate(self.axes_, X, rows, k), X[:before]
+                )
         out = np.zeros((len(X), self.n_features_out_))
         if before < len(X):
-            out[before:] = self._seen(X[before:])
+            out[before:] = self._transform_block(X[before:])
         return out, np.where(np.arange(out.shape[1]) < width, 0, before)
 
-    def _sane(
+    def _checked_update(
         self, learn: Callable[[Floats], IncrementalPCAState], X: Floats
     ) -> IncrementalPCAState:
         try:
@@ -278,12 +284,12 @@ class IncrementalPCA(Columnwise):
             )
         return axes
 
-    def _join(self, other: "IncrementalPCA", at: Array, known: int) -> Array:
+    def _merge_block(self, other: "IncrementalPCA", at: Array, known: int) -> Array:
         del known
         theirs = other.axes_.placed(at, self.n_features_in_)
-        if self.freeze_after is None or not (self._still or other._still):  # noqa: SLF001
+        if self.freeze_after is None or not (self._is_frozen or other._is_frozen):  # noqa: SLF001
             self.axes_ = self.axes_.merged(theirs)
-            if self._still:
+            if self._is_frozen:
                 self.axes_ = frozen_axes(self.axes_, checked_components(self.n_components, "merge"))
         elif not self.axes_.rows:
             self.axes_ = theirs
@@ -292,90 +298,93 @@ class IncrementalPCA(Columnwise):
         return np.arange(other.n_features_out_)
 
     def _check_same(self, theirs: IncrementalPCAState) -> None:
-        """Refuse axes that are not these, or where only one of the two stands still."""
+        """Refuse axes that differ from these, or if only one of the two is frozen."""
         one, two, parts = self.axes_, theirs, ("center", "directions", "lengths")
         same = (np.array_equal(getattr(one.view, k), getattr(two.view, k)) for k in parts)
         if one.rows != two.rows or not all(same):
             raise MergeError(
                 "IncrementalPCA.merge: frozen axes must be the same in both, got some of "
-                f"{one.rows} rows and others of {two.rows}. Begin both from one copy that has "
-                "seen `freeze_after` rows."
+                f"{one.rows} rows and others of {two.rows}. Start both from one copy that has "
+                "learned `freeze_after` rows."
             )
 
-    def differs(self, other: "IncrementalPCA") -> str:
-        """Where the axes of each turned as its rows came, or were learned from other rows."""
+    def _merge_conflict(self, other: "IncrementalPCA") -> str:
+        """The axes of each rotated with its own rows, or were learned from other rows."""
         if not (self.rows_seen_ and other.rows_seen_):
             return ""
         if self.freeze_after is not None:
             unseen = self.axes_.rows + other.axes_.rows <= self.freeze_after
-            still = self._still and other._still  # noqa: SLF001
-            if unseen or still:  # all are 0, or ``_join`` will look whether the axes are the same
+            still = self._is_frozen and other._is_frozen  # noqa: SLF001
+            if unseen or still:  # all are 0, or ``_merge_block`` compares the axes
                 return ""
-            return "its axes are of its own first rows. Begin both from one copy that has them"
+            return (
+                "its axes are those of its own first rows. Start both from a copy with frozen axes"
+            )
         return (
-            "its rows were seen along axes of their own. Merge the features alone, put one that "
-            "is fixed beforehand in front of the learner, or begin from one copy of a frozen one"
+            "its rows were projected on axes of their own. Merge the transformers alone, put a "
+            "fixed "
+            "one before the learner, or start both from a copy of a frozen one"
         )
 
-    def _seen(self, X: Floats) -> Floats:
-        return self._along(self._view, X)
+    def _transform_block(self, X: Floats) -> Floats:
+        return self._project(self._view, X)
 
-    def _along(self, view: PrincipalAxes, X: Floats) -> Floats:
+    def _project(self, view: PrincipalAxes, X: Floats) -> Floats:
         """Coordinates (n, n_features_out_) of rows X (n, d) in a view."""
         with np.errstate(over="ignore", invalid="ignore"):
             Z = view.of(X.astype(np.float64, copy=False))
         if self.whiten:
             spread = np.sqrt(_variances(view))
             Z /= np.where(spread > 0.0, spread, 1.0)
-        Z = checked(Z, X, type(self).__name__)
+        Z = check_features(Z, X, type(self).__name__)
         missing = self.n_features_out_ - Z.shape[1]
         return np.pad(Z, ((0, 0), (0, missing))) if missing else Z
 
     @property
     def _sound(self) -> bool:
-        """Whether what a file says fits together."""
+        """Whether the attributes of a loaded file are consistent."""
         axes = getattr(self, "axes_", None)
         fits = axes is None or (axes._sound and len(axes.mean) == self.n_features_in_)  # noqa: SLF001
         return bool(fits and self.n_features_out_ >= len(self._view.lengths if axes else ()))
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
-        state.pop("_looked", None)
+        state.pop("_current_cache", None)
         return state
 
-    # -- what stands behind them -------------------------------------------------------------------
+    # -- private -------------------------------------------------------------------
 
     @property
-    def _still(self) -> bool:
-        """Whether the axes are there and stand still."""
+    def _is_frozen(self) -> bool:
+        """Whether the axes are frozen."""
         rows = self.axes_.rows if hasattr(self, "axes_") else 0
         return self.freeze_after is not None and rows >= self.freeze_after
 
     @property
     def _view(self) -> PrincipalAxes:
-        """What rows are seen through: nothing while frozen axes are being learned."""
-        axes = self._known()
-        if self.freeze_after is None or self._still:
+        """The axes in use: none while axes that will be frozen are being learned."""
+        axes = self._fitted_axes()
+        if self.freeze_after is None or self._is_frozen:
             return axes.view
         return no_axes(len(axes.mean))
 
     @property
     def _current(self) -> PrincipalAxes:
-        """The view of all rows learned, cached until a row is learned; frozen axes stay."""
+        """The axes of all rows learned, cached until a row is learned."""
         if self.freeze_after is not None:
             return self._view
-        axes, cached = self._known(), self._looked
+        axes, cached = self._fitted_axes(), self._current_cache
         if cached[0] is not axes:
-            # with a share of the variance, columns are added at looks only
+            # with a share of the variance, columns are added at updates only
             k = None if isinstance(axes.n_components, int) else len(axes.view.lengths)
-            cached = self._looked = axes, axes.current_axes(k)
+            cached = self._current_cache = axes, axes.current_axes(k)
         view: PrincipalAxes = cached[1]
         return view
 
-    def _known(self) -> IncrementalPCAState:
+    def _fitted_axes(self) -> IncrementalPCAState:
         if not hasattr(self, "axes_"):
             raise NotFittedError(
-                "IncrementalPCA: it has learned no row yet. Call learn or learn_transform first."
+                "IncrementalPCA: it is not fitted yet. Call learn or learn_transform first."
             )
         return self.axes_
 

@@ -1,10 +1,12 @@
-"""Pipeline of features and a learner, which is itself one learner.
+"""Pipeline of transformers and a learner, which is itself one learner.
 
-On a merge the features are merged first, in order. Each returns the positions of its outputs among
-those of both, so that the next step can match its columns; the learner is merged last. A learner
-depends on its rows as the features transformed them: if the features of the first pipeline would
-have transformed the rows of the second differently, the merge is refused.
+On a merge the transformers are merged first, in order. Each returns the positions of its outputs
+among those of both, so that the next step can match its columns; the learner is merged last. A
+learner depends on its rows as they were transformed: if the transformers of the first pipeline
+would have transformed the rows of the second differently, the merge is refused.
 """
+
+# ruff: noqa: SLF001  the protocol of transformers is not public
 
 import copy
 import re
@@ -31,53 +33,58 @@ __all__ = ["Pipeline"]
 _Value = TypeVar("_Value")
 
 
-def _taught(features: Sequence[Transformer], read: Any) -> Floats:
-    """Learn rows in every feature; return them as seen at their time."""
-    rows: Any = read
-    born: Array | None = None
+def _learn_features(features: Sequence[Transformer], checked_rows: Any) -> Floats:
+    """Learn rows in every transformer; return them as transformed at their time."""
+    rows: Any = checked_rows
+    first_rows: Array | None = None
     before: Transformer | None = None
     for feature in features:
         if before is not None and getattr(feature, "n_features_in_", -1) != rows.shape[1]:
             feature.feature_names_in_ = before.get_feature_names_out()
-        rows, born = feature.take(rows, born)
+        rows, first_rows = feature._learn_rows(rows, first_rows)
         before = feature
     seen: Floats = rows
     return seen
 
 
-def _asked(features: Sequence[Transformer], read: Any) -> Floats:
-    """The rows, each as if it were the next one; nothing is learned but, at first, the width."""
+def _transform_features(features: Sequence[Transformer], checked_rows: Any) -> Floats:
+    """Transform each row as if it were the next one; at first, the width is initialized."""
     if not hasattr(features[0], "n_features_in_"):
-        _taught(features, read[:0])
-    rows: Any = read
+        _learn_features(features, checked_rows[:0])
+    rows: Any = checked_rows
     for feature in features:
-        rows = feature.ask(rows)
+        rows = feature._transform_rows(rows)
     seen: Floats = rows
     return seen
 
 
-def _taught_where(
-    features: Sequence[Transformer], read: Any, on: Array, *, in_order: bool
+def _learn_selected(
+    features: Sequence[Transformer], checked_rows: Any, selected: Array, *, in_order: bool
 ) -> Floats:
-    """Learn the rows that are ``on``, shape (n,); return all as in ``_taught``.
+    """Learn the ``selected`` rows, shape (n,); return all as ``_learn_features`` does.
 
-    The others are seen as if each were the next one: at its place if ``in_order``, which costs a
-    cut wherever they begin and end; else behind all rows.
+    Other rows are transformed as if each were the next one: at its position if ``in_order``, which
+    costs a block for each run of selected rows; else after all rows.
     """
-    if on.all():
-        return _taught(features, read)
+    if selected.all():
+        return _learn_features(features, checked_rows)
     if in_order:
-        runs = np.split(np.arange(len(on)), np.flatnonzero(np.diff(on)) + 1)
+        runs = np.split(np.arange(len(selected)), np.flatnonzero(np.diff(selected)) + 1)
     else:
-        runs = [rows for rows in (np.flatnonzero(on), np.flatnonzero(~on)) if len(rows)]
-    parts = [(_taught if on[rows[0]] else _asked)(features, read[rows]) for rows in runs]
-    seen = np.zeros((len(on), parts[-1].shape[1]))
+        runs = [rows for rows in (np.flatnonzero(selected), np.flatnonzero(~selected)) if len(rows)]
+    parts = [
+        (_learn_features if selected[rows[0]] else _transform_features)(
+            features, checked_rows[rows]
+        )
+        for rows in runs
+    ]
+    seen = np.zeros((len(selected), parts[-1].shape[1]))
     for rows, part in zip(runs, parts, strict=True):
         seen[rows, : part.shape[1]] = part
     return seen
 
 
-_KINDS = {"f": "number", "O": "text", "M": "date"}  # by the dtype's letter of a table's column
+_KINDS = {"f": "number", "O": "text", "M": "date"}  # by ``dtype.kind`` of a table's column
 
 
 def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
@@ -85,40 +92,40 @@ def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
 
 
 class Pipeline(BaseEstimator):  # type: ignore[misc]
-    """Features and a learner as one learner.
+    """Transformers and a learner as one learner.
 
-    Each row goes through the features, which learn it and give it on as seen at its time; then the
-    learner says its answer and learns it. When the width grows, by a new category or column, the
-    learner grows along, as if the new features had been zero in every row so far.
+    Each row passes through the transformers, which learn it and transform it with their state at
+    its time; then the learner predicts and learns it. When a new category or column adds features,
+    the learner is widened as if the new features had been zero in every row so far.
 
-    It is one learner: whatever is raised anywhere leaves all its parts as they were. The steps are
-    specifications and stay unlearned; what learns are copies, at ``features_`` and ``learner_``.
+    An error in any step leaves all steps unchanged. The steps given are specifications and are not
+    fitted; copies of them are, as ``features_`` and ``learner_``.
 
-    In front of a learner that is free of the features' units (``_scale_invariant``, as recursive least
-    squares are), features that only change units (``rescales``, as ``Scale`` does) are passed by:
-    running statistics would give every row other units, and its exactness would be lost. In front
-    of a feature that goes by units (``uses_units``, as ``RandomReLU``), they stay.
-    ``describe`` shows it.
+    Before a learner whose predictions do not depend on the units of the features (``_scale_invariant``,
+    as recursive least squares), transformers that only rescale (``rescales``, as ``Scale``) are
+    skipped: running statistics would give every row other units, and the learner would no longer be
+    exact. They are kept before a transformer that depends on units (``uses_units``, as
+    ``RandomReLU``). ``describe`` shows which steps are skipped.
 
-    Rows of weight 0 are answered, and learned by no part. Other weights go to the learner; to the
-    features all rows count alike.
+    Rows of weight 0 are predicted, and learned by no step. Other weights are passed to the learner;
+    transformers weight all rows equally.
 
     Parameters
     ----------
-    *steps : features, then one learner
+    *steps : transformers, then one learner
         Such as ``Encode(), Impute(), Scale(), SGDRegressor()``.
 
     Attributes
     ----------
     features_ : list of Transformer
-        The learned features in use.
+        The fitted transformers in use.
     learner_ : Learner
-        The learned learner; it knows the features by name.
+        The fitted learner; it stores the names of the features.
 
     Raises
     ------
     TypeMismatchError
-        If the steps are not features followed by one learner.
+        If the steps are not transformers followed by one learner.
 
     Examples
     --------
@@ -135,24 +142,25 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     learner_: Learner
 
     def __init__(self, *steps: Transformer | Learner) -> None:
-        self._hold(steps)
+        self._set_steps(steps)
 
-    def _hold(self, steps: tuple[Transformer | Learner, ...]) -> None:
+    def _set_steps(self, steps: tuple[Transformer | Learner, ...]) -> None:
         if not self._fits(steps):
-            came = ", ".join(
+            got = ", ".join(
                 f"the class {step.__name__}" if isinstance(step, type) else type(step).__name__
                 for step in steps
             )
             if steps and (hasattr(steps[-1], "network") or hasattr(steps[-1], "after_task")):
                 raise TypeMismatchError(
-                    f"{type(self).__name__}: the learner must be one of tables, such as "
-                    f"RLSRegressor(), got {came}: networks stand in no {type(self).__name__}. Give "
-                    "them rows that features have transformed, as "
+                    f"{type(self).__name__}: the learner must be one for tables, such as "
+                    f"RLSRegressor(), got {got}: networks cannot be steps of a "
+                    f"{type(self).__name__}. Give "
+                    "them transformed rows, as in "
                     "net.learn(scale.learn_transform(X), y)."
                 )
             raise TypeMismatchError(
-                f"{type(self).__name__}: the steps must be features, then one learner, got "
-                f"{came or 'none'}. Give objects such as Encode(), Scale(), RLSRegressor(), the "
+                f"{type(self).__name__}: the steps must be transformers, then one learner, got "
+                f"{got or 'none'}. Give objects such as Encode(), Scale(), RLSRegressor(), the "
                 "learner last."
             )
         self.steps = steps
@@ -161,110 +169,110 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         *features, learner = steps or (None,)
         return isinstance(learner, Learner) and all(isinstance(f, Transformer) for f in features)
 
-    # -- parts -------------------------------------------------------------------------------------
+    # -- steps and attributes ----------------------------------------------------------------------
 
     def frozen_copy(self) -> Any:
-        """A copy that says what this pipeline says now, and goes on saying it; not to learn."""
-        twin = copy.copy(self)
-        if self._begun:
-            twin.features_ = [copy.copy(feature) for feature in self.features_]
-            twin.learner_ = self.learner_.frozen_copy()
-        return twin
+        """A copy for prediction, unchanged when this pipeline learns."""
+        copied = copy.copy(self)
+        if self._is_started:
+            copied.features_ = [copy.copy(feature) for feature in self.features_]
+            copied.learner_ = self.learner_.frozen_copy()
+        return copied
 
     @property
     def learner(self) -> Learner:
-        """The learned learner; before anything was learned, the one given."""
+        """The fitted learner; before fitting, the one given."""
         learner: Learner = getattr(self, "learner_", self.steps[-1])
         return learner
 
     @property
     def features(self) -> list[Transformer]:
-        """The learned features in use; before anything was learned, the given ones of them."""
-        return list(getattr(self, "features_", self._in_use()))
+        """The fitted transformers in use; before fitting, those given."""
+        return list(getattr(self, "features_", self._active_steps()))
 
     @property
     def n_features_in_(self) -> int:
-        """The number of columns that come in."""
+        """The number of input columns."""
         return int(self._first().n_features_in_)
 
     @property
     def feature_names_in_(self) -> Array:
-        """The names of the columns that come in, where they have names."""
+        """The names of the input columns, if they have names."""
         names: Array = self._first().feature_names_in_
         return names
 
     @property
     def rows_seen_(self) -> int:
-        """Rows learned so far."""
+        """Number of rows learned."""
         return int(self.learner_.rows_seen_)
 
     @property
     def classes_(self) -> Array:
-        """The classes known so far, of a classifier."""
+        """The classes seen so far, of a classifier."""
         classes: Array = self.learner_.classes_
         return classes
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that was learned."""
-        parts: list[Any] = [*self.features_, self.learner_] if self._begun else []
+        """Bytes of the learned state."""
+        parts: list[Any] = [*self.features_, self.learner_] if self._is_started else []
         return sum(int(part.nbytes) for part in parts)
 
     def get_feature_names_out(self) -> Array:
-        """The names of the features that reach the learner, as text."""
+        """The names of the features of the learner, as text."""
         if self.features:
-            said: Array = self.features[-1].get_feature_names_out()
-            return said
+            names_out: Array = self.features[-1].get_feature_names_out()
+            return names_out
         d = getattr(self.learner, "n_features_in_", 0)
         names = getattr(self.learner, "feature_names_in_", [f"x{j}" for j in range(d)])
         return np.array(names, dtype=object)
 
     def describe(self) -> str:
-        """The steps, one a line: what each makes of its columns, and which are passed by."""
+        """The steps, one a line, with their numbers of columns, and which are skipped."""
         used = iter(self.features)
         lines = []
         for i, step in enumerate(self.steps[:-1]):
-            if self._passed_by(i):
-                what = f"passed by: {type(self.learner).__name__} is free of the features' units"
+            if self._is_skipped(i):
+                what = f"skipped: {type(self.learner).__name__} does not depend on units"
             else:
                 part = next(used)
-                came = getattr(part, "n_features_in_", None)
-                what = "" if came is None else f"{came} columns -> {part.n_features_out_}"
-            lines.append((_line(step), what))
+                got = getattr(part, "n_features_in_", None)
+                what = "" if got is None else f"{got} columns -> {part.n_features_out_}"
+            lines.append((_one_line(step), what))
         seen = getattr(self.learner, "rows_seen_", 0)
-        lines.append((_line(self.steps[-1]), f"{seen} rows learned"))
+        lines.append((_one_line(self.steps[-1]), f"{seen} rows learned"))
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {what}".rstrip() for name, what in lines)
 
     @property
     def dtypes_(self) -> dict[str, str]:
-        """The kinds of the columns that the first feature knows by name.
+        """The types of the named columns of the first transformer.
 
-        They are "number", "text" or "date", as ``op.stream.read(..., kinds=model.dtypes_)`` takes
-        them; empty where nothing was learned or columns have no kinds.
+        They are "number", "text" or "date", as ``op.stream.read(..., dtypes=model.dtypes_)`` takes
+        them; empty before fitting, or if columns have no types.
         """
-        first = self.features_[0] if self._begun and self.features_ else None
+        first = self.features_[0] if self._is_started and self.features_ else None
         known: dict[str, Any] = getattr(first, "columns_", {})
         return {name: _KINDS[one.code] for name, one in known.items() if one is not None}
 
     @property
     def missing(self) -> str:
-        """What becomes of rows that lack a value: "keep", "skip" or "error"."""
+        """How to handle missing features: "keep", "skip" or "error"."""
         return str(getattr(self.steps[0], "missing", "keep"))
 
     @property
     def uses_time(self) -> bool:
-        """Whether the verbs that learn need the time of each row, for the learner."""
+        """Whether the learner requires the time of each row."""
         return bool(getattr(self.learner, "uses_time", False))
 
     @property
     def merging(self) -> str:
-        """What ``merge`` promises: ``exact``, ``approximate`` or ``refused``."""
-        parts: list[Transformer | Learner] = [*self._in_use(), self.learner]
-        said = {part.merging for part in parts}
-        return next((word for word in ("refused", "approximate") if word in said), "exact")
+        """Whether ``merge`` is ``exact``, ``approximate`` or ``refused``."""
+        parts: list[Transformer | Learner] = [*self._active_steps(), self.learner]
+        levels = {part.merging for part in parts}
+        return next((word for word in ("refused", "approximate") if word in levels), "exact")
 
-    # -- verbs -------------------------------------------------------------------------------------
+    # -- learning and prediction -------------------------------------------------------------------
 
     def fit(
         self,
@@ -274,14 +282,14 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         *,
         time: TimeLike | None = None,
     ) -> Self:
-        """Forget all, then learn the rows one after the other.
+        """Reset, then learn the rows one after the other.
 
         Parameters
         ----------
-        X : rows of the first step's kind
+        X : rows as the first step takes them
             For ``Encode``: a DataFrame, Table, list of dicts or array. At least one row.
         y : array-like of shape (n,) or (n, c)
-            One answer a row.
+            One target a row.
         sample_weight : array-like of shape (n,) or float, optional
             A weight >= 0 for each row.
         time : array-like of shape (n,), optional
@@ -291,7 +299,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        self._take(X, y, sample_weight, "fit", _given(time=time))
+        self._learn(X, y, sample_weight, "fit", _without_none(time=time))
         return self
 
     def partial_fit(
@@ -303,14 +311,14 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         classes: ArrayLike | None = None,
         time: TimeLike | None = None,
     ) -> Self:
-        """Learn the rows one after the other, on top of all learned so far.
+        """Learn the rows one after the other, in addition to all learned so far.
 
         Parameters
         ----------
         X, y, sample_weight
             As in ``fit``; n may be zero. Rows of weight 0 are not learned.
         classes : array-like, optional
-            For classifiers: labels that are known beforehand.
+            For classifiers: labels declared in advance.
         time : array-like of shape (n,), optional
             As in ``fit``.
 
@@ -328,7 +336,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 "Pipeline.partial_fit: `classes` must be left out unless the learner is a "
                 f"classifier, got it with {type(self.learner).__name__}. Leave it out."
             )
-        self._take(X, y, sample_weight, "partial_fit", _given(classes=classes, time=time))
+        self._learn(X, y, sample_weight, "partial_fit", _without_none(classes=classes, time=time))
         return self
 
     def test_then_train(
@@ -339,51 +347,57 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         *,
         time: TimeLike | None = None,
     ) -> Array:
-        """Learn the rows; return what would have been said of each just before learning it.
+        """Learn the rows; return prequential predictions.
+
+        Each row is predicted before it is learned.
 
         Parameters
         ----------
         X, y, sample_weight, time
-            As in ``partial_fit``. Rows of weight 0 are answered and not learned.
+            As in ``partial_fit``. Rows of weight 0 are predicted but not learned.
 
         Returns
         -------
-        said : ndarray of the shape of y
+        predictions : ndarray of the shape of y
         """
-        said: Array = self._take(X, y, sample_weight, "test_then_train", _given(time=time))
-        return said
+        predictions: Array = self._learn(
+            X, y, sample_weight, "test_then_train", _without_none(time=time)
+        )
+        return predictions
 
     def predict(self, X: TableLike, **options: object) -> Any:
-        """Answers for the rows of X, shape (n,) or (n, c).
+        """Predict the targets of the rows of X, shape (n,) or (n, c).
 
         Parameters
         ----------
-        X : rows of the first step's kind
+        X : rows as the first step takes them
         **options
-            What the learner's ``predict`` takes.
+            Options of ``predict`` of the learner.
 
         Raises
         ------
         NotFittedError
-            Before anything was learned.
+            Before any row was learned.
         """
-        return self.learner.predict(self._seen(X, "predict"), **options)
+        return self.learner.predict(self._transformed(X, "predict"), **options)
 
     @available_if(_learner_can("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: TableLike) -> Floats:
-        """The classes' scores, as the learner's ``decision_function``."""
-        scores: Floats = self.learner.decision_function(self._seen(X, "decision_function"))
+        """Scores of the classes, as ``decision_function`` of the learner."""
+        scores: Floats = self.learner.decision_function(self._transformed(X, "decision_function"))
         return scores
 
     @available_if(_learner_can("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: TableLike) -> Floats:
-        """The classes' probabilities, as the learner's ``predict_proba``."""
-        shares: Floats = self.learner.predict_proba(self._seen(X, "predict_proba"))
+        """Probabilities of the classes, as ``predict_proba`` of the learner."""
+        shares: Floats = self.learner.predict_proba(self._transformed(X, "predict_proba"))
         return shares
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """R² of a regressor, accuracy of a classifier, on these rows."""
-        return float(self.learner.score(self._seen(X, "score"), y, sample_weight=sample_weight))
+        """R² of a regressor or accuracy of a classifier on these rows."""
+        return float(
+            self.learner.score(self._transformed(X, "score"), y, sample_weight=sample_weight)
+        )
 
     def learn_one(
         self,
@@ -393,47 +407,54 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         *,
         time: TimeLike | None = None,
     ) -> Self:
-        """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
+        """Learn one row: an array of shape (d,), or a dict of named features.
 
         Returns
         -------
         self
         """
-        with self._whole():
-            if not self._begun:
-                self._begin()
+        with self._rollback_on_error():
+            if not self._is_started:
+                self._start()
             row = x
             if self.features_:
-                read = self.features_[0].read_row(x, "Pipeline.learn_one", learning=True)
-                row = self._ready((_taught if sample_weight else _asked)(self.features_, read))[0]
-            self.learner_.learn_one(row, y, sample_weight, **_given(time=time))
+                checked_rows = self.features_[0]._check_row(x, "Pipeline.learn_one", learning=True)
+                row = self._prepare_for_learner(
+                    (_learn_features if sample_weight else _transform_features)(
+                        self.features_, checked_rows
+                    )
+                )[0]
+            self.learner_.learn_one(row, y, sample_weight, **_without_none(time=time))
         return self
 
     def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
-        """The answer for one row; before anything was learned, that of the initial weights."""
-        if not self._begun:
-            features, learner = [clone(step) for step in self._in_use()], clone(self.steps[-1])
-            if features:  # copies may learn the row: it would be the first
-                read = features[0].read_row(x, "Pipeline.predict_one", learning=True)
-                x = _padded(_taught(features, read))[0]
+        """Predict one row; before fitting, with the initial weights."""
+        if not self._is_started:
+            features, learner = (
+                [clone(step) for step in self._active_steps()],
+                clone(self.steps[-1]),
+            )
+            if features:  # copies may learn the row
+                checked_rows = features[0]._check_row(x, "Pipeline.predict_one", learning=True)
+                x = _padded(_learn_features(features, checked_rows))[0]
             return learner.predict_one(x)
         if self.features_:
-            read = self.features_[0].read_row(x, "Pipeline.predict_one", learning=False)
-            x = _padded(_asked(self.features_, read))[0]
+            checked_rows = self.features_[0]._check_row(x, "Pipeline.predict_one", learning=False)
+            x = _padded(_transform_features(self.features_, checked_rows))[0]
         return self.learner_.predict_one(x)
 
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
-        """Learn what another pipeline has learned, as if this one had seen its rows too.
+        """Merge what another pipeline learned, as if this one had seen its rows too.
 
-        The other is not changed. Columns and categories that only the other knows are appended in
-        the order in which they came there.
+        The other is not changed. Columns and categories that only the other has are appended in the
+        order in which they appeared there.
 
         Parameters
         ----------
         other : Pipeline of the same steps, with the same parameters
         concurrent : bool, default=False
-            With forgetting. False: the other's rows came after this one's. True: the two streams
-            ran side by side.
+            With forgetting. False: the rows of the other follow those of this one. True: the two
+            streams ran concurrently.
 
         Returns
         -------
@@ -442,8 +463,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         MergeError
-            If the two are not alike, or the other's rows would have come out of the features in
-            another way here, or the learners cannot be merged. Both are left as they were.
+            If they are incompatible, would have transformed the rows of the other differently, or
+            the learners cannot be merged. Both are then unchanged.
         """
         where = f"{type(self).__name__}.merge"
         self._check_mergeable(other, where)
@@ -451,45 +472,45 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             return self
         if other is self:
             other = copy.deepcopy(other)
-        with self._whole():
-            if not self._begun:
-                self._begin()
+        with self._rollback_on_error():
+            if not self._is_started:
+                self._start()
             at = None
             for mine, theirs in zip(self.features_, other.features_, strict=True):
                 self._check_same(mine, theirs, where)
-                at = mine.join(theirs, at, where)
+                at = mine._merge_from(theirs, at, where)
             if at is None:
                 at = column_positions(self.learner_, other.learner_, where)
-            elif not len(at.at):  # a learner behind no columns has one, which is 0
+            elif not len(at.at):  # a learner without features has one, which is 0
                 at = ColumnPositions(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
             self.learner_.join(other.learner_, at, concurrent=concurrent)
         return self
 
-    # -- as scikit-learn sees it -------------------------------------------------------------------
+    # -- scikit-learn -------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
-        """The steps and, if deep, each by its name, with its parameters as ``<name>__<parameter>``.
+        """Parameters: the steps; if deep, also each step and its own as ``<name>__<parameter>``.
 
-        A step's name is its class's in lower case; of several of one class, the later ones are
-        numbered: ``encode``, ``scale``, ``scale-2``.
+        The name of a step is its class in lower case; further ones of the same class are numbered:
+        ``encode``, ``scale``, ``scale-2``.
         """
         params: dict[str, Any] = {"steps": self.steps}
-        for name, step in _named(self.steps).items() if deep else ():
+        for name, step in _steps_by_name(self.steps).items() if deep else ():
             params[name] = step
             params |= {f"{name}__{key}": value for key, value in step.get_params().items()}
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Give ``steps``, a step by its name, or ``<name>__<parameter>``; what is learned stays.
+        """Set ``steps``, a step by its name, or ``<name>__<parameter>``; the fitted state is kept.
 
-        The steps given to the constructor are left as they were: changed ones are copies.
+        The steps given to the constructor are not modified: changed steps are copies.
 
         Raises
         ------
         ParameterError
             If there is no such parameter.
         """
-        steps = _named(params.pop("steps", self.steps))
+        steps = _steps_by_name(params.pop("steps", self.steps))
         for key, value in sorted(params.items(), key=lambda item: "__" in item[0]):
             name, _, parameter = key.partition("__")
             if name not in steps:
@@ -501,53 +522,53 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             if parameter:
                 step = clone(steps[name]).set_params(**{parameter: value})
             steps[name] = step
-        self._hold(tuple(steps.values()))
+        self._set_steps(tuple(steps.values()))
         return self
 
     def __sklearn_clone__(self) -> Self:
         return type(self)(*map(clone, self.steps))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._begun and bool(self.learner_.__sklearn_is_fitted__())
+        return self._is_started and bool(self.learner_.__sklearn_is_fitted__())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        of_learner = get_tags(self.learner)
+        learner_tags = get_tags(self.learner)
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
-            setattr(tags, name, getattr(of_learner, name))
+            setattr(tags, name, getattr(learner_tags, name))
         return tags
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         del N_CHAR_MAX
-        return f"{type(self).__name__}({', '.join(map(_line, self.steps))})"
+        return f"{type(self).__name__}({', '.join(map(_one_line, self.steps))})"
 
-    # -- what stands behind them -------------------------------------------------------------------
+    # -- private -------------------------------------------------------------------
 
     @property
-    def _begun(self) -> bool:
+    def _is_started(self) -> bool:
         return hasattr(self, "learner_")
 
     @property
     def _sound(self) -> bool:
-        """Whether what was learned, as a file may say it, is what such steps learn."""
+        """Whether the fitted state of a loaded file matches the steps."""
         parts = getattr(self, "features_", None)
-        if not self._begun:
+        if not self._is_started:
             return parts is None
         return type(parts) is list and self._fits((*parts, self.learner_))
 
-    def _passed_by(self, i: int) -> bool:
+    def _is_skipped(self, i: int) -> bool:
         step, behind = self.steps[i], self.steps[i + 1 : -1]
         free = getattr(self.steps[-1], "_scale_invariant", False)
         return step.rescales and free and not any(one.uses_units for one in behind)
 
-    def _in_use(self) -> list[Transformer]:
-        return [step for i, step in enumerate(self.steps[:-1]) if not self._passed_by(i)]
+    def _active_steps(self) -> list[Transformer]:
+        return [step for i, step in enumerate(self.steps[:-1]) if not self._is_skipped(i)]
 
     def _first(self) -> Any:
-        return self.features_[0] if self._begun and self.features_ else self.learner
+        return self.features_[0] if self._is_started and self.features_ else self.learner
 
-    def _begin(self) -> None:
-        self.features_ = [clone(step) for step in self._in_use()]
+    def _start(self) -> None:
+        self.features_ = [clone(step) for step in self._active_steps()]
         self.learner_ = clone(self.steps[-1])
 
     def _check_mergeable(self, other: Self, where: str) -> None:
@@ -559,22 +580,26 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 f"{where}: both must have the same steps, {one} as in the first, got {two}. "
                 "Learn all parts with the same Pipeline."
             )
-        for mine, theirs in zip(self._in_use(), other._in_use(), strict=True):
+        for mine, theirs in zip(self._active_steps(), other._active_steps(), strict=True):
             check_same_parameters(mine, theirs, list(mine.get_params(deep=False)), where)
         self.learner.check_mergeable(other.learner, where)
 
     def _check_same(self, mine: Transformer, theirs: Transformer, where: str) -> None:
-        if hasattr(mine, "rows_seen_") and theirs.rows_seen_ and (reason := mine.differs(theirs)):
+        if (
+            hasattr(mine, "rows_seen_")
+            and theirs.rows_seen_
+            and (reason := mine._merge_conflict(theirs))
+        ):
             raise MergeError(
-                f"{where}: {type(mine).__name__} must have given the rows of both alike, but "
+                f"{where}: {type(mine).__name__} must have transformed the rows of both alike, but "
                 f"{reason}, or let one pipeline see all rows."
             )
 
-    def _whole(self) -> AbstractContextManager[None]:
-        parts = [*self.features_, self.learner_] if self._begun else []
+    def _rollback_on_error(self) -> AbstractContextManager[None]:
+        parts = [*self.features_, self.learner_] if self._is_started else []
         return all_or_nothing(self, *parts)
 
-    def _take(
+    def _learn(
         self,
         X: TableLike,
         y: ArrayLike | None,
@@ -582,36 +607,42 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         verb: str,
         named: Mapping[str, object],
     ) -> Any:
-        """Learn rows in all parts; return what the learner's verb does."""
-        with self._whole():
-            if verb == "fit" or not self._begun:
-                self._begin()
+        """Learn rows in all steps; return the result of the method of the learner."""
+        with self._rollback_on_error():
+            if verb == "fit" or not self._is_started:
+                self._start()
             if self.features_:
                 where = f"Pipeline.{verb}"
-                read = self.features_[0].read_rows(X, where, learning=True)
-                sample_weight = validation.weights(sample_weight, len(read), where)
-                on = np.ones(len(read), dtype=bool) if sample_weight is None else sample_weight > 0
+                checked_rows = self.features_[0]._check_rows(X, where, learning=True)
+                sample_weight = validation.weights(sample_weight, len(checked_rows), where)
+                selected = (
+                    np.ones(len(checked_rows), dtype=bool)
+                    if sample_weight is None
+                    else sample_weight > 0
+                )
                 in_order = verb == "test_then_train"
-                X = self._ready(_taught_where(self.features_, read, on, in_order=in_order))
-                if verb == "fit" and len(X) and on.any():
-                    verb = "partial_fit"  # the learner is a new one, and knows the names already
+                X = self._prepare_for_learner(
+                    _learn_selected(self.features_, checked_rows, selected, in_order=in_order)
+                )
+                if verb == "fit" and len(X) and selected.any():
+                    verb = "partial_fit"  # the learner is new, and already has the names
             return getattr(self.learner_, verb)(X, y, sample_weight=sample_weight, **named)
 
-    def _seen(self, X: TableLike, verb: str) -> Any:
-        """The rows as the learner is asked about them."""
-        if not self._begun:
+    def _transformed(self, X: TableLike, verb: str) -> Any:
+        """The rows as transformed for a prediction."""
+        if not self._is_started:
             raise NotFittedError(
                 f"Pipeline.{verb}: this Pipeline is not fitted yet: it has learned no row. Call "
-                "fit, partial_fit or learn_one first; predict_one and test_then_train answer "
+                "fit, partial_fit or learn_one first; predict_one and test_then_train predict "
                 "from the start."
             )
         if not self.features_:
             return X
-        read = self.features_[0].read_rows(X, f"Pipeline.{verb}", learning=False)
-        return _padded(_asked(self.features_, read))
+        checked_rows = self.features_[0]._check_rows(X, f"Pipeline.{verb}", learning=False)
+        return _padded(_transform_features(self.features_, checked_rows))
 
-    def _ready(self, Z: Floats) -> Floats:
-        """Rows for the learner, which grows with them and is told the features' names."""
+    def _prepare_for_learner(self, Z: Floats) -> Floats:
+        """Rows for the learner, which is widened and gets the names of the features."""
         Z = _padded(Z)
         width, learner = Z.shape[1], self.learner_
         grown = width != getattr(learner, "n_features_in_", None)
@@ -624,12 +655,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return Z
 
 
-def _line(step: object) -> str:
-    """A step in words, in one line."""
+def _one_line(step: object) -> str:
+    """The representation of a step in one line."""
     return re.sub(r"\n\s+", " ", repr(step))
 
 
-def _named(steps: tuple[Transformer | Learner, ...]) -> dict[str, Transformer | Learner]:
+def _steps_by_name(steps: tuple[Transformer | Learner, ...]) -> dict[str, Transformer | Learner]:
     """The steps by their names."""
     named: dict[str, Transformer | Learner] = {}
     for step in steps:
@@ -639,11 +670,11 @@ def _named(steps: tuple[Transformer | Learner, ...]) -> dict[str, Transformer | 
     return named
 
 
-def _given(**arguments: _Value) -> dict[str, _Value]:
-    """The arguments that are not None: a learner need not know of the others."""
+def _without_none(**arguments: _Value) -> dict[str, _Value]:
+    """The arguments that are not None, as a learner may not accept the others."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _padded(Z: Floats) -> Floats:
-    """A learner has at least one feature: before the first one comes, it is 0."""
+    """Add a column of 0 if there is none, as a learner has at least one feature."""
     return Z if Z.shape[1] else np.zeros((Z.shape[0], 1))

@@ -1,12 +1,11 @@
-"""Models: ready pipelines by name, for whoever starts from a table and no code.
+"""Ready pipelines by name, for tables.
 
-The name of a learner is its class's without the task, in small letters: ``rls`` is
-:class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each is
-``Pipeline(Encode(), Impute(), Scale(), learner)``, in which ``Scale`` is passed by where the
-learner does not depend on the features' units. Where the defaults of a learner are not made for
-tables, of more rows than weights in units that nobody knows beforehand, it starts from others:
-``rls`` from a prior of one row's worth, ``orfit`` from noise 1 and an intercept. A learner that is
-listed in :mod:`onepass.learners` is offered here; nothing else needs to know of it.
+The name of a learner is that of its class without the task, in lower case: ``rls`` is
+:class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each model is ``Pipeline(Encode(),
+Impute(), Scale(), learner)``, which skips ``Scale`` if the learner does not depend on the units of
+the features. Some defaults are adapted to tables of more rows than weights in unknown units:
+``rls`` has a prior of the weight of one row, ``orfit`` has noise 1 and an intercept. Every learner
+of :mod:`onepass.learners` is offered.
 """
 
 import inspect
@@ -29,7 +28,7 @@ _TASKS = ("regression", "classification")
 
 
 def names(task: str | None = None) -> list[str]:
-    """The names of the models, of one task or of all.
+    """The names of the models of one task, or of all.
 
     Parameters
     ----------
@@ -41,32 +40,36 @@ def names(task: str | None = None) -> list[str]:
     >>> len({"perceptron", "artipca"} & set(names("regression")))
     0
     """
-    return [name for name, tasks in _known().items() if task is None or _checked(task) in tasks]
+    return [
+        name
+        for name, tasks in _all_learners().items()
+        if task is None or _check_task(task) in tasks
+    ]
 
 
 def learner_class(name: str, task: str) -> type:
-    """The class of a model's learner.
+    """The class of the learner of a model.
 
     Parameters
     ----------
     name : str
         One of :func:`names`.
     task : {"regression", "classification"}
-        What it is to do.
+        The task.
 
     Raises
     ------
     ParameterError
         If there is no such model for the task.
     """
-    known = _known()
-    if _checked(task) in known.get(name, {}):
+    known = _all_learners()
+    if _check_task(task) in known.get(name, {}):
         return known[name][task]
     there = names(task)
     if name in known:
-        came = f"{name!r}, which is for {next(iter(known[name]))}"
+        got = f"{name!r}, which is for {next(iter(known[name]))}"
         raise ParameterError(
-            f"{_WHERE}: a model for {task} must be one of {', '.join(there)}, got {came}. "
+            f"{_WHERE}: a model for {task} must be one of {', '.join(there)}, got {got}. "
             "Choose one of these, or the other task."
         )
     raise ParameterError(
@@ -78,23 +81,23 @@ def learner_class(name: str, task: str) -> type:
 def pipelines(
     chosen: Sequence[str], task: str, settings: Mapping[str, object] | None = None
 ) -> dict[str, Pipeline]:
-    """New models, by name.
+    """New models by name.
 
     Parameters
     ----------
     chosen : sequence of str
         Some of :func:`names`, each once.
     task : {"regression", "classification"}
-        What they are to do.
+        The task.
     settings : mapping of str to value, optional
-        Parameters that are not to have their default: ``"rls.forgetting"`` of one model's learner,
-        ``"encode.max_categories"`` of a feature in all of them.
+        Parameters to change: ``"rls.forgetting"`` of the learner of one model,
+        ``"encode.max_categories"`` of a transformer in all of them.
 
     Raises
     ------
     ParameterError
         If there is no such model, task or parameter, no row can be learned with the parameters, or
-        a model stands there twice.
+        a model is named twice.
 
     Examples
     --------
@@ -105,15 +108,15 @@ def pipelines(
     """
     twice = [name for i, name in enumerate(chosen) if name in chosen[:i]]
     if not chosen or twice:
-        came = f"{twice[0]!r} twice" if twice else "none"
+        got = f"{twice[0]!r} twice" if twice else "none"
         raise ParameterError(
-            f"{_WHERE}: each model must be named once, got {came}. "
+            f"{_WHERE}: each model must be named once, got {got}. "
             f"Choose from {', '.join(names(task))}."
         )
     parts = {**{name: learner_class(name, task) for name in chosen}, **_FEATURES}
     given = {part: _for_tables(kind) for part, kind in parts.items()}
     for setting, value in (settings or {}).items():
-        part, parameter = _placed(setting, parts)
+        part, parameter = _split_setting(setting, parts)
         given[part][parameter] = value
     made = {
         name: Pipeline(
@@ -127,14 +130,14 @@ def pipelines(
     return made
 
 
-_PER_FEATURE = ("initial_coef", "ridge")  # may have a value for each feature, of which none is here
+_PER_FEATURE = ("initial_coef", "ridge")  # may have one value for each feature
 
 
 def _check_learnable(model: Pipeline) -> None:
     """Refuse parameters with which no row can be learned, such as a forgetting of 2.
 
-    A learner checks its parameters when its first row comes, so a copy learns one; what else may be
-    wrong with that row does not matter.
+    A learner checks its parameters at its first row, so a copy learns one; other errors about that
+    row are ignored.
     """
     learner = model.learner
     if any(isinstance(getattr(learner, name, None), (list, np.ndarray)) for name in _PER_FEATURE):
@@ -152,40 +155,40 @@ def _check_learnable(model: Pipeline) -> None:
         return
     except (TypeError, ValueError, MemoryError) as error:
         raise ParameterError(
-            f"{type(learner).__name__}: its parameters must be such that it can learn a row, got: "
-            f"{error}. Give others."
+            f"{type(learner).__name__}: its parameters must allow it to learn a row, got: "
+            f"{error}. Change the parameters."
         ) from error
 
 
-def _placed(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
-    """The part and the parameter that a setting such as ``"rls.forgetting"`` is about."""
+def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
+    """Split a setting such as ``"rls.forgetting"`` into part and parameter."""
     part, _, parameter = setting.partition(".")
     if part not in parts or not parameter:
         raise ParameterError(
-            f"{_WHERE}: a setting must be one of a part in use, {', '.join(parts)}, such as "
+            f"{_WHERE}: a setting must belong to a part in use, {', '.join(parts)}, such as "
             f"{next(iter(parts))}.<parameter>, got {setting!r}."
-            f"{did_you_mean(part, parts) or ' Name the part, a point and the parameter.'}"
+            f"{did_you_mean(part, parts) or ' Give the part, a dot and the parameter.'}"
         )
-    taken = list(inspect.signature(parts[part]).parameters)
-    if parameter not in taken:
+    accepted = list(inspect.signature(parts[part]).parameters)
+    if parameter not in accepted:
         raise ParameterError(
-            f"{_WHERE}: {part} must be given parameters that it has, {', '.join(taken)}, got "
-            f"{parameter!r}.{did_you_mean(parameter, taken) or ' Choose one of these.'}"
+            f"{_WHERE}: {part} must be given one of its parameters, {', '.join(accepted)}, got "
+            f"{parameter!r}.{did_you_mean(parameter, accepted) or ' Choose one of these.'}"
         )
     return part, parameter
 
 
 def _for_tables(kind: type) -> dict[str, Any]:
-    """What a model starts from, where its learner's defaults are not made for tables."""
+    """Defaults adapted to tables."""
     start = {
-        "prior": {"prior": 1.0},  # one row's worth: calm from the first rows, in any units
-        "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average them
+        "prior": {"prior": 1.0},  # the weight of one row: stable from the first rows, in any units
+        "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average
     }
-    taken = inspect.signature(kind).parameters
-    return next((given for name, given in start.items() if name in taken), {})
+    accepted = inspect.signature(kind).parameters
+    return next((given for name, given in start.items() if name in accepted), {})
 
 
-def _known() -> dict[str, dict[str, type]]:
+def _all_learners() -> dict[str, dict[str, type]]:
     """Name -> task -> class of all learners."""
     known: dict[str, dict[str, type]] = {}
     for listed in learners.__all__:
@@ -196,7 +199,7 @@ def _known() -> dict[str, dict[str, type]]:
     return known
 
 
-def _checked(task: str) -> str:
+def _check_task(task: str) -> str:
     if task not in _TASKS:
         raise ParameterError(
             f"{_WHERE}: `task` must be {' or '.join(map(repr, _TASKS))}, got {task!r}. "

@@ -37,65 +37,68 @@ from onepass.features.random_features import Frozen
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import TableLike
 
-__all__ = ["FrozenNetwork", "Opened"]
+__all__ = ["FrozenNetwork", "OpenNetwork"]
 
 
-class Opened(NamedTuple):
-    """A network that is ready to be asked."""
+class OpenNetwork(NamedTuple):
+    """A network that is ready for evaluation."""
 
-    ask: Callable[[Array], Any]
-    """Outputs, an array of n rows, of an array (n, *shape)."""
+    forward: Callable[[Array], Any]
+    """Function from an array (n, *shape) to an array of n rows."""
     digest: str
     """SHA-256 of its weights or its file."""
     shape: tuple[int | None, ...] | None = None
-    """The shape of a row, as far as it says one; None where a size may be any."""
+    """The declared shape of a row; None for sizes that are open."""
     rows: int | None = None
-    """The number of rows that it takes at once, if no other."""
-    whole: np.dtype[Any] | None = None
-    """The dtype of the whole numbers that it takes, if no others."""
+    """The fixed number of rows of a batch, if there is one."""
+    integer_dtype: np.dtype[Any] | None = None
+    """The integer dtype of its input, if it takes integers only."""
 
 
-def _formed(told: object, said: Sequence[int | None] | None, d: int, where: str) -> tuple[int, ...]:
+def _input_shape(
+    given: object, declared: Sequence[int | None] | None, d: int, where: str
+) -> tuple[int, ...]:
     """The shape of a row of d numbers.
 
     Parameters
     ----------
-    told : sequence of int, optional
-        What the user said, or the shape in which the first rows came.
-    said : sequence of int or None, optional
-        What the network says of itself, None where a size may be any.
+    given : sequence of int, optional
+        The shape given by the user, or that of the first rows.
+    declared : sequence of int or None, optional
+        The shape declared by the network, None for sizes that are open.
     d : int
         Numbers of a row.
     where : str
-        Who asks, for messages.
+        The class, for messages.
 
     Returns
     -------
     tuple of int
-        ``told`` if given, with as many leading axes of length 1 as ``said`` has; else ``said`` if
-        but one size is open; else ``(d,)``.
+        ``given``, with as many leading axes of length 1 as ``declared`` has; else ``declared`` with
+        its open size inferred from d; else ``(d,)``.
 
     Raises
     ------
     ParameterError, ShapeError
-        If these do not go together.
+        If these are incompatible.
 
     Examples
     --------
-    >>> _formed(None, (1, None, 28), 784, "ONNXFeatures")
+    >>> _input_shape(None, (1, None, 28), 784, "ONNXFeatures")
     (1, 28, 28)
     """
-    if told is not None:
-        shape = _lined(_sizes(told, where), said)
-        if said is not None and not _fits(shape, said):
+    if given is not None:
+        shape = _align_axes(_sizes(given, where), declared)
+        if declared is not None and not _fits(shape, declared):
             raise ParameterError(
-                f"{where}: `shape` must be one that the network takes, {_shown(said)}, got "
+                f"{where}: `shape` must be one that the network takes, {_format_shape(declared)}, "
+                "got "
                 f"{shape}. Construct it without `shape`, or with one that fits."
             )
-    elif said is None:
+    elif declared is None:
         shape = (d,)
     else:
-        shape = _closed(said, d, where)
+        shape = _fill_open_size(declared, d, where)
     if math.prod(shape) != d:
         raise ShapeError(
             f"{where}: rows must have {math.prod(shape)} numbers, as shape {shape} has, got {d} "
@@ -104,67 +107,68 @@ def _formed(told: object, said: Sequence[int | None] | None, d: int, where: str)
     return shape
 
 
-def _check_shape(came: Sequence[int], known: Sequence[int] | None, where: str) -> None:
-    """Refuse pictures of another shape than known; leading axes of length 1 are nothing."""
-    if known is None or _bare(came) == _bare(known):
+def _check_shape(got: Sequence[int], known: Sequence[int] | None, where: str) -> None:
+    """Refuse rows of another shape; leading axes of length 1 are ignored."""
+    if known is None or _strip_axes(got) == _strip_axes(known):
         return
     raise ShapeError(
-        f"{where}: rows must have shape {tuple(known)}, as before or as `shape` says, got "
-        f"{tuple(came)}. Bring the axes into that order, or start a new feature."
+        f"{where}: rows must have shape {tuple(known)}, as before or as `shape`, got "
+        f"{tuple(got)}. Bring the axes into that order, or start a new transformer."
     )
 
 
-def _sizes(told: object, where: str) -> tuple[int, ...]:
-    if not isinstance(told, (tuple, list)) or not told:
+def _sizes(given: object, where: str) -> tuple[int, ...]:
+    if not isinstance(given, (tuple, list)) or not given:
         raise ParameterError(
-            f"{where}: `shape` must be a tuple of sizes, such as (3, 32, 32), got {told!r}. "
+            f"{where}: `shape` must be a tuple of sizes, such as (3, 32, 32), got {given!r}. "
             "Construct it with one."
         )
-    return tuple(validation.whole(k, "shape", where, low=1) for k in told)
+    return tuple(validation.whole(k, "shape", where, low=1) for k in given)
 
 
-def _fits(shape: Sequence[int], said: Sequence[int | None]) -> bool:
-    return len(shape) == len(said) and all(
-        open_ is None or k == open_ for k, open_ in zip(shape, said, strict=True)
+def _fits(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
+    return len(shape) == len(declared) and all(
+        open_ is None or k == open_ for k, open_ in zip(shape, declared, strict=True)
     )
 
 
-def _lined(shape: tuple[int, ...], said: Sequence[int | None] | None) -> tuple[int, ...]:
-    """A shape with the leading axes of length 1 that the network has."""
-    if said is None or len(said) == len(shape):
+def _align_axes(shape: tuple[int, ...], declared: Sequence[int | None] | None) -> tuple[int, ...]:
+    """A shape with as many leading axes of length 1 as the network has."""
+    if declared is None or len(declared) == len(shape):
         return shape
-    bare = _bare(shape)
-    return (1,) * (len(said) - len(bare)) + bare
+    bare = _strip_axes(shape)
+    return (1,) * (len(declared) - len(bare)) + bare
 
 
-def _closed(said: Sequence[int | None], d: int, where: str) -> tuple[int, ...]:
-    """What the network says, one open size being what is left of d."""
-    if sum(k is None for k in said) > 1:
+def _fill_open_size(declared: Sequence[int | None], d: int, where: str) -> tuple[int, ...]:
+    """The declared shape, with one open size inferred from d."""
+    if sum(k is None for k in declared) > 1:
         raise ParameterError(
-            f"{where}: `shape` must be given for a network whose rows may have many, {_shown(said)}"
+            f"{where}: `shape` must be given for a network of several open sizes, "
+            f"{_format_shape(declared)}"
             f", got none for {d} columns. Construct it with `shape`, such as (3, 32, 32)."
         )
-    rest = max(1, math.prod(k for k in said if k is not None))
-    return tuple(max(1, d // rest) if k is None else k for k in said)
+    rest = max(1, math.prod(k for k in declared if k is not None))
+    return tuple(max(1, d // rest) if k is None else k for k in declared)
 
 
-def _bare(shape: Sequence[int]) -> tuple[int, ...]:
+def _strip_axes(shape: Sequence[int]) -> tuple[int, ...]:
     sizes = tuple(int(k) for k in shape)
     while len(sizes) > 1 and sizes[0] == 1:
         sizes = sizes[1:]
     return sizes
 
 
-def _shown(said: Sequence[int | None]) -> str:
-    sizes = ", ".join("any" if k is None else str(k) for k in said)
-    return f"({sizes}{',' if len(said) == 1 else ''})"
+def _format_shape(declared: Sequence[int | None]) -> str:
+    sizes = ", ".join("any" if k is None else str(k) for k in declared)
+    return f"({sizes}{',' if len(declared) == 1 else ''})"
 
 
-_ALIKE = 0.03  # of the largest output: more than devices and half precision differ
+_ALIKE = 0.03  # relative to the largest output; devices and half precision differ by less
 
 
-def _alike(one: Floats, two: Floats) -> bool:
-    """Whether two outputs are the same but for rounding, on whatever device.
+def _nearly_equal(one: Floats, two: Floats) -> bool:
+    """Whether two outputs are equal up to rounding, on any device.
 
     Parameters
     ----------
@@ -172,7 +176,7 @@ def _alike(one: Floats, two: Floats) -> bool:
 
     Examples
     --------
-    >>> sum([_alike(np.array([1.0, 2.0]), np.array([1.001, 2.0]))])
+    >>> sum([_nearly_equal(np.array([1.0, 2.0]), np.array([1.001, 2.0]))])
     1
     """
     if one.shape != two.shape:
@@ -182,52 +186,53 @@ def _alike(one: Floats, two: Floats) -> bool:
     return float(np.abs(a - b).max(initial=0.0)) <= _ALIKE * size
 
 
-_SMALL = {"u1", "i1", "f2"}  # dtypes that float32 holds to the last bit
+_SMALL = {"u1", "i1", "f2"}  # dtypes that float32 represents exactly
 
 
 class FrozenNetwork(Frozen):
-    """A feature that asks a network; it never learns, and no file holds it.
+    """Base class of pretrained networks as transformers; they never learn, and files exclude them.
 
-    A new one brings ``_key``, ``_open`` and ``_digest``, and the parameters ``shape`` and
-    ``batch_size``. What is opened is kept beside what is learned: it is in no copy and no file.
+    A subclass defines ``_key``, ``_open`` and ``_digest``, and the parameters ``shape`` and
+    ``batch_size``. The opened network is not part of the learned state: copies and files exclude
+    it.
     """
 
-    _drawn: ClassVar[tuple[str, ...]] = ("digest_", "shape_", "trial_")
+    _draws: ClassVar[tuple[str, ...]] = ("digest_", "shape_", "trial_")
     _what: ClassVar[str] = "module"
 
-    _who: ClassVar[str]
+    _name: ClassVar[str]
     shape: tuple[int, ...] | None
     batch_size: int
     digest_: str
     shape_: tuple[int, ...]
     trial_: Floats
-    _opened: tuple[tuple[Hashable, ...], Opened]
+    _opened: tuple[tuple[Hashable, ...], OpenNetwork]
 
-    # -- hooks of what asks --------------------------------------------------------------------
+    # -- hooks for the network --------------------------------------------------------------------
 
     @abstractmethod
     def _key(self) -> tuple[Hashable, ...]:
-        """What changes whenever the network may have; cheap."""
+        """A key that changes whenever the network may have changed; cheap."""
 
     @abstractmethod
-    def _open(self) -> Opened:
-        """The network, ready to be asked."""
+    def _open(self) -> OpenNetwork:
+        """Open the network."""
 
     @abstractmethod
     def _digest(self) -> str:
-        """SHA-256 of the network as it is now, as a hexadecimal number."""
+        """SHA-256 of the present network, in hexadecimal."""
 
-    # -- what comes out ------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------
 
     @property
     def n_features_out_(self) -> int:
-        """The numbers that the network gives for a row; 0 before it was asked."""
+        """The number of outputs for a row; 0 before the first evaluation."""
         return len(getattr(self, "trial_", ()))
 
     def transform(self, X: TableLike) -> Floats:
-        """The network's outputs for the rows, also before anything was learned.
+        """The outputs of the network for the rows, also before anything was learned.
 
-        Once a table with named columns was learned, columns are taken in its order.
+        Once a table with named columns was learned, columns are matched by name.
 
         Parameters
         ----------
@@ -239,14 +244,14 @@ class FrozenNetwork(Frozen):
         """
         if hasattr(self, "n_features_in_"):
             return super().transform(X)
-        self._network()  # so that it is opened once, not by each copy
+        self._network()  # opened once, not by each copy
         fresh = clone(self)
-        read = fresh.read_rows(X, f"{self._who}.transform", learning=True)
-        outputs: Floats = fresh.take(read, None)[0]
+        checked_rows = fresh._check_rows(X, f"{self._name}.transform", learning=True)  # noqa: SLF001
+        outputs: Floats = fresh._learn_rows(checked_rows, None)[0]  # noqa: SLF001
         return outputs
 
-    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
-        """Rows, of whatever shape the network takes, as a finite matrix."""
+    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
+        """Rows, of any shape that the network takes, as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) > 1:
             known = getattr(self, "shape_", self.shape)
@@ -258,95 +263,103 @@ class FrozenNetwork(Frozen):
         dtype = getattr(X, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.str[1:] in _SMALL:
             X = np.asarray(X, dtype=np.float32)
-        return super().read_rows(X, where, learning=learning)
+        return super()._check_rows(X, where, learning=learning)
 
-    def read_row(
+    def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
     ) -> Floats:
         """One row as a matrix of one row."""
         if hasattr(x, "shape") and len(np.shape(x)) > 1:
-            return self.read_rows(np.asarray(x)[None], where, learning=learning)
-        return super().read_row(x, where, learning=learning)
+            return self._check_rows(np.asarray(x)[None], where, learning=learning)
+        return super()._check_row(x, where, learning=learning)
 
-    def differs(self, other: Self) -> str:
-        """Where another network was asked."""
+    def _merge_conflict(self, other: Self) -> str:
+        """The networks are different."""
         if not (hasattr(self, "digest_") and hasattr(other, "digest_")):
             return ""
-        if (self.digest_, self.shape_) == (other.digest_, other.shape_) and _alike(
+        if (self.digest_, self.shape_) == (other.digest_, other.shape_) and _nearly_equal(
             self.trial_, other.trial_
         ):
             return ""
         return f"its {self._what} is another. Give both the same"
 
-    # -- hooks of what is learned --------------------------------------------------------------
+    # -- hooks of the learned state --------------------------------------------------------------
 
     def _start(self, d: int) -> None:
-        validation.whole(self.batch_size, "batch_size", self._who, low=1)
+        validation.whole(self.batch_size, "batch_size", self._name, low=1)
         network = self._network()
-        told = self.shape if self.shape is not None else getattr(self, "shape_", None)
-        self.shape_ = _formed(told, network.shape, d, self._who)
-        self.trial_ = self._tried(network)
+        given = self.shape if self.shape is not None else getattr(self, "shape_", None)
+        self.shape_ = _input_shape(given, network.shape, d, self._name)
+        self.trial_ = self._trial_outputs(network)
         self.digest_ = network.digest
 
     def _widen(self, d: int) -> None:
         raise ShapeError(
-            f"{self._who}.grow: rows must have {self.n_features_in_} numbers, as in the first "
-            f"block, got {d}. What goes into a network does not grow; start a new feature."
+            f"{self._name}.grow: rows must have {self.n_features_in_} numbers, as in the first "
+            f"block, got {d}. Inputs of a network cannot be added; start a new transformer."
         )
 
-    def _join(self, other: Self, at: Array, known: int) -> Array:
+    def _merge_block(self, other: Self, at: Array, known: int) -> Array:
         del known
-        reason = self.differs(other)
+        reason = self._merge_conflict(other)
         if reason or not np.array_equal(at, np.arange(self.n_features_in_)):
             raise MergeError(
-                f"{self._who}.merge: both must give a row the same features, but "
-                f"{reason or 'columns came in another order. Give both the same'}."
+                f"{self._name}.merge: both must transform a row alike, but "
+                f"{reason or 'the order of columns differs. Give both the same'}."
             )
         return np.arange(self.n_features_out_)
 
-    def _seen(self, X: Floats) -> Floats:
+    def _transform_block(self, X: Floats) -> Floats:
         network, rows = self._network(), X.reshape(len(X), *self.shape_)
         step = network.rows or int(self.batch_size)
-        parts = [self._asked(network, rows[i : i + step]) for i in range(0, len(rows), step)]
+        parts = [self._forward(network, rows[i : i + step]) for i in range(0, len(rows), step)]
         Z: Floats = np.concatenate([np.empty((0, len(self.trial_)), self.trial_.dtype), *parts])
         finite = np.isfinite(Z)
         if not finite.all():
             i, j = np.argwhere(~finite)[0].tolist()
             raise NumericalError(
-                f"{self._who}: features must be finite, got {Z[i, j]} in row {i}, feature "
-                f"{self._letter}{j}, of a row with numbers up to {np.abs(X[i]).max():.3g}. Leave "
+                f"{self._name}: features must be finite, got {Z[i, j]} in row {i}, feature "
+                f"{self._prefix}{j}, of a row with numbers up to {np.abs(X[i]).max():.3g}. Leave "
                 f"the row out, or give numbers of the size that the {self._what} was trained with."
             )
         return Z
 
-    def _asked(self, network: Opened, rows: Array) -> Floats:
-        """Outputs (n, k) of n >= 1 rows (n, *shape), no more than the network takes at once.
+    def _forward(self, network: OpenNetwork, rows: Array) -> Floats:
+        """Outputs (n, k) of 1 <= n rows (n, *shape), at most as many as the network takes.
 
         Raises
         ------
         ModuleError, ShapeError
-            If it raises, or gives anything else.
+            If the network raises, or returns anything else.
         """
-        where, n = f"{self._who}: the {self._what}", len(rows)
+        where, n = f"{self._name}: the {self._what}", len(rows)
         if network.rows is not None and n < network.rows:
             rows = np.concatenate((rows, np.zeros((network.rows - n, *rows.shape[1:]), rows.dtype)))
         try:
-            said = network.ask(rows)
+            outputs = network.forward(rows)
         except OnepassError:
             raise
-        except Exception as wrong:  # whatever a user's network makes of rows
+        except Exception as error:  # a user's network may raise anything
             raise ModuleError(
-                f"{where} must answer rows of shape {rows.shape[1:]}, got "
-                f"{type(wrong).__name__} from it: {str(wrong).strip()[:300]}. Give rows of the "
-                "shape and size that it takes; where they come flat, say it: shape=..."
-            ) from wrong
+                f"{where} must accept rows of shape {rows.shape[1:]}, got "
+                f"{type(error).__name__} : {str(error).strip()[:300]}. Give rows of the "
+                "shape and size that it takes; for flat rows, give shape=..."
+            ) from error
         width = self.n_features_out_ or None
-        Z: Floats = said.reshape(len(said), -1)[:n] if said.ndim and said.size else said
-        if Z.ndim != 2 or not Z.size or len(said) != len(rows) or width not in {None, Z.shape[1]}:
+        Z: Floats = (
+            outputs.reshape(len(outputs), -1)[:n] if outputs.ndim and outputs.size else outputs
+        )
+        if (
+            Z.ndim != 2
+            or not Z.size
+            or len(outputs) != len(rows)
+            or width not in {None, Z.shape[1]}
+        ):
             raise ShapeError(
-                f"{where} must give {width or 'one or more'} numbers for each of {len(rows)} rows, "
-                f"got an output of shape {said.shape}. Let it answer each row, with the rows along "
-                "the first axis."
+                f"{where} must return {width or 'one or more'} numbers for each of {len(rows)} "
+                "rows, "
+                f"got an output of shape {outputs.shape}. The first axis must be that of "
+                "the rows."
             )
         return Z
 
@@ -358,93 +371,93 @@ class FrozenNetwork(Frozen):
         return state
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """As any estimator, without the pages that a network fills."""
+        """The representation of any estimator, without that of the network."""
         shown = copy.copy(self)
         for name in self.outside:
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, os.PathLike)):
-                setattr(shown, name, _Shown(type(value).__name__))
+                setattr(shown, name, _Placeholder(type(value).__name__))
         return str(BaseEstimator.__repr__(shown, N_CHAR_MAX))
 
     def __sklearn_clone__(self) -> Self:
-        """One that has learned nothing and asks the very same network, which nobody changes."""
-        twin = type(self)(**self.get_params(deep=False))
+        """An unfitted copy with the same network."""
+        copied = type(self)(**self.get_params(deep=False))
         if "_opened" in vars(self):
-            twin.__dict__["_opened"] = self._opened
-        return twin
+            copied.__dict__["_opened"] = self._opened
+        return copied
 
-    # -- the same network ----------------------------------------------------------------------
+    # -- identity of the network -------------------------------------------------------------------
 
-    def _network(self) -> Opened:
-        """What is asked, opened when first needed, and again when it may have changed."""
+    def _network(self) -> OpenNetwork:
+        """The network, opened at first use, and again when it may have changed."""
         key = self._key()
         held = vars(self).get("_opened")
         if held is not None and held[0] == key:
-            opened: Opened = held[1]
+            opened: OpenNetwork = held[1]
             return opened
         network = self._open()
         if hasattr(self, "digest_"):
             if network.digest != self.digest_:
-                raise ParameterError(f"{self._who}: {self._unlike_digest(network.digest)}")
-            if not _alike(self.trial_, self._tried(network)):
+                raise ParameterError(f"{self._name}: {self._digest_error(network.digest)}")
+            if not _nearly_equal(self.trial_, self._trial_outputs(network)):
                 raise ParameterError(
-                    f"{self._who}: the {self._what} must answer as it did when learning began, "
-                    "got other outputs from one of the same digest. Build it as it was built "
-                    "then, of the same layers and settings; a file of ONNX beside the weights that "
-                    "lay beside it."
+                    f"{self._name}: the {self._what} must have the outputs that it had when "
+                    "learning "
+                    "began, got other outputs with the same digest. Build it of the same layers "
+                    "and settings; keep an ONNX file beside the files of its weights."
                 )
         self._opened = key, network
         return network
 
-    def _tried(self, network: Opened) -> Floats:
-        """Its outputs for a row of noise, which are the same for all time.
+    def _trial_outputs(self, network: OpenNetwork) -> Floats:
+        """Outputs for a row of noise, which must be reproducible.
 
         Raises
         ------
         ParameterError
-            If the row has other outputs when it is asked again, or when another is beside it.
+            If the row has other outputs in a second evaluation, or beside another row.
         """
         noise = np.random.default_rng(0).random((2, *self.shape_), dtype=np.float32)
-        if network.whole is not None:
-            noise = np.round(noise)  # 0 or 1, which most indices may be
+        if network.integer_dtype is not None:
+            noise = np.round(noise)  # 0 and 1 are valid for most indices
         several = (network.rows or int(self.batch_size)) > 1
-        alone: Floats = self._asked(network, noise[:1])[0]
-        again = self._asked(network, noise[:1])[0]
-        beside = self._asked(network, noise)[0] if several else alone
-        for other, when in ((again, "it is asked once more"), (beside, "another row is beside it")):
-            if not _alike(alone, other):
+        alone: Floats = self._forward(network, noise[:1])[0]
+        again = self._forward(network, noise[:1])[0]
+        beside = self._forward(network, noise)[0] if several else alone
+        for other, when in ((again, "evaluated again"), (beside, "evaluated beside another row")):
+            if not _nearly_equal(alone, other):
                 raise ParameterError(
-                    f"{self._who}: a network must say the same of a row each time, whatever other "
-                    f"rows are asked with it, got another answer when {when}. Let it draw no lots "
-                    "and take no statistics of a batch; for the latter, batch_size=1 asks each row "
-                    "alone."
+                    f"{self._name}: the outputs for a row must be reproducible and independent of "
+                    f"other rows, got other outputs when {when}. Disable random layers "
+                    "and batch statistics; for the latter, batch_size=1 passes each row "
+                    "by itself."
                 )
         return alone
 
-    def _unlike_digest(self, came: str) -> str:
+    def _digest_error(self, got: str) -> str:
         return (
-            f"the {self._what} must be the one that was there when learning began, of digest "
-            f"{self.digest_[:12]}, got one of digest {came[:12]}. Hand in the network as it was: "
-            "what was learned is about its features."
+            f"the {self._what} must be the one of the beginning of learning, of digest "
+            f"{self.digest_[:12]}, got one of digest {got[:12]}. Give the original network: "
+            "the learned state depends on its features."
         )
 
     @property
     def _unlike(self) -> str:
-        """In what the network that was handed in again is not the one of before; empty if not."""
+        """How the network given on loading differs from the former one; empty if it does not."""
         if not hasattr(self, "digest_"):
             return ""
         try:
             digest = self._digest()
-        except OnepassError as wrong:
-            return str(wrong)
-        return "" if digest == self.digest_ else self._unlike_digest(digest)
+        except OnepassError as error:
+            return str(error)
+        return "" if digest == self.digest_ else self._digest_error(digest)
 
     @property
     def _sound(self) -> bool:
-        """Whether what a file says fits together; what has another type does not."""
+        """Whether the attributes of a loaded file are consistent."""
         if not hasattr(self, "n_features_in_"):
             return True
-        digest, shape, trial = (getattr(self, name, None) for name in self._drawn)
+        digest, shape, trial = (getattr(self, name, None) for name in self._draws)
         return (
             type(digest) is str
             and type(shape) is tuple
@@ -456,8 +469,8 @@ class FrozenNetwork(Frozen):
         )
 
 
-class _Shown(NamedTuple):
-    """Something by the name of its class."""
+class _Placeholder(NamedTuple):
+    """The class name of an object in place of its representation."""
 
     name: str
 

@@ -8,10 +8,10 @@ With weights and offsets drawn once, a row x becomes
 (1) are random ReLU units [1], (2) are random Fourier features [2]: the products of the features of
 two rows approach exp(−γ ‖x − x′‖²) as the width grows.
 
-Features that do not change let an exact learner behind them, such as recursive least squares, end
-with the solution for all rows at once: no order of rows or of tasks causes forgetting [3, 4]. On
-raw inputs, random features do better than many that are learned along the stream [5]; for large
-images, random projections of the output of a pretrained network are used [6].
+With fixed features, an exact learner such as recursive least squares ends with the solution for all
+rows at once: no order of rows or of tasks causes forgetting [3, 4]. On raw inputs, random features
+outperform many that are learned along the stream [5]; for large images, random projections of the
+output of a pretrained network are used [6].
 
 Cost: O(d · width) time a row and memory.
 
@@ -38,74 +38,74 @@ from onepass.errors import NumericalError, ParameterError
 from onepass.features.transformer import Columnwise
 from onepass.types import Array, Floats
 
-__all__ = ["Frozen", "RandomFourier", "RandomReLU", "checked"]
+__all__ = ["Frozen", "RandomFourier", "RandomReLU", "check_features"]
 
 
 class Frozen(Columnwise):
-    """A feature of matrices whose outputs are the same functions of a row for all time.
+    """Base class of transformers of matrices whose outputs are fixed functions of a row.
 
-    A new one brings ``_start``, ``_widen``, ``_seen``, ``n_features_out_``, ``_letter`` and
-    ``_drawn``, the arrays that stand for what was drawn. Those that go by columns have these along
-    the first axis.
+    A subclass defines ``_start``, ``_widen``, ``_transform_block``, ``n_features_out_``,
+    ``_prefix`` and ``_draws``, the names of the arrays drawn. ``_by_column`` names the one whose
+    first axis is that of columns.
     """
 
     merging: ClassVar[str] = "exact"
     uses_units: ClassVar[bool] = True
 
-    _drawn: ClassVar[tuple[str, ...]]
+    _draws: ClassVar[tuple[str, ...]]
     _by_column: ClassVar[str] = ""
 
     @property
     @abstractmethod
     def n_features_out_(self) -> int:
-        """The number of columns that come out, from the first row on."""
+        """The number of output columns, fixed from the first row on."""
 
-    def differs(self, other: "Frozen") -> str:
-        """Where the same numbers were drawn for other columns."""
+    def _merge_conflict(self, other: "Frozen") -> str:
+        """The weights were drawn for other columns."""
         if not (self.rows_seen_ and other.rows_seen_):
             return ""
         k = min(self.n_features_in_, other.n_features_in_)
-        mine, theirs = (one._drawn_for(k) for one in (self, other))  # noqa: SLF001
+        mine, theirs = (one._draws_for(k) for one in (self, other))  # noqa: SLF001
         same = all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
         if same:
             return ""
-        return "its numbers were drawn for other columns. Give both the same columns, in one order"
+        return "its weights were drawn for other columns. Give both the same columns, in one order"
 
     # -- hooks -------------------------------------------------------------------------------------
 
-    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
-        del born
-        return self._seen(X), np.zeros(self.n_features_out_, dtype=np.intp)
+    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
+        del first_rows
+        return self._transform_block(X), np.zeros(self.n_features_out_, dtype=np.intp)
 
-    def _join(self, other: Self, at: Array, known: int) -> Array:
+    def _merge_block(self, other: Self, at: Array, known: int) -> Array:
         del known
         if not self.rows_seen_ and np.array_equal(at, np.arange(self.n_features_in_)):
-            for name in self._drawn:
+            for name in self._draws:
                 setattr(self, name, getattr(other, name))
         return np.arange(self.n_features_out_)
 
-    def _drawn_for(self, k: int) -> list[Array]:
-        """The names of the first k columns, and what was drawn for them."""
-        every = {name: np.asarray(getattr(self, name)) for name in self._drawn}
+    def _draws_for(self, k: int) -> list[Array]:
+        """The names of the first k columns, and the arrays drawn for them."""
+        every = {name: np.asarray(getattr(self, name)) for name in self._draws}
         drawn = [array[:k] if name == self._by_column else array for name, array in every.items()]
         return [np.array(self._names_in()[:k]), *drawn]
 
 
-def checked(Z: Floats, X: Floats, where: str) -> Floats:
-    """Features, if they are finite.
+def check_features(Z: Floats, X: Floats, where: str) -> Floats:
+    """Return features if they are finite.
 
     Parameters
     ----------
     Z : ndarray of shape (n, width)
     X : ndarray of shape (n, d)
-        The rows that they are of.
+        The rows.
     where : str
-        The feature, for the message.
+        The name of the transformer, for the message.
 
     Raises
     ------
     NumericalError
-        If they are not.
+        If a feature is not finite.
     """
     if not linalg.finite(Z):
         raise NumericalError(
@@ -116,7 +116,7 @@ def checked(Z: Floats, X: Floats, where: str) -> Floats:
 
 
 class _Units(Frozen):
-    """``width`` functions of all columns, by ``weights_`` (d, width) and offsets (width,)."""
+    """``width`` functions of all columns, with ``weights_`` (d, width) and offsets (width,)."""
 
     _by_column: ClassVar[str] = "weights_"
 
@@ -125,15 +125,15 @@ class _Units(Frozen):
 
     @property
     def n_features_out_(self) -> int:
-        """The number of columns that come out, from the first row on."""
+        """The number of output columns, fixed from the first row on."""
         return validation.whole(self.width, "width", type(self).__name__, low=1)
 
     @property
     def _sound(self) -> bool:
-        """Whether what a file says fits together."""
+        """Whether the attributes of a loaded file are consistent."""
         if not hasattr(self, "n_features_in_"):
             return True
-        weights, offsets = (getattr(self, name, None) for name in self._drawn[:2])
+        weights, offsets = (getattr(self, name, None) for name in self._draws[:2])
         return all(
             isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.shape == shape
             for array, shape in (
@@ -143,32 +143,32 @@ class _Units(Frozen):
         )
 
 
-_BIAS = 1  # sets the draw of offsets apart from that of weights (0)
+_BIAS = 1  # stream of random numbers for offsets; that of weights is 0
 
 
 class RandomReLU(_Units):
     """Random ReLU units: ``width`` fixed random directions, each cut off at zero.
 
-    Columns should have mean about 0 and spread about 1: put :class:`Scale` in front for tables,
-    or say ``standardize="row"`` for pictures, whose pixels share a unit. Nothing is learned, so
-    that a learner behind it is as exact as it is on raw columns.
+    Columns should have mean about 0 and standard deviation about 1: put :class:`Scale` in front for
+    tables, or use ``standardize="row"`` for images, whose pixels share a unit. Nothing is learned,
+    so a learner behind it stays exact.
 
-    Columns that come later draw weights of their own, and were 0 before.
+    New columns get weights of their own, and count as 0 before.
 
     Parameters
     ----------
     width : int, default=1000
         Units, >= 1.
     standardize : {"none", "row"}, default="none"
-        "row" takes from each row its own mean and divides by its own standard deviation, so that
-        pictures of another brightness or contrast are the same; a constant row is 0.
+        "row" standardizes each row by its own mean and standard deviation, so that images of
+        another brightness or contrast have the same features; a constant row is 0.
     scale : float, default=1.0
-        Of the weights, > 0: they have standard deviation scale / √d, with d the columns of the
-        first block.
+        Scale of the weights, > 0: their standard deviation is scale / √d, with d the number of
+        columns of the first block.
     bias : float, default=0.1
         Standard deviation of the offsets, >= 0.
     seed : int, default=0
-        Draws weights and offsets, >= 0.
+        Seed of weights and offsets, >= 0.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class RandomReLU(_Units):
 
     Examples
     --------
-    Where four points cannot be parted by a line, their features can:
+    Four points that no line separates are separated by their features:
 
     >>> import onepass as op
     >>> X, y = [[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]], [0, 1, 1, 0]
@@ -196,8 +196,8 @@ class RandomReLU(_Units):
     [0, 1, 1, 0]
     """
 
-    _letter: ClassVar[str] = "relu"
-    _drawn: ClassVar[tuple[str, ...]] = ("weights_", "bias_", "spread_")
+    _prefix: ClassVar[str] = "relu"
+    _draws: ClassVar[tuple[str, ...]] = ("weights_", "bias_", "spread_")
 
     bias_: Floats
     spread_: float
@@ -237,34 +237,34 @@ class RandomReLU(_Units):
         self.weights_ = np.concatenate((self.weights_, new))
 
     def _columns(self, begin: int, end: int) -> Floats:
-        """Weights of these columns, each drawn by itself: it is the same whenever it comes."""
+        """Weights of these columns, drawn one column at a time, so independent of the order."""
         drawn = np.empty((end - begin, len(self.bias_)), dtype=np.float32)
         for j in range(begin, end):
             rng = np.random.default_rng((self.seed, 0, j))
             drawn[j - begin] = self.spread_ * rng.standard_normal(drawn.shape[1])
         return drawn
 
-    def _seen(self, X: Floats) -> Floats:
+    def _transform_block(self, X: Floats) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
-            rows = _standard(X) if self.standardize == "row" else X
+            rows = _standardize_rows(X) if self.standardize == "row" else X
             Z = rows @ self.weights_.astype(X.dtype, copy=False)
             Z += self.bias_
             np.maximum(Z, 0.0, out=Z)
-        return checked(Z, X, "RandomReLU")
+        return check_features(Z, X, "RandomReLU")
 
     @property
     def _sound(self) -> bool:
-        """Whether what a file says fits together."""
+        """Whether the attributes of a loaded file are consistent."""
         begun = hasattr(self, "n_features_in_")
         return super()._sound and (not begun or type(getattr(self, "spread_", None)) is float)
 
 
 class RandomFourier(_Units):
-    """Random Fourier features of the kernel exp(−γ ‖x − x′‖²): scikit-learn's RBFSampler.
+    """Random Fourier features of the kernel exp(−γ ‖x − x′‖²), as scikit-learn's RBFSampler.
 
-    For the same seed its numbers are those of ``sklearn.kernel_approximation.RBFSampler``, which
-    draws the weights and is asked for the features. Columns that come later draw weights of their
-    own: those that it would have drawn had they been there, with the offsets as they are.
+    With the same seed, weights and features are those of
+    ``sklearn.kernel_approximation.RBFSampler``. New columns get the weights that it would have
+    drawn for them; offsets do not change.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ class RandomFourier(_Units):
     gamma : float, default=1.0
         γ > 0, in 1 / squared units of the columns.
     seed : int, default=0
-        Draws weights and offsets: RBFSampler's ``random_state``, in [0, 2³²).
+        Seed of weights and offsets: the ``random_state`` of RBFSampler, in [0, 2³²).
 
     Attributes
     ----------
@@ -297,8 +297,8 @@ class RandomFourier(_Units):
     0.4
     """
 
-    _letter: ClassVar[str] = "fourier"
-    _drawn: ClassVar[tuple[str, ...]] = ("weights_", "offset_")
+    _prefix: ClassVar[str] = "fourier"
+    _draws: ClassVar[tuple[str, ...]] = ("weights_", "offset_")
 
     offset_: Floats
 
@@ -308,13 +308,13 @@ class RandomFourier(_Units):
         self.seed = seed
 
     def _start(self, d: int) -> None:
-        self.weights_, self.offset_ = self._sampled(d)
+        self.weights_, self.offset_ = self._sample(d)
 
     def _widen(self, d: int) -> None:
-        known = len(self.weights_)  # the sampler draws column by column, then the offsets
-        self.weights_ = np.concatenate((self.weights_, self._sampled(d)[0][known:]))
+        known = len(self.weights_)  # the sampler draws weights column by column, then offsets
+        self.weights_ = np.concatenate((self.weights_, self._sample(d)[0][known:]))
 
-    def _sampled(self, d: int) -> tuple[Floats, Floats]:
+    def _sample(self, d: int) -> tuple[Floats, Floats]:
         where = "RandomFourier"
         gamma = validation.in_range(self.gamma, "gamma", where, above=0.0)
         seed = validation.whole(self.seed, "seed", where, low=0)
@@ -326,7 +326,7 @@ class RandomFourier(_Units):
         sampler.fit(np.zeros((1, d)))
         return sampler.random_weights_, sampler.random_offset_
 
-    def _seen(self, X: Floats) -> Floats:
+    def _transform_block(self, X: Floats) -> Floats:
         if not len(X):
             return np.empty((0, self.n_features_out_), dtype=X.dtype)
         sampler = _sampler()(gamma=self.gamma, n_components=self.width)
@@ -335,12 +335,12 @@ class RandomFourier(_Units):
         sampler.random_offset_ = self.offset_.astype(X.dtype, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
             Z: Floats = sampler.transform(X)
-        return checked(Z, X, "RandomFourier")
+        return check_features(Z, X, "RandomFourier")
 
 
-def _standard(X: Floats) -> Floats:
-    """Rows of mean 0 and standard deviation 1; constant ones are 0."""
-    # by a power of two, so that squares neither overflow nor vanish and nothing is rounded
+def _standardize_rows(X: Floats) -> Floats:
+    """Standardize each row to mean 0 and standard deviation 1; constant rows become 0."""
+    # scaling by a power of two is exact and avoids overflow and underflow of squares
     _, power = np.frexp(np.abs(X).max(axis=1, keepdims=True, initial=0.0))
     near = np.ldexp(X, -power)
     Z: Floats = near - near.mean(axis=1, keepdims=True)
@@ -351,7 +351,7 @@ def _standard(X: Floats) -> Floats:
 
 
 def _sampler() -> Any:
-    """scikit-learn's class, which takes longer to load than all learners here."""
+    """scikit-learn's class, imported late because its import is slow."""
     from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415
 
     return RBFSampler

@@ -28,29 +28,28 @@ from typing import ClassVar
 import numpy as np
 
 from onepass.errors import NumericalError
-from onepass.features.transformer import Columnwise, narrow
+from onepass.features.transformer import Columnwise, column_parts
 from onepass.types import Array, Floats
 
 __all__ = ["Scale"]
 
 
 class Scale(Columnwise):
-    """Columns of mean 0 and standard deviation 1, as far as is known when a row comes.
+    """Standardisation by the running mean and standard deviation of each column.
 
     A column that has been constant so far, up to the last digits of float64, is 0.
 
-    Learners whose answers do not depend on the units of the columns, such as recursive least
-    squares, say so (``_scale_invariant = True``), and a :class:`onepass.Pipeline` passes ``Scale`` by in
-    front of them: their exactness rests on all rows having been seen in the *same* units, while
-    running statistics change the units with every row.
+    A :class:`onepass.Pipeline` skips ``Scale`` before learners whose predictions do not depend on
+    the units of the columns (``_scale_invariant = True``), such as recursive least squares. Their
+    exactness requires *the same* units in all rows, while running statistics change the units with
+    every row.
 
     Parameters
     ----------
     with_mean : bool, default True
-        Subtract the running mean and divide by the standard deviation about it. Otherwise divide
-        by the root of the mean square, so that zeros stay zeros. (scikit-learn's StandardScaler
-        divides by the standard deviation there too; a single early row of a column far from 0
-        would then be without bound.)
+        Subtract the running mean and divide by the standard deviation. Otherwise divide by the root
+        mean square, so that zeros stay zeros. (scikit-learn's StandardScaler divides by the
+        standard deviation in both cases; a single early row far from 0 would then be unbounded.)
 
     Attributes
     ----------
@@ -83,7 +82,7 @@ class Scale(Columnwise):
 
     @property
     def mean_(self) -> Floats:
-        """The mean of the rows so far, shape (d,)."""
+        """Mean of the rows so far, shape (d,)."""
         mean: Floats = self.origin_ + self.offset_
         return mean
 
@@ -104,17 +103,17 @@ class Scale(Columnwise):
         self.offset_ = np.append(self.offset_, new)
         self.squares_ = np.append(self.squares_, new)
 
-    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
+    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
         n, seen = X.shape[0], self.rows_seen_
         if n == 0:
-            return X, born
+            return X, first_rows
         if seen == 0 and self.with_mean:
             self.origin_ = np.array(X[0], dtype=np.float64)
         count = np.arange(seen + 1.0, seen + n + 1.0)
         offset, squares, out = self.offset_.copy(), self.squares_.copy(), np.empty_like(X)
         with np.errstate(over="ignore", invalid="ignore"):
             least = self._least()[:, None]
-            for part in narrow(n, len(offset)):
+            for part in column_parts(n, len(offset)):
                 x = X[:, part]
                 Z, M = self._centred(x, part, count, offset) if self.with_mean else _about_zero(x.T)
                 M[:, 0] += squares[part]
@@ -125,9 +124,9 @@ class Scale(Columnwise):
                     self._refuse_overflow(M.T, x, part.start)
                 out[:, part] = _divided(Z, M, least[part]).T
         self.offset_, self.squares_ = offset, squares
-        return out, born
+        return out, first_rows
 
-    def _join(self, other: "Scale", at: Array, known: int) -> Array:
+    def _merge_block(self, other: "Scale", at: Array, known: int) -> Array:
         """The moments of both: [2] (2.1)."""
         del known
         n, more = self.rows_seen_, other.rows_seen_
@@ -146,13 +145,13 @@ class Scale(Columnwise):
                 self.squares_ = squares
         return at
 
-    def differs(self, other: "Scale") -> str:
-        """Always: each row was divided by what was known when it came."""
+    def _merge_conflict(self, other: "Scale") -> str:
+        """The rows of both were scaled by different running statistics."""
         if not (self.rows_seen_ and other.rows_seen_):
             return ""
         return (
-            "its rows were scaled by statistics of their own. Scale columns by numbers that are "
-            "the same for all parts, or use a learner that is free of units, such as RLS"
+            "its rows were scaled by different statistics. Scale columns by constants that are "
+            "the same for all parts, or use a scale-invariant learner, such as RLS"
         )
 
     def _centred(
@@ -160,7 +159,7 @@ class Scale(Columnwise):
     ) -> tuple[Floats, Floats]:
         """The numerators of (3) and the terms of (2), (d, n): sums run along memory.
 
-        ``offset`` is moved on.
+        ``offset`` is updated in place.
         """
         D = np.ascontiguousarray(X.T, dtype=np.float64) - self.origin_[part, None]
         D -= offset[part, None]
@@ -172,7 +171,7 @@ class Scale(Columnwise):
         D *= Z  # (2), of one sign by construction
         return Z, D
 
-    def _seen(self, X: Floats) -> Floats:
+    def _transform_block(self, X: Floats) -> Floats:
         n = self.rows_seen_
         with np.errstate(over="ignore", invalid="ignore"):
             if self.with_mean:
@@ -186,25 +185,25 @@ class Scale(Columnwise):
             return _divided(Z, variance, self._least()).astype(X.dtype, copy=False)
 
     def _least(self) -> Floats:
-        """The variance, shape (d,), below which there is nothing but rounding."""
+        """The variance, shape (d,), below which there is only rounding."""
         numbers = np.finfo(np.float64)
         least: Floats = np.maximum(np.square(4 * numbers.eps * self.origin_), numbers.tiny)
         return least
 
     def _refuse_overflow(self, variance: Floats, X: Floats, first: int) -> None:
-        """Refuse squares beyond float64; the columns are those from ``first`` on."""
+        """Refuse squares beyond float64; columns are counted from ``first``."""
         if np.isinf(variance).any():
             i, j = (int(k) for k in np.argwhere(np.isinf(variance))[0])
             raise NumericalError(
-                f"Scale: squares of the values, with those before them, must be within float64, "
+                f"Scale: sums of squares of the values so far must be within float64, "
                 f"got {X[i, j]:g} in row {i}, column {self._names_in()[first + j]!r}. Give the "
-                "column in larger units. If this is small, a row before was not: go back to before "
-                "it."
+                "column in larger units. If this value is small, an earlier row was large: restore "
+                "a model from before it."
             )
 
 
 def _divided(Z: Floats, variance: Floats, least: Floats) -> Floats:
-    """Equation (3), in place; 0 where a column has been constant. nan goes on to the learner."""
+    """Equation (3), in place; 0 where a column has been constant. nan is passed on."""
     constant = variance < least
     std = np.sqrt(variance, out=variance)
     if constant.any():

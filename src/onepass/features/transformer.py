@@ -1,20 +1,20 @@
 """Base classes of transformers: `Transformer`, and `Columnwise` for matrices of numbers.
 
-A feature transforms rows with what it has learned of the rows so far. Both methods transform a row
-*as at its time in the stream*:
+A transformer uses the state that it learned from the rows so far. Both methods transform a row with
+the state *at its time in the stream*:
 
 ``learn_transform(X)``  learn the rows one after the other; row k is transformed with the state
                         after rows 1 ... k
 ``transform(X)``        learn nothing; each row is transformed as if it were the next one
 
-So ``transform`` and then ``learn_transform`` of one row give the same numbers: a learner behind a
-feature predicts from the vector that it then learns. The result does not depend on how a stream is
-cut into blocks.
+So ``transform`` followed by ``learn_transform`` of one row return the same numbers: the learner
+behind a transformer predicts from the vector that it then learns. The result does not depend on how
+a stream is cut into blocks.
 
-The width may grow at the end. Within a block, the rows before the first row of a new column are 0
-there, and the steps behind are widened *as if the new column had been zero in all earlier rows*.
+New output columns are appended. Within a block, the rows before the first row of a new column are 0
+there, and the following steps are widened *as if the new column had been zero in all earlier rows*.
 
-:class:`Columnwise` is the base of features of numeric matrices, in which nan is a missing value.
+:class:`Columnwise` is the base of transformers of numeric matrices; nan is a missing value.
 """
 
 import copy
@@ -32,37 +32,37 @@ from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
 from onepass.validation.table import Table, TableLike, has_names, is_frame
 
-__all__ = ["Columnwise", "Transformer", "all_or_nothing", "matrix_with_gaps", "narrow"]
+__all__ = ["Columnwise", "Transformer", "all_or_nothing", "column_parts", "matrix_with_gaps"]
 
 
 class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
-    """A one-pass feature: what it has learned lies in attributes that end with an underscore.
+    """Base class of one-pass transformers; learned attributes end with an underscore.
 
-    A new one brings the abstract methods below, by which a Pipeline works, and ``join`` and
-    ``differs`` if it can be merged. A feature of matrices is a
-    :class:`onepass.features.transformer.Columnwise`, which brings most of them. No method writes
-    into an array, list or dict that an attribute held when it was called: it makes new ones and
-    assigns them, so that whoever calls can restore the attributes after an error. ``take`` keeps
-    ``n_features_in_`` and ``rows_seen_``; before the first there is neither.
+    A subclass defines the abstract methods below, which a Pipeline calls, and ``_merge_from`` and
+    ``_merge_conflict`` if it can be merged. :class:`onepass.features.transformer.Columnwise`
+    defines most of them for matrices. No method modifies an array, list or dict that an attribute
+    held at the call: it assigns new objects, so that the caller can restore the attributes after an
+    error. ``_learn_rows`` sets ``n_features_in_`` and ``rows_seen_``; both are undefined before it
+    is first called.
     """
 
     rescales: ClassVar[bool] = False
-    """Whether all it does is to give columns other units; learners free of units pass it by."""
+    """Whether it only rescales columns; a Pipeline skips it before scale-invariant learners."""
 
     uses_units: ClassVar[bool] = False
-    """Whether the units of its columns change more than those of what comes out."""
+    """Whether its output depends on the units of its input by more than a factor."""
 
     by_name: ClassVar[bool] = False
-    """Whether columns are found by their names, so that they may come and go."""
+    """Whether columns are matched by name, so that they may be added or missing."""
 
     fills: ClassVar[bool] = False
-    """Whether a missing value may go in, and none comes out."""
+    """Whether it replaces missing values."""
 
     merging: ClassVar[str] = "refused"
-    """Whether a learner behind it may be merged: ``exact`` where ``differs`` can tell."""
+    """Whether a learner behind it can be merged; if ``exact``, unless ``_merge_conflict``."""
 
     outside: ClassVar[Mapping[str, str]] = {}
-    """Arguments that no model file holds, with what each is: who loads one hands them in again."""
+    """Arguments that model files do not store, with descriptions; ``load`` takes them again."""
 
     n_features_in_: int
     rows_seen_: int
@@ -70,62 +70,66 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     # -- hooks -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Any:
-        """Check what a user gave; return the rows as ``take`` and ``ask`` want them.
+    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Any:
+        """Validate the user's rows for ``_learn_rows`` and ``_transform_rows``.
 
-        They have a length, and take a slice or a mask of rows. What does not fit is refused with
-        the public call, ``where``, in the message. With ``learning``, ``take`` will follow, and the
-        names or the shape of the first rows may be kept; nothing else is learned here.
+        The result has a length and can be indexed by a slice or a mask of rows. Errors name the
+        public call, ``where``. With ``learning``, ``_learn_rows`` follows, and the names or the
+        shape of the first rows may be stored; nothing else is learned here.
         """
 
     @abstractmethod
-    def read_row(self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool) -> Any:
-        """The same for one row: an array of shape (d,), or a dict of named features."""
+    def _check_row(self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool) -> Any:
+        """Validate one row: an array of shape (d,), or a dict of named features."""
 
     @abstractmethod
-    def take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
-        """Learn rows; return them as seen at their time, and each column's first row.
+    def _learn_rows(self, checked_rows: Any, first_rows: Array | None) -> tuple[Floats, Array]:
+        """Learn the rows; return them transformed, and the first row of each output column.
 
-        ``born`` (d,) says at which of these rows each input column came: 0 for those that had come
-        before, and None if all had. There may be more input columns than there were.
+        ``first_rows`` (d,) gives the row of this block in which each input column first appears: 0
+        for earlier columns; None if all are earlier ones. There may be more input columns than
+        before.
         """
 
     @abstractmethod
-    def ask(self, read: Any) -> Floats:
-        """The rows, each as if it were the next one, also before anything was learned.
+    def _transform_rows(self, checked_rows: Any) -> Floats:
+        """Transform each row as if it were the next one, also before anything was learned.
 
-        Nothing is learned: ``take`` of one row, right after ``ask`` of it, gives the same numbers.
+        Nothing is learned: ``_learn_rows`` of one row, right after ``_transform_rows`` of it,
+        returns the same numbers.
         """
 
     @property
     @abstractmethod
     def n_features_out_(self) -> int:
-        """The number of columns that come out now."""
+        """The present number of output columns."""
 
     @abstractmethod
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the columns that come out now, shape (n_features_out_,)."""
+        """The names of the output columns, shape (n_features_out_,)."""
 
-    def join(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
-        """Know what another with the same parameters learned; return where its outputs belong.
+    def _merge_from(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
+        """Merge the state of another transformer; return the positions of its outputs.
 
-        ``at`` says where its input columns belong; None for those that its user named.
+        ``at`` gives the positions of its input columns; None for the first step, whose columns the
+        user names. The parameters of both are the same.
         """
         del other, at
         raise MergeError(
-            f"{where}: a feature must be one that can be merged, got {type(self).__name__}. "
+            f"{where}: the transformer must support merging, got {type(self).__name__}. "
             "Let one learner see all rows with partial_fit."
         )
 
-    def differs(self, other: Self) -> str:
-        """Where the other's rows would have come out in another way here, and why; empty if not.
+    def _merge_conflict(self, other: Self) -> str:
+        """Why learners behind the two cannot be merged; empty if they can.
 
-        A learner behind it knows them as they came out there.
+        A learner depends on its rows as they were transformed. If this transformer would have
+        transformed the rows of the other differently, their learners cannot be merged.
         """
         del other
         return "it has statistics of its own. Leave the feature out"
 
-    # -- verbs -----------------------------------------------------------------------------------
+    # -- public methods ----------------------------------------------------------------------------
 
     def learn(self, X: TableLike) -> Self:
         """Learn the rows one after the other.
@@ -143,7 +147,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def learn_transform(self, X: TableLike) -> Floats:
-        """Learn the rows one after the other; return each as seen at its time.
+        """Learn the rows one after the other; return each as transformed at its time.
 
         Parameters
         ----------
@@ -153,12 +157,12 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n, n_features_out_)
-            Row k is seen with what is known of all rows up to and including k.
+            Row k is transformed with the state after rows 1 ... k.
         """
         return self._public(X, "learn_transform")
 
     def transform(self, X: TableLike) -> Floats:
-        """The rows, each as if it were the next one; nothing is learned.
+        """Transform each row as if it were the next one; nothing is learned.
 
         Parameters
         ----------
@@ -168,10 +172,12 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         -------
         ndarray of shape (n, n_features_out_)
         """
-        return self.ask(self.read_rows(X, f"{type(self).__name__}.transform", learning=False))
+        return self._transform_rows(
+            self._check_rows(X, f"{type(self).__name__}.transform", learning=False)
+        )
 
     def merge(self, other: Self) -> Self:
-        """Learn what another has learned, as if this one had seen its rows too, after its own.
+        """Merge what another transformer learned, as if its rows had followed those of this one.
 
         Parameters
         ----------
@@ -185,19 +191,19 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         MergeError
-            If the two are not alike, or cannot be made one. Both are left as they were.
+            If they are incompatible or cannot be merged. Both are then unchanged.
         """
         where = f"{type(self).__name__}.merge"
         check_same_parameters(self, other, list(self.get_params(deep=False)), where)
         if other.__sklearn_is_fitted__():
             if other is self:
-                other = copy.copy(other)  # what was learned is never written into
+                other = copy.copy(other)  # learned arrays are never modified in place
             with all_or_nothing(self):
-                self.join(other, None, where)
+                self._merge_from(other, None, where)
         return self
 
     def grow(self, d: int) -> Self:
-        """Take new input columns, at the end, as if they had been zero in every row so far.
+        """Append input columns, as if they had been zero in every row so far.
 
         Parameters
         ----------
@@ -216,150 +222,150 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         now = getattr(self, "n_features_in_", 0)
         if d < now:
             raise ParameterError(
-                f"{type(self).__name__}.grow: `d` must be >= {now}, the columns known now, "
-                f"got {d}. Columns cannot be taken away."
+                f"{type(self).__name__}.grow: `d` must be >= {now}, the present number of columns, "
+                f"got {d}. Columns cannot be removed."
             )
         if d > now:
             with all_or_nothing(self):
-                self.take(np.empty((0, d)), None)
+                self._learn_rows(np.empty((0, d)), None)
         return self
 
-    # -- what was learned --------------------------------------------------------------------------
+    # -- learned state --------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that was learned: arrays, numbers and text."""
+        """Bytes of the learned state: arrays, numbers and text."""
         return sum(_size(value) for name, value in vars(self).items() if name.endswith("_"))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_features_in_")
 
-    # -- what stands behind them -------------------------------------------------------------------
+    # -- private -------------------------------------------------------------------
 
     def _public(self, X: TableLike, verb: str) -> Floats:
         with all_or_nothing(self):
-            read = self.read_rows(X, f"{type(self).__name__}.{verb}", learning=True)
-            return self.take(read, None)[0]
+            checked_rows = self._check_rows(X, f"{type(self).__name__}.{verb}", learning=True)
+            return self._learn_rows(checked_rows, None)[0]
 
 
 @contextmanager
 def all_or_nothing(*parts: object) -> Iterator[None]:
-    """Whatever is raised within, all parts are as they were before."""
+    """Restore the attributes of all parts if an exception is raised."""
     before = [(part, dict(vars(part))) for part in parts]
     try:
         yield
     except BaseException:
         for part, attributes in before:
-            part.__dict__ = attributes  # at one stroke: an interrupt comes before it or after
+            part.__dict__ = attributes  # one assignment: an interrupt cannot split it
         raise
 
 
-def _size(thing: object) -> int:
-    if isinstance(thing, np.ndarray):
-        return int(thing.nbytes) + (sum(map(_size, thing.tolist())) if thing.dtype == object else 0)
-    if isinstance(thing, str):
-        return len(thing.encode())
-    if isinstance(thing, dict):
-        return sum(_size(key) + _size(value) for key, value in thing.items())
-    if isinstance(thing, (list, tuple)):
-        return sum(map(_size, thing))
-    if hasattr(thing, "__dataclass_fields__"):
-        return sum(_size(getattr(thing, name)) for name in thing.__dataclass_fields__)
+def _size(value: object) -> int:
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes) + (sum(map(_size, value.tolist())) if value.dtype == object else 0)
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, dict):
+        return sum(_size(key) + _size(value) for key, value in value.items())
+    if isinstance(value, (list, tuple)):
+        return sum(map(_size, value))
+    if hasattr(value, "__dataclass_fields__"):
+        return sum(_size(getattr(value, name)) for name in value.__dataclass_fields__)
     return 8
 
 
-_HELD = 16384  # numbers of a part: several arrays of that size lie in a core's own cache
+_PART_SIZE = 16384  # numbers in a part: several arrays of this size fit in the cache of a core
 
 
-def narrow(n: int, d: int) -> list[slice]:
-    """Columns by parts of at least one, so that n rows of a part stay in cache.
+def column_parts(n: int, d: int) -> list[slice]:
+    """Slices of columns, at least one column each, small enough that n rows stay in cache.
 
     Examples
     --------
-    >>> len(narrow(1024, 40)), len(narrow(1, 40))
+    >>> len(column_parts(1024, 40)), len(column_parts(1, 40))
     (3, 1)
     """
-    width = max(1, _HELD // max(n, 1))
+    width = max(1, _PART_SIZE // max(n, 1))
     return [slice(j, min(d, j + width)) for j in range(0, d, width)]
 
 
 class Columnwise(Transformer):
-    """A feature of matrices (n, d), whose d may grow.
+    """Base class of transformers of matrices (n, d), whose d may grow.
 
-    A new one brings the hooks ``_start``, ``_widen``, ``_step`` and ``_seen`` and, where its width
-    is not that of its input, ``n_features_out_`` and ``get_feature_names_out``.
+    A subclass defines the hooks ``_start``, ``_widen``, ``_step`` and ``_transform_block`` and, if
+    its width differs from that of its input, ``n_features_out_`` and ``get_feature_names_out``.
     """
 
-    _letter: ClassVar[str] = ""
-    """What the names of columns begin with, if they are numbered."""
+    _prefix: ClassVar[str] = ""
+    """Prefix of the output names, if they are numbered."""
     _matrix = staticmethod(validation.matrix)
-    """What checks rows: see its parameters."""
+    """Function that checks rows."""
 
     @abstractmethod
     def _start(self, d: int) -> None:
-        """Set what is learned to its beginning; refuse hyperparameters out of range."""
+        """Initialize the learned state; refuse hyperparameters out of range."""
 
     @abstractmethod
     def _widen(self, d: int) -> None:
-        """Take new input columns, zero in every row so far; there are d then."""
+        """Append input columns up to d, zero in every row so far."""
 
     @abstractmethod
-    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
-        """Learn n >= 0 rows; return them as seen at their time, and each column's first row.
+    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
+        """Learn n >= 0 rows; return them transformed, and the first row of each output column.
 
-        ``born`` (d,) is as in ``take``. ``rows_seen_`` counts the rows before these.
+        ``first_rows`` (d,) is as in ``_learn_rows``. ``rows_seen_`` counts the rows before these.
         """
 
     @abstractmethod
-    def _join(self, other: Self, at: Array, known: int) -> Array:
-        """Learn what another learned, its input columns at these places; say where its outputs are.
+    def _merge_block(self, other: Self, at: Array, known: int) -> Array:
+        """Merge another state; return the positions of its outputs.
 
-        All columns are there already, of which the first ``known`` are not new, and ``rows_seen_``
-        counts the rows before the other's.
+        Its input columns have positions ``at``. All columns exist already, of which the first
+        ``known`` are not new; ``rows_seen_`` counts the rows before those of the other.
         """
 
     @abstractmethod
-    def _seen(self, X: Floats) -> Floats:
-        """The rows, each as if it were the next one."""
+    def _transform_block(self, X: Floats) -> Floats:
+        """Transform each row as if it were the next one."""
 
     @property
     def n_features_out_(self) -> int:
-        """The number of columns that come out now."""
+        """The present number of output columns."""
         return getattr(self, "n_features_in_", 0)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the columns that come out now, shape (n_features_out_,).
+        """The names of the output columns, shape (n_features_out_,).
 
         Parameters
         ----------
         input_features : sequence of str, optional
-            The names of the columns that go in; by default those seen while learning, or
-            x0, x1, ... where they had none. Not needed where columns that come out are numbered.
+            Names of the input columns; by default those seen while learning, or x0, x1, ... if they
+            had none. Not needed if output columns are numbered.
         """
-        if self._letter:
+        if self._prefix:
             numbers = range(self.n_features_out_)
-            return np.array([f"{self._letter}{j}" for j in numbers], dtype=object)
+            return np.array([f"{self._prefix}{j}" for j in numbers], dtype=object)
         return np.array(self._names_in(input_features), dtype=object)
 
-    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
-        """A matrix of the width known."""
+    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
+        """Rows as a matrix of the fitted width."""
         array, names = self._matrix(X, where, **self._shape())
         if learning:
-            self._meet(names)
+            self._set_feature_names(names)
         return array
 
-    def read_row(
+    def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
     ) -> Floats:
-        """A finite row of the width known, as a matrix."""
+        """A finite row of the fitted width, as a matrix of one row."""
         row = validation.row_vector(x, where, **self._shape())
         if learning:
-            self._meet([str(name) for name in x] if isinstance(x, dict) else None)
+            self._set_feature_names([str(name) for name in x] if isinstance(x, dict) else None)
         return row[None, :]
 
-    def take(self, read: Floats, born: Array | None) -> tuple[Floats, Array]:
-        """Begin or widen if need be, then take a step."""
-        n, d = read.shape
+    def _learn_rows(self, checked_rows: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
+        """Initialize or widen the state if necessary, then learn the rows."""
+        n, d = checked_rows.shape
         now = getattr(self, "n_features_in_", None)
         if now is None:
             self._start(d)
@@ -371,38 +377,40 @@ class Columnwise(Transformer):
                 new = [f"x{j}" for j in range(len(names), d)]
                 self.feature_names_in_ = np.append(names, new).astype(object)
         self.n_features_in_ = d
-        said = self._step(read, np.zeros(d, dtype=np.intp) if born is None else born)
+        result = self._step(
+            checked_rows, np.zeros(d, dtype=np.intp) if first_rows is None else first_rows
+        )
         self.rows_seen_ += n
-        return said
+        return result
 
-    def ask(self, read: Floats) -> Floats:
-        """The rows, each as if it were the next one, also before anything was learned."""
+    def _transform_rows(self, checked_rows: Floats) -> Floats:
+        """Transform each row as if it were the next one, also before anything was learned."""
         if hasattr(self, "n_features_in_"):
-            return self._seen(read)
-        said: Floats = clone(self).grow(read.shape[1]).transform(read)
-        return said
+            return self._transform_block(checked_rows)
+        transformed: Floats = clone(self).grow(checked_rows.shape[1]).transform(checked_rows)
+        return transformed
 
-    def join(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
-        """Know what another with the same parameters learned; return where its outputs belong."""
+    def _merge_from(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
+        """Merge the state of another transformer; return the positions of its outputs."""
         at = column_positions(self, other, where) if at is None else at
         if at.names is not None and not hasattr(self, "n_features_in_"):
-            self._meet(at.names)
+            self._set_feature_names(at.names)
         known = getattr(self, "n_features_in_", 0)
-        self.take(np.empty((0, at.d)), None)
+        self._learn_rows(np.empty((0, at.d)), None)
         if at.names is not None:
             self.feature_names_in_ = np.array(at.names, dtype=object)
-        out = self._join(other, at.at, known)
+        out = self._merge_block(other, at.at, known)
         self.rows_seen_ += other.rows_seen_
         names = None if at.names is None else self.get_feature_names_out().tolist()
         return ColumnPositions(out, self.n_features_out_, names)
 
-    def _meet(self, names: list[str] | None) -> None:
-        """Note the names of the first block."""
+    def _set_feature_names(self, names: list[str] | None) -> None:
+        """Store the column names of the first block."""
         if names is not None and not hasattr(self, "n_features_in_"):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def _shape(self) -> dict[str, Any]:
-        """The input columns' number and names, as far as they are known."""
+        """The number and names of the input columns, None if unknown."""
         names = getattr(self, "feature_names_in_", None)
         return {
             "d": getattr(self, "n_features_in_", None),
@@ -419,14 +427,14 @@ class Columnwise(Transformer):
 def matrix_with_gaps(
     X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
-    """The rows of X as an array of shape (n, d), finite or nan, and its columns' names.
+    """The rows of X as an array of shape (n, d), finite or nan, and the names of its columns.
 
     Parameters
     ----------
     X : array-like of shape (n, d), Table or DataFrame
         Numbers; nan, None and null are missing.
     where, d, names
-        As in :func:`onepass.validation.matrix`, which refuses what is no such matrix.
+        As in :func:`onepass.validation.matrix`, which validates the matrix.
 
     Raises
     ------
@@ -455,7 +463,7 @@ def matrix_with_gaps(
 
 
 def _floats(X: object) -> Any:
-    """X as an array; None among numbers becomes nan; what is no number is left as it is."""
+    """X as an array; None among numbers becomes nan; other values are unchanged."""
     if hasattr(X, "toarray"):
         return X
     try:
@@ -469,7 +477,7 @@ def _floats(X: object) -> Any:
 
 
 def _filled(raw: object) -> Any:
-    """Numbers with zeros where they are missing, so that what is left to refuse is refused."""
+    """Numbers with zeros in place of nan, so that only other invalid values are refused."""
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
         known: Array = np.where(np.isnan(raw), raw.dtype.type(0), raw)
         return known

@@ -1,8 +1,7 @@
 """Sources of rows: files, pipes, frames, arrays, iterables and named data sets.
 
-Nothing is learned here. A source becomes a :class:`Stream` of :class:`Rows`: blocks of typed
-columns with their targets, in order, in bounded memory. Streams of tasks, for continual learning,
-are :class:`Experiences`.
+A source is read as a :class:`Stream` of :class:`Rows`: blocks of typed columns with their targets,
+in order, in bounded memory. Streams of tasks, for continual learning, are :class:`Experiences`.
 """
 
 from onepass.stream.boundaries import blurred, task_free

@@ -3,10 +3,10 @@
 Columns become numbers (float64), text (object) and dates (datetime64[us] in UTC). Times of day and
 durations are numbers of seconds; the fields of structs are columns.
 
-IPC streams are read from front to end. An IPC file has its index at its end: where the input cannot
-seek, as a pipe or a compressed file, it is written to disk first. Memory is bounded by the largest
-record batch, which the writer chose. Parquet is read a few rows at a time, even where the file is
-one row group.
+IPC streams are read sequentially. An IPC file has its index at its end: if the input cannot seek,
+as a pipe or a compressed file, it is written to disk first. Memory is bounded by the largest record
+batch, which the writer chose. Parquet is read a few rows at a time, even if the file is one row
+group.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +19,24 @@ from pyarrow import ipc, parquet
 
 from onepass.errors import OnepassError, SourceError, TypeMismatchError
 from onepass.stream.files import Bytes, File
-from onepass.stream.sources import LOOKED_AT, BaseSource, Chunk
+from onepass.stream.sources import HEAD_ROWS, BaseSource, Chunk
 from onepass.types import Array
 from onepass.validation.table import dates_of
 
-__all__ = ["MARK", "Ipc", "Parquet", "dtype_codes", "is_exact", "leaves", "letter", "to_array"]
+__all__ = [
+    "MARK",
+    "Ipc",
+    "Parquet",
+    "dtype_code",
+    "dtype_codes",
+    "flat_columns",
+    "is_exact",
+    "to_array",
+]
 
 
-def leaves(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-    """The columns of a table or a batch that are not structs, by their full names."""
+def flat_columns(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+    """The columns of a table or a batch by their full names; structs are flattened."""
     left = list(zip(table.schema.names, table.columns, strict=True))[::-1]
     while left:
         name, column = left.pop()
@@ -39,7 +48,7 @@ def leaves(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
 
 
 def dtype_codes(fields: Sequence[tuple[str, pa.DataType]]) -> dict[str, str]:
-    """The letters (f, b, O or M) of columns by their Arrow types, where these tell.
+    """The dtype codes (f, b, O or M) of columns by their Arrow types, if these have one.
 
     Parameters
     ----------
@@ -54,12 +63,12 @@ def dtype_codes(fields: Sequence[tuple[str, pa.DataType]]) -> dict[str, str]:
     >>> len(dtype_codes([("never", pa.null())]))
     0
     """
-    known = {name: letter(kind) for name, kind in fields}
+    known = {name: dtype_code(kind) for name, kind in fields}
     return {name: found for name, found in known.items() if found is not None}
 
 
-def letter(kind: pa.DataType) -> str | None:
-    """The letter of a column by its Arrow type: f, b, O or M; None where the type has none."""
+def dtype_code(kind: pa.DataType) -> str | None:
+    """The dtype code of an Arrow type: f, b, O or M; None if it has none."""
     types = pa.types
     value = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_string(value) or types.is_large_string(value) or types.is_string_view(value):
@@ -73,21 +82,21 @@ def letter(kind: pa.DataType) -> str | None:
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Whether values of a type have digits that float64 may not hold, or no digits at all."""
+    """Whether values of a type may have more digits than float64, or are not decimal."""
     types = pa.types
     tests = (types.is_time, types.is_integer, types.is_decimal, types.is_boolean)
     return any(test(kind) for test in tests)
 
 
 def to_array(column: pa.Array, name: str, where: str) -> Array:
-    """One Arrow array as a table's column.
+    """Convert an Arrow array to a column of a table.
 
     Parameters
     ----------
     column : pyarrow.Array of length n
         Its values; nulls are missing.
     name : str
-        The column's name, for the message.
+        The column name, for messages.
     where : str
         The source, for the message.
 
@@ -98,26 +107,26 @@ def to_array(column: pa.Array, name: str, where: str) -> Array:
     Raises
     ------
     TypeMismatchError
-        If it holds lists, structures, bytes or anything else that is no table's column.
+        If it holds lists, structs, bytes or other values that a table cannot have.
     """
-    if column.type == pa.float64() and not column.null_count:  # most columns are such
+    if column.type == pa.float64() and not column.null_count:  # the most frequent case
         return np.array(column.to_numpy())
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
-    found = letter(kind)
+    found = dtype_code(kind)
     if found == "O":
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
-    if found == "M":  # Arrow has a zoned time in UTC; here the zone is dropped and UTC stays
+    if found == "M":  # Arrow stores times with a zone in UTC
         unit = "ns" if getattr(kind, "unit", "us") == "ns" else "us"
         stamps = column.cast(pa.timestamp(unit, tz=getattr(kind, "tz", None)), safe=False)
         return dates_of(stamps.to_numpy(zero_copy_only=False))
     if found is None:
         raise TypeMismatchError(
-            f"{where}: column {name!r} must hold numbers, truth values, text or dates, got Arrow's "
-            f"{kind}. Leave it out with drop=[{name!r}], or write it as columns of plain values."
+            f"{where}: column {name!r} must hold numbers, booleans, text or dates, got Arrow's "
+            f"{kind}. Leave it out with drop=[{name!r}], or convert it to columns of plain values."
         )
     divisor = 1.0
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
@@ -129,7 +138,7 @@ def to_array(column: pa.Array, name: str, where: str) -> Array:
 
 
 MARK = b"ARROW1"
-_FEWEST = 1024  # rows a chunk at least
+_MIN_ROWS = 1024  # minimal rows of a chunk
 
 
 class Ipc(BaseSource):
@@ -138,14 +147,14 @@ class Ipc(BaseSource):
     Parameters
     ----------
     source : File or Bytes
-        A file can be read again and again, bytes once.
+        A file can be read repeatedly, bytes once.
     name : str
-        What messages call it.
+        The name in messages.
 
     Raises
     ------
     SourceError
-        While reading: if it is no Arrow file or stream, or is damaged.
+        While reading: if it is not an Arrow file or stream, or is damaged.
     """
 
     def __init__(self, source: File | Bytes, name: str) -> None:
@@ -155,10 +164,10 @@ class Ipc(BaseSource):
         self._waiting: tuple[Bytes, Any] | None = None
 
     def columns(self) -> list[str]:
-        """The names of its columns."""
+        """The column names."""
         if self._names is None:
             opened, reader = self._waiting = self._open()
-            self._names = [name for name, _ in leaves(reader.schema.empty_table())]
+            self._names = [name for name, _ in flat_columns(reader.schema.empty_table())]
             if self.repeatable:
                 if isinstance(reader, ipc.RecordBatchFileReader):
                     self.n_rows = reader.count_rows()
@@ -167,16 +176,18 @@ class Ipc(BaseSource):
         return list(self._names)
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, some thousand at a time at most."""
-        del start  # a batch must be read to know its length
+        """The rows, at most some thousand at a time."""
+        del start  # the length of a batch is unknown before it is read
         wanted = set(self.columns() if names is None else names)
         (opened, reader), self._waiting = self._waiting or self._open(), None
-        size, done = max(block, _FEWEST), 0
+        size, done = max(block, _MIN_ROWS), 0
         try:
             for batch in self._batches(reader):
                 for i in range(0, batch.num_rows, size):
                     rows = batch.slice(i, size)
-                    columns = {name: column for name, column in leaves(rows) if name in wanted}
+                    columns = {
+                        name: column for name, column in flat_columns(rows) if name in wanted
+                    }
                     done += rows.num_rows
                     fraction = done / self.n_rows if self.n_rows else opened.fraction
                     yield Chunk(columns, rows.num_rows, fraction=fraction)
@@ -184,7 +195,7 @@ class Ipc(BaseSource):
             opened.close()
 
     def _open(self) -> tuple[Bytes, Any]:
-        """The bytes, and what reads them."""
+        """The bytes, and their reader."""
         opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source)
         try:
             head = self._checked(opened.look(8))
@@ -205,29 +216,29 @@ class Ipc(BaseSource):
                 yield from reader
 
     def _checked(self, head: bytes) -> bytes:
-        """The first bytes, unless they are those of no Arrow file or stream."""
+        """Return the first bytes if they may be an Arrow file or stream."""
         if head and not head.startswith(b"FEA1"):
             return head
         found = ("rows, got an empty file", "Check that it was written")
         if head:
-            found = ("Arrow, got Feather of version 1", "Write it anew, as version 2")
+            found = ("Arrow, got Feather of version 1", "Write it again, as version 2")
         raise SourceError(f"op.stream.read: {self.name} must hold {found[0]}. {found[1]}.")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Raise errors from below as SourceErrors."""
+        """Convert exceptions of Arrow to SourceError."""
         try:
             yield
         except OnepassError:
             raise
-        except (EOFError, OSError, ValueError, pa.ArrowException) as wrong:
+        except (EOFError, OSError, ValueError, pa.ArrowException) as error:
             raise SourceError(
-                f"op.stream.read: {self.name} must be a whole Arrow file or stream, got one that "
-                f"breaks off or is damaged ({wrong}). Copy, download or write it again."
-            ) from wrong
+                f"op.stream.read: {self.name} must be a complete Arrow file or stream, got a "
+                f"truncated or damaged one ({error}). Copy, download or write it again."
+            ) from error
 
 
-_BUFFER = 64 << 10  # bytes of a column chunk held at a time; without it a whole chunk is
+_BUFFER = 64 << 10  # bytes of a column chunk in memory; the whole chunk without it
 
 
 class Parquet(BaseSource):
@@ -238,12 +249,12 @@ class Parquet(BaseSource):
     source : File or file object
         A file object must be able to seek.
     name : str
-        What messages call it.
+        The name in messages.
 
     Raises
     ------
     SourceError
-        If the file is damaged; its end is looked at when it is opened, the rest while reading.
+        If the file is damaged; its end is checked when it is opened, the rest while reading.
     """
 
     def __init__(self, source: File | IO[bytes], name: str) -> None:
@@ -252,37 +263,39 @@ class Parquet(BaseSource):
         with self._open() as file:
             self.n_rows = file.metadata.num_rows
             empty = file.schema_arrow.empty_table()
-            fields = [(name, column.type) for name, column in leaves(empty)]
+            fields = [(name, column.type) for name, column in flat_columns(empty)]
             self._names, self._types = [name for name, _ in fields], dict(fields)
 
     def columns(self) -> list[str]:
-        """The names of its columns, each as often as the file has it."""
+        """The column names, with duplicates."""
         return list(self._names)
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, a block at a time; row groups that are passed over are not read."""
+        """The rows, a block at a time; skipped row groups are not read."""
         wanted = list(self._types if names is None else names)
         seen = 0
         with self._open() as file:
             for group in range(file.num_row_groups):
                 n = file.metadata.row_group(group).num_rows
-                if LOOKED_AT <= seen <= start - n:
+                if HEAD_ROWS <= seen <= start - n:
                     columns = {name: pa.nulls(0, self._types[name]) for name in wanted}
                     seen += n
                     yield Chunk(columns, n, fraction=seen / (self.n_rows or 1))
                     continue
                 batches = file.iter_batches(
-                    batch_size=max(block, _FEWEST), columns=wanted, row_groups=[group],
+                    batch_size=max(block, _MIN_ROWS), columns=wanted, row_groups=[group],
                     use_threads=False,
                 )  # fmt: skip
                 for batch in batches:
-                    columns = {name: column for name, column in leaves(batch) if name in wanted}
+                    columns = {
+                        name: column for name, column in flat_columns(batch) if name in wanted
+                    }
                     seen += batch.num_rows
                     yield Chunk(columns, batch.num_rows, fraction=seen / (self.n_rows or 1))
 
     @contextmanager
     def _open(self) -> Iterator[parquet.ParquetFile]:
-        """The file; pyarrow's errors become SourceErrors."""
+        """Open the file; convert exceptions of pyarrow to SourceError."""
         source: Any = self._source
         if isinstance(source, File):
             source = source.path if source.local else source.open()
@@ -291,8 +304,8 @@ class Parquet(BaseSource):
                 yield file
         except OnepassError:
             raise
-        except (OSError, ValueError, pa.ArrowException) as wrong:
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise SourceError(
-                f"op.stream.read: {self.name} must be a whole Parquet file, got one that cannot "
-                f"be read ({wrong}). Copy, download or write it again."
-            ) from wrong
+                f"op.stream.read: {self.name} must be a complete Parquet file, got an "
+                f"unreadable one ({error}). Copy, download or write it again."
+            ) from error

@@ -28,12 +28,12 @@ from onepass.validation import in_range, whole
 
 __all__ = ["blurred", "task_free"]
 
-_BLUR, _DRIFT = 7, 8  # set these draws apart from those that made the tasks
+_BLUR, _DRIFT = 7, 8  # streams of random numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Each:
-    """Rows of several tasks, each changed as its own task does."""
+class _PerTaskChange:
+    """Rows of several tasks, each transformed as in its own task."""
 
     of: Array
     place: Array
@@ -45,39 +45,39 @@ class _Each:
             at = np.flatnonzero(self.of == task)
             if len(at):
                 taken = X[at]
-                rows = taken if change is None else change.cut(self.place[at])(taken)
+                rows = taken if change is None else change.subset(self.place[at])(taken)
                 made.append((at, rows))
         out = np.empty(X.shape, np.result_type(*(rows.dtype for _, rows in made)))
         for at, rows in made:
             out[at] = rows
         return out
 
-    def cut(self, rows: slice | Array) -> "_Each":
-        return _Each(self.of[rows], self.place[rows], self.changes)
+    def subset(self, rows: slice | Array) -> "_PerTaskChange":
+        return _PerTaskChange(self.of[rows], self.place[rows], self.changes)
 
 
 def blurred(experiences: Experiences, share: float = 0.1, *, seed: int = 0) -> Experiences:
-    """The same tasks with blurred borders: neighbours have swapped some of their rows to learn.
+    """Blur the boundaries between tasks: neighbours exchange some of their training rows.
 
     Parameters
     ----------
     experiences : Experiences
-        Tasks with sharp borders.
+        Tasks with sharp boundaries.
     share : float, default=0.1
-        At each border this share of the smaller task's rows, in [0, 0.5], is drawn and changes
-        places with as many of the other's. A task between two others so gives it away twice.
+        At each boundary this share of the smaller task's rows, in [0, 0.5], is sampled and
+        exchanged with as many rows of the other. A task between two others exchanges twice.
     seed : int, default=0
-        Draws which, and the order in which the rows of an experience come.
+        Seed of the sampling and of the order of rows.
 
     Returns
     -------
     experiences : Experiences
-        As many, of as many rows each; tests and classes are those of the tasks.
+        As many tasks, of as many rows each; test sets and classes are unchanged.
 
     Raises
     ------
     ParameterError
-        If the share is outside its range, or the borders are gone already.
+        If the share is out of range, or there are no boundaries.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def blurred(experiences: Experiences, share: float = 0.1, *, seed: int = 0) -> E
     """
     where = "op.stream.blurred"
     part = in_range(share, "share", where, low=0.0, high=0.5)
-    _sharp(experiences, where)
+    _check_boundaries(experiences, where)
     whole(seed, "seed", where, low=0)
     rng = np.random.default_rng([seed, _BLUR])
     left = [rng.permutation(len(task.train.rows)) for task in experiences.tasks]
@@ -107,7 +107,7 @@ def blurred(experiences: Experiences, share: float = 0.1, *, seed: int = 0) -> E
         of = np.concatenate([np.full(len(rows), giver) for giver, rows in pieces])
         place = np.concatenate([rows for _, rows in pieces])
         turn = rng.permutation(len(of))
-        tasks.append(replace(task, train=_mixed(experiences.tasks, of[turn], place[turn])))
+        tasks.append(replace(task, train=_mix_tasks(experiences.tasks, of[turn], place[turn])))
     name = f"{experiences.name}, {100 * part:g} % blurred"
     return replace(experiences, name=name, tasks=tuple(tasks))
 
@@ -115,34 +115,34 @@ def blurred(experiences: Experiences, share: float = 0.1, *, seed: int = 0) -> E
 def task_free(
     experiences: Experiences, blocks: int = 20, *, width: float = 0.5, seed: int = 0
 ) -> Experiences:
-    """The same rows as one stream without borders, cut into blocks of equal length.
+    """Mix tasks into one stream without boundaries, divided into blocks of equal length.
 
-    A row's place in the stream is where it stood, plus a normal deviate; so each task comes up,
-    has its time and goes, and the next is there before it has gone. A learner is tested after
-    each block on all tasks, and never told that one ended.
+    The position of a row in the stream is its former one plus a normal deviate, so that tasks
+    overlap. A learner is tested on all tasks after each block, and is not notified of the end of a
+    task.
 
     Parameters
     ----------
     experiences : Experiences
-        Tasks with sharp borders.
+        Tasks with sharp boundaries.
     blocks : int, default=20
-        Experiences to make, >= 1 and no more than there are rows.
+        Number of experiences to make, >= 1 and at most the number of rows.
     width : float, default=0.5
-        Standard deviation of a row's place, in lengths of a task (their mean), >= 0. 0 leaves the
-        rows where they stood.
+        Standard deviation of the position of a row, in (mean) lengths of a task, >= 0. 0 leaves the
+        rows in place.
     seed : int, default=0
-        Draws the places.
+        Seed of the positions.
 
     Returns
     -------
     experiences : Experiences
-        Blocks; ``exams()`` are still those of the tasks, and ``when`` says after which block most
-        rows of each (nine of ten) have come.
+        Blocks; ``test_sets()`` are those of the tasks, and ``when`` gives the block after which
+        most rows of each (nine of ten) have been learned.
 
     Raises
     ------
     ParameterError
-        If a number is outside its range, or the borders are gone already.
+        If a number is out of range, or there are no boundaries.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def task_free(
     ([0, 4, 16, 20], (1, 3), False)
     """
     where = "op.stream.task_free"
-    _sharp(experiences, where)
+    _check_boundaries(experiences, where)
     spread = in_range(width, "width", where, low=0.0)
     sizes = np.array([len(task.train.rows) for task in experiences.tasks])
     n = int(sizes.sum())
@@ -163,7 +163,7 @@ def task_free(
     if blocks > n:
         raise ParameterError(
             f"{where}: `blocks` must be at most {n}, as many as there are rows, got {blocks}. "
-            "Ask for fewer."
+            "Request fewer."
         )
     rng = np.random.default_rng([seed, _DRIFT])
     time = np.arange(n) + spread * n / len(sizes) * rng.standard_normal(n)
@@ -174,31 +174,31 @@ def task_free(
     tasks = []
     for b in range(blocks):
         rows = slice(cuts[b], cuts[b + 1])
-        train = _mixed(experiences.tasks, of[rows], place[rows])
+        train = _mix_tasks(experiences.tasks, of[rows], place[rows])
         classes = tuple(np.unique(train.y).tolist()) if experiences.classes else ()
         tasks.append(Task(f"block {b}", classes, train, Part(train.rows[:0], train.y[:0])))
-    most = [np.flatnonzero(of == t)[int(0.9 * (size - 1))] for t, size in enumerate(sizes)]
+    mostly_done = [np.flatnonzero(of == t)[int(0.9 * (size - 1))] for t, size in enumerate(sizes)]
     return replace(
         experiences,
         name=f"{experiences.name}, task-free",
         tasks=tuple(tasks),
         tests=experiences.tasks,
-        learned=tuple(np.searchsorted(cuts[1:-1], most, side="right").tolist()),
+        learned=tuple(np.searchsorted(cuts[1:-1], mostly_done, side="right").tolist()),
         borders=False,
     )
 
 
-def _mixed(tasks: Sequence[Task], of: Array, place: Array) -> Part:
-    """Rows of several tasks, in this order."""
+def _mix_tasks(tasks: Sequence[Task], of: Array, place: Array) -> Part:
+    """Rows of several tasks, in the given order."""
     rows = np.array([tasks[t].train.rows[i] for t, i in zip(of, place, strict=True)])
     y = np.concatenate([task.train.y for task in tasks])
     starts = np.cumsum([0, *(len(task.train.y) for task in tasks)])
     changes = tuple(task.train.change for task in tasks)
     plain = all(change is None for change in changes)
-    return Part(rows, y[starts[of] + place], None if plain else _Each(of, place, changes))
+    return Part(rows, y[starts[of] + place], None if plain else _PerTaskChange(of, place, changes))
 
 
-def _sharp(experiences: Experiences, where: str) -> None:
+def _check_boundaries(experiences: Experiences, where: str) -> None:
     if not isinstance(experiences, Experiences):
         raise ParameterError(
             f"{where}: `experiences` must be op.stream.Experiences, got "
@@ -206,6 +206,7 @@ def _sharp(experiences: Experiences, where: str) -> None:
         )
     if experiences.tests:
         raise ParameterError(
-            f"{where}: `experiences` must be tasks with borders, got {experiences.name!r}, whose "
-            "borders are gone. Give the tasks that it was made of."
+            f"{where}: `experiences` must be tasks with boundaries, got {experiences.name!r}, "
+            "which "
+            "has none. Give the original tasks."
         )

@@ -1,6 +1,6 @@
 """Catalogue of named data sets: their rows and images, and how they are fetched.
 
-To add a data set is to add one entry to ``ENTRIES``.
+To add a data set, add an entry to ``ENTRIES``.
 """
 
 import os
@@ -19,7 +19,7 @@ from onepass.stream.dataset_files import (
     parquet,
     recording,
 )
-from onepass.stream.pictures import Images, Pictures
+from onepass.stream.pictures import ImageChecksums, Images
 from onepass.stream.sources import Source
 from onepass.stream.stream import Stream
 
@@ -48,7 +48,7 @@ _IDX = (
     "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
     "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz",
 )  # fmt: skip
-_MNIST = Pictures(
+_MNIST = ImageChecksums(
     md5=(
         "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",
         "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637",
@@ -59,7 +59,7 @@ _MNIST = Pictures(
     ),
     pixels=(1567298545, 264923200),
 )  # fmt: skip
-_FASHION = Pictures(
+_FASHION = ImageChecksums(
     md5=(
         "f4a8712d7a061bf5bd6d2ca38dc4d50a", "9018921c3c673c538a1fc5bad174d6f9",
         "8181f5470baa50b63fa0f6fddb340f0a", "15d484375f8d13e6eb1aabb0c3f46965",
@@ -67,11 +67,11 @@ _FASHION = Pictures(
     labels=((6000,) * 10, (1000,) * 10),
     pixels=(3431114169, 573469082),
 )  # fmt: skip
-_PUT = "Put it into the folder that ONEPASS_DATA names"
+_PUT = "Put it into the folder of ONEPASS_DATA"
 
 
 def _headerless(name: str, title: str, rows: int, d: int, crc: int) -> Entry:
-    """A regression set of the UCI repository as it is passed round for Gaussian processes."""
+    """A regression set of the UCI repository, as used for Gaussian processes."""
     columns = (*(f"x{j}" for j in range(d)), "y")
     return Entry(
         name=name, title=title, rows=rows, task="regression", target="y",
@@ -85,7 +85,7 @@ def _headerless(name: str, title: str, rows: int, d: int, crc: int) -> Entry:
 
 def _robot(name: str, title: str, rows: int, file: str, effort: str, joints: int, **facts: str
            ) -> Entry:  # fmt: skip
-    """Inverse dynamics of a robot arm: from where it is and how it moves to its efforts."""
+    """Inverse dynamics of a robot arm: efforts from positions and velocities."""
     columns = tuple(f"{group}{j}" for group in ("q", "dq", effort) for j in range(joints))
     return Entry(
         name=name, title=title, rows=rows, task="regression",
@@ -132,7 +132,7 @@ ENTRIES: dict[str, Entry] = {
         Entry(
             name="bikeshare", title="Bicycles hired in Washington, every hour, 2011 and 2012",
             rows=17379, task="regression", target="riders", time="date",
-            drop=("casual", "registered"),  # they sum to the answer
+            drop=("casual", "registered"),  # they sum to the target
             licence="CC BY 4.0, as UCI states", source="UCI Bike Sharing; Fanaee-T and Gama, 2013",
             how="Get Bike Sharing from archive.ics.uci.edu: hour.csv without its first column, the "
             f"others named {', '.join(_BIKES)}. {_PUT}",
@@ -192,12 +192,12 @@ def names() -> list[str]:
 
 
 def find_entry(name: str, where: str = "op.stream.dataset") -> Entry:
-    """A data set's entry.
+    """The entry of a data set.
 
     Raises
     ------
     SourceError
-        If there is none by that name.
+        If the name is unknown.
     """
     if name not in ENTRIES:
         raise SourceError(
@@ -210,33 +210,33 @@ def find_entry(name: str, where: str = "op.stream.dataset") -> Entry:
 def opened(
     name: str,
     cache: str | os.PathLike[str] | None = None,
-    progress: Progress = lambda step, fraction: None,  # noqa: ARG005  nobody listens
+    progress: Progress = lambda step, fraction: None,  # noqa: ARG005  no progress
 ) -> Source:
-    """A data set's rows, found or fetched, and checked.
+    """The rows of a data set, found or fetched, and checked.
 
     Raises
     ------
     SourceError
-        If there is none by that name, or it is not found, or is not what it should be.
+        If the name is unknown, or the set is neither found nor fetched, or its content is wrong.
     """
     known = find_entry(name)
-    return known.opened(known.got(cache, progress, "op.stream.dataset"))
+    return known.opened(known.fetch_paths(cache, progress, "op.stream.dataset"))
 
 
 Cache = str | os.PathLike[str] | None
 
 
 def _silent(step: str, fraction: float | None) -> None:
-    """Nobody listens."""
+    """Report no progress."""
 
 
 def datasets(*, cache: Cache = None) -> list[Description]:
-    """All named data sets, in words.
+    """Descriptions of all named data sets.
 
     Parameters
     ----------
     cache : path, optional
-        The cache to look in.
+        The cache to search.
 
     Examples
     --------
@@ -244,31 +244,31 @@ def datasets(*, cache: Cache = None) -> list[Description]:
     >>> {one.name: one.rows for one in datasets()}["flights"]
     336776
     """
-    return [entry.described(cache) for entry in ENTRIES.values()]
+    return [entry.describe(cache) for entry in ENTRIES.values()]
 
 
 def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stream:
-    """A named data set as a stream, its target and time chosen as is usual for it.
+    """Open a named data set as a stream, with its usual target and time.
 
-    It is looked for in the package, in the folder that the environment variable ``ONEPASS_DATA``
-    names, in the cache, and where a system package puts it; then it is fetched, if it can be. Its
-    content is checked before the first row is given.
+    It is searched for in the package, in the folder of the environment variable ``ONEPASS_DATA``,
+    in the cache, and in the folder of a system package; then it is fetched, if possible. Its
+    content is checked before the first row is yielded.
 
     Parameters
     ----------
     name : str
         One of the names in :func:`datasets`.
     block : int, optional
-        Rows a block, at least 1; as :func:`read` has it by default.
+        Rows a block, at least 1; by default as in :func:`read`.
     cache : path, optional
-        The cache; by default ``ONEPASS_CACHE``, or the platform's own folder for caches.
+        The cache; by default ``ONEPASS_CACHE``, or the cache folder of the platform.
 
     Raises
     ------
     ParameterError
         If ``block`` is not a whole number >= 1.
     SourceError
-        If there is none by that name, or it is neither found nor fetched, or not what it should be.
+        If the name is unknown, or the set is neither found nor fetched, or its content is wrong.
 
     Examples
     --------
@@ -286,14 +286,14 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
 
 
 def images(name: str, *, cache: Cache = None) -> Images:
-    """The images of a named data set, to learn and to test, found or fetched, and checked.
+    """Open the images of a named data set, for training and for test.
 
     Parameters
     ----------
     name : str
         ``"mnist"`` or ``"fashion-mnist"``.
     cache : path, optional
-        The cache; by default ``ONEPASS_CACHE``, or the platform's own folder for caches.
+        The cache; by default ``ONEPASS_CACHE``, or the cache folder of the platform.
 
     Returns
     -------
@@ -303,65 +303,65 @@ def images(name: str, *, cache: Cache = None) -> Images:
     Raises
     ------
     SourceError
-        If there are no images by that name, or they are neither found nor fetched, or not what
-        they should be.
+        If the name is unknown, or the images are neither found nor fetched, or their content is
+        wrong.
     """
     entry = find_entry(name, "op.stream.images")
-    if not isinstance(entry.content, Pictures):
-        sets = [e.name for e in ENTRIES.values() if isinstance(e.content, Pictures)]
+    if not isinstance(entry.content, ImageChecksums):
+        sets = [e.name for e in ENTRIES.values() if isinstance(e.content, ImageChecksums)]
         raise SourceError(
             f"op.stream.images: `name` must be one of {', '.join(sets)}, got {name!r}, which is a "
             f"table. Use op.stream.dataset({name!r})."
         )
-    return entry.content.read(entry.got(cache, _silent, "op.stream.images"))
+    return entry.content.read(entry.fetch_paths(cache, _silent, "op.stream.images"))
 
 
 def fetch(name: str, *, cache: Cache = None, progress: Progress | None = None) -> Path:
-    """Get a named data set, unless it is there already.
+    """Fetch a named data set, unless it exists already.
 
     Parameters
     ----------
     name : str
         One of the names in :func:`datasets`.
     cache : path, optional
-        The cache to fetch into; by default ``ONEPASS_CACHE``, or the platform's own.
+        The cache to fetch into; by default ``ONEPASS_CACHE``, or that of the platform.
     progress : callable, optional
-        Called as ``progress(step, fraction)`` when a step begins: its name, and how much of all
-        is done, in [0, 1], or None if unknown.
+        Called as ``progress(step, fraction)`` when a step begins: its name, and the fraction done,
+        in [0, 1], or None if unknown.
 
     Returns
     -------
     Path
-        The folder in which its files lie.
+        The folder of its files.
 
     Raises
     ------
     SourceError
-        If there is none by that name, or it cannot be fetched, or is not what it should be.
+        If the name is unknown, or the set cannot be fetched, or its content is wrong.
     """
     entry = find_entry(name, "op.stream.fetch")
-    return entry.got(cache, progress or _silent, "op.stream.fetch")[0].parent
+    return entry.fetch_paths(cache, progress or _silent, "op.stream.fetch")[0].parent
 
 
 def folder(name: str, *, cache: Cache = None) -> Path:
-    """The folder in which a named data set lies; nothing is fetched.
+    """The folder of a named data set; nothing is fetched.
 
     Parameters
     ----------
     name : str
         One of the names in :func:`datasets`.
     cache : path, optional
-        The cache to look in.
+        The cache to search.
 
     Raises
     ------
     SourceError
-        If there is none by that name, or it is not here.
+        If the name is unknown, or the set is not found.
     """
-    described = find_entry(name, "op.stream.folder").described(cache)
-    if not described.found:
+    description = find_entry(name, "op.stream.folder").describe(cache)
+    if not description.found:
         raise SourceError(
-            f"op.stream.folder: {name} must lie in {described.place.parent}, or wherever "
-            f"ONEPASS_DATA says, got nothing there. {described.how}."
+            f"op.stream.folder: {name} must be in {description.place.parent}, or in the "
+            f"folder of ONEPASS_DATA, but was not found. {description.how}."
         )
-    return described.place.parent
+    return description.place.parent

@@ -16,7 +16,7 @@ from onepass.errors import (
     did_you_mean,
     join_names,
 )
-from onepass.stream.literals import SKIP
+from onepass.stream.literals import SKIP_REMEDY
 from onepass.stream.sources import Chunk
 from onepass.types import Array
 from onepass.validation.table import Table, is_missing
@@ -30,37 +30,37 @@ _BAD_ROWS = ("error", "skip")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """A chunk, taken apart: features, answers, times, and which rows are kept.
+    """A chunk split into features, targets and times, with a mask of the rows to use.
 
-    ``gaps`` is how many rows have an answer and are not kept, for want of a feature. ``bad`` holds
-    the errors of skipped rows, by index.
+    ``gaps`` is the number of rows that have a target but lack a feature and are left out. ``bad``
+    holds the errors of skipped rows, by index.
     """
 
     X: Table
     y: Array | None
     time: Array | None
-    kept: Array
+    used: Array
     gaps: int = 0
     bad: dict[int, str] = field(default_factory=dict)
 
     def after(self, n: int) -> "Split":
-        """The same without its first n rows."""
+        """A copy without the first n rows."""
         y = None if self.y is None else self.y[n:]
         time = None if self.time is None else self.time[n:]
         bad = {i - n: why for i, why in self.bad.items() if i >= n}
-        return Split(self.X[n:], y, time, self.kept[n:], self.gaps, bad) if n else self
+        return Split(self.X[n:], y, time, self.used[n:], self.gaps, bad) if n else self
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSelection:
-    """Which columns are answers, time and features.
+    """The columns of targets, times and features.
 
     Parameters
     ----------
     target : str, list of str or None
-        The column of answers, or several. A list gives answers of shape (n, c).
+        The target column, or several. A list gives targets of shape (n, c).
     time : str or None
-        The column that says when a row happened. It stays a feature unless it is dropped.
+        The column of times. It is also a feature unless it is dropped.
     drop : tuple of str
         Columns that are not features.
     columns : tuple of str or None
@@ -68,14 +68,14 @@ class ColumnSelection:
     where : str
         The source, for messages.
     missing : {"keep", "skip", "error"}
-        What becomes of rows that lack a feature.
+        How to handle rows that lack a feature.
     bad_rows : {"error", "skip"}
-        How to handle rows that cannot be read, and rows to be learned that hold infinity.
+        How to handle invalid rows, and rows to learn that hold infinity.
 
     Raises
     ------
     ParameterError
-        If ``missing`` or ``bad_rows`` is none of these, a target is dropped or named as a feature,
+        If ``missing`` or ``bad_rows`` has another value, a target is dropped or named as a feature,
         or a name is given twice.
     """
 
@@ -111,26 +111,26 @@ class ColumnSelection:
 
     @property
     def targets(self) -> list[str]:
-        """The columns of answers, as a list."""
+        """The target columns, as a list."""
         if self.target is None:
             return []
         return [self.target] if isinstance(self.target, str) else list(self.target)
 
     def of(self, names: Sequence[str], types: Mapping[str, str]) -> list[str]:
-        """The columns to be read, of those there are, in their order.
+        """The columns to read, in the order of the source.
 
         Raises
         ------
         ColumnError
-            If a column was named that is not there, or one stands there twice.
+            If a named column does not exist, or a column exists twice.
         """
         twice = sorted(name for name, times in Counter(names).items() if times > 1)
         if twice:
             raise ColumnError(
-                f"{self.where}: each column must have a name of its own, got "
+                f"{self.where}: each column must have a unique name, got "
                 f"{', '.join(map(repr, twice))} more than once. Rename the columns."
             )
-        there = set(names)
+        available = set(names)
         for what, wanted in (
             ("target", self.targets),
             ("time", [] if self.time is None else [self.time]),
@@ -139,7 +139,7 @@ class ColumnSelection:
             ("types", types),
         ):
             for name in wanted:
-                if name not in there and not (what == "drop" and _within(name, names)):
+                if name not in available and not (what == "drop" and _within(name, names)):
                     raise ColumnError(
                         f"{self.where}: `{what}` must name a column of the source, which has "
                         f"{join_names(names)}, got {name!r}."
@@ -149,7 +149,7 @@ class ColumnSelection:
         return [name for name in names if name in read]
 
     def split(self, chunk: Chunk) -> Split:
-        """A chunk's features, targets and times.
+        """The features, targets and times of a chunk.
 
         Parameters
         ----------
@@ -159,40 +159,40 @@ class ColumnSelection:
         Raises
         ------
         ParameterError
-            If a target was named although the source brings its answers with it, or times are
-            numbers beyond 2**53.
+            If a target is named although the source has separate targets, or times are numbers
+            beyond 2**53.
         ColumnError, TypeMismatchError, ShapeError
-            If answers are missing altogether, are dates, or mix text and numbers.
+            If the target does not exist, is a date, or mixes text and numbers.
         """
         table = chunk.table
-        answers = None if chunk.answers is None else Chunk(chunk.answers, chunk.n).table
-        if self.targets and answers is not None:
+        targets = None if chunk.targets is None else Chunk(chunk.targets, chunk.n).table
+        if self.targets and targets is not None:
             raise ParameterError(
-                f"{self.where}: `target` must be left out where the source brings its answers, "
+                f"{self.where}: `target` must be left out if the source has separate targets, "
                 f"as (x, y), got {self.target!r}. Leave it out."
             )
         if self.targets:
-            answers = self._picked(table, "target", self.targets)
-        kept = np.ones(len(table), dtype=bool)
+            targets = self._picked(table, "target", self.targets)
+        used = np.ones(len(table), dtype=bool)
         y = None
-        if answers is not None:
+        if targets is not None:
             flat = chunk.flat if not self.targets else isinstance(self.target, str)
-            y, kept = self._answers(answers, flat=flat)
+            y, used = self._targets(targets, flat=flat)
         time = None
         if self.time is not None:
             time = self._picked(table, "time", [self.time])[self.time]
             if time.dtype.kind == "f" and (large := np.abs(time) > _EXACT).any():
                 raise ParameterError(
                     f"{self.where}: the times in column {self.time!r} must be numbers up to 2**53, "
-                    f"which float64 holds with all their digits, got {time[large][0]:g}. Give "
+                    f"which float64 represents exactly, got {time[large][0]:g}. Give "
                     "dates, or numbers in a larger unit."
                 )
         features = table.select(self._features(table.names))
-        kept[list(chunk.bad)] = False
+        used[list(chunk.bad)] = False
         if self.missing != "skip":
-            return Split(features, y, time, kept, bad=dict(chunk.bad))
-        gaps = kept & _gaps(features)
-        return Split(features, y, time, kept & ~gaps, int(gaps.sum()), dict(chunk.bad))
+            return Split(features, y, time, used, bad=dict(chunk.bad))
+        gaps = used & _gaps(features)
+        return Split(features, y, time, used & ~gaps, int(gaps.sum()), dict(chunk.bad))
 
     def check(self, split: Split, first: int, located: Callable[[int], str]) -> None:
         """Refuse or skip rows that hold infinity; refuse rows that lack a feature.
@@ -200,11 +200,11 @@ class ColumnSelection:
         Parameters
         ----------
         split : Split
-            Some rows; those to be skipped are added to its ``bad``, and not kept.
+            Some rows; rows to skip are added to its ``bad``, and removed from ``used``.
         first : int
             The number of the first row.
         located : callable
-            Gives the place of a row, for messages, by its number.
+            Function from the number of a row to its description in words.
 
         Raises
         ------
@@ -214,36 +214,36 @@ class ColumnSelection:
             If ``missing`` is "error" and a row lacks a feature.
         """
         for name, column in self._learned(split):
-            for i in np.flatnonzero(np.isinf(column) & split.kept).tolist():
+            for i in np.flatnonzero(np.isinf(column) & split.used).tolist():
                 error = NotFiniteError(
                     f"op.stream.read: {located(first + i)}, column {name!r} must be finite, got "
-                    f"{column[i]}. Fix the row, or give {SKIP}."
+                    f"{column[i]}. Fix the row, or give {SKIP_REMEDY}."
                 )
                 if self.bad_rows == "error":
                     raise error
-                split.kept[i], split.bad[i] = False, str(error)
-        if self.missing == "error" and (gaps := split.kept & _gaps(split.X)).any():
+                split.used[i], split.bad[i] = False, str(error)
+        if self.missing == "error" and (gaps := split.used & _gaps(split.X)).any():
             i = int(gaps.argmax())
             name = next(n for n, c in split.X.columns.items() if is_missing(c[i : i + 1])[0])
             raise SourceError(
                 f"op.stream.read: {located(first + i)}, column {name!r} must have a value, got "
                 "none. Fill it, or give missing='skip' (--missing skip) to leave such rows out, or "
-                "missing='keep' (--missing impute) to let the model see to it."
+                "missing='keep' (--missing impute) to have the model impute it."
             )
 
     def _learned(self, split: Split) -> list[tuple[str, Array]]:
-        """The columns of numbers to be learned; a model that predicts checks its own features."""
+        """The numeric columns to check before learning; models check rows to predict."""
         if split.y is None and self.bad_rows == "error":
             return []
-        answers = [] if split.y is None else split.y.T if split.y.ndim > 1 else [split.y]
-        names = self.targets or [f"y{j}" for j in range(len(answers))]
-        columns = [*split.X.columns.items(), *zip(names, answers, strict=False)]
+        targets = [] if split.y is None else split.y.T if split.y.ndim > 1 else [split.y]
+        names = self.targets or [f"y{j}" for j in range(len(targets))]
+        columns = [*split.X.columns.items(), *zip(names, targets, strict=False)]
         return [(name, column) for name, column in columns if column.dtype.kind == "f"]
 
     def _features(self, names: Sequence[str]) -> list[str]:
-        """The columns that are features, of those there are; in the order asked for."""
-        gone = {*self.targets, *(n for drop in self.drop for n in _within(drop, names))}
-        return [n for n in (names if self.columns is None else self.columns) if n not in gone]
+        """The feature columns of the source, in the requested order."""
+        excluded = {*self.targets, *(n for drop in self.drop for n in _within(drop, names))}
+        return [n for n in (names if self.columns is None else self.columns) if n not in excluded]
 
     def _others(self) -> list[str]:
         return [*self.targets, *([] if self.time is None else [self.time])]
@@ -258,36 +258,36 @@ class ColumnSelection:
                 )
         return table.select(names)
 
-    def _answers(self, answers: Table, *, flat: bool) -> tuple[Array, Array]:
-        """The answers as one array, and which rows have all of theirs."""
-        if not answers.columns:  # nobody has answered yet
-            return np.full(len(answers), np.nan), np.zeros(len(answers), dtype=bool)
-        kept = np.ones(len(answers), dtype=bool)
-        for name, column in answers.columns.items():
+    def _targets(self, targets: Table, *, flat: bool) -> tuple[Array, Array]:
+        """The targets as one array, and a mask of the rows that have all of them."""
+        if not targets.columns:  # no targets yet
+            return np.full(len(targets), np.nan), np.zeros(len(targets), dtype=bool)
+        used = np.ones(len(targets), dtype=bool)
+        for name, column in targets.columns.items():
             if column.dtype.kind == "M":
                 raise TypeMismatchError(
                     f"{self.where}: the target {name!r} must hold numbers or labels, got dates. "
                     f"Give types={{{name!r}: 'text'}} if they are labels."
                 )
-            kept &= ~is_missing(column)
-        # an answer that has only been missing so far stands as nan, whatever it will be
-        known = {c.dtype.kind for c in answers.columns.values() if not is_missing(c).all()}
+            used &= ~is_missing(column)
+        # a target that has only been missing so far is nan, whatever its later type
+        known = {c.dtype.kind for c in targets.columns.values() if not is_missing(c).all()}
         if len(known) > 1:
             raise ShapeError(
                 f"{self.where}: several targets must be all numbers or all text, got both in "
-                f"{join_names(answers.names)}. Learn them apart, each with a learner of its own."
+                f"{join_names(targets.names)}. Use one learner for each."
             )
-        columns = list(answers.columns.values())
-        return (columns[0] if flat else np.column_stack(columns)), kept
+        columns = list(targets.columns.values())
+        return (columns[0] if flat else np.column_stack(columns)), used
 
 
 def _within(name: str, names: Sequence[str]) -> list[str]:
-    """The column of a name; if there is none, those of a struct of that name."""
+    """The column of a name; otherwise those of a struct of that name."""
     return [name] if name in names else [n for n in names if n.startswith(f"{name}.")]
 
 
 def _gaps(table: Table) -> Array:
-    """Which rows lack a value."""
+    """A mask of the rows that lack a value."""
     gaps = np.zeros(len(table), dtype=bool)
     for column in table.columns.values():
         gaps |= is_missing(column)

@@ -22,33 +22,33 @@ import narwhals as nw
 import numpy as np
 
 from onepass.errors import LabelError, NotFiniteError, ParameterError, ShapeError
-from onepass.stream.tasks import Experiences, Part, Task, as_rows, in_order, make_tasks
+from onepass.stream.tasks import Experiences, Part, Task, as_rows, make_tasks, reorder_tasks
 from onepass.types import Array, ArrayLike
 from onepass.validation import in_range, labels, whole
 from onepass.validation.table import Table, TableLike, is_missing
 
-__all__ = ["TaskRows", "experiences", "some_of"]
+__all__ = ["TaskRows", "experiences", "sample_rows"]
 
 
-_APART = 6  # sets the draw of rows to test apart from others
+_APART = 6  # stream of random numbers for test rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskRows:
-    """Rows with answers, and which of them are meant.
+    """Rows with targets, and the indices of those to use.
 
     Parameters
     ----------
     X : ndarray of shape (N, …) or Table
         All rows.
     y : ndarray of shape (N,) or (N, c)
-        Their answers.
+        Their targets.
     rows : ndarray of int of shape (n,)
-        Which of them.
+        Indices of the rows to use.
     key : ndarray of shape (N,), or None
-        What tasks are made by.
+        The key by which tasks are made.
     title : str
-        What the key is called.
+        The name of the key.
     """
 
     X: Any
@@ -65,10 +65,10 @@ def _sources(
     y_test: ArrayLike | None,
     test_share: float,
     seed: int,
-    said: tuple[str, ArrayLike | None, ArrayLike | None],
+    context: tuple[str, ArrayLike | None, ArrayLike | None],
 ) -> list[TaskRows]:
-    """Rows to learn and rows to test, checked."""
-    where, by, by_test = said
+    """Training rows and test rows, checked."""
+    where, by, by_test = context
     if isinstance(y, str) and y_test is None and X_test is not None:
         y_test = y
     if (X_test is None) != (y_test is None):
@@ -79,7 +79,7 @@ def _sources(
     learned = _source(X, y, by, where, "")
     if X_test is None or y_test is None:
         share = in_range(test_share, "test_share", where, above=0.0, high=0.9)
-        return _parted(learned, share, seed)
+        return _split_rows(learned, share, seed)
     named = by is None or isinstance(by, (str, int))
     if not named and by_test is None:
         raise ParameterError(
@@ -92,48 +92,48 @@ def _sources(
 def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, where: str, suffix: str) -> TaskRows:
     rows = as_rows(X)
     if isinstance(y, str) and isinstance(rows, Table):
-        rows, y = rows.drop([y]), _answers(X, rows, y)
-    answers = np.asarray(y)
+        rows, y = rows.drop([y]), _targets(X, rows, y)
+    targets = np.asarray(y)
     shape = (len(rows), len(rows.names)) if isinstance(rows, Table) else rows.shape
-    # several answers a row have no classes that could make tasks
+    # several targets a row have no classes
     if (
-        not 1 <= answers.ndim <= (1 if by is None else 2)
+        not 1 <= targets.ndim <= (1 if by is None else 2)
         or len(shape) < 2
-        or shape[0] != len(answers)
+        or shape[0] != len(targets)
         or not shape[0]
     ):
         raise ShapeError(
             f"{where}: `X{suffix}` must be of shape (n, …) and `y{suffix}` of shape (n,), got "
-            f"{shape} and {answers.shape}. Give one class a row, of one row or more."
+            f"{shape} and {targets.shape}. Give one class a row, of one row or more."
         )
-    if answers.ndim == 1 and answers.dtype.kind != "f":
-        answers = labels(answers, len(answers), where, what=f"y{suffix}")
-    key, title = _key(rows, by, len(answers), where, suffix)
-    return TaskRows(rows, answers, np.arange(len(answers)), key, title)
+    if targets.ndim == 1 and targets.dtype.kind != "f":
+        targets = labels(targets, len(targets), where, what=f"y{suffix}")
+    key, title = _key(rows, by, len(targets), where, suffix)
+    return TaskRows(rows, targets, np.arange(len(targets)), key, title)
 
 
-def _answers(frame: Any, rows: Table, name: str) -> Array:
-    """A column of answers; whole numbers and truth values stay so, and are classes."""
-    answers: Array = rows[name]
+def _targets(frame: Any, rows: Table, name: str) -> Array:
+    """A target column; integers and booleans stay so, and are classes."""
+    targets: Array = rows[name]
     if not isinstance(frame, Table):
         column = nw.from_native(frame, eager_only=True)[name]
         if column.dtype.is_integer() or column.dtype == nw.Boolean:
             gaps = bool(column.is_null().any())
-            return answers if gaps else column.to_numpy()
-    return answers
+            return targets if gaps else column.to_numpy()
+    return targets
 
 
 def _key(
     rows: Array | Table, by: ArrayLike | None, n: int, where: str, suffix: str
 ) -> tuple[Array | None, str]:
-    """What tasks are made by, and what it is called."""
+    """The key of each row, and its name."""
     if by is None:
         return None, ""
     if isinstance(by, str):
         if not isinstance(rows, Table):
             raise ParameterError(
-                f"{where}: `by` must be a column's place, or the key of each row, where rows are "
-                f"an array without names, got {by!r}. Give a frame, or the place as a number."
+                f"{where}: `by` must be the index of a column, or the key of each row, if rows are "
+                f"an array without names, got {by!r}. Give a frame, or the index."
             )
         return rows[by], by
     if isinstance(by, (int, np.integer)) and not isinstance(by, bool):
@@ -141,8 +141,8 @@ def _key(
         names = rows.names if isinstance(rows, Table) else [f"x{j}" for j in range(rows.shape[1])]
         if not flat or not -len(names) <= by < len(names):
             raise ParameterError(
-                f"{where}: `by` must be the place of one of the {len(names)} columns that are left "
-                f"in `X{suffix}`, got {by}. Count from 0."
+                f"{where}: `by` must be the index of one of the {len(names)} remaining columns "
+                f"of `X{suffix}`, got {by}. Count from 0."
             )
         return (rows[names[by]] if isinstance(rows, Table) else rows[:, by]), names[by]
     key = np.asarray(by)
@@ -157,23 +157,23 @@ def _key(
 
 
 def _refuse_kinds(key: Array, where: str, suffix: str) -> None:
-    """Refuse keys that have no order: of several kinds, or with gaps."""
+    """Refuse keys that cannot be sorted: of several types, or with missing values."""
     try:
         np.sort(key)
-    except TypeError as wrong:
+    except TypeError as error:
         raise LabelError(
             f"{where}: `by{suffix}` must hold values of one kind, in each row, got "
             f"{' and '.join(sorted({type(each).__name__ for each in key.tolist()}))}. Drop rows "
             "without a key, and give all of them one type."
-        ) from wrong
+        ) from error
 
 
-def _parted(source: TaskRows, share: float, seed: int) -> list[TaskRows]:
-    """Some rows to test and the others to learn; of each class a share, where there are classes."""
+def _split_rows(source: TaskRows, share: float, seed: int) -> list[TaskRows]:
+    """Split rows into training and test; stratified by class, if there are classes."""
     rng = np.random.default_rng([seed, _APART])
     real = source.y.dtype.kind == "f" or source.y.ndim > 1
     at = np.zeros(len(source.y), dtype=int) if real else np.unique(source.y, return_inverse=True)[1]
-    if source.key is not None:  # neighbours along the key: each range has its share
+    if source.key is not None:  # stratified along the key
         few = max(2, round(1.0 / share))
         at = np.minimum(_ranks(source.key) // few, max(1, len(at) // few) - 1)
     tested = np.zeros(len(at), dtype=bool)
@@ -193,15 +193,15 @@ def _ranks(key: Array) -> Array:
     return ranks
 
 
-def some_of(
+def sample_rows(
     rows: Array, wanted: int | None, rng: np.random.Generator, where: str, name: str
 ) -> Array:
-    """Rows drawn without replacement; all of them, shuffled, if no number is given.
+    """Sample rows without replacement; shuffle all of them without a number.
 
     Raises
     ------
     ParameterError
-        If there are fewer.
+        If there are fewer rows.
     """
     if wanted is None:
         return rng.permutation(rows)
@@ -213,7 +213,7 @@ def some_of(
     return rng.choice(rows, wanted, replace=False)
 
 
-_MOST = 1000  # values of a key that each are a task: more is likely a mistake
+_MAX_TASKS = 1000  # more tasks, one for each value, are likely a mistake
 
 
 def _by_domains(
@@ -224,9 +224,9 @@ def _by_domains(
     *,
     shuffle: bool,
 ) -> tuple[Task, ...]:
-    """Tasks by the ranges or values of the sources' keys."""
-    keys = [_of(source, _WHERE) for source in known]
-    placed, names = _placed(keys[0], (n_tasks, cuts), known[0].title, _WHERE)
+    """Tasks by the ranges or values of the keys."""
+    keys = [_task_keys(source, _WHERE) for source in known]
+    placed, names = _assign_tasks(keys[0], (n_tasks, cuts), known[0].title, _WHERE)
     places = [placed(key) for key in keys]
 
     def draw(i: int, j: int, rng: np.random.Generator) -> Part:
@@ -243,18 +243,18 @@ def _by_domains(
 
 
 def _classes(source: TaskRows) -> tuple[str | int, ...]:
-    """All classes, which tasks by domains share; none where answers are real numbers."""
+    """The classes shared by tasks by domains; none for regression."""
     if source.y.dtype.kind == "f" or source.y.ndim > 1:
         return ()
     return tuple(np.unique(source.y[source.rows]).tolist())
 
 
-def _of(source: TaskRows, where: str) -> Array:
-    """The keys of the rows that are meant; none may be missing."""
+def _task_keys(source: TaskRows, where: str) -> Array:
+    """The keys of the rows to use; none may be missing."""
     key = np.asarray(source.key)[source.rows]
-    lost = is_missing(key) if key.dtype.kind in "fMO" else np.zeros(len(key), dtype=bool)
-    if lost.any():
-        row = int(source.rows[np.flatnonzero(lost)[0]])
+    missing = is_missing(key) if key.dtype.kind in "fMO" else np.zeros(len(key), dtype=bool)
+    if missing.any():
+        row = int(source.rows[np.flatnonzero(missing)[0]])
         raise NotFiniteError(
             f"{where}: `by` must have a value in each row, got none in row {row}. Drop the row, "
             "or give a key without gaps."
@@ -262,20 +262,20 @@ def _of(source: TaskRows, where: str) -> Array:
     return key
 
 
-def _placed(
-    key: Array, asked: tuple[int | None, Sequence[float] | None], title: str, where: str
+def _assign_tasks(
+    key: Array, conflicting: tuple[int | None, Sequence[float] | None], title: str, where: str
 ) -> tuple[Callable[[Array], Array], list[str]]:
-    """What tells the task of each key, and the tasks' names."""
-    n_tasks, cuts = asked
+    """A function from keys to tasks, and the names of the tasks."""
+    n_tasks, cuts = conflicting
     if n_tasks is None and cuts is None:
         values = np.unique(key)
-        if len(values) > _MOST:
+        if len(values) > _MAX_TASKS:
             raise ParameterError(
-                f"{where}: without `n_tasks` and `cuts` each value of `by` is a task, of which "
-                f"there may be {_MOST}, got {len(values)}. Say how many ranges to make."
+                f"{where}: without `n_tasks` and `cuts` each value of `by` is a task, at most "
+                f"{_MAX_TASKS}, got {len(values)}. Give the number of ranges."
             )
         names = [f"{title} = {value}" for value in values.tolist()]
-        return lambda other: _among(values, other, where), names
+        return lambda other: _value_index(values, other, where), names
     if key.dtype.kind not in "iufbM" or (n_tasks is not None and cuts is not None):
         raise ParameterError(
             f"{where}: ranges must be of numbers or dates, by `n_tasks` or by `cuts`, got "
@@ -285,7 +285,7 @@ def _placed(
     edges = _quantiles(key, n_tasks, where) if cuts is None else np.asarray(cuts)
     if edges.ndim != 1 or (len(edges) > 1 and not (edges[:-1] < edges[1:]).all()):
         raise ParameterError(
-            f"{where}: tasks must meet at rising numbers, got {edges.tolist()}. Ask for fewer "
+            f"{where}: boundaries of tasks must increase, got {edges.tolist()}. Ask for fewer "
             "tasks where many rows have one value, or sort the cuts."
         )
     return lambda other: np.searchsorted(edges, other, side="right"), _ranges(edges, title)
@@ -299,20 +299,20 @@ def _quantiles(key: Array, n_tasks: int | None, where: str) -> Array:
 
 
 def _ranges(edges: Array, title: str) -> list[str]:
-    said = [f"{edge:.4g}" if edges.dtype.kind in "iuf" else str(edge) for edge in edges]
-    if not said:
+    labels = [f"{edge:.4g}" if edges.dtype.kind in "iuf" else str(edge) for edge in edges]
+    if not labels:
         return [title]
-    middle = [f"{low} ≤ {title} < {high}" for low, high in itertools.pairwise(said)]
-    return [f"{title} < {said[0]}", *middle, f"{title} ≥ {said[-1]}"]
+    middle = [f"{low} ≤ {title} < {high}" for low, high in itertools.pairwise(labels)]
+    return [f"{title} < {labels[0]}", *middle, f"{title} ≥ {labels[-1]}"]
 
 
-def _among(values: Array, key: Array, where: str) -> Array:
+def _value_index(values: Array, key: Array, where: str) -> Array:
     places: Array = np.searchsorted(values, key)
     inside = np.minimum(places, len(values) - 1)
     if (values[inside] != key).any():
-        came = key[values[inside] != key][0]
+        got = key[values[inside] != key][0]
         raise ParameterError(
-            f"{where}: each row to test must have a value of `by` that is learned, got {came!r}. "
+            f"{where}: each row to test must have a value of `by` that is learned, got {got!r}. "
             f"Leave such rows out; or, as {len(values)} values are a task each, ask for ranges: "
             "n_tasks=..."
         )
@@ -342,48 +342,50 @@ def experiences(
     order: Sequence[int] | str | None = None,
     name: str = "experiences",
 ) -> Experiences:
-    """Any data as a stream of tasks: by classes, or by the values or ranges of a column.
+    """Divide any data into a stream of tasks: by classes, or by the values or ranges of a column.
 
     Parameters
     ----------
     X : array-like of shape (N, …), or DataFrame
-        Rows to learn. Arrays are kept, not copied.
+        Training rows. Arrays are referenced, not copied.
     y : array-like of shape (N,) or (N, c), or str
-        Their answers, or the name of the frame's column that holds them. Real numbers (of dtype
-        float) are regression, all else classes.
+        Their targets, or the name of the target column of the frame. Real numbers (of dtype float)
+        are regression, all others classes.
     X_test : array-like of shape (K, …), or DataFrame, optional
-        Rows to test. Without them a share of each task's rows is tested and not learned.
+        Test rows. By default a share of the rows of each task is used for test only.
     y_test : array-like of shape (K,) or (K, c), optional
-        Their answers.
+        Their targets.
     groups : iterable of iterable, optional
-        The classes of each task, in order. A class belongs to one task at most; rows of classes
-        that are not named are left out.
+        The classes of each task, in order. A class belongs to at most one task; rows of other
+        classes are left out.
     by : str, int, or array-like of shape (N,), optional
-        Tasks by a key in place of classes: a column's name or place, or the key of each row.
+        Key for tasks, instead of classes: the name or index of a column, or the key of each row.
     by_test : array-like of shape (K,), optional
-        The key of each row to test, where ``by`` holds those of the rows to learn.
+        The key of each test row, if ``by`` holds those of the training rows.
     n_tasks : int, optional
-        Without ``groups``: tasks to part the sorted classes into, or the numbers of ``by``, by
-        their quantiles. Two classes a task, and each value of ``by`` a task, if not given.
+        Without ``groups``: number of tasks into which the sorted classes are divided, or the
+        numbers of ``by``, by their quantiles. By default two classes a task, and one task for each
+        value of ``by``.
     cuts : sequence of float, optional
-        Where the tasks by ``by`` meet: k rising numbers part it into k + 1 ranges; a number on
-        a cut belongs to the range above.
+        Boundaries of the ranges of ``by``: k increasing numbers make k + 1 ranges; a number on a
+        boundary belongs to the range above.
     within : bool, default=False
-        Whether the answer is a class's place among those of its task, 0, 1, …
+        Whether the label is the position of a class among those of its task, 0, 1, …
     test_share : float, default=0.2
-        In (0, 0.9]: of each class or domain, drawn at random, if no rows to test are given.
+        In (0, 0.9]: share of test rows of each class or domain, drawn at random, if no test rows
+        are given.
     rows_per_class : int, optional
-        Rows of each class to learn, drawn without replacement. All, if not given.
+        Training rows of each class, sampled without replacement. All by default.
     test_rows_per_class : int, optional
-        The same of rows to test.
+        Test rows of each class, likewise.
     shuffle : bool, default=True
-        Whether the rows of a task come in an order that the seed draws; else as they stand in X.
+        Whether the rows of a task are shuffled; else they keep the order of X.
     seed : int, default=0
-        Draws the rows, and the order in which those of a task come.
+        Seed of the sampling and of the order of rows.
     order : sequence of int or "random", optional
-        The tasks, counted from 0 as they stand in ``groups``, in the order in which they come.
+        The order of the tasks, by their indices in ``groups``.
     name : str, default="experiences"
-        Of the whole, for tables.
+        Name of the stream, for tables.
 
     Returns
     -------
@@ -394,12 +396,12 @@ def experiences(
     ShapeError
         If X and y have different numbers of rows.
     LabelError
-        If a class is named twice, or has no rows to learn or to test.
+        If a class is named twice, or has no training or test rows.
     ColumnError
-        If there is no column of the name.
+        If the named column does not exist.
     ParameterError
-        If there are fewer rows than are asked for, a task would be empty, ``order`` is no
-        permutation, or arguments are given that do not go together.
+        If there are fewer rows than requested, a task would be empty, ``order`` is not a
+        permutation, or arguments are incompatible.
 
     Examples
     --------
@@ -431,21 +433,21 @@ def experiences(
         sizes = (rows_per_class, test_rows_per_class)
         tasks = _by_classes(known, named, sizes, seed, shuffle=shuffle, within=within)
     else:
-        asked = (groups, rows_per_class, test_rows_per_class, within or None)
-        if any(each is not None for each in asked):
+        conflicting = (groups, rows_per_class, test_rows_per_class, within or None)
+        if any(each is not None for each in conflicting):
             raise ParameterError(
                 f"{_WHERE}: `groups`, `within` and rows a class must be left out with `by`, got "
                 "them. Tasks are made by classes, or by a key."
             )
         tasks = _by_domains(known, n_tasks, cuts, seed, shuffle=shuffle)
     made = Experiences(name, known[0].X, known[1].X, tasks)
-    return in_order(made, order, _WHERE, seed=seed)
+    return reorder_tasks(made, order, _WHERE, seed=seed)
 
 
 def _groups(
     groups: Iterable[Iterable[str | int]] | None, n_tasks: int | None, known: Sequence[TaskRows]
 ) -> list[tuple[str | int, ...]]:
-    """The classes of each task, as named or in sorted order."""
+    """The classes of each task, as given or in sorted order."""
     if groups is not None:
         if n_tasks is not None:
             raise ParameterError(
@@ -454,14 +456,14 @@ def _groups(
             )
         try:
             return [tuple(sorted(group)) for group in groups]
-        except TypeError as wrong:
+        except TypeError as error:
             raise LabelError(
                 f"{_WHERE}: `groups` must list the classes of each task, of one kind, got "
                 f"{groups!r}. Give for example [(0, 1), (2, 3)]."
-            ) from wrong
+            ) from error
     if known[0].y.dtype.kind == "f" or known[0].y.ndim > 1:
         raise ParameterError(
-            f"{_WHERE}: `by` must say what tasks are made by where answers are real numbers, got "
+            f"{_WHERE}: `by` must define the tasks for real targets, got "
             "None. Name a column, or give a key for each row."
         )
     classes = np.unique(known[0].y).tolist()
@@ -495,7 +497,7 @@ def _by_classes(
     shuffle: bool,
     within: bool,
 ) -> tuple[Task, ...]:
-    """Tasks that each have classes of their own."""
+    """Tasks with disjoint classes."""
 
     def draw(i: int, j: int, rng: np.random.Generator) -> Part:
         rows = _drawn(known[j], named[i], sizes[j], rng, f"{('', 'test_')[j]}rows_per_class")
@@ -520,6 +522,6 @@ def _drawn(
     for label in classes:
         rows = source.rows[source.y[source.rows] == label]
         if wanted is not None:
-            rows = some_of(rows, wanted, rng, _WHERE, name)
+            rows = sample_rows(rows, wanted, rng, _WHERE, name)
         chosen.append(rows)
     return rng.permutation(np.concatenate(chosen))

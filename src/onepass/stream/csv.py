@@ -2,12 +2,12 @@
 
 The text is cut into whole rows here, and pyarrow parses them from memory, all columns as text;
 :class:`~onepass.stream.dtypes.ColumnTypes` converts it. If pyarrow read the file itself, it would
-fix the type of a column by the first block, so that a column of whole numbers would refuse 3.5 a
+infer the type of a column from the first block, so that a column of integers would refuse 3.5 a
 million rows later; and it would read many blocks ahead in a thread that calls back into Python,
 which aborts at exit.
 
 A line break ends a row unless it is in a quoted field. A field is quoted if it begins with a
-quotation mark; a doubled mark within it is one mark; what follows the closing mark belongs to the
+quotation mark; a doubled mark within it is one mark; text after the closing mark belongs to the
 field unchanged. This is how pyarrow reads, and agrees with RFC 4180 where that is defined.
 """
 
@@ -22,10 +22,10 @@ from pyarrow import csv
 
 from onepass.errors import RowsRefusedWarning, SourceError
 from onepass.stream.files import Bytes, File
-from onepass.stream.literals import SKIP
+from onepass.stream.literals import SKIP_REMEDY
 from onepass.stream.sources import BaseSource, Chunk, RawColumn
 
-__all__ = ["Delimited", "Lines", "ParseError", "Records", "is_left"]
+__all__ = ["Delimited", "Lines", "ParseError", "Records", "skip_unterminated"]
 
 
 _WHERE = "op.stream.read"
@@ -41,14 +41,14 @@ _SHELL = {"\t": "tab"}
 
 
 class ParseError:
-    """Makes four-part errors for one text.
+    """Creates the errors of one text.
 
     Parameters
     ----------
     source : str
-        The source's name.
+        The name of the source.
     headed : bool
-        Whether the columns' names are its first line.
+        Whether the first line holds the column names.
     """
 
     def __init__(self, source: str, *, headed: bool = True) -> None:
@@ -56,19 +56,19 @@ class ParseError:
         self._headed = headed
 
     def check_beginning(self, sample: bytes, delimiter: str) -> None:
-        """Refuse what is no delimited text in UTF-8 by its first bytes.
+        """Refuse first bytes that are not delimited text in UTF-8.
 
         Parameters
         ----------
         sample : bytes
-            The first of them.
+            The first bytes.
         delimiter : str
-            What stands between two fields.
+            The field delimiter.
 
         Raises
         ------
         SourceError
-            If the file is empty, in another code or format, or delimited by something else.
+            If the file is empty, has another encoding or format, or another delimiter.
         """
         if not sample.strip():
             raise self._error("must hold rows, got an empty file", "Check that it was written")
@@ -76,45 +76,45 @@ class ParseError:
             if sample.startswith(mark):
                 raise self._error(
                     f"must be delimited text in UTF-8, got {code}",
-                    "Write it as CSV in UTF-8, or give the file a suffix that says what it is",
+                    "Write it as CSV in UTF-8, or give the file the suffix of its format",
                 )
         first = sample.lstrip().split(b"\n", 1)[0]
         others = [mark for mark in _DELIMITERS if mark in first]
         if others and delimiter.encode() not in first and b'"' not in first:
-            came, wanted = others[0].decode(), delimiter
+            got, wanted = others[0].decode(), delimiter
             raise self._error(
-                f"must have fields with {wanted!r} between them, got {came!r} in its first line",
-                f"Give delimiter={came!r} (--delimiter {_SHELL.get(came, repr(came))}); or, if "
-                "this is a name, put it in quotation marks",
+                f"must have the delimiter {wanted!r}, got {got!r} in its first line",
+                f"Give delimiter={got!r} (--delimiter {_SHELL.get(got, repr(got))}); or, if "
+                "this is a column name, quote it",
             )
 
-    def error(self, wrong: Exception) -> SourceError:
-        """An error of pyarrow, which parsed the whole text, in the user's words."""
-        message = str(wrong)
-        if isinstance(wrong, UnicodeDecodeError) or "invalid UTF8" in message:
+    def error(self, error: Exception) -> SourceError:
+        """The error for an exception of pyarrow."""
+        message = str(error)
+        if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in message:
             row = re.search(r"Row #(\d+)", message)
             return self.encoding(int(row[1]) - 2 if row else None)
         if "Empty CSV" in message:
             return self._error("must hold rows, got a header alone", "Check that it was written")
-        if found := _RAGGED.search(message):  # it counts from 1, the line of names too
+        if found := _RAGGED.search(message):  # it counts from 1, with the header
             return self.ragged(int(found[1]) - 2, int(found[2]), int(found[3]))
-        return self._error(f"must be delimited text, got: {wrong}", "Check the file")
+        return self._error(f"must be delimited text, got: {error}", "Check the file")
 
-    def ragged(self, row: int, expected: int, came: int) -> SourceError:
+    def ragged(self, row: int, expected: int, got: int) -> SourceError:
         """The error of a row with another number of fields."""
         return self._error(
             f"row {row} (counting from 0) must have {expected} fields, as "
-            f"{'in the first line' if self._headed else 'there are names'}, got {came}",
-            "Fix the line, where a field that holds the delimiter must stand in quotation marks, "
-            f"or give {SKIP}",
+            f"{'in the first line' if self._headed else 'there are names'}, got {got}",
+            "Fix the line, in which fields that hold the delimiter must be quoted, "
+            f"or give {SKIP_REMEDY}",
         )
 
     def unclosed(self, row: int | None) -> SourceError:
-        """The error of a quotation mark that no other one closes; None for the line of names."""
+        """The error of an unclosed quotation mark; ``row`` is None for the header."""
         place = "the first line" if row is None else f"row {row} (counting from 0)"
         return self._error(
-            f"{place} must close its quotation marks, got one that is open at the end of the text",
-            "Add the mark that is missing, or double a mark that belongs to the text of a field",
+            f"{place} must close its quotation marks, got an open one at the end of the text",
+            "Add the missing mark, or double a mark that is part of a field",
         )
 
     def encoding(self, row: int | None, name: str | None = None) -> SourceError:
@@ -123,7 +123,7 @@ class ParseError:
         place += "" if name is None else f", column {name!r}"
         return self._error(
             f"{place} must be UTF-8, got other bytes",
-            f"Write it in UTF-8, as with: iconv -f latin1 -t utf-8; or give {SKIP}",
+            f"Write it in UTF-8, as with: iconv -f latin1 -t utf-8; or give {SKIP_REMEDY}",
         )
 
     def _error(self, what: str, remedy: str) -> SourceError:
@@ -135,14 +135,14 @@ _LONGEST = 16 << 20  # bytes; a longer row is a mistake, such as an open quotati
 
 
 class _Readable(Protocol):
-    """Gives as many bytes as asked, but at its end."""
+    """An object that returns as many bytes as requested, except at its end."""
 
     def read(self, size: int) -> bytes:
         """The next bytes."""
 
 
-def is_left(source: str, row: int, leave: int | None) -> bool:
-    """Whether to leave an unterminated last row unread; if so, a warning names it.
+def skip_unterminated(source: str, row: int, leave: int | None) -> bool:
+    """Whether to leave an unterminated last row unread, with a warning.
 
     Parameters
     ----------
@@ -151,13 +151,14 @@ def is_left(source: str, row: int, leave: int | None) -> bool:
     row : int
         The number of its row.
     leave : int or None
-        The first row that may be left; None for none.
+        The first row that may be left unread; None for none.
     """
     if leave is None or row < leave:
         return False
     warnings.warn(
-        f"{source}: row {row} (counting from 0) was left, as no line break outside of quotation "
-        "marks ends it and it may still be written. End it with a line break if it is whole.",
+        f"{source}: row {row} (counting from 0) was left unread, as no line break outside of "
+        "quotation "
+        "marks ends it and it may still be being written. End it with a line break if complete.",
         RowsRefusedWarning,
         stacklevel=2,
     )
@@ -165,12 +166,12 @@ def is_left(source: str, row: int, leave: int | None) -> bool:
 
 
 class Lines:
-    """Cuts text into rows, of which each is a line.
+    """Cuts text into rows, one a line.
 
     Parameters
     ----------
     source : str
-        The source's name, for messages.
+        The name of the source, for messages.
     """
 
     _remedy = "Write each object on a line of its own, an array as with: jq -c '.[]'"
@@ -179,7 +180,7 @@ class Lines:
         self._source = source
 
     def end(self, text: bytes) -> int:
-        """Where the last whole row of a text ends that begins with one; 0 if none is whole."""
+        """The end of the last whole row of a text that begins with a row; 0 if there is none."""
         return text.rfind(b"\n") + 1
 
     def chunks(
@@ -190,9 +191,9 @@ class Lines:
         Parameters
         ----------
         file : file object
-            It gives as many bytes as asked, but at its end.
+            It returns as many bytes as requested, except at its end.
         first, size : int
-            Bytes of the first text, and of those behind it.
+            Bytes of the first text, and of the following ones.
         whole : bool
             Whether the end of the file ends its last row, as a line break does.
 
@@ -219,13 +220,13 @@ class Lines:
                 left, wanted = text[end:], size
             elif len(text) > _LONGEST:
                 raise self.too_long()
-            else:  # twice as much each time, or a long row would be looked through too often
+            else:  # double the size, so that a long row is scanned few times
                 left, wanted = text, len(text)
         if left:
             yield left, False
 
     def too_long(self) -> SourceError:
-        """The error of a row that does not end."""
+        """The error of a row beyond the maximal length."""
         return SourceError(
             f"op.stream.read: {self._source} must have rows of some mebibytes at most, got one "
             f"that is longer. {self._remedy}."
@@ -238,9 +239,9 @@ class Records(Lines):
     Parameters
     ----------
     delimiter : str
-        What stands between two fields, one character.
+        The field delimiter, one character.
     source : str
-        The source's name, for messages.
+        The name of the source, for messages.
 
     Examples
     --------
@@ -256,23 +257,23 @@ class Records(Lines):
         delimiter = re.escape(delimiter)
         stop = rf"{delimiter}\r\n"
         field = rf'(?:"(?:[^"]++|"")*+"[^{stop}]*+|[^"{stop}][^{stop}]*+|)'
-        # possessive within a row: nothing is tried twice. Not over rows: before 3.11.5, Python
-        # counts to them what matched of the row that did not
+        # possessive within a row, to avoid backtracking; not over rows: before 3.11.5, Python
+        # includes the partial match of the row that failed
         pattern = rf"(?:{field}(?:{delimiter}{field})*+(?:\r\n|\n|\r))*"
         self._rows = re.compile(pattern.encode())
         self._row = re.compile(pattern.encode()[:-1] + b"?")
 
     def end(self, text: bytes) -> int:
-        """Where the last whole row of a text ends that begins with one; 0 if none is whole."""
+        """The end of the last whole row of a text that begins with a row; 0 if there is none."""
         mark, end = text.rfind(b'"'), max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-        # a last mark behind another character than these opens no field: it closes one or is text
+        # a last mark after another character does not open a field: it closes one or is text
         if mark < 0 or (0 < mark < end and text[mark - 1] not in self._openers):
             return end
         found = self._rows.match(text)
         return 0 if found is None else found.end()
 
     def first(self, text: bytes) -> int:
-        """Where the first row that is not blank ends; the length of the text if none is whole."""
+        """The end of the first row that is not blank; the length of the text if there is none."""
         end = 0
         while end < len(text) and not text[:end].strip():
             found = self._row.match(text, end)
@@ -280,7 +281,7 @@ class Records(Lines):
         return end
 
     def beginning(self, file: Bytes, size: int) -> tuple[bytes, int]:
-        """The first bytes, at least ``size`` or all, and where their first row ends.
+        """The first bytes, at least ``size`` or all, and the end of their first row.
 
         Raises
         ------
@@ -297,7 +298,7 @@ class Records(Lines):
             size *= 2
 
 
-_SAMPLE = 4 << 20  # bytes of the first chunk, by which types are decided
+_SAMPLE = 4 << 20  # bytes of the first chunk, from which types are inferred
 _CHUNK = 256 << 10  # bytes parsed at a time
 _DECLARED = re.compile(rb"sep=([!-~\t])(?:\r\n|\n|\r)")
 
@@ -308,26 +309,26 @@ class Delimited(BaseSource):
     Parameters
     ----------
     source : File or Bytes
-        A file can be read again and again, bytes once.
+        A file can be read repeatedly, bytes once.
     name : str
-        What messages call it.
+        The name in messages.
     delimiter : str
-        What stands between two fields.
+        The field delimiter.
     header : sequence of str, optional
-        The columns' names, where the file has no line of them; () for x0, x1, ….
+        The column names, if the file has no header; () for x0, x1, ….
     na : sequence of str
         Further spellings of a missing value.
     skip : bool
         Whether rows that cannot be parsed are skipped.
     leave : int or None
-        The first row that is left unread if its line is unterminated; None for none.
+        The first row that is left unread if it is unterminated; None for none.
     declared : bool
         Whether a first line such as ``sep=;``, which Excel writes, sets the delimiter.
 
     Raises
     ------
     SourceError
-        While reading: if the text is not as promised.
+        While reading: if the text is invalid.
     """
 
     def __init__(
@@ -348,9 +349,9 @@ class Delimited(BaseSource):
         self._header = header
         self._na = list(na)
         self._skip, self.leave, self._declared = skip, leave, declared
-        self._misread = ParseError(name, headed=header is None)
+        self._errors = ParseError(name, headed=header is None)
         self._names: list[str] | None = None
-        self._waiting: Bytes | None = None  # a pipe of which the names have been read
+        self._waiting: Bytes | None = None  # a pipe whose header has been read
 
     def columns(self) -> list[str]:
         """The names in the first line, which may hold duplicates."""
@@ -371,10 +372,10 @@ class Delimited(BaseSource):
         try:
             pieces = records.chunks(opened, _SAMPLE, _CHUNK, whole=self.leave is None)
             for text, whole in pieces:
-                if not whole and is_left(self.name, first, self.leave):
+                if not whole and skip_unterminated(self.name, first, self.leave):
                     break
                 if not whole and not records.end(text + b"\n"):
-                    raise self._misread.unclosed(first)
+                    raise self._errors.unclosed(first)
                 columns, n, bad = self._parsed(text, wanted, first)
                 first += n
                 yield Chunk(columns, n, "csv", fraction=opened.fraction, bad=bad)
@@ -382,7 +383,7 @@ class Delimited(BaseSource):
             opened.close()
 
     def _open(self) -> Bytes:
-        """The text behind the line of names, which are read by then."""
+        """The text after the header, which has been read."""
         opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source, self.name)
         try:
             mark = _DECLARED.match(opened.look(10))
@@ -392,27 +393,27 @@ class Delimited(BaseSource):
                     self._delimiter = mark[1].decode()
             records = Records(self._delimiter, self.name)
             sample, end = records.beginning(opened, _CHUNK)
-            self._misread.check_beginning(sample, self._delimiter)
+            self._errors.check_beginning(sample, self._delimiter)
             if self._header is None:
                 if not records.end(sample[:end] + b"\n"):
-                    raise self._misread.unclosed(None)  # noqa: TRY301
+                    raise self._errors.unclosed(None)  # noqa: TRY301
                 opened.read(end)
             if self._names is None:
-                self._names = self._named(sample[:end])
+                self._names = self._header_names(sample[:end])
         except BaseException:
             opened.close()
             raise
         return opened
 
-    def _named(self, first: bytes) -> list[str]:
-        """The columns' names by the first row."""
+    def _header_names(self, first: bytes) -> list[str]:
+        """The column names by the first row."""
         if self._header:
             return list(self._header)
         try:
-            # the line break: pyarrow finds no column in a single line without one
+            # pyarrow finds no column in a single line without a line break
             names: list[str] = self._read(first + b"\n", self._header)[0].column_names
-        except (pa.ArrowInvalid, UnicodeDecodeError) as wrong:
-            raise self._misread.error(wrong) from wrong
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            raise self._errors.error(error) from error
         return names if self._header is None else [f"x{j}" for j in range(len(names))]
 
     def _read(
@@ -430,7 +431,7 @@ class Delimited(BaseSource):
             column_types=dict.fromkeys(header or (), pa.binary()),
         )  # fmt: skip
         convert.null_values = [*convert.null_values, *self._na]
-        table = csv.read_csv(  # one thread and one block: rows stay in order, and have numbers
+        table = csv.read_csv(  # one thread and one block keep rows in order, with numbers
             pa.BufferReader(text),
             read_options=csv.ReadOptions(
                 use_threads=False, block_size=len(text) + 1, column_names=header,
@@ -455,9 +456,9 @@ class Delimited(BaseSource):
         bad: dict[int, str] = {}
         for row in ragged:
             at, fields = row.number - 1, (row.expected_columns, row.actual_columns)
-            self._refuse(at, self._misread.ragged(first + at, *fields), bad)
+            self._refuse(at, self._errors.ragged(first + at, *fields), bad)
         take = None
-        if bad:  # they are rows without values
+        if bad:  # bad rows have no values
             places = np.zeros(n, dtype=np.int64)
             good = np.setdiff1d(np.arange(n), list(bad))
             places[good] = np.arange(len(good))
@@ -480,11 +481,11 @@ class Delimited(BaseSource):
                     texts.append(None if value is None else value.decode())
                 except UnicodeDecodeError:
                     texts.append(None)
-                    self._refuse(i, self._misread.encoding(first + i, name), bad)
+                    self._refuse(i, self._errors.encoding(first + i, name), bad)
             return pa.array(texts, pa.string())
 
     def _refuse(self, i: int, error: SourceError, bad: dict[int, str]) -> None:
-        """Raise the error of a row, or note it if such rows are skipped."""
+        """Raise the error of a row, or store it if such rows are skipped."""
         if not self._skip:
             raise error
         bad.setdefault(i, str(error))

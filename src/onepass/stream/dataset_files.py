@@ -1,11 +1,11 @@
 """Files of data sets: description, location, format and checksum of each.
 
-Files are looked for in this order:
+Files are searched for in this order:
 
 1. the package itself, for the sets that come with it;
-2. the folder named by the environment variable ``ONEPASS_DATA``;
-3. the cache: the folder named by ``ONEPASS_CACHE``, or the platform's own for caches;
-4. where a system package puts them.
+2. the folder of the environment variable ``ONEPASS_DATA``;
+3. the cache: the folder of ``ONEPASS_CACHE``, or the cache folder of the platform;
+4. the folder of a system package.
 
 Sets of OpenML are fetched by scikit-learn's client, checked, and stored in the cache.
 """
@@ -27,7 +27,7 @@ from onepass.stream.arrow import Parquet
 from onepass.stream.csv import Delimited
 from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.files import File
-from onepass.stream.pictures import Images, Pictures
+from onepass.stream.pictures import ImageChecksums, Images
 from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
 from onepass.stream.stream import concatenate_tables
 from onepass.stream.write import write
@@ -35,10 +35,10 @@ from onepass.validation.table import Table
 
 __all__ = [
     "Content",
+    "DatasetInfo",
     "Description",
     "Electricity",
     "Entry",
-    "Facts",
     "Fetcher",
     "Form",
     "OpenMLImages",
@@ -56,12 +56,12 @@ _BUNDLED = Path(__file__).parent / "data"
 
 
 def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
-    """The folder in which fetched data sets are kept.
+    """The folder of fetched data sets.
 
     Parameters
     ----------
     cache : path, optional
-        Another folder, before all others.
+        Another folder, which takes precedence.
     """
     if cache is not None:
         return Path(cache)
@@ -75,7 +75,7 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
 
 
 def _folders(cache: str | os.PathLike[str] | None = None) -> list[Path]:
-    """The folders in which a set's files, ``set/file``, are looked for."""
+    """The folders in which the files of a set, ``set/file``, are searched for."""
     named = os.environ.get("ONEPASS_DATA")
     return [_BUNDLED, *([Path(named)] if named else []), cache_folder(cache)]
 
@@ -85,16 +85,16 @@ def located(
     system: str | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> list[Path] | None:
-    """The paths of a set's files, all from one folder; None where no folder has them all.
+    """The paths of the files of a set, all from one folder; None if no folder has them all.
 
     Parameters
     ----------
     files : sequence of str
-        Their paths, ``set/file``. One that ends in ``.gz`` may also lie there unpacked.
+        Their paths, ``set/file``. One that ends in ``.gz`` may be decompressed.
     system : str, optional
-        The folder of a system package, in which they lie by their file name alone.
+        The folder of a system package, which has them by file name.
     cache : path, optional
-        The cache to look in.
+        The cache to search.
     """
     wanted = [[folder / file for file in files] for folder in _folders(cache)]
     if system is not None:
@@ -115,7 +115,7 @@ Form = Callable[[Sequence[Path], str], Source]
 
 
 def csv_form(*header: str, order: str | None = None) -> Form:
-    """A CSV file; ``header`` where it has no line of names, ``order`` the column to sort by."""
+    """A CSV file; ``header`` if it has no header, ``order`` the column to sort by."""
 
     def opened(paths: Sequence[Path], name: str) -> Source:
         source: Source = Delimited(File(str(paths[0])), name, header=header or None)
@@ -130,26 +130,26 @@ def parquet() -> Form:
 
 
 def recording(time: str, *groups: str) -> Form:
-    """A robot's recording: an npz file of arrays with a row for each moment.
+    """A recording of a robot: an npz file of arrays with a row for each time.
 
     Parameters
     ----------
     time : str
-        The array of moments, shape (n,), in seconds.
+        The array of times, shape (n,), in seconds.
     groups : str
-        Arrays of shape (n, joints); their columns are called by the group and the joint, as q0.
+        Arrays of shape (n, joints); their columns are named by group and joint, such as q0.
     """
 
     def opened(paths: Sequence[Path], name: str) -> Source:
         try:
             with np.load(paths[0], allow_pickle=False) as arrays:
                 parts = [arrays[time][:, None], *(arrays[group] for group in groups)]
-        except (OSError, ValueError, KeyError, EOFError, IndexError) as wrong:
+        except (OSError, ValueError, KeyError, EOFError, IndexError) as error:
             raise SourceError(
                 f"op.stream: {paths[0]} must be a NumPy archive that holds {time!r} and "
-                f"{', '.join(map(repr, groups))}, got one that cannot be read ({wrong}). "
+                f"{', '.join(map(repr, groups))}, got one that cannot be read ({error}). "
                 "Get it again."
-            ) from wrong
+            ) from error
         joints = [
             f"{group}{j}"
             for group, part in zip(groups, parts[1:], strict=True)
@@ -161,32 +161,32 @@ def recording(time: str, *groups: str) -> Form:
 
 
 class Ordered(BaseSource):
-    """A source sorted by one of its columns; all its rows are held, so it must be small.
+    """A source sorted by one of its columns; all rows are in memory, so it must be small.
 
     Parameters
     ----------
     source : Source
         The rows.
     by : str
-        The column to sort by; rows that are equal in it keep their order.
+        The column to sort by; the sort is stable.
     """
 
     def __init__(self, source: Source, by: str) -> None:
-        super().__init__(source.name, source.n_rows, repeatable=source.repeatable, ahead=False)
+        super().__init__(source.name, source.n_rows, repeatable=source.repeatable, prefetch=False)
         self._source = source
         self._by = by
 
     def columns(self) -> list[str] | None:
-        """The names of its columns."""
+        """The column names."""
         return self._source.columns()
 
     def located(self, row: int) -> str:
-        """Where a row stands, once they are sorted."""
+        """Describe the position of a row after sorting."""
         return f"{self.name}: row {row} (counting from 0, sorted by {self._by!r})"
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """All rows, in order."""
-        del start  # all must be read
+        del start  # sorting reads all rows
         wanted = None if names is None else [*names, *({self._by} - set(names))]
         whole = concatenate_tables(tuple(_tables(self._source, wanted, block)))
         ordered = whole[np.argsort(whole[self._by], kind="stable")]
@@ -195,7 +195,7 @@ class Ordered(BaseSource):
 
 
 def _tables(source: Source, names: Sequence[str] | None, block: int) -> Iterator[Table]:
-    """The rows of a source, its columns converted."""
+    """The rows of a source, converted."""
     types, seen = ColumnTypes({}, source.located), 0
     for chunk in source.chunks(names, block):
         typed = types.convert(chunk, seen)
@@ -204,11 +204,11 @@ def _tables(source: Source, names: Sequence[str] | None, block: int) -> Iterator
 
 
 Progress = Callable[[str, float | None], None]
-"""Told the step that begins and how much of all is done, in [0, 1], or None if unknown."""
+"""Called with the name of a step and the fraction done, in [0, 1], or None if unknown."""
 
 
 class Fetcher(Protocol):
-    """Gets a data set and writes it into a folder, in the form in which it will be opened."""
+    """Fetches a data set and writes it in its final form."""
 
     def __call__(self, path: Path, progress: Progress) -> None:
         """Write the set to ``path``.
@@ -216,7 +216,7 @@ class Fetcher(Protocol):
         Raises
         ------
         SourceError
-            If it cannot be fetched, or is not what it should be.
+            If it cannot be fetched, or its content is wrong.
         """
 
 
@@ -229,18 +229,18 @@ class OpenMLImages:
     name, version
         The set in OpenML.
     pictures : Pictures
-        What it must hold.
+        Its checksums.
     """
 
     name: str
     version: int
-    pictures: Pictures
+    pictures: ImageChecksums
 
     def __call__(self, path: Path, progress: Progress) -> None:
         """Write the images to ``path``."""
         bunch = _bunch(self.name, self.version, progress)
         progress("check", 0.8)
-        images = self.pictures.parted(bunch.data, bunch.target, f"{self.name} of OpenML")
+        images = self.pictures.split_images(bunch.data, bunch.target, f"{self.name} of OpenML")
         progress("write", 0.9)
         path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {part: getattr(images, part) for part in Images.__slots__}
@@ -255,7 +255,7 @@ class Electricity:
     Parameters
     ----------
     columns : tuple of str
-        The columns that are kept, the class last.
+        The columns to store, the class last.
     """
 
     columns: tuple[str, ...]
@@ -279,7 +279,7 @@ class Electricity:
 
 
 def _bunch(name: str, version: int, progress: Progress) -> Any:
-    """What OpenML gives."""
+    """Fetch a set from OpenML."""
     from sklearn.datasets import fetch_openml  # noqa: PLC0415  slow, and rarely needed
 
     progress("download", 0.0)
@@ -287,24 +287,24 @@ def _bunch(name: str, version: int, progress: Progress) -> Any:
     parser = "pandas" if find_spec("pandas") else "liac-arff"
     try:
         return fetch_openml(name, version=version, as_frame=False, parser=parser, cache=False)
-    except (OSError, ValueError) as wrong:
+    except (OSError, ValueError) as error:
         raise SourceError(
-            f"op.stream.fetch: {name} must be fetched from OpenML, got no answer that can be used "
-            f"({wrong}). Check the connection and try again, or put the files into the folder "
-            "that ONEPASS_DATA names; op.stream.datasets() says which."
-        ) from wrong
+            f"op.stream.fetch: {name} must be fetched from OpenML, got no usable response "
+            f"({error}). Check the connection and try again, or put the files into the folder "
+            "of ONEPASS_DATA; op.stream.datasets() lists them."
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a table must be, by which it is checked before its first row is given.
+    """Columns and checksum of a table, checked before its first row is yielded.
 
     Parameters
     ----------
     columns : tuple of str
         Its columns.
     crc : int
-        CRC-32 of the answers as float64, row by row, missing ones as 0. It tells values and order.
+        CRC-32 of the targets as float64, row by row, with 0 for missing ones.
     """
 
     columns: tuple[str, ...]
@@ -312,25 +312,25 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of a data set, wherever its files lie.
+class DatasetInfo:
+    """Information about a data set, independent of its files.
 
     Parameters
     ----------
     name : str
         Its name, for :func:`onepass.stream.dataset`.
     title : str
-        What it is.
+        Title.
     rows : int
-        How many rows it has, those without an answer included.
+        Number of rows, including those without a target.
     task : str
         ``"regression"`` or ``"classification"``.
     target : str or list of str
-        The answers; None in an entry whose form brings them.
+        The target; None in an entry whose form has separate targets.
     licence : str
-        Under which it may be used, as its source states it.
+        The licence, as stated by its source.
     source : str
-        Where it comes from.
+        Its origin.
     how : str
         How to get its files.
     """
@@ -346,17 +346,17 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Description(Facts):
-    """A data set in words.
+class Description(DatasetInfo):
+    """Description of a data set.
 
     Parameters
     ----------
     name, title, rows, task, target, licence, source, how
         As in the catalogue.
     place : Path
-        Where its first file lies, or should lie.
+        Path of its first file, existing or expected.
     found : bool
-        Whether all its files lie there.
+        Whether all its files exist.
     """
 
     place: Path
@@ -364,74 +364,74 @@ class Description(Facts):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Facts):
+class Entry(DatasetInfo):
     """A data set in the catalogue.
 
     Parameters
     ----------
     name, title, rows, task, target, licence, source, how
-        As in :class:`Facts`.
+        As in :class:`DatasetInfo`.
     files : tuple of str
-        Its files, as ``set/file`` below a folder of data.
+        Its files, as ``set/file`` below a data folder.
     form : callable
         Opens them.
     content : Content or Pictures
-        By which it is checked.
+        For the check.
     time : str, optional
-        The column that says when a row happened.
+        The column of times.
     drop : tuple of str
-        Columns that give the answer away, or mean nothing.
+        Columns that reveal the target, or are irrelevant.
     system : str, optional
-        The folder in which a system package puts the files.
+        The folder in which a system package installs the files.
     fetcher : callable, optional
-        Gets it from the net.
+        Fetches it from the network.
     fetched : str, optional
-        The file that the fetcher writes, where it is another than ``files[0]``.
+        The file that the fetcher writes, if other than ``files[0]``.
     """
 
     files: tuple[str, ...]
     form: Form
-    content: Content | Pictures
+    content: Content | ImageChecksums
     time: str | None = None
     drop: tuple[str, ...] = ()
     system: str | None = None
     fetcher: Fetcher | None = None
     fetched: str | None = None
 
-    def described(self, cache: str | os.PathLike[str] | None = None) -> Description:
-        """The entry in words, with the place of its files."""
+    def describe(self, cache: str | os.PathLike[str] | None = None) -> Description:
+        """The description, with the location of its files."""
         paths = self.located(cache)
-        last = _folders(cache)[1]  # what the user names, or else the cache
-        facts = {fact.name: getattr(self, fact.name) for fact in fields(Facts)}
+        last = _folders(cache)[1]  # the folder of the user, or else the cache
+        facts = {fact.name: getattr(self, fact.name) for fact in fields(DatasetInfo)}
         if self.target is None:
             facts["target"] = "label"
         place = (paths or [last / self.files[0]])[0]
         return Description(**facts, place=place, found=paths is not None)
 
     def located(self, cache: str | os.PathLike[str] | None = None) -> list[Path] | None:
-        """The paths of its files; None where they are not there."""
+        """The paths of its files; None if they do not exist."""
         paths = located(self.files, self.system, cache)
         if paths is None and self.fetched is not None:
             paths = located([self.fetched], None, cache)
         return paths
 
-    def got(
+    def fetch_paths(
         self, cache: str | os.PathLike[str] | None, progress: Progress, where: str
     ) -> list[Path]:
-        """The paths of its files, fetched if they are not there.
+        """The paths of its files, fetched if necessary.
 
         Raises
         ------
         SourceError
-            If they are not there and cannot be fetched.
+            If they do not exist and cannot be fetched.
         """
         paths = self.located(cache)
         if paths is not None:
             return paths
         if self.fetcher is None:
             raise SourceError(
-                f"{where}: {self.name!r} must lie as {', '.join(self.files)} below the folder that "
-                "ONEPASS_DATA names, got no such file there nor in "
+                f"{where}: {self.name!r} must exist as {', '.join(self.files)} below the folder of "
+                "ONEPASS_DATA, got no such file there nor in "
                 f"{cache_folder(cache)}. {self.how}."
             )
         path = cache_folder(cache) / (self.fetched or self.files[0])
@@ -439,7 +439,7 @@ class Entry(Facts):
         try:
             self.opened([path])
         except SourceError:
-            path.unlink(missing_ok=True)  # or it would be found the next time
+            path.unlink(missing_ok=True)  # or it would be used the next time
             raise
         progress("done", 1.0)
         return [path]
@@ -450,7 +450,7 @@ class Entry(Facts):
         Raises
         ------
         SourceError
-            If they are not what they should be.
+            If their content is wrong.
         """
         source = self.form(paths, self.name)
         if isinstance(self.content, Content):
@@ -460,22 +460,22 @@ class Entry(Facts):
     def _check(self, source: Source, content: Content, path: Path) -> None:
         columns = source.columns() or []
         if tuple(columns) != content.columns:
-            raise self._wrong(path, f"the columns {list(content.columns)}", f"{columns}")
-        targets = [self.target] if isinstance(self.target, str) else list(self.target or [])
+            raise self._file_error(path, f"the columns {list(content.columns)}", f"{columns}")
+        target_names = [self.target] if isinstance(self.target, str) else list(self.target or [])
         crc, rows = 0, 0
-        for table in _tables(source, targets, 65536):
-            answers = np.column_stack([table[name] for name in targets])
-            if answers.dtype.kind != "f":
-                raise self._wrong(path, "numbers as answers", "text")
-            crc = zlib.crc32(np.nan_to_num(answers).astype("<f8").tobytes(), crc)
-            rows += len(answers)
+        for table in _tables(source, target_names, 65536):
+            targets = np.column_stack([table[name] for name in target_names])
+            if targets.dtype.kind != "f":
+                raise self._file_error(path, "numeric targets", "text")
+            crc = zlib.crc32(np.nan_to_num(targets).astype("<f8").tobytes(), crc)
+            rows += len(targets)
         if rows != self.rows:
-            raise self._wrong(path, f"{self.rows} rows", f"{rows}")
+            raise self._file_error(path, f"{self.rows} rows", f"{rows}")
         if crc != content.crc:
-            raise self._wrong(path, f"answers of CRC-32 {content.crc:#010x}", f"{crc:#010x}")
+            raise self._file_error(path, f"targets of CRC-32 {content.crc:#010x}", f"{crc:#010x}")
 
-    def _wrong(self, path: Path, expected: str, came: str) -> SourceError:
+    def _file_error(self, path: Path, expected: str, got: str) -> SourceError:
         return SourceError(
-            f"op.stream.dataset: {path} must have {expected}, as {self.name!r} has, got {came}. "
+            f"op.stream.dataset: {path} must have {expected}, as {self.name!r} has, got {got}. "
             f"Delete the file. {self.how}."
         )

@@ -28,9 +28,9 @@ import numpy as np
 from scipy import ndimage
 
 from onepass.stream.catalogue import images as images_of
-from onepass.stream.class_tasks import experiences, some_of
+from onepass.stream.class_tasks import experiences, sample_rows
 from onepass.stream.pictures import Images
-from onepass.stream.tasks import Change, Experiences, Part, Task, in_order, make_tasks
+from onepass.stream.tasks import Change, Experiences, Part, Task, make_tasks, reorder_tasks
 from onepass.types import Array, Floats
 from onepass.validation import in_range, whole
 
@@ -47,32 +47,34 @@ __all__ = [
 
 
 _PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
-_PIXELS = 2  # sets the draw of pixels apart from those of rows to learn (0) and to test (1)
+_PIXELS = 2  # stream of random numbers for pixels; training rows have 0, test rows 1
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Pixels in [0, 1] as float32: (n, 784), or (n, 1, 28, 28) as pictures."""
+    """Pixels in [0, 1] as float32: (n, 784), or (n, 1, 28, 28) as images."""
 
     as_images: bool
 
     def __call__(self, pictures: Array) -> Floats:
-        """Features of pictures with brightness from 0 to 255."""
+        """Features of images with brightness from 0 to 255."""
         size = pictures.shape[1:]
-        shape = (1, *size) if self.as_images else (math.prod(size),)  # -1 needs a row to tell it
+        shape = (
+            (1, *size) if self.as_images else (math.prod(size),)
+        )  # -1 cannot be inferred without rows
         return (pictures.astype(np.float32) / 255.0).reshape(len(pictures), *shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Permute:
-    """The pixels of all pictures in one other order."""
+    """A fixed permutation of the pixels of all images."""
 
     pixels: Array
 
     def __call__(self, X: Array) -> Array:
         return X.reshape(len(X), -1)[:, self.pixels].reshape(X.shape)
 
-    def cut(self, rows: slice | Array) -> "_Permute":  # noqa: ARG002  it is the same for all rows
+    def subset(self, rows: slice | Array) -> "_Permute":  # noqa: ARG002  it is the same for all rows
         return self
 
 
@@ -87,40 +89,41 @@ def split_mnist(
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
-    """Split MNIST: each task brings classes that were not seen before.
+    """Split MNIST: each task has classes of its own.
 
     Parameters
     ----------
     images : Images, optional
-        ``op.stream.images("mnist")`` if not given.
+        ``op.stream.images("mnist")`` by default.
     groups : iterable of iterable of int
         The classes of each task; by default 0 and 1, 2 and 3, up to 8 and 9.
     within : bool, default=False
-        Whether the answer is a class's place in its task, 0 or 1: the domain-incremental form.
+        Whether the label is the position of a class in its task, 0 or 1: the domain-incremental
+        form.
     rows_per_class : int, optional
-        Rows of each class to learn, drawn without replacement. All, if not given.
+        Training rows of each class, sampled without replacement. All by default.
     test_rows_per_class : int, optional
-        The same of rows to test.
+        Test rows of each class, likewise.
     seed : int, default=0
-        Draws the rows, and the order in which those of a task come.
+        Seed of the sampling and of the order of rows.
     order : sequence of int or "random", optional
-        The tasks, counted from 0, in another order; one that the seed draws, if random.
+        The order of the tasks, by index; random by the seed if "random".
     as_images : bool, default=False
-        Rows of shape (1, 28, 28) in place of (784,).
+        Whether rows have shape (1, 28, 28) instead of (784,).
 
     Returns
     -------
     experiences : Experiences
-        Of float32 pixels in [0, 1].
+        Float32 pixels in [0, 1].
 
     Raises
     ------
     LabelError
         If a class is named twice, or has no rows.
     ParameterError
-        If there are fewer rows than are asked for, or ``order`` is no permutation.
+        If there are fewer rows than requested, or ``order`` is not a permutation.
     SourceError
-        If MNIST is wanted and cannot be had.
+        If MNIST is needed but not available.
 
     Examples
     --------
@@ -132,7 +135,7 @@ def split_mnist(
     >>> [(task.name, task.X.shape) for task in op.stream.split_mnist(known)][:2]
     [('0–1', (8, 784)), ('2–3', (8, 784))]
     """
-    known = _known_images(images)
+    known = _images_or_mnist(images)
     made = experiences(
         known.train_images,
         known.train_labels,
@@ -150,26 +153,26 @@ def split_mnist(
 
 
 def split_fashion_mnist(images: Images | None = None, **options: Any) -> Experiences:
-    """Split Fashion-MNIST: as :func:`split_mnist`, of clothes.
+    """Split Fashion-MNIST: :func:`split_mnist` of clothes.
 
     Parameters
     ----------
     images : Images, optional
-        ``op.stream.images("fashion-mnist")`` if not given.
+        ``op.stream.images("fashion-mnist")`` by default.
     **options
         Those of :func:`split_mnist`.
 
     Returns
     -------
     experiences : Experiences
-        Of float32 pixels in [0, 1].
+        Float32 pixels in [0, 1].
 
     Raises
     ------
     LabelError, ParameterError
         As of :func:`split_mnist`.
     SourceError
-        If Fashion-MNIST is wanted and cannot be had.
+        If Fashion-MNIST is needed but not available.
     """
     known = images_of("fashion-mnist") if images is None else images
     return replace(split_mnist(known, **options), name="Split Fashion-MNIST")
@@ -185,40 +188,40 @@ def permuted_mnist(
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
-    """Permuted MNIST: all classes in each task, the pixels in an order of the task's own.
+    """Permuted MNIST: all classes in each task, with a permutation of pixels for each task.
 
-    The first task's pixels stand where they were.
+    The pixels of the first task are not permuted.
 
     Parameters
     ----------
     images : Images, optional
-        ``op.stream.images("mnist")`` if not given.
+        ``op.stream.images("mnist")`` by default.
     n_tasks : int, default=10
-        Tasks.
+        Number of tasks.
     rows_per_task : int, optional
-        Rows of each task to learn, drawn anew for each from all pictures. All, if not given.
+        Training rows of each task, sampled for each from all images. All by default.
     test_rows_per_task : int, optional
-        The same of rows to test.
+        Test rows of each task, likewise.
     seed : int, default=0
-        Draws the rows and the orders of pixels.
+        Seed of the sampling and of the permutations.
     order, as_images
         As in :func:`split_mnist`.
 
     Returns
     -------
     experiences : Experiences
-        Of float32 pixels in [0, 1].
+        Float32 pixels in [0, 1].
 
     Raises
     ------
     ParameterError
-        If a number is outside its range, or ``order`` is no permutation.
+        If a number is out of range, or ``order`` is not a permutation.
     SourceError
-        If MNIST is wanted and cannot be had.
+        If MNIST is needed but not available.
     """
     where = "op.stream.permuted_mnist"
     whole(n_tasks, "n_tasks", where, low=1)
-    known = _known_images(images)
+    known = _images_or_mnist(images)
     size = known.train_images[0].size
 
     def change(task: int, n: int) -> Change | None:  # noqa: ARG001  the same for all rows
@@ -227,13 +230,13 @@ def permuted_mnist(
 
     names = [f"order {task}" for task in range(n_tasks)]
     made = _all_classes(known, names, change, (rows_per_task, test_rows_per_task), seed, where)
-    return in_order(
+    return reorder_tasks(
         replace(made, name="Permuted MNIST", form=Features(as_images)), order, where, seed=seed
     )
 
 
-def _known_images(images: Images | None) -> Images:
-    """MNIST, where no others are given."""
+def _images_or_mnist(images: Images | None) -> Images:
+    """The given images, by default MNIST."""
     return images_of("mnist") if images is None else images
 
 
@@ -245,14 +248,14 @@ def _all_classes(
     seed: int,
     where: str,
 ) -> Experiences:
-    """Tasks that each have all classes, of rows drawn anew for each."""
+    """Tasks that each have all classes, of rows sampled for each."""
     whole(seed, "seed", where, low=0)
     labels = (known.train_labels, known.test_labels)
     classes = tuple(np.unique(labels[0]).tolist())
 
     def draw(task: int, j: int, rng: np.random.Generator) -> Part:
         every = np.arange(len(labels[j]))
-        rows = some_of(every, sizes[j], rng, where, f"{('', 'test_')[j]}rows_per_task")
+        rows = sample_rows(every, sizes[j], rng, where, f"{('', 'test_')[j]}rows_per_task")
         return Part(rows, labels[j][rows], change(task, len(rows)))
 
     tasks = make_tasks(names, [classes] * len(names), draw, seed)
@@ -264,9 +267,9 @@ SplineOrder: TypeAlias = Literal[0, 1, 2, 3, 4, 5]
 
 
 def rotated(pictures: Array, degrees: Floats, order: SplineOrder = 0) -> Floats:
-    """Each picture turned about its middle, against the clock, on a background of 0.
+    """Rotate each image counterclockwise about its middle, on a background of 0.
 
-    With order 0 it is, pixel for pixel, what Pillow's ``Image.rotate`` gives by default.
+    With order 0 the result equals that of Pillow's ``Image.rotate`` by default, pixel for pixel.
 
     Parameters
     ----------
@@ -279,7 +282,7 @@ def rotated(pictures: Array, degrees: Floats, order: SplineOrder = 0) -> Floats:
 
     Returns
     -------
-    turned : ndarray of the shape of pictures
+    rotated_pictures : ndarray of the shape of pictures
 
     Examples
     --------
@@ -289,15 +292,17 @@ def rotated(pictures: Array, degrees: Floats, order: SplineOrder = 0) -> Floats:
     >>> float(rotated(corner, np.array([90.0]))[0, 0, 0])  # top left
     255.0
     """
-    turned = np.empty(pictures.shape)
+    rotated_pictures = np.empty(pictures.shape)
     for i, (picture, angle) in enumerate(zip(pictures, degrees, strict=True)):
-        turned[i] = ndimage.rotate(picture.astype(float), angle, reshape=False, order=order)
-    return np.clip(turned, 0.0, 255.0)
+        rotated_pictures[i] = ndimage.rotate(
+            picture.astype(float), angle, reshape=False, order=order
+        )
+    return np.clip(rotated_pictures, 0.0, 255.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Turn:
-    """Each picture turned by its own angle."""
+class _Rotate:
+    """Rotation of each image by its own angle."""
 
     degrees: Floats
     interpolation: SplineOrder
@@ -305,8 +310,8 @@ class _Turn:
     def __call__(self, X: Array) -> Array:
         return rotated(X, self.degrees, self.interpolation)
 
-    def cut(self, rows: slice | Array) -> "_Turn":
-        return _Turn(self.degrees[rows], self.interpolation)
+    def subset(self, rows: slice | Array) -> "_Rotate":
+        return _Rotate(self.degrees[rows], self.interpolation)
 
 
 def rotated_mnist(
@@ -321,20 +326,20 @@ def rotated_mnist(
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
-    """Rotated MNIST: all classes in each task, task t turned by t · degrees against the clock.
+    """Rotated MNIST: all classes in each task, task t rotated counterclockwise by t · degrees.
 
     Parameters
     ----------
     images : Images, optional
-        ``op.stream.images("mnist")`` if not given.
+        ``op.stream.images("mnist")`` by default.
     n_tasks : int, default=15
-        Tasks.
+        Number of tasks.
     degrees : float, default=5.0
-        From one task to the next.
+        Increment from one task to the next.
     rows_per_task : int, optional
-        Rows of each task to learn, drawn anew for each from all pictures. All, if not given.
+        Training rows of each task, sampled for each from all images. All by default.
     test_rows_per_task : int, optional
-        The same of rows to test.
+        Test rows of each task, likewise.
     interpolation : {0, 1, 2, 3, 4, 5}, default=1
         Order of the spline between pixels: 0 takes the nearest, 1 is bilinear.
     seed, order, as_images
@@ -343,26 +348,26 @@ def rotated_mnist(
     Returns
     -------
     experiences : Experiences
-        Of float32 pixels in [0, 1].
+        Float32 pixels in [0, 1].
 
     Raises
     ------
     ParameterError
-        If a number is outside its range, or ``order`` is no permutation.
+        If a number is out of range, or ``order`` is not a permutation.
     SourceError
-        If MNIST is wanted and cannot be had.
+        If MNIST is needed but not available.
     """
     where = "op.stream.rotated_mnist"
     step = in_range(degrees, "degrees", where)
     whole(n_tasks, "n_tasks", where, low=1)
 
     def change(task: int, n: int) -> Change | None:
-        return _Turn(np.full(n, task * step), interpolation) if task else None
+        return _Rotate(np.full(n, task * step), interpolation) if task else None
 
     names = [f"{task * step:g}°" for task in range(n_tasks)]
     sizes = (rows_per_task, test_rows_per_task)
-    made = _all_classes(_known_images(images), names, change, sizes, seed, where)
-    return in_order(
+    made = _all_classes(_images_or_mnist(images), names, change, sizes, seed, where)
+    return reorder_tasks(
         replace(made, name="Rotated MNIST", form=Features(as_images)), order, where, seed=seed
     )
 
@@ -380,56 +385,56 @@ def rotation_angles(
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
-    """By what angle a digit is turned: task t has the angles from t · degrees to (t + 1) · degrees.
+    """Regression of the angle of a digit: task t has angles from t · degrees to (t + 1) · degrees.
 
-    Angles are uniform within a task; no picture is learned in two tasks.
+    Angles are uniform within a task; no image is learned in two tasks.
 
     Parameters
     ----------
     images : Images, optional
-        ``op.stream.images("mnist")`` if not given.
+        ``op.stream.images("mnist")`` by default.
     digit : int, default=2
-        Whose pictures are turned.
+        The digit.
     n_tasks : int, default=9
-        Tasks.
+        Number of tasks.
     degrees : float, default=20.0
-        Angles that a task spans.
+        Range of angles of a task.
     rows_per_task : int, default=100
-        Rows of each task to learn.
+        Training rows of each task.
     test_rows_per_task : int, optional
-        Rows of each task to test, drawn anew for each. All pictures to test, if not given.
+        Test rows of each task, sampled for each. All test images by default.
     interpolation, seed, order, as_images
         As in :func:`rotated_mnist`.
 
     Returns
     -------
     experiences : Experiences
-        Of float32 pixels in [0, 1]; answers are angles in radians.
+        Float32 pixels in [0, 1]; targets are angles in radians.
 
     Raises
     ------
     ParameterError
-        If a number is outside its range, there are fewer pictures of the digit, or ``order`` is no
+        If a number is out of range, there are too few images of the digit, or ``order`` is not a
         permutation.
     SourceError
-        If MNIST is wanted and cannot be had.
+        If MNIST is needed but not available.
     """
     where = "op.stream.rotation_angles"
     span = in_range(degrees, "degrees", where, above=0.0)
     n = whole(rows_per_task, "rows_per_task", where, low=1) * whole(
         n_tasks, "n_tasks", where, low=1
     )
-    known = _known_images(images)
+    known = _images_or_mnist(images)
     rng = np.random.default_rng([whole(seed, "seed", where, low=0), digit])
     twos = [np.flatnonzero(labels == digit) for labels in (known.train_labels, known.test_labels)]
-    learned = some_of(twos[0], n, rng, where, "n_tasks · rows_per_task").reshape(n_tasks, -1)
+    learned = sample_rows(twos[0], n, rng, where, "n_tasks · rows_per_task").reshape(n_tasks, -1)
     tasks = []
     for task, rows in enumerate(learned):
-        tested = some_of(twos[1], test_rows_per_task, rng, where, "test_rows_per_task")
+        tested = sample_rows(twos[1], test_rows_per_task, rng, where, "test_rows_per_task")
         parts = []
         for chosen in (rows, tested):
             angles = rng.uniform(task * span, (task + 1) * span, len(chosen))
-            parts.append(Part(chosen, np.deg2rad(angles), _Turn(angles, interpolation)))
+            parts.append(Part(chosen, np.deg2rad(angles), _Rotate(angles, interpolation)))
         name = f"{task * span:g}–{(task + 1) * span:g}°"
         tasks.append(Task(name, (), *parts))
     made = Experiences(
@@ -439,4 +444,4 @@ def rotation_angles(
         tuple(tasks),
         Features(as_images),
     )
-    return in_order(made, order, where, seed=seed)
+    return reorder_tasks(made, order, where, seed=seed)

@@ -1,13 +1,13 @@
-"""Types of columns: one decision and one conversion for the columns of all sources.
+"""Types of columns: one inference and one conversion for the columns of all sources.
 
-A type is number, truth, text or date (see :mod:`onepass.validation.table`). The first chunk in
-which a column has a value fixes its form, which is its type and, in text, its spelling; the user's
-``types`` fix it beforehand. A column without a value so far is nan. A later value of another form
-is refused, with its place.
+A type is number, bool, text or date (see :mod:`onepass.validation.table`). The first chunk in which
+a column has a value determines its form, which is its type and, in text, its spelling; ``types``
+set it in advance. A column without a value so far is nan. A later value of another form is refused,
+with its position.
 
-How a column arrives decides what is parsed. Text of CSV may spell any type. JSON quotes text, which
-may be dates, times of day or durations, and numbers only where they have other separators. All
-other sources have types of their own; their text is text unless ``types`` says otherwise.
+What is parsed depends on the source. Text of CSV may be of any type. JSON quotes text, which may be
+dates, times of day or durations, and numbers only if they have other separators. Other sources have
+types of their own; their text is text unless ``types`` gives another type.
 """
 
 import datetime as dt
@@ -23,38 +23,46 @@ import numpy as np
 import pyarrow as pa
 
 from onepass.errors import OnepassError, ParameterError, SourceError, first_unencodable
-from onepass.stream.arrow import is_exact, letter, to_array
-from onepass.stream.literals import KINDS, LETTERS, NATIVE, SKIP, Literals, as_text
+from onepass.stream.arrow import dtype_code, is_exact, to_array
+from onepass.stream.literals import (
+    DTYPE_CODES,
+    SKIP_REMEDY,
+    TYPE_NAMES,
+    UNQUOTED,
+    TextParser,
+    as_text,
+)
 from onepass.stream.sources import Chunk, RawColumn
 from onepass.types import Array
 from onepass.validation.table import as_python, is_missing, is_missing_value, to_column, zoned
 
-__all__ = ["ColumnTypes", "absent", "checked_types"]
+__all__ = ["ColumnTypes", "check_types", "missing_column"]
 
 _Converted = tuple[Array, list[int], Any]
-"""A column's array, the places of values of another type, and the values as they came."""
+"""The array, the positions of values of another type, and the original values."""
 
 
-def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
-    """The user's ``types`` as a dict, refused where a kind is unknown.
+def check_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
+    """The user's ``types`` as a dict; refuse unknown types.
 
     Raises
     ------
     ParameterError
-        If a kind is not one of number, truth, text and date.
+        If a type is not one of number, bool, text and date.
     """
-    asked = dict(types or {})
-    for name, kind in asked.items():
-        if kind not in LETTERS:
+    requested = {name: "bool" if kind == "truth" else kind for name, kind in (types or {}).items()}
+    for name, kind in requested.items():
+        if kind not in DTYPE_CODES:
             raise ParameterError(
-                f"{where}: `types` must give each column one of {', '.join(map(repr, LETTERS))}, "
-                f"got {kind!r} for column {name!r}. Name one of these kinds."
+                f"{where}: `types` must give each column one of "
+                f"{', '.join(map(repr, DTYPE_CODES))}, "
+                f"got {kind!r} for column {name!r}. Use one of these types."
             )
-    return asked
+    return requested
 
 
-def absent(kind: str, n: int) -> Array:
-    """A column of n missing values; ``kind`` is the letter of its dtype: f, O or M."""
+def missing_column(kind: str, n: int) -> Array:
+    """A column of n missing values; ``kind`` is the code of its dtype: f, O or M."""
     if kind == "O":
         return np.full(n, None, dtype=object)
     if kind == "M":
@@ -68,13 +76,13 @@ class ColumnTypes:
     Parameters
     ----------
     types : dict of str to str
-        Kinds of columns that the user gave.
+        Types of columns given by the user.
     located : callable
-        Says in words where a row of the source stands, by its number.
-    literals : Literals
-        How text is parsed.
+        Function from the number of a row to its description in words.
+    parser : Literals
+        Parser of text.
     targets : sequence of str
-        The columns of targets. Truth values there are labels, as they are written.
+        The target columns. Booleans there are labels, as they are written.
     skip : bool
         Whether rows with values of another type are skipped.
 
@@ -91,42 +99,42 @@ class ColumnTypes:
         self,
         types: Mapping[str, str],
         located: Callable[[int], str],
-        literals: Literals = Literals(),  # noqa: B008  it does not change
+        parser: TextParser = TextParser(),  # noqa: B008  it does not change
         *,
         targets: Sequence[str] = (),
         skip: bool = False,
     ) -> None:
         self._given, self._types = types, dict(types)
         self._located = located
-        self._literals = literals
+        self._parser = parser
         self._targets, self._skip = targets, skip
         self._forms: dict[str, str | None] = {}
         self._warned: set[str] = set()
 
     def restart(self) -> None:
-        """Forget the types that were decided: each pass decides by its own first rows.
+        """Reset the inferred types: each pass infers them from its own first rows.
 
-        What an earlier pass has warned of is not repeated.
+        Warnings of earlier passes are not repeated.
         """
         self._warned |= {name for name, form in self._forms.items() if form is not None}
         self._forms = {}
         self._types = dict(self._given)
 
     def order(self, names: Sequence[str]) -> None:
-        """Have these columns come first, in this order."""
+        """Put these columns first, in this order."""
         self._forms = {**dict.fromkeys(names), **self._forms}
 
     def convert(self, chunk: Chunk, first: int, *, passed: bool = False) -> Chunk:
-        """The chunk with all columns so far, each of its type.
+        """The chunk with all columns so far, each converted to its type.
 
         Parameters
         ----------
         chunk : Chunk
-            The next rows. A column that it lacks is missing in all of them.
+            The next rows. An absent column is missing in all of them.
         first : int
-            Where its first row stands in the source.
+            Position of its first row in the source.
         passed : bool
-            Whether the rows are passed over: only columns without a form are looked at.
+            Whether the rows are skipped: then only columns without a form are examined.
 
         Raises
         ------
@@ -143,15 +151,15 @@ class ColumnTypes:
         for name in dict.fromkeys((*self._forms, *chunk.columns)):
             column = chunk.columns.get(name)
             if column is None:
-                columns[name] = absent(self._letter(name), chunk.n)
+                columns[name] = missing_column(self._dtype_code(name), chunk.n)
             else:
                 columns[name] = self._convert(name, column, first, chunk, bad)
         return replace(chunk, columns=columns, bad=bad)
 
-    def _letter(self, name: str) -> str:
-        """The letter of a column's dtype; that of numbers while it has no form."""
-        kind = self._types.get(name) or self._literals.kind(self._forms.get(name) or "number")
-        return LETTERS[kind].replace("b", "f")
+    def _dtype_code(self, name: str) -> str:
+        """The dtype code of a column; that of numbers while it has no form."""
+        kind = self._types.get(name) or self._parser.kind(self._forms.get(name) or "number")
+        return DTYPE_CODES[kind].replace("b", "f")
 
     def _convert(
         self, name: str, column: RawColumn, first: int, chunk: Chunk, bad: dict[int, str]
@@ -159,45 +167,49 @@ class ColumnTypes:
         """One column as an array; values of another type are refused."""
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
-        spelled = chunk.spelled and isinstance(column, (list, pa.Array))
+        text_format = chunk.text_format and isinstance(column, (list, pa.Array))
         if isinstance(column, np.ndarray) and column.dtype == object:
             column = column.tolist()
         self._forms.setdefault(name)
         if name in self._types:
-            array, unfit, values = self._asked(name, column, first)
-        elif spelled and isinstance(column, (list, pa.Array)):
-            array, unfit, values = self._spelled(name, column, first)
+            array, unfit, values = self._of_given_type(name, column, first)
+        elif text_format and isinstance(column, (list, pa.Array)):
+            array, unfit, values = self._of_text(name, column, first)
         else:
-            array, unfit, values = self._own(name, column, first)
-        because = "it is asked for" if name in self._types else "in the first rows"
+            array, unfit, values = self._of_own_type(name, column, first)
+        because = "requested" if name in self._types else "in the first rows"
         for i in unfit:
-            expected = f"{self._literals.word(self._forms[name] or 'number')}, as {because}"
-            error = self._error(name, first + i, values[i], expected, csv=chunk.spelled == "csv")
+            expected = f"{self._parser.word(self._forms[name] or 'number')}, as {because}"
+            error = self._error(
+                name, first + i, values[i], expected, csv=chunk.text_format == "csv"
+            )
             if not self._skip:
                 raise error
             bad.setdefault(i, str(error))
         return array
 
-    def _asked(self, name: str, column: RawColumn, first: int) -> _Converted:
-        """A column of the kind that the user gave."""
+    def _of_given_type(self, name: str, column: RawColumn, first: int) -> _Converted:
+        """Convert a column of a type given by the user."""
         kind, typed = self._types[name], None
         texts: Any = column
         if not isinstance(column, pa.Array) or not pa.types.is_string(column.type):
             with suppress(OnepassError) if isinstance(column, list) else nullcontext():
                 typed = self._typed(name, column, first)
-            if typed is not None and typed.dtype.kind == LETTERS[kind]:
+            if typed is not None and typed.dtype.kind == DTYPE_CODES[kind]:
                 return typed, [], []
             texts = _texts(column, typed, kind)
         if _is_empty(texts):
-            return absent(self._letter(name), len(texts)), [], []
+            return missing_column(self._dtype_code(name), len(texts)), [], []
         if self._forms[name] is None:
             listed = texts.to_pylist() if isinstance(texts, pa.Array) else texts
-            quick = self._literals.quick(texts, kind) if isinstance(texts, pa.Array) else None
-            self._forms[name] = quick or self._literals.decide(
+            quick_form = (
+                self._parser.quick_form(texts, kind) if isinstance(texts, pa.Array) else None
+            )
+            self._forms[name] = quick_form or self._parser.infer_form(
                 name, listed, kind, source=self._source(first), first=first,
                 warn=name not in self._warned,
             )  # fmt: skip
-        array, unfit = self._literals.array(texts, self._forms[name] or kind)
+        array, unfit = self._parser.array(texts, self._forms[name] or kind)
         if array.dtype == object and isinstance(column, list) and typed is None:
             unfit = [
                 i for i, text in enumerate(texts) if text and first_unencodable([text]) is not None
@@ -207,78 +219,78 @@ class ColumnTypes:
             return array, unfit, as_python(typed)
         return array, unfit, column
 
-    def _spelled(self, name: str, column: pa.Array | list[Any], first: int) -> _Converted:
-        """A column of CSV or JSON, whose values are parsed."""
+    def _of_text(self, name: str, column: pa.Array | list[Any], first: int) -> _Converted:
+        """Convert a column of CSV or JSON, whose values are parsed."""
         if _is_empty(column):
-            return absent(self._letter(name), len(column)), [], []
+            return missing_column(self._dtype_code(name), len(column)), [], []
         if self._forms[name] is None:
-            form = self._decided(name, column, first)
+            form = self._infer_form(name, column, first)
             if form == "true or false" and name in self._targets and not _is_mixed(column):
                 self._types[name] = "text"
-                return self._asked(name, column, first)
+                return self._of_given_type(name, column, first)
             self._forms[name] = form
         form = self._forms[name] or "text"
         if isinstance(column, pa.Array):
-            return *self._literals.array(column, form), column
-        wanted = (int, float) if form in NATIVE else str  # a bool is an int
+            return *self._parser.array(column, form), column
+        wanted = (int, float) if form in UNQUOTED else str  # a bool is an int
         given = [value if isinstance(value, wanted) else None for value in column]
         others = [i for i, v in enumerate(column) if v is not None and given[i] is None]
-        if form in NATIVE:
-            array, unfit = _alike(given, "number")
+        if form in UNQUOTED:
+            array, unfit = _majority_array(given, "number")
             return array, sorted(others + unfit), column
-        array, unfit = self._literals.array(given, form)
+        array, unfit = self._parser.array(given, form)
         return array, sorted(others + unfit), column
 
-    def _decided(self, name: str, column: pa.Array | list[Any], first: int) -> str:
+    def _infer_form(self, name: str, column: pa.Array | list[Any], first: int) -> str:
         """The form of a column of CSV or JSON by its first values."""
-        decide = partial(
-            self._literals.decide, name, source=self._source(first), first=first,
+        infer_form = partial(
+            self._parser.infer_form, name, source=self._source(first), first=first,
             target=name in self._targets, skip=self._skip, warn=name not in self._warned,
         )  # fmt: skip
         if isinstance(column, pa.Array):
-            return self._literals.quick(column, None) or decide(column.to_pylist()) or "text"
+            return self._parser.quick_form(column, None) or infer_form(column.to_pylist()) or "text"
         given = [value for value in column if isinstance(value, (str, int, float))]
         texts = [value if isinstance(value, str) else None for value in column]
         numbers = len(given) - len(texts) + texts.count(None)
         if 2 * numbers > len(given) or (2 * numbers == len(given) and not _is_text(given[:1])):
             shown = next((value for value in given if not isinstance(value, str)), None)
             return "true or false" if isinstance(shown, bool) else "number"
-        return decide(texts, "quoted", numbers=numbers) or "text"
+        return infer_form(texts, "quoted", numbers=numbers) or "text"
 
-    def _own(self, name: str, column: RawColumn, first: int) -> _Converted:
-        """A column of a source whose columns have types of their own."""
+    def _of_own_type(self, name: str, column: RawColumn, first: int) -> _Converted:
+        """Convert a column of a source whose columns have types of their own."""
         if isinstance(column, pa.Array) and self._forms[name] is None:
-            certain = letter(column.type)
+            certain = dtype_code(column.type)
             if certain == "b" and name in self._targets:
                 self._types[name] = "text"
-                return self._asked(name, column, first)
-            self._forms[name] = None if certain is None else KINDS[certain]
+                return self._of_given_type(name, column, first)
+            self._forms[name] = None if certain is None else TYPE_NAMES[certain]
         form = self._forms[name]
         if isinstance(column, list):
-            array, unfit = _alike(column, form)
+            array, unfit = _majority_array(column, form)
             if unfit and is_missing(array).all():
-                return absent(self._letter(name), len(column)), unfit, column
+                return missing_column(self._dtype_code(name), len(column)), unfit, column
             if unfit:
-                self._forms[name] = KINDS[array.dtype.kind]
+                self._forms[name] = TYPE_NAMES[array.dtype.kind]
                 return array, unfit, column
         else:
             array = self._typed(name, column, first)
-        if form is None or form != KINDS[array.dtype.kind]:
+        if form is None or form != TYPE_NAMES[array.dtype.kind]:
             given = np.flatnonzero(~is_missing(array)).tolist()
             if form is None and given:
-                self._forms[name] = KINDS[array.dtype.kind]
+                self._forms[name] = TYPE_NAMES[array.dtype.kind]
                 return array, [], []
-            return absent(self._letter(name), len(array)), given, as_python(array)
+            return missing_column(self._dtype_code(name), len(array)), given, as_python(array)
         return array, [], []
 
     def _typed(self, name: str, column: RawColumn, first: int) -> Array:
-        """A column by its own type."""
+        """A column converted by its own type."""
         if isinstance(column, pa.Array):
             return to_array(column, name, self._source(first))
         return to_column(column, name)
 
     def _source(self, row: int) -> str:
-        """What messages call the source that has a row."""
+        """The name of the source of a row, for messages."""
         return self._located(row).rpartition(": row ")[0]
 
     def _error(
@@ -288,28 +300,28 @@ class ColumnTypes:
         value = value.as_py() if isinstance(value, pa.Scalar) else value
         if _kind(value) == ("", False):
             shown: Any
-            expected, shown = "a number, text, a truth value or a date", f"a {type(value).__name__}"
+            expected, shown = "a number, text, a boolean or a date", f"a {type(value).__name__}"
             if isinstance(value, str):
                 expected, shown = "text", f"{value!a}, which holds a lone surrogate"
             elif isinstance(value, int):
                 expected, shown = "a number within float64", "one of more than 308 digits"
             return SourceError(
                 f"{place} must be {expected}, got {shown}. Leave it out with drop=[{name!r}] "
-                f"(--drop {name}) or give {SKIP}."
+                f"(--drop {name}) or give {SKIP_REMEDY}."
             )
         if isinstance(value, dt.datetime) and expected.startswith("a date"):
             expected = f"a date {'without' if value.tzinfo else 'with'} a time zone"
         shown = str(value) if isinstance(value, (np.datetime64, dt.datetime)) else value
         shown = shown.item() if isinstance(shown, np.generic) else shown
         na = f"na=({value!r},) (--na {value!r}) if it means missing, " if csv else ""
-        remedy = self._literals.remedy(name, value, na)
+        remedy = self._parser.remedy(name, value, na)
         return SourceError(f"{place} must be {expected}, got {shown!r}. {remedy}")
 
 
-def _alike(values: list[Any], form: str | None) -> tuple[Array, list[int]]:
-    """Python values of one kind as an array, and the places of the others, which are missing there.
+def _majority_array(values: list[Any], form: str | None) -> tuple[Array, list[int]]:
+    """Python values of one type as an array, and the positions of all others.
 
-    The kind is the form, or that of most values.
+    The others are missing in the array. The type is the form, or that of the majority.
     """
     with suppress(OnepassError):
         return to_column(values, ""), []
@@ -322,10 +334,14 @@ def _alike(values: list[Any], form: str | None) -> tuple[Array, list[int]]:
 
 
 def _kind(value: Any) -> tuple[str, bool] | None:
-    """The kind of a Python value and whether it has a time zone; ("", False) if it has no kind."""
+    """The type of a Python value and whether it has a time zone; ("", False) if it has no type."""
     with suppress(OnepassError):
         column = to_column([value], "")
-        return None if is_missing(column)[0] else (KINDS[column.dtype.kind], True in zoned([value]))
+        return (
+            None
+            if is_missing(column)[0]
+            else (TYPE_NAMES[column.dtype.kind], True in zoned([value]))
+        )
     return "", False
 
 
@@ -337,7 +353,7 @@ def _is_empty(column: pa.Array | list[Any]) -> bool:
 
 
 def _is_mixed(column: pa.Array | list[Any]) -> bool:
-    """Whether some values of JSON are not truth values."""
+    """Whether some values of JSON are not booleans."""
     return isinstance(column, list) and any(type(v) not in {bool, type(None)} for v in column)
 
 
@@ -346,7 +362,7 @@ def _is_text(values: Sequence[object]) -> bool:
 
 
 def _texts(column: RawColumn, typed: Array | None, kind: str) -> pa.Array | list[str | None]:
-    """The values of a column as text; whole numbers keep all their digits."""
+    """The values of a column as text; integers keep all their digits."""
     if isinstance(column, list) or typed is None:
         return [_text(value) for value in column]
     if kind == "text" and isinstance(column, pa.Array) and is_exact(column.type):
@@ -359,7 +375,7 @@ def _texts(column: RawColumn, typed: Array | None, kind: str) -> pa.Array | list
 
 
 def _text(value: Any) -> str | None:
-    """A value as text, truth values and lists as in JSON; None if it is missing."""
+    """A value as text, booleans and lists as in JSON; None if it is missing."""
     if is_missing_value(value):
         return None
     return json.dumps(value) if isinstance(value, (bool, list)) else as_text(value)

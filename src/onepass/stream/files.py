@@ -1,8 +1,7 @@
-"""Files at a path or an address, as fsspec opens them, and their bytes, decompressed if necessary.
+"""Files at a path or an address, opened by fsspec, and their bytes, decompressed if necessary.
 
 The first bytes can be inspected before the rest is read, also of a pipe. Compression is detected by
-these bytes, not by the name, so also in a pipe: gzip, bzip2, xz and Zstandard. A byte-order mark of
-UTF-8 is removed.
+these bytes, not by the name: gzip, bzip2, xz and Zstandard. A byte-order mark of UTF-8 is removed.
 """
 
 import bz2
@@ -23,7 +22,7 @@ import pyarrow as pa
 
 from onepass.errors import MissingExtraError, SourceError
 
-__all__ = ["Bytes", "File", "Readable", "is_address", "packed_as"]
+__all__ = ["Bytes", "File", "Readable", "compression_of", "is_url"]
 
 
 _WHERE = "op.stream.read"
@@ -37,19 +36,19 @@ class Readable(Protocol):
         """Return at most ``size`` bytes or characters; none at the end."""
 
 
-def is_address(text: str) -> bool:
-    r"""Whether a text is an address and no path.
+def is_url(text: str) -> bool:
+    r"""Whether a text is an address rather than a path.
 
     Parameters
     ----------
     text : str
-        What the user gave.
+        The source given by the user.
 
     Examples
     --------
-    >>> is_address("s3://bucket/a.csv"), is_address("C:\a.csv"), is_address("a.csv")
+    >>> is_url("s3://bucket/a.csv"), is_url("C:\a.csv"), is_url("a.csv")
     (True, False, False)
-    >>> sum(map(is_address, ["zip://a.csv::b.zip", "https://host/a.csv?key=1"]))
+    >>> sum(map(is_url, ["zip://a.csv::b.zip", "https://host/a.csv?key=1"]))
     2
     """
     return _ADDRESS.match(text) is not None
@@ -61,12 +60,12 @@ class File:
     Parameters
     ----------
     address : str
-        A path, or an address as fsspec takes it.
+        A path, or an address in the syntax of fsspec.
 
     Attributes
     ----------
     name : str
-        Its last part, without what stands behind a question mark, where keys may be.
+        Its last part, without a query string.
     local : bool
         Whether it is a path of this machine.
     path : str
@@ -77,100 +76,102 @@ class File:
     MissingExtraError
         If the package that fsspec needs for such addresses is not installed.
     SourceError
-        If nothing is there, or it may not be read.
+        If it does not exist, or may not be read.
     """
 
     def __init__(self, address: str, *, _found: tuple[Any, str] | None = None) -> None:
-        self.local = not is_address(address)
+        self.local = not is_url(address)
         self.address = os.fspath(Path(address)) if self.local else address
         if self.local:
             self._system, self.path = fsspec.filesystem("file"), self.address
             self.name = Path(address).name
             return
-        with self._reached():
+        with self._address_errors():
             self._system, self.path = _found or fsspec.core.url_to_fs(address)
-        self.name = _plain(self.path).rstrip("/").rpartition("/")[2] or _plain(address)
+        self.name = _without_secrets(self.path).rstrip("/").rpartition("/")[2] or _without_secrets(
+            address
+        )
 
     @property
     def size(self) -> int:
-        """How many bytes it has; 0 where nobody knows."""
-        with self._reached():
+        """Number of bytes; 0 if unknown."""
+        with self._address_errors():
             return int(self._system.size(self.path) or 0)
 
     def open(self) -> BinaryIO:
-        """The file, opened to be read."""
-        with self._reached():
-            if self.local and not self.is_file():  # a pipe or a device, which fsspec would seek
+        """Open the file for reading."""
+        with self._address_errors():
+            if self.local and not self.is_file():  # a pipe or a device, in which fsspec would seek
                 return Path(self.path).open("rb")
             opened: BinaryIO = self._system.open(self.path, "rb")
             return opened
 
     def is_file(self) -> bool:
-        """Whether it is a file, no folder, pipe or device."""
-        return bool(self._asked(self._system.isfile))
+        """Whether it is a regular file, not a folder, pipe or device."""
+        return bool(self._call(self._system.isfile))
 
     def is_dir(self) -> bool:
         """Whether it is a folder; over HTTP, whether its address ends with a slash."""
         # fsspec would download a file over HTTP to look for links in it
         page = self.path.startswith(("http://", "https://")) and not self.path.endswith("/")
-        return not page and bool(self._asked(self._system.isdir))
+        return not page and bool(self._call(self._system.isdir))
 
     def exists(self) -> bool:
-        """Whether it is there."""
-        return bool(self._asked(self._system.exists))
+        """Whether it exists."""
+        return bool(self._call(self._system.exists))
 
     def within(self) -> list["File"]:
-        """The files in a folder and the folders in it."""
-        return [self._other(path) for path in self._asked(self._system.find)]
+        """The files in a folder and its subfolders."""
+        return [self._other(path) for path in self._call(self._system.find)]
 
     def matching(self) -> list["File"]:
-        """The files that the address means as a pattern."""
-        found = [self._other(path) for path in self._asked(self._system.glob)]
+        """The files that match the address as a pattern."""
+        found = [self._other(path) for path in self._call(self._system.glob)]
         return [file for file in found if not file.is_dir()]
 
     def parts(self) -> tuple[str, ...]:
-        """The names of folders and file on the way to it."""
-        path = os.path.abspath(self.path) if self.local else _plain(self.path)  # noqa: PTH100
+        """The parts of the path: folders and file name."""
+        path = os.path.abspath(self.path) if self.local else _without_secrets(self.path)  # noqa: PTH100
         return tuple(path.replace(os.sep, "/").split("/"))
 
     def __str__(self) -> str:
-        return _plain(self.address)
+        return _without_secrets(self.address)
 
     def _other(self, path: str) -> "File":
         head, mark, _ = self.address.partition("://")
         address = path if self.local else f"{head}{mark}{path.lstrip('/')}"
         return File(address, _found=(self._system, path))
 
-    def _asked(self, question: Callable[[str], Any]) -> Any:
-        with self._reached():
-            return question(self.path)
+    def _call(self, method: Callable[[str], Any]) -> Any:
+        with self._address_errors():
+            return method(self.path)
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
-        """Raise what goes wrong at an address as an error that names it."""
+    def _address_errors(self) -> Iterator[None]:
+        """Convert exceptions to errors that name the address."""
         try:
             yield
         except SourceError:
             raise
         except ImportError as missing:
             raise MissingExtraError(
-                f"{_WHERE}: {self} needs a package of its own beside fsspec ({missing}). "
+                f"{_WHERE}: {self} requires a package besides fsspec ({missing}). "
                 "Install it, or fetch the file and give its path."
             ) from missing
-        except FileNotFoundError as wrong:
+        except FileNotFoundError as error:
             raise SourceError(
-                f"{_WHERE}: {self} must be a file, got nothing at that address. Check it."
-            ) from wrong
-        except Exception as wrong:
+                f"{_WHERE}: {self} must be a file, but there is none at that address. Check it."
+            ) from error
+        except Exception as error:
             raise SourceError(
-                f"{_WHERE}: {self} must be a file that can be read, got "
-                f"{type(wrong).__name__}: {_plain(str(wrong))}. Check the address, and that you "
-                "may read it."
-            ) from wrong
+                f"{_WHERE}: {self} must be a readable file, got "
+                f"{type(error).__name__}: {_without_secrets(str(error))}. Check the address and "
+                "its permissions."
+            ) from error
 
 
-def _plain(address: str) -> str:
-    """An address that can be shown: without a password or a key."""
+def _without_secrets(address: str) -> str:
+    """An address without passwords and query strings, for messages."""
     hidden = re.sub(r"(://)[^/@\s]*@", r"\1", address)
     return re.sub(r"(https?://[^\s?]*)\?\S*", r"\1", hidden)
 
@@ -186,52 +187,52 @@ _MARKS: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
 }  # fmt: skip
 
 
-def packed_as(head: bytes) -> str | None:
-    r"""The compression that some first bytes are of.
+def compression_of(head: bytes) -> str | None:
+    r"""The compression indicated by the first bytes of a file.
 
     Parameters
     ----------
     head : bytes
-        Six or more.
+        At least six bytes.
 
     Examples
     --------
-    >>> packed_as(b"BZh91AY"), packed_as(b"a,b\n1,2\n")
+    >>> compression_of(b"BZh91AY"), compression_of(b"a,b\n1,2\n")
     ('bzip2', None)
-    >>> len(packed_as(b"\x1f\x8b\x08\x00\x00\x00"))
+    >>> len(compression_of(b"\x1f\x8b\x08\x00\x00\x00"))
     4
     """
     return next((name for mark, (name, _) in _MARKS.items() if head.startswith(mark)), None)
 
 
 class Bytes:
-    """The bytes of a file, decompressed, whose beginning can be looked at.
+    """The decompressed bytes of a file, whose beginning can be inspected.
 
     Parameters
     ----------
     source : File or file object
         A file object may be open in text or binary mode; it is left open.
     name : str, optional
-        What messages call it.
+        The name in messages.
     """
 
     def __init__(self, source: File | Readable, name: str = "") -> None:
         self.name = name or getattr(source, "name", "")
         self._file: BinaryIO | None = None
-        self._laid: IO[bytes] | None = None
+        self._spooled: IO[bytes] | None = None
         self._size = 0
         if isinstance(source, File):
             self._size, source = source.size, source.open()
             self._file = source
         text = isinstance(source.read(0), str)
-        self._inner: Any = _Ahead(_Encoded(source) if text else source)
+        self._inner: Any = _Buffered(_Encoded(source) if text else source)
         self.packing: str | None = None
         try:
             head = self._inner.look(max(map(len, _MARKS)))
-            self.packing = packed_as(head)
+            self.packing = compression_of(head)
             if self.packing is not None:
                 unpack = next(unpack for name, unpack in _MARKS.values() if name == self.packing)
-                self._inner = _Ahead(unpack(io.BufferedReader(self._inner)))
+                self._inner = _Buffered(unpack(io.BufferedReader(self._inner)))
             if self.look(len(_UTF8)) == _UTF8:
                 self.read(len(_UTF8))
         except BaseException:
@@ -239,107 +240,109 @@ class Bytes:
             raise
 
     def look(self, n: int) -> bytes:
-        """The next n bytes, or all there are; they will be read again."""
-        with self._whole():
-            ahead: bytes = self._inner.look(n)
-            return ahead
+        """Return the next n bytes, or all remaining ones, without consuming them."""
+        with self._damage_errors():
+            prefetch: bytes = self._inner.look(n)
+            return prefetch
 
     def read(self, size: int) -> bytes:
-        """The next bytes: as many as asked, but at the end."""
-        with self._whole():
-            return _full(self._inner, size)
+        """Return the next ``size`` bytes, fewer at the end."""
+        with self._damage_errors():
+            return _read_full(self._inner, size)
 
     def seekable(self) -> IO[bytes]:
-        """All bytes in a file that can be sought; if necessary on the disk, until it is closed."""
+        """All bytes in a seekable file; if necessary a temporary one, until it is closed."""
         if self._file is not None and self.packing is None:
             self._file.seek(0)
             return self._file
-        if self._laid is None:
-            self._laid = tempfile.TemporaryFile()  # noqa: SIM115  closed with this object
+        if self._spooled is None:
+            self._spooled = tempfile.TemporaryFile()  # noqa: SIM115  closed with this object
             while part := self.read(1 << 20):
-                self._laid.write(part)
-        self._laid.seek(0)
-        return self._laid
+                self._spooled.write(part)
+        self._spooled.seek(0)
+        return self._spooled
 
     @property
     def fraction(self) -> float | None:
-        """How much of the file has been read, compressed as it is; None for a pipe."""
+        """Fraction of the (compressed) file that has been read; None for a pipe."""
         if self._file is None or self._file.closed:
             return None
         return min(1.0, self._file.tell() / self._size) if self._size else 1.0
 
     @property
     def closed(self) -> bool:
-        """Whether the file that was opened here is closed; Arrow asks."""
+        """Whether the file opened here is closed; used by Arrow."""
         return self._file is not None and self._file.closed
 
     def close(self) -> None:
-        """Close the files that were opened here; a file object that was given stays open."""
-        for file in (self._file, self._laid):
+        """Close the files opened here; a given file object stays open."""
+        for file in (self._file, self._spooled):
             if file is not None:
                 file.close()
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Raise what a damaged file raises as a SourceError."""
+    def _damage_errors(self) -> Iterator[None]:
+        """Convert exceptions of a damaged file to SourceError."""
         try:
             yield
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as wrong:
-            packed = "must be whole" if self.packing is None else "must be a whole packed file"
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            packed = (
+                "must be complete" if self.packing is None else "must be a complete compressed file"
+            )
             raise SourceError(
-                f"{_WHERE}: {self.name} {packed}, got one that breaks off or is damaged ({wrong}). "
+                f"{_WHERE}: {self.name} {packed}, got a truncated or damaged one ({error}). "
                 "Copy or download it again."
-            ) from wrong
+            ) from error
 
 
-class _Ahead(io.RawIOBase):
-    """Bytes of which some have been looked at."""
+class _Buffered(io.RawIOBase):
+    """Bytes of which some have been read ahead."""
 
     def __init__(self, rest: Any) -> None:
-        self._ahead = b""
+        self._buffer = b""
         self._rest = rest
 
     def readable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def look(self, n: int) -> bytes:
-        """The next n bytes, which will be read again."""
-        self._ahead += _full(self._rest, n - len(self._ahead))
-        return self._ahead[:n]
+        """Return the next n bytes without consuming them."""
+        self._buffer += _read_full(self._rest, n - len(self._buffer))
+        return self._buffer[:n]
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, as many as asked or fewer."""
-        if not self._ahead:
+        """Return the next bytes, at most ``size``."""
+        if not self._buffer:
             return bytes(self._rest.read(size) or b"")
-        end = len(self._ahead) if size < 0 else size
-        given, self._ahead = self._ahead[:end], self._ahead[end:]
-        return given
+        end = len(self._buffer) if size < 0 else size
+        result, self._buffer = self._buffer[:end], self._buffer[end:]
+        return result
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes, put where they are wanted."""
-        given = self.read(len(buffer))
-        buffer[: len(given)] = given
-        return len(given)
+        """Read the next bytes into a buffer."""
+        result = self.read(len(buffer))
+        buffer[: len(result)] = result
+        return len(result)
 
 
 class _Encoded:
-    """Text as the bytes that it would be in UTF-8."""
+    """Text encoded in UTF-8."""
 
     def __init__(self, text: Any) -> None:
         self._text = text
         self._left = b""
 
     def read(self, size: int) -> bytes:
-        """The next bytes, as many as asked or fewer."""
+        """Return the next bytes, at most ``size``."""
         if not self._left:
             self._left = self._text.read(size).encode(errors="surrogatepass")
-        given, self._left = self._left[:size], self._left[size:]
-        return given
+        result, self._left = self._left[:size], self._left[size:]
+        return result
 
 
-def _full(file: Any, n: int) -> bytes:
-    """Read until n bytes are there or none are left: a pipe gives fewer at a time."""
+def _read_full(file: Any, n: int) -> bytes:
+    """Read n bytes, or up to the end: a pipe may return fewer at a time."""
     parts = []
     while n > 0 and (part := file.read(n)):
         parts.append(bytes(part))

@@ -1,11 +1,11 @@
 """File formats: their suffixes, first bytes and sources, and several files as one source.
 
-To add a format is to write its source and to add it here.
+To add a format, write its source and add it here.
 
 Several files are read one after the other in natural order, so that part-10 follows part-9. All
-must have the same columns; the first determines their types. Folders on the way to a file that are
-called ``key=value``, as in Hive, are columns too: numbers if all values of the key are numbers,
-else text, unless the user gives their kind.
+must have the same columns; the first determines their types. Folders on the path of a file that are
+named ``key=value``, as in Hive, are columns too: numbers if all values of the key are numbers, else
+text, unless the user gives their type.
 """
 
 import re
@@ -22,10 +22,19 @@ from onepass.stream.arrow import MARK, Ipc, Parquet
 from onepass.stream.csv import Delimited
 from onepass.stream.files import Bytes, File
 from onepass.stream.jsonlines import JsonLines
-from onepass.stream.literals import Literals
+from onepass.stream.literals import TextParser
 from onepass.stream.sources import BaseSource, Chunk, RawColumn, Source
 
-__all__ = ["FORMATS", "PACKED", "SUFFIXES", "Parts", "Reading", "format_of", "hive", "natural"]
+__all__ = [
+    "FORMATS",
+    "PACKED",
+    "SUFFIXES",
+    "FileSequence",
+    "ReadOptions",
+    "format_of",
+    "hive_partitions",
+    "natural_key",
+]
 
 
 _WHERE = "op.stream.read"
@@ -35,7 +44,7 @@ SUFFIXES = {
     ".arrow": "arrow", ".feather": "arrow", ".arrows": "arrow",
 }  # fmt: skip
 PACKED = (".gz", ".bz2", ".xz", ".zst")
-_STREAM = b"\xff\xff\xff\xff"  # how an Arrow stream begins
+_STREAM = b"\xff\xff\xff\xff"  # first bytes of an Arrow stream
 _REMEDIES = {
     "na": "Put None or nan there in the source", "delimiter": "Leave it out",
     "header": "Leave it out",
@@ -43,12 +52,12 @@ _REMEDIES = {
 
 
 def format_of(name: str) -> str | None:
-    """The format that a file's name tells.
+    """The format of a file by its name.
 
     Parameters
     ----------
     name : str
-        With its suffixes, that of a packing last.
+        With its suffixes, including that of a compression.
 
     Examples
     --------
@@ -65,34 +74,34 @@ def format_of(name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How files are read.
+class ReadOptions:
+    """Options for reading files.
 
     Parameters
     ----------
     format : str or None
-        One of ``FORMATS``; None for what the name or the first bytes tell.
+        One of ``FORMATS``; None to detect it by the name or the first bytes.
     delimiter : str or None
-        Of CSV: what stands between two fields.
+        CSV: the field delimiter.
     header : bool or tuple of str
-        Of CSV: whether the first line holds the columns' names, or else their names.
+        CSV: whether the first line holds the column names; or the column names.
     na : tuple of str
-        Of CSV: further spellings of a missing value.
+        CSV: further spellings of a missing value.
     dropped, only : tuple of str
-        Of JSON: keys to leave out, and the only keys to read; None for all.
-    literals : Literals
-        How text is parsed.
+        JSON: keys to leave out, and the only keys to read; None for all.
+    parser : Literals
+        Parser of text.
     skip : bool
-        Whether rows that cannot be read are skipped.
+        Whether invalid rows are skipped.
     leave : int or None
-        Of text: the first row that is left unread if its line is unterminated; None for none.
+        Text: the first row that is left unread if it is unterminated; None for none.
     typed : tuple of str
-        The columns whose kinds the user gave.
+        The columns whose types the user gave.
 
     Raises
     ------
     ParameterError
-        If one is out of range, or does not go with the format.
+        If one is out of range, or incompatible with the format.
     """
 
     format: str | None = None
@@ -101,7 +110,7 @@ class Reading:
     na: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
-    literals: Literals = field(default_factory=Literals)
+    parser: TextParser = field(default_factory=TextParser)
     skip: bool = False
     leave: int | None = None
     typed: tuple[str, ...] = ()
@@ -128,7 +137,7 @@ class Reading:
         """The options that change the rows and differ from their defaults, for fingerprints."""
         header = list(self.header) if isinstance(self.header, tuple) else self.header
         given = {"delimiter": self.delimiter, "header": header, "na": list(self.na)}
-        return {k: v for k, v in given.items() if v not in (None, [], True)} | self.literals.given
+        return {k: v for k, v in given.items() if v not in (None, [], True)} | self.parser.given
 
     def check(self, kind: str | None, name: str) -> None:
         """Refuse options of CSV for other formats."""
@@ -139,13 +148,13 @@ class Reading:
             )
 
     def passes(self, key: str) -> bool:
-        """Whether to leave out a key of JSON and all keys within its value."""
+        """Whether to leave out a JSON key and all keys within its value."""
         if key in self.dropped or self.only is None:
             return key in self.dropped
         return not any(name == key or name.startswith(f"{key}.") for name in self.only)
 
     def file(self, file: File, name: str | None = None) -> Source:
-        """The source that reads a file; ``name`` is by default its last part."""
+        """The source of a file; its name is by default that of the file."""
         kind = self.format or format_of(file.name)
         if self.is_read_once(file):
             opened = file.open()
@@ -155,12 +164,12 @@ class Reading:
         if kind is None:
             suffix = "".join(f".{part}" for part in file.name.split(".")[1:][-2:])
             if suffix.lower().endswith(tuple(f".parquet{packing}" for packing in PACKED)):
-                remedy = "Parquet is packed within: unpack the file"
+                remedy = "Parquet is compressed internally: decompress the file"
             else:
                 remedy = f"Rename the file, convert it, or give format= ({', '.join(FORMATS)})"
             raise SourceError(
-                f"{_WHERE}: {file} must have one of the suffixes {', '.join(SUFFIXES)}, where it "
-                f"is text or Arrow also with {', '.join(PACKED)}, got {suffix or 'none'!r}. "
+                f"{_WHERE}: {file} must have one of the suffixes {', '.join(SUFFIXES)}, for "
+                f"text and Arrow also with {', '.join(PACKED)}, got {suffix or 'none'!r}. "
                 f"{remedy}."
             )
         return self._source(kind, file, name or file.name)
@@ -172,14 +181,14 @@ class Reading:
         return file.local and (device or not file.is_file())
 
     def is_empty(self, file: File) -> bool:
-        """Whether a text file has no bytes, and so no rows."""
+        """Whether a text file is empty."""
         text = (self.format or format_of(file.name)) in {"csv", "tsv", "jsonl"}
         return text and file.local and file.is_file() and file.size == 0
 
     def stream(self, file: Any, name: str) -> Source:
-        """The source that reads a file object, whose first bytes tell what it is."""
+        """The source of a file object, whose format is detected by its first bytes."""
         opened = Bytes(file, name)
-        kind = self.format or _sniffed(opened.look(16))
+        kind = self.format or _sniff_format(opened.look(16))
         if kind != "parquet":
             return self._source(kind, opened, name)
         source = self._source(kind, opened.seekable(), name)
@@ -204,8 +213,8 @@ class Reading:
         )  # fmt: skip
 
 
-def _sniffed(head: bytes) -> str:
-    """The format that first bytes tell; text is CSV unless it begins as an object does."""
+def _sniff_format(head: bytes) -> str:
+    """The format of first bytes; text is CSV unless it begins as a JSON object."""
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith((MARK, b"FEA1", _STREAM)):
@@ -216,8 +225,8 @@ def _sniffed(head: bytes) -> str:
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key by which names stand as a person would order them.
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """A sort key for natural order.
 
     Parameters
     ----------
@@ -226,17 +235,17 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
     Examples
     --------
-    >>> sorted(["b10.csv", "b9.csv", "a.csv"], key=natural)
+    >>> sorted(["b10.csv", "b9.csv", "a.csv"], key=natural_key)
     ['a.csv', 'b9.csv', 'b10.csv']
-    >>> len(natural("a1b"))
+    >>> len(natural_key("a1b"))
     3
     """
     words = [word for word in re.split(r"(\d+)", name) if word]
     return [(0, int(word), word) if word.isdigit() else (1, 0, word) for word in words]
 
 
-def hive(folders: Sequence[str]) -> dict[str, str | None]:
-    """The columns that folders tell.
+def hive_partitions(folders: Sequence[str]) -> dict[str, str | None]:
+    """The columns given by folder names.
 
     Parameters
     ----------
@@ -245,53 +254,55 @@ def hive(folders: Sequence[str]) -> dict[str, str | None]:
 
     Examples
     --------
-    >>> hive(["logs", "year=2024", "place=a%20b"])
+    >>> hive_partitions(["logs", "year=2024", "place=a%20b"])
     {'year': '2024', 'place': 'a b'}
-    >>> len(hive(["logs"]))
+    >>> len(hive_partitions(["logs"]))
     0
     """
     pairs = [folder.split("=", 1) for folder in folders if re.match(r"[^=]+=", folder)]
     return {unquote(k): None if v == _NOTHING else unquote(v) for k, v in pairs}
 
 
-class Parts(BaseSource):
-    """Files one after the other.
+class FileSequence(BaseSource):
+    """Several files, read one after the other.
 
     Parameters
     ----------
     files : sequence of (File, dict of str to str or None)
-        At least one, in order, each with the columns that its folders tell.
+        At least one, in order, each with the columns of its folders.
     name : str
-        What messages call them together.
-    reading : Reading
+        The name of all in messages.
+    options : Reading
         How each is read.
 
     Raises
     ------
     ColumnError
-        While reading: if a file has other columns than the first, or one that its folders have.
+        While reading: if a file has other columns than the first, or a column that is a folder key.
     """
 
     def __init__(
-        self, files: Sequence[tuple[File, dict[str, str | None]]], name: str, reading: Reading
+        self, files: Sequence[tuple[File, dict[str, str | None]]], name: str, options: ReadOptions
     ) -> None:
-        once = any(reading.is_read_once(file) for file, _ in files)
+        once = any(options.is_read_once(file) for file, _ in files)
         super().__init__(name, repeatable=not once)
         self._files = list(files)
-        self._reading = reading
+        self._reading = options
         self._begins: list[tuple[int, str]] = []
         self._first = self._opened(0)
-        values = {n: [told.get(n) for _, told in files] for n in files[0][1]}
+        values = {n: [partitions.get(n) for _, partitions in files] for n in files[0][1]}
         self._numbers = {
-            n for n, told in values.items() if all(map(_is_number, told)) and n not in reading.typed
+            n
+            for n, partitions in values.items()
+            if all(map(_is_number, partitions)) and n not in options.typed
         }
 
     def columns(self) -> list[str] | None:
-        """Those of the first file, then those that folders tell."""
+        """Those of the first file, then those of folders."""
         return self._columns(self._first, 0)
 
     def located(self, row: int) -> str:
-        """The file, and the row in it."""
+        """Describe the file and the row in it."""
         for begin, name in reversed(self._begins):
             if begin <= row:
                 return f"{name}: row {row - begin} (counting from 0)"
@@ -302,27 +313,27 @@ class Parts(BaseSource):
         every = self.columns()
         self._begins, seen, done = [], 0, 0
         total = sum(file.size for file, _ in self._files) or 1
-        for i, (file, told) in enumerate(self._files):
+        for i, (file, partitions) in enumerate(self._files):
             source = self._opened(i, seen) if i else self._first
             self._check_columns(self._columns(source, i), every, file)
             self._begins = [*self._begins, (seen, str(file))]
-            inner = None if names is None else [n for n in names if n not in told]
+            inner = None if names is None else [n for n in names if n not in partitions]
             for chunk in source.chunks(inner, block, max(0, start - seen)):
                 columns = dict(chunk.columns)
                 self._check_keys(columns, i)
-                for name in told if names is None else told.keys() & set(names):
-                    columns[name] = self._told(name, told[name], chunk.n)
+                for name in partitions if names is None else partitions.keys() & set(names):
+                    columns[name] = self._partition_column(name, partitions[name], chunk.n)
                 seen += chunk.n
                 share = (done + file.size * (chunk.fraction or 0.0)) / total
                 yield replace(chunk, columns=columns, fraction=share)
             done += file.size
 
     def _opened(self, i: int, seen: int = 0) -> Source:
-        """The source of a file; of the last one a line may be left, as it may still grow."""
+        """The source of a file; only the last file may have an unterminated row."""
         leave = self._reading.leave if i == len(self._files) - 1 else None
-        reading = replace(self._reading, leave=None if leave is None else max(0, leave - seen))
+        options = replace(self._reading, leave=None if leave is None else max(0, leave - seen))
         file = self._files[i][0]
-        return reading.file(file, str(file))
+        return options.file(file, str(file))
 
     def _columns(self, source: Source, i: int) -> list[str] | None:
         names = source.columns()
@@ -330,30 +341,30 @@ class Parts(BaseSource):
         return None if names is None else [*names, *self._files[i][1]]
 
     def _check_keys(self, names: Iterable[str], i: int) -> None:
-        """Refuse a file that has a column which its folders have too."""
-        file, told = self._files[i]
-        if both := [name for name in names if name in told]:
+        """Refuse a file with a column that is also a folder key."""
+        file, partitions = self._files[i]
+        if both := [name for name in names if name in partitions]:
             raise ColumnError(
-                f"op.stream.read: {file} must have no column {both[0]!r}, as a folder on the way "
-                "to it is a column of that name, got one. Rename either, or give a list of paths, "
-                "whose folders are not read."
+                f"op.stream.read: {file} must have no column {both[0]!r}, as a folder on its "
+                "path is a column of that name, got one. Rename either, or give a list of paths, "
+                "whose folders are ignored."
             )
 
     def _check_columns(self, there: list[str] | None, every: list[str] | None, file: File) -> None:
-        """Refuse a file that has other columns than the first."""
+        """Refuse a file with other columns than the first."""
         if every is None or there is None:
             return
         lacks, more = sorted(set(every) - set(there)), sorted(set(there) - set(every))
         if lacks or more:
-            came = [f"no {join_names(lacks)}"] if lacks else []
-            came += [f"{join_names(more)} too"] if more else []
+            got = [f"no {join_names(lacks)}"] if lacks else []
+            got += [f"{join_names(more)} too"] if more else []
             raise ColumnError(
                 f"op.stream.read: {file} must have the columns of {self._files[0][0]}, got "
-                f"{' and '.join(came)}. Fix the file, or leave it out."
+                f"{' and '.join(got)}. Fix the file, or leave it out."
             )
 
-    def _told(self, name: str, value: str | None, n: int) -> RawColumn:
-        """A column that the folders of a file tell."""
+    def _partition_column(self, name: str, value: str | None, n: int) -> RawColumn:
+        """A column given by the folders of a file."""
         if name in self._numbers:
             return np.full(n, np.nan if value is None else float(value))
         return np.full(n, value, dtype=object)

@@ -1,15 +1,15 @@
 """JSON Lines as a source: one object a line; keys within an object are named ``outer.inner``.
 
-A row is a line that holds one JSON object; blank lines are passed over. Several objects on a line,
-an object over several lines and an array are errors, whatever the size of the file.
+A row is a line that holds one JSON object; blank lines are skipped. Several objects on a line, an
+object over several lines and an array are errors.
 
-A key that a line lacks is missing there, as null is, and any line may have new keys. A column is
-text, numbers or truth values; text is dates, times of day or durations where all its first values
-are (:mod:`onepass.stream.dtypes`).
+Keys that a line lacks are missing there, as null is, and any line may have new keys. A column is
+text, numbers or booleans; text is dates, times of day or durations if all its first values are
+(:mod:`onepass.stream.dtypes`).
 
-msgspec decodes the lines. A text of which it refuses a line is decoded by the standard library,
-which also takes NaN and names the line of an error. Of a name that stands twice in an object, the
-last value counts.
+msgspec decodes the lines. Texts that it refuses are decoded by the standard library, which also
+accepts NaN and reports the line of an error. Of duplicate keys in an object, the last value is
+used.
 """
 
 import json
@@ -19,14 +19,14 @@ from typing import Any
 import msgspec
 
 from onepass.errors import SourceError
-from onepass.stream.csv import Lines, is_left
+from onepass.stream.csv import Lines, skip_unterminated
 from onepass.stream.files import Bytes, File
-from onepass.stream.literals import SKIP
-from onepass.stream.sources import BaseSource, Chunk, by_name
+from onepass.stream.literals import SKIP_REMEDY
+from onepass.stream.sources import BaseSource, Chunk, columns_of_dicts
 
 __all__ = ["JsonLines"]
 
-_SAMPLE = 4 << 20  # bytes of the first chunk, by which types are decided
+_SAMPLE = 4 << 20  # bytes of the first chunk, from which types are inferred
 _CHUNK = 256 << 10  # bytes parsed at a time
 _OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
@@ -37,20 +37,20 @@ class JsonLines(BaseSource):
     Parameters
     ----------
     source : File or Bytes
-        A file can be read again and again, bytes once.
+        A file can be read repeatedly, bytes once.
     name : str
-        What messages call it.
+        The name in messages.
     passes : callable, optional
         Whether to leave out a key and all keys within its value, by its full name.
     skip : bool
         Whether lines that cannot be parsed are skipped.
     leave : int or None
-        The first row that is left unread if its line is unterminated; None for none.
+        The first row that is left unread if it is unterminated; None for none.
 
     Raises
     ------
     SourceError
-        While reading: if a line is no object.
+        While reading: if a line is not an object.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class JsonLines(BaseSource):
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows, some hundred kibibytes of text at a time; some mebibytes at first."""
-        del names, block, start  # chosen and passed over above; bounded by their bytes
+        del names, block, start  # selected and skipped by the caller; bounded by their bytes
         opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source, self.name)
         first = line = 0
         try:
             pieces = Lines(self.name).chunks(opened, _SAMPLE, _CHUNK, whole=self.leave is None)
             for text, whole in pieces:
-                if not whole and is_left(self.name, first, self.leave):
+                if not whole and skip_unterminated(self.name, first, self.leave):
                     break
                 if not first and text.lstrip().startswith(b"["):
                     raise self._error(
@@ -95,8 +95,8 @@ class JsonLines(BaseSource):
         finally:
             opened.close()
 
-    def _error(self, wrong: str) -> SourceError:
-        return SourceError(f"op.stream.read: {self.name} must hold {wrong}.")
+    def _error(self, error: str) -> SourceError:
+        return SourceError(f"op.stream.read: {self.name} must hold {error}.")
 
     def _rows(self, text: bytes, line: int, bad: dict[int, str]) -> list[dict[str, Any]]:
         """The objects of some lines."""
@@ -108,23 +108,23 @@ class JsonLines(BaseSource):
             if one.strip():
                 try:
                     rows.append(_decoded(one))
-                except (ValueError, TypeError, RecursionError) as wrong:
+                except (ValueError, TypeError, RecursionError) as error:
                     shown = one.strip()[:60].decode("utf-8", "replace")
-                    why = "it is nested too deeply" if isinstance(wrong, RecursionError) else wrong
-                    error = (
+                    why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+                    message = (
                         f"op.stream.read: {self.name}: line {number} must be one JSON object in "
-                        f"UTF-8, got {shown!r} ({why}). Fix the line, or give {SKIP}."
+                        f"UTF-8, got {shown!r} ({why}). Fix the line, or give {SKIP_REMEDY}."
                     )
                     if not self._skip:
-                        raise SourceError(error) from None
-                    bad[len(rows)] = error
+                        raise SourceError(message) from None
+                    bad[len(rows)] = message
                     rows.append({})
         return rows
 
     def _columns(self, rows: list[dict[str, Any]], before: str = "") -> dict[str, list[Any]]:
-        """The values of each column by its full name, also of objects within objects."""
+        """The values of each column by its full name, including nested objects."""
         columns: dict[str, list[Any]] = {}
-        for key, values in by_name(rows).items():
+        for key, values in columns_of_dicts(rows).items():
             name = before + key
             if self._passes(name):
                 continue

@@ -1,10 +1,10 @@
-"""Parsing of text as numbers, truth values, dates, times of day and durations.
+"""Parsing of text as numbers, booleans, dates, times of day and durations.
 
-The first values of a column of text decide its form. A form is a spelling of numbers, truth values,
+The first values of a column of text determine its form. A form is a spelling of numbers, booleans,
 times of day with durations, or a format of dates for ``strptime``, which a time of day may follow.
-The same parser decides and converts, so no value that was looked at is refused later. Dates either
-all have a UTC offset or none has. Times of day and durations become numbers of seconds. Digits
-below a microsecond are cut off.
+The same parser infers and converts, so no value that was examined is refused later. Either all
+dates of a column have a UTC offset, or none. Times of day and durations become numbers of seconds.
+Digits below a microsecond are truncated.
 """
 
 import datetime as dt
@@ -25,32 +25,32 @@ from onepass.errors import MixedColumnWarning, ParameterError, TypeMismatchError
 from onepass.types import Array
 
 __all__ = [
+    "DTYPE_CODES",
     "ISO",
-    "KINDS",
-    "LETTERS",
-    "NATIVE",
-    "SKIP",
+    "SKIP_REMEDY",
+    "TYPE_NAMES",
+    "UNQUOTED",
     "ZONED",
-    "Literals",
+    "TextParser",
     "as_text",
-    "typed",
+    "type_option",
 ]
 
-LETTERS = {"number": "f", "truth": "b", "text": "O", "date": "M"}
-"""The letter of each kind of column in a source: that of its dtype, but b for truth values."""
-KINDS = {"f": "number", "b": "number", "O": "text", "M": "date"}
-"""The kind of a column by its letter; truth values are numbers in tables."""
+DTYPE_CODES = {"number": "f", "bool": "b", "text": "O", "date": "M"}
+"""Dtype code of each type of column in a source; b for booleans."""
+TYPE_NAMES = {"f": "number", "b": "number", "O": "text", "M": "date"}
+"""Type of a column by its dtype code; booleans are numbers in tables."""
 ISO, ZONED = "%Y-%m-%d", " with UTC offset"
-NATIVE = frozenset({"number", "true or false"})
+UNQUOTED = frozenset({"number", "true or false"})
 """Forms of values that JSON does not quote."""
-SKIP = "bad_rows='skip' (--bad-rows skip) to leave such rows out"
-"""A remedy for rows that cannot be read, for error messages."""
-_WORDS = {"number": "a number", "truth": "true or false", "text": "text", "date": "a date"}
-_NOUNS = {"number": "numbers", "true or false": "truth values", "duration": "times of day"}
-_DTYPES = {"number": "f8", "truth": "f8", "text": "O", "date": "M8[us]"}
-_TRUTHS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
-_MORE_TRUTHS = {"t": 1.0, "yes": 1.0, "1.0": 1.0, "f": 0.0, "no": 0.0, "0.0": 0.0}
-_BASIC = "%Y%m%d"  # a date only where the kind is given
+SKIP_REMEDY = "bad_rows='skip' (--bad-rows skip) to leave such rows out"
+"""Remedy for invalid rows, for error messages."""
+_WORDS = {"number": "a number", "bool": "true or false", "text": "text", "date": "a date"}
+_NOUNS = {"number": "numbers", "true or false": "booleans", "duration": "times of day"}
+_DTYPES = {"number": "f8", "bool": "f8", "text": "O", "date": "M8[us]"}
+_BOOLS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
+_EXPLICIT_BOOLS = {"t": 1.0, "yes": 1.0, "1.0": 1.0, "f": 0.0, "no": 0.0, "0.0": 0.0}
+_BASIC = "%Y%m%d"  # a date only if the type is given
 _DAYS = (
     ISO, "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%b %d %Y",
     "%B %d %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%Y-%m", _BASIC,
@@ -78,9 +78,9 @@ _SPELLINGS = [
     (",", ""),
     *((d, t) for t in ",. \u00a0\u202f'\u2019" for d in ".," if d != t),
 ]
-_HEAD = 256  # values from which the likeliest forms are chosen
-_SOME = 0.1  # a form that fewer of the values have is ignored: the column is text
-_MOST = 0.9  # if more of the values are numbers with other separators, that is an error
+_HEAD = 256  # number of values by which the likeliest forms are chosen
+_MIN_SHARE = 0.1  # a form of fewer of the values is ignored: the column is text
+_MAX_SHARE = 0.9  # more numbers with other separators are an error
 _ARROW = {
     "number": pa.float64(), "true or false": pa.bool_(), ISO: pa.timestamp("us"),
     ISO + ZONED: pa.timestamp("us", tz="UTC"),
@@ -88,26 +88,26 @@ _ARROW = {
 _Parse = Callable[[str], Any]
 
 
-def typed(name: str, kind: str) -> str:
-    """The option that gives the kind of a column, for messages.
+def type_option(name: str, kind: str) -> str:
+    """The option that sets the type of a column, for messages.
 
     Examples
     --------
-    >>> typed("km", "number")
+    >>> type_option("km", "number")
     "types={'km': 'number'} (--type km=number)"
     """
     return f"types={{{name!r}: {kind!r}}} (--type {shlex.quote(f'{name}={kind}')})"
 
 
 def as_text(value: object) -> str:
-    """A value as text; whole numbers have no decimal point."""
+    """A value as text; integers have no decimal point."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
         return str(int(value))
     return value.isoformat() if isinstance(value, dt.datetime) else str(value)
 
 
-class Literals:
-    """Decides the form of columns of text, and converts them.
+class TextParser:
+    """Infers the form of columns of text, and converts them.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ class Literals:
 
     Examples
     --------
-    >>> literals = Literals(decimal=",", thousands=".")
-    >>> literals.decide("load", ["1.234,5", "7"])
+    >>> literals = TextParser(decimal=",", thousands=".")
+    >>> literals.infer_form("load", ["1.234,5", "7"])
     'number'
     >>> literals.array(["1.234,5", None, "?"], "number")
     (array([1234.5,    nan,    nan]), [2])
@@ -151,7 +151,7 @@ class Literals:
         self._marks = f"the decimal separator {decimal!r}{marks}"
         days = dict.fromkeys((*([date_format] if date_format else []), *_DAYS))
         self._dates: dict[str, _Parse] = {
-            day + zone: partial(_date, day, bool(zone), day == date_format)
+            day + zone: partial(_parse_date, day, bool(zone), day == date_format)
             for day in days
             for zone in ("", ZONED)
         }
@@ -163,35 +163,35 @@ class Literals:
             if d != thousands and (t != decimal or decimal == ".")
         }
         numbers: dict[str, _Parse] = {
-            "number": _number(decimal, thousands), "duration": _span,
-            "true or false": partial(_truth, _TRUTHS),
+            "number": _number(decimal, thousands), "duration": _parse_duration,
+            "true or false": partial(_parse_bool, _BOOLS),
         }  # fmt: skip
         quoted: dict[str, _Parse] = {
-            form: partial(_respelled, parse, numbers["number"])
+            form: partial(_parse_other_spelling, parse, numbers["number"])
             for form, parse in self._local.items()
         }
         dates = {form: parse for form, parse in self._dates.items() if not form.startswith(_BASIC)}
         self._forms: dict[str | None, dict[str, _Parse]] = {
             None: numbers | dates | self._local,
-            "quoted": {"duration": _span} | dates | quoted,
+            "quoted": {"duration": _parse_duration} | dates | quoted,
             "number": numbers,
-            "truth": {"truth": partial(_truth, _TRUTHS | _MORE_TRUTHS)},
+            "bool": {"bool": partial(_parse_bool, _BOOLS | _EXPLICIT_BOOLS)},
             "text": {"text": str},
             "date": self._dates,
         }
         self._parsers = {f: parse for forms in self._forms.values() for f, parse in forms.items()}
 
     def kind(self, form: str) -> str:
-        """The kind of a form's values: number, truth, text or date."""
-        kinds = {"duration": "number", "true or false": "truth"}
+        """The type of the values of a form: number, bool, text or date."""
+        kinds = {"duration": "number", "true or false": "bool"}
         return "date" if form in self._dates else kinds.get(form, form)
 
     def word(self, form: str) -> str:
-        """What a value of a form is, for messages."""
+        """Description of a value of a form, for messages."""
         plain = form == ISO or form not in self._dates
         return _WORDS[self.kind(form)] + ("" if plain else f" ({form})")
 
-    def decide(
+    def infer_form(
         self,
         name: str,
         values: Sequence[str | None],
@@ -213,38 +213,38 @@ class Literals:
         values : sequence of str or None
             Its first values.
         kind : str, optional
-            The kind that the user gave; or "quoted" for text that JSON quotes, which is never read
-            as plain numbers or truth values.
+            The type given by the user; or "quoted" for text that JSON quotes, which is never parsed
+            as plain numbers or booleans.
         source : str
             The source, for messages.
         first : int
             The row of the first value.
         numbers : int
-            How many numbers JSON has beside the values.
+            Number of unquoted numbers of the JSON column.
         target : bool
             Whether the column is a target.
         skip : bool
-            Whether bad rows are skipped, so that a given kind is a remedy.
+            Whether bad rows are skipped, so that setting the type is a remedy.
         warn : bool
-            Whether to warn of a column that is taken as text although many values are not.
+            Whether to warn about a column of text in which many values have another type.
 
         Returns
         -------
         form : str or None
-            None while there is no value, unless the kind is given.
+            None without values, unless the type is given.
 
         Raises
         ------
         TypeMismatchError
-            If numbers have separators or dates an order that the options do not name, or nearly
-            all values of a target are of one kind.
+            If numbers or dates are in a format that the options do not name, or nearly all values
+            of a target have one type.
         """
         counts = Counter(value for value in values if value is not None)
         free, total = kind in {None, "quoted"}, counts.total()
         if not counts or kind == "text":
             return None if free and not counts else "text"
-        form, found = self._found(name, counts, kind)
-        if found is None and form == "text" and skip and numbers > _SOME * (numbers + total):
+        form, found = self._best_form(name, counts, kind)
+        if found is None and form == "text" and skip and numbers > _MIN_SHARE * (numbers + total):
             found, total = ("mixed", "numbers", numbers, next(iter(counts)), ""), numbers + total
             form = "number"
         if found is None:
@@ -252,7 +252,7 @@ class Literals:
         what, noun, fits, value, remedy = found
         where = f"{source}: column {name!r}"
         at = f"{value!r} in row {first + values.index(value)} (counting from 0)"
-        text, typing = typed(name, "text"), typed(name, self.kind(form))
+        text, typing = type_option(name, "text"), type_option(name, self.kind(form))
         if what in {"spelling", "ambiguous"}:
             raise TypeMismatchError(
                 f"op.stream.read: {where} must hold {noun}, got {at}. Give {remedy}, or {text} if "
@@ -267,38 +267,40 @@ class Literals:
             options = f"{remedy} and {typing}" if remedy else typing
             ways += [f"{options} to skip the rows with other values"] * skip
         give = f"Give {', '.join(ways)}{', or ' * bool(ways)}{text} if"
-        if what == "mixed" and target and fits > _MOST * total:
+        if what == "mixed" and target and fits > _MAX_SHARE * total:
             raise TypeMismatchError(
                 f"op.stream.read: {source}: the target {name!r} must hold numbers or labels, got "
-                f"both: {shown}. {give} all of them are labels: then the task is classification."
+                f"both: {shown}. {give} all of them are labels; the task is then classification."
             )
         if warn:
             warnings.warn(
-                f"{where} is taken as text: {shown}. {give} it is text.",
+                f"{where} is read as text: {shown}. {give} it is text.",
                 MixedColumnWarning,
                 stacklevel=2,
             )
         return "text"
 
-    def _found(
+    def _best_form(
         self, name: str, counts: Counter[str], kind: str | None
     ) -> tuple[str, tuple[str, str, int, str, str] | None]:
-        """The form of most values, and what to report of the column."""
+        """The form of most values, and an issue to report, if any."""
         free = kind in {None, "quoted"}
-        least = max(1, _SOME * counts.total()) if free else 0
+        least = max(1, _MIN_SHARE * counts.total()) if free else 0
         if free and "date_format" not in self.given:
             likely = sum(n for value, n in counts.items() if _LIKELY.match(value))
             if likely < least:
                 return "text", None
-        best, fits = _best(counts, self._forms[kind])
+        best, fits = _best_forms(counts, self._forms[kind])
         return (
-            ("text", None) if fits < least else (best[0], self._odd(best, fits, counts, kind, name))
+            ("text", None)
+            if fits < least
+            else (best[0], self._describe_issue(best, fits, counts, kind, name))
         )
 
-    def _odd(
+    def _describe_issue(
         self, best: list[str], fits: int, counts: Counter[str], kind: str | None, name: str
     ) -> tuple[str, str, int, str, str] | None:
-        """What, noun, fits, value and remedy of an oddity."""
+        """Code, noun, number of fits, example and remedy of an issue."""
         form, days = best[0], [day.removesuffix(ZONED) for day in best]
         if len(best) > 1 and form[:2] == "%m" and days[0] != self.given.get("date_format"):
             noun = "dates that show which number is the month"
@@ -310,14 +312,14 @@ class Literals:
         if form in self._local:
             noun = f"numbers with {self._proposal(best[:1]) or 'other separators'}"
             remedy = self._proposal(best) or "other separators (--decimal, --thousands)"
-            if fits > _MOST * counts.total():
+            if fits > _MAX_SHARE * counts.total():
                 number, local = self._parsers["number"], self._local[form]
-                value = next(v for v in counts if _fits(v, local) and not _fits(v, number))
-                remedy += f" and {typed(name, 'number')}" if kind == "quoted" else ""
+                value = next(v for v in counts if _has_form(v, local) and not _has_form(v, number))
+                remedy += f" and {type_option(name, 'number')}" if kind == "quoted" else ""
                 return "spelling", f"numbers with {self._marks}", fits, value, remedy
         if fits < counts.total():
             parse = self._forms[kind][form]
-            value = next(value for value in counts if not _fits(value, parse))
+            value = next(value for value in counts if not _has_form(value, parse))
             return "mixed", noun, fits, value, remedy
         zeros = [v for v in counts if len(v) > 1 and v[0] == "0" and v.isdigit()]
         if form == "number" and zeros and all(map(str.isdigit, counts)):
@@ -326,7 +328,7 @@ class Literals:
         return None
 
     def array(self, values: pa.Array | Sequence[str | None], form: str) -> tuple[Array, list[int]]:
-        """Text as values of one form, and the places of texts that do not have it.
+        """Text as values of one form, and the positions of texts of other forms.
 
         These values are missing in the array.
         """
@@ -339,16 +341,16 @@ class Literals:
             texts[:] = values
             return texts, []
         parse, dtype = self._parsers[form], _DTYPES[self.kind(form)]
-        parsed = {v: None if v is None else _parsed(v, parse) for v in set(values)}
+        parsed = {v: None if v is None else _try_parse(v, parse) for v in set(values)}
         unfit = [i for i, v in enumerate(values) if v is not None and parsed[v] is None]
         missing = np.nan if dtype == "f8" else None
         found = [missing if parsed[v] is None else parsed[v] for v in values]
         return np.array(found, dtype=dtype), unfit
 
     def cast(self, texts: pa.Array, form: str) -> Array | None:
-        """Text as Arrow converts it, faster and to the same values; None where it does not.
+        """Text converted by Arrow, which is faster and gives the same values; None if it fails.
 
-        Arrow knows plain numbers, truth values and ISO dates, of which it takes fewer spellings.
+        Arrow parses plain numbers, booleans and some spellings of ISO dates.
         """
         if form == "text":
             return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
@@ -366,8 +368,8 @@ class Literals:
             values = values.cast(pa.timestamp("us"))
         return np.array(values.to_numpy(zero_copy_only=False))
 
-    def quick(self, texts: pa.Array, kind: str | None) -> str | None:
-        """A form that Arrow finds in all values; a faster way to the result of :meth:`decide`."""
+    def quick_form(self, texts: pa.Array, kind: str | None) -> str | None:
+        """The form that Arrow finds in all values, if any; faster than :meth:`infer_form`."""
         if self.given or texts.null_count == len(texts):
             return None
         for form in ("number", ISO, ISO + ZONED):
@@ -377,46 +379,46 @@ class Literals:
         return None
 
     def remedy(self, name: str, value: object, na: str = "") -> str:
-        """The end of an error message about a value of another kind than its column."""
+        """The remedy for a value of another type than its column."""
         text = str(value)
-        local = [form for form, parse in self._local.items() if _fits(text, parse)]
-        spelling = "" if _fits(text, self._parsers["number"]) else self._proposal(local)
+        local = [form for form, parse in self._local.items() if _has_form(text, parse)]
+        spelling = "" if _has_form(text, self._parsers["number"]) else self._proposal(local)
         number = f"give {spelling} if it is a number, or " if spelling else ""
         return (
-            f"Fix the row, or {number}give {na}{SKIP} or, from the first row on, "
-            f"{typed(name, 'text')}."
+            f"Fix the row, or {number}give {na}{SKIP_REMEDY} or, from the first row on, "
+            f"{type_option(name, 'text')}."
         )
 
     def _proposal(self, forms: Sequence[str]) -> str:
-        """Options for other spellings of numbers, without those that contradict the present ones.
+        """Options for other spellings of numbers, compatible with the present ones.
 
         No decimal separator is proposed that is the present thousands separator, nor the reverse.
         """
         return " or ".join([form for form in forms if form in self._proposed][:2])
 
 
-def _parsed(text: str, parse: _Parse) -> Any:
-    """The value of a text; None if the parser gives None or fails: the text has another form."""
+def _try_parse(text: str, parse: _Parse) -> Any:
+    """The value of a text; None if it has another form."""
     try:
         return parse(text)
     except (ValueError, OverflowError):
         return None
 
 
-def _fits(text: str, parse: _Parse) -> bool:
+def _has_form(text: str, parse: _Parse) -> bool:
     """Whether a text has a form."""
-    return _parsed(text, parse) is not None
+    return _try_parse(text, parse) is not None
 
 
-def _best(counts: Counter[str], forms: Mapping[str, _Parse]) -> tuple[list[str], int]:
-    """The forms that the most values have, and how many values have them."""
+def _best_forms(counts: Counter[str], forms: Mapping[str, _Parse]) -> tuple[list[str], int]:
+    """The forms of the largest number of values, and that number."""
     first = next(iter(forms))
-    if all(_fits(value, forms[first]) for value in counts):
+    if all(_has_form(value, forms[first]) for value in counts):
         return [first], counts.total()
     head = list(counts)[:: len(counts) // _HEAD + 1]
-    fits = {f: sum(counts[v] for v in head if _fits(v, parse)) for f, parse in forms.items()}
+    fits = {f: sum(counts[v] for v in head if _has_form(v, parse)) for f, parse in forms.items()}
     likely = [form for form in forms if 0 < fits[form] == max(fits.values())] or [first]
-    fits = {f: sum(n for v, n in counts.items() if _fits(v, forms[f])) for f in likely}
+    fits = {f: sum(n for v, n in counts.items() if _has_form(v, forms[f])) for f in likely}
     most = max(fits.values())
     return [form for form in likely if fits[form] == most], most
 
@@ -435,21 +437,21 @@ def _number(decimal: str, thousands: str) -> _Parse:
     return parse
 
 
-def _respelled(parse: _Parse, number: _Parse, text: str) -> Any:
-    """A number that only another spelling reads."""
-    return None if _fits(text, number) else parse(text)
+def _parse_other_spelling(parse: _Parse, number: _Parse, text: str) -> Any:
+    """Parse a number that is not one in the present spelling."""
+    return None if _has_form(text, number) else parse(text)
 
 
 def _options(decimal: str, thousands: str, present: str) -> str:
-    """The options for a spelling of numbers; without the decimal separator that is present."""
+    """The options for a spelling of numbers; without the present decimal separator."""
     given = {"decimal": decimal.replace(present, ""), "thousands": thousands}
     given = {name: mark for name, mark in given.items() if mark}
     shell = " ".join(f"--{name} {shlex.quote(mark)}" for name, mark in given.items())
     return f"{', '.join(f'{name}={mark!r}' for name, mark in given.items())} ({shell})"
 
 
-def _truth(words: Mapping[str, float], text: str) -> float | None:
-    """A truth value as 1 or 0."""
+def _parse_bool(words: Mapping[str, float], text: str) -> float | None:
+    """A boolean as 1 or 0."""
     return words.get(text.strip().lower())
 
 
@@ -463,7 +465,7 @@ def _hour(found: re.Match[str]) -> int:
     return hour % 12 + 12 * (found["p"] in "pP")
 
 
-def _span(text: str) -> float:
+def _parse_duration(text: str) -> float:
     """A time of day or a duration as seconds."""
     found = _CLOCK.fullmatch(text.strip()) or _PERIOD.fullmatch(text.strip())
     if found is None:
@@ -480,7 +482,7 @@ _time = lru_cache(maxsize=4096)(dt.time.fromisoformat)  # many values are of one
 _day = lru_cache(maxsize=4096)(dt.datetime.strptime)
 
 
-def _date(date_format: str, zoned: bool, own: bool, text: str) -> dt.datetime:  # noqa: FBT001
+def _parse_date(date_format: str, zoned: bool, own: bool, text: str) -> dt.datetime:  # noqa: FBT001
     """A date of one form, in UTC if it has an offset; ``own`` is the user's format."""
     stamp = None
     if own and not zoned:

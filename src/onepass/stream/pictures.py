@@ -20,7 +20,7 @@ from onepass.errors import SourceError
 from onepass.stream.sources import Matrix, Pair
 from onepass.types import Array, ArrayLike
 
-__all__ = ["Images", "Pictures", "read_idx"]
+__all__ = ["ImageChecksums", "Images", "read_idx"]
 
 
 _BYTES = 8
@@ -28,14 +28,14 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_idx(path: Path, md5: str | None = None) -> NDArray[np.uint8]:
-    """The array in an idx file.
+    """Read the array of an idx file.
 
     Parameters
     ----------
     path : Path
-        The file, packed by gzip or not.
+        The file, compressed by gzip or not.
     md5 : str, optional
-        What the MD5 sum of the unpacked file must be. Repacked files differ outside only.
+        Expected MD5 sum of the decompressed file.
 
     Returns
     -------
@@ -44,22 +44,22 @@ def read_idx(path: Path, md5: str | None = None) -> NDArray[np.uint8]:
     Raises
     ------
     SourceError
-        If it is no idx file of unsigned bytes, is not whole, or has another MD5 sum.
+        If it is not a complete idx file of unsigned bytes, or has another MD5 sum.
     """
     data = _decompressed(path)
     if md5 is not None:
-        came = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        if came != md5:
-            raise _wrong(path, f"must have the MD5 sum {md5} once unpacked, got {came}")
+        got = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        if got != md5:
+            raise _file_error(path, f"must have the MD5 sum {md5} after decompression, got {got}")
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] != _BYTES:
-        raise _wrong(path, f"must begin as an idx file of unsigned bytes, got {data[:4]!r}")
+        raise _file_error(path, f"must begin as an idx file of unsigned bytes, got {data[:4]!r}")
     begin = 4 + 4 * data[3]
     if len(data) < begin:
-        raise _wrong(path, f"must hold {data[3]} dimensions, got {len(data)} bytes in all")
+        raise _file_error(path, f"must hold {data[3]} dimensions, got {len(data)} bytes in all")
     shape = tuple(int(size) for size in np.frombuffer(data, ">u4", data[3], 4))
     expected = begin + int(np.prod(shape, dtype=np.int64))
     if len(data) != expected:
-        raise _wrong(path, f"of shape {shape} must have {expected} bytes, got {len(data)}")
+        raise _file_error(path, f"of shape {shape} must have {expected} bytes, got {len(data)}")
     return np.frombuffer(data, np.uint8, offset=begin).reshape(shape)
 
 
@@ -67,17 +67,17 @@ def _decompressed(path: Path) -> bytes:
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if data[:2] == _GZIP else data
-    except (OSError, EOFError, zlib.error) as wrong:
-        raise _wrong(path, f"must be a whole file, got one that is damaged ({wrong})") from wrong
+    except (OSError, EOFError, zlib.error) as error:
+        raise _file_error(path, f"must be a complete file, got a damaged one ({error})") from error
 
 
-def _wrong(path: Path, what: str) -> SourceError:
-    return SourceError(f"op.stream: {path} {what}. Delete it, and get it again.")
+def _file_error(path: Path, what: str) -> SourceError:
+    return SourceError(f"op.stream: {path} {what}. Delete it, and fetch it again.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Images:
-    """Pictures and their labels.
+    """Images and their labels, for training and for test.
 
     Parameters
     ----------
@@ -86,9 +86,9 @@ class Images:
     train_labels : ndarray of uint8, shape (n,)
         Classes, from 0.
     test_images : ndarray of uint8, shape (k, 28, 28)
-        As those above.
+        As for training.
     test_labels : ndarray of uint8, shape (k,)
-        As those above.
+        As for training.
     """
 
     train_images: NDArray[np.uint8]
@@ -98,20 +98,20 @@ class Images:
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
-    """What a set of images must be, by which it is checked.
+class ImageChecksums:
+    """Checksums of a set of images.
 
-    idx files are the originals, bit for bit. OpenML has the same pictures in a layout of its own,
-    which is checked by how often each label stands there and by the sum of all pixels.
+    idx files are the originals, bit for bit. OpenML has the same images in another layout, which is
+    checked by the number of images of each label and the sum of all pixels.
 
     Parameters
     ----------
     md5 : tuple of str
-        MD5 sums of the four idx files once unpacked, in the order of :class:`Images`.
+        MD5 sums of the four decompressed idx files, in the order of :class:`Images`.
     labels : tuple of tuple of int
-        How often each class stands in each part.
+        Number of images of each class in each part.
     pixels : tuple of int
-        The sum of all pixels of each part.
+        Sum of all pixels of each part.
     """
 
     md5: tuple[str, str, str, str]
@@ -119,12 +119,12 @@ class Pictures:
     pixels: tuple[int, int]
 
     def read(self, paths: Sequence[Path]) -> Images:
-        """The images in four idx files, or in one npz file as :meth:`save` writes it.
+        """Read images from four idx files, or from one npz file written by a fetcher.
 
         Raises
         ------
         SourceError
-            If they are not the images that they should be.
+            If the checksums do not match.
         """
         if len(paths) == 1:
             images = _unpacked(paths[0])
@@ -133,8 +133,8 @@ class Pictures:
         arrays = [read_idx(path, md5) for path, md5 in zip(paths, self.md5, strict=True)]
         return Images(*arrays)
 
-    def parted(self, flat: Array, labels: ArrayLike, where: str) -> Images:
-        """Rows of pixels, those to learn before those to test, as images.
+    def split_images(self, flat: Array, labels: ArrayLike, where: str) -> Images:
+        """Rows of pixels, training before test, as images.
 
         Parameters
         ----------
@@ -154,12 +154,12 @@ class Pictures:
         return images
 
     def check(self, images: Images, where: str) -> None:
-        """Refuse images whose labels or pixels are not those that they should be.
+        """Refuse images whose labels or pixels do not match.
 
         Raises
         ------
         SourceError
-            If so.
+            If they do not match.
         """
         parts = (
             ("train", images.train_images, images.train_labels),
@@ -171,12 +171,12 @@ class Pictures:
             if counts != labels or total != pixels:
                 raise SourceError(
                     f"op.stream: {where}: the {part} images must have labels {labels} times and "
-                    f"pixels that sum to {pixels}, got {counts} and {total}. Delete it, and get "
+                    f"pixels that sum to {pixels}, got {counts} and {total}. Delete it, and fetch "
                     "it again."
                 )
 
     def source(self, paths: Sequence[Path], name: str) -> Pair:
-        """All images as rows, those to learn before those to test; pixels are p0, p1 and so on."""
+        """All images as rows, training before test; pixels are p0, p1 and so on."""
         images = self.read(paths)
         pixels = np.concatenate([images.train_images, images.test_images])
         flat = pixels.reshape(len(pixels), -1)
@@ -189,8 +189,8 @@ def _unpacked(path: Path) -> Images:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return Images(**{name: arrays[name] for name in Images.__slots__})
-    except (OSError, ValueError, KeyError, EOFError) as wrong:
+    except (OSError, ValueError, KeyError, EOFError) as error:
         raise SourceError(
-            f"op.stream: {path} must hold the images that were fetched, got a file that cannot be "
-            f"read ({wrong}). Delete it, and get it again."
-        ) from wrong
+            f"op.stream: {path} must hold the fetched images, got an unreadable file "
+            f"({error}). Delete it, and fetch it again."
+        ) from error

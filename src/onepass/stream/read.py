@@ -19,10 +19,17 @@ from onepass.errors import (
 )
 from onepass.stream import catalogue
 from onepass.stream.choice import ColumnSelection
-from onepass.stream.dtypes import checked_types
+from onepass.stream.dtypes import check_types
 from onepass.stream.files import File
-from onepass.stream.formats import FORMATS, Parts, Reading, format_of, hive, natural
-from onepass.stream.literals import Literals
+from onepass.stream.formats import (
+    FORMATS,
+    FileSequence,
+    ReadOptions,
+    format_of,
+    hive_partitions,
+    natural_key,
+)
+from onepass.stream.literals import TextParser
 from onepass.stream.sources import Frame, Matrix, Pair, RowIterable, Source
 from onepass.stream.stream import Stream
 from onepass.validation.table import TableLike, is_frame
@@ -32,30 +39,30 @@ __all__ = ["read"]
 _WHERE = "op.stream.read"
 
 
-def _open_source(source: Any, reading: Reading) -> Source:
-    """The source that reads this."""
+def _open_source(source: Any, reading: ReadOptions) -> Source:
+    """Open the source given by the user."""
     if isinstance(source, str) and source == "-":
         return reading.stream(getattr(sys.stdin, "buffer", sys.stdin), "standard input")
     if isinstance(source, (str, os.PathLike)):
-        return _named(os.fsdecode(os.fspath(source)), reading)
+        return _path_source(os.fsdecode(os.fspath(source)), reading)
     if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
         files = [_file(os.fsdecode(os.fspath(one))) for one in source]
-        return _together(files, 0, f"{len(files)} files", reading)
+        return _sequence(files, 0, f"{len(files)} files", reading)
     if isinstance(source, io.IOBase) or callable(getattr(source, "read", None)):
         name = getattr(source, "name", None)
         return reading.stream(source, name if isinstance(name, str) else "the file object")
-    held = _in_memory(source, reading.skip)
+    in_memory = _in_memory(source, reading.skip)
     if reading.format is not None:
         raise ParameterError(
             f"{_WHERE}: `format` must be left out unless the source is a file, got "
-            f"{reading.format!r} for {held.name}. Leave it out."
+            f"{reading.format!r} for {in_memory.name}. Leave it out."
         )
-    reading.check(None, held.name)
-    return held
+    reading.check(None, in_memory.name)
+    return in_memory
 
 
 def _in_memory(source: Any, skip: bool) -> Source:  # noqa: FBT001
-    """The source that reads rows which are in memory, or are made one by one."""
+    """The source of rows that are in memory, or come from an iterable."""
     if isinstance(source, tuple) and len(source) == 2 and not isinstance(source[0], Mapping):
         X, y = source
         return Pair(Frame(X) if is_frame(X) else Matrix(X), y)
@@ -76,51 +83,53 @@ def _is_path(source: object) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
-def _named(text: str, reading: Reading) -> Source:
+def _path_source(text: str, reading: ReadOptions) -> Source:
     """The source at a path, an address or a pattern."""
     place = File(text)
     if place.is_dir():
-        return _within(place, reading)
+        return _folder_source(place, reading)
     if any(mark in str(place) for mark in "*?[") and not place.exists():
-        return _matching(place, reading)
+        return _pattern_source(place, reading)
     return reading.file(_file(text))
 
 
 def _file(text: str) -> File:
-    """A file, which is there."""
+    """An existing file."""
     file = File(text)
     if not file.local:
         return file
     if file.is_dir():
         raise SourceError(
-            f"{_WHERE}: {file} must be a file, got a directory. Give it alone, or the files in it."
+            f"{_WHERE}: {file} must be a file, got a directory. Give the directory alone, or the "
+            "files in it."
         )
     if not file.exists():
         known = format_of(file.name) is not None
-        sets = "" if known else f" Data sets by name are {', '.join(catalogue.names())}."
+        sets = "" if known else f" Named data sets are {', '.join(catalogue.names())}."
         raise SourceError(
-            f"{_WHERE}: {file} must be a file, got nothing by that name. "
-            f"Check the path, which is taken from {Path.cwd()}.{sets}"
+            f"{_WHERE}: {file} must be a file, but there is no such file. "
+            f"Check the path, which is relative to {Path.cwd()}.{sets}"
             f"{'' if known else did_you_mean(text, catalogue.names())}"
         )
     return file
 
 
-def _matching(pattern: File, reading: Reading) -> Source:
-    """The files that a pattern means."""
+def _pattern_source(pattern: File, reading: ReadOptions) -> Source:
+    """The files that match a pattern."""
     files = pattern.matching()
     if not files:
         raise SourceError(
-            f"{_WHERE}: the pattern {pattern} must match at least one file, got none. Check it; a "
-            f"relative one is taken from {Path.cwd()}."
+            f"{_WHERE}: the pattern {pattern} must match at least one file, got none. Check it; "
+            "relative "
+            f"patterns start at {Path.cwd()}."
         )
     words = pattern.parts()
     fixed = next(i for i, word in enumerate(words) if any(mark in word for mark in "*?["))
-    return _together(files, fixed, str(pattern), reading)
+    return _sequence(files, fixed, str(pattern), reading)
 
 
-def _within(folder: File, reading: Reading) -> Source:
-    """The files in a folder and below it; those that begin with a point or a dash below are not."""
+def _folder_source(folder: File, reading: ReadOptions) -> Source:
+    """The files in a folder and its subfolders, but those whose names begin with a dot or dash."""
     depth = len(folder.parts())
     seen = [
         file for file in folder.within()
@@ -128,35 +137,35 @@ def _within(folder: File, reading: Reading) -> Source:
     ]  # fmt: skip
     other = [file for file in seen if format_of(file.name) is None and reading.format is None]
     if other or not seen:
-        came = f"{other[0]}, which is none" if other else "none"
+        got = f"{other[0]}, which has another format" if other else "none"
         raise SourceError(
             f"{_WHERE}: the folder {folder} must hold files of one format ({', '.join(FORMATS)}), "
-            f'got {came}. Name those that are meant by a pattern, such as "{folder}/*.parquet".'
+            f'got {got}. Select files by a pattern, such as "{folder}/*.parquet".'
         )
-    return _together(seen, depth, str(folder), reading)
+    return _sequence(seen, depth, str(folder), reading)
 
 
-def _together(files: Sequence[File], depth: int, name: str, reading: Reading) -> Source:
-    """Some files as one source, in natural order unless the user gave one.
+def _sequence(files: Sequence[File], depth: int, name: str, reading: ReadOptions) -> Source:
+    """Several files as one source, in natural order unless the user gave one.
 
-    Folders behind the first ``depth`` words of the path may tell columns.
+    Folders after the first ``depth`` parts of the path may be columns.
     """
     listed = name.endswith(" files")
-    told = [{} if listed else hive(file.parts()[depth:-1]) for file in files]
-    if any(list(one) != list(told[0]) for one in told):
-        odd = next(i for i, one in enumerate(told) if list(one) != list(told[0]))
+    partitions = [{} if listed else hive_partitions(file.parts()[depth:-1]) for file in files]
+    if any(list(one) != list(partitions[0]) for one in partitions):
+        odd = next(i for i, one in enumerate(partitions) if list(one) != list(partitions[0]))
         raise SourceError(
             f"{_WHERE}: all files of {name} must lie in folders of the same keys, "
-            f"{list(told[0])} as {files[0]}, got {list(told[odd])} for {files[odd]}. "
-            "Move the file, or name those that are meant by a pattern."
+            f"{list(partitions[0])} as {files[0]}, got {list(partitions[odd])} for {files[odd]}. "
+            "Move the file, or select files by a pattern."
         )
-    given = list(zip(files, told, strict=True))
+    given = list(zip(files, partitions, strict=True))
     if not listed:
-        given.sort(key=lambda pair: natural(str(pair[0])))
+        given.sort(key=lambda pair: natural_key(str(pair[0])))
     given = [pair for pair in given if not reading.is_empty(pair[0])] or given
-    if len(given) == 1 and not told[0]:
+    if len(given) == 1 and not partitions[0]:
         return reading.file(given[0][0])
-    return Parts(given, name, reading)
+    return FileSequence(given, name, reading)
 
 
 def read(
@@ -173,7 +182,7 @@ def read(
     decimal: str = ".",
     thousands: str = "",
     date_format: str | None = None,
-    format: str | None = None,  # noqa: A002  as pandas and everyone has it
+    format: str | None = None,  # noqa: A002  as in pandas
     delimiter: str | None = None,
     header: bool | Sequence[str] = True,
     missing: str = "keep",
@@ -181,77 +190,77 @@ def read(
     leave_unterminated: int | None = None,
     start: int = 0,
 ) -> Stream:
-    r"""Rows from wherever they come, as a stream of typed blocks.
+    r"""Read rows from any source as a stream of typed blocks.
 
     Parameters
     ----------
     source : path, str, file object, DataFrame, array, (X, y), iterable
         - the path of a file: ``.csv``, ``.tsv``, ``.jsonl`` (``.ndjson``), ``.parquet``,
-          ``.arrow`` (``.feather``, ``.arrows``); but for Parquet also packed, as ``.gz``,
-          ``.bz2``, ``.xz`` or ``.zst``;
-        - a pattern, such as ``"logs/*.csv"``; a list of paths; a folder of such files, of which
-          parts that are called ``key=value`` are columns. They are read one after the other;
-        - the address of any of these, as fsspec takes it: ``"s3://…"``, ``"https://…"``;
-        - ``"-"``, or an open file object, read once: CSV, unless the first bytes or ``format`` say
-          otherwise;
+          ``.arrow`` (``.feather``, ``.arrows``); except for Parquet also compressed, as
+          ``.gz``, ``.bz2``, ``.xz`` or ``.zst``;
+        - a pattern, such as ``"logs/*.csv"``; a list of paths; a folder of such files, in which
+          folders named ``key=value`` are columns. Files are read one after the other;
+        - the address of any of these, in the syntax of fsspec: ``"s3://…"``, ``"https://…"``;
+        - ``"-"`` or an open file object, read once: CSV, unless the first bytes or ``format``
+          indicate another format;
         - the name of a data set, see :func:`onepass.stream.datasets`;
-        - a DataFrame of any library that narwhals knows (pandas, polars, pyarrow, …);
-        - an array of shape (n, d), whose columns are called x0, x1, …, or by their number;
-        - a tuple ``(X, y)`` of an array or frame and its answers;
+        - a DataFrame of any library that narwhals supports (pandas, polars, pyarrow, …);
+        - an array of shape (n, d), whose columns are x0, x1, … or their number;
+        - a tuple ``(X, y)`` of an array or frame and its targets;
         - an iterable of dicts, or of pairs (x, y) with x a dict or an array of shape (d,).
     target : str, int or list of them, optional
-        The column of answers; a list gives answers of shape (n, c). Rows that lack an answer are
-        skipped and counted. None for features alone, or where the source brings its answers, or
-        for the usual target of a data set; () for none there too.
+        The target column; a list gives targets of shape (n, c). Rows without a target are skipped
+        and counted. None for features alone, for sources with separate targets, or for the usual
+        target of a data set; () for features of a data set alone.
     time : str or int, optional
-        The column that says when a row happened. It stays among the features unless dropped.
+        The column of the time of each row. It is also a feature unless dropped.
     drop : sequence of str or int
-        Columns that are not to be features.
+        Columns that are not features.
     columns : sequence of str or int, optional
-        The only columns that are to be features. By default all but the target.
+        The only columns to use as features. By default all but the target.
     block : int, optional
-        Rows a block, at least 1. By default 1024 to 8192, about 2 MiB of numbers; 1024 of what can
-        be read only once, for its rows may come slowly. It changes the speed alone.
+        Rows a block, at least 1. By default 1024 to 8192, about 2 MiB of numbers; 1024 for sources
+        that can be read only once, whose rows may arrive slowly. It only affects speed.
     types : dict of str to str, optional
-        Kinds of columns, ``"number"``, ``"truth"``, ``"text"`` or ``"date"``. The others have the
-        kind of their first values: of the first 4 MiB of a CSV file.
+        Types of columns: ``"number"``, ``"bool"``, ``"text"`` or ``"date"``. By default types are
+        inferred from the first values: of a CSV file, from its first 4 MiB.
     dtypes : dict of str to str, optional
-        The same for columns that may be there, such as ``model.dtypes_`` of a learned Pipeline:
-        columns that the source lacks are passed over. ``types`` go before them.
+        Types of columns that may be absent, such as ``model.dtypes_`` of a fitted Pipeline.
+        ``types`` take precedence.
     na : str or sequence of str
-        Of CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
+        CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
     decimal, thousands : str
         Decimal and thousands separator of numbers in text; no thousands separator by default. In
-        sources other than CSV, text is read as numbers only where ``types`` says so.
+        sources other than CSV, text is parsed as numbers only for columns of ``types``.
     date_format : str, optional
-        Format of dates in text, for ``strptime``, such as ``"%d/%m/%Y"``; a time of day may
-        follow it. Without it ISO 8601, ``YYYY/MM/DD``, ``DD.MM.YYYY``, ``Mon D YYYY``,
-        ``D Mon YYYY`` and ``YYYY-MM`` are known, and ``MM/DD/YYYY`` or ``DD/MM/YYYY`` where the
-        values tell which it is.
+        Format of dates in text, for ``strptime``, such as ``"%d/%m/%Y"``; a time of day may follow.
+        By default ISO 8601, ``YYYY/MM/DD``, ``DD.MM.YYYY``, ``Mon D YYYY``, ``D Mon YYYY`` and
+        ``YYYY-MM`` are recognised, and ``MM/DD/YYYY`` or ``DD/MM/YYYY`` if the values determine
+        which.
     format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
-        What a file is, where its suffix or first bytes do not tell.
+        The file format, if its suffix or first bytes do not determine it.
     delimiter : str, optional
-        Of CSV: what stands between two fields, one character; a comma by default.
+        CSV: the field delimiter, one character; a comma by default.
     header : bool or sequence of str
-        Of CSV: whether the first line holds the columns' names, or else their names. With False
-        they are called x0, x1, ….
+        CSV: whether the first line holds the column names; or the column names. With False they are
+        x0, x1, ….
     missing : {"keep", "skip", "error"}
-        What becomes of rows that lack a feature: they are kept, for the model to impute; or
-        skipped and counted, as rows without an answer are; or refused, with row and column.
+        How to handle rows that lack a feature: keep (default), for the model to impute; skip and
+        count, as rows without a target; or raise an error with row and column.
     bad_rows : {"error", "skip"}
-        How to handle rows that cannot be read: lines of CSV and JSON with too many or too few
-        fields, in another encoding or damaged, rows of an iterable in another form than the first,
-        values that are not of their column's kind, and infinite numbers. Skipped rows are counted;
-        a warning (:class:`~onepass.errors.RowsRefusedWarning`) at the end of the stream names the
-        first. A quotation mark of CSV that is not closed is an error all the same.
+        How to handle invalid rows: lines of CSV and JSON with too many or too few fields, in
+        another encoding or damaged, rows of an iterable in another form than the first, values of
+        another type than their column, and infinite numbers. Skipped rows are counted; a warning
+        (:class:`~onepass.errors.RowsRefusedWarning`) at the end of the stream names the first. An
+        unclosed quotation mark in CSV is always an error.
     leave_unterminated : int, optional
-        Of CSV and JSON Lines: leave a last row unread that no line break ends (outside of quotation
-        marks), as it may still be written, if it has this number or a higher one. By default it is
-        read.
+        CSV and JSON Lines: do not read a last row that is not terminated by a line break (outside
+        of quotation marks), as it may still be being written, if its number is at least this one.
+        By default it is read.
     start : int
-        How many of the source's first rows to pass over, those without an answer counted too. The
-        rows after them are those of the whole stream, of the same kinds; where ``start`` is the
-        ``rows_read`` of a stream that was left between two blocks, so are the blocks.
+        Number of rows of the source to skip at its beginning, including rows without a target.
+        Later rows and types are those of the whole stream; if ``start`` is ``rows_read`` of a
+        stream that was left between two blocks, so are the blocks.
 
     Returns
     -------
@@ -260,31 +269,29 @@ def read(
     Raises
     ------
     SourceError
-        If the source cannot be opened or read, or a value is not of its column's kind.
+        If the source cannot be opened or read, or a value does not have the type of its column.
     ColumnError
-        If a column was named that the source has not, or has twice.
+        If a named column does not exist, or exists twice.
     ParameterError
-        If an option is out of range or does not go with the source, or the target is a feature
-        too.
+        If an option is out of range or incompatible with the source, or the target is also a
+        feature.
     ShapeError, TypeMismatchError
-        If an array or iterable has no rows of features; numbers are in a spelling or dates in an
-        order that the options do not name; or more than nine in ten values of a target in text are
-        numbers and some are not.
+        If an array or iterable has no rows of features; numbers or dates are in a format that the
+        options do not name; or more than nine in ten values of a target in text are numbers and
+        some are not.
     MissingExtraError
-        If a file lies at an address for which fsspec needs a package that is not installed.
+        If fsspec needs a package for the address that is not installed.
 
     Notes
     -----
-    Memory is bounded by the block and some mebibytes, whatever the length of the file, also where
-    a Parquet file is a single row group; of Arrow by its largest record batch. Text must be in
-    UTF-8. Empty fields, ``NA``, ``NaN`` and ``null`` are missing. Of a pipe, 4 MiB or all there is
-    are awaited before the first block is given; rows that come slowly are better given as an
-    iterable. A row of JSON Lines is a line with one object, whatever the file's size. Missing
-    features stay missing: to fill them is the model's part. A column of
-    text of which at least a tenth of the first values are numbers, dates, times of day or truth
-    values, and others are not, stays text with one warning
-    (:class:`~onepass.errors.MixedColumnWarning`). Times of day and durations are numbers of
-    seconds, and what is in a struct is a column of its own.
+    Memory is bounded by the block and some mebibytes, independently of the length of the file,
+    also for a Parquet file of a single row group; for Arrow by its largest record batch. Text must
+    be in UTF-8. Empty fields, ``NA``, ``NaN`` and ``null`` are missing. The first block of a pipe
+    requires 4 MiB or its end; for rows that arrive slowly, use an iterable. A row of JSON Lines is
+    one line with one object. Missing features stay missing: the model imputes them. A column of
+    text stays text, with one warning (:class:`~onepass.errors.MixedColumnWarning`), if at least a
+    tenth of its first values are numbers, dates, times of day or booleans, and others are not.
+    Times of day and durations are numbers of seconds, and the fields of structs are columns.
 
     Examples
     --------
@@ -297,21 +304,23 @@ def read(
     >>> rows.skipped, rows.y.sum()
     (1, np.float64(4.0))
     """
-    asked, expected = checked_types(types, _WHERE), checked_types(dtypes, _WHERE)
-    reading = Reading(
+    requested, expected = check_types(types, _WHERE), check_types(dtypes, _WHERE)
+    reading = ReadOptions(
         format=format,
         delimiter={"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter),
         header=_header(header),
         na=(na,) if isinstance(na, str) else tuple(map(str, na)),
-        dropped=tuple(name for name in _texts(drop) if name not in _texts(time)),
-        literals=Literals(decimal, thousands, date_format),
-        only=None if columns is None else (*_texts(columns), *_texts(target), *_texts(time)),
+        dropped=tuple(name for name in _text_names(drop) if name not in _text_names(time)),
+        parser=TextParser(decimal, thousands, date_format),
+        only=None
+        if columns is None
+        else (*_text_names(columns), *_text_names(target), *_text_names(time)),
         skip=bad_rows == "skip",
         leave=leave_unterminated,
-        typed=(*expected, *asked),
+        typed=(*expected, *requested),
     )
     n_rows = task = None
-    if isinstance(source, str) and _names_a_set(source):
+    if isinstance(source, str) and _is_dataset_name(source):
         known = catalogue.find_entry(source)
         n_rows = known.rows
         task = known.task if target is None or target == known.target else None
@@ -326,14 +335,14 @@ def read(
     options = reading.given | {"missing": missing, "bad_rows": bad_rows}
     usual = ("missing", "keep"), ("bad_rows", "error")
     return Stream(
-        opened, selection, block=block, types=asked, n_rows=n_rows, task=task, dtypes=expected,
-        literals=reading.literals, start=start,
+        opened, selection, block=block, types=requested, n_rows=n_rows, task=task, dtypes=expected,
+        parser=reading.parser, start=start,
         read={key: value for key, value in options.items() if (key, value) not in usual},
     )  # fmt: skip
 
 
-def _texts(names: str | int | Iterable[str | int] | None) -> tuple[str, ...]:
-    """Those of some names of columns that are text."""
+def _text_names(names: str | int | Iterable[str | int] | None) -> tuple[str, ...]:
+    """The names among some column specifiers."""
     given = [names] if isinstance(names, (str, int)) or names is None else list(names)
     return tuple(name for name in given if isinstance(name, str))
 
@@ -347,8 +356,8 @@ def _header(header: Any) -> bool | tuple[str, ...]:
         isinstance(n, str) and n and first_unencodable([n]) is None for n in names
     ):
         raise ParameterError(
-            f"{_WHERE}: `header` must be True, False or the columns' names, got {header!r}. Give "
-            "a list of names, or False to have them called x0, x1 and so on."
+            f"{_WHERE}: `header` must be True, False or the column names, got {header!r}. Give "
+            "a list of names, or False for x0, x1 and so on."
         )
     return names
 
@@ -362,14 +371,14 @@ def _selection(
     missing: str,
     bad_rows: str,
 ) -> ColumnSelection:
-    """The roles of columns; numbers of columns as names."""
+    """The roles of columns, with column numbers converted to names."""
     known = opened.columns() if isinstance(opened, (Matrix, Pair)) else None
 
     def named(name: object) -> str:
         if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
             if known is None or not -len(known) <= name < len(known):
                 raise ColumnError(
-                    f"{_WHERE}: {opened.name} must be asked for columns "
+                    f"{_WHERE}: columns of {opened.name} must be given "
                     + ("by their names" if known is None else f"0 to {len(known) - 1}")
                     + f", got {name}. Check which columns it has."
                 )
@@ -391,5 +400,5 @@ def _selection(
     )
 
 
-def _names_a_set(source: str) -> bool:
+def _is_dataset_name(source: str) -> bool:
     return source in catalogue.names() and not Path(source).exists()

@@ -1,8 +1,8 @@
 """Sources: the protocol, arrays, frames and iterables in memory, reading ahead, and the task.
 
-A source gives chunks of any length, in order, from which blocks are cut. Their columns are as they
-come: :class:`~onepass.stream.dtypes.ColumnTypes` decides their types and converts them. Iterables
-give rows one by one, as dicts or as (x, y) pairs.
+A source yields chunks of any length, in order, from which blocks are cut.
+:class:`~onepass.stream.dtypes.ColumnTypes` infers the types of columns and converts them. Iterables
+yield rows one by one, as dicts or as (x, y) pairs.
 
 The task is inferred from the targets of the first rows:
 
@@ -14,7 +14,7 @@ text                                    classification
 any other numbers                       regression
 ======================================= ==============
 
-Truth values are 0 and 1 in every table. No other numbers are taken for labels: 0 to 9 may be
+Booleans are 0 and 1 in every table. No other numbers are taken for labels: 0 to 9 may be
 digits, or counts. The user can set the task.
 """
 
@@ -35,7 +35,7 @@ from onepass.types import Array, ArrayLike
 from onepass.validation.table import Table, series_values
 
 __all__ = [
-    "LOOKED_AT",
+    "HEAD_ROWS",
     "BaseSource",
     "Chunk",
     "Frame",
@@ -44,54 +44,54 @@ __all__ = [
     "RawColumn",
     "RowIterable",
     "Source",
-    "ahead",
-    "by_name",
     "check_labels",
-    "suggested",
+    "columns_of_dicts",
+    "infer_task",
+    "prefetch",
 ]
 
-LOOKED_AT = 1024
-"""How many rows are looked at, whatever the width of a block."""
+HEAD_ROWS = 1024
+"""Number of rows used for inference and fingerprints, independent of the block size."""
 
 RawColumn: TypeAlias = Array | pa.Array | pa.ChunkedArray | list[Any]
-"""A column as a source gives it: an array of NumPy or Arrow, or Python values (None is missing)."""
+"""A column of a source: an array of NumPy or Arrow, or Python values (None is missing)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Some consecutive rows as a source gives them.
+    """Consecutive rows, as a source yields them.
 
     Parameters
     ----------
     columns : dict of str to RawColumn
-        The rows' columns.
+        The columns of the rows.
     n : int
         The number of rows.
-    spelled : {"", "csv", "json"}
-        How the values of text columns are spelled: as in CSV, where text may be of any type, or as
-        in JSON, which quotes text; "" where columns have types of their own.
-    answers : dict of str to RawColumn, optional
-        The rows' targets, where the source has them apart from its columns.
+    text_format : {"", "csv", "json"}
+        How text columns are written: as in CSV, where text may be of any type, or as in JSON, which
+        quotes text; "" if columns have types of their own.
+    targets : dict of str to RawColumn, optional
+        The targets of the rows, if the source has them apart from its columns.
     flat : bool
-        Whether those targets are one value a row, shape (n,), rather than (n, c).
+        Whether these targets are one value a row, shape (n,), rather than (n, c).
     fraction : float, optional
-        How much of the source has been read once this chunk is, in [0, 1]; None if unknown.
+        Fraction of the source read after this chunk, in [0, 1]; None if unknown.
     bad : dict of int to str
-        Rows that are to be skipped because they cannot be read, by their place in the chunk, and
-        the error of each. They are among the rows of ``columns``.
+        Errors of invalid rows to be skipped, by their index in the chunk. They are among the rows
+        of ``columns``.
     """
 
     columns: Mapping[str, RawColumn]
     n: int
-    spelled: str = ""
-    answers: Mapping[str, RawColumn] | None = None
+    text_format: str = ""
+    targets: Mapping[str, RawColumn] | None = None
     flat: bool = True
     fraction: float | None = None
     bad: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def table(self) -> Table:
-        """The columns as a table, once they are converted."""
+        """The columns as a table, after conversion."""
         return Table({name: np.asarray(column) for name, column in self.columns.items()}, self.n)
 
 
@@ -100,57 +100,55 @@ class Source(Protocol):
 
     To add a source, write a class with these members, which may inherit :class:`BaseSource`, and
     return it from :func:`onepass.stream.read`; if it reads files, list its format and suffixes in
-    :mod:`onepass.stream.formats`. :class:`onepass.stream.Stream` does the rest: it chooses columns,
-    converts them and cuts blocks. A row that cannot be read raises a SourceError that says where
-    the row stands.
+    :mod:`onepass.stream.formats`. :class:`onepass.stream.Stream` selects and converts columns and
+    cuts blocks. A row that cannot be read raises a SourceError with the position of the row.
     """
 
     name: str
-    """What messages call it: a file's name, or what it is."""
+    """The name in messages: that of a file, or a description."""
     n_rows: int | None
-    """The number of rows, where it is known without reading them."""
+    """The number of rows, if known without reading them."""
     repeatable: bool
     """Whether it can be read again from its beginning."""
-    ahead: bool
-    """Whether blocks may be read before they are asked for, in another thread."""
+    prefetch: bool
+    """Whether blocks may be read ahead, in another thread."""
 
     def columns(self) -> list[str] | None:
-        """The names of its columns; None where only the rows themselves can tell."""
+        """The column names; None if only the rows determine them."""
 
     def located(self, row: int) -> str:
-        """Where a row stands, in words, by its number from 0: the file and the row."""
+        """Describe the position of a row, by its number from 0: the file and the row."""
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, in order and the bad ones too; from the first at each call, if ``repeatable``.
+        """The rows in order, including bad ones; from the first at each call, if ``repeatable``.
 
-        The iterator may be closed before its end, and then closes what it has opened.
+        If the iterator is closed before its end, it closes the files that it has opened.
 
         Parameters
         ----------
         names : sequence of str, optional
-            The columns that are wanted; None for all.
+            The requested columns; None for all.
         block : int
             The number of rows in one block. A chunk should not hold many times more.
         start : int
             The caller skips the rows before this one. Yield them all the same, so that they are
-            counted. After the first :data:`LOOKED_AT` rows, columns of a chunk that holds only
-            skipped rows may be empty Arrow arrays, which tell a type. A source may ignore this
-            argument.
+            counted. After the first :data:`HEAD_ROWS` rows, columns of a chunk of skipped rows only
+            may be empty Arrow arrays, which have a type. A source may ignore this argument.
         """
 
 
 class BaseSource:
-    """What most sources have in common.
+    """Common members of most sources.
 
     Parameters
     ----------
     name : str
-        What messages call it.
+        The name in messages.
     n_rows : int, optional
-        The number of rows, where it is known.
+        The number of rows, if known.
     repeatable : bool
         Whether it can be read again from its beginning.
-    ahead : bool, optional
+    prefetch : bool, optional
         Whether blocks may be read ahead; as ``repeatable`` by default.
     """
 
@@ -160,14 +158,14 @@ class BaseSource:
         n_rows: int | None = None,
         *,
         repeatable: bool,
-        ahead: bool | None = None,
+        prefetch: bool | None = None,
     ) -> None:
         self.name, self.n_rows = name, n_rows
         self.repeatable = repeatable
-        self.ahead = repeatable if ahead is None else ahead
+        self.prefetch = repeatable if prefetch is None else prefetch
 
     def located(self, row: int) -> str:
-        """Where a row stands."""
+        """Describe the position of a row."""
         return f"{self.name}: row {row} (counting from 0)"
 
 
@@ -175,21 +173,21 @@ _WHERE = "op.stream.read"
 
 
 class Matrix(BaseSource):
-    """Rows of an array of shape (n, d); its columns are x0, x1, … unless they are named.
+    """Rows of an array of shape (n, d), with columns x0, x1, … unless named.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
         The rows.
     name : str
-        What messages call it.
+        The name in messages.
     header : sequence of str, optional
-        The columns' names.
+        The column names.
 
     Raises
     ------
     ShapeError
-        If X has not two dimensions.
+        If X does not have two dimensions.
     TypeMismatchError
         If X is sparse.
     """
@@ -208,17 +206,17 @@ class Matrix(BaseSource):
                 f"{_WHERE}: the array must have shape (n, d), got {array.shape}. "
                 "Reshape it: X.reshape(-1, 1) if it is one feature."
             )
-        super().__init__(name, array.shape[0], repeatable=True, ahead=False)
+        super().__init__(name, array.shape[0], repeatable=True, prefetch=False)
         self._array = array
         self._header = [f"x{j}" for j in range(array.shape[1])] if header is None else list(header)
 
     def columns(self) -> list[str]:
-        """The names of its columns."""
+        """The column names."""
         return list(self._header)
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows, a block at a time."""
-        del start  # what is in memory is quickly passed over
+        del start  # rows in memory are skipped quickly
         wanted = set(self._header if names is None else names)
         n = len(self._array)
         for i in range(0, n, block):
@@ -229,45 +227,46 @@ class Matrix(BaseSource):
 
 
 class Frame(BaseSource):
-    """Rows of a DataFrame of any library that narwhals knows.
+    """Rows of a DataFrame of any library that narwhals supports.
 
     Parameters
     ----------
     frame : DataFrame
         The rows.
     name : str
-        What messages call it.
+        The name in messages.
 
     Raises
     ------
     ColumnError
-        If two columns have one name, or one has a name of several levels.
+        If two columns have the same name, or one has a name of several levels.
     """
 
     def __init__(self, frame: Any, name: str = "frame") -> None:
         try:
             self._frame: Any = nw.from_native(frame, eager_only=True)
-        except ValueError as wrong:
+        except ValueError as error:
             raise ColumnError(
-                f"{_WHERE}: the frame's columns must each have a name of their own, got: {wrong}. "
+                f"{_WHERE}: the columns of the frame must have unique names, got: {error}. "
                 "Rename the columns."
-            ) from wrong
+            ) from error
         for label in self._frame.columns:
-            if isinstance(label, tuple):  # as pandas has them, level by level
+            if isinstance(label, tuple):  # a MultiIndex of pandas
                 raise ColumnError(
-                    f"{_WHERE}: the frame's columns must each have one name, got {label!r}. "
+                    f"{_WHERE}: the columns of the frame must have names of one level, got "
+                    f"{label!r}. "
                     "Join the levels: frame.columns = ['_'.join(map(str, c)) for c in "
                     "frame.columns]."
                 )
-        super().__init__(name, len(self._frame), repeatable=True, ahead=False)
+        super().__init__(name, len(self._frame), repeatable=True, prefetch=False)
 
     def columns(self) -> list[str]:
-        """The names of its columns."""
+        """The column names."""
         return [str(name) for name in self._frame.columns]
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows, a block at a time."""
-        del start  # what is in memory is quickly passed over
+        del start  # rows in memory are skipped quickly
         own = dict(zip(self.columns(), self._frame.columns, strict=True))
         frame = self._frame.select([nw.col(own[n]) for n in (own if names is None else names)])
         n = len(frame)
@@ -276,14 +275,14 @@ class Frame(BaseSource):
             columns: dict[str, RawColumn] = {}
             for name in frame.columns:
                 column = rows.get_column(name)
-                # whole numbers as they are: float64 would not hold digits beyond 2^53
+                # integers unchanged: float64 is not exact beyond 2^53
                 whole = column.dtype.is_integer()
                 columns[str(name)] = column.to_arrow() if whole else series_values(column)
             yield Chunk(columns, len(rows), fraction=(i + len(rows)) / n)
 
 
 class Pair(BaseSource):
-    """Features and targets that lie apart, ``(X, y)``.
+    """Features and separate targets, ``(X, y)``.
 
     Parameters
     ----------
@@ -295,23 +294,23 @@ class Pair(BaseSource):
     Raises
     ------
     ShapeError
-        If the targets are not one a row.
+        If there is not one target a row.
     """
 
     def __init__(self, features: Matrix | Frame, y: ArrayLike) -> None:
-        answers = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+        targets = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
         n = features.n_rows
-        if answers.ndim not in {1, 2} or len(answers) != n:
+        if targets.ndim not in {1, 2} or len(targets) != n:
             raise ShapeError(
-                f"{_WHERE}: `y` must have shape ({n},) or ({n}, c), one answer for each row of X, "
-                f"got {answers.shape}. Check that X and y come from the same rows."
+                f"{_WHERE}: `y` must have shape ({n},) or ({n}, c), one target for each row of X, "
+                f"got {targets.shape}. Check that X and y come from the same rows."
             )
-        super().__init__(features.name, n, repeatable=True, ahead=False)
+        super().__init__(features.name, n, repeatable=True, prefetch=False)
         self._features = features
-        flat = answers.ndim == 1
-        names = ["y"] if flat else [f"y{j}" for j in range(answers.shape[1])]
+        flat = targets.ndim == 1
+        names = ["y"] if flat else [f"y{j}" for j in range(targets.shape[1])]
         self._flat = flat
-        self._answers = dict(zip(names, (answers[:, None] if flat else answers).T, strict=True))
+        self._targets = dict(zip(names, (targets[:, None] if flat else targets).T, strict=True))
 
     def columns(self) -> list[str]:
         """The names of the features."""
@@ -322,23 +321,23 @@ class Pair(BaseSource):
         at = 0
         for chunk in self._features.chunks(names, block, start):
             rows = slice(at, at := at + chunk.n)
-            answers = {name: column[rows] for name, column in self._answers.items()}
-            yield replace(chunk, answers=answers, flat=self._flat)
+            targets = {name: column[rows] for name, column in self._targets.items()}
+            yield replace(chunk, targets=targets, flat=self._flat)
 
 
 class RowIterable(BaseSource):
     """Rows of an iterable.
 
     Each is a dict of named features, or a pair (x, y): features as a dict or an array of shape
-    (d,), and their target, a number, a label, None where it is not known, or several as a dict or
-    an array of shape (c,). A dict may lack features that others have.
+    (d,), and their target: a number, a label, None if unknown, or several as a dict or an array of
+    shape (c,). Dicts may lack features that others have.
 
     Parameters
     ----------
     rows : iterable
-        A list can be read again and again; an iterator, such as a generator, once.
+        A list can be read repeatedly; an iterator, such as a generator, once.
     name : str
-        What messages call it.
+        The name in messages.
     skip : bool
         Whether rows of another form than the first one are skipped.
     """
@@ -347,45 +346,45 @@ class RowIterable(BaseSource):
         self, rows: Iterable[object], name: str = "iterable", *, skip: bool = False
     ) -> None:
         n_rows = len(rows) if isinstance(rows, Sequence) else None
-        super().__init__(name, n_rows, repeatable=not isinstance(rows, Iterator), ahead=False)
+        super().__init__(name, n_rows, repeatable=not isinstance(rows, Iterator), prefetch=False)
         self._rows, self._skip = rows, skip
 
     def columns(self) -> None:
-        """Unknown: only the rows can tell."""
+        """None: only the rows determine the columns."""
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, a block at a time: none is asked for before it is needed."""
-        del names, start  # chosen and passed over above
+        """The rows, a block at a time; no row is requested before it is needed."""
+        del names, start  # selected and skipped by the caller
         rows = iter(self._rows)
         done = 0
-        parts: _Parts | None = None
+        parts: _RowSplitter | None = None
         while taken := list(islice(rows, block)):
-            parts = parts or _Parts(self.located, pairs=_is_pair(taken[0]))
-            parted, bad = [], {}
+            parts = parts or _RowSplitter(self.located, pairs=_is_pair(taken[0]))
+            split_row, bad = [], {}
             for i, row in enumerate(taken):
                 try:
-                    parted.append(parts.parted(row, done + i))
-                except OnepassError as wrong:
+                    split_row.append(parts.split_row(row, done + i))
+                except OnepassError as error:
                     if not self._skip:
                         raise
-                    parted.append(({}, {}))
-                    bad[i] = str(wrong)
+                    split_row.append(({}, {}))
+                    bad[i] = str(error)
             done += len(taken)
-            answers = by_name([y for _, y in parted]) if parts.pairs else None
+            targets = columns_of_dicts([y for _, y in split_row]) if parts.pairs else None
             fraction = done / self.n_rows if self.n_rows else None
             yield Chunk(
-                by_name([x for x, _ in parted]), len(taken), answers=answers, flat=parts.flat,
-                fraction=fraction, bad=bad,
+                columns_of_dicts([x for x, _ in split_row]), len(taken), targets=targets,
+                flat=parts.flat, fraction=fraction, bad=bad,
             )  # fmt: skip
 
 
-def by_name(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
-    """The values of each column of rows given as dicts; None where a row has none."""
+def columns_of_dicts(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
+    """The values of each column of rows given as dicts; None where absent."""
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {str(name): [row.get(name) for row in rows] for name in names}
     if len(columns) < len(names):
         raise ColumnError(
-            "Table: each column must have a name of its own, got names that are the same as text, "
+            "Table: each column must have a unique name, got names that are the same as text, "
             f"of {list(names)}. Rename one of them."
         )
     return columns
@@ -395,15 +394,15 @@ def _is_pair(row: object) -> bool:
     return isinstance(row, (tuple, list)) and len(row) == 2
 
 
-class _Parts:
-    """Takes rows of one form apart: features, and targets of the shape of the first one."""
+class _RowSplitter:
+    """Splits rows of one form into features and targets of the shape of the first one."""
 
     def __init__(self, located: Callable[[int], str], *, pairs: bool) -> None:
         self._located = located
         self.pairs, self.flat = pairs, True
         self._form = ""  # of a target
 
-    def parted(self, row: Any, number: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+    def split_row(self, row: Any, number: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
         """The features and the targets of a row by name."""
         good = _is_pair(row) if self.pairs else isinstance(row, Mapping)
         if not good:
@@ -430,7 +429,8 @@ class _Parts:
         form = "a dict" if isinstance(y, Mapping) else f"shape {shape}"
         if len(shape) > 1 or self._form not in {"", form}:
             raise ShapeError(
-                f"{_WHERE}: {self._located(number)}: `y` must be one value a row, or as many for "
+                f"{_WHERE}: {self._located(number)}: `y` must be one value a row, or equally many "
+                "for "
                 f"each, got {form}"
                 f"{self._form and f' after {self._form}'}. Give every row the same targets."
             )
@@ -441,49 +441,49 @@ class _Parts:
 
 
 def _array(values: Any) -> Array:
-    """An array as it is, and other values as objects: NumPy makes text of numbers beside text."""
+    """An array unchanged, other values as objects, as NumPy converts mixed numbers to text."""
     return np.asarray(values, dtype=None if hasattr(values, "__array__") else object)
 
 
 _Item = TypeVar("_Item")
 
 
-def ahead(items: Iterator[_Item], depth: int) -> Generator[_Item]:
-    """The items of an iterator, taken from it in another thread before they are asked for.
+def prefetch(items: Iterator[_Item], depth: int) -> Generator[_Item]:
+    """Take the items of an iterator ahead of time in another thread.
 
-    Items, their order and errors are those of the iterator. The thread ends with it, or when this
-    generator is closed or forgotten, or the interpreter ends.
+    Items, their order and errors are those of the iterator. The thread ends with the iterator, when
+    this generator is closed or garbage-collected, or when the interpreter exits.
 
     Parameters
     ----------
     items : iterator
-        It is closed with the thread.
+        It is closed at the end.
     depth : int
-        How many items may wait.
+        Number of items taken ahead.
 
     Examples
     --------
-    >>> sum(ahead(iter(range(5)), depth=2))
+    >>> sum(prefetch(iter(range(5)), depth=2))
     10
     """
     pool = ThreadPoolExecutor(1, thread_name_prefix="onepass reads ahead")
-    waiting: deque[Future[list[_Item]]] = deque()
+    futures: deque[Future[list[_Item]]] = deque()
 
     def order() -> None:
-        with suppress(RuntimeError):  # no thread takes work any more: the interpreter ends
-            waiting.append(pool.submit(_next, items))
+        with suppress(RuntimeError):  # the interpreter exits
+            futures.append(pool.submit(_next, items))
 
     try:
         for _ in range(depth):
             order()
-        while waiting:
-            if not (taken := waiting.popleft().result()):
+        while futures:
+            if not (taken := futures.popleft().result()):
                 return
             order()
             yield from taken
         yield from items
     finally:
-        with suppress(RuntimeError):  # forgotten within that thread, which cannot await itself
+        with suppress(RuntimeError):  # a thread cannot join itself
             pool.shutdown(cancel_futures=True)
         if hasattr(items, "close"):
             items.close()
@@ -494,36 +494,36 @@ def _next(items: Iterator[_Item]) -> list[_Item]:
     return list(islice(items, 1))
 
 
-_FEWEST = 10  # rows by which labels are judged
+_MIN_ROWS = 10  # minimal number of labels to judge
 
 
-def check_labels(answers: Sequence[Array], where: str, target: str) -> None:
-    """Refuse targets of text of which nearly all values differ: each would be a class.
+def check_labels(targets: Sequence[Array], where: str, target: str) -> None:
+    """Refuse text targets of which nearly all values differ: each would be a class.
 
     Raises
     ------
     TypeMismatchError
         If more than nine in ten of the first texts are different.
     """
-    labels = [label for y in answers if y.dtype.kind == "O" for label in y.tolist()][:LOOKED_AT]
+    labels = [label for y in targets if y.dtype.kind == "O" for label in y.tolist()][:HEAD_ROWS]
     different = len(set(labels))
-    if len(labels) >= _FEWEST and different > 0.9 * len(labels):
+    if len(labels) >= _MIN_ROWS and different > 0.9 * len(labels):
         raise TypeMismatchError(
             f"{where} must hold numbers, or labels that repeat, got {different:,} different "
             f"texts in {len(labels):,} rows, such as {labels[0]!r}. Give types={{{target!r}: "
             f"'number'}} (--type {target}=number), with decimal= and thousands= (--decimal, "
-            f"--thousands) as they are spelled, if they are numbers; types={{{target!r}: 'text'}} "
+            f"--thousands) as needed, if they are numbers; types={{{target!r}: 'text'}} "
             f"(--type {target}=text) if they are labels."
         )
 
 
-def suggested(answers: Sequence[Array]) -> str:
-    """The task that some answers suggest.
+def infer_task(targets: Sequence[Array]) -> str:
+    """The task inferred from some targets.
 
     Parameters
     ----------
-    answers : sequence of ndarrays of shape (n,) or (n, c)
-        Those of the first blocks; only the first :data:`LOOKED_AT` rows are looked at.
+    targets : sequence of ndarrays of shape (n,) or (n, c)
+        Targets of the first blocks; only the first :data:`HEAD_ROWS` rows are used.
 
     Returns
     -------
@@ -531,14 +531,14 @@ def suggested(answers: Sequence[Array]) -> str:
 
     Examples
     --------
-    >>> suggested([np.array([0.0, 1.0, 1.0])]), suggested([np.array([0.0, 1.0, 1.5])])
+    >>> infer_task([np.array([0.0, 1.0, 1.0])]), infer_task([np.array([0.0, 1.0, 1.5])])
     ('classification', 'regression')
-    >>> len(suggested([np.zeros(3), np.array(["wet", "dry"], dtype=object)]))
+    >>> len(infer_task([np.zeros(3), np.array(["wet", "dry"], dtype=object)]))
     14
     """
-    if any(y.dtype.kind == "O" for y in answers):
+    if any(y.dtype.kind == "O" for y in targets):
         return "classification"
-    values = np.concatenate([y.astype(np.float64).ravel() for y in answers] or [np.empty(0)])
-    single = all(y.ndim == 1 for y in answers)
-    found = set(np.unique(values[:LOOKED_AT]).tolist())
+    values = np.concatenate([y.astype(np.float64).ravel() for y in targets] or [np.empty(0)])
+    single = all(y.ndim == 1 for y in targets)
+    found = set(np.unique(values[:HEAD_ROWS]).tolist())
     return "classification" if single and found == {0.0, 1.0} else "regression"

@@ -1,13 +1,12 @@
 """Streams: rows of a source in blocks, in order, once or repeatedly.
 
-Pieces of a source have any length; their columns are converted to fixed types, and blocks of
-exactly as many rows as requested are cut from them.
+A source yields chunks of any length; their columns are converted to fixed types, and blocks of
+exactly the requested number of rows are cut from them.
 
-A stream is recognised by the fingerprint of its first rows. It depends on rows, not on a file: it
+A stream is identified by the fingerprint of its first rows. It depends on rows, not on a file: it
 is the same whether the rows come from a file or through a pipe, compressed or not, and does not
-change while a file grows at its end. Its digest is SHA-256 over the columns that are read, row for
-row: numbers as float64, text in UTF-8, dates as microseconds; missing values of all kinds are
-equal.
+change while a file grows at its end. Its digest is SHA-256 over the columns read, row by row:
+numbers as float64, text in UTF-8, dates as microseconds; missing values of all types are equal.
 """
 
 import hashlib
@@ -23,9 +22,9 @@ import numpy as np
 
 from onepass.errors import RowsRefusedWarning, SourceError
 from onepass.stream.choice import ColumnSelection, Split
-from onepass.stream.dtypes import ColumnTypes, absent
-from onepass.stream.literals import KINDS, Literals
-from onepass.stream.sources import LOOKED_AT, Chunk, Source, ahead, check_labels, suggested
+from onepass.stream.dtypes import ColumnTypes, missing_column
+from onepass.stream.literals import TYPE_NAMES, TextParser
+from onepass.stream.sources import HEAD_ROWS, Chunk, Source, check_labels, infer_task, prefetch
 from onepass.types import Array
 from onepass.validation import whole
 from onepass.validation.table import Table, is_missing
@@ -36,38 +35,36 @@ __all__ = [
     "Rows",
     "Stream",
     "concatenate_tables",
+    "default_block_size",
     "differences",
-    "rows_a_block",
     "setting_differences",
 ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Consecutive rows of a stream, with their answers.
+    """Consecutive rows of a stream, with their targets.
 
     Parameters
     ----------
     X : Table
         The features: n rows. A missing value is nan, None or NaT, as in every table.
     y : ndarray of shape (n,) or (n, c), or None
-        The answers: float64 where they are numbers, object (of str) where they are text labels.
-        None where the stream has no target.
+        The targets: float64 for numbers, object (of str) for text labels. None without a target.
     time : ndarray of shape (n,), or None
-        When each row happened, where the stream was told which column says so.
+        Time of each row, if a column of times was given.
     first : int
-        Where the block's first row stands in the source, counting from 0 and counting skipped
-        rows too. For an empty block: where the next row would have stood.
+        Position of the first row of the block in the source, counting from 0 and including skipped
+        rows. For an empty block: that of the next row.
     skipped : int
-        Rows left out, because their answer was missing or, if the stream was told so, one of
-        their features: those passed over after the block before,
-        up to this block's last row; in a stream's last block, up to the end of the source.
-        So over a whole stream ``sum(len(rows) + rows.skipped)`` is the number of rows in the
-        source.
+        Number of rows left out after the previous block, up to the last row of this block, because
+        their target or, with ``missing="skip"``, a feature was missing; in the last block of a
+        stream, up to the end of the source. Over a whole stream ``sum(len(rows) + rows.skipped)``
+        is the number of rows in the source.
     numbers : ndarray of int of shape (n,), or None
-        Where each row stands in the source, counted as ``first`` is.
+        Position of each row in the source, counted as ``first``.
     place : callable or None
-        Says in words where a row of the source stands, by that number.
+        Function from the position of a row to its description in words.
 
     Examples
     --------
@@ -87,7 +84,7 @@ class Rows:
     place: Callable[[int], str] | None = None
 
     def located(self, i: int) -> str:
-        """Where a row of the block stands, in words: the file, and its row there."""
+        """Describe the position of a row of the block: the file, and the row in it."""
         if self.numbers is None or self.place is None:
             return f"row {self.first + i} (counting from 0)"
         return self.place(int(self.numbers[i]))
@@ -96,54 +93,53 @@ class Rows:
         return len(self.X)
 
 
-_BYTES = 2 << 20  # of a block's numbers: what a nearer cache holds, and not much to wait for
-_LEAST, _MOST = 1024, 8192  # rows
+_BYTES = 2 << 20  # of the numbers of a block, which fit in a cache
+_MIN_BLOCK, _MAX_BLOCK = 1024, 8192  # rows
 
 
-def rows_a_block(columns: int | None, rows: int | None) -> int:
-    """How many rows a block should have: narrow ones more, for a block has costs of its own.
+def default_block_size(columns: int | None, rows: int | None) -> int:
+    """The default number of rows a block; narrow rows get larger blocks.
 
-    Measured from file to report, 3 to 300 columns: a row costs least in blocks of 1 to 4 MiB, and
-    up to twice as much in 1024 narrow rows. A short source is cut into eight all the same, so that
-    some are read while others are learned.
+    A block has fixed costs. Measured from file to report, 3 to 300 columns: a row costs least in
+    blocks of 1 to 4 MiB, and up to twice as much in 1024 narrow rows. A short source is divided
+    into eight blocks, so that reading and learning overlap.
 
     Parameters
     ----------
     columns : int or None
-        How many there are to read; None where that or the pace of the rows is not known: who waits
-        for rows does not wait for many.
+        Number of columns to read; None if unknown or if rows may arrive slowly.
     rows : int or None
-        How many the source has, where that is known.
+        Number of rows of the source, if known.
 
     Examples
     --------
-    >>> [rows_a_block(d, None) for d in (3, 20, 100, 5000, None)]
+    >>> [default_block_size(d, None) for d in (3, 20, 100, 5000, None)]
     [8192, 8192, 2048, 1024, 1024]
-    >>> [rows_a_block(3, n) for n in (100, 20_000, 40_000, 80_000)]
+    >>> [default_block_size(3, n) for n in (100, 20_000, 40_000, 80_000)]
     [1024, 2048, 4096, 8192]
     """
     if columns is None:
-        return _LEAST
+        return _MIN_BLOCK
     fitting = _BYTES // (8 * max(columns, 1))
     if rows is not None:
         fitting = min(fitting, rows // 8)
     fitting = max(fitting, 1)
-    return min(max(1 << (fitting.bit_length() - 1), _LEAST), _MOST)
+    return min(max(1 << (fitting.bit_length() - 1), _MIN_BLOCK), _MAX_BLOCK)
 
 
 class Rebatcher:
-    """Cuts pieces into blocks; holds less than one block and one piece.
+    """Cuts chunks into blocks; stores less than one block and one chunk.
 
-    A block is given as soon as it is full. Rows without an answer take no place in it.
+    A block is yielded as soon as it is full. Rows without a target are left out.
 
     Parameters
     ----------
     block : int
         Rows a block.
     start : int
-        Where the first row that is added stands in the source.
+        Position of the first added row in the source.
     place : callable, optional
-        Says in words where a row of the source stands, by its number.
+        Function from the position of a row to its description in words.
     """
 
     def __init__(
@@ -154,53 +150,54 @@ class Rebatcher:
         self._block = block
         self._parts: list[tuple[Table, Array | None, Array | None]] = []
         self._numbers: list[Array] = []
-        self._held = 0
+        self._buffered = 0
         self._first = start
-        self._given = start  # source rows that blocks given so far account for
+        self._count_block = start  # source rows covered by the blocks yielded so far
         self.seen = start
-        self.kept = 0
+        self.used = 0
 
     def add(self, split: Split) -> Iterator[Rows]:
-        """The blocks that these rows fill."""
-        kept = np.flatnonzero(split.kept)
-        start, self.seen = self.seen, self.seen + len(split.kept)
-        self.kept += len(kept)
+        """Yield the blocks that these rows complete."""
+        used = np.flatnonzero(split.used)
+        start, self.seen = self.seen, self.seen + len(split.used)
+        self.used += len(used)
         self.gaps += split.gaps
         at = 0
-        while at < len(kept):
-            taken = kept[at : at + self._block - self._held]
+        while at < len(used):
+            taken = used[at : at + self._block - self._buffered]
             at += len(taken)
-            if not self._held:
+            if not self._buffered:
                 self._first, self._parts, self._numbers = start + int(taken[0]), [], []
             self._numbers.append(start + taken)
-            self._parts.append(_some(split, taken))
-            self._held += len(taken)
-            if self._held == self._block:
+            self._parts.append(_select_rows(split, taken))
+            self._buffered += len(taken)
+            if self._buffered == self._block:
                 yield self._rows(start + int(taken[-1]) + 1)
-        if not self._held:
-            self._parts = [_some(split, kept[:0])]  # an empty last block has these columns
-            self._numbers = [kept[:0]]
+        if not self._buffered:
+            self._parts = [_select_rows(split, used[:0])]  # columns of an empty last block
+            self._numbers = [used[:0]]
 
     def rest(self) -> Iterator[Rows]:
-        """What is left at the end: fewer rows than a block, or none but skipped ones."""
-        if self.seen > self._given:
-            if not self._held:
+        """Yield the last block: fewer rows than a block, or none if only skipped rows remain."""
+        if self.seen > self._count_block:
+            if not self._buffered:
                 self._first = self.seen
             yield self._rows(self.seen)
 
     def _rows(self, upto: int) -> Rows:
-        tables, answers, times = zip(*self._parts, strict=True)
-        skipped = upto - self._given - self._held
+        tables, targets, times = zip(*self._parts, strict=True)
+        skipped = upto - self._count_block - self._buffered
         rows = Rows(
-            concatenate_tables(tables), _joined(answers), _joined(times), self._first, skipped,
+            concatenate_tables(tables), _concatenate_optional(targets),
+            _concatenate_optional(times), self._first, skipped,
             np.concatenate(self._numbers), self._place,
         )  # fmt: skip
-        self._parts, self._numbers, self._held, self._given = [], [], 0, upto
+        self._parts, self._numbers, self._buffered, self._count_block = [], [], 0, upto
         return rows
 
 
-def _some(split: Split, taken: Array) -> tuple[Table, Array | None, Array | None]:
-    """These rows of a piece; without a copy where they lie side by side."""
+def _select_rows(split: Split, taken: Array) -> tuple[Table, Array | None, Array | None]:
+    """Some rows of a chunk; a view if they are contiguous."""
     key: slice | Array = taken
     if len(taken) == 0:
         key = slice(0, 0)
@@ -214,7 +211,7 @@ def _some(split: Split, taken: Array) -> tuple[Table, Array | None, Array | None
 
 
 def concatenate_tables(tables: tuple[Table, ...]) -> Table:
-    """Tables one below the other; a column that one lacks is missing there."""
+    """Tables one below the other; columns that a table lacks are missing in its rows."""
     if len(tables) == 1:
         return tables[0]
     names = dict.fromkeys(name for table in tables for name in table.names)
@@ -222,32 +219,32 @@ def concatenate_tables(tables: tuple[Table, ...]) -> Table:
     columns = {}
     for name in names:
         parts = [t.columns[name] if name in t else np.full(len(t), np.nan) for t in tables]
-        columns[name] = _end_to_end(parts)
+        columns[name] = _concatenate(parts)
     return Table(columns, n)
 
 
-def _joined(arrays: tuple[Array | None, ...]) -> Array | None:
+def _concatenate_optional(arrays: tuple[Array | None, ...]) -> Array | None:
     given = [array for array in arrays if array is not None]
-    return None if not given else _end_to_end(given)
+    return None if not given else _concatenate(given)
 
 
-def _end_to_end(parts: list[Array]) -> Array:
-    """Arrays end to end. Those that were empty so far, nan, take the kind of the others."""
+def _concatenate(parts: list[Array]) -> Array:
+    """Arrays end to end; arrays of nan only take the type of the others."""
     if len(parts) == 1:
         return parts[0]
     if len({part.dtype.kind for part in parts}) > 1:
         kind = next(p.dtype.kind for p in parts if p.dtype.kind != "f" or not is_missing(p).all())
-        parts = [p if p.dtype.kind == kind else absent(kind, len(p)) for p in parts]
+        parts = [p if p.dtype.kind == kind else missing_column(kind, len(p)) for p in parts]
     return np.concatenate(parts)
 
 
 class Head:
-    """The first rows of a stream, at most :data:`~onepass.stream.sources.LOOKED_AT`.
+    """The first rows of a stream, at most :data:`~onepass.stream.sources.HEAD_ROWS`.
 
     Parameters
     ----------
     named : bool
-        Whether the source names its columns; else a column is there once it has a value.
+        Whether the source names its columns; otherwise a column exists from its first value on.
 
     Examples
     --------
@@ -261,26 +258,26 @@ class Head:
         self.rows = 0
         self._named = named
         self._tables: list[Table] = []
-        self._answers: list[Table] = []
+        self._targets: list[Table] = []
 
     @property
     def full(self) -> bool:
-        """Whether no more rows are wanted."""
-        return self.rows >= LOOKED_AT
+        """Whether no more rows are needed."""
+        return self.rows >= HEAD_ROWS
 
     def add(self, chunk: Chunk) -> None:
-        """Take the next rows, as many as are wanted."""
+        """Add the next rows, up to the maximum."""
         if not self.full:
-            wanted = slice(0, LOOKED_AT - self.rows)
+            wanted = slice(0, HEAD_ROWS - self.rows)
             self._tables.append(chunk.table[wanted])
-            if chunk.answers is not None:
-                self._answers.append(Chunk(chunk.answers, chunk.n).table[wanted])
+            if chunk.targets is not None:
+                self._targets.append(Chunk(chunk.targets, chunk.n).table[wanted])
             self.rows += len(self._tables[-1])
 
     def columns(self, rows: int) -> dict[str, str | None]:
-        """The kind of each column as its first rows show it; None where they are all missing."""
+        """The type of each column by its first rows; None if all of them are missing."""
         return {
-            name: None if is_missing(column).all() else KINDS[column.dtype.kind]
+            name: None if is_missing(column).all() else TYPE_NAMES[column.dtype.kind]
             for name, column in self._first(rows).items()
         }
 
@@ -289,14 +286,14 @@ class Head:
         whole = hashlib.sha256()
         for name, column in sorted(self._first(rows).items()):
             whole.update(hashlib.sha256(name.encode()).digest())
-            whole.update(_digested(column))
+            whole.update(_column_digest(column))
         return whole.hexdigest()
 
     def _first(self, rows: int) -> dict[str, Array]:
-        """The columns of the first rows; answers that came apart stand behind them."""
-        held = [("", self._tables), ("answer ", self._answers)]
+        """The columns of the first rows, followed by targets that are not among the columns."""
+        groups = [("", self._tables), ("answer ", self._targets)]
         columns: dict[str, Array] = {}
-        for prefix, tables in held:
+        for prefix, tables in groups:
             if tables:
                 table = concatenate_tables(tuple(tables))[:rows]
                 columns |= {
@@ -307,38 +304,39 @@ class Head:
         return columns
 
 
-def _digested(column: Array) -> bytes:
-    """SHA-256 of a column; a missing value is the same whatever the column's kind."""
+def _column_digest(column: Array) -> bytes:
+    """SHA-256 of a column; missing values of all types are equal."""
     missing = is_missing(column)
-    told = hashlib.sha256(np.packbits(missing).tobytes())
+    digest = hashlib.sha256(np.packbits(missing).tobytes())
     known = column[~missing]
     if known.dtype.kind == "O":
         words = [str(value).encode() for value in known.tolist()]
-        told.update(np.array([len(word) for word in words], dtype="<i8").tobytes())
-        told.update(b"".join(words))
+        digest.update(np.array([len(word) for word in words], dtype="<i8").tobytes())
+        digest.update(b"".join(words))
     elif known.dtype.kind == "M":
-        told.update(known.astype("datetime64[us]").astype("<i8").tobytes())
+        digest.update(known.astype("datetime64[us]").astype("<i8").tobytes())
     else:
-        told.update((known.astype("<f8") + 0.0).tobytes())  # -0 is 0
-    return told.digest()
+        digest.update((known.astype("<f8") + 0.0).tobytes())  # -0 is 0
+    return digest.digest()
 
 
 def differences(
     then: Mapping[str, Any], now: Mapping[str, Any], head: Head | None = None
 ) -> list[str]:
-    """In which ways a stream is not the one of which a fingerprint was taken.
+    """The differences between a stream and the one of a fingerprint.
 
     Parameters
     ----------
     then, now : dict
-        Fingerprints: that of the stream as it was, and that of the one at hand.
+        Fingerprints: the stored one, and that of the present stream.
     head : Head, optional
-        The first rows at hand. Where fewer rows were looked at then, as many are now.
+        The first rows of the present stream. If the stored fingerprint covers fewer rows, only
+        these are compared.
 
     Returns
     -------
     differences : list of str
-        A phrase each; empty where the rows are the same.
+        One phrase each; empty if the rows are equal.
 
     Examples
     --------
@@ -353,28 +351,28 @@ def differences(
         return [*setting_differences(then, now, alike=False), few]
     columns = now.get("columns", {}) if head is None else head.columns(rows)
     others = _columns(then.get("columns", {}), columns)
-    said = [*setting_differences(then, now, alike=not others), *others]
+    found = [*setting_differences(then, now, alike=not others), *others]
     digest = now.get("digest") if head is None else head.digest(rows)
-    if not said and digest != then.get("digest"):
-        said.append(f"the values in its first {rows} rows are others")
-    return said
+    if not found and digest != then.get("digest"):
+        found.append(f"the values in its first {rows} rows differ")
+    return found
 
 
 def setting_differences(
     then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool
 ) -> list[str]:
-    """The differences between two fingerprints in the choice and the reading of columns.
+    """The differences between two fingerprints in the choice and the parsing of columns.
 
     Changes that do not affect the rows read before are allowed, so that the remedies of errors
     work: further spellings of a missing value, another ``bad_rows`` or ``missing`` than "error",
-    new columns to drop, and kinds that change no column.
+    new columns to drop, and types that change no column.
 
     Parameters
     ----------
     then, now : dict
         Fingerprints.
     alike : bool
-        Whether the columns of the first rows have the kinds that they had.
+        Whether the columns of the first rows have the same types as before.
 
     Examples
     --------
@@ -398,99 +396,99 @@ def setting_differences(
     return [
         f"{word} was {then.get(key)!r} and is {now.get(key)!r}"
         for key, word in (
-            ("target", "its target"), ("time", "its column of times"), ("drop", "what is dropped"),
-            ("features", "the columns asked for"), ("types", "the kinds asked for"),
-            ("read", "how it is read"),
+            ("target", "its target"), ("time", "its column of times"),
+            ("drop", "`drop`"),
+            ("features", "`columns`"), ("types", "`types`"),
+            ("read", "the set of read options"),
         )
         if then.get(key) != now.get(key) and not may.get(key)
     ]  # fmt: skip
 
 
 def _columns(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
-    gone = [name for name in then if name not in now]
+    missing = [name for name in then if name not in now]
     new = [name for name in now if name not in then]
-    said = [f"its column {name!r} is gone" for name in gone]
-    said += [f"its column {name!r} is new" for name in new]
-    said += [
-        f"its column {name!r} held {then[name] or 'nothing'} and holds {kind or 'nothing'}"
+    found = [f"its column {name!r} is missing" for name in missing]
+    found += [f"its column {name!r} is new" for name in new]
+    found += [
+        f"its column {name!r} had type {then[name] or 'none'} and has type {kind or 'none'}"
         for name, kind in now.items()
         if name in then and kind != then[name]
     ]
-    if not said and list(then) != list(now):
-        said.append(f"its columns stood as {list(then)} and stand as {list(now)}")
-    return said
+    if not found and list(then) != list(now):
+        found.append(f"the order of its columns was {list(then)} and is {list(now)}")
+    return found
 
 
-_AHEAD = 2  # blocks that may wait while others are learned
-_SHOWN = 3  # bad rows that the warning at the end names
-_REMEDY = re.compile(r"\. (?=Fix|Leave|Write)")  # begins the last sentence of an error of a row
-_FEWEST = 1024  # rows that may wait, however small a block is
+_AHEAD = 2  # blocks read ahead
+_MAX_SHOWN = 3  # bad rows named in the warning at the end
+_REMEDY = re.compile(r"\. (?=Fix|Leave|Write)")  # start of the remedy in the error of a row
+_MIN_ROWS_AHEAD = 1024  # minimal number of rows read ahead
 _Block = tuple[Rows, float | None, int]
 
 
 class Stream:
-    """Typed blocks of rows, read as they are asked for.
+    """Typed blocks of rows, read on demand.
 
-    Streams are made by :func:`onepass.stream.read` and :func:`onepass.stream.dataset`. Each
-    ``for rows in stream`` begins at the first row, where the source can be read again; a source
-    that cannot (standard input, a generator) refuses the second time. Every block has exactly
-    ``block`` rows but the last, which has fewer; it has none only where nothing but rows without
-    an answer were left to be counted. Memory is bounded by the block.
+    Streams are made by :func:`onepass.stream.read` and :func:`onepass.stream.dataset`. Each ``for
+    rows in stream`` starts at the first row, if the source can be read again; a source that cannot
+    (standard input, a generator) raises at the second time. Every block has exactly ``block`` rows
+    but the last, which has fewer; it is empty only if it counts skipped rows at the end. Memory is
+    bounded by the block.
 
-    Files are read one or two blocks beforehand, in a thread of its own, which ends with the
-    iteration, however that ends. What is in memory, pipes and iterables are read when asked.
+    Files are read one or two blocks ahead in a thread, which ends with the iteration. Data in
+    memory, pipes and iterables are read on demand.
 
     Parameters
     ----------
     source : Source
-        Where the rows come from.
-    choice : ColumnSelection
-        What its columns are for.
+        The source of the rows.
+    selection : ColumnSelection
+        The roles of its columns.
     block : int, optional
-        Rows a block; by default as many as suit the columns.
+        Number of rows a block.
     types : dict of str to str
-        Kinds of columns that are fixed beforehand.
+        Types of columns, set in advance.
     n_rows : int, optional
-        Rows in the source, where they are known better than the source knows them.
+        Number of rows in the source, if known better than by the source.
     task : {"regression", "classification"}, optional
-        What the answers ask for, where it is known without looking at them.
+        The task of the targets, if known in advance.
     dtypes : dict of str to str, optional
-        Kinds of columns that may be there; ``types`` go before them.
-    literals : Literals
+        Types of columns that may be absent; ``types`` take precedence.
+    parser : Literals
         How text is parsed.
     start : int
-        How many of the source's first rows are passed over, as :attr:`Rows.first` counts them.
+        Number of rows of the source to skip at its beginning, as :attr:`Rows.first` counts them.
     read : dict
-        How the source is read, where that changes its rows; for the fingerprint.
+        Options of reading that change the rows; for the fingerprint.
 
     Attributes
     ----------
     name : str
-        The source's name, for tables and messages.
+        The name of the source, for tables and messages.
     target : str, list of str or None
-        The column of answers, or several.
+        The target column, or several.
     block : int
         Rows a block.
     requested_block : int or None
-        The same as it was asked for; None where it was left to the stream.
+        The block size set by the user; None if it is the default.
     start : int
         Where in the source it begins.
     rows_read : int
-        Source rows that lie behind the iteration begun last: those passed over, given or skipped.
-        A stream that starts there goes on with the next block.
+        Number of source rows before the present position of the last iteration: skipped or yielded.
+        A stream that starts there continues with the next block.
     fraction : float or None
-        How much of the source has been read, in [0, 1]; None while unknown. A progress bar may
-        ask at any time.
+        Fraction of the source that has been read, in [0, 1]; None while unknown. For progress bars.
     bad_rows : int
-        Rows that the last iteration has skipped because of ``bad_rows="skip"``. A warning at its
-        end counts them and names the first.
+        Number of rows that the last iteration skipped because of ``bad_rows="skip"``. A warning at
+        its end counts them and names the first.
 
     Raises
     ------
     ParameterError
         If ``block`` is not a whole number >= 1, or ``start`` not one >= 0.
     ColumnError
-        If a column was named that the source has not, or has twice.
+        If a named column does not exist, or exists twice.
     SourceError
         If the source cannot be opened or read.
     """
@@ -498,58 +496,60 @@ class Stream:
     def __init__(
         self,
         source: Source,
-        choice: ColumnSelection,
+        selection: ColumnSelection,
         *,
         block: int | None,
         types: Mapping[str, str],
         n_rows: int | None = None,
         task: str | None = None,
         dtypes: Mapping[str, str] | None = None,
-        literals: Literals = Literals(),  # noqa: B008  it does not change
+        parser: TextParser = TextParser(),  # noqa: B008  it does not change
         start: int = 0,
         read: Mapping[str, object] | None = None,
     ) -> None:
         self.name = source.name
-        asked = None if block is None else whole(block, "block", "op.stream", low=1)
+        requested = None if block is None else whole(block, "block", "op.stream", low=1)
         self.start = self.rows_read = whole(start, "start", "op.stream", low=0)
         self.fraction: float | None = None
         self.bad_rows = 0
-        self._bad: list[str] = []  # errors of the first of them
+        self._bad: list[str] = []  # errors of the first bad rows
         self._source = source
-        self._selection = choice
-        self._asked = dict(types)
+        self._selection = selection
+        self._requested_types = dict(types)
         self._task = task
         self._read = dict(read or {})
-        skip = choice.bad_rows == "skip"
+        skip = selection.bad_rows == "skip"
         self._types = (
             ColumnTypes(
-                {**(dtypes or {}), **types}, source.located, literals,
-                targets=choice.targets, skip=skip,
+                {**(dtypes or {}), **types}, source.located, parser,
+                targets=selection.targets, skip=skip,
             ),
             ColumnTypes({}, source.located, skip=skip),
         )  # fmt: skip
-        self._begun = False
-        self._looked: Iterator[Chunk] | None = None  # chunks looked at, then the rest
+        self._was_started = False
+        self._buffered: Iterator[Chunk] | None = None  # chunks read for the task, then the rest
         self._head: Head | None = None
-        names = self._names() if source.repeatable else None  # a pipe's may be slow to come
+        names = (
+            self._names() if source.repeatable else None
+        )  # the names in a pipe may arrive slowly
         columns = None if names is None else len(names)
-        self.block = rows_a_block(columns, source.n_rows) if asked is None else asked
-        self.requested_block = asked
+        self.block = default_block_size(columns, source.n_rows) if requested is None else requested
+        self.requested_block = requested
         self._n_rows = source.n_rows if n_rows is None else n_rows
 
     @property
     def target(self) -> str | list[str] | None:
-        """The column of answers, or several; None where there are none or they have no name."""
+        """The target column, or several; None if there is none or it has no name."""
         return self._selection.target
 
     @property
     def time(self) -> str | None:
-        """The column that says when a row happened; None where there is none or it has no name."""
+        """The column of times; None if there is none or it has no name."""
         return self._selection.time
 
     @property
     def n_rows(self) -> int | None:
-        """Rows in the source, those that will be skipped too; None if unknown without reading."""
+        """Number of rows in the source, including rows to be skipped; None if unknown."""
         return self._n_rows
 
     @property
@@ -559,41 +559,40 @@ class Stream:
 
     @property
     def task(self) -> str | None:
-        """What the answers ask for, "regression" or "classification"; None where there are none.
+        """The task of the targets, "regression" or "classification"; None without targets.
 
-        It is known of a named data set. Otherwise the first rows are looked at, which will be
-        given all the same: text, or nothing but 0 and 1, are labels
-        (:mod:`onepass.stream.sources`).
+        It is known for named data sets. Otherwise it is inferred from the first rows, which are
+        still yielded: text, or only 0 and 1, are labels (:mod:`onepass.stream.sources`).
         """
         if self._task is None:
-            answers = self._first_answers()
-            if isinstance(self.target, str) and self.target not in self._asked:
+            targets = self._first_targets()
+            if isinstance(self.target, str) and self.target not in self._requested_types:
                 check_labels(
-                    answers, f"op.stream: {self.name}: the target {self.target!r}", self.target
+                    targets, f"op.stream: {self.name}: the target {self.target!r}", self.target
                 )
-            self._task = suggested(answers) if answers else None
+            self._task = infer_task(targets) if targets else None
         return self._task
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What tells this stream from others: its columns, what they are for, its first rows.
+        """Identification of this stream: its columns, their roles, and its first rows.
 
-        It is a short dict for JSON. It does not hang on where the rows lie, on ``block`` or
+        It is a short dict for JSON. It does not depend on the location of the rows, on ``block`` or
         ``start``, and a file may have grown at its end: see :meth:`differences`. A source that can
-        be read only once gives the first rows all the same; once its blocks are being read, those
-        that were given are told of.
+        be read only once still yields its first rows; once its blocks are being read, the
+        fingerprint covers those yielded.
         """
         head, selection = self._first_rows(), self._selection
         return {
             "name": self.name, "read": self._read, "target": self.target, "time": selection.time,
             "drop": list(selection.drop),
             "features": None if selection.columns is None else list(selection.columns),
-            "types": self._asked, "columns": head.columns(head.rows), "rows": head.rows,
+            "types": self._requested_types, "columns": head.columns(head.rows), "rows": head.rows,
             "digest": head.digest(head.rows),
         }  # fmt: skip
 
     def differences(self, fingerprint: Mapping[str, Any]) -> list[str]:
-        """In which ways this stream is not the one of which a fingerprint was taken.
+        """The differences between this stream and the one of a fingerprint.
 
         Parameters
         ----------
@@ -603,8 +602,8 @@ class Stream:
         Returns
         -------
         differences : list of str
-            A phrase each, such as "its column 'km' is gone"; empty where the streams begin alike.
-            What lies behind the first 1024 rows is not looked at.
+            One phrase each, such as "its column 'km' is missing"; empty if the streams begin alike.
+            Only the first 1024 rows are compared.
 
         Examples
         --------
@@ -615,19 +614,19 @@ class Stream:
         >>> read(grown, target="price").differences(then)
         []
         >>> read(grown[1:], target="price").differences(then)
-        ['the values in its first 2 rows are others']
+        ['the values in its first 2 rows differ']
         >>> len(read(grown, target="km").differences(then))
         1
         """
         return differences(fingerprint, self.fingerprint, self._first_rows())
 
     def cut(self, block: int) -> None:
-        """Have blocks of so many rows from now on, if their number was left to the stream.
+        """Set the block size, if it was not set by the user.
 
         Parameters
         ----------
         block : int
-            Rows a block, as if it had been asked for.
+            Number of rows a block.
 
         Examples
         --------
@@ -638,86 +637,86 @@ class Stream:
         [2, 1]
         """
         if self.requested_block is None:
-            asked = whole(block, "block", "op.stream", low=1)
-            self.block = self.requested_block = asked
+            requested = whole(block, "block", "op.stream", low=1)
+            self.block = self.requested_block = requested
 
     def __repr__(self) -> str:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows} rows"
         return f"<Stream {self.name}: {rows}, target {self.target!r}, block {self.block}>"
 
     def __iter__(self) -> Iterator[Rows]:
-        return self._counted(self._blocks(self._begin()))
+        return self._iterate(self._blocks(self._next_pass()))
 
     def _names(self) -> list[str] | None:
-        """The columns to be read; None where only the rows can tell."""
+        """The columns to read; None if only the rows determine them."""
         names = self._source.columns()
-        return None if names is None else self._selection.of(names, self._asked)
+        return None if names is None else self._selection.of(names, self._requested_types)
 
-    def _begin(self) -> Iterator[Chunk]:
-        """All chunks, those that were looked at among them; refused where they have been read."""
-        if self._looked is not None:
-            chunks, self._looked = self._looked, None
+    def _next_pass(self) -> Iterator[Chunk]:
+        """Chunks of the next pass, with those buffered; raises if they were read before."""
+        if self._buffered is not None:
+            chunks, self._buffered = self._buffered, None
             return chunks
-        return self._opened(self.start, tap=not self.repeatable and self._head is None)
+        return self._open_chunks(self.start, tap=not self.repeatable and self._head is None)
 
-    def _opened(self, start: int, *, tap: bool = False) -> Iterator[Chunk]:
-        if self._begun and not self.repeatable:
+    def _open_chunks(self, start: int, *, tap: bool = False) -> Iterator[Chunk]:
+        if self._was_started and not self.repeatable:
             raise SourceError(
-                f"op.stream: {self.name} can be read only once, and it was begun before. "
+                f"op.stream: {self.name} can be read only once, and has been read before. "
                 "Write it to a file to read it again, or learn all in one pass."
             )
-        self._begun = True
+        self._was_started = True
         names = self._names()
-        if tap:  # nobody can look at these first rows later
+        if tap:  # these rows cannot be read again
             self._head = Head(named=names is not None)
         return self._typed(names, start, self._head if tap else None)
 
     def _typed(self, names: list[str] | None, start: int, head: Head | None) -> Iterator[Chunk]:
-        """The chunks of the source, all columns converted; their first rows are added to a head."""
-        columns, answers = self._types
+        """The chunks of the source, converted; their first rows are added to ``head``."""
+        columns, targets = self._types
         for each in self._types:
             each.restart()
         columns.order(names or ())
         seen = 0
         for chunk in self._source.chunks(names, self.block, start):
-            passed = seen >= LOOKED_AT and seen + chunk.n <= start
+            passed = seen >= HEAD_ROWS and seen + chunk.n <= start
             typed = columns.convert(chunk, seen, passed=passed)
-            if chunk.answers is not None and not passed:
-                apart = answers.convert(Chunk(chunk.answers, chunk.n, bad=typed.bad), seen)
-                typed = replace(typed, answers=apart.columns, bad=apart.bad)
+            if chunk.targets is not None and not passed:
+                apart = targets.convert(Chunk(chunk.targets, chunk.n, bad=typed.bad), seen)
+                typed = replace(typed, targets=apart.columns, bad=apart.bad)
             seen += chunk.n
             if head is not None:
                 head.add(typed)
             yield typed
 
     def _first_rows(self) -> Head:
-        """The first rows; of what can be read only once, as many as were given once it is read."""
+        """The first rows; of a source that can be read only once, those yielded so far."""
         if self._head is None:
-            self._first_answers()
+            self._first_targets()
         return self._head or Head()
 
-    def _first_answers(self) -> list[Array]:
-        """The first targets. What can be read only once will give them again."""
-        chunks = self._opened(0) if self.repeatable else self._begin()
+    def _first_targets(self) -> list[Array]:
+        """The first targets. A source that can be read only once buffers the chunks."""
+        chunks = self._open_chunks(0) if self.repeatable else self._next_pass()
         head = Head(named=self._source.columns() is not None)
-        looked, answers, known = [], [], 0
+        looked, targets, known = [], [], 0
         for chunk in chunks:
             looked.append(chunk)
             head.add(chunk)
             split = self._selection.split(chunk)
             if split.y is not None:
-                answers.append(split.y[split.kept])
-                known += len(answers[-1])
-            if head.full and (split.y is None or known >= LOOKED_AT):
+                targets.append(split.y[split.used])
+                known += len(targets[-1])
+            if head.full and (split.y is None or known >= HEAD_ROWS):
                 break
         if not self.repeatable:
-            self._looked = chain(looked, chunks)
+            self._buffered = chain(looked, chunks)
         self._head = head
-        return answers
+        return targets
 
     def _blocks(self, chunks: Iterator[Chunk]) -> Generator[_Block]:
-        """The blocks, each with how much has been read and how many rows were bad by then."""
-        cutter, seen, bad = Rebatcher(self.block, self.start, self._source.located), 0, 0
+        """The blocks, each with the fraction read and the number of bad rows so far."""
+        rebatcher, seen, bad = Rebatcher(self.block, self.start, self._source.located), 0, 0
         given = self.start
         for chunk in chunks:
             first, seen = seen, seen + chunk.n
@@ -726,25 +725,25 @@ class Stream:
                 split = self._selection.split(chunk).after(over)
                 self._selection.check(split, first + over, self._source.located)
                 places = sorted(split.bad)
-                self._bad += [split.bad[i] for i in places][: _SHOWN - len(self._bad)]
-                for rows in cutter.add(split):
+                self._bad += [split.bad[i] for i in places][: _MAX_SHOWN - len(self._bad)]
+                for rows in rebatcher.add(split):
                     given += len(rows) + rows.skipped
                     yield rows, chunk.fraction, bad + bisect_left(places, given - first - over)
                 bad += len(places)
-        self._check(cutter, seen, bad)
-        for rows in cutter.rest():
+        self._check(rebatcher, seen, bad)
+        for rows in rebatcher.rest():
             yield rows, 1.0, bad
 
-    def _counted(self, blocks: Generator[_Block]) -> Iterator[Rows]:
+    def _iterate(self, blocks: Generator[_Block]) -> Iterator[Rows]:
         self.rows_read, self.fraction = self.start, None
         self.bad_rows, self._bad = 0, []
         try:
             for block in islice(blocks, 1):
-                yield self._given(*block)
-            if self._source.ahead:  # from the second block on: one block needs no thread
-                blocks = ahead(blocks, max(_AHEAD, _FEWEST // self.block))
+                yield self._count_block(*block)
+            if self._source.prefetch:  # a stream of one block needs no thread
+                blocks = prefetch(blocks, max(_AHEAD, _MIN_ROWS_AHEAD // self.block))
             for block in blocks:
-                yield self._given(*block)
+                yield self._count_block(*block)
             self.fraction = 1.0
         finally:
             blocks.close()
@@ -753,43 +752,44 @@ class Stream:
                 shown = "; ".join(_REMEDY.split(one)[0] for one in first)
                 warnings.warn(
                     f"{self.name}: {n:,} bad {'row was' if n == 1 else 'rows were'} skipped: "
-                    f"{shown.replace('op.stream.read: ', '')}{'; and others' * (n > _SHOWN)}.",
+                    f"{shown.replace('op.stream.read: ', '')}{'; and others' * (n > _MAX_SHOWN)}.",
                     RowsRefusedWarning,
                     stacklevel=3,
                 )
 
-    def _given(self, rows: Rows, fraction: float | None, bad: int) -> Rows:
-        """The rows of a block, which are counted."""
+    def _count_block(self, rows: Rows, fraction: float | None, bad: int) -> Rows:
+        """Count the rows of a block and return it."""
         self.rows_read += len(rows) + rows.skipped
         self.fraction, self.bad_rows = fraction, bad
         return rows
 
-    def _check(self, cutter: Rebatcher, seen: int, bad: int) -> None:
+    def _check(self, rebatcher: Rebatcher, seen: int, bad: int) -> None:
         if not seen:
             raise SourceError(
                 f"op.stream: {self.name} must hold rows, got none. "
-                "Check that it was written to its end, and that it is the one you mean."
+                "Check that it is complete, and that it is the right source."
             )
         if seen < self.start:
             raise SourceError(
-                f"op.stream: {self.name} must hold the {self.start:,} rows that are to be passed "
-                f"over, got {seen:,}. Check that it is the source that was begun, or start before."
+                f"op.stream: {self.name} must hold the {self.start:,} rows to skip, got "
+                f"{seen:,}. Check that it is the same source, or give a smaller start."
             )
         if bad == seen:
             self.bad_rows = bad
             raise SourceError(
-                f"op.stream: {self.name} must hold rows that can be read, got {seen:,} that were "
+                f"op.stream: {self.name} must hold valid rows, got {seen:,} bad ones, "
                 f"all skipped. The first: {_REMEDY.split(self._bad[0])[0]}. Check its format."
             )
-        if not cutter.kept and not self.start:
-            if cutter.gaps:
+        if not rebatcher.used and not self.start:
+            if rebatcher.gaps:
                 raise SourceError(
-                    f"op.stream: {self.name} must hold rows without a gap, got a missing value in "
-                    f"each of its {cutter.seen} rows that have an answer. Drop the columns that "
-                    "are empty, or keep such rows: missing='keep' (--missing impute)."
+                    f"op.stream: {self.name} must hold complete rows, got a missing value in "
+                    f"each of its {rebatcher.seen} rows that have a target. Drop empty "
+                    "columns, or keep such rows: missing='keep' (--missing impute)."
                 )
             which = "they are" if self.target is None else f"the target {self.target!r} is"
             raise SourceError(
-                f"op.stream: {self.name} must hold answers, but {which} missing in all of its "
-                f"{cutter.seen} rows. Name another target, or leave it out to read features alone."
+                f"op.stream: {self.name} must hold targets, but {which} missing in all of its "
+                f"{rebatcher.seen} rows. Give another target, or none to read features "
+                "alone."
             )

@@ -1,8 +1,8 @@
 """Experiences: a stream divided into tasks, whose rows come one task after the other.
 
-Continual learning measures how well the first tasks are known when the last is learned. A
-description of such a stream says which rows of a source belong to which task, for training and for
-test, in which order, and how each task changes them. It stores no more than the source: an
+Continual learning measures how well the first tasks are retained when the last is learned. A
+description of such a stream defines which rows of a source belong to which task, for training and
+for test, in which order, and how each task transforms them. It stores no more than the source: an
 experience is built when it is reached. Experiences may also be given as rows with targets, and the
 order of tasks may be given or drawn.
 
@@ -32,32 +32,32 @@ __all__ = [
     "TestSet",
     "as_rows",
     "experience",
-    "in_order",
     "make_tasks",
+    "reorder_tasks",
 ]
 
 
-_LOOKED_AT = 16  # rows of each task that a digest is made of, as they come to the learner
+_LOOKED_AT = 16  # rows of each task in a digest, as the learner gets them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experience:
-    """One task: its rows to learn, in order, and its rows to test.
+    """One task: its training rows, in order, and its test rows.
 
     Parameters
     ----------
     name : str
-        Of the task.
+        Name of the task.
     X : ndarray of shape (n, …)
-        Rows to learn.
+        Training rows.
     y : ndarray of shape (n,)
-        Their answers.
+        Their targets.
     X_test : ndarray of shape (k, …)
-        Rows to test.
+        Test rows.
     y_test : ndarray of shape (k,)
-        Their answers.
+        Their targets.
     classes : tuple
-        The classes of the task, sorted; empty where answers are numbers.
+        The classes of the task, sorted; empty for regression.
     """
 
     name: str
@@ -70,18 +70,18 @@ class Experience:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TestSet:
-    """Rows that are tested, again and again.
+    """Test rows of one task.
 
     Parameters
     ----------
     name : str
-        Of the task that they belong to.
+        Name of the task.
     X : ndarray or Table of shape (k, …)
         The rows.
     y : ndarray of shape (k,)
-        Their answers.
+        Their targets.
     classes : tuple
-        The classes of the task, sorted; empty where answers are numbers.
+        The classes of the task, sorted; empty for regression.
     """
 
     name: str
@@ -91,58 +91,58 @@ class TestSet:
 
 
 class Change(Protocol):
-    """What a task does to its rows."""
+    """Transformation of the rows of a task."""
 
     def __call__(self, X: Array) -> Array:
-        """The rows, changed."""
+        """Transform the rows."""
 
-    def cut(self, rows: slice | Array) -> "Change":
-        """The same for some of the rows alone."""
+    def subset(self, rows: slice | Array) -> "Change":
+        """The same transformation of some of the rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Rows of a source, as a task has them.
+    """Rows of a source that belong to a task.
 
     Parameters
     ----------
     rows : ndarray of int of shape (n,)
-        Which rows of the source, in the order in which they come.
+        Indices of the rows in the source, in order.
     y : ndarray of shape (n,)
-        Their answers.
+        Their targets.
     change : Change, optional
-        What the task does to them; they stay as they are if it is not given.
+        Their transformation, if any.
     """
 
     rows: Array
     y: Array
     change: Change | None = None
 
-    def cut(self, rows: slice | Array) -> "Part":
-        """Some of the rows alone."""
-        change = None if self.change is None else self.change.cut(rows)
+    def subset(self, rows: slice | Array) -> "Part":
+        """Some of the rows."""
+        change = None if self.change is None else self.change.subset(rows)
         return Part(self.rows[rows], self.y[rows], change)
 
     def of(self, X: Array) -> Array:
-        """The rows, taken from their source and changed."""
+        """The rows of the source, transformed."""
         taken = X[self.rows]
         return taken if self.change is None else self.change(taken)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """What one experience is made of.
+    """Description of one experience.
 
     Parameters
     ----------
     name : str
-        Of the task.
+        Name of the task.
     classes : tuple
-        Its classes, sorted; empty where answers are numbers.
+        Its classes, sorted; empty for regression.
     train : Part
-        What is learned.
+        Training rows.
     test : Part
-        What is tested.
+        Test rows.
     """
 
     name: str
@@ -153,26 +153,26 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Experiences:
-    """A stream of tasks, each an :class:`Experience`; it can be gone through again and again.
+    """A stream of tasks, each an :class:`Experience`; it can be iterated repeatedly.
 
     Parameters
     ----------
     name : str
-        Of the whole: ``"Split MNIST"``.
+        Name of the stream: ``"Split MNIST"``.
     X : array of shape (N, …)
-        The source of rows to learn.
+        Source of training rows.
     X_test : array of shape (K, …)
-        The source of rows to test.
+        Source of test rows.
     tasks : tuple of Task
         In order.
     form : callable, optional
-        Makes features of rows that were taken and changed; they stay as they are without it.
+        Function from transformed rows to features, if any.
     tests : tuple of Task, optional
-        What is tested, where experiences are not tasks; the tasks' rows to test without it.
+        Tasks to test, if experiences are not tasks.
     learned : tuple of int, optional
-        Of each of ``tests`` the experience after which most of its rows have come.
+        For each of ``tests`` the experience after which most of its rows have been learned.
     borders : bool, default=True
-        Whether a learner may be told that an experience ended.
+        Whether a learner may be notified that an experience ended.
     """
 
     name: str
@@ -202,30 +202,30 @@ class Experiences:
 
     @property
     def classes(self) -> tuple[str | int, ...]:
-        """All classes of all tasks, sorted; empty where answers are numbers."""
+        """All classes of all tasks, sorted; empty for regression."""
         return tuple(sorted({label for task in self.tasks for label in task.classes}))
 
     @property
     def n_rows(self) -> int:
-        """Rows to learn, of all tasks together."""
+        """Number of training rows of all tasks."""
         return sum(len(task.train.rows) for task in self.tasks)
 
     @property
     def digest(self) -> str:
-        """Tells a stream of tasks from others: of names, answers, order and some rows."""
-        known = blake2b(digest_size=16)
+        """Digest of names, targets, order and some rows."""
+        digest = blake2b(digest_size=16)
         for task in (*self.tasks, *self.tests):
-            known.update(repr((self.name, task.name, task.classes)).encode())
+            digest.update(repr((self.name, task.name, task.classes)).encode())
             for part, source in ((task.train, self.X), (task.test, self.X_test)):
-                known.update(np.ascontiguousarray(part.rows).tobytes())
-                known.update(repr(part.y.tolist()).encode())
-                rows = part.cut(slice(_LOOKED_AT)).of(source)
+                digest.update(np.ascontiguousarray(part.rows).tobytes())
+                digest.update(repr(part.y.tolist()).encode())
+                rows = part.subset(slice(_LOOKED_AT)).of(source)
                 made = rows if self.form is None else self.form(rows)
-                known.update(_held(made))
-        return known.hexdigest()
+                digest.update(_row_bytes(made))
+        return digest.hexdigest()
 
     def test_sets(self) -> Iterator[TestSet]:
-        """All rows to test, task by task."""
+        """The test sets, one a task."""
         for task in self.tests or self.tasks:
             X = task.test.of(self.X_test)
             formed = X if self.form is None else self.form(X)
@@ -233,47 +233,49 @@ class Experiences:
 
     @property
     def when(self) -> tuple[int, ...]:
-        """Of each exam the experience after which its task has been learned."""
+        """For each test set, the index of the experience after which its task has been learned."""
         return self.learned or tuple(range(len(self.tasks)))
 
     def held_out(self, rows: int) -> "Experiences":
-        """The same tasks, each tested on its last rows to learn, which are learned no more.
+        """The same tasks, each tested on its last training rows, which are excluded from training.
 
-        Settings are chosen on these, so that no row to test has a say.
+        For choosing hyperparameters without using test rows.
 
         Parameters
         ----------
         rows : int
-            How many of each task.
+            Number of rows of each task.
 
         Raises
         ------
         ParameterError
-            If a task has no more rows than these, or experiences are no tasks.
+            If a task has no more rows than these, or experiences are not tasks.
         """
         where = "Experiences.held_out"
         if self.tests:
             raise ParameterError(
-                f"{where}: each experience must be a task, got blocks without borders. Hold rows "
-                "out first, then take the borders away."
+                f"{where}: each experience must be a task, got blocks without boundaries. Hold "
+                "rows "
+                "out first, then remove the boundaries."
             )
         whole(rows, "rows", where, low=1)
         fewest = min(len(task.train.rows) for task in self.tasks)
         if rows >= fewest:
             raise ParameterError(
-                f"{where}: `rows` must be fewer than each task has to learn, {fewest}, got {rows}. "
+                f"{where}: `rows` must be fewer than the training rows of each task, {fewest}, "
+                f"got {rows}. "
                 "Hold out fewer rows."
             )
-        cut = slice(-rows), slice(-rows, None)
+        subset = slice(-rows), slice(-rows, None)
         tasks = [
-            replace(task, train=task.train.cut(cut[0]), test=task.train.cut(cut[1]))
+            replace(task, train=task.train.subset(subset[0]), test=task.train.subset(subset[1]))
             for task in self.tasks
         ]
         return replace(self, X_test=self.X, tasks=tuple(tasks))
 
 
-def _held(rows: Array | Table) -> bytes:
-    """Rows of an array or a table, as bytes that follow from their values."""
+def _row_bytes(rows: Array | Table) -> bytes:
+    """Rows of an array or a table as bytes that depend on their values only."""
     if isinstance(rows, np.ndarray) and rows.dtype.kind == "O":
         return repr(rows.tolist()).encode()
     if isinstance(rows, np.ndarray):
@@ -281,19 +283,18 @@ def _held(rows: Array | Table) -> bytes:
     return repr([(name, rows[name].tolist()) for name in rows.names]).encode()
 
 
-_TESTED = 5  # one row of so many is tested, where none were given
+_TESTED = 5  # one in so many rows is tested by default
 
 
 def experience(given: object, name: str, where: str) -> Experience:
-    """What was given as an experience.
+    """Convert an argument to an experience.
 
     Parameters
     ----------
     given : Experience, (X, y) or (X, y, X_test, y_test)
-        Of a pair the third of each five rows is tested, and not learned. There must be rows to
-        test.
+        Of a pair, the third of each five rows is used for test only. There must be test rows.
     name : str
-        For one that has none.
+        Default name.
     where : str
         The public call, for messages.
 
@@ -302,9 +303,9 @@ def experience(given: object, name: str, where: str) -> Experience:
     ParameterError
         If it is none of these.
     ShapeError
-        If rows and answers are not as many, or none is to be tested.
+        If the numbers of rows and targets differ, or there are no test rows.
     LabelError
-        If labels are not of one kind, text or whole numbers.
+        If labels are not all text or all integers.
 
     Examples
     --------
@@ -317,7 +318,7 @@ def experience(given: object, name: str, where: str) -> Experience:
     if not isinstance(given, (tuple, list)) or len(given) not in {2, 4}:
         raise ParameterError(
             f"{where}: an experience must be an Experience, (X, y) or (X, y, X_test, y_test), got "
-            f"{type(given).__name__}. Give rows with their answers, or make tasks of them with "
+            f"{type(given).__name__}. Give rows with their targets, or make tasks of them with "
             "op.stream.experiences(X, y)."
         )
     X, y = _pair(given[0], given[1], where)
@@ -334,15 +335,15 @@ def experience(given: object, name: str, where: str) -> Experience:
 def _testable(one: Experience, where: str) -> Experience:
     if not len(one.y_test):
         raise ShapeError(
-            f"{where}: experience {one.name!r} must have rows to test, got {len(one.y)} to learn "
-            "and none to test. Give X_test and y_test, or three rows or more, of which one is "
+            f"{where}: experience {one.name!r} must have test rows, got {len(one.y)} training rows "
+            "and none to test. Give X_test and y_test, or at least three rows, of which one is "
             "tested."
         )
     return one
 
 
 def as_rows(X: TableLike) -> Any:
-    """Rows as a table, where their columns have names, or as an array."""
+    """Rows as a table if their columns have names, else as an array."""
     if isinstance(X, Table):
         return X
     return Table.from_frame(X) if is_frame(X) and has_names(X) else np.asarray(X)
@@ -354,7 +355,7 @@ def make_tasks(
     draw: Callable[[int, int, np.random.Generator], Part],
     seed: int,
 ) -> tuple[Task, ...]:
-    """Tasks by their names and classes; ``draw(i, j, rng)`` gives what is learned (0) or tested."""
+    """Tasks by names and classes; ``draw(i, j, rng)`` returns training (0) or test rows (1)."""
     rng = np.random.default_rng
     return tuple(
         Task(name, own, *(draw(i, j, rng([seed, i, j])) for j in range(2)))
@@ -363,29 +364,29 @@ def make_tasks(
 
 
 def _pair(X: TableLike, y: ArrayLike, where: str) -> tuple[Any, Array]:
-    rows, answers = as_rows(X), np.asarray(y)
-    if answers.ndim < 1 or len(rows) != len(answers):
+    rows, targets = as_rows(X), np.asarray(y)
+    if targets.ndim < 1 or len(rows) != len(targets):
         raise ShapeError(
-            f"{where}: an experience must have one answer a row, got {len(rows)} rows and answers "
-            f"of shape {answers.shape}. Give X of shape (n, …) and y of shape (n,)."
+            f"{where}: an experience must have one target a row, got {len(rows)} rows and targets "
+            f"of shape {targets.shape}. Give X of shape (n, …) and y of shape (n,)."
         )
-    if answers.ndim == 1 and answers.dtype.kind != "f":
-        answers = labels(answers, len(answers), where)
-    return rows, answers
+    if targets.ndim == 1 and targets.dtype.kind != "f":
+        targets = labels(targets, len(targets), where)
+    return rows, targets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExperienceList:
-    """Experiences that are all there, with the face of :class:`Experiences`.
+    """A list of experiences with the interface of :class:`Experiences`.
 
     Parameters
     ----------
     all_of : sequence of Experience
         In order.
     name : str
-        Of the whole.
+        Name of the stream.
     borders : bool
-        Whether a learner may be told that an experience ended.
+        Whether a learner may be notified that an experience ended.
     """
 
     all_of: Sequence[Experience]
@@ -399,36 +400,36 @@ class ExperienceList:
         return iter(self.all_of)
 
     def test_sets(self) -> Iterator[TestSet]:
-        """All rows to test, task by task."""
+        """The test sets, one a task."""
         return (TestSet(one.name, one.X_test, one.y_test, one.classes) for one in self.all_of)
 
     @property
     def when(self) -> tuple[int, ...]:
-        """Of each exam the experience after which its task has been learned."""
+        """For each test set, the index of the experience after which its task has been learned."""
         return tuple(range(len(self.all_of)))
 
     @property
     def classes(self) -> tuple[str | int, ...]:
-        """All classes of all tasks, sorted; empty where answers are numbers."""
+        """All classes of all tasks, sorted; empty for regression."""
         return tuple(sorted({label for one in self.all_of for label in one.classes}))
 
     @property
     def digest(self) -> str:
-        """Tells these experiences from others: of all that they hold."""
-        known = blake2b(digest_size=16)
+        """Digest of all rows, targets, names and classes."""
+        digest = blake2b(digest_size=16)
         for one in self.all_of:
-            known.update(
+            digest.update(
                 repr((one.name, one.classes, one.y.tolist(), one.y_test.tolist())).encode()
             )
-            known.update(_held(one.X))
-            known.update(_held(one.X_test))
-        return known.hexdigest()
+            digest.update(_row_bytes(one.X))
+            digest.update(_row_bytes(one.X_test))
+        return digest.hexdigest()
 
 
-_ORDER = 5  # sets the draw of an order apart from those of rows
+_ORDER = 5  # stream of random numbers for orders
 
 
-def in_order(
+def reorder_tasks(
     made: Experiences,
     order: Sequence[int] | str | None,
     where: str,
@@ -440,18 +441,18 @@ def in_order(
     Parameters
     ----------
     made : Experiences
-        The tasks as they stand.
+        The tasks.
     order : sequence of int, "random" or None
-        Which comes first, second, …; None to leave them.
+        Indices of the tasks in their new order; None to keep it.
     where, name : str
         The public call and its argument, for messages.
     seed : int, default=0
-        Draws a random order.
+        Seed of a random order.
 
     Raises
     ------
     ParameterError
-        If the order does not name each task once, from 0 on.
+        If the order does not contain each index once.
     """
     if order is None:
         return made
