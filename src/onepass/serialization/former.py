@@ -14,6 +14,8 @@ __all__ = [
     "ATTRIBUTES",
     "CLASSES",
     "MODULES",
+    "continual_report",
+    "continual_run",
     "course",
     "current_paths",
     "memory",
@@ -22,14 +24,25 @@ __all__ = [
     "tally",
 ]
 
-CLASSES: dict[str, str] = {"Latest": "LastDirections", "Nothing": "NoMemory"}
+CLASSES: dict[str, str] = {
+    "Latest": "LastDirections",
+    "Ledger": "ScoreHistory",
+    "Nothing": "NoMemory",
+    "Tally": "RollingMetrics",
+    "Track": "BoundedCurve",
+    "Waiting": "PendingRows",
+}
 """Classes in model files: former name to present name."""
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
-    "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"}
-}
-"""Arguments and learned attributes in model files, by the present name of their class; those at
-``""`` were renamed in all classes."""
+    "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"},
+    "Run": {"learning": "learning_seconds", "answering": "prediction_seconds"},
+    "ScoreHistory": {
+        "tallies": "models", "overall_track": "overall_curve", "recent_track": "recent_curve",
+    },
+}  # fmt: skip
+"""Arguments and learned attributes in model files, and fields in reports, by the present name of
+their class; those at ``""`` were renamed in all classes."""
 
 MODULES: dict[str, str] = {
     "onepass.baselines": "onepass_experiments.baselines",
@@ -85,6 +98,21 @@ def _current(found: re.Match[str]) -> str:
     return MODULES[path] + rest
 
 
+# -- reports of continual evaluation, until 0.1 ----------------------------------------------------
+
+
+def continual_run(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a run with their present names."""
+    return {ATTRIBUTES["Run"].get(name, name): value for name, value in tree.items()}
+
+
+def continual_report(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a report with the present names of those of its runs."""
+    if "runs" not in tree:
+        return dict(tree)
+    return {**tree, "runs": [continual_run(run) for run in tree["runs"]]}
+
+
 # -- checkpoints of evaluations, until 0.1 ---------------------------------------------------------
 
 
@@ -107,7 +135,7 @@ def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict
     models : mapping of str to str
         The class of each model: the file did not name those of baselines.
     ledger : dict
-        The encoded ledger of a run with these settings, which the file did not hold.
+        The encoded score history of a run with these settings, which the file did not hold.
     """
     if "@" in tree["ledger"]:
         return dict(tree)
@@ -115,9 +143,9 @@ def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict
     old, room = tree["ledger"], tree["room"]
     now = {
         **ledger,
-        "tallies": {n: tally(t, ledger["tallies"][n]) for n, t in old["tallies"].items()},
-        "overall_track": _track(old["overall"], ledger["overall_track"]),
-        "recent_track": _track(old["recent"], ledger["recent_track"]),
+        "models": {n: tally(t, ledger["models"][n]) for n, t in old["tallies"].items()},
+        "overall_curve": _track(old["overall"], ledger["overall_curve"]),
+        "recent_curve": _track(old["recent"], ledger["recent_curve"]),
         **{name: old[name] for name in ("rows", "skipped", "time")},
     }
     waiting = room and room["waiting"]
@@ -125,7 +153,7 @@ def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict
         columns = waiting.get("columns")
         X = {"@": "Table", "columns": columns, "n": len(waiting["due"])}
         X = waiting["array"] if columns is None else X
-        waiting = {"@": "Waiting", "X": X, "y": waiting["y"], "due": waiting["due"]}
+        waiting = {"@": "PendingRows", "X": X, "y": waiting["y"], "due": waiting["due"]}
     room = room and {"last": room["last"], "waiting": waiting}
     return {"models": states, "seconds": tree["seconds"], "ledger": now, "room": room}
 
@@ -137,7 +165,7 @@ def tally(tree: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
     ----------
     tree : dict
     like : dict
-        The encoded tally of a run with these settings.
+        The encoded metrics of a run with these settings.
     """
     if "@" in tree:
         return tree
