@@ -273,7 +273,8 @@ class ContinualOutcome(ExperimentOutcome):
 
     def _values(self) -> Iterator[dict[str, Any]]:
         """One for each run: stream, learner, seed, measures and costs."""
-        costs = ("rows", "nbytes", "prototypes", "repeated", "learning", "answering")
+        costs = {name: name for name in ("rows", "nbytes", "prototypes", "repeated")}
+        costs |= {"learning": "learning_seconds", "answering": "prediction_seconds"}
         measures = ("average", "average_incremental", "forgetting", "backward_transfer",
                     "forward_transfer")  # fmt: skip
         for name, report in self.reports.items():
@@ -282,7 +283,7 @@ class ContinualOutcome(ExperimentOutcome):
                 for i, run in enumerate(one.runs):
                     row = {"stream": name, "learner": key, "seed": run.seed}
                     row |= {measure: float(found[i]) for measure, found in values.items()}
-                    yield row | {cost: getattr(run, cost) for cost in costs}
+                    yield row | {cost: getattr(run, name) for cost, name in costs.items()}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
         """A panel a stream: each learner at the end, and what is published of it."""
@@ -395,7 +396,7 @@ def continual(
 
 def continual_names() -> dict[str, list[str]]:
     """What ``streams`` and ``methods`` of :func:`continual` may name."""
-    return {"streams": list(STREAMS), "methods": list(TITLES)}
+    return {"streams": list(STREAMS), "methods": list(TITLES.values())}
 
 
 def _told(progress: Progress | None, past: int, total: int) -> Callable[[Step | None], object]:
@@ -421,9 +422,11 @@ class _Drawn:
 def _wanted(given: dict[str, Iterable[str] | None]) -> dict[str, list[str]]:
     """The streams and methods that are wanted, by their names."""
     known = continual_names()
-    return {
-        what: validation.check_subset(given[what], known[what], what, "continual") for what in known
-    }
+    if not isinstance(given["methods"], (str, type(None))):  # former names are keys of TITLES
+        given = {**given, "methods": [TITLES.get(name, name) for name in given["methods"]]}
+    found = {w: validation.check_subset(given[w], known[w], w, "continual") for w in known}
+    keys = {title: key for key, title in TITLES.items()}
+    return {**found, "methods": [keys[title] for title in found["methods"]]}
 
 
 def _plan(streams: list[str], methods: list[str]) -> dict[str, list[str]]:

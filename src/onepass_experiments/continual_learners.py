@@ -66,26 +66,26 @@ Maker: TypeAlias = Callable[[int], Any]
 """Makes a learner of a seed."""
 
 TITLES: dict[str, str] = {
-    "rls-filters": "RLS, random filters",
-    "rls-relu": "RLS, random ReLU",
-    "rls-fourier": "RLS, random Fourier",
-    "rls-pixels": "RLS, pixels",
-    "sgd-fourier": "SGD, random Fourier",
-    "art-ipca": "ART-IPCA, rows as they come",
-    "art-ipca-tasks": "ART-IPCA, tasks told",
-    "qda": "Streaming QDA",
-    "lda": "Streaming LDA",
-    "ncm": "Nearest class mean",
+    "rls-filters": "RLS-filters",
+    "rls-relu": "RLS-ReLU",
+    "rls-fourier": "RLS-Fourier",
+    "rls-pixels": "RLS-pixels",
+    "sgd-fourier": "SGD-Fourier",
+    "art-ipca": "ART-IPCA",
+    "art-ipca-tasks": "ART-IPCA-tasks",
+    "qda": "QDA",
+    "lda": "LDA",
+    "ncm": "NCM",
     "sgd": "SGD",
     "ewc": "EWC",
     "si": "SI",
     "lwf": "LwF",
     "den": "DEN",
-    "icarl": "iCaRL, 2000 rows kept",
-    "replay": "Replay, 2000 rows kept",
-    "joint": "Joint, all rows kept",
+    "icarl": "iCaRL",
+    "replay": "replay",
+    "joint": "joint",
 }
-"""Name on the command line -> name in tables, in their order."""
+"""Name in files -> name in tables and on the command line, in the order of tables."""
 
 _SMOOTH = {"padding": 2, "overlap": 0.4, "power": 0.5}
 _DIGITS = _SMOOTH | {"size": 7, "threshold": 0.5, "pool": 4}

@@ -58,10 +58,10 @@ def fails(capsys: pytest.CaptureFixture[str], words: str, code: int = 1) -> str:
     """What is said on standard error; nothing but it."""
     capsys.readouterr()
     assert main(words.split()) == code
-    told = capsys.readouterr()
-    assert not told.out
-    assert "Traceback" not in told.err
-    return told.err
+    output = capsys.readouterr()
+    assert not output.out
+    assert "Traceback" not in output.err
+    return output.err
 
 
 def shell(words: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -76,11 +76,11 @@ def shell(words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 @pytest.mark.usefixtures("trips")
 def test_run_shows_models_and_baselines(capsys: pytest.CaptureFixture[str]) -> None:
     does("run trips.csv --target price --model rls,sgd --drop id")
-    told = capsys.readouterr()
-    shown = [words[0] for row in told.out.splitlines() if (words := row.split())]
+    output = capsys.readouterr()
+    shown = [words[0] for row in output.out.splitlines() if (words := row.split())]
     assert {"rls", "sgd", "last", "running"} <= set(shown)
-    assert "300 rows" in told.out
-    assert "Task: regression. For the other: --task classification" in told.err
+    assert "300 rows" in output.out
+    assert "Task: regression. For classification: --task classification" in output.err
 
 
 @pytest.mark.usefixtures("trips")
@@ -110,13 +110,13 @@ def test_run_writes_the_report_of_the_library(capsys: pytest.CaptureFixture[str]
 @pytest.mark.usefixtures("trips")
 def test_blocks_change_nothing_that_is_learned(block: int) -> None:
     does(f"run trips.csv --target price --block {block} -q --report out")
-    said = op.evaluate.Report.from_json("out/report.json").scores["rls"].overall
+    predictions = op.evaluate.Report.from_json("out/report.json").scores["rls"].overall
     stream = op.stream.read("trips.csv", target="price")
     whole = op.evaluate.prequential(presets.pipelines(["rls"], "regression"), stream)
-    assert said == pytest.approx(whole.scores["rls"].overall, abs=1e-6)
+    assert predictions == pytest.approx(whole.scores["rls"].overall, abs=1e-6)
 
 
-def test_one_model_is_saved_where_it_is_told(model: Path) -> None:
+def test_one_model_is_saved_to_the_given_file(model: Path) -> None:
     assert op.load(model).rows_seen_ == 300
 
 
@@ -164,8 +164,8 @@ def test_truth_values_are_classified() -> None:
 @pytest.mark.usefixtures("trips")
 def test_several_targets_are_learned_together() -> None:
     does("run trips.csv --target price,km --drop id -q --save m.onepass")
-    does("predict m.onepass trips.csv -q --out said.csv")
-    assert list(rows(Path("said.csv").read_text())[0]) == ["said0", "said1"]
+    does("predict m.onepass trips.csv -q --out out.csv")
+    assert list(rows(Path("out.csv").read_text())[0]) == ["prediction0", "prediction1"]
 
 
 @pytest.mark.parametrize("name", presets.names())
@@ -213,14 +213,16 @@ def test_a_wide_table_is_whole_where_there_is_no_terminal(
 # -- predict --------------------------------------------------------------------------------------
 
 
-def test_predict_says_what_the_model_says(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_writes_the_predictions_of_the_model(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     does("predict m.onepass trips.csv --keep id --block 7")
-    said = rows(capsys.readouterr().out)
+    predictions = rows(capsys.readouterr().out)
     table = next(iter(op.stream.read("trips.csv"))).X
-    assert [row["id"] for row in said] == [str(i) for i in range(300)]
+    assert [row["id"] for row in predictions] == [str(i) for i in range(300)]
     wanted = op.load(model).predict(table)
-    np.testing.assert_array_equal([float(row["said"]) for row in said], wanted)
+    np.testing.assert_array_equal([float(row["prediction"]) for row in predictions], wanted)
 
 
 @pytest.mark.usefixtures("model")
@@ -233,10 +235,10 @@ def test_predict_takes_columns_in_any_order_and_the_unknown() -> None:
         "d,3,4,submarine\n"  # a new one
         ",,5,\n"
     )
-    does("predict m.onepass new.csv --keep id,new --out deep/said.csv")
-    said = rows(Path("deep/said.csv").read_text())
-    values = [float(row["said"]) for row in said]
-    assert [row["new"] for row in said] == ["a", "b", "c", "d", ""]
+    does("predict m.onepass new.csv --keep id,new --out deep/out.csv")
+    predictions = rows(Path("deep/out.csv").read_text())
+    values = [float(row["prediction"]) for row in predictions]
+    assert [row["new"] for row in predictions] == ["a", "b", "c", "d", ""]
     assert np.isfinite(values).all()
     assert values[0] == pytest.approx(2 * 3 + 0, abs=0.05)
     assert values[2] == values[3]  # a new category is none
@@ -250,11 +252,11 @@ def test_predict_remarks_on_columns_that_are_not_the_models(
     Path("other.csv").write_text(text.replace("km", "Km", 1))
     capsys.readouterr()
     does("predict m.onepass other.csv --keep id --drop price")
-    told = capsys.readouterr()
-    assert len(rows(told.out)) == 300
-    assert told.err == (
-        "Column 'km' is not there: its cells are missing. Did you mean 'Km'? "
-        "Passed over, as the model does not know them: 'Km'.\n"
+    output = capsys.readouterr()
+    assert len(rows(output.out)) == 300
+    assert output.err == (
+        "Column 'km' is not in the source: treated as missing values. Did you mean 'Km'? "
+        "Ignored, as the model was trained without them: 'Km'.\n"
     )
     does("predict m.onepass other.csv -q")
     does("predict m.onepass trips.csv --drop id,price")
@@ -268,19 +270,19 @@ def test_predict_leaves_out_no_row_and_no_answer_is_looked_at() -> None:
         "\n".join([text[0], *(f"{t.rpartition(',')[0]}," for t in text[1:])])
     )
     for source in ("trips.csv", "new.csv"):
-        does(f"predict m.onepass {source} -q --out {source}.said.csv")
-    assert Path("new.csv.said.csv").read_text() == Path("trips.csv.said.csv").read_text()
+        does(f"predict m.onepass {source} -q --out {source}.out.csv")
+    assert Path("new.csv.out.csv").read_text() == Path("trips.csv.out.csv").read_text()
 
 
-@pytest.mark.parametrize("name", ["said.parquet", "said.tsv", "said.csv.gz"])
+@pytest.mark.parametrize("name", ["out.parquet", "out.tsv", "out.csv.gz"])
 @pytest.mark.usefixtures("model")
 def test_predict_writes_by_the_suffix(name: str) -> None:
     does(f"predict m.onepass trips.csv --keep id,by,at --out {name} -q")
-    does("predict m.onepass trips.csv --out said.csv -q")
+    does("predict m.onepass trips.csv --out out.csv -q")
     (block,) = op.stream.read(name, block=300)
-    (plain,) = op.stream.read("said.csv", block=300)
-    assert block.X.names == ["id", "by", "at", "said"]
-    np.testing.assert_array_equal(block.X["said"], plain.X["said"])
+    (plain,) = op.stream.read("out.csv", block=300)
+    assert block.X.names == ["id", "by", "at", "prediction"]
+    np.testing.assert_array_equal(block.X["prediction"], plain.X["prediction"])
     assert block.X["at"].dtype.kind == "M"
     assert block.X["by"][:3].tolist() == ["sea", "air", "rail"]
 
@@ -288,10 +290,10 @@ def test_predict_writes_by_the_suffix(name: str) -> None:
 def test_predicted_labels_are_written_as_they_came(trips: Path) -> None:
     does("run trips.csv --target by -q --save m.onepass")
     pq.write_table(pa.table({"km": [1.0, 2.0], "id": [7, 8]}), trips / "new.parquet")
-    does("predict m.onepass new.parquet --keep id -q --out said.csv")
-    said = rows(Path("said.csv").read_text())
-    assert [row["id"] for row in said] == ["7", "8"]
-    assert {row["said"] for row in said} <= {"sea", "air", "rail"}
+    does("predict m.onepass new.parquet --keep id -q --out out.csv")
+    predictions = rows(Path("out.csv").read_text())
+    assert [row["id"] for row in predictions] == ["7", "8"]
+    assert {row["prediction"] for row in predictions} <= {"sea", "air", "rail"}
 
 
 @pytest.mark.usefixtures("trips")
@@ -303,14 +305,14 @@ def test_predict_reads_columns_as_the_model_learned_them() -> None:
 
 
 @pytest.mark.usefixtures("model")
-def test_a_cell_of_another_kind_is_told_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_of_another_type_is_located(capsys: pytest.CaptureFixture[str]) -> None:
     Path("new.csv").write_text(f"{HEADER}\n{line(0)}\n{line(1).replace(',1,', ',?,')}\n")
-    told = fails(capsys, "predict m.onepass new.csv --out said.csv")
-    assert "row 1 (counting from 0), column 'km' must be a number" in told
-    assert "--na '?'" in told
-    assert not Path("said.csv").exists()
-    does("predict m.onepass new.csv --na ? -q --out said.csv")
-    assert len(rows(Path("said.csv").read_text())) == 2
+    output = fails(capsys, "predict m.onepass new.csv --out out.csv")
+    assert "row 1 (counting from 0), column 'km' must be a number" in output
+    assert "--na '?'" in output
+    assert not Path("out.csv").exists()
+    does("predict m.onepass new.csv --na ? -q --out out.csv")
+    assert len(rows(Path("out.csv").read_text())) == 2
 
 
 @pytest.mark.usefixtures("trips")
@@ -363,8 +365,8 @@ def test_no_source_is_written_over(words: str, capsys: pytest.CaptureFixture[str
     text = Path("trips.csv").read_text()
     Path("curve.csv").write_text(text)
     Path("link.csv").hardlink_to("trips.csv")
-    told = fails(capsys, words, code=2)
-    assert "must name another file than those that are read" in told
+    output = fails(capsys, words, code=2)
+    assert "must not name a source" in output
     assert Path("trips.csv").read_text() == Path("curve.csv").read_text() == text
 
 
@@ -378,9 +380,9 @@ def test_reproduce_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> No
     from onepass_experiments import ALIASES, EXPERIMENTS
 
     does("reproduce")
-    told = capsys.readouterr().out.splitlines()
-    assert [row.split()[0] for row in told] == [*EXPERIMENTS, *ALIASES]
-    assert "The same as orfit-fig6" in next(row for row in told if "orfit-2022-fig2" in row)
+    output = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in output] == [*EXPERIMENTS, *ALIASES]
+    assert "The same as orfit-fig6" in next(row for row in output if "orfit-2022-fig2" in row)
 
 
 def test_reproduce_runs_an_experiment(
@@ -424,8 +426,8 @@ def test_an_error_is_one_message(
     words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("other.csv").write_text("a,b\n1,2\n")
-    told = fails(capsys, words)
-    assert re.search(message, told)
+    output = fails(capsys, words)
+    assert re.search(message, output)
     assert not list(Path().glob(".onepass-*"))
 
 
@@ -450,11 +452,14 @@ def test_an_error_is_one_message(
         ),
         ("run trips.csv --target price -q --block 0", "--block: it must be a whole number >= 1"),
         ("run trips.csv --target price --type km=integer", "--type must give .*'number'"),
-        ("run trips.csv --target price --save .", "--save must name a file"),
-        ("run trips.csv --target price --report trips.csv", "--report must name a folder"),
-        ("predict trips.csv m.onepass", "the model comes first.*onepass predict --help"),
+        ("run trips.csv --target price --save .", "--save must be a file"),
+        ("run trips.csv --target price --report trips.csv", "--report must be a folder"),
+        (
+            "predict trips.csv m.onepass",
+            "argument must be a model.*onepass predict --help",
+        ),
         ("predict m.onepass trips.csv --keep idd", "--keep .*Did you mean 'id'"),
-        ("predict m.onepass trips.csv --out said.txt", "--out: said.txt must end in .csv"),
+        ("predict m.onepass trips.csv --out out.txt", "--out: out.txt must end in .csv"),
         ("data path nothing", "must be one of flights"),
         ("data fetch nothing", "must be one of flights"),
         ("run trips.csv", "needs --target"),
@@ -483,7 +488,7 @@ def test_an_error_is_one_message(
         ("run trips.csv --target price --max-waiting 9", "--max-waiting needs --delay or"),
         (
             "run trips.csv --target price --delay-until km",
-            "--delay-until needs a stream that says when",
+            "--delay-until needs a stream with the time",
         ),
         ("run trips.csv --target price --delay 3 --delay-until km", "without a --delay"),
         ("run trips.csv --target price --save m --checkpoint nan", "a number of seconds >= 0"),
@@ -495,16 +500,18 @@ def test_an_error_is_one_message(
         ),
         ("run trips.csv --target price --drift ddm", "run: ddm must watch classifiers"),
         ("run trips.csv --target price --drift adwn", "Did you mean 'adwin'"),
-        ("run trips.csv --target price --save trips.csv", "another file than those that are read"),
+        ("run trips.csv --target price --save trips.csv", "must not name a source"),
         ("reproduce orfit-fig6 --draws 0", "--draws: it must be a whole number >= 1"),
     ],
 )
 @pytest.mark.usefixtures("model")
-def test_wrong_usage_is_told(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = fails(capsys, words, code=2)
-    assert re.search(message, told), told
-    assert re.search("^onepass: ", told, re.MULTILINE)
-    assert re.search(r" See onepass (\w+ )*--help\.$", told.strip())
+def test_wrong_usage_is_reported(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = fails(capsys, words, code=2)
+    assert re.search(message, output), output
+    assert re.search("^onepass: ", output, re.MULTILINE)
+    assert re.search(r" See onepass (\w+ )*--help\.$", output.strip())
 
 
 @pytest.mark.parametrize(
@@ -535,9 +542,9 @@ def test_a_column_of_times_serves_a_rule_by_time() -> None:
 @pytest.mark.usefixtures("trips")
 def test_debug_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "trips.csv", "--target", "pric", "--debug"]) == 2
-    told = capsys.readouterr().err
-    assert "Traceback" in told
-    assert "ColumnError" in told
+    output = capsys.readouterr().err
+    assert "Traceback" in output
+    assert "ColumnError" in output
 
 
 @pytest.mark.usefixtures("trips")
@@ -593,9 +600,9 @@ def test_standard_input_is_learned_and_answered(trips: Path) -> None:
     done = shell("run - --target price --drop id --save m.onepass", input=text, cwd=trips)
     assert done.returncode == 0, done.stderr
     assert "300 rows learned" in done.stdout
-    said = shell("predict m.onepass - --drop id,price", input=text, cwd=trips)
-    assert len(said.stdout.splitlines()) == 301
-    assert said.stderr == ""
+    predictions = shell("predict m.onepass - --drop id,price", input=text, cwd=trips)
+    assert len(predictions.stdout.splitlines()) == 301
+    assert predictions.stderr == ""
 
 
 def test_a_closed_pipe_is_no_error(model: Path) -> None:
@@ -607,13 +614,13 @@ def test_a_closed_pipe_is_no_error(model: Path) -> None:
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == "said\n"
+        assert process.stdout.readline() == "prediction\n"
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 141
 
 
-def test_an_interrupt_before_anything_began_is_told(
+def test_an_interrupt_before_the_start_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def pressed(*_: Any) -> int:
@@ -636,9 +643,9 @@ def test_an_interrupt_saves_what_was_learned(trips: Path) -> None:
         process.stdin.write("note,x,y\n" + text)
         process.stdin.flush()  # returns when all but the pipe's own buffer was read
         process.send_signal(signal.SIGINT)
-        shown, told = process.communicate()  # more would come: the pipe was open
-    assert process.returncode == 130, told
+        shown, output = process.communicate()  # more would come: the pipe was open
+    assert process.returncode == 130, output
     assert "interrupted" in shown
-    assert "Interrupted after" in told
-    assert "Traceback" not in told
+    assert "Interrupted after" in output
+    assert "Traceback" not in output
     assert 0 < op.load(trips / "m.onepass").rows_seen_ <= 3500

@@ -23,16 +23,16 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         does(f"run {name}.csv --target price --drop id -q --save {name}.onepass")
 
 
-def test_merged_models_say_what_one_of_all_rows_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_merged_models_equal_one_model_of_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
     does("merge a.onepass b.onepass c.onepass --save out/whole.onepass")
     assert "300 rows of 3 models: out/whole.onepass" in capsys.readouterr().err
-    does("predict out/whole.onepass all.csv -q --out said.csv")
+    does("predict out/whole.onepass all.csv -q --out out.csv")
     does("predict all.onepass all.csv -q --out wanted.csv")
-    said, wanted = (
-        [float(row["said"]) for row in rows(Path(name).read_text())]
-        for name in ("said.csv", "wanted.csv")
+    predictions, wanted = (
+        [float(row["prediction"]) for row in rows(Path(name).read_text())]
+        for name in ("out.csv", "wanted.csv")
     )
-    np.testing.assert_allclose(said, wanted, atol=1e-9)
+    np.testing.assert_allclose(predictions, wanted, atol=1e-9)
     capsys.readouterr()
     does("inspect out/whole.onepass --json")
     shown = json.loads(capsys.readouterr().out)
@@ -54,7 +54,7 @@ def test_side_by_side_is_the_librarys_own() -> None:
     assert not np.allclose(beside.learner_.coef_, after.learner_.coef_)
 
 
-def test_what_is_only_near_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_approximate_merges_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     dicts = [{"km": float(i % 7), "by": str(i % 3)} for i in range(9)]
     for name in "bc":
         pipeline = op.Pipeline(op.features.Encode(), op.ORFitRegressor(4, 1.0))
@@ -84,7 +84,7 @@ def test_models_that_differ_are_refused_and_nothing_is_written(
 def test_no_model_is_written_over(capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("a.onepass").read_bytes()
     words = "merge a.onepass b.onepass --save ./a.onepass"
-    assert "another file" in fails(capsys, words, code=2)
+    assert "must not name a source" in fails(capsys, words, code=2)
     assert Path("a.onepass").read_bytes() == before
 
 

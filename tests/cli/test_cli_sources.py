@@ -30,20 +30,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+def run_onepass(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     capsys.readouterr()
     assert main(list(words)) == code
-    told = capsys.readouterr()
-    return told.err if code else told.out
+    output = capsys.readouterr()
+    return output.err if code else output.out
 
 
 def learned(capsys: pytest.CaptureFixture[str], source: str, *options: str) -> list[str]:
     """What the model says after learning a source."""
     Path("plain.csv").write_text(TEXT)
-    said(capsys, "run", source, "--target", "price", "--drop", "id", "-q", "--save", "m.onepass",
-         *options)  # fmt: skip
-    out = said(capsys, "predict", "m.onepass", "plain.csv", "--keep", "id")
-    return [row["said"] for row in csv.DictReader(io.StringIO(out))]
+    run_onepass(
+        capsys, "run", source, "--target", "price", "--drop", "id", "-q", "--save", "m.onepass",
+        *options,
+    )  # fmt: skip
+    out = run_onepass(capsys, "predict", "m.onepass", "plain.csv", "--keep", "id")
+    return [row["prediction"] for row in csv.DictReader(io.StringIO(out))]
 
 
 def test_every_source_teaches_the_same(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,8 +73,8 @@ def test_every_source_teaches_the_same(capsys: pytest.CaptureFixture[str]) -> No
         assert learned(capsys, source, *options) == expected, source
     halves = ["parts/p-9.csv", "parts/p-10.csv"]
     assert learned(capsys, *halves) == expected
-    out = said(capsys, "predict", "m.onepass", *halves, "--keep", "id")
-    assert [row["said"] for row in csv.DictReader(io.StringIO(out))] == expected
+    out = run_onepass(capsys, "predict", "m.onepass", *halves, "--keep", "id")
+    assert [row["prediction"] for row in csv.DictReader(io.StringIO(out))] == expected
     by_columns = learned(capsys, "a.csv", "--columns", "by,km", "--drop", "")
     assert by_columns == expected
 
@@ -102,32 +104,34 @@ def test_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     run = ["run", "gaps.csv", "--target", "price", "--drop", "id", "-q", "--save", "m.onepass"]
     predict = ["predict", "m.onepass", "gaps.csv", "--keep", "id"]
     assert "2 rows learned in one pass, 3 skipped" in " ".join(
-        said(capsys, *run, "--missing", "skip").split()
+        run_onepass(capsys, *run, "--missing", "skip").split()
     )
-    rows = list(csv.DictReader(io.StringIO(said(capsys, *predict))))
-    assert [row["id"] for row in rows if not row["said"]] == ["1", "2"]
-    wrong = said(capsys, *run, "--missing", "error", code=1)
+    rows = list(csv.DictReader(io.StringIO(run_onepass(capsys, *predict))))
+    assert [row["id"] for row in rows if not row["prediction"]] == ["1", "2"]
+    wrong = run_onepass(capsys, *run, "--missing", "error", code=1)
     assert "gaps.csv: row 1 (counting from 0), column 'by' must have a value" in wrong
-    assert "4 rows learned" in " ".join(said(capsys, *run).split())
-    rows = list(csv.DictReader(io.StringIO(said(capsys, *predict))))
-    assert all(row["said"] for row in rows)
+    assert "4 rows learned" in " ".join(run_onepass(capsys, *run).split())
+    rows = list(csv.DictReader(io.StringIO(run_onepass(capsys, *predict))))
+    assert all(row["prediction"] for row in rows)
     Path("whole.csv").write_text("id,by,km,price\n0,sea,1,2\n4,air,3,6\n")
-    said(capsys, "run", "whole.csv", *run[2:], "--missing", "error")
-    assert "row 1 (counting from 0), column 'by'" in said(capsys, *predict, code=1)
+    run_onepass(capsys, "run", "whole.csv", *run[2:], "--missing", "error")
+    assert "row 1 (counting from 0), column 'by'" in run_onepass(capsys, *predict, code=1)
 
 
-def test_misuse_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_misuse_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.csv").write_text(TEXT)
-    for words, told, code in (
+    for words, output, code in (
         ("run *.tsv --target price", "the pattern *.tsv must match at least one file", 1),
         ("run a.csv --target price --format parquet", "must be a complete Parquet file", 1),
         ("run a.csv --target price --delimiter ;;", "--delimiter must be one ASCII character", 2),
         ("run flights --delimiter ;", "--delimiter must be left out unless", 2),
     ):
-        assert told in said(capsys, *words.split(), code=code)
-    assert "--bogus" in said(capsys, "run", "a.csv", "a.csv", "--bogus", "1", code=2)
-    assert "the model comes first" in said(capsys, "predict", "a.jsonl", "a.csv", code=2)
-    assert "--missing" in said(capsys, "run", "a.csv", "--missing", "drop", code=2)
+        assert output in run_onepass(capsys, *words.split(), code=code)
+    assert "--bogus" in run_onepass(capsys, "run", "a.csv", "a.csv", "--bogus", "1", code=2)
+    assert "the first argument must be a model" in run_onepass(
+        capsys, "predict", "a.jsonl", "a.csv", code=2
+    )
+    assert "--missing" in run_onepass(capsys, "run", "a.csv", "--missing", "drop", code=2)
 
 
 def test_no_file_of_a_pattern_or_a_folder_is_written_over(
@@ -138,19 +142,21 @@ def test_no_file_of_a_pattern_or_a_folder_is_written_over(
         Path("logs", name).write_text(TEXT)
     before = sorted(Path("logs").iterdir())
     run = ("run", "--target", "price", "-q")
-    told = said(capsys, *run, "logs/*.csv", "--save", "logs/b.csv", code=2)
-    assert "must name another file than those that are read" in told
+    output = run_onepass(capsys, *run, "logs/*.csv", "--save", "logs/b.csv", code=2)
+    assert "must not name a source" in output
     places = (("--save", "logs/b.csv"), ("--save", "logs/m.onepass"), ("--report", "logs/out"))
     for option, place in places:
-        told = said(capsys, *run, "logs", option, place, code=2)
-        assert "must name a place outside the folder that is read" in told
-    said(capsys, *run, "logs", "--save", "m.onepass")
-    told = said(capsys, "predict", "m.onepass", "logs/*.csv", "--out", "logs/a.csv", code=2)
-    assert "must name another file" in told
+        output = run_onepass(capsys, *run, "logs", option, place, code=2)
+        assert "must be outside the source folder" in output
+    run_onepass(capsys, *run, "logs", "--save", "m.onepass")
+    output = run_onepass(
+        capsys, "predict", "m.onepass", "logs/*.csv", "--out", "logs/a.csv", code=2
+    )
+    assert "must not name a source" in output
     assert sorted(Path("logs").iterdir()) == before
     assert Path("logs/a.csv").read_text() == Path("logs/b.csv").read_text() == TEXT
     for _ in range(2):  # what a folder's reading passes over is no source
-        said(capsys, *run, "logs", "--save", "logs/_m.onepass", "--report", "logs/.out")
+        run_onepass(capsys, *run, "logs", "--save", "logs/_m.onepass", "--report", "logs/.out")
 
 
 def test_no_file_of_nested_folders_or_with_brackets_is_written_over(
@@ -160,13 +166,13 @@ def test_no_file_of_nested_folders_or_with_brackets_is_written_over(
     for name in ("a/b/x.csv", "[1].csv", "1.csv"):
         Path(name).write_text(TEXT)
     for source, place in (("a/**/*.csv", "a/b/x.csv"), ("[1].csv", "[1].csv")):
-        told = said(capsys, "run", source, "--target", "price", "--save", place, code=2)
-        assert "must name another file" in told
+        output = run_onepass(capsys, "run", source, "--target", "price", "--save", place, code=2)
+        assert "must not name a source" in output
         assert Path(place).read_text() == TEXT
 
 
-def test_a_table_of_no_rows_is_said_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_rows_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     pq.write_table(pa.table({"km": pa.array([], pa.float64()), "price": pa.array([])}), "a.parquet")
-    assert "must hold rows, got none" in said(
+    assert "must hold rows, got none" in run_onepass(
         capsys, "run", "a.parquet", "--target", "price", code=1
     )

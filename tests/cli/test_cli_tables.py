@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(capsys: pytest.CaptureFixture[str], words: str, code: int = 0) -> tuple[str, str]:
+def output(capsys: pytest.CaptureFixture[str], words: str, code: int = 0) -> tuple[str, str]:
     """What a command writes to standard output and standard error."""
     capsys.readouterr()
     assert main(words.split()) == code
@@ -87,30 +87,30 @@ def test_the_remedy_of_an_error_works_with_resume(
 ) -> None:
     written(name, bad)
     for remedy in remedies:
-        _, error = told(capsys, f"{RUN.format(name)} --restart {options}", 1)
+        _, error = output(capsys, f"{RUN.format(name)} --restart {options}", 1)
         assert error.count("\n") == 1
         assert remedy.split()[0] in error
         assert remedy.split()[1] in error
-        out, warned = told(capsys, f"{RUN.format(name)} --resume {remedy}")
+        out, warned = output(capsys, f"{RUN.format(name)} --resume {remedy}")
         assert "resumed after" in " ".join(out.split())
         if remedy == "--bad-rows skip":
             assert re.search(rf"1 bad row was skipped: {name}: (row {AT}|line {AT + 1})", warned)
         resumed = archive.contents("m.onepass").sha256
-        told(capsys, f"{RUN.format(name)} --restart {remedy}")
+        output(capsys, f"{RUN.format(name)} --restart {remedy}")
         assert archive.contents("m.onepass").sha256 == resumed
 
 
 def test_other_options_are_refused_by_resume(capsys: pytest.CaptureFixture[str]) -> None:
     written("a.csv", b"?,a,1\n")
-    told(capsys, RUN.format("a.csv"), 1)
+    output(capsys, RUN.format("a.csv"), 1)
     for options, word in (
         ("--drop x --na ?", "`drop` was"),
         ("--type x=text --bad-rows skip", "its column 'x' had type number and has type text"),
         ("--missing skip --na ?", "missing"),
     ):
-        assert word in told(capsys, f"{RUN.format('a.csv')} --resume {options}", 1)[1]
-    told(capsys, f"{RUN.format('a.csv')} --resume --na ?,-")
-    assert "the set of read options was" in told(capsys, f"{RUN.format('a.csv')} --resume", 1)[1]
+        assert word in output(capsys, f"{RUN.format('a.csv')} --resume {options}", 1)[1]
+    output(capsys, f"{RUN.format('a.csv')} --resume --na ?,-")
+    assert "the set of read options was" in output(capsys, f"{RUN.format('a.csv')} --resume", 1)[1]
 
 
 # -- files that grow -------------------------------------------------------------------------------
@@ -153,12 +153,12 @@ def test_a_row_is_learned_whole_however_a_file_grows(
 @pytest.mark.filterwarnings("default::onepass.errors.RowsRefusedWarning")
 def test_a_line_that_is_left_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("log.csv").write_bytes(b"x,by,y\n" + b"".join(map(csv, range(50))) + b"5,a,5")
-    out, error = told(capsys, f"{RUN.format('log.csv')} --resume")
+    out, error = output(capsys, f"{RUN.format('log.csv')} --resume")
     assert "50 rows learned" in out
     assert error.count("log.csv: row 50 (counting from 0) was left") == 1
     with Path("log.csv").open("ab") as log:
         log.write(b"00\n")
-    assert "51 rows learned" in told(capsys, f"{RUN.format('log.csv')} --resume")[0]
+    assert "51 rows learned" in output(capsys, f"{RUN.format('log.csv')} --resume")[0]
     assert op.load("m.onepass").rows_seen_ == 51
 
 
@@ -194,7 +194,7 @@ def test_a_named_pipe_is_read_once(
     kind = option.partition(" ")[2].removeprefix("format ") or name.partition(".")[2] or "csv"
     kind = kind.rpartition(" ")[2]
     content = Path(f"a.{kind}").read_bytes()
-    told(capsys, "run a.csv --target y --save file.onepass --block 500 -q")
+    output(capsys, "run a.csv --target y --save file.onepass --block 500 -q")
     for words in (
         f"run {name} --target y --save pipe.onepass --block 500 -q {option}",
         f"predict file.onepass {name} --drop y {option} --out pipe.csv",
@@ -203,12 +203,12 @@ def test_a_named_pipe_is_read_once(
         if words.startswith("run a.csv") and not name.endswith((".csv", "gz")):
             continue
         writer = piped(name, content)
-        told(capsys, words)
+        output(capsys, words)
         writer.join(10)
         assert not writer.is_alive()
     both = [archive.contents(f"{each}.onepass").sha256 for each in ("file", "pipe")]
     assert both[0] == both[1]
-    told(capsys, "predict file.onepass a.csv --drop y --out file.csv")
+    output(capsys, "predict file.onepass a.csv --drop y --out file.csv")
     assert Path("pipe.csv").read_text() == Path("file.csv").read_text()
 
 
@@ -229,7 +229,7 @@ def test_what_a_shell_hands_over(capsys: pytest.CaptureFixture[str]) -> None:
         reading, writing = os.pipe()
         os.write(writing, content)
         os.close(writing)
-        out, _ = told(capsys, f"run /dev/fd/{reading} --target y -q")
+        out, _ = output(capsys, f"run /dev/fd/{reading} --target y -q")
         os.close(reading)
         assert "50 rows learned" in out
 
@@ -259,9 +259,9 @@ def test_labels_are_given_as_they_are_written(
     else:
         table = pa.table({"x": [float(x) for x, _ in rows], "y": [values[y] for _, y in rows]})
         (pq.write_table if kind == "parquet" else feather.write_feather)(table, name)
-    told(capsys, f"run {name} --target y --task classification --save m.onepass -q")
-    out, _ = told(capsys, f"predict m.onepass {name} --drop y -q")
-    assert set(out.split()) == {"said", *labels}
+    output(capsys, f"run {name} --target y --task classification --save m.onepass -q")
+    out, _ = output(capsys, f"predict m.onepass {name} --drop y -q")
+    assert set(out.split()) == {"prediction", *labels}
     assert out.split()[-10:] == [labels[x > 4] for x in range(10)]
 
 
@@ -269,9 +269,13 @@ def test_truth_values_are_numbers_where_they_are_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("a.csv").write_text("x,y\n" + "1,True\n2,False\n" * 30)
-    assert "regression" in told(capsys, "run a.csv --target y --task regression -q")[0]
-    told(capsys, "run a.csv --target y --type y=truth --save m.onepass -q")
-    assert set(told(capsys, "predict m.onepass a.csv --drop y -q")[0].split()) == {"said", "0", "1"}
+    assert "regression" in output(capsys, "run a.csv --target y --task regression -q")[0]
+    output(capsys, "run a.csv --target y --type y=truth --save m.onepass -q")
+    assert set(output(capsys, "predict m.onepass a.csv --drop y -q")[0].split()) == {
+        "prediction",
+        "0",
+        "1",
+    }
 
 
 # -- forms of files --------------------------------------------------------------------------------

@@ -13,16 +13,16 @@ from onepass.linalg.interrupt import Interrupt
 
 
 def test_a_tally_keeps_no_more_than_its_window() -> None:
-    tally = RollingMetrics(dict(METRICS["regression"]), window=100)
+    metrics = RollingMetrics(dict(METRICS["regression"]), window=100)
     for width in [1, 99, 1, 250, 7, 0, 3] * 20:
         block = np.arange(float(width))
-        tally.add(block, block)
-        kept = [len(y) for y, _ in tally.last]
-        assert sum(kept) <= 100
-        assert all(y.base is None or y.base.size <= 250 for y, _ in tally.last)
-    assert sum(len(y) for y, _ in tally.last) == 100
-    assert tally.recent["mae"] == 0.0
-    assert len(tally.last) == 1
+        metrics.add(block, block)
+        retained = [len(y) for y, _ in metrics.last]
+        assert sum(retained) <= 100
+        assert all(y.base is None or y.base.size <= 250 for y, _ in metrics.last)
+    assert sum(len(y) for y, _ in metrics.last) == 100
+    assert metrics.recent["mae"] == 0.0
+    assert len(metrics.last) == 1
 
 
 def test_blocks_may_be_written_over_afterwards() -> None:

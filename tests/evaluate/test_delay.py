@@ -39,17 +39,17 @@ def _stream(n: int, seed: int = 0) -> tuple[Table, Any]:
 
 def _loop(model: Any, rows: list[Any], y: Any, at: Any, due: Any) -> tuple[Any, list[int]]:
     """What the plain loop says: learn what is known, in order of when it came to be, then say."""
-    said, waiting = [], []
+    predictions, waiting = [], []
     for i, row in enumerate(rows):
         known = sorted((max(due[j], at[j]), j) for j in waiting if due[j] <= at[i])
         for _, j in known:
             model.learn_one(rows[j], y[j])
             waiting.remove(j)
-        said.append(model.predict_one(row))
+        predictions.append(model.predict_one(row))
         waiting.append(i)
     for _, j in sorted((max(due[j], at[j]), j) for j in waiting):
         model.learn_one(rows[j], y[j])
-    return np.array(said, dtype=object), waiting
+    return np.array(predictions, dtype=object), waiting
 
 
 def _cut(X: Table, y: Any, cuts: list[int], time: Any = None) -> Any:
@@ -57,16 +57,16 @@ def _cut(X: Table, y: Any, cuts: list[int], time: Any = None) -> Any:
         yield SimpleNamespace(X=X[rows], y=y[rows], time=None if time is None else time[rows])
 
 
-def _said(model: Any, stream: Any, **given: Any) -> tuple[Any, Any]:
+def _run(model: Any, stream: Any, **given: Any) -> tuple[Any, Any]:
     """What a model says of each row of a stream, and the report."""
-    said: list[Any] = []
+    predictions: list[Any] = []
     report = prequential(
         {"m": model},
         stream,
-        on_block=lambda _, answers: said.extend(np.asarray(answers["m"]).tolist()),
+        on_block=lambda _, answers: predictions.extend(np.asarray(answers["m"]).tolist()),
         **given,
     )
-    return np.array(said, dtype=object), report
+    return np.array(predictions, dtype=object), report
 
 
 @settings(max_examples=8, deadline=None)
@@ -82,8 +82,8 @@ def test_a_delay_in_rows_is_the_plain_loop_however_cut(
     at = np.arange(60)
     plain, model = LEARNERS[name](), LEARNERS[name]()
     oracle, waiting = _loop(plain, list(X.rows()), y, at, at + max(delay, 1))
-    said, report = _said(model, _cut(X, y, sorted(cuts)), delay=delay)
-    np.testing.assert_allclose(said.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-9)
+    found, report = _run(model, _cut(X, y, sorted(cuts)), delay=delay)
+    np.testing.assert_allclose(found.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-9)
     probe = X[:5] if name == "pipeline" else np.column_stack([X["a"], X["b"]])[:5]
     np.testing.assert_allclose(model.predict(probe), plain.predict(probe), rtol=1e-9)
     assert report.rows == 60
@@ -113,8 +113,8 @@ def test_a_delay_in_time_is_the_plain_loop_however_cut(
     plain, model = RLSRegressor(), RLSRegressor()
     oracle, waiting = _loop(plain, list(X.rows()), y, at, due)
     known = Table({"a": X["a"], "known": due, "b": X["b"]}, 60)
-    said, report = _said(model, _cut(known, y, sorted(cuts), at), delay_until="known")
-    np.testing.assert_allclose(said.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-9)
+    found, report = _run(model, _cut(known, y, sorted(cuts), at), delay_until="known")
+    np.testing.assert_allclose(found.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-9)
     assert model.feature_names_in_.tolist() == ["a", "b"]
     assert (report.delay, report.waiting) == ("known", len(waiting))
@@ -122,13 +122,13 @@ def test_a_delay_in_time_is_the_plain_loop_however_cut(
 
 @pytest.mark.parametrize("learner", [RLSClassifier, Perceptron])
 @pytest.mark.parametrize("delay", [2, 9])
-def test_labels_that_are_not_known_yet_are_never_said(learner: Any, delay: int) -> None:
+def test_labels_are_not_predicted_before_they_arrive(learner: Any, delay: int) -> None:
     X, y = _stream(80)
     labels = np.array(["low", "middle", "high"], dtype=object)[np.digitize(y, [1.0, 4.0])]
     oracle, _ = _loop(learner(), list(X.rows()), labels, np.arange(80), np.arange(80) + delay)
-    said, report = _said(learner(), _cut(X, labels, [30, 31]), delay=delay)
-    assert said.tolist() == oracle.tolist()
-    assert said[:delay].tolist() == [None] * delay
+    found, report = _run(learner(), _cut(X, labels, [30, 31]), delay=delay)
+    assert found.tolist() == oracle.tolist()
+    assert found[:delay].tolist() == [None] * delay
     assert report.scores["m"].overall["accuracy"] == np.mean(oracle == labels)
 
 
@@ -150,16 +150,16 @@ class _Weightless(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 def test_models_that_take_no_weights_are_asked_in_turn() -> None:
     X, y = _stream(60)
-    said, _ = _said(_Weightless(), _cut(X, y, [25]), delay=7)
-    oracle, _ = _said(RLSRegressor(), _cut(X, y, [25]), delay=7)
-    np.testing.assert_allclose(said.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-12)
+    found, _ = _run(_Weightless(), _cut(X, y, [25]), delay=7)
+    oracle, _ = _run(RLSRegressor(), _cut(X, y, [25]), delay=7)
+    np.testing.assert_allclose(found.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-12)
 
 
 def test_several_answers_wait_together() -> None:
     X, y = _stream(50)
     both = np.column_stack([y, -y])
-    _, report = _said(RLSRegressor(), _cut(X, both, [20]), delay=5)
-    _, alone = _said(RLSRegressor(), _cut(X, y, [20]), delay=5)
+    _, report = _run(RLSRegressor(), _cut(X, both, [20]), delay=5)
+    _, alone = _run(RLSRegressor(), _cut(X, y, [20]), delay=5)
     assert report.scores["m"].overall["mae"] == pytest.approx(alone.scores["m"].overall["mae"])
 
 
@@ -203,9 +203,9 @@ def test_an_interrupt_leaves_rows_waiting() -> None:
     model = RLSRegressor()
     report = prequential(model, stopped(), delay=20)
     assert (report.rows, report.waiting, model.rows_seen_) == (60, 20, 40)
-    assert "20 rows still wait for them" in str(report)
+    assert "20 rows were still pending" in " ".join(str(report).split())
     calm = prequential(RLSRegressor(), (X, y), delay=20)
-    assert "answers came 20 rows later; 20 rows were learned at the end" in calm.to_markdown()
+    assert "targets arrived 20 rows later; 20 rows were learned at the end" in calm.to_markdown()
 
 
 def _known(values: Any) -> Any:
@@ -218,7 +218,7 @@ def _known(values: Any) -> Any:
     ("given", "kind", "message"),
     [
         ({"delay": -1}, ParameterError, "`delay` must be a whole number >= 0"),
-        ({"delay": 3, "delay_until": "known"}, ParameterError, "one way"),
+        ({"delay": 3, "delay_until": "known"}, ParameterError, "one of the two"),
         ({"delay": 3, "max_waiting": 2}, ParameterError, "higher `max_waiting`"),
         ({"delay_until": "later"}, ColumnError, "must name a column of the stream"),
         ({"delay_until": "known", "stream": [5.0] * 4, "max_waiting": 2}, ParameterError, "got 4"),
@@ -227,11 +227,11 @@ def _known(values: Any) -> Any:
         (
             {"delay_until": "known", "stream": np.array(["2024-01-01"] * 4, dtype="M8[us]")},
             TypeMismatchError,
-            "of the kind of the stream's times",
+            "the type of the stream's times",
         ),
     ],
 )
-def test_what_cannot_wait_is_refused(given: dict[str, Any], kind: Any, message: str) -> None:
+def test_invalid_delays_are_errors(given: dict[str, Any], kind: Any, message: str) -> None:
     model = RLSRegressor()
     stream = _known(given.pop("stream", [1.0, 2.0, 3.0, 4.0]))
     with pytest.raises(kind, match=message):
@@ -239,7 +239,7 @@ def test_what_cannot_wait_is_refused(given: dict[str, Any], kind: Any, message: 
     assert not hasattr(model, "rows_seen_")
 
 
-def test_times_that_fall_are_refused() -> None:
+def test_decreasing_times_are_an_error() -> None:
     X, y = _stream(4)
     X = Table({**X.columns, "known": np.arange(4.0)}, 4)
     blocks = [
@@ -248,7 +248,7 @@ def test_times_that_fall_are_refused() -> None:
     ]
     with pytest.raises(ParameterError, match=r"got 4.0 in row 6 \(from 0\), after 5.0. Sort"):
         prequential(RLSRegressor(), blocks, delay_until="known")
-    with pytest.raises(OnepassError, match="needs a stream that says when"):
+    with pytest.raises(OnepassError, match="needs a stream with the time"):
         prequential(RLSRegressor(), (X, y), delay_until="known")
 
 
@@ -274,11 +274,11 @@ def test_a_moment_that_is_missing_is_named_as_the_source_counts_it(column: str, 
     frame = pd.DataFrame({"at": range(6), "known": range(6), "y": 1.0}, dtype=float)
     frame.loc[1, "y"] = frame.loc[4, column] = np.nan
     stream = op.stream.read(frame, target="y", time="at", block=2)
-    with pytest.raises(NotFiniteError, match=rf"{named}.* got none in .*row 4 "):
+    with pytest.raises(NotFiniteError, match=rf"{named}.* got a missing value in .*row 4 "):
         prequential(RLSRegressor(), stream, delay_until="known")
 
 
-def test_one_row_that_waits_is_told_of_as_one() -> None:
+def test_one_pending_row_is_singular() -> None:
     X, y = _stream(3)
     caption = str(prequential(RLSRegressor(), (X[:1], y[:1]), delay=2).table().caption)
     assert "; 1 row was learned at the end" in caption

@@ -12,32 +12,32 @@ from river import drift
 import onepass as op
 from onepass.errors import CheckpointWarning, ParameterError
 from onepass.evaluate import Report, prequential
-from onepass.evaluate.drift import MOST, Drift, Marks
+from onepass.evaluate.drift import MAX_EVENTS, Drift, Events
 from onepass.integrations.detectors import detectors
 
 
-class Heard:
+class Recorder:
     """A detector of another make: it keeps what it is told, and alarms at every fifth update."""
 
-    heard: list[list[Any]] = []  # noqa: RUF012  copies are to share it
+    errors: list[list[Any]] = []  # noqa: RUF012  copies are to share it
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.received: list[Any] = []
         self.drift_detected = False
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Heard":
-        copied = Heard()
-        Heard.heard.append(copied.told)
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Recorder":
+        copied = Recorder()
+        Recorder.errors.append(copied.received)
         return copied
 
     def update(self, x: float) -> None:
-        self.told.append(x)
-        self.drift_detected = len(self.told) % 5 == 0
+        self.received.append(x)
+        self.drift_detected = len(self.received) % 5 == 0
 
 
 @pytest.fixture(autouse=True)
 def _deaf() -> None:
-    Heard.heard.clear()
+    Recorder.errors.clear()
 
 
 def turned(n: int = 2000, seed: int = 0) -> tuple[Any, Any]:
@@ -56,35 +56,41 @@ def in_blocks(X: Any, y: Any, cuts: list[int], time: Any = None) -> list[Any]:
     ]
 
 
-def test_it_is_told_the_absolute_error_of_each_row() -> None:
+def test_detectors_receive_the_absolute_error_of_each_row() -> None:
     X, y = turned(200)
-    said: list[Any] = []
+    predictions: list[Any] = []
     models = {"a": op.SGDRegressor(), "b": op.SGDRegressor(step_size=0.5)}
-    prequential(models, (X, y), drift=Heard(), on_block=lambda _, answers: said.append(answers))
-    assert len(Heard.heard) == 2  # a copy for each model, none for the baselines
-    for name, told in zip(models, Heard.heard, strict=True):
-        assert told == np.abs(y - said[0][name]).tolist()
+    prequential(models, (X, y), drift=Recorder(), on_block=lambda _, new: predictions.append(new))
+    assert len(Recorder.errors) == 2  # a copy for each model, none for the baselines
+    for name, errors in zip(models, Recorder.errors, strict=True):
+        assert errors == np.abs(y - predictions[0][name]).tolist()
 
 
-def test_it_is_told_of_each_mistake() -> None:
+def test_detectors_receive_each_mistake() -> None:
     X, y = turned(200)
     labels = np.where(y > 0, "up", "down")
-    said: list[Any] = []
+    predictions: list[Any] = []
     prequential(
-        op.Perceptron(), (X, labels), drift=Heard(), on_block=lambda _, told: said.append(told)
+        op.Perceptron(),
+        (X, labels),
+        drift=Recorder(),
+        on_block=lambda _, new: predictions.append(new),
     )
-    assert Heard.heard[0] == (said[0]["Perceptron"] != labels).astype(float).tolist()
-    assert Heard.heard[0][0] == 1.0  # before the first row it said no label
+    assert Recorder.errors[0] == (predictions[0]["Perceptron"] != labels).astype(float).tolist()
+    assert Recorder.errors[0][0] == 1.0  # before the first row it said no label
 
 
 def test_several_answers_are_one_mean_error() -> None:
     X, y = turned(100)
     Y = np.column_stack([y, 2.0 * y])
-    said: list[Any] = []
+    predictions: list[Any] = []
     prequential(
-        op.SGDRegressor(), (X, Y), drift=Heard(), on_block=lambda _, told: said.append(told)
+        op.SGDRegressor(),
+        (X, Y),
+        drift=Recorder(),
+        on_block=lambda _, new: predictions.append(new),
     )
-    assert Heard.heard[0] == np.abs(Y - said[0]["SGDRegressor"]).mean(axis=1).tolist()
+    assert Recorder.errors[0] == np.abs(Y - predictions[0]["SGDRegressor"]).mean(axis=1).tolist()
 
 
 def test_the_rows_of_alarms_are_those_of_a_plain_loop() -> None:
@@ -99,7 +105,7 @@ def test_the_rows_of_alarms_are_those_of_a_plain_loop() -> None:
         if detector.drift_detected:
             rows.append(row)
     assert any(1000 < row < 1100 for row in rows)
-    assert found == {"ADWIN": Drift(Marks(len(rows), rows, None), None)}
+    assert found == {"ADWIN": Drift(Events(len(rows), rows, None), None)}
     assert report.scores["running mean"].drift is None
 
 
@@ -136,28 +142,28 @@ def test_warnings_are_counted_where_they_begin() -> None:
     found = report.scores["Perceptron"].drift
     assert found is not None
     assert begun
-    assert found["ddm"].warnings == Marks(len(begun), begun, None)
-    assert found["ddm"].alarms == Marks(len(alarms), alarms, None)
+    assert found["ddm"].warnings == Events(len(begun), begun, None)
+    assert found["ddm"].alarms == Events(len(alarms), alarms, None)
 
 
-def test_the_count_is_exact_and_what_is_kept_bounded() -> None:
-    n = 5 * MOST + 500
-    report = prequential(op.SGDRegressor(), (np.ones((n, 1)), np.ones(n)), drift=Heard())
+def test_counts_are_exact_and_stored_rows_bounded() -> None:
+    n = 5 * MAX_EVENTS + 500
+    report = prequential(op.SGDRegressor(), (np.ones((n, 1)), np.ones(n)), drift=Recorder())
     found = report.scores["SGDRegressor"].drift
     assert found is not None
-    assert found["Heard"].alarms.count == n // 5
-    assert len(found["Heard"].alarms.rows) == MOST
-    assert found["Heard"].alarms.rows[-1] == n
+    assert found["Recorder"].alarms.count == n // 5
+    assert len(found["Recorder"].alarms.rows) == MAX_EVENTS
+    assert found["Recorder"].alarms.rows[-1] == n
 
 
-def test_of_a_model_that_went_astray_nothing_is_told() -> None:
+def test_errors_that_are_not_finite_are_left_out() -> None:
     class Astray(op.SGDRegressor):
         def test_then_train(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-            said = super().test_then_train(X, y, sample_weight)
-            return np.where(np.arange(len(y)) == 3, np.inf, said)
+            predictions = super().test_then_train(X, y, sample_weight)
+            return np.where(np.arange(len(y)) == 3, np.inf, predictions)
 
-    prequential(Astray(), (np.ones((9, 1)), np.ones(9)), drift=Heard())
-    assert len(Heard.heard[0]) == 8
+    prequential(Astray(), (np.ones((9, 1)), np.ones(9)), drift=Recorder())
+    assert len(Recorder.errors[0]) == 8
 
 
 def test_the_report_holds_the_alarms(tmp_path: Any) -> None:
@@ -213,7 +219,7 @@ def test_a_run_without_drift_is_drawn_without_ticks() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (drift.ADWIN, r"must be a detector with `update`.*got <class.*Give an object"),
+        (drift.ADWIN, r"must be a detector with `update`.*got <class.*Pass an object"),
         (3, r"must be a detector with `update` and `drift_detected`, got 3"),
         ({"x": object()}, r"must be a detector"),
         (drift.binary.DDM(), r"DDM must watch classifiers.*regress.*ADWIN"),
@@ -231,12 +237,12 @@ def test_it_cannot_be_resumed(tmp_path: Any) -> None:
     X, y = turned(50)
     first = prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run)
     assert first.scores["SGDRegressor"].drift is not None
-    with pytest.raises(ParameterError, match=r"`drift` must be left out where a pass is resumed"):
+    with pytest.raises(ParameterError, match=r"`drift` must be left out when a run is resumed"):
         prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run, resume=True)
 
 
 def test_an_error_of_a_detector_names_it() -> None:
-    class Broken(Heard):
+    class Broken(Recorder):
         def __deepcopy__(self, memo: dict[int, Any]) -> "Broken":
             return Broken()
 
@@ -277,8 +283,8 @@ def test_from_the_command_line(
     assert main(f"{words} --drift ddm".split()) == 2
     assert "ddm must watch classifiers" in capsys.readouterr().err
     assert main(f"{words} --drift adwin --save m.onepass --resume".split()) == 2
-    assert "--drift must be left out where a pass is resumed" in capsys.readouterr().err
+    assert "--drift must be left out when a run is resumed" in capsys.readouterr().err
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)  # the command line tells it
         assert main(f"{words} --save m.onepass --resume".split()) == 0
-    assert "will hold none of their alarms" in " ".join(capsys.readouterr().err.split())
+    assert "will not contain their alarms" in " ".join(capsys.readouterr().err.split())

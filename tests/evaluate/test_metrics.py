@@ -16,8 +16,8 @@ from onepass.evaluate.metrics import Metric, metric_class
 from onepass.evaluate.metrics.metric import Total
 
 
-def _root(y: Any, said: Any) -> float:
-    return batch.root_mean_squared_error(y, said)
+def _root(y: Any, predictions: Any) -> float:
+    return batch.root_mean_squared_error(y, predictions)
 
 
 REGRESSION = {
@@ -25,22 +25,28 @@ REGRESSION = {
     "rmse": _root,
     "r2": batch.r2_score,
     "mean_loss": batch.mean_squared_error,
-    "cumulative_loss": lambda y, said: len(y) * batch.mean_squared_error(y, said),
+    "cumulative_loss": lambda y, predictions: len(y) * batch.mean_squared_error(y, predictions),
 }
 
 
-def _macro(y: Any, said: Any) -> float:
+def _macro(y: Any, predictions: Any) -> float:
     nothing = "nothing at all"
-    said = [nothing if label is None else label for label in said]
-    labels = sorted({*y, *said} - {nothing})
-    return batch.f1_score(y, said, labels=labels, average="macro", zero_division=0)
+    predictions = [nothing if label is None else label for label in predictions]
+    labels = sorted({*y, *predictions} - {nothing})
+    return batch.f1_score(y, predictions, labels=labels, average="macro", zero_division=0)
 
 
 CLASSIFICATION = {
-    "accuracy": lambda y, said: np.mean([a == b for a, b in zip(y, said, strict=True)]),
+    "accuracy": lambda y, predictions: np.mean(
+        [a == b for a, b in zip(y, predictions, strict=True)]
+    ),
     "macro_f1": _macro,
-    "mean_loss": lambda y, said: np.mean([a != b for a, b in zip(y, said, strict=True)]),
-    "cumulative_loss": lambda y, said: sum(a != b for a, b in zip(y, said, strict=True)),
+    "mean_loss": lambda y, predictions: np.mean(
+        [a != b for a, b in zip(y, predictions, strict=True)]
+    ),
+    "cumulative_loss": lambda y, predictions: sum(
+        a != b for a, b in zip(y, predictions, strict=True)
+    ),
 }
 
 
@@ -49,10 +55,10 @@ def _pieces(rng: np.random.Generator, n: int) -> list[Any]:
     return np.split(np.arange(n), cuts)  # some are empty
 
 
-def _added(kind: type, y: Any, said: Any, pieces: list[Any]) -> Metric:
+def _added(kind: type, y: Any, predictions: Any, pieces: list[Any]) -> Metric:
     metric = kind()
     for rows in pieces:
-        metric.add(y[rows], said[rows])
+        metric.add(y[rows], predictions[rows])
     return metric
 
 
@@ -71,11 +77,11 @@ def test_regression_equals_the_batch(
 ) -> None:
     rng = np.random.default_rng(seed)
     y = mean + rng.normal(size=(n, *outputs))
-    said = y + 0.3 * rng.normal(size=y.shape)
-    metric = _added(METRICS["regression"][name], y, said, _pieces(rng, n))
+    predictions = y + 0.3 * rng.normal(size=y.shape)
+    metric = _added(METRICS["regression"][name], y, predictions, _pieces(rng, n))
     assert metric.rows == n
     # shifting answers and sayings by one number is exact here and kinder to the batch formula
-    oracle = REGRESSION[name](y - mean, said - mean)
+    oracle = REGRESSION[name](y - mean, predictions - mean)
     assert metric.value == pytest.approx(oracle, rel=1e-12, abs=1e-12)
 
 
@@ -85,12 +91,12 @@ def test_regression_equals_the_batch(
 def test_classification_equals_the_batch(name: str, seed: int, n: int, *, text: bool) -> None:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 4, size=n)
-    said = rng.integers(1, 6, size=n)
+    predictions = rng.integers(1, 6, size=n)
     if text:
-        y, said = y.astype(str), said.astype(str)
-        said = np.where(rng.random(n) < 0.2, None, said.astype(object))
-    metric = _added(METRICS["classification"][name], y, said, _pieces(rng, n))
-    known = {"y": list(y.tolist()), "said": list(said.tolist())}
+        y, predictions = y.astype(str), predictions.astype(str)
+        predictions = np.where(rng.random(n) < 0.2, None, predictions.astype(object))
+    metric = _added(METRICS["classification"][name], y, predictions, _pieces(rng, n))
+    known = {"y": list(y.tolist()), "predictions": list(predictions.tolist())}
     assert metric.value == pytest.approx(CLASSIFICATION[name](**known), rel=1e-12)
 
 
@@ -101,15 +107,15 @@ def test_merging_is_adding_both(task: str, n: int) -> None:
     for kind in METRICS[task].values():
         if task == "regression":
             y = 1e8 + rng.normal(size=(120, 2))
-            said = y + rng.normal(size=(120, 2))
+            predictions = y + rng.normal(size=(120, 2))
         else:
             y = rng.integers(0, 3, size=120)
-            said = rng.integers(0, 4, size=120)
-        a, b = kind().add(y[:n], said[:n]), kind().add(y[n:], said[n:])
+            predictions = rng.integers(0, 4, size=120)
+        a, b = kind().add(y[:n], predictions[:n]), kind().add(y[n:], predictions[n:])
         before = b.value
         assert a.merge(b) is a
         assert a.rows == 120
-        assert a.value == pytest.approx(kind().add(y, said).value, rel=1e-12)
+        assert a.value == pytest.approx(kind().add(y, predictions).value, rel=1e-12)
         assert b.value == before
 
 
@@ -124,22 +130,22 @@ def test_r2_of_one_row_is_not_defined() -> None:
     assert np.isnan(METRICS["regression"]["r2"]().add([1.0], [1.0]).value)
 
 
-@pytest.mark.parametrize("said", [[0.1, 0.1, 0.1], [0.1, 0.1, 0.2]])
-def test_r2_of_constant_answers(said: Any) -> None:
+@pytest.mark.parametrize("predictions", [[0.1, 0.1, 0.1], [0.1, 0.1, 0.2]])
+def test_r2_of_constant_answers(predictions: Any) -> None:
     metric = METRICS["regression"]["r2"]()
-    for one in said:
+    for one in predictions:
         metric.add([0.1], [one])
-    assert metric.value == (1.0 if said[-1] == 0.1 else 0.0)
+    assert metric.value == (1.0 if predictions[-1] == 0.1 else 0.0)
 
 
 def test_r2_stands_an_outlier_as_the_first_answer() -> None:
     rng = np.random.default_rng(3)
     y = np.r_[1e6, rng.normal(size=500)]
-    said = y + 0.1 * rng.normal(size=501)
+    predictions = y + 0.1 * rng.normal(size=501)
     metric = METRICS["regression"]["r2"]()
     for rows in np.array_split(np.arange(501), 40):
-        metric.add(y[rows], said[rows])
-    assert 1 - metric.value == pytest.approx(1 - batch.r2_score(y, said), rel=1e-3)
+        metric.add(y[rows], predictions[rows])
+    assert 1 - metric.value == pytest.approx(1 - batch.r2_score(y, predictions), rel=1e-3)
 
 
 def test_overflow_is_a_value_not_a_warning() -> None:
@@ -151,22 +157,22 @@ def test_overflow_is_a_value_not_a_warning() -> None:
 
 
 def test_inputs_are_never_changed() -> None:
-    y, said = np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 3.0])
-    kept = y.copy(), said.copy()
+    y, predictions = np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 3.0])
+    retained = y.copy(), predictions.copy()
     for kind in METRICS["regression"].values():
-        kind().add(y, said).add(y, said)
-    assert (y == kept[0]).all()
-    assert (said == kept[1]).all()
+        kind().add(y, predictions).add(y, predictions)
+    assert (y == retained[0]).all()
+    assert (predictions == retained[1]).all()
 
 
 @pytest.mark.parametrize("task", METRICS)
 def test_shapes_must_agree(task: str) -> None:
     for kind in METRICS[task].values():
-        with pytest.raises(ShapeError, match=r"Metric\.add: `said` must.*got.*Give one saying"):
+        with pytest.raises(ShapeError, match=r"Metric\.add: `predictions` must.*got.*Pass one"):
             kind().add([1.0, 2.0], [1.0])
 
 
-def test_an_unknown_metric_is_told_the_known_ones() -> None:
+def test_an_unknown_metric_is_an_error_that_lists_all() -> None:
     with pytest.raises(ParameterError, match=r"here: .*one of mae, rmse, .*got 'mea'\. Did you"):
         metric_class("mea", "regression", "here")
 

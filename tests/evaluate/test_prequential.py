@@ -36,11 +36,11 @@ def _regression(n: int, seed: int = 0, c: int | None = None) -> tuple[Any, Any]:
 
 def _loop(model: Any, X: Any, y: Any) -> Any:
     """What is said of each row by the plain loop."""
-    said = []
+    predictions = []
     for x, answer in zip(X, y, strict=True):
-        said.append(model.predict_one(x))
+        predictions.append(model.predict_one(x))
         model.learn_one(x, answer)
-    return np.array(said)
+    return np.array(predictions)
 
 
 @settings(max_examples=8, deadline=None)
@@ -58,7 +58,7 @@ def test_regression_equals_the_plain_loop_however_cut(seed: int, cuts: list[int]
     assert report.recent is not None
     assert report.recent.rows == [*range(15, 80, 3), 80]
     for name, model in oracles.items():
-        said = _loop(model, X, y)
+        predictions = _loop(model, X, y)
         for metric, oracle in (
             ("mae", batch.mean_absolute_error),
             ("rmse", batch.root_mean_squared_error),
@@ -66,12 +66,12 @@ def test_regression_equals_the_plain_loop_however_cut(seed: int, cuts: list[int]
         ):
             curve = report.overall.points[name][metric]
             for n in (2, 3, 40, 80):
-                assert curve[n - 1] == pytest.approx(oracle(y[:n], said[:n]), rel=1e-6)
+                assert curve[n - 1] == pytest.approx(oracle(y[:n], predictions[:n]), rel=1e-6)
             for n, value in zip(
                 report.recent.rows, report.recent.points[name][metric], strict=True
             ):
                 last = slice(n - window, n)
-                assert value == pytest.approx(oracle(y[last], said[last]), rel=1e-6)
+                assert value == pytest.approx(oracle(y[last], predictions[last]), rel=1e-6)
             score = report.scores[name]
             assert score.overall[metric] == curve[-1]
             assert score.recent is not None
@@ -87,12 +87,12 @@ def test_classification_equals_the_plain_loop_however_cut(seed: int, cuts: list[
     report = prequential(RLSClassifier(), _rows(X, labels, sorted(cuts)), window=20)
     oracles = {"RLSClassifier": RLSClassifier(), "last label": LastLabel(), "majority": Majority()}
     for name, model in oracles.items():
-        said = _loop(model, X, labels)
+        predictions = _loop(model, X, labels)
         score = report.scores[name]
-        assert score.overall["accuracy"] == np.mean(said == labels)
+        assert score.overall["accuracy"] == np.mean(predictions == labels)
         assert score.recent is not None
-        assert score.recent["accuracy"] == np.mean(said[40:] == labels[40:])
-        nothing = ["nothing" if label is None else label for label in said]
+        assert score.recent["accuracy"] == np.mean(predictions[40:] == labels[40:])
+        nothing = ["nothing" if label is None else label for label in predictions]
         macro = batch.f1_score(
             labels, nothing, labels=sorted(set(labels)), average="macro", zero_division=0
         )
@@ -185,8 +185,10 @@ def test_pairs_of_every_kind_are_read_alike() -> None:
         (pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]}), pl.Series(y)),
         (Table.from_frame(frame), y),
     ]
-    said = [prequential(RLSRegressor(), pair).scores["RLSRegressor"].overall for pair in pairs]
-    assert all(one == said[0] for one in said)
+    predictions = [
+        prequential(RLSRegressor(), pair).scores["RLSRegressor"].overall for pair in pairs
+    ]
+    assert all(one == predictions[0] for one in predictions)
 
 
 def test_rows_of_text_reach_models_that_read_them() -> None:
@@ -207,18 +209,18 @@ def test_the_clock_is_the_callers() -> None:
 def test_callbacks_hear_of_every_block() -> None:
     X, y = _regression(30)
     progress: list[int] = []
-    heard: list[Any] = []
+    received: list[Any] = []
     prequential(
         {"rls": RLSRegressor()},
         _rows(X, y, [10, 10, 25]),
         on_progress=progress.append,
-        on_block=lambda block, said: heard.append(
-            (len(block), {k: len(v) for k, v in said.items()})
+        on_block=lambda block, predictions: received.append(
+            (len(block), {k: len(v) for k, v in predictions.items()})
         ),
     )
     assert progress == [10, 10, 25, 30]
-    assert [n for n, _ in heard] == [10, 0, 15, 5]
-    assert heard[2][1] == {"rls": 15, "last value": 15, "running mean": 15}
+    assert [n for n, _ in received] == [10, 0, 15, 5]
+    assert received[2][1] == {"rls": 15, "last value": 15, "running mean": 15}
 
 
 # -- interrupts -----------------------------------------------------------------------------------
@@ -281,7 +283,7 @@ def test_a_second_interrupt_is_raised_at_once() -> None:
 # -- what is refused ------------------------------------------------------------------------------
 
 
-def test_a_refused_block_is_told_with_model_and_rows() -> None:
+def test_an_error_names_the_model_and_the_rows() -> None:
     X, y = _regression(300)
     X[150, 1] = np.nan
     first, second = RLSRegressor(), RLSRegressor(ridge=1.0)
@@ -311,7 +313,7 @@ def test_what_else_a_model_raises_has_a_note() -> None:
     with pytest.raises(RuntimeError, match="no more") as caught:
         prequential(_Broken(), _regression(5))
     assert "model '_Broken', 5 rows from row 0" in caught.value.__notes__[0]
-    with pytest.raises(ShapeError, match=r"must return one answer for each row, shape \(5,\), got"):
+    with pytest.raises(ShapeError, match=r"one prediction for each row, shape \(5,\), got"):
         prequential(_Short(), _regression(5))
 
 
@@ -325,15 +327,15 @@ def test_what_else_a_model_raises_has_a_note() -> None:
         ({"window": 2.5}, "`window` must be a whole number >= 1, got 2.5"),
         ({"models": {"a": RLSRegressor(), "b": RLSClassifier()}}, "a: regression, b: classific"),
         ({"models": RLSRegressor}, "must be a learner with `test_then_train`"),
-        ({"models": {"last value": RLSRegressor()}}, "baseline's name, got 'last value'"),
+        ({"models": {"last value": RLSRegressor()}}, "name of a baseline, got 'last value'"),
         ({"models": [], "baselines": False}, "there must be a model, got none"),
         ({"stream": "flights.csv"}, "must be a stream, an iterable of blocks or a pair"),
         ({"stream": [1, 2]}, "each block of the stream must have `X` and `y`, got a int"),
-        ({"stream": [SimpleNamespace(X=[], y=None)]}, "the stream must have answers"),
-        ({"stream": ([[1.0]], [1.0, 2.0])}, "one answer for each of the 1 rows of X"),
+        ({"stream": [SimpleNamespace(X=[], y=None)]}, "the stream must have targets"),
+        ({"stream": ([[1.0]], [1.0, 2.0])}, "one target for each of the 1 rows of X"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_errors(arguments: dict[str, Any], message: str) -> None:
     given = {"models": RLSRegressor(), "stream": _regression(5)} | arguments
     with pytest.raises(OnepassError, match=message):
         prequential(**given)

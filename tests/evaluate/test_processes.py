@@ -51,13 +51,13 @@ def test_an_error_of_a_job_is_raised() -> None:
 
 
 def test_a_process_that_ended_is_named() -> None:
-    with pytest.raises(ProcessError, match=r"here: .*set fewer processes"):
+    with pytest.raises(ProcessError, match=r"here: .*use fewer processes"):
         list(run_parallel(inverse, [1, -1], 2, where="here"))
     assert dict(run_parallel(inverse, [1, 2], 2, where="here")) == {1: 1.0, 2: 0.5}
 
 
 def test_what_cannot_be_sent_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"here: .*sent to other processes.*lock"):
+    with pytest.raises(ParameterError, match=r"here: .*must be picklable.*lock"):
         list(run_parallel(id, [threading.Lock(), threading.Lock()], 2, where="here"))
 
 

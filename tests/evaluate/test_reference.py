@@ -19,22 +19,22 @@ MIXED = [{"a": "text", "b": None}, {"a": None, "b": float("nan")}, {"a": "x", "b
 
 def _hand_made(kind: type, y: Any, weights: list[float]) -> list[Any]:
     """One row after the other, by the plain words."""
-    said, seen = [], []
+    predictions, seen = [], []
     for answer, weight in zip(y, weights, strict=True):
         if not seen:
-            said.append(0.0 if kind in REGRESSORS else None)
+            predictions.append(0.0 if kind in REGRESSORS else None)
         elif kind in {LastValue, LastLabel}:
-            said.append(seen[-1][0])
+            predictions.append(seen[-1][0])
         elif kind is RunningMean:
-            said.append(sum(a * w for a, w in seen) / sum(w for _, w in seen))
+            predictions.append(sum(a * w for a, w in seen) / sum(w for _, w in seen))
         else:
             count = {}
             for label, w in seen:
                 count[label] = count.get(label, 0.0) + w
-            said.append(max(sorted(count), key=lambda label: (count[label], label)))
+            predictions.append(max(sorted(count), key=lambda label: (count[label], label)))
         if weight > 0:
             seen.append((answer, weight))
-    return said
+    return predictions
 
 
 @pytest.mark.parametrize("kind", REGRESSORS + CLASSIFIERS)
@@ -48,16 +48,16 @@ def test_equal_to_hand_made_however_cut(kind: type, seed: int, n: int, *, weight
     X = np.array([[None, "text"]] * n, dtype=object)
     cuts = np.sort(rng.integers(0, n + 1, size=3))
     model = kind()
-    said = []
+    predictions = []
     for rows in np.split(np.arange(n), cuts):
         s = weights[rows] if weighted else None
         if len(rows):
-            said += model.test_then_train(X[rows], y[rows], s).tolist()
+            predictions += model.test_then_train(X[rows], y[rows], s).tolist()
     hand = _hand_made(kind, y.tolist(), weights.tolist())
     if kind in REGRESSORS:
-        np.testing.assert_allclose(said, hand, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(predictions, hand, rtol=1e-13, atol=1e-13)
     else:
-        assert said == hand
+        assert predictions == hand
 
 
 @pytest.mark.parametrize("kind", REGRESSORS + CLASSIFIERS)

@@ -289,7 +289,7 @@ def test_odd_values_can_be_drawn() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused(report: Report) -> None:
-    with pytest.raises(ParameterError, match="one of the report's, mae, rmse, r2, got 'mea'"):
+    with pytest.raises(ParameterError, match="a metric of the report, mae, rmse, r2, got 'mea'"):
         report.plot(metric="mea")
     with pytest.raises(OnepassError, match="at least 1 row, got 0"):
         prequential(LastValue(), iter([])).plot()

@@ -73,7 +73,7 @@ def test_thirty_kills_change_nothing(tmp_path: Path) -> None:
     assert found.kills == 30
     assert found.fresh == 2
     assert max(found.places) > 100
-    assert not found.wrong, killing.summary(found, 500, 0.0)
+    assert not found.wrong, killing.output(found, 500, 0.0)
 
 
 @pytest.mark.usefixtures("stream", "interruptible")
@@ -88,17 +88,17 @@ def test_who_asks_it_to_end_finds_all_saved(number: int, code: int, more: str) -
     words = f"{RUN} --block 32 {more}"
     process = begun(words.replace("--block 32", SLOW), 35)
     process.send_signal(number)
-    summary = process.communicate()[1]
+    output = process.communicate()[1]
     assert process.returncode == code
-    assert "Interrupted after" in summary
-    assert "Go on with --resume." in summary
+    assert "Interrupted after" in output
+    assert "Continue with --resume." in output
     stood = run_progress("m.onepass.run")
     assert stood is not None
     assert not stood.finished
     waiting = min(30, stood.rows) if more else 0
     learned = op.load("m-rls.onepass")
     assert getattr(learned, "rows_seen_", 0) == stood.rows - waiting
-    assert f"{waiting} of them wait" in summary or not more
+    assert f"{waiting} of them wait" in output or not more
     again, unbroken = (
         resumed(words.replace("--block 32", "--block 1")),
         calm(words.replace("--block 32", "--block 1")),
@@ -116,9 +116,9 @@ def test_who_was_started_to_ignore_interrupts_can_be_asked_to_end() -> None:
         signal.signal(signal.SIGINT, before)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
-    summary = process.communicate()[1]
+    output = process.communicate()[1]
     assert process.returncode == 143
-    assert "Go on with --resume." in summary
+    assert "Continue with --resume." in output
     stood = run_progress("m.onepass.run")
     assert stood is not None
     assert not stood.finished
@@ -162,16 +162,16 @@ def test_a_run_that_the_library_began_is_gone_on_with(capsys: pytest.CaptureFixt
     assert resumed(words) == calm(words)
     capsys.readouterr()
     does(f"{words} --resume")
-    summary = capsys.readouterr()
-    assert f"resumed after {stood.rows:,} and" in summary.out
-    assert f"Resumed after {300 - 4:,} rows." in summary.err
+    output = capsys.readouterr()
+    assert f"resumed after {stood.rows:,} and" in output.out
+    assert f"Resumed after {300 - 4:,} rows." in output.err
 
 
 @pytest.mark.usefixtures("unfinished")
-def test_an_unfinished_run_is_not_lost_unasked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unfinished_run_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("m.onepass.run").read_bytes()
     does(f"{RUN} -q", code=1)
-    assert "Go on with it by --resume, lose it by --restart" in capsys.readouterr().err
+    assert "Continue it by --resume, discard it by --restart" in capsys.readouterr().err
     assert Path("m.onepass.run").read_bytes() == before
     does(f"{RUN} -q --restart")
     does(f"{RUN} -q")  # one that is finished is
@@ -229,7 +229,7 @@ def test_a_pipe_is_begun_again_or_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (f"{RUN.replace('rls,sgd', 'rls')} --resume", "models.sgd was Pipeline and is gone"),
+        (f"{RUN.replace('rls,sgd', 'rls')} --resume", "models.sgd was Pipeline and is missing"),
         (f"{RUN} --resume --set rls.forgetting=0.9", "RLSRegressor.forgetting was"),
         (f"{RUN} --resume --delay 3", "delay was 1 and is 3"),
         (f"{RUN.replace('id,known', 'id')} --resume", "`drop` was"),
@@ -237,7 +237,7 @@ def test_a_pipe_is_begun_again_or_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 @pytest.mark.usefixtures("stream")
-def test_another_run_is_refused(
+def test_a_checkpoint_of_another_run_is_an_error(
     words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import re
@@ -248,13 +248,13 @@ def test_another_run_is_refused(
     before = Path("m.onepass.run").read_bytes()
     capsys.readouterr()
     does(words, code=1)
-    summary = capsys.readouterr().err
-    assert re.search(message, summary), summary
+    output = capsys.readouterr().err
+    assert re.search(message, output), output
     assert Path("m.onepass.run").read_bytes() == before
 
 
 @pytest.mark.usefixtures("unfinished")
-def test_where_a_run_stands_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_shows_the_progress_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     does("inspect m.onepass.run --json")
     found = json.loads(capsys.readouterr().out)
     assert found == {
@@ -264,30 +264,30 @@ def test_where_a_run_stands_is_shown(capsys: pytest.CaptureFixture[str]) -> None
     does("inspect m.onepass.run", code=1)
     for more in ("", "--resume"):
         does(f"{RUN} -q {more}", code=1)
-        assert "Or lose it by --restart." in capsys.readouterr().err
+        assert "Or discard it by --restart." in capsys.readouterr().err
     does(f"{RUN} -q --restart")
 
 
 @pytest.mark.usefixtures("stream")
-def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     does("run stream.csv --target price --resume", code=2)
     assert "--resume needs --save" in capsys.readouterr().err
     does(f"{RUN} -q")
     before = Path("m.onepass.run").read_bytes()
-    for more, summary in (
+    for more, output in (
         ("--next-source", "--next-source needs --resume"),
         ("--delay-until known", "--delay-until must name a column"),
-        ("--delay 5 --max-waiting 2", "Give a higher --max-waiting"),
+        ("--delay 5 --max-waiting 2", "Set a higher --max-waiting"),
         ("--checkpoint -1", "seconds >= 0"),
     ):
         does(f"{RUN} {more}", code=2)
-        assert summary in capsys.readouterr().err
+        assert output in capsys.readouterr().err
     assert Path("m.onepass.run").read_bytes() == before
 
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.usefixtures("stream")
-def test_a_checkpoint_that_cannot_be_written_is_told(
+def test_a_checkpoint_that_cannot_be_written_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     does(f"{RUN} -q")
@@ -301,10 +301,10 @@ def test_a_checkpoint_that_cannot_be_written_is_told(
 
     monkeypatch.setattr("onepass.serialization.archive.save_file", full)
     does(f"{RUN} -q --checkpoint 0", code=1)
-    summary = capsys.readouterr()
-    assert "learned in one pass" in summary.out
-    assert summary.err.count("CheckpointWarning") <= 2  # on the way and at the end, not more
-    assert "No space left on device" in summary.err
-    assert "could not be written: the run cannot be resumed" in summary.err
+    output = capsys.readouterr()
+    assert "learned in one pass" in output.out
+    assert output.err.count("CheckpointWarning") <= 2  # on the way and at the end, not more
+    assert "No space left on device" in output.err
+    assert "could not be written: the run cannot be resumed" in output.err
     assert Path("m.onepass.run").read_bytes() == before
     assert not list(Path().glob(".onepass-*"))

@@ -15,6 +15,7 @@ from onepass.cli import main
 from onepass.errors import ParameterError, SourceError
 from onepass.stream import Images
 from onepass_experiments import ContinualOutcome, continual
+from onepass_experiments.continual import _wanted
 from onepass_experiments.continual_learners import NETWORKS, STREAMS, TITLES, settings_of
 
 QUICK = ["ncm", "art-ipca", "rls-pixels"]
@@ -77,8 +78,8 @@ def test_the_table_compares_with_the_first_of_the_stream(outcome: ContinualOutco
     )
     rows = list(outcome._rows())
     assert [row[:2] for row in rows[:2]] == [
-        ["Split MNIST", "RLS, pixels"],
-        ["Split MNIST", "ART-IPCA, rows as they come"],
+        ["Split MNIST", "RLS-pixels"],
+        ["Split MNIST", "ART-IPCA"],
     ]
     assert all(len(row) == len(outcome.columns) for row in rows)
 
@@ -91,7 +92,7 @@ def test_those_with_published_numbers_stand_beside_them(outcome: ContinualOutcom
     )  # fmt: skip
     whole = replace(some, setup={**some.setup, "scale": 1.0})
     row = whole.published().splitlines()[2]
-    assert row.startswith("| Split MNIST | ART-IPCA, tasks told | 94.03 ± 0.26 | ")
+    assert row.startswith("| Split MNIST | ART-IPCA-tasks | 94.03 ± 0.26 | ")
 
 
 def test_it_is_written_in_all_forms(outcome: ContinualOutcome, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_it_is_written_in_all_forms(outcome: ContinualOutcome, tmp_path: Path) -
     page = paths[2].read_text()
     assert "## Rotated MNIST" in page
     assert "2 seeds, 0.001 of the rows." in page
-    assert "- Nearest class mean: `NearestClassMean()` (split-mnist, rotated-mnist)" in page
+    assert "- NCM: `NearestClassMean()` (split-mnist, rotated-mnist)" in page
     assert (tmp_path / "kin40k" / "continual-curves.png").exists()
 
 
@@ -203,8 +204,8 @@ def test_the_command_keeps_runs_and_writes_the_page(
     words += ["--draws", "1", "--scale", "0.001", "--processes", "1"]
     assert main(words) == 0
     said = capsys.readouterr()
-    assert "Each run is kept in runs/continual/runs" in said.err
-    assert "Nearest class mean" in said.out
+    assert "Finished runs are stored in runs/continual/runs" in said.err
+    assert "NCM" in said.out
     assert Path("runs/continual/continual-results.md").exists()
     assert len(list(Path("runs/continual/runs/split-mnist").glob("*.json"))) == 2
     assert main([*words[:3], "splt-mnist"]) == 2
@@ -225,3 +226,8 @@ def test_the_arm_ends_as_ridge_regression_on_all_rows(data: dict[str, Any]) -> N
     np.testing.assert_allclose(
         ours.predict(tests), batch.predict(features.transform(tests)), rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("named", [list(TITLES.values()), list(TITLES)])
+def test_methods_are_named_as_in_tables_or_as_formerly(named: list[str]) -> None:
+    assert _wanted({"streams": None, "methods": named})["methods"] == list(TITLES)

@@ -67,11 +67,11 @@ def test_the_policy_is_saved_and_used_for_predictions(tmp_path: Path) -> None:
     assert again.missing == "skip"
     frame = pd.DataFrame({"km": [1.0, None, 3.0], "by": ["sea", "sea", None]})
     (block,) = op.evaluate.predictions(again, op.stream.read(frame))
-    assert np.isnan(block["said"]).tolist() == [False, True, True]
-    assert block["said"][0] == model.predict(WHOLE)[0]
+    assert np.isnan(block["prediction"]).tolist() == [False, True, True]
+    assert block["prediction"][0] == model.predict(WHOLE)[0]
     (block,) = op.evaluate.predictions(again, op.stream.read(frame[["by"]]))
-    assert np.isnan(block["said"]).all()
+    assert np.isnan(block["prediction"]).all()
     labels = op.Pipeline(Encode(missing="skip"), op.RLSClassifier())
     labels.partial_fit(WHOLE, ["a", "b", "a", "b"])
     (block,) = op.evaluate.predictions(labels, op.stream.read(frame))
-    assert block["said"].tolist() == ["a", None, None]
+    assert block["prediction"].tolist() == ["a", None, None]

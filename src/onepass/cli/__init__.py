@@ -1,7 +1,7 @@
 """Commands of the command line ``onepass``, one file per command or group of commands.
 
-A command is thin: it reads its arguments, calls the library and shows what came. What needs more
-than that belongs in the library.
+A command reads its arguments, calls the library and prints the result. Everything else belongs in
+the library.
 """
 
 import sys
@@ -11,14 +11,14 @@ __all__ = ["main"]
 
 
 def main(tokens: Sequence[str] | None = None) -> int:
-    """What ``onepass`` does in a shell; its exit code. See :func:`onepass.cli.app.main`.
+    """Run the command ``onepass``; return its exit code. See :func:`onepass.cli.app.main`.
 
     Parameters
     ----------
     tokens : sequence of str, optional
         The arguments; those of the process by default.
     """
-    try:  # Ctrl-C may come while the command line itself is loaded
+    try:  # Ctrl-C may come during these imports
         from onepass.cli.app import main as launched
 
         return launched(tokens)

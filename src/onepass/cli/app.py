@@ -1,14 +1,14 @@
-"""App: the commands under one name, and what becomes of errors.
+"""The command-line application: commands, error messages and exit codes.
 
 ========= =============================================================
 exit code meaning
 ========= =============================================================
 0         done
-1         an error, told on standard error
-2         wrong usage: an unknown option or name, or a value that an option cannot have
+1         an error, reported on standard error
+2         wrong usage: an unknown option or name, or an invalid value
 130       interrupted by Ctrl-C; what was learned until then is saved
-143       asked to end by SIGTERM; the same
-141       whoever read standard output has closed it, as ``head`` does
+143       terminated by SIGTERM; what was learned until then is saved
+141       the reader of standard output closed it, as ``head`` does
 ========= =============================================================
 """
 
@@ -21,7 +21,7 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
-from onepass.cli.data import fetch, listed, path
+from onepass.cli.data import fetch, list_datasets, path
 from onepass.cli.model import inspect, merge
 from onepass.cli.predict import predict
 from onepass.cli.reproduce import reproduce
@@ -40,7 +40,7 @@ def _version() -> str:
 
 app = App(
     name="onepass",
-    help="Learn a stream in one pass: predict each row, be told the answer, learn it, let it go.",
+    help="Online learning in one pass: predict each row, then learn from its target.",
     help_epilogue="""Start here:
 
     onepass run flights --model rls,sgd --save flights.onepass
@@ -48,7 +48,7 @@ app = App(
     onepass serve rls --data served
     onepass COMMAND --help
 """,
-    help_format="plaintext",  # to show the commands alone, nothing need be parsed as Markdown
+    help_format="plaintext",  # the list of commands needs no Markdown
     version=_version,
     default_parameter=Parameter(negative=(), show_default=False),
     suppress_keyboard_interrupt=False,
@@ -56,14 +56,14 @@ app = App(
 )
 _data = App(
     name="data",
-    help="Named data sets: which there are, and where they lie.",
+    help="List, fetch and locate the named data sets.",
     help_epilogue="Examples:\n\n    onepass data list\n",
     help_format="markdown",
 )
 
 
 def _add(where: App, name: str, command: Callable[..., object], *examples: str) -> None:
-    """A command, with examples below its help."""
+    """Add a command, with examples below its help."""
     lines = "".join(f"    onepass {example}\n" for example in examples)
     epilogue = f"Examples:\n\n{lines}"
     where.command(command, name=name, help_epilogue=epilogue, help_format="markdown")
@@ -78,7 +78,7 @@ _add(
 )  # fmt: skip
 _add(
     app, "predict", predict,
-    "predict m.onepass new.csv --keep id --out said.csv",
+    "predict m.onepass new.csv --keep id --out predictions.csv",
     "predict m.onepass - < new.csv | head",
 )  # fmt: skip
 _add(app, "inspect", inspect, "inspect m.onepass", "inspect m.onepass --json")
@@ -92,7 +92,7 @@ _add(
 _add(
     app, "reproduce", reproduce, "reproduce", "reproduce orfit-fig6 --draws 4 --out figures"
 )  # fmt: skip
-_add(_data, "list", listed, "data list")
+_add(_data, "list", list_datasets, "data list")
 _add(_data, "fetch", fetch, "data fetch mnist")
 _add(_data, "path", path, "data path flights")
 app.command(_data)
@@ -110,10 +110,10 @@ def launch(
     *tokens
         The command and its arguments.
     debug
-        Show where in the code an error was raised.
+        Show the traceback of an error.
     """
     with warnings.catch_warnings():
-        warnings.showwarning = _warned
+        warnings.showwarning = _print_warning
         try:
             return _code(app(tokens, exit_on_error=False, print_error=False))
         except BrokenPipeError:
@@ -125,13 +125,13 @@ def launch(
         except Exception as error:
             if debug:
                 traceback.print_exc()
-            elif not _told(error):
+            elif not _print_error(error):
                 raise
             return 1
 
 
 def main(tokens: Sequence[str] | None = None) -> int:
-    """What ``onepass`` does in a shell; its exit code.
+    """Run the command ``onepass``; return its exit code.
 
     Parameters
     ----------
@@ -142,29 +142,29 @@ def main(tokens: Sequence[str] | None = None) -> int:
     try:
         code = _code(app.meta(given or ["--help"], exit_on_error=False, print_error=False))
         sys.stdout.flush()
-    except CycloptsError as wrong:
-        print_message(f"onepass: {_wrong(wrong)} See {_command(given)} --help.")
+    except CycloptsError as error:
+        print_message(f"onepass: {_message(error)} See {_command(given)} --help.")
         return 2
     except BrokenPipeError:
-        # what is still buffered has nowhere to go: let Python's own flush at exit succeed
+        # discard what is still buffered, so that Python can flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
 
 
-def _wrong(usage: CycloptsError) -> str:
-    """What is wrong, where something was left out in our own words."""
-    if isinstance(usage, MissingArgumentError) and not usage.keyword:  # not even the option's name
-        left_out = usage.argument
-        if left_out is not None and not left_out.tokens:
+def _message(usage: CycloptsError) -> str:
+    """The message of an error in usage; a missing argument is reported by its name."""
+    if isinstance(usage, MissingArgumentError) and not usage.keyword:
+        missing = usage.argument
+        if missing is not None and not missing.tokens:
             chain = " ".join(usage.command_chain or ())
-            return f"{chain}: {left_out.name} must be given, got none."
+            return f"{chain}: {missing.name} must be given, got none."
     return str(usage).strip()
 
 
 def _command(tokens: Sequence[str]) -> str:
-    """The command that was called, as far as there is one: it has a help of its own."""
-    chain = app.parse_commands([word for word in tokens if word != "--debug"])[0]
+    """The command in the arguments, for a hint to its help."""
+    chain = app.parse_commands([each for each in tokens if each != "--debug"])[0]
     return " ".join(["onepass", *chain])
 
 
@@ -172,8 +172,8 @@ def _code(result: object) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _told(error: Exception) -> bool:
-    """Tell an error in one message, if it is one that was raised on purpose."""
+def _print_error(error: Exception) -> bool:
+    """Print the message of an expected error; return whether it was one."""
     from onepass.errors import OnepassError
 
     if isinstance(error, OnepassError):
@@ -185,6 +185,8 @@ def _told(error: Exception) -> bool:
     return True
 
 
-def _warned(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+def _print_warning(
+    message: Warning | str, category: type[Warning], *_: object, **__: object
+) -> None:
     """A warning as a remark, without the place in the code."""
     print_message(f"{category.__name__}: {message}")

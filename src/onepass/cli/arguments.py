@@ -30,12 +30,12 @@ __all__ = [
 
 
 def _split(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
-    """``a,b`` and ``a`` ``b`` alike."""
+    """Split names at commas, and join repeated options."""
     return tuple(name for token in tokens for name in token.value.split(",") if name)
 
 
 def _equated(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
-    """Pairs such as ``a=1``, each of them whole."""
+    """Check pairs such as ``a=1``."""
     for token in tokens:
         name, equals, _value = token.value.partition("=")
         if not name or not equals:
@@ -44,9 +44,9 @@ def _equated(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
 
 
 def _from(low: int) -> Callable[[object, Sequence[Token]], int]:
-    """Reads a whole number that is at least ``low``; nothing is cut off from it."""
+    """A converter to whole numbers >= ``low``, without rounding."""
 
-    def counted(_: object, tokens: Sequence[Token]) -> int:
+    def convert(_: object, tokens: Sequence[Token]) -> int:
         text = tokens[-1].value
         try:
             number = int(text)
@@ -56,11 +56,11 @@ def _from(low: int) -> Callable[[object, Sequence[Token]], int]:
             raise ValueError(f"it must be a whole number >= {low}, got {number}.")
         return number
 
-    return counted
+    return convert
 
 
 def _timed(_: object, tokens: Sequence[Token]) -> float:
-    """Seconds, none of them negative or without an end."""
+    """Convert to a finite number of seconds >= 0."""
     text = tokens[-1].value
     try:
         seconds = float(text)
@@ -72,49 +72,49 @@ def _timed(_: object, tokens: Sequence[Token]) -> float:
 
 
 Names: TypeAlias = Annotated[tuple[str, ...], Parameter(converter=_split, metavar="A,B")]
-"""Names with commas between them, or the option more than once."""
+"""Names separated by commas, or a repeated option."""
 
 Source: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True)]
 """A path, a name, or ``-`` for standard input."""
 
 Quiet: TypeAlias = Annotated[bool, Parameter(alias="-q")]
-"""A switch."""
+"""The option ``--quiet``."""
 
 Count: TypeAlias = Annotated[int, Parameter(converter=_from(1))]
-"""A whole number from 1 on; 1.5 is refused, not made 1."""
+"""A whole number >= 1; 1.5 is an error."""
 
 Whole: TypeAlias = Annotated[int, Parameter(converter=_from(0))]
-"""A whole number from 0 on."""
+"""A whole number >= 0."""
 
 Seconds: TypeAlias = Annotated[float, Parameter(converter=_timed)]
-"""A length of time."""
+"""A duration in seconds."""
 
 Settings: TypeAlias = Annotated[
     tuple[str, ...],
     Parameter(name="--set", converter=_equated, metavar="PART.PARAMETER=VALUE"),
 ]
-"""``PART.PARAMETER=VALUE``, once or more than once."""
+"""``PART.PARAMETER=VALUE``, repeatable."""
 
 Types: TypeAlias = Annotated[
     tuple[str, ...],
     Parameter(name="--type", converter=_equated, metavar="COLUMN=KIND"),
 ]
-"""``COLUMN=KIND``, once or more than once."""
+"""``COLUMN=KIND``, repeatable."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Files:
-    """How files are read, for commands that read a source."""
+    """Options for reading files."""
 
     columns: Names = ()
-    """The only columns that are to be features. By default all but the target."""
+    """Columns to use as features; all except the target by default."""
 
     format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = None
-    """What a file or standard input is, where suffix or first bytes do not tell."""
+    """Format of a file or of standard input; by default from the suffix or the first bytes."""
 
     delimiter: str | None = None
-    """Of CSV: what stands between two fields, such as ";" or tab; a comma by default."""
+    """CSV: field separator, such as ";" or tab; a comma by default."""
 
     decimal: str = "."
     """Decimal separator of numbers in text, such as ","; a point by default."""
@@ -126,14 +126,14 @@ class Files:
     """Format of dates in text, for strptime, such as "%d/%m/%Y"; a time of day may follow."""
 
     header: Names = ()
-    """Of CSV without a line of names: the names, or none for x0, x1 and so on."""
+    """CSV without a header line: the column names, or none for x0, x1 and so on."""
 
     bad_rows: Literal["error", "skip"] = "error"
-    """How to handle rows that cannot be read, or hold an infinite number: error or skip. Skipped
-    rows are counted, and the first are named."""
+    """Rows that cannot be parsed or contain an infinite number: error (default) or skip. Skipped
+    rows are counted, and the first ones are reported."""
 
     def options(self) -> dict[str, Any]:
-        """As the library takes them."""
+        """As arguments of ``op.stream.read``."""
         none = [name.lower() for name in self.header] == ["none"]
         return {
             "columns": list(self.columns) or None,
@@ -153,7 +153,7 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
     Parameters
     ----------
     given : sequence of str
-        Of the form ``NAME=VALUE``; the last of a name counts.
+        Of the form ``NAME=VALUE``; the last one of a name is used.
 
     Examples
     --------
@@ -164,12 +164,12 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def values(given: Sequence[str]) -> dict[str, Any]:
-    """Pairs ``NAME=VALUE`` as a dict of values: numbers, lists, true, false, null, or else text.
+    """Pairs ``NAME=VALUE`` as a dict of values: numbers, lists, true, false, null, or text.
 
     Parameters
     ----------
     given : sequence of str
-        Of the form ``NAME=VALUE``; the last of a name counts.
+        Of the form ``NAME=VALUE``; the last one of a name is used.
 
     Examples
     --------
@@ -182,9 +182,9 @@ def values(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None, "null": None}
-    if text.lower() in words:
-        return words[text.lower()]
+    constants = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
     try:
         return json.loads(text)
     except ValueError:
@@ -192,7 +192,7 @@ def _value(text: str) -> Any:
 
 
 def model_first(model: Path) -> None:
-    """Refuse a table where a model must stand: the two were given the wrong way round.
+    """Check that the first argument is a model: it is easily swapped with the source.
 
     Parameters
     ----------
@@ -202,63 +202,63 @@ def model_first(model: Path) -> None:
     Raises
     ------
     ParameterError
-        If its suffix is a table's.
+        If it has the suffix of a table.
     """
     from onepass.errors import ParameterError
     from onepass.stream.formats import format_of
 
     if format_of(model.name) is not None:
         raise ParameterError(
-            f"predict: the model comes first, a file that onepass run --save wrote, got {model}. "
-            "Give the model, then the source: onepass predict m.onepass new.csv."
+            f"predict: the first argument must be a model file of onepass run --save, got {model}. "
+            "Pass the model, then the source: onepass predict m.onepass new.csv."
         )
 
 
 def check_not_overwritten(read: Iterable[str | Path], written: Iterable[Path], option: str) -> None:
-    """Refuse to write over a file that is to be read, or among those, before anything is.
+    """Check that no source would be overwritten, and no file written into a source folder.
 
     Parameters
     ----------
     read : iterable of str or Path
-        Sources: files, folders, patterns; a name of something else is passed over.
+        Sources: files, folders, patterns; names of other things are ignored.
     written : iterable of Path
-        Where the command would write.
+        Files that the command would write.
     option : str
-        The command and the option that says where, for the message.
+        The command and its option, for messages.
 
     Raises
     ------
     ParameterError
-        If a place is one of the files that are read, by whatever name, or in a folder of them.
+        If a file is one of the sources, under any name, or in a source folder.
     """
     from onepass.errors import ParameterError
 
-    there: dict[Path, str] = {}
+    sources: dict[Path, str] = {}
     folders = []
     for source in map(str, read):
         if Path(source).is_dir():
             folders.append(Path(source).resolve())
         else:
-            there |= {Path(file).resolve(): file for file in _meant(source)}
+            sources |= {Path(file).resolve(): file for file in _local_files(source)}
     for place in written:
         at = place.resolve()
-        for file, name in there.items():
+        for file, name in sources.items():
             if _is_same(file, at):
                 raise ParameterError(
-                    f"{option} must name another file than those that are read, got {place}, "
-                    f"which is {name}. It would be overwritten; name another."
+                    f"{option} must not name a source, got {place}, which is {name}. It would "
+                    "be overwritten. Choose another file."
                 )
         for folder in folders:
             inner = at.relative_to(folder).parts if at.is_relative_to(folder) else ("_",)
-            if not any(name.startswith((".", "_")) for name in inner):  # else not read
+            if not any(name.startswith((".", "_")) for name in inner):  # other files are not read
                 raise ParameterError(
-                    f"{option} must name a place outside the folder that is read, got {place} in "
-                    f"{folder}. The next run would read it as one of its files; name another."
+                    f"{option} must be outside the source folder, got {place} in {folder}. The "
+                    "next run would read it as a source. Choose another file."
                 )
 
 
-def _meant(source: str) -> list[str]:
-    """The local files that a source names, found as the reader finds them."""
+def _local_files(source: str) -> list[str]:
+    """The local files of a source, as the reader finds them."""
     if Path(source).exists() or "://" in source or not any(mark in source for mark in "*?["):
         return [source]
     from onepass.stream.files import File
@@ -267,12 +267,12 @@ def _meant(source: str) -> list[str]:
 
 
 def _is_same(one: Path, two: Path) -> bool:
-    """Whether two paths lead to one file, also by hard links."""
+    """Whether two paths are the same file, also by hard links."""
     return one == two or (one.exists() and two.exists() and one.samefile(two))
 
 
 _OPTIONS = {"types": "type", "every": "checkpoint", "checkpoint": "save"}
-"""Parameters of the library whose options have another name."""
+"""Parameter of the library -> name of its option, if different."""
 
 _PREFIX = re.compile(r"^op\.(stream[.\w]*|evaluate\.\w+|models|durable): ")
 _PLACE = re.compile(r"^model '\w+', [^:]*: ")
@@ -281,42 +281,42 @@ _REMEDY = re.compile(r"(Construct (the learner|it) with|Give) (another( `\w+`)?|
 
 @contextmanager
 def usage_errors(
-    command: str, *, settings: Sequence[str] = (), began: Callable[[], bool] = lambda: False
+    command: str, *, settings: Sequence[str] = (), started: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Report a name or value that the library refuses as wrong usage of the command's options.
+    """Raise errors of the library about names and values as wrong usage of options.
 
     Parameters
     ----------
     command : str
         The command, for messages.
     settings : sequence of str
-        Pairs of --set, one of which the library may refuse.
-    began : callable
-        Whether rows were learned: then an error is about the rows, and is not changed.
+        The pairs of --set.
+    started : callable
+        Whether rows were learned: then errors are about rows, and are not changed.
 
     Raises
     ------
     CycloptsError
-        In place of a ParameterError or ColumnError.
+        Instead of a ParameterError or ColumnError.
     """
     from onepass.errors import ColumnError, ParameterError
 
     try:
         yield
-    except (ColumnError, ParameterError) as wrong:
-        if began():
+    except (ColumnError, ParameterError) as error:
+        if started():
             raise
-        raise CycloptsError(msg=_translated(str(wrong), command, settings)) from wrong
+        raise CycloptsError(msg=_translated(str(error), command, settings)) from error
 
 
 def _translated(message: str, command: str, settings: Sequence[str]) -> str:
-    """A message of the library with the options of a command in place of parameters."""
+    """A message of the library with options of the command instead of parameters."""
     for setting, value in pairs(settings).items():
         part, _, parameter = setting.rpartition(".")
-        if f"`{parameter}`" in message and part in message.lower():  # also in a class's name
+        if f"`{parameter}`" in message and part in message.lower():
             inner = _REMEDY.sub(f"Give another: --set {setting}=VALUE.", message)
             return f"{command}: --set {setting}={value}: {_PLACE.sub('', _PREFIX.sub('', inner))}"
-    if message.startswith(("op.stream", "op.evaluate")):  # whose parameters are options here
+    if message.startswith(("op.stream", "op.evaluate")):  # their parameters are options here
         message = re.sub(r"`(\w+)`", lambda found: _option(found[1]), message)
     return _PREFIX.sub(f"{command}: ", message)
 

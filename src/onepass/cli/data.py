@@ -1,14 +1,14 @@
-"""Data: the named data sets."""
+"""``data``: list, fetch and locate the named data sets."""
 
 from cyclopts import CycloptsError
 
 from onepass.cli.terminal import print_message, show
 
-__all__ = ["fetch", "listed", "path"]
+__all__ = ["fetch", "list_datasets", "path"]
 
 
-def listed() -> None:
-    """List all data sets, and whether they are here."""
+def list_datasets() -> None:
+    """List the named data sets, and whether they are stored locally."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -16,52 +16,52 @@ def listed() -> None:
     from onepass.stream import datasets
 
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("name", "rows", "task", "target", "here", "licence", "what it is"):
+    for heading in ("name", "rows", "task", "target", "local", "licence", "description"):
         table.add_column(heading, justify="right" if heading == "rows" else "left")
-    for one in datasets():
-        target = one.target if isinstance(one.target, str) else ", ".join(one.target or ())
-        here = "yes" if one.found else "no"
-        cells = (one.name, f"{one.rows:,}", one.task, target, here, one.licence, one.title)
+    for each in datasets():
+        target = each.target if isinstance(each.target, str) else ", ".join(each.target or ())
+        local = "yes" if each.found else "no"
+        cells = (each.name, f"{each.rows:,}", each.task, target, local, each.licence, each.title)
         table.add_row(*map(escape, cells))
     show(table)
 
 
 def fetch(name: str, /) -> None:
-    """Get a data set, unless it is here, and say where it lies.
+    """Download a data set, unless it is stored locally, and print its folder.
 
     Parameters
     ----------
     name
-        As in "onepass data list".
+        A name from "onepass data list".
     """
     from onepass.stream import fetch as fetched
 
-    _hold(name)
+    _check_name(name)
     show(str(fetched(name, progress=lambda step, _: print_message(step))))
 
 
 def path(name: str, /) -> None:
-    """Say in which folder a data set lies; nothing is fetched.
+    """Print the folder of a data set; nothing is downloaded.
 
     Parameters
     ----------
     name
-        As in "onepass data list".
+        A name from "onepass data list".
     """
     from onepass.stream import folder
 
-    _hold(name)
+    _check_name(name)
     show(str(folder(name)))
 
 
-def _hold(name: str) -> None:
-    """Refuse what is no data set's name."""
+def _check_name(name: str) -> None:
+    """Check the name of a data set."""
     from onepass.errors import did_you_mean
     from onepass.stream import datasets
 
-    names = [one.name for one in datasets()]
+    names = [each.name for each in datasets()]
     if name not in names:
         raise CycloptsError(
             msg=f"data: the name must be one of {', '.join(names)}, got {name!r}. "
-            f"Files of your own need no name.{did_you_mean(name, names)}"
+            f"Your own files need no name.{did_you_mean(name, names)}"
         )

@@ -1,6 +1,6 @@
-"""``inspect``, which reads a model file without building the model, and ``merge`` of models."""
+"""``inspect``: describe a model file; ``merge``: merge models."""
 
-import json as text
+import json as jsons
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,21 +19,21 @@ _SNAPSHOT = {"version", "rows_seen", "at", "why", "bytes"}
 
 
 def inspect(model: Path, /, *, json: bool = False) -> None:
-    """Show what stands in a model file: class, parameters, rows learned, size, checksum.
+    """Describe a model file: class, parameters, rows learned, size, checksum.
 
-    Of m.onepass.run, which is kept beside, it shows where the run stands. The file of a durable
-    learner, such as a backup of served/m.db, is checked too: all of its snapshots, blocks and keys.
+    For a checkpoint, m.onepass.run, the progress of the run is shown. The file of a durable
+    learner, such as a backup of served/m.db, is verified: all snapshots, blocks and keys.
 
     Parameters
     ----------
     model
-        A file that "onepass run --save" wrote, or one of "onepass serve --data" that nobody holds.
+        A file of "onepass run --save", or one of "onepass serve --data" that is not in use.
     json
-        As JSON.
+        Print JSON.
     """
-    description = _described(model)
+    description = _description(model)
     if json:
-        print(text.dumps(description, indent=1, ensure_ascii=False))  # noqa: T201  no line is broken
+        print(jsons.dumps(description, indent=1, ensure_ascii=False))  # noqa: T201  no line is broken
         return
     from rich import box
     from rich.markup import escape
@@ -43,12 +43,12 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in description.items():
-        table.add_row(name.replace("_", " "), escape(_worded(value)))
+        table.add_row(name.replace("_", " "), escape(_readable(value)))
     show(table)
 
 
-def _described(file: Path) -> dict[str, Any]:
-    """What a model's file says of it, or a run's of where it stands."""
+def _description(file: Path) -> dict[str, Any]:
+    """The description of a model file, or the progress of a run."""
     from onepass.errors import CheckpointError
     from onepass.evaluate import run_progress
     from onepass.serialization.models import describe
@@ -59,54 +59,54 @@ def _described(file: Path) -> dict[str, Any]:
         return examine(file)
     try:
         return describe(file)
-    except CheckpointError as no_model:
+    except CheckpointError as error:
         try:
-            stood = run_progress(file)
+            progress = run_progress(file)
         except CheckpointError:
-            stood = None
-        if stood is None:
-            raise no_model from None
-        return asdict(stood)
+            progress = None
+        if progress is None:
+            raise error from None
+        return asdict(progress)
 
 
 def _is_database(file: Path) -> bool:
-    """Whether it is a file of SQLite."""
+    """Whether a file is an SQLite database."""
     with suppress(OSError), file.open("rb") as opened:
         return opened.read(len(_DATABASE)) == _DATABASE
     return False
 
 
-def _called(value: object) -> str:
-    """A value as Python writes it, an object as the call that makes it."""
+def _call_text(value: object) -> str:
+    """The repr of a value; an object as the call that creates it."""
     match value:
         case {"class": str(name), "parameters": dict(parameters), **rest} if not rest:
-            given = ", ".join(f"{key}={_called(part)}" for key, part in parameters.items())
-            return f"{name}({given})"
+            arguments = ", ".join(f"{key}={_call_text(part)}" for key, part in parameters.items())
+            return f"{name}({arguments})"
         case {"dtype": str(name), "shape": list(shape), **rest} if not rest:
             return f"array of {name}, shape {tuple(shape)}"
         case dict():
-            return f"{{{', '.join(f'{key!r}: {_called(part)}' for key, part in value.items())}}}"
+            return f"{{{', '.join(f'{key!r}: {_call_text(part)}' for key, part in value.items())}}}"
         case list():
-            return f"[{', '.join(map(_called, value))}]"
+            return f"[{', '.join(map(_call_text, value))}]"
     return repr(value)
 
 
-def _worded(value: object) -> str:
-    """A value as a reader wants it."""
+def _readable(value: object) -> str:
+    """A value as readable text."""
     if isinstance(value, dict):
         if value.keys() == _SNAPSHOT:
             return "version {version:,}, {rows_seen:,} rows, {at}: {why}".format_map(value)
         if value.keys() in ({"class", "parameters"}, {"dtype", "shape"}):
-            return _called(value)
-        return "\n".join(f"{name} = {_worded(part)}" for name, part in value.items()) or "–"
+            return _call_text(value)
+        return "\n".join(f"{name} = {_readable(part)}" for name, part in value.items()) or "–"
     if isinstance(value, list):
-        return "\n".join(map(_worded, value)) or "–"
+        return "\n".join(map(_readable, value)) or "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "–" if value is None else str(value)
 
 
-_FORGETTING = (  # the remedy as Python has it, and as it is set here
+_FORGETTING = (  # the remedy in Python, and on the command line
     "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window.",
     (
         "Learn the parts with plain forgetting, --set rls.forgetting=exponential:0.999, or with a "
@@ -121,22 +121,22 @@ def merge(
     concurrent: bool = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make one model of several, as if the first had also seen the rows of the others, in order.
+    """Merge models into one, as if the first had also learned the rows of the others.
 
-    Recursive least squares (rls) and ORFit with noise and without a limit to its memory merge
-    exactly, in any order of merging; what can only be merged approximately, or not at all, is
-    told. All models must have been made with the same settings.
+    Recursive least squares (rls), and ORFit with noise and unlimited memory, merge exactly, in any
+    order. Approximate merges are reported; models that cannot be merged are an error. All models
+    must have the same settings.
 
     Parameters
     ----------
     models
-        Files that "onepass run --save" wrote, two or more, in the order of their rows.
+        Two or more files of "onepass run --save", in the order of their rows.
     save
-        Where to save what all of them learned. No model is written over.
+        File to save the merged model to; must not be one of the models.
     concurrent
-        With forgetting: the parts ran side by side, so that none of them ages by another.
+        With forgetting: the models learned in parallel, so that none is older than another.
     quiet
-        Say nothing of what was written.
+        Print no messages.
     """
     from onepass import load
     from onepass import save as saved
@@ -148,20 +148,20 @@ def merge(
         check_not_overwritten(models, [save], "merge: --save")
     save.parent.mkdir(parents=True, exist_ok=True)
     first, *others = models
-    whole = load(first)
+    merged = load(first)
     for model in others:
         part = load(model)
-        if not hasattr(whole, "merge"):
+        if not hasattr(merged, "merge"):
             raise MergeError(
-                f"merge: {first} must hold a model, got a {type(whole).__name__}. "
-                "Give files that onepass run --save wrote."
+                f"merge: {first} must hold a model, got a {type(merged).__name__}. "
+                "Pass files of onepass run --save."
             )
         try:
-            whole.merge(part, concurrent=concurrent)
-        except OnepassError as wrong:
-            said = str(wrong).replace(*_FORGETTING)
-            raise MergeError(f"merge: {model} with {first}: {said}") from wrong
-    saved(whole, save)
-    kind = "" if whole.merging == "exact" else f", {whole.merging}"
-    rows = getattr(whole, "rows_seen_", 0)
+            merged.merge(part, concurrent=concurrent)
+        except OnepassError as error:
+            text = str(error).replace(*_FORGETTING)
+            raise MergeError(f"merge: {model} with {first}: {text}") from error
+    saved(merged, save)
+    kind = "" if merged.merging == "exact" else f", {merged.merging}"
+    rows = getattr(merged, "rows_seen_", 0)
     print_message(f"{rows:,} rows of {len(models)} models{kind}: {save}", quiet=quiet)

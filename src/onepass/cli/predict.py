@@ -1,6 +1,6 @@
 """``predict``: predictions of a saved model for the rows of a source.
 
-The columns of the source are compared with those of the model, so that misspelt names are noticed.
+The columns of the source are compared with those of the model, to report misspelt names.
 """
 
 import sys
@@ -29,41 +29,41 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 
-def _compared(
-    blocks: Iterable["Rows"], known: Iterable[str], keep: Iterable[str], *, quiet: bool
+def _check_columns(
+    blocks: Iterable["Rows"], learned: Iterable[str], keep: Iterable[str], *, quiet: bool
 ) -> Iterator["Rows"]:
-    """The same blocks; with the first, a remark on columns that only one of the two has."""
+    """The same blocks; with the first one, report columns that only model or source has."""
     from onepass.evaluate.predictions import check_keep
 
-    columns, left = list(known), iter(blocks)
-    first = next(left, None)
+    columns, rest = list(learned), iter(blocks)
+    first = next(rest, None)
     if first is None:
         return
     with usage_errors("predict"):
         check_keep(first.X, keep)
-    there = list(first.X.names)
-    absent = [name for name in columns if name not in there]
-    odd = [name for name in there if name not in {*columns, *keep}]
-    # where all are passed over, the model refuses the rows with a message of its own
-    if len(absent) < len(columns):
-        told = " ".join(_mismatches(absent, odd))
-        print_message(told, quiet=quiet or not told)
-    yield from chain([first], left)
+    names = list(first.X.names)
+    missing = [name for name in columns if name not in names]
+    unused = [name for name in names if name not in {*columns, *keep}]
+    # if no column is used, the model raises an error
+    if len(missing) < len(columns):
+        text = " ".join(_mismatches(missing, unused))
+        print_message(text, quiet=quiet or not text)
+    yield from chain([first], rest)
 
 
-def _mismatches(absent: list[str], odd: list[str]) -> Iterator[str]:
-    """Remarks on columns that only the model has, and on those that only the source has."""
+def _mismatches(missing: list[str], unused: list[str]) -> Iterator[str]:
+    """Messages on columns that only the model has, and on those that only the source has."""
     from onepass.errors import did_you_mean, join_names
 
-    if absent:
-        one = len(absent) == 1
-        hints = "".join(did_you_mean(name, odd) for name in absent[:8])
+    if missing:
+        single = len(missing) == 1
+        hints = "".join(did_you_mean(name, unused) for name in missing[:8])
         yield (
-            f"{'Column' if one else 'Columns'} {join_names(absent)} {'is' if one else 'are'} not "
-            f"there: {'its' if one else 'their'} cells are missing.{hints}"
+            f"{'Column' if single else 'Columns'} {join_names(missing)} "
+            f"{'is' if single else 'are'} not in the source: treated as missing values.{hints}"
         )
-    if odd:
-        yield f"Passed over, as the model does not know them: {join_names(odd)}."
+    if unused:
+        yield f"Ignored, as the model was trained without them: {join_names(unused)}."
 
 
 def predict(
@@ -80,41 +80,39 @@ def predict(
     block: Count | None = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write what a saved model says of each row, in order, in the column "said".
+    """Write the predictions of a saved model, one row per input row, in the column "prediction".
 
-    Columns may stand in any order. What is missing is imputed, skipped (said stays empty) or an
-    error, as --missing was when the model learned. A category that was never learned counts as
-    none, and columns that the model does not know are passed over; which, and which of the model's
-    are not there, is said on standard error. No row is left out: a cell that
-    is not of the kind that was learned ends it, with an error that says how to go on.
+    Columns may be in any order. Missing values are imputed, skipped (the prediction is empty) or an
+    error, as --missing of the run. New categories are encoded as no category. Columns that the
+    model was trained without are ignored; these, and missing columns, are reported on standard
+    error. Values of another type than in training are an error.
 
     Parameters
     ----------
     model
-        A file that "onepass run --save" wrote.
+        A file of "onepass run --save".
     source
-        A file (.csv, .tsv, .jsonl, .parquet, .arrow; packed as .gz, .bz2, .xz, .zst), a pattern
-        in quotation marks, a folder, an address, "-" for standard input, or the name of a data
-        set.
+        A file (.csv, .tsv, .jsonl, .parquet, .arrow; compressed as .gz, .bz2, .xz, .zst), a
+        quoted pattern, a folder, a URL, "-" for standard input, or the name of a data set.
     *more
-        Further files, read one after the other in this order.
+        Further files, read in this order.
     out
-        Where to write: .csv, .tsv, either with .gz, .parquet. By default CSV on standard output.
+        Output file: .csv, .tsv, both also with .gz, or .parquet. CSV on standard output by default.
     keep
-        Columns to copy, to tell the rows apart.
+        Columns to copy to the output, such as an identifier.
     drop
-        Columns that are not to be looked at.
+        Columns to ignore.
     types
-        The kind of a column: NAME=number, truth, text or date. Otherwise it is read as the model
-        learned it; where the model does not know it, its first values tell.
+        Type of a column: NAME=number, truth, text or date. By default that of the model, or
+        inferred from the first values.
     na
-        Of CSV: further spellings of a missing value, in the target too: --na "?,-".
+        CSV: further markers of missing values: --na "?,-".
     files
-        How files are read.
+        Options for reading files.
     block
-        Rows read and answered at a time, by default 1024 to 8192, as suits the columns.
+        Rows read and predicted at a time; by default 1024 to 8192, depending on the columns.
     quiet
-        Say nothing of what was written, nor of columns that only the source or the model has.
+        Print no messages.
     """
     from onepass import load
     from onepass.evaluate import predictions
@@ -127,15 +125,15 @@ def predict(
             written_as(out, "predict: --out")
             check_not_overwritten([source, *more, model], [out], "predict: --out")
             out.parent.mkdir(parents=True, exist_ok=True)
-    learned = load(model)
-    dtypes = getattr(learned, "dtypes_", {})
+    fitted = load(model)
+    dtypes = getattr(fitted, "dtypes_", {})
     with usage_errors("predict"):
         stream = read(
             [source, *more] if more else source, target=(), drop=drop, types=pairs(types),
             dtypes=dtypes, na=na, block=block,
-            missing="error" if getattr(learned, "missing", "keep") == "error" else "keep",
+            missing="error" if getattr(fitted, "missing", "keep") == "error" else "keep",
             **files.options(),
         )  # fmt: skip
-    blocks = _compared(stream, dtypes, keep, quiet=quiet)
-    rows = write(predictions(learned, blocks, keep=keep), sys.stdout if out is None else out)
+    blocks = _check_columns(stream, dtypes, keep, quiet=quiet)
+    rows = write(predictions(fitted, blocks, keep=keep), sys.stdout if out is None else out)
     print_message(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

@@ -1,4 +1,4 @@
-"""Reproduce: experiments of the papers, their numbers beside ours."""
+"""``reproduce``: repeat experiments of the papers, and compare with the published numbers."""
 
 import os
 from inspect import signature
@@ -28,70 +28,67 @@ def reproduce(
     out: Path | None = None,
     quiet: Quiet = False,
 ) -> None:
-    """Repeat an experiment of a paper and show its numbers beside the published ones.
+    """Repeat an experiment of a paper, and compare the results with the published numbers.
 
     Parameters
     ----------
     name
-        The experiment; without it, all are listed.
+        Name of the experiment; without it, all are listed.
     draws
-        How often to draw the data anew, or its order. By default as often as its file says.
+        Number of random draws of the data or its order. The default depends on the experiment.
     scale
-        Of orfit-deep and continual: rows, as a share of those that it has by default.
+        orfit-deep, continual: number of rows, as a fraction of the default.
     vigilance
-        Of art-table1 and art-table2: how similar a row must be to move a prototype. By default
-        0.5, as in the paper.
+        art-table1, art-table2: vigilance of ART-IPCA (default 0.5, as in the paper).
     streams
-        Of orfit-deep: which of angles, split, rotated and permuted; of continual: which of
-        split-mnist, split-fashion-mnist, whole-mnist, whole-fashion-mnist, rotated-mnist,
-        permuted-mnist and kin40k. By default all.
+        orfit-deep: some of angles, split, rotated and permuted. continual: some of split-mnist,
+        split-fashion-mnist, whole-mnist, whole-fashion-mnist, rotated-mnist, permuted-mnist and
+        kin40k. All by default.
     networks
-        Of orfit-deep: which of mlp and conv. By default both.
+        orfit-deep: mlp, conv or both (default).
     methods
-        Of orfit-deep and continual: which of the methods, as their pages name them. By default
-        all.
+        orfit-deep, continual: some of the methods, as named in their tables. All by default.
     processes
-        Of orfit-deep, art-table* and continual: runs side by side, each on one thread. By default
-        as many as there are cores.
+        orfit-deep, art-table1, art-table2, continual: number of processes, each with one thread.
+        The number of cores by default.
     out
-        A folder for the figure, the table, all curves and all numbers. Of continual, which keeps
-        each run there when it is done, and goes on with the others when it is called again,
-        runs/continual by default.
+        Folder for the figure, the table, all curves and all numbers. continual stores each finished
+        run there, and continues when called again; its default is runs/continual.
     quiet
-        Show the table alone.
+        Print only the table.
     """
     from onepass_experiments import EXPERIMENTS
 
     if name is None:
         _list()
         return
-    name = _known(name)
+    name = _experiment_name(name)
     options = {
         "draws": draws, "scale": scale, "streams": streams or None, "networks": networks or None,
         "methods": methods or None, "processes": processes, "vigilance": vigilance,
     }  # fmt: skip
-    given = _given(name, options)
-    taken = signature(EXPERIMENTS[name]).parameters
-    if "path" in taken:
+    arguments = _options(name, options)
+    parameters = signature(EXPERIMENTS[name]).parameters
+    if "path" in parameters:
         out = out or Path("runs", name)
-        given["path"] = out / "runs"
-        print_message(f"Each run is kept in {given['path']}: stopped, it goes on.", quiet=quiet)
+        arguments["path"] = out / "runs"
+        print_message(f"Finished runs are stored in {arguments['path']}.", quiet=quiet)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    share = [0.0]
-    unit = "tasks" if "path" in taken else "runs" if "processes" in taken else "draws"
-    with advancing(lambda: share[0], quiet=quiet, unit=unit) as advance:
+    fraction = [0.0]
+    unit = "tasks" if "path" in parameters else "runs" if "processes" in parameters else "draws"
+    with advancing(lambda: fraction[0], quiet=quiet, unit=unit) as advance:
 
         def progress(done: int, of: int) -> None:
-            """Move the bar on by what is done."""
-            share[0] = done / of
+            """Update the bar."""
+            fraction[0] = done / of
             advance(done)
 
         try:
-            outcome = EXPERIMENTS[name](progress=progress, **given)
+            outcome = EXPERIMENTS[name](progress=progress, **arguments)
         except KeyboardInterrupt:
-            if "path" in taken:
-                print_message("Stopped. The same words go on with what was not done.", quiet=quiet)
+            if "path" in parameters:
+                print_message("Interrupted. The same command continues.", quiet=quiet)
             raise
     if out is not None:
         print_message(f"Saved: {', '.join(map(str, outcome.save(out)))}", quiet=quiet)
@@ -99,17 +96,17 @@ def reproduce(
 
 
 def _list() -> None:
-    """All experiments, and by what other names they are known."""
+    """List all experiments and their other names."""
     from onepass_experiments import ALIASES, EXPERIMENTS
 
     for each, experiment in EXPERIMENTS.items():
         show(f"{each:16} {(experiment.__doc__ or '').splitlines()[0]}")
     for other, each in ALIASES.items():
-        show(f"{other:16} The same as {each}, as the paper of 2022 counts its figures.")
+        show(f"{other:16} The same as {each}, in the numbering of the paper of 2022.")
 
 
-def _known(name: str) -> str:
-    """The name of an experiment by any of its names."""
+def _experiment_name(name: str) -> str:
+    """Check the name of an experiment; replace its other names."""
     from onepass.errors import did_you_mean
     from onepass_experiments import ALIASES, EXPERIMENTS
 
@@ -123,28 +120,26 @@ def _known(name: str) -> str:
     return name
 
 
-def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, of those that the experiment takes; and a clock, if it does."""
+def _options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Check the options of an experiment; add defaults for processes and the clock."""
     from onepass.errors import did_you_mean
     from onepass_experiments import EXPERIMENTS, OPTION_CHOICES
 
-    taken = set(signature(EXPERIMENTS[name]).parameters)
+    accepted = set(signature(EXPERIMENTS[name]).parameters)
     given = {option: value for option, value in options.items() if value is not None}
-    strange = [option for option in given if option not in taken]
-    if strange:
-        raise CycloptsError(
-            msg=f"reproduce: {name} must have options of its own, got --{strange[0]}, which it "
-            "does not take. Leave it out."
-        )
-    for option, known in OPTION_CHOICES[name]().items() if name in OPTION_CHOICES else ():
+    unknown = [option for option in given if option not in accepted]
+    if unknown:
+        raise CycloptsError(msg=f"reproduce: {name} does not accept --{unknown[0]}. Leave it out.")
+    for option, names in OPTION_CHOICES[name]().items() if name in OPTION_CHOICES else ():
         for each in given.get(option, ()):
-            if each not in known:
+            former = [n.lower() for n in names] if name == "continual" else []
+            if each not in [*names, *former]:
                 raise CycloptsError(
-                    msg=f"reproduce: --{option} must name some of {', '.join(known)}, got "
-                    f"{each!r}.{did_you_mean(each, known) or ' Check the spelling.'}"
+                    msg=f"reproduce: --{option} must be some of {', '.join(names)}, got "
+                    f"{each!r}.{did_you_mean(each, names) or ' Check the spelling.'}"
                 )
     if not given.get("scale", 1.0) > 0.0:
         raise CycloptsError(msg=f"reproduce: --scale must be above 0, got {given['scale']:g}.")
-    if "processes" in taken:
+    if "processes" in accepted:
         given = {"processes": os.cpu_count() or 1, "clock": process_time} | given
     return given

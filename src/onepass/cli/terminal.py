@@ -1,6 +1,6 @@
-"""Terminal: results on standard output, messages and progress on standard error.
+"""Output of commands: results on standard output, messages and progress on standard error.
 
-SIGTERM is handled as Ctrl-C is, and determines the exit code.
+SIGTERM is handled like Ctrl-C, with another exit code.
 """
 
 import signal
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 __all__ = ["INTERRUPTED", "TERMINATED", "advancing", "print_message", "show", "terminable"]
 
 
-_PATIENCE = 10.0  # seconds between two lines of progress where there is no terminal
+_INTERVAL = 10.0  # seconds between two progress lines without a terminal
 
 
 class _Screen(Console):
-    """A console that leaves a closed pipe to the caller."""
+    """A console that raises an error when the pipe is closed."""
 
     def on_broken_pipe(self) -> None:
-        """Not an exit, as rich would have it: the error goes on."""
+        """Raise, where rich would exit."""
         raise BrokenPipeError
 
 
 def show(result: RenderableType) -> None:
-    """Show a result on standard output; in files and pipes nothing of it is cut off or wrapped.
+    """Print a result on standard output; in files and pipes it is not truncated or wrapped.
 
     Parameters
     ----------
-    result : str, table or what else rich renders
+    result : str, table or another renderable of rich
     """
     if sys.stdout.isatty():
         _Screen(file=sys.stdout, highlight=False, emoji=False).print(result)
     elif isinstance(result, str):
-        print(result)  # noqa: T201  no line is broken
+        print(result)  # noqa: T201  no line is wrapped
     else:
         from onepass.evaluate.tables import plain
 
@@ -49,17 +49,17 @@ def show(result: RenderableType) -> None:
 
 
 def print_message(text: str, *, quiet: bool = False) -> None:
-    """Say something on standard error.
+    """Print a message on standard error.
 
     Parameters
     ----------
     text : str
         One line.
     quiet : bool
-        Say nothing.
+        Print nothing.
     """
     if not quiet:
-        console = Console(file=sys.stderr, highlight=False, emoji=False)  # ":100:" stays
+        console = Console(file=sys.stderr, highlight=False, emoji=False)  # ":100:" is not an emoji
         console.print(text, markup=False, soft_wrap=True)
 
 
@@ -67,40 +67,40 @@ def print_message(text: str, *, quiet: bool = False) -> None:
 def advancing(
     fraction: Callable[[], float | None], *, quiet: bool, unit: str = "rows", before: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Progress on standard error: a bar on a terminal, elsewhere a line every ten seconds.
+    """Progress on standard error: a bar on a terminal, otherwise a line every ten seconds.
 
     Parameters
     ----------
     fraction : callable
-        Says how much of all is done, in [0, 1]; None while that is unknown.
+        Returns the fraction that is done, in [0, 1]; None if unknown.
     quiet : bool
-        Show nothing.
+        Print nothing.
     unit : str
-        What is counted.
+        The unit of the counts.
     before : int
-        What was done before, which tells nothing of the speed.
+        The count at the start, which is not part of the speed.
 
     Yields
     ------
     advance : callable
-        To be called with what is done so far, in units.
+        To be called with the count so far.
     """
     if quiet:
-        yield lambda done: None  # noqa: ARG005  nobody listens
+        yield lambda done: None  # noqa: ARG005  not shown
     elif sys.stderr.isatty():
         with _bar(unit) as bar:
             task = bar.add_task(unit, total=None, done="0", speed="")
-            began = time.monotonic()
+            start = time.monotonic()
 
             def advance(done: int) -> None:
-                """Move the bar."""
+                """Update the bar."""
                 part = fraction()
                 bar.update(
                     task,
                     total=None if part is None else 1.0,
                     completed=part or 0.0,
                     done=f"{done:,}",
-                    speed=_speed(done - before, began, unit),
+                    speed=_speed(done - before, start, unit),
                 )
 
             yield advance
@@ -129,51 +129,51 @@ def _bar(unit: str) -> "Progress":
 
 
 def _lines(fraction: Callable[[], float | None], unit: str, before: int) -> Callable[[int], None]:
-    """A line now and then."""
-    began = last = time.monotonic()
+    """A function that prints progress lines at intervals."""
+    start = last = time.monotonic()
 
     def advance(done: int) -> None:
-        """Say how far it has come, if the last line is long ago."""
+        """Print a line, if the last one is long enough ago."""
         nonlocal last
-        if time.monotonic() - last >= _PATIENCE:
+        if time.monotonic() - last >= _INTERVAL:
             last = time.monotonic()
             part = fraction()
             share = "" if part is None else f" ({part:.0%})"
-            speed = _speed(done - before, began, unit)
-            print_message(f"{done:,} {unit}{share}, {speed}, {last - began:.0f} s")
+            speed = _speed(done - before, start, unit)
+            print_message(f"{done:,} {unit}{share}, {speed}, {last - start:.0f} s")
 
     return advance
 
 
-def _speed(done: int, began: float, unit: str) -> str:
-    speed = done / max(time.monotonic() - began, 1e-9)
+def _speed(done: int, start: float, unit: str) -> str:
+    speed = done / max(time.monotonic() - start, 1e-9)
     return f"{speed:,.0f} {unit}/s" if speed >= 10.0 else f"{60.0 * speed:,.0f} {unit}/min"
 
 
 INTERRUPTED = 130
-"""The exit code of who was ended by Ctrl-C."""
+"""Exit code after Ctrl-C."""
 
 TERMINATED = 143
-"""The exit code of who was asked to end, as ``kill`` and service managers do."""
+"""Exit code after SIGTERM, as sent by ``kill`` and service managers."""
 
 
 @contextmanager
 def terminable() -> Iterator[Callable[[], int]]:
-    """Within this context SIGTERM does what Ctrl-C does, also where SIGINT is ignored.
+    """Handle SIGTERM like Ctrl-C within this context, even if SIGINT is ignored.
 
-    Where the program has a handler of its own, and in other threads, nothing is changed.
+    Nothing is changed if SIGTERM has a handler already, and in other threads.
 
     Yields
     ------
     code : callable
-        The exit code of who was interrupted, by whichever of the two.
+        Returns the exit code after an interrupt, by either signal.
     """
     ended: list[int] = []
     from onepass.linalg.interrupt import Background
 
     background = Background()
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         del number, frame
         ended.append(TERMINATED)
         background.asked = True
@@ -192,7 +192,7 @@ def terminable() -> Iterator[Callable[[], int]]:
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     if ignored:
         signal.signal(signal.SIGINT, background)
-    signal.signal(signal.SIGTERM, note)
+    signal.signal(signal.SIGTERM, handle)
     try:
         yield code
     finally:

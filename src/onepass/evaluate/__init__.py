@@ -8,7 +8,7 @@ from onepass.evaluate.continual_report import ContinualReport
 from onepass.evaluate.curves import Curve
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
-from onepass.evaluate.predictions import answers
+from onepass.evaluate.predictions import predictions
 from onepass.evaluate.prequential import prequential
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import RunProgress, run_progress
@@ -29,8 +29,8 @@ __all__ = [
     "RunProgress",
     "RunningMean",
     "Score",
-    "answers",
     "continual",
+    "predictions",
     "prequential",
     "run_progress",
 ]

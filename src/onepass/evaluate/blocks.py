@@ -11,30 +11,30 @@ from onepass.linalg import widened
 from onepass.types import Array
 from onepass.validation.table import Table, is_frame
 
-__all__ = ["Block", "as_array", "blocks", "placed", "refusal", "sliceable"]
+__all__ = ["Block", "as_array", "blocks", "located_error", "sliceable", "with_row_location"]
 
 
-_WIDTH = 1024  # rows of a block where the stream is one pair of arrays: fast, and small in memory
+_BLOCK = 1024  # rows of a block where the stream is one pair of arrays: fast, and small in memory
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows in a row.
+    """A block of consecutive rows.
 
     Parameters
     ----------
     X : Table or ndarray of shape (n, d)
         The rows.
     y : ndarray of shape (n,) or (n, c)
-        Their answers.
+        Their targets.
     time : ndarray of shape (n,), optional
-        When each happened.
+        The time of each row.
     first : int, optional
-        Where the first of them stands in the source, counted from 0.
+        Index of the first row in the source, counted from 0.
     skipped : int
-        Rows of this stretch of the source that were left out, for want of an answer.
+        Number of rows in this part of the source that were skipped, for want of a target.
     located : callable, optional
-        Says where a row of the block stands in the source, by its place in the block.
+        Returns the location of a row in the source, by its index in the block.
     """
 
     X: Table | Array
@@ -58,31 +58,31 @@ def blocks(stream: Iterable[object], where: str, start: int = 0) -> Iterator[Blo
     where : str
         The public call, for messages.
     start : int
-        How many of the first rows to pass over, skipped ones counted too. A stream that has a
-        ``start`` of its own passes over them itself.
+        Number of rows to skip at the beginning, those that the stream skips counted too. A stream
+        that has a ``start`` skips them itself.
 
     Raises
     ------
     ParameterError
-        If it is none of these, or has no answers.
+        If it is none of these, or has no targets.
     ShapeError
         If X and y differ in length.
     SourceError
-        If it has fewer rows than are to be passed over, or a block cannot be divided there.
+        If it has fewer rows than are to be skipped, or a block cannot be divided there.
     """
     if isinstance(stream, tuple) and len(stream) == 2:
-        return _cut(sliceable(stream[0]), _answers(stream[1]), where, start)
+        return _split_pair(sliceable(stream[0]), _as_targets(stream[1]), where, start)
     if isinstance(stream, Iterable) and not isinstance(stream, (str, np.ndarray)):
         found = (_block(rows, where) for rows in stream)
-        return found if hasattr(stream, "start") else _after(found, start, where)
+        return found if hasattr(stream, "start") else _skip_rows(found, start, where)
     raise ParameterError(
         f"{where}: `stream` must be a stream, an iterable of blocks or a pair (X, y), got "
         f"{type(stream).__name__}. Open a source with op.stream.read(source, target=...)."
     )
 
 
-def _after(found: Iterator[Block], start: int, where: str) -> Iterator[Block]:
-    """The blocks behind the first rows."""
+def _skip_rows(found: Iterator[Block], start: int, where: str) -> Iterator[Block]:
+    """The blocks after the first ``start`` rows."""
     behind = 0
     for block in found:
         over, behind = start - behind, behind + len(block) + block.skipped
@@ -98,15 +98,15 @@ def _after(found: Iterator[Block], start: int, where: str) -> Iterator[Block]:
         raise _too_few(where, start, f"{behind:,}")
 
 
-def _too_few(where: str, start: int, came: str) -> SourceError:
+def _too_few(where: str, start: int, found_rows: str) -> SourceError:
     return SourceError(
-        f"{where}: `stream` must hold the {start:,} rows that were learned before, to pass over "
-        f"them, got {came}. Give the stream that was begun, from its first row on."
+        f"{where}: `stream` must hold the {start:,} rows that were learned before, to skip "
+        f"them, got {found_rows}. Pass the stream of the first run, from its first row on."
     )
 
 
 def _block(rows: object, where: str) -> Block:
-    """Whatever looks like a block, as one."""
+    """An object with the attributes of a block, as a block."""
     if not hasattr(rows, "X") or not hasattr(rows, "y"):
         raise ParameterError(
             f"{where}: each block of the stream must have `X` and `y`, got a "
@@ -114,7 +114,7 @@ def _block(rows: object, where: str) -> Block:
         )
     if rows.y is None:
         raise ParameterError(
-            f"{where}: the stream must have answers, got rows with `y` None. Name the column "
+            f"{where}: the stream must have targets, got rows with `y` None. Name the column "
             "that holds them: op.stream.read(source, target=...)."
         )
     return Block(
@@ -135,75 +135,76 @@ def sliceable(X: object) -> Table | Array:
 
 
 def as_array(predictions: object) -> Array:
-    """Predictions as an array, also those of a network on a device."""
+    """Predictions as a NumPy array, also those of a network on a device."""
     on_device = hasattr(predictions, "cpu")
     return np.asarray(widened(predictions).detach().cpu() if on_device else predictions)
 
 
-def _answers(y: object) -> Array:
-    """Answers as an array; those of a frame of several columns side by side."""
+def _as_targets(y: object) -> Array:
+    """Targets as an array; a frame of several columns becomes (n, c)."""
     return np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
 
 
-def _cut(X: Table | Array, y: Array, where: str, start: int) -> Iterator[Block]:
-    """One pair, as blocks."""
+def _split_pair(X: Table | Array, y: Array, where: str, start: int) -> Iterator[Block]:
+    """The blocks of one pair of arrays."""
     if np.ndim(y) == 0 or len(X) != len(y):
         raise ShapeError(
-            f"{where}: `y` must hold one answer for each of the {len(X)} rows of X, got shape "
+            f"{where}: `y` must hold one target for each of the {len(X)} rows of X, got shape "
             f"{np.shape(y)}. Check that X and y come from the same rows."
         )
     if start > len(y):
         raise _too_few(where, start, f"{len(y):,}")
-    at = range(start, len(y), _WIDTH)
-    return (Block(X[a : a + _WIDTH], y[a : a + _WIDTH], first=a) for a in at)
+    at = range(start, len(y), _BLOCK)
+    return (Block(X[a : a + _BLOCK], y[a : a + _BLOCK], first=a) for a in at)
 
 
 _ROW = re.compile(r"\bin row (\d+)\b")
 
 
-def refusal(
+def located_error(
     error: OnepassError, place: str, located: Callable[[int], str] | None, n: int
 ) -> OnepassError:
-    """The error once more, of the same class, with where the block and the row stand.
+    """An error of the same class with the location of the block and of the row in the message.
 
-    A model counts the rows of the block that it was given; the source counts its own, and may be
-    several files.
+    A model counts the rows of its block; the source counts its own, and may be several files.
 
     Parameters
     ----------
     error : OnepassError
         As the model raised it.
     place : str
-        What was called, and with which rows.
+        The call, and its rows.
     located : callable, optional
-        Says where a row of the block stands, by its place in the block, as ``Rows.located`` does.
+        Returns the location of a row by its index in the block, as ``Rows.located`` does.
     n : int
         Rows of the block.
 
     Examples
     --------
-    >>> wrong = OnepassError("`X` holds nan in row 2. Drop the row.")
-    >>> print(refusal(wrong, "here", "b.csv: row {}".format, 5))
+    >>> error = OnepassError("`X` holds nan in row 2. Drop the row.")
+    >>> print(located_error(error, "here", "b.csv: row {}".format, 5))
     here: `X` holds nan in row 2. Drop the row. (Row 2 of the block is b.csv: row 2.)
-    >>> len(str(refusal(OnepassError("no."), "here", None, 1)))
+    >>> len(str(located_error(OnepassError("no."), "here", None, 1)))
     9
     """
-    return type(error)(f"{place}: {placed(error, located, n)}")
+    return type(error)(f"{place}: {with_row_location(error, located, n)}")
 
 
-def placed(error: OnepassError, located: Callable[[int], str] | None, n: int) -> OnepassError:
-    """The error once more, of the same class, with where the row stands that it names.
+def with_row_location(
+    error: OnepassError, located: Callable[[int], str] | None, n: int
+) -> OnepassError:
+    """An error of the same class with the location of the row that the message names.
 
     Parameters
     ----------
     error, located, n
-        As in ``refusal``.
+        As in ``located_error``.
 
     Examples
     --------
-    >>> print(placed(OnepassError("got inf in row 2."), "b.csv: row {}".format, 3))
+    >>> print(with_row_location(OnepassError("got inf in row 2."), "b.csv: row {}".format, 3))
     got inf in row 2. (Row 2 of the block is b.csv: row 2.)
-    >>> len(str(placed(OnepassError("got inf in row 2."), None, 3)))
+    >>> len(str(with_row_location(OnepassError("got inf in row 2."), None, 3)))
     17
     """
     found = _ROW.search(str(error))

@@ -22,21 +22,21 @@ import numpy as np
 
 from onepass.errors import ParameterError, SourceError
 from onepass.evaluate.continual_run import (
-    Course,
+    ContinualRun,
     Rules,
     Run,
+    from_factory,
     is_learner,
-    made,
-    misplaced,
+    run_experiences,
     takes_seed,
-    through,
+    unsuitable_type,
 )
 from onepass.evaluate.parallel import run_parallel
-from onepass.evaluate.report import FORMAT, infinities_as_text, loaded, restored
+from onepass.evaluate.report import FORMAT, from_fields, infinities_as_text, parse_json
 from onepass.serialization import former
 from onepass.serialization.atomic import atomic_write, write_errors
 
-__all__ = ["Job", "Progress", "RunFolder", "Setting", "described", "results"]
+__all__ = ["Job", "Progress", "RunFolder", "Setting", "model_settings", "results"]
 
 
 _WHERE = "op.evaluate.continual"
@@ -51,7 +51,7 @@ class Job:
     model : str
         Its name.
     seed : int
-        Of what is drawn.
+        The random seed.
     """
 
     model: str
@@ -60,18 +60,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an evaluation has come.
+    """Progress of a continual evaluation.
 
     Parameters
     ----------
     model : str
-        Which learner.
+        The learner.
     seed : int
-        In which run.
+        The seed of its run.
     experience : int
-        How many experiences it has learned.
+        Number of experiences that it has learned.
     done, total : int
-        Experiences learned in all runs, and to learn; of an iterator, those that have come.
+        Experiences learned in all runs, and in total; of an iterator, those so far.
     """
 
     model: str
@@ -83,16 +83,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all runs have in common.
+    """The models, experiences and rules of all runs.
 
     Parameters
     ----------
     models : mapping of str to learner or factory
     experiences : Experiences, Listed, or callable
-        What is learned, or what makes it of a seed.
+        The experiences, or a function of a seed that returns them.
     rules : Rules
     key : str
-        The same for copies in other processes, which are equal.
+        Identifies copies in other processes.
     """
 
     models: Mapping[str, Any] = field(compare=False)
@@ -101,39 +101,39 @@ class Setting:
     key: str = field(default_factory=lambda: uuid4().hex)
 
     def source(self, seed: int) -> Any:
-        """What is learned with a seed."""
+        """The experiences of a seed."""
         given = self.experiences
         if hasattr(given, "test_sets"):
             return given
-        found = made(given, seed, _WHERE)
+        found = from_factory(given, seed, _WHERE)
         if not hasattr(found, "test_sets"):
             raise ParameterError(
-                f"{_WHERE}: what makes `experiences` must return op.stream.Experiences, got "
-                f"{type(found).__name__}. Return one of op.stream's, or op.stream.experiences(…)."
+                f"{_WHERE}: a function of `experiences` must return op.stream.Experiences, got "
+                f"{type(found).__name__}. Return, for example, op.stream.experiences(X, y)."
             )
         return found
 
     def model(self, job: Job) -> Any:
-        """A learner of its own for a run."""
+        """A new learner for a run."""
         given = self.models[job.model]
-        model = deepcopy(given) if is_learner(given) else made(given, job.seed, _WHERE)
+        model = deepcopy(given) if is_learner(given) else from_factory(given, job.seed, _WHERE)
         if not is_learner(model):
             raise ParameterError(
                 f"{_WHERE}: a function of `models` must return a learner, with `predict` and "
-                f"`partial_fit` or `learn`, got {model!r} of {job.model!r}. Return an instance."
+                f"`partial_fit` or `learn`, got {model!r} from {job.model!r}. Return an instance."
             )
-        wrong = misplaced(model, self.rules.task)
-        if wrong is not None:
+        kind = unsuitable_type(model, self.rules.task)
+        if kind is not None:
             raise ParameterError(
-                f"{_WHERE}: models must do what the answers ask for, {self.rules.task}, got "
-                f"{job.model!r}, a {wrong}. Real numbers (of dtype float) are regression, all else "
-                "is classes."
+                f"{_WHERE}: models must suit the targets, which are for {self.rules.task}, got "
+                f"{job.model!r}, a {kind}. Targets of dtype float are for regression, all others "
+                "are classes."
             )
         return model
 
     @property
     def drawn(self) -> bool:
-        """Whether a seed makes any difference."""
+        """Whether the experiences or a model take a seed."""
         makers = [self.experiences, *self.models.values()]
         return any(
             not is_learner(each) and not hasattr(each, "test_sets") and takes_seed(each)
@@ -144,33 +144,33 @@ class Setting:
 def results(
     jobs: Sequence[Job], setting: Setting, processes: int, notify: Callable[[Job, int], object]
 ) -> Iterator[tuple[Job, Run, Exception | None]]:
-    """Each run when it is done.
+    """Run jobs; yield each result when it is finished.
 
     Parameters
     ----------
     jobs : sequence of Job
-        Those of a seed together, so that its experiences are made once.
+        Ordered by seed, so that the experiences of a seed are made once.
     setting : Setting
-        What they have in common.
+        The setting of all jobs.
     processes : int
-        1 for this one alone.
+        1 for this process only.
     notify : callable
-        Called with a job and the number of experiences that it has learned: after each experience,
-        or, with several processes, after each run.
+        Called with a job and the number of experiences learned: after each experience or, with
+        several processes, after each run.
 
     Yields
     ------
     job : Job
     run : Run
     failed : Exception, or None
-        Why the learner could not go on.
+        The error that stopped the learner.
 
     Raises
     ------
     ParameterError
         If the setting cannot be sent to other processes.
     ProcessError
-        If one of these ended before its run was done.
+        If one of these ended before its run was finished.
     """
     here = processes == 1 or len(jobs) < 2
     function = partial(_run, setting, notify if here else None)
@@ -193,29 +193,29 @@ def _run(
 ) -> tuple[Run, Exception | None]:
     source = _source(setting, job.seed)
     labels = np.array(source.classes) if source.classes else None
-    called = f"{job.model!r} with seed {job.seed}"
-    course = Course(setting.model(job), setting.rules, labels, called)
-    through(course, source, None if notify is None else partial(notify, job))
-    return course.run(job.model, job.seed, source.when), course.failed
+    description = f"{job.model!r} with seed {job.seed}"
+    run = ContinualRun(setting.model(job), setting.rules, labels, description)
+    run_experiences(run, source, None if notify is None else partial(notify, job))
+    return run.result(job.model, job.seed, source.when), run.failed
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_SHOWN = 80  # letters of a setting in a message
+_MAX_LETTERS = 80  # length of a setting in a message
 
 
 class RunFolder:
-    """A folder of runs.
+    """A folder of finished runs.
 
     Parameters
     ----------
     path : path
-        Made if it is not there.
+        Created if it does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise ParameterError(
-                f"{_WHERE}: `path` must be a folder in which runs are kept, got {path!r}. Name one."
+                f"{_WHERE}: `path` must be a folder to store runs in, got {path!r}. Pass a path."
             )
         self.path = Path(path)
         with write_errors(self.path, _WHERE):
@@ -224,64 +224,64 @@ class RunFolder:
     def find(
         self, model: str, seed: int, settings: Mapping[str, object], size: tuple[int, int]
     ) -> Run | None:
-        """A run that is done, with a matrix of this size, or None.
+        """The stored run of a model and seed, or None.
 
         Raises
         ------
         ParameterError
-            If it was made with other settings.
+            If it has other settings.
         SourceError
-            If the file is damaged.
+            If the file is damaged, or its matrix has another size.
         """
-        path = self._of(model, seed)
+        path = self._file(model, seed)
         try:
-            tree = loaded(path.read_text(encoding="utf-8"))
-            before, run = _opened(tree, (model, seed))
+            tree = parse_json(path.read_text(encoding="utf-8"))
+            before, run = _parsed(tree, (model, seed))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as wrong:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise SourceError(
-                f"{_WHERE}: {path} must be a run that was kept, got {type(wrong).__name__}: "
-                f"{wrong}. Remove it, and it is made again."
-            ) from wrong
+                f"{_WHERE}: {path} must be a stored run, got {type(error).__name__}: {error}. "
+                "Remove it to run again."
+            ) from error
         changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
         if changed:
-            told = "; ".join(
+            found = "; ".join(
                 f"{key} was {_short(before.get(key))} and is {_short(settings.get(key))}"
                 for key in changed
             )
             raise ParameterError(
-                f"{_WHERE}: `path` must hold runs of the same settings, got {path.name}, of which "
-                f"{told}. Give another folder, or remove that file."
+                f"{_WHERE}: `path` must hold runs of the same settings, got {path.name}, where "
+                f"{found}. Use another folder, or remove that file."
             )
         if (len(run.matrix), len(run.before)) != size:
             raise SourceError(
                 f"{_WHERE}: {path} must be a run of {size[0]} experiences and {size[1]} tests, got "
-                f"{len(run.matrix)} and {len(run.before)}. Remove it, and it is made again."
+                f"{len(run.matrix)} and {len(run.before)}. Remove it to run again."
             )
         return run
 
-    def keep(self, run: Run, settings: Mapping[str, object]) -> None:
-        """Write a run that is done."""
+    def write(self, run: Run, settings: Mapping[str, object]) -> None:
+        """Store a finished run."""
         tree = {
             "format": FORMAT,
             "settings": dict(settings),
             "run": infinities_as_text(asdict(run)),
         }
-        path = self._of(run.model, run.seed)
+        path = self._file(run.model, run.seed)
         with write_errors(path, _WHERE), atomic_write(path) as temporary:
             text = json.dumps(tree, ensure_ascii=False, allow_nan=False)
             temporary.write_text(text + "\n", encoding="utf-8")
 
-    def _of(self, model: str, seed: int) -> Path:
+    def _file(self, model: str, seed: int) -> Path:
         letters = re.sub(r"[^A-Za-z0-9]+", "-", model).strip("-").lower()[:40]
-        # names may differ in other letters alone
+        # names may differ in other characters only
         tail = "" if letters == model else f"-{sha256(model.encode()).hexdigest()[:6]}"
         return self.path / f"{letters}{tail}-seed{seed}.json"
 
 
-def _opened(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], Run]:
-    run = restored(tree["run"], Run)
+def _parsed(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], Run]:
+    run = from_fields(former.continual_run(tree["run"]), Run)
     run.check()
     if (run.model, run.seed) != of:
         raise ValueError(f"a run of {run.model!r} with seed {run.seed}")
@@ -290,44 +290,44 @@ def _opened(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], 
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_LETTERS else f"{text[:_MAX_LETTERS]}…"
 
 
-def described(model: object) -> dict[str, str]:
-    """A learner's class and settings as text, the same for all that are made alike.
+def model_settings(model: object) -> dict[str, str]:
+    """A learner's class and settings as text, the same for learners constructed alike.
 
-    Arrays and functions among settings are told by what they hold. What was learned is no setting,
-    nor is what a network's weights begin with.
+    Arrays and functions are described by their contents. What was learned is not a setting, nor
+    are the initial weights of a network.
     """
     if hasattr(model, "get_params"):
-        told = dict(sorted(model.get_params(deep=True).items()))
+        found = dict(sorted(model.get_params(deep=True).items()))
     else:
         plain = (int, float, str, bool, type(None), tuple, list, dict, FunctionType, partial)
-        known = {k: v for k, v in getattr(model, "__dict__", {}).items() if not k.startswith("_")}
-        told = {k: v for k, v in known.items() if isinstance(v, plain) or k == "module"}
-    settings = {f"model.{name}": _told(value) for name, value in told.items()}
+        public = {k: v for k, v in getattr(model, "__dict__", {}).items() if not k.startswith("_")}
+        found = {k: v for k, v in public.items() if isinstance(v, plain) or k == "module"}
+    settings = {f"model.{name}": _as_text(value) for name, value in found.items()}
     return {"model": f"{type(model).__module__}.{type(model).__qualname__}", **settings}
 
 
-def _told(value: object) -> str:
-    """A setting as text that says all of it: numpy's own leaves numbers of long arrays out."""
+def _as_text(value: object) -> str:
+    """A setting as complete text; NumPy's own text abbreviates long arrays."""
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        held = blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
-        return f"array of shape {value.shape}, {value.dtype}, {held}"
+        digest = blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
+        return f"array of shape {value.shape}, {value.dtype}, {digest}"
     if isinstance(value, FunctionType):
-        does = (_code(value.__code__), value.__defaults__, value.__kwdefaults__)
-        known = [cell.cell_contents for cell in value.__closure__ or ()]
-        # one that is known to another may know that one in turn
-        kept = [v.__qualname__ if isinstance(v, FunctionType) else _told(v) for v in known]
-        text = _ADDRESS.sub("", f"{does}{kept}")
-        held = blake2b(text.encode(), digest_size=8).hexdigest()
-        return f"function {value.__module__}.{value.__qualname__}, {held}"
+        code = (_code(value.__code__), value.__defaults__, value.__kwdefaults__)
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        # functions may refer to each other: only their names
+        closure = [v.__qualname__ if isinstance(v, FunctionType) else _as_text(v) for v in cells]
+        text = _ADDRESS.sub("", f"{code}{closure}")
+        digest = blake2b(text.encode(), digest_size=8).hexdigest()
+        return f"function {value.__module__}.{value.__qualname__}, {digest}"
     if isinstance(value, partial):
-        return f"partial {[_told(part) for part in (value.func, value.args, value.keywords)]}"
+        return f"partial {[_as_text(part) for part in (value.func, value.args, value.keywords)]}"
     if type(value) is list or (type(value) is tuple and not _plain(value)):
-        return f"[{', '.join(map(_told, value))}]"
+        return f"[{', '.join(map(_as_text, value))}]"
     if type(value) is dict:
-        return f"{{{', '.join(f'{name!r}: {_told(part)}' for name, part in value.items())}}}"
+        return f"{{{', '.join(f'{name!r}: {_as_text(part)}' for name, part in value.items())}}}"
     return _ADDRESS.sub("", repr(value))
 
 
@@ -336,7 +336,7 @@ def _plain(values: tuple[object, ...]) -> bool:
 
 
 def _code(code: CodeType) -> Any:
-    """What a function does, whatever stands around it in its file."""
+    """The bytecode and constants of a function, without its position in the file."""
     inner = [
         _code(each) if isinstance(each, CodeType)
         else sorted(map(repr, each)) if isinstance(each, frozenset)

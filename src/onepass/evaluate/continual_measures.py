@@ -1,4 +1,4 @@
-"""Measures of continual learning, their means over seeds, and tests between models.
+"""Measures of continual learning, their means over seeds, and statistical tests.
 
 R[i, j] is the accuracy on the test rows of task j after experience i, both counted from 1 to T, and
 b[j] is that accuracy before learning. For errors the sign of a difference is reversed: forgetting
@@ -16,7 +16,7 @@ whole forward                2/(T(T−1)) Σ_{i<j} R[i, j]                      
 ============================ ======================================================== =============
 
 [3] takes the maximum over all i < T; here the accuracy of a task before it was learned does not
-count. Where experiences are not tasks (blocks without boundaries), "after task j" is the experience
+count. If experiences are not tasks (blocks without boundaries), "after task j" is the experience
 by which most of the rows of task j were seen.
 
 Models are compared by paired t-tests over the seeds that they share. With the differences d_s,
@@ -51,18 +51,18 @@ __all__ = ["MEASURES", "ContinualScore", "TaskScores", "pairs", "task_scores"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskScores:
-    """What a learner was tested to know, after each experience.
+    """The test results of one run: the metric of each task after each experience.
 
     Parameters
     ----------
     matrix : ndarray of shape (I, J)
-        R, after experience i on the rows to test of task j; nan where that was not tested.
+        R, after experience i on the test rows of task j; nan if not tested.
     before : ndarray of shape (J,)
-        b, before anything was learned.
+        b, before learning.
     when : ndarray of int of shape (J,)
         The experience after which task j has been learned, counted from 0.
     sign : float
-        1 where more is better, −1 of errors.
+        1 if higher is better, −1 for errors.
     """
 
     matrix: Floats
@@ -72,49 +72,49 @@ class TaskScores:
 
     @property
     def so_far(self) -> Floats:
-        """The mean over the tasks that came by each experience, (I,); nan before the first."""
-        came = [row[self.when <= i] for i, row in enumerate(self.matrix)]
-        return np.array([row.mean() if len(row) else np.nan for row in came])
+        """The mean over the tasks learned by each experience, (I,); nan before the first."""
+        learned = [row[self.when <= i] for i, row in enumerate(self.matrix)]
+        return np.array([row.mean() if len(row) else np.nan for row in learned])
 
 
-def _average(known: TaskScores) -> float:
-    return float(known.matrix[-1].mean())
+def _average(scores: TaskScores) -> float:
+    return float(scores.matrix[-1].mean())
 
 
-def _incremental(known: TaskScores) -> float:
-    return float(known.so_far[known.when.min() :].mean())
+def _incremental(scores: TaskScores) -> float:
+    return float(scores.so_far[scores.when.min() :].mean())
 
 
-def _forgetting(known: TaskScores) -> float:
-    better, last = known.sign * known.matrix, len(known.matrix) - 1
-    past = [(j, i) for j, i in enumerate(known.when) if i < last]
+def _forgetting(scores: TaskScores) -> float:
+    better, last = scores.sign * scores.matrix, len(scores.matrix) - 1
+    past = [(j, i) for j, i in enumerate(scores.when) if i < last]
     return _mean([better[i:last, j].max() - better[last, j] for j, i in past])
 
 
-def _backward(known: TaskScores) -> float:
-    better, last = known.sign * known.matrix, len(known.matrix) - 1
-    past = [(j, i) for j, i in enumerate(known.when) if i < last]
+def _backward(scores: TaskScores) -> float:
+    better, last = scores.sign * scores.matrix, len(scores.matrix) - 1
+    past = [(j, i) for j, i in enumerate(scores.when) if i < last]
     return _mean([better[last, j] - better[i, j] for j, i in past])
 
 
-def _forward(known: TaskScores) -> float:
-    later = [(j, i) for j, i in enumerate(known.when) if i > 0]
-    return _mean([known.sign * (known.matrix[i - 1, j] - known.before[j]) for j, i in later])
+def _forward(scores: TaskScores) -> float:
+    later = [(j, i) for j, i in enumerate(scores.when) if i > 0]
+    return _mean([scores.sign * (scores.matrix[i - 1, j] - scores.before[j]) for j, i in later])
 
 
-def _whole(known: TaskScores) -> float:
-    return _mean([value for j, i in enumerate(known.when) for value in known.matrix[i:, j]])
+def _whole(scores: TaskScores) -> float:
+    return _mean([value for j, i in enumerate(scores.when) for value in scores.matrix[i:, j]])
 
 
-def _whole_backward(known: TaskScores) -> float:
-    better = known.sign * known.matrix
+def _whole_backward(scores: TaskScores) -> float:
+    better = scores.sign * scores.matrix
     return _mean(
-        [gain for j, i in enumerate(known.when) for gain in better[i + 1 :, j] - better[i, j]]
+        [gain for j, i in enumerate(scores.when) for gain in better[i + 1 :, j] - better[i, j]]
     )
 
 
-def _whole_forward(known: TaskScores) -> float:
-    return _mean([value for j, i in enumerate(known.when) for value in known.matrix[:i, j]])
+def _whole_forward(scores: TaskScores) -> float:
+    return _mean([value for j, i in enumerate(scores.when) for value in scores.matrix[:i, j]])
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -131,21 +131,21 @@ MEASURES: Mapping[str, Callable[[TaskScores], float]] = {
     "whole_backward_transfer": _whole_backward,
     "whole_forward": _whole_forward,
 }
-"""Name -> what it makes of a matrix."""
+"""Name -> function that computes the measure."""
 
 
 @dataclass(frozen=True, repr=False)
 class ContinualScore:
-    """What one learner knew of all tasks after each experience, over all seeds.
+    """Results of one learner on all tasks after each experience, over all seeds.
 
     Parameters
     ----------
     model : str
         Its name.
     runs : sequence of Run
-        One a seed.
+        One for each seed.
     sign : float
-        1 where more is better, −1 of errors.
+        1 if higher is better, −1 for errors.
     """
 
     model: str
@@ -157,12 +157,12 @@ class ContinualScore:
 
     @property
     def seeds(self) -> list[int]:
-        """Of the runs."""
+        """The seeds of the runs."""
         return [run.seed for run in self.runs]
 
     @property
     def matrices(self) -> Floats:
-        """R of each seed, (S, I, J): after experience i on task j; nan where not tested."""
+        """R of each seed, (S, I, J): after experience i on task j; nan if not tested."""
         return np.array([run.matrix for run in self.runs], dtype=float)
 
     @property
@@ -173,11 +173,11 @@ class ContinualScore:
 
     @property
     def error_matrix(self) -> Floats:
-        """The same, of a metric that is an error."""
+        """The same, for a metric that is an error."""
         return self.accuracy_matrix
 
     def values(self, measure: str) -> Floats:
-        """A measure of each seed, (S,); nan where it is not defined.
+        """A measure of each seed, (S,); nan if not defined.
 
         Parameters
         ----------
@@ -194,53 +194,53 @@ class ContinualScore:
                 f"ContinualScore.values: `measure` must be one of {', '.join(MEASURES)}, got "
                 f"{measure!r}.{did_you_mean(measure, MEASURES) or ' Choose from these.'}"
             )
-        with np.errstate(invalid="ignore"):  # nothing is known of inf less inf
-            return np.array([MEASURES[measure](one) for one in task_scores(self)])
+        with np.errstate(invalid="ignore"):  # inf − inf is nan
+            return np.array([MEASURES[measure](scores) for scores in task_scores(self)])
 
     def mean(self, measure: str) -> float:
-        """A measure's mean over the seeds."""
+        """Mean of a measure over the seeds."""
         with np.errstate(invalid="ignore"):
             return float(self.values(measure).mean())
 
     def deviation(self, measure: str) -> float:
-        """Its standard deviation over the seeds, of n − 1; nan of a single seed."""
+        """Standard deviation of a measure over the seeds, with n − 1; nan for a single seed."""
         values = self.values(measure)
         with np.errstate(invalid="ignore"):
             return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
     @property
     def average_accuracy(self) -> float:
-        """Over all tasks after the last experience: mean over the seeds."""
+        """Average over all tasks after the last experience; mean over the seeds."""
         return self.mean("average")
 
     @property
     def average_error(self) -> float:
-        """The same, of a metric that is an error."""
+        """The same, for a metric that is an error."""
         return self.mean("average")
 
     @property
     def average_incremental_accuracy(self) -> float:
-        """Over the tasks so far after each experience, and then over experiences."""
+        """Average over the tasks so far after each experience, and then over experiences."""
         return self.mean("average_incremental")
 
     @property
     def forgetting(self) -> float:
-        """What was lost of the best that was known of a task."""
+        """Average drop from the best accuracy of a task to its last."""
         return self.mean("forgetting")
 
     @property
     def backward_transfer(self) -> float:
-        """What later tasks brought to earlier ones, or took from them where it is negative."""
+        """Average change of earlier tasks by learning later ones; negative is forgetting."""
         return self.mean("backward_transfer")
 
     @property
     def forward_transfer(self) -> float:
-        """What earlier tasks brought to later ones before these came."""
+        """Average gain of later tasks, before they are learned, by earlier ones."""
         return self.mean("forward_transfer")
 
     @property
     def complete(self) -> bool:
-        """Whether no run stopped and some prediction was correct; if not, it is never the best."""
+        """Whether no run stopped and some prediction was correct; otherwise never the best."""
         return not any(run.stopped for run in self.runs) and self._ever_right
 
     @property
@@ -250,56 +250,56 @@ class ContinualScore:
 
     @property
     def nbytes(self) -> float | None:
-        """Bytes kept from row to row, the most."""
-        return self._over("nbytes")
+        """Maximum size of the state in bytes."""
+        return self._mean_of("nbytes")
 
     @property
     def prototypes(self) -> float | None:
-        """How many prototypes at the end, if it has any."""
-        return self._over("prototypes")
+        """Number of prototypes at the end, if it has any."""
+        return self._mean_of("prototypes")
 
     @property
     def repeated(self) -> float | None:
-        """How often a row was learned again: 0 in one pass; None if the learner does not tell."""
-        return self._over("repeated")
+        """Number of times a row was learned again: 0 in one pass; None if not counted."""
+        return self._mean_of("repeated")
 
     @property
     def learning_seconds(self) -> float | None:
         """Seconds to learn a row; None without a clock."""
-        return self._over("learning")
+        return self._mean_of("learning_seconds")
 
     @property
     def prediction_seconds(self) -> float | None:
-        """Seconds to answer a row; None without a clock."""
-        return self._over("answering")
+        """Seconds to predict a row; None without a clock."""
+        return self._mean_of("prediction_seconds")
 
     @property
     def rows(self) -> int:
-        """Rows learned with the first seed."""
+        """Number of rows learned with the first seed."""
         return self.runs[0].rows
 
     @property
     def notes(self) -> list[str]:
-        """What is known of its limits here, and where and why it stopped."""
-        told = dict.fromkeys(note for run in self.runs for note in run.notes)
+        """Known limits of the learner in this scenario, and where and why it stopped."""
+        notes = dict.fromkeys(note for run in self.runs for note in run.notes)
         stops: dict[str, list[str]] = {}
         for run in self.runs:
             if run.stopped:
                 stops.setdefault(f"stopped at {run.stopped}", []).append(str(run.seed))
         if not (stops or self._ever_right):
-            told["predicted no label correctly"] = None
+            notes["predicted no label correctly"] = None
         if len(self.runs) == 1:
-            return [*told, *stops]
-        return [*told, *(f"with seed {', '.join(of)} {stop}" for stop, of in stops.items())]
+            return [*notes, *stops]
+        return [*notes, *(f"with seed {', '.join(of)} {stop}" for stop, of in stops.items())]
 
-    def _over(self, name: str) -> float | None:
+    def _mean_of(self, name: str) -> float | None:
         values: list[Any] = [getattr(run, name) for run in self.runs]
-        known = [value for value in values if value is not None]
-        return float(np.mean(known)) if known else None
+        defined = [value for value in values if value is not None]
+        return float(np.mean(defined)) if defined else None
 
 
 def task_scores(score: ContinualScore) -> list[TaskScores]:
-    """What was tested in each run, for measures.
+    """The test results of each run.
 
     Parameters
     ----------
@@ -317,7 +317,7 @@ _WHERE = "ContinualReport.compare"
 def pairs(
     scores: Mapping[str, ContinualScore], measure: str = "average", against: str | None = None
 ) -> list[dict[str, Any]]:
-    """Each pair of models, or each other model beside one.
+    """Compare each pair of models, or all models with one.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def pairs(
     Raises
     ------
     ParameterError
-        If there is no such model, or two share fewer than two seeds.
+        If there is no such model, or two models share fewer than two seeds.
     """
     if against is not None and against not in scores:
         raise ParameterError(
@@ -344,17 +344,17 @@ def pairs(
     )
     found: list[dict[str, Any]] = []
     for one, other in chosen:
-        known = [
+        values = [
             dict(zip(scores[n].seeds, scores[n].values(measure), strict=True)) for n in (one, other)
         ]
-        shared = [seed for seed in known[0] if seed in known[1]]
+        shared = [seed for seed in values[0] if seed in values[1]]
         if len(shared) < 2:
             raise ParameterError(
-                f"{_WHERE}: two models must share two seeds or more, got {len(shared)} of {one!r} "
+                f"{_WHERE}: two models must share at least two seeds, got {len(shared)} of {one!r} "
                 f"and {other!r}. Evaluate them with the same seeds."
             )
-        differences = np.array([known[0][seed] - known[1][seed] for seed in shared])
-        drawn = any(len({one[seed] for seed in shared}) > 1 for one in known)
+        differences = np.array([values[0][seed] - values[1][seed] for seed in shared])
+        drawn = any(len({each[seed] for seed in shared}) > 1 for each in values)
         t, p = _tested(differences) if drawn or not differences.any() else (None, None)
         row = {"model": one, "against": other, "measure": measure, "n": len(shared)}
         found.append(row | {"difference": float(differences.mean()), "t": t, "p": p})
@@ -363,21 +363,21 @@ def pairs(
 
 
 def _tested(differences: Floats) -> tuple[float | None, float | None]:
-    """T and its two-sided p; None where it is not defined."""
+    """The t statistic and its two-sided p; None if not defined."""
     mean = differences.mean()
     if not np.isfinite(mean):
         return None, None
-    if differences.std(ddof=1) <= 1e-12 * abs(mean):  # the same in each seed
+    if differences.std(ddof=1) <= 1e-12 * abs(mean):  # equal for all seeds
         return (None, 0.0) if mean else (0.0, 1.0)
     t, p = ttest_1samp(differences, 0.0)
     return float(t), float(p)
 
 
 def _holm(found: list[float | None]) -> list[float | None]:
-    known = sorted((p, i) for i, p in enumerate(found) if p is not None)
+    tested = sorted((p, i) for i, p in enumerate(found) if p is not None)
     out: list[float | None] = [None] * len(found)
     least = 0.0
-    for k, (p, i) in enumerate(known):
-        least = max(least, min(1.0, p * (len(known) - k)))
+    for k, (p, i) in enumerate(tested):
+        least = max(least, min(1.0, p * (len(tested) - k)))
         out[i] = least
     return out

@@ -16,7 +16,7 @@ from onepass.evaluate.continual_run import Run
 from onepass.evaluate.figures import (
     DARK,
     GREY,
-    LETTERS,
+    LEGEND_WIDTH,
     band,
     heat_map,
     legend_beside,
@@ -34,27 +34,28 @@ from onepass.evaluate.tables import (
     plus_minus,
     to_csv,
 )
+from onepass.serialization import former
 
 __all__ = ["SCENARIOS", "ContinualReport"]
 
 
-_COSTS = ("nbytes", "prototypes", "repeated", "learning", "answering")
-_SHARES = ("accuracy", "macro_f1")  # shown in percent
+_COSTS = ("nbytes", "prototypes", "repeated", "learning_seconds", "prediction_seconds")
+_PERCENT = ("accuracy", "macro_f1")  # shown in percent
 SCENARIOS = ("class", "task", "domain")
-_SHOWN = {  # measure: its heading, and whether more of it is better (of accuracies)
+_SHOWN = {  # measure: its heading, and whether higher is better (for accuracies)
     "average": ("{} at the end", True),
     "average_incremental": ("incremental", True),
     "forgetting": ("forgetting", False),
     "backward_transfer": ("backward", True),
     "forward_transfer": ("forward", True),
 }
-_ACROSS = 3  # heat maps side by side
+_COLUMNS = 3  # heat maps side by side
 _LETTER = 0.06  # inches, in a legend
-_TITLE = 34  # letters of a line of a model's name above a heat map
+_TITLE = 34  # letters per line of a title of a heat map
 
 
 def _each(name: str) -> property:
-    """A property of each model's score: its value where there is one model, else a dict by name."""
+    """A property of the scores: its value if there is one model, otherwise a dict by name."""
 
     def values(report: "ContinualReport") -> Any:
         found = {model: getattr(score, name) for model, score in report.scores.items()}
@@ -65,27 +66,27 @@ def _each(name: str) -> property:
 
 @dataclass(frozen=True, repr=False)
 class ContinualReport(BaseReport):
-    """What learners knew of all tasks after each experience.
+    """Report of a continual evaluation.
 
-    With one model the measures are numbers and arrays: ``report.forgetting``; with several they
-    are dicts of them by name, as ``report.scores`` is of all that came of each.
+    With one model the measures are numbers and arrays: ``report.forgetting``; with several they are
+    dicts by the name of the model, as is ``report.scores``.
 
     Parameters
     ----------
     name : str
-        Of the stream of tasks.
+        The name of the stream of tasks.
     scenario : {"class", "task", "domain"}
-        What the models were to say, and were told.
+        The scenario of ``op.evaluate.continual``.
     task : {"regression", "classification"}
-        What the models did.
+        The task of the models.
     metric : str
         Name from ``METRICS[task]``.
     tasks : tuple of str
-        What was tested, in order.
+        The tasks that were tested, in order.
     experiences : tuple of str
-        What was learned, in order: the tasks, unless they have no borders.
+        The experiences that were learned, in order: the tasks, unless they have no boundaries.
     runs : tuple of Run
-        All models and seeds.
+        The runs of all models and seeds.
 
     Notes
     -----
@@ -118,7 +119,7 @@ class ContinualReport(BaseReport):
 
     @property
     def scores(self) -> dict[str, ContinualScore]:
-        """All that came of each model, by its name."""
+        """The scores of each model, by its name."""
         names = dict.fromkeys(run.model for run in self.runs)
         sign = -1.0 if self._lower_is_better else 1.0
         return {
@@ -131,7 +132,7 @@ class ContinualReport(BaseReport):
 
     @property
     def seeds(self) -> list[int]:
-        """Of all runs."""
+        """The seeds of all runs."""
         return list(dict.fromkeys(run.seed for run in self.runs))
 
     accuracy_matrix = _each("accuracy_matrix")
@@ -151,13 +152,13 @@ class ContinualReport(BaseReport):
         measure : str
             A key of ``MEASURES``.
         against : str, optional
-            Compare all with this model; all pairs without it.
+            Compare all models with this one; by default all pairs.
 
         Returns
         -------
         pairs : list of dict
             ``model``, ``against``, ``n`` seeds, mean ``difference``, ``t``, ``p``, and ``p_holm``,
-            which is p corrected for so many tests (Holm, 1979).
+            which is p corrected for the number of tests (Holm, 1979).
 
         Raises
         ------
@@ -174,7 +175,7 @@ class ContinualReport(BaseReport):
 
     @classmethod
     def from_json(cls, source: str | os.PathLike[str]) -> "ContinualReport":
-        """What ``to_json`` wrote.
+        """Read a report that ``to_json`` wrote.
 
         Parameters
         ----------
@@ -184,9 +185,11 @@ class ContinualReport(BaseReport):
         Raises
         ------
         SourceError
-            If there is no such file, or it is no report.
+            If the file does not exist, or is not a report.
         """
-        return read_json(source, cls, "ContinualReport.from_json", cls._check)
+        return read_json(
+            source, cls, "ContinualReport.from_json", cls._check, former.continual_report
+        )
 
     def to_frame(
         self,
@@ -194,21 +197,21 @@ class ContinualReport(BaseReport):
         *,
         of: Literal["scores", "runs", "matrix", "pairs"] = "scores",
     ) -> Any:
-        """A frame with a row for each model, each run, each number of R, or each pair of models.
+        """A data frame with a row for each model, run, entry of R, or pair of models.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}, optional
-            Whose frame to make; the first of these that is installed by default.
+            The library of the frame; the first of these that is installed by default.
         of : {"scores", "runs", "matrix", "pairs"}
-            What to give.
+            The records.
 
         Raises
         ------
         MissingExtraError
             If the library is not installed.
         ParameterError
-            If there is no such thing to give.
+            If ``of`` or ``library`` is unknown.
         """
         return self._frame(library, of)
 
@@ -218,14 +221,14 @@ class ContinualReport(BaseReport):
         *,
         of: Literal["scores", "runs", "matrix", "pairs"] = "runs",
     ) -> str:
-        """The same as CSV; an empty cell where a number is not known.
+        """The same records as CSV; missing numbers are empty cells.
 
         Parameters
         ----------
         path : path, optional
-            Where to write it as well.
+            A file to write it to as well.
         of : {"scores", "runs", "matrix", "pairs"}
-            What to give.
+            The records.
         """
         text = to_csv(self._records(of, "to_csv"))
         return text if path is None else self._write(text, path, "to_csv")
@@ -250,7 +253,7 @@ class ContinualReport(BaseReport):
         }
 
     def _score_records(self) -> Iterator[dict[str, Any]]:
-        """One for each model: means and deviations over the seeds, and costs."""
+        """One record for each model: means and deviations over the seeds, and costs."""
         for name, score in self.scores.items():
             row: dict[str, Any] = {"model": name, "metric": self.metric, "seeds": len(score.runs)}
             for measure in MEASURES:
@@ -260,7 +263,7 @@ class ContinualReport(BaseReport):
             yield row | {"rows": score.rows, "notes": "; ".join(score.notes)}
 
     def _run_records(self) -> Iterator[dict[str, Any]]:
-        """One for each model and seed: tidy, with all numbers in full."""
+        """One record for each model and seed, with all measures and costs."""
         for name, score in self.scores.items():
             values = {measure: score.values(measure) for measure in MEASURES}
             for i, run in enumerate(score.runs):
@@ -270,7 +273,7 @@ class ContinualReport(BaseReport):
                 yield row | {"rows": run.rows, "stopped": run.stopped}
 
     def _matrix_records(self) -> Iterator[dict[str, Any]]:
-        """One for each model, seed, experience and task; experience 0 is before learning."""
+        """One record for each model, seed, experience and task; experience 0 is before learning."""
         for run in self.runs:
             for i, row in enumerate([run.before, *run.matrix]):
                 for j, value in enumerate(row):
@@ -284,12 +287,12 @@ class ContinualReport(BaseReport):
                     }
 
     def _check(self) -> None:
-        """Raise a ValueError where the parts of a report that was read do not fit."""
+        """Raise a ValueError if a report that was read is not consistent."""
         for run in self.runs:
             run.check()
         size = (len(self.experiences), len(self.tasks))
         if not self.runs or any((len(r.matrix), len(r.before)) != size for r in self.runs):
-            raise ValueError("runs of other tasks, or none")
+            raise ValueError("its runs have other tasks, or there are none")
         if self.scenario not in SCENARIOS or self.metric not in METRICS[self.task]:
             raise ValueError(f"scenario {self.scenario!r} and metric {self.metric!r}")
 
@@ -303,8 +306,8 @@ class ContinualReport(BaseReport):
 
     @property
     def _percent(self) -> bool:
-        """Whether the metric is a share, which is shown in percent."""
-        return self.metric in _SHARES
+        """Whether the metric is a fraction, which is shown in percent."""
+        return self.metric in _PERCENT
 
     @property
     def _scale(self) -> float:
@@ -320,7 +323,7 @@ class ContinualReport(BaseReport):
         counts = (f"{n} {noun if n == 1 else f'{noun}s'}" for n, noun in
                   ((len(self.tasks), "task"), (len(self.seeds), "seed")))  # fmt: skip
         title = f"{self.name}: {self.scenario}-incremental, {', '.join(counts)}"
-        # errors may have several lines
+        # error messages may have several lines
         return Table(title, columns, self._caption(), [" ".join(note.split()) for note in notes])
 
     def _caption(self) -> str:
@@ -330,10 +333,14 @@ class ContinualReport(BaseReport):
             parts.append("lower is better")
         if len(self.seeds) > 1:
             parts.append("mean ± standard deviation over seeds")
-        parts.append("forgetting: loss from the best; backward, forward: transfer, + is gain")
-        left = [" ".join(name.split()) for name, score in scores.items() if not score.complete]
-        if left and len(scores) > 1:
-            parts.append(f"never marked as best, as labels were not learned: {', '.join(left)}")
+        parts.append("forgetting: drop from the best; backward, forward: transfer, + is gain")
+        incomplete = [
+            " ".join(name.split()) for name, score in scores.items() if not score.complete
+        ]
+        if incomplete and len(scores) > 1:
+            parts.append(
+                f"never marked as best, as labels were not learned: {', '.join(incomplete)}"
+            )
         return " · ".join(parts)
 
     def _measured(self) -> Iterator[Column]:
@@ -343,7 +350,7 @@ class ContinualReport(BaseReport):
         places = 2 if self._percent else decimals(v for v in ends if np.isfinite(v))
         for measure, (heading, more) in _SHOWN.items():
             if measure == "forward_transfer" and self.scenario == "class":
-                continue  # nothing is known of classes that have not come
+                continue  # classes that were not learned cannot be predicted
             means = [self._scale * score.mean(measure) for score in scores]
             cells = []
             for mean, score in zip(means, scores, strict=True):
@@ -353,7 +360,7 @@ class ContinualReport(BaseReport):
             whole = [m for m, s in zip(means, scores, strict=True) if np.isfinite(m) and s.complete]
             best: set[int] = set()
             if whole and len(scores) > 1:
-                # transfer and forgetting of errors have had their sign turned
+                # the signs of transfer and forgetting are reversed for errors
                 averages = measure in {"average", "average_incremental"}
                 higher = not self._lower_is_better if averages else more
                 top = (max if higher else min)(whole)
@@ -361,29 +368,29 @@ class ContinualReport(BaseReport):
             yield Column(heading.format(label), cells, best)
 
     def _costs(self) -> Iterator[Column]:
-        """What it took, as far as is known."""
-        for heading, cost, scale, most in (
+        """The costs that are known."""
+        for heading, cost, scale, limit in (
             ("prototypes", "prototypes", 1.0, 0),
-            ("KiB kept", "nbytes", 1.0 / 1024.0, 1),
-            ("ms to learn a row", "learning", 1000.0, 4),
-            ("ms to answer", "answering", 1000.0, 4),
+            ("KiB", "nbytes", 1.0 / 1024.0, 1),
+            ("ms to learn a row", "learning_seconds", 1000.0, 4),
+            ("ms to predict a row", "prediction_seconds", 1000.0, 4),
             ("rows again", "repeated", 1.0, 0),
         ):
             values = [getattr(score, cost) for score in self.scores.values()]
-            known = [None if value is None else scale * value for value in values]
-            places = min(most, max(0, decimals(known) - 1))
-            if any(value is not None for value in known):
-                yield Column(heading, [format_number(value, places) for value in known])
+            scaled = [None if value is None else scale * value for value in values]
+            places = min(limit, max(0, decimals(scaled) - 1))
+            if any(value is not None for value in scaled):
+                yield Column(heading, [format_number(value, places) for value in scaled])
 
     # -- figures -----------------------------------------------------------------------------------
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """The mean over the tasks so far after each experience; bands are ± 1 deviation.
+        """Plot the mean over the tasks so far after each experience; bands are ± 1 deviation.
 
         Parameters
         ----------
         path : path, optional
-            Where to write it; the suffix says how: .png, .svg, .pdf.
+            File to write it to: .png, .svg or .pdf.
 
         Returns
         -------
@@ -394,11 +401,11 @@ class ContinualReport(BaseReport):
         MissingExtraError
             If matplotlib is not installed.
         ParameterError
-            If the path has another suffix.
+            If the suffix of the path is unknown.
         SourceError
             If the file cannot be written.
         """
-        names = [fill(name, LETTERS) for name in self.scores]
+        names = [fill(name, LEGEND_WIDTH) for name in self.scores]
         letters = max(len(line) for name in names for line in name.split("\n"))
         lines = sum(name.count("\n") + 1 for name in names)
         size = (5.2 + _LETTER * max(16, letters), max(3.2, 0.17 * lines))
@@ -407,8 +414,8 @@ class ContinualReport(BaseReport):
             x = np.arange(1, len(self.experiences) + 1)
             shown = []
             for k, (name, score) in enumerate(zip(names, self.scores.values(), strict=True)):
-                each = self._scale * np.array([one.so_far for one in task_scores(score)])
-                with np.errstate(invalid="ignore"):  # of infinite errors there is none
+                each = self._scale * np.array([scores.so_far for scores in task_scores(score)])
+                with np.errstate(invalid="ignore"):  # undefined for infinite errors
                     spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
                 look = {**stroke(k), "lw": 1.4, "marker": "o", "ms": 2.5, "label": name}
                 shown.append(band(axes, x, each.mean(axis=0), spread, **look))
@@ -421,13 +428,13 @@ class ContinualReport(BaseReport):
         return figure
 
     def plot_matrix(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """R of each model as a heat map; as :meth:`plot` otherwise."""
+        """Plot R of each model as a heat map; otherwise as :meth:`plot`."""
         shown = {name: self._scale * score.accuracy_matrix for name, score in self.scores.items()}
         values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in shown.values()])
         low = 0.0 if self._percent or self._lower_is_better else float(values.min(initial=0.0))
-        # the top of the colours: all for shares, else what most fields do not pass
+        # the upper end of the colour map: 100 %, or the 0.95 quantile
         high = 100.0 if self._percent else float(np.quantile(values, 0.95)) if len(values) else 1.0
-        across = min(_ACROSS, len(shown))
+        across = min(_COLUMNS, len(shown))
         down = math.ceil(len(shown) / across)
         size = (2.7 * across + 0.8, 2.6 * down + 0.3)
         with new_figure(size, path, "ContinualReport.plot_matrix") as figure:

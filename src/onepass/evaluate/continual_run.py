@@ -41,200 +41,204 @@ from onepass.types import Array
 from onepass.validation.table import Table
 
 __all__ = [
-    "Course",
+    "ContinualRun",
     "LearnerAdapter",
     "Rules",
     "Run",
-    "arriving",
+    "from_factory",
     "is_learner",
-    "made",
-    "misplaced",
+    "run_experiences",
+    "run_iterator",
     "takes_seed",
-    "through",
+    "unsuitable_type",
 ]
 
-_ASKED = 4096  # rows asked about in one call
+_MAX_ROWS = 4096  # rows asked about in one call
 _Made = TypeVar("_Made")
 
 
 class LearnerAdapter:
-    """A learner as continual evaluation teaches and asks it.
+    """One interface to learners of several libraries.
 
     Parameters
     ----------
     model : learner
-        It learns in place.
+        It is trained in place.
     labels : ndarray or None
-        All labels of the stream, for learners that must know them beforehand.
+        All labels of the stream, for learners that need them beforehand.
     batch, block : int
-        Rows a call of ``learn``, and of ``partial_fit``.
+        Rows per call of ``learn``, and of ``partial_fit``.
     """
 
     def __init__(self, model: Any, labels: Array | None, batch: int, block: int) -> None:
         self.model = model
         self._labels = labels
         self._batch, self._block = batch, block
-        self._told = False
+        self._classes_passed = False
         self.rows = 0
         self._before = _counted(self.inner)
 
     @property
     def inner(self) -> Any:
-        """The learner at the end of a Pipeline; it may be another once it has learned."""
+        """The learner at the end of a Pipeline; it may be replaced while learning."""
         return getattr(self.model, "learner", self.model)
 
-    def teach(self, X: Array | Table, y: Array) -> None:
-        """Learn the rows of an experience in their order."""
-        for verb, how in (
+    def learn(self, X: Array | Table, y: Array) -> None:
+        """Learn the rows of an experience in order."""
+        for method, learn in (
             ("partial_fit", self._by_blocks),
             ("learn", self._by_batches),
             ("learn_one", self._by_rows),
         ):
-            if callable(getattr(self.model, verb, None)):
-                how(X, y)
+            if callable(getattr(self.model, method, None)):
+                learn(X, y)
                 return
 
-    def end(self) -> None:
-        """Be told that a task ended, if it wants to know."""
+    def end_task(self) -> None:
+        """Call ``after_task``, if the learner has it."""
         if callable(getattr(self.model, "after_task", None)):
             self.model.after_task()
 
-    def say(self, X: Array | Table, among: tuple[str | int, ...] | None, like: Array) -> Array:
-        """What it says of rows; nothing (None, or zeros) before it can answer.
+    def predict(self, X: Array | Table, among: tuple[str | int, ...] | None, like: Array) -> Array:
+        """Predictions; None, or zeros, before the learner is fitted.
 
         Parameters
         ----------
         X : ndarray or Table of shape (n, …)
             The rows.
         among : tuple, or None
-            The labels that they can have, where the learner is told.
+            The labels to choose among, in task-incremental evaluation.
         like : ndarray
-            Answers, for the kind and shape of what is said.
+            Targets, for the type and shape of predictions.
         """
-        parts = gen_batches(len(like), _ASKED)
-        said = [self._said(X[part], among, like[part]) for part in parts]
-        return np.concatenate(said) if said else like
+        parts = gen_batches(len(like), _MAX_ROWS)
+        predictions = [self._predict_batch(X[part], among, like[part]) for part in parts]
+        return np.concatenate(predictions) if predictions else like
 
     @property
     def masks(self) -> bool:
-        """Whether it can be told the labels among which to choose."""
+        """Whether the learner can choose among given labels."""
         verbs = ("decision_function", "predict_proba", "outputs")
-        return self._told_by() is not None or any(hasattr(self.model, verb) for verb in verbs)
+        return self._classes_argument() is not None or any(
+            hasattr(self.model, verb) for verb in verbs
+        )
 
-    # -- teaching ----------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------
 
     def _by_blocks(self, X: Array | Table, y: Array) -> None:
         verb = self.model.partial_fit
-        # scikit-learn's classifiers must be told all labels; those with `test_then_train` need not
+        # scikit-learn's classifiers need all labels; those with `test_then_train` do not
         must = (
             not hasattr(self.model, "test_then_train") and "classes" in signature(verb).parameters
         )
         size = max(1, len(y)) if getattr(self.inner, "by_task", False) else self._block
-        X = self._taken(X)
+        X = self._converted(X)
         for part in gen_batches(len(y), size):
             if must and self._labels is None:
                 raise ParameterError(
                     f"{_WHERE}: {type(self.model).__name__} must know all classes beforehand, "
-                    "got an iterator, which tells none. Give a list of experiences, or a learner "
-                    "that takes new classes."
+                    "got an iterator, of which none are known. Pass a list of experiences, or a "
+                    "learner that accepts new classes."
                 )
-            told = {"classes": self._labels} if must and not self._told else {}
-            verb(X[part], y[part], **told)
-            self._told = True
+            classes = {"classes": self._labels} if must and not self._classes_passed else {}
+            verb(X[part], y[part], **classes)
+            self._classes_passed = True
             self.rows += len(y[part])
 
     def _by_batches(self, X: Array | Table, y: Array) -> None:
-        if y.dtype.kind not in "biuf":  # '0' would be taken for 0, and 0 never be '0'
+        if y.dtype.kind not in "biuf":  # '0' would be read as 0, and 0 never equals '0'
             raise LabelError(
                 f"{_WHERE}: {type(self.model).__name__} must be given classes as whole numbers "
                 f"from 0 on, got text, such as {str(y[0])!r}. Number the classes."
             )
-        answers = y.astype(np.int64 if y.dtype.kind in "iub" else np.float32)
+        targets = y.astype(np.int64 if y.dtype.kind in "iub" else np.float32)
         for part in gen_batches(len(y), self._batch):
-            self.model.learn(_narrow(X[part]), answers[part])
-            self.rows += len(answers[part])
+            self.model.learn(_as_float32(X[part]), targets[part])
+            self.rows += len(targets[part])
 
     def _by_rows(self, X: Array | Table, y: Array) -> None:
-        for x, answer in zip(_dicts(X), y.tolist(), strict=True):
-            self.model.learn_one(x, answer)
+        for x, target in zip(_dicts(X), y.tolist(), strict=True):
+            self.model.learn_one(x, target)
             self.rows += 1
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- prediction --------------------------------------------------------------------------------
 
-    def _said(self, X: Array | Table, among: tuple[str | int, ...] | None, like: Array) -> Array:
+    def _predict_batch(
+        self, X: Array | Table, among: tuple[str | int, ...] | None, like: Array
+    ) -> Array:
         try:
             if among is not None and self.masks:
-                return self._among(X, among)
+                return self._predict_among(X, among)
             if not callable(getattr(self.model, "predict", None)):
-                said = np.array([self.model.predict_one(x) for x in _dicts(X)], dtype=object)
-                return _numbers(said) if like.dtype.kind == "f" else said
-            said = as_array(self.model.predict(self._taken(X)))
-            return self._fitting(said, like)
+                predictions = np.array([self.model.predict_one(x) for x in _dicts(X)], dtype=object)
+                return _numbers(predictions) if like.dtype.kind == "f" else predictions
+            predictions = as_array(self.model.predict(self._converted(X)))
+            return self._reshaped(predictions, like)
         except NotFitted:
-            return _silence(like)
+            return _no_predictions(like)
 
-    def _fitting(self, said: Array, like: Array) -> Array:
-        """Answers in the shape of those that are known."""
+    def _reshaped(self, predictions: Array, like: Array) -> Array:
+        """Predictions in the shape of the targets."""
         where = f"{_WHERE}: {type(self.model).__name__}.predict"
-        if said.size != like.size or said.shape[:1] != like.shape[:1]:
+        if predictions.size != like.size or predictions.shape[:1] != like.shape[:1]:
             raise ShapeError(
-                f"{where} must say one answer a row, of shape {like.shape}, got {said.shape}. "
-                "Return labels, or numbers, not scores."
+                f"{where} must return one prediction per row, of shape {like.shape}, got "
+                f"{predictions.shape}. Return labels, or numbers, not scores."
             )
-        said = said.reshape(like.shape)
-        if like.dtype.kind == "f" and said.dtype.kind not in "biuf":
+        predictions = predictions.reshape(like.shape)
+        if like.dtype.kind == "f" and predictions.dtype.kind not in "biuf":
             raise TypeMismatchError(
-                f"{where} must say numbers where answers are numbers, got {said.dtype}. Give a "
+                f"{where} must return numbers for numeric targets, got {predictions.dtype}. Use a "
                 "regressor."
             )
-        return said
+        return predictions
 
-    def _taken(self, X: Array | Table) -> Array | Table:
-        """Rows as the learner takes them: networks float32, and arrays whoever knows no tables."""
+    def _converted(self, X: Array | Table) -> Array | Table:
+        """Rows as the learner accepts them: float32 for networks, arrays for scikit-learn."""
         if not callable(getattr(self.model, "partial_fit", None)):
-            return _narrow(X)
+            return _as_float32(X)
         if hasattr(X, "names") and not hasattr(self.model, "test_then_train"):
             return np.column_stack([X[name] for name in X.names])
         return X
 
-    def _told_by(self) -> str | None:
-        """The argument of ``predict`` that names the labels to choose among, if it has one."""
+    def _classes_argument(self) -> str | None:
+        """The argument of ``predict`` for the labels to choose among, if it has one."""
         verb = getattr(self.inner, "predict", None)
-        known = signature(verb).parameters if callable(verb) else {}
-        return next((name for name in ("task", "classes") if name in known), None)
+        arguments = signature(verb).parameters if callable(verb) else {}
+        return next((name for name in ("task", "classes") if name in arguments), None)
 
-    def _among(self, X: Array | Table, among: tuple[str | int, ...]) -> Array:
-        """The best of some labels; None of each row where none of them is known yet."""
-        known, scores = getattr(self.inner, "classes_", None), None
-        if hasattr(self.model, "outputs") and self._told_by() is None:
-            scores = as_array(self.model.outputs(_narrow(X)))
-            known = np.arange(scores.shape[-1])
-        some = list(among) if known is None else [c for c in among if c in known]
+    def _predict_among(self, X: Array | Table, among: tuple[str | int, ...]) -> Array:
+        """The best of some labels; None for all rows if none of them was learned."""
+        classes, scores = getattr(self.inner, "classes_", None), None
+        if hasattr(self.model, "outputs") and self._classes_argument() is None:
+            scores = as_array(self.model.outputs(_as_float32(X)))
+            classes = np.arange(scores.shape[-1])
+        some = list(among) if classes is None else [c for c in among if c in classes]
         if not some:
-            # one that has learned nothing at all says so itself
-            return np.full(len(self.model.predict(self._taken(X))), None, dtype=object)
-        told, X = self._told_by(), self._taken(X)
-        if told is not None:
+            # raises if the learner is not fitted at all
+            return np.full(len(self.model.predict(self._converted(X))), None, dtype=object)
+        argument, X = self._classes_argument(), self._converted(X)
+        if argument is not None:
             try:
-                return as_array(self.model.predict(X, **{told: some}))
+                return as_array(self.model.predict(X, **{argument: some}))
             except LabelError:  # a network without outputs for them
                 return np.full(len(X), None, dtype=object)
         if scores is None:
             verb = getattr(self.model, "decision_function", None) or self.model.predict_proba
             scores = np.asarray(verb(X))
-        if scores.ndim == 1:  # two classes: the second's score less the first's
+        if scores.ndim == 1:  # two classes: score of the second minus that of the first
             scores = np.stack([-scores, scores], axis=1)
-        if known is None or len(known) < scores.shape[1]:
+        if classes is None or len(classes) < scores.shape[1]:
             return as_array(self.model.predict(X))
-        at = np.array([int(np.flatnonzero(known == label)[0]) for label in some])
+        at = np.array([int(np.flatnonzero(classes == label)[0]) for label in some])
         best: Array = np.array(some)[scores[:, at].argmax(axis=1)]
         return best
 
-    # -- what it tells of itself -------------------------------------------------------------------
+    # -- costs -------------------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int | None:
-        """All that it keeps from row to row, a network's own weights among it."""
+        """Size of the state in bytes, including the weights of a network."""
         size = getattr(self.model, "nbytes", None)
         if size is None:
             learned = [v for k, v in getattr(self.model, "__dict__", {}).items() if k.endswith("_")]
@@ -246,13 +250,13 @@ class LearnerAdapter:
 
     @property
     def prototypes(self) -> int | None:
-        """How many it has, if it has any."""
+        """Number of prototypes; None if the learner has none."""
         found = getattr(self.inner, "prototypes_", None)
         return None if found is None else len(found)
 
     @property
     def repeated(self) -> int | None:
-        """How often a row was learned again, as the learner tells; None if it does not."""
+        """Number of times a row was learned again; None if the learner does not count it."""
         repeated, seen = _counted(self.inner)
         if repeated is not None:
             return repeated - (self._before[0] or 0)
@@ -260,25 +264,25 @@ class LearnerAdapter:
 
 
 def _counted(learner: object) -> tuple[int | None, int | None]:
-    """Rows that were learned again, and rows that were learned, as a learner tells."""
-    told = (getattr(learner, name, None) for name in ("rows_repeated_", "rows_seen_"))
-    repeated, seen = (None if count is None else int(count) for count in told)
+    """Rows learned again, and rows learned; None if the learner does not count them."""
+    counts = (getattr(learner, name, None) for name in ("rows_repeated_", "rows_seen_"))
+    repeated, seen = (None if count is None else int(count) for count in counts)
     return repeated, seen
 
 
-def _silence(like: Array) -> Array:
-    """What is said by who has nothing to say: zeros, or None of each row."""
+def _no_predictions(like: Array) -> Array:
+    """The predictions of a learner that is not fitted: zeros, or None for each row."""
     real = like.dtype.kind == "f"
     return np.zeros(like.shape) if real else np.full(len(like), None, dtype=object)
 
 
-def _narrow(X: Array | Table) -> Array | Table:
-    """Rows as networks take them."""
+def _as_float32(X: Array | Table) -> Array | Table:
+    """Numbers as float32, for networks."""
     return X.astype(np.float32) if isinstance(X, np.ndarray) and X.dtype.kind in "fiub" else X
 
 
 def _dicts(X: Array | Table) -> Iterator[dict[Any, Any]]:
-    """Rows as River takes them: values by the columns' names, or places."""
+    """Rows as dicts by column name or index, for River."""
     if hasattr(X, "rows"):
         yield from X.rows()
         return
@@ -286,8 +290,8 @@ def _dicts(X: Array | Table) -> Iterator[dict[Any, Any]]:
         yield dict(enumerate(row))
 
 
-def _numbers(said: Array) -> Array:
-    return np.array([0.0 if one is None else one for one in said], dtype=float)
+def _numbers(predictions: Array) -> Array:
+    return np.array([0.0 if value is None else value for value in predictions], dtype=float)
 
 
 _WHERE = "op.evaluate.continual"
@@ -295,34 +299,34 @@ _WHERE = "op.evaluate.continual"
 
 @dataclass(frozen=True)
 class Run:
-    """One learner through all experiences, with one seed.
+    """The result of one learner on all experiences, with one seed.
 
     Parameters
     ----------
     model : str
         Its name.
     seed : int
-        Of what was drawn.
+        The random seed.
     matrix : list of list of float or None
-        After experience i on the rows to test of task j; None where that could not be tested.
+        The metric after experience i on the test rows of task j; None if not tested.
     before : list of float or None
-        The same before anything was learned.
+        The same before learning.
     when : list of int
         The experience after which task j has been learned, counted from 0.
     rows : int
-        Rows learned.
+        Number of rows learned.
     nbytes : int or None
-        Kept from row to row: the most, after any experience and when it ended.
+        Maximum size of the state in bytes, over all experiences.
     prototypes : int or None
-        How many, if it has any.
+        Number of prototypes at the end, if the learner has any.
     repeated : int or None
-        How often a row was learned again; 0 in one pass, None if it does not tell.
-    learning, prediction_seconds : float or None
-        Seconds a row; None without a clock.
+        Number of times a row was learned again; 0 in one pass, None if not counted.
+    learning_seconds, prediction_seconds : float or None
+        Seconds per row; None without a clock.
     stopped : str or None
-        Where and why it could not go on; what it knew till then counts.
+        The experience that could not be learned, and the error; later tests use the state then.
     notes : list of str
-        What is known of its limits in this setting.
+        Known limits of the learner in this scenario.
     """
 
     model: str
@@ -340,7 +344,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
 
     def check(self) -> None:
-        """Refuse numbers that are not as many as they must be.
+        """Check the shapes of the matrix and of ``when``.
 
         Raises
         ------
@@ -348,15 +352,15 @@ class Run:
         """
         if not self.matrix or {len(self.when), *map(len, self.matrix)} != {len(self.before)}:
             raise SourceError(
-                "a run must have a column for each task, got another number. Make it again."
+                "a run must have a column for each task, got another number. Run it again."
             )
         if any(i not in range(len(self.matrix)) for i in self.when):
-            raise SourceError("`when` must name experiences, got others. Make the run again.")
+            raise SourceError("`when` must name experiences, got others. Run it again.")
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds for all runs.
+    """Options of all runs.
 
     Parameters
     ----------
@@ -365,9 +369,9 @@ class Rules:
     metric : str
         Name from ``METRICS[task]``.
     batch, block : int
-        Rows a call of networks, and of others.
+        Rows per call, of networks and of other learners.
     clock : callable, optional
-        Gives seconds.
+        Returns seconds.
     """
 
     scenario: str
@@ -378,80 +382,80 @@ class Rules:
     clock: Callable[[], float] | None = None
 
 
-class Course:
-    """One learner on its way.
+class ContinualRun:
+    """The run of one learner in progress.
 
     Parameters
     ----------
     model : learner
-        It learns in place.
+        It is trained in place.
     rules : Rules
     labels : ndarray or None
-        All labels of the stream, if they are known.
-    called : str
-        What it is, for messages.
+        All labels of the stream, if known.
+    description : str
+        The model and its seed, for messages.
     """
 
-    def __init__(self, model: Any, rules: Rules, labels: Array | None, called: str) -> None:
+    def __init__(self, model: Any, rules: Rules, labels: Array | None, description: str) -> None:
         self.adapter = LearnerAdapter(model, labels, rules.batch, rules.block)
         self.rules = rules
-        self._called = called
+        self._description = description
         self._undefined = False
         self.matrix: list[list[float]] = []
         self.before: list[float] = []
         self.stopped: str | None = None
         self.failed: Exception | None = None
-        self._took = [0.0, 0.0]
-        self._asked = 0
-        self._most: int | None = None
+        self._seconds = [0.0, 0.0]
+        self._rows_predicted = 0
+        self._max_nbytes: int | None = None
 
     def learn(self, experience: Experience, *, borders: bool) -> None:
-        """Learn an experience; a learner that refuses it learns no more."""
+        """Learn an experience; a learner that raises an error is stopped."""
         if self.stopped is not None:
             return
-        began = self._now()
+        start = self._now()
         try:
-            self.adapter.teach(experience.X, experience.y)
-            self._weigh()
+            self.adapter.learn(experience.X, experience.y)
+            self._update_nbytes()
             if borders:
-                self.adapter.end()
-                self._weigh()
-        except (OnepassError, ValueError, NotImplementedError) as refused:
-            self.stopped = f"{experience.name}: {refused}"
-            self.failed = refused
-        except Exception as wrong:
-            wrong.add_note(f"{_WHERE}: {self._called} raised this at {experience.name!r}.")
+                self.adapter.end_task()
+                self._update_nbytes()
+        except (OnepassError, ValueError, NotImplementedError) as error:
+            self.stopped = f"{experience.name}: {error}"
+            self.failed = error
+        except Exception as error:
+            error.add_note(f"{_WHERE}: {self._description} raised this at {experience.name!r}.")
             raise
-        self._took[0] += self._now() - began
+        self._seconds[0] += self._now() - start
 
-    def _weigh(self) -> None:
-        """What is let go when a task ends had to be kept till then."""
+    def _update_nbytes(self) -> None:
+        """Update the maximum size: a learner may drop data at the end of a task."""
         size = self.adapter.nbytes
-        self._most = size if self._most is None else max(size or 0, self._most)
+        self._max_nbytes = size if self._max_nbytes is None else max(size or 0, self._max_nbytes)
 
     def score(self, test_set: TestSet) -> float:
-        """How right it is of the rows to test of a task.
+        """The metric on the test rows of a task.
 
-        Who was stopped amid a block, and cannot answer since, says nothing.
+        A learner that was stopped within a block and can no longer predict counts as not fitted.
         """
         among = test_set.classes if self.rules.scenario == "task" and test_set.classes else None
-        began = self._now()
+        start = self._now()
         try:
-            said = self.adapter.say(test_set.X, among, test_set.y)
-        except Exception as wrong:
+            predictions = self.adapter.predict(test_set.X, among, test_set.y)
+        except Exception as error:
             if self.stopped is None:
-                asked = f"raised this when it was asked about {test_set.name!r}"
-                wrong.add_note(f"{_WHERE}: {self._called} {asked}.")
+                note = f"raised this when predicting {test_set.name!r}"
+                error.add_note(f"{_WHERE}: {self._description} {note}.")
                 raise
-            said = _silence(test_set.y)
-        self._undefined |= said.dtype.kind == "f" and bool(np.isnan(said).any())
-        self._took[1] += self._now() - began
-        self._asked += len(test_set.y)
+            predictions = _no_predictions(test_set.y)
+        self._undefined |= predictions.dtype.kind == "f" and bool(np.isnan(predictions).any())
+        self._seconds[1] += self._now() - start
+        self._rows_predicted += len(test_set.y)
         metric = metric_class(self.rules.metric, self.rules.task, _WHERE)()
-        return float(metric.add(test_set.y, said).value)
+        return float(metric.add(test_set.y, predictions).value)
 
-    def run(self, name: str, seed: int, when: Iterable[int]) -> Run:
-        """All of it, told."""
+    def result(self, name: str, seed: int, when: Iterable[int]) -> Run:
+        """The result."""
         width = len(self.before)
         rows = [[*row, *[np.nan] * (width - len(row))] for row in self.matrix]
         timed = self.rules.clock is not None
@@ -462,84 +466,86 @@ class Course:
             [_plain(value) for value in self.before],
             list(when),
             self.adapter.rows,
-            self._most,
+            self._max_nbytes,
             self.adapter.prototypes,
             self.adapter.repeated,
-            self._took[0] / self.adapter.rows if timed and self.adapter.rows else None,
-            self._took[1] / self._asked if timed and self._asked else None,
+            self._seconds[0] / self.adapter.rows if timed and self.adapter.rows else None,
+            self._seconds[1] / self._rows_predicted if timed and self._rows_predicted else None,
             self.stopped,
             self._notes(),
         )
 
     def _notes(self) -> list[str]:
-        """What is known of the learner's limits, and what it could not be told."""
-        known: Mapping[str, str] = getattr(self.adapter.inner, "limits", {})
+        """Known limits of the learner in this scenario."""
+        limits: Mapping[str, str] = getattr(self.adapter.inner, "limits", {})
         scenario = self.rules.scenario
-        notes = [known[scenario]] if scenario in known else []
+        notes = [limits[scenario]] if scenario in limits else []
         if scenario == "task" and self.rules.task == "classification" and not self.adapter.masks:
-            notes.append("cannot be told a task's classes: it answered among all")
+            notes.append(
+                "cannot be restricted to the classes of a task: predicted among all classes"
+            )
         if self._undefined:
-            notes.append("said nan of some rows, of which nothing can be known")
+            notes.append("predicted nan for some rows")
         return notes
 
     def _now(self) -> float:
         return 0.0 if self.rules.clock is None else self.rules.clock()
 
 
-def through(
-    course: Course, source: Experiences | ExperienceList, notify: Callable[[int], object] | None
+def run_experiences(
+    run: ContinualRun, source: Experiences | ExperienceList, notify: Callable[[int], object] | None
 ) -> None:
-    """A learner goes through a stream that is known, and is tested on all tasks after each.
+    """Learn all experiences of a known stream, and test on all tasks after each.
 
     Parameters
     ----------
-    course : Course
+    run : ContinualRun
     source : Experiences or Listed
     notify : callable, optional
         Called with the number of experiences learned.
     """
     test_sets = list(source.test_sets())
-    course.before = [course.score(test_set) for test_set in test_sets]
+    run.before = [run.score(test_set) for test_set in test_sets]
     for i, experience in enumerate(source, 1):
-        course.learn(experience, borders=source.borders)
-        course.matrix.append([course.score(test_set) for test_set in test_sets])
+        run.learn(experience, borders=source.borders)
+        run.matrix.append([run.score(test_set) for test_set in test_sets])
         if notify is not None:
             notify(i)
 
 
-def arriving(
-    courses: Iterable[Course], source: Iterator[Experience], told: Callable[[int], object]
+def run_iterator(
+    runs: Iterable[ContinualRun], source: Iterator[Experience], notify: Callable[[int], object]
 ) -> list[str]:
-    """Learners go through experiences as they come, and are tested on those that have come.
+    """Learn the experiences of an iterator, and test on all experiences so far after each.
 
-    Each is said before it is learned, so that what came before is seen to help; nothing is known
-    of what is still to come.
+    Each experience is tested before it is learned, for forward transfer; later experiences are not
+    known.
 
     Parameters
     ----------
-    courses : iterable of Course
+    runs : iterable of ContinualRun
     source : iterator of Experience
-    told : callable
+    notify : callable
         Called with the number of experiences learned.
 
     Returns
     -------
     names : list of str
-        Of the experiences.
+        The names of the experiences.
     """
-    everyone, test_sets = list(courses), list[TestSet]()
+    everyone, test_sets = list(runs), list[TestSet]()
     for i, experience in enumerate(source):
         test_sets.append(
             TestSet(experience.name, experience.X_test, experience.y_test, experience.classes)
         )
-        for course in everyone:
-            first = course.score(test_sets[-1])
+        for run in everyone:
+            first = run.score(test_sets[-1])
             if i:
-                course.matrix[-1].append(first)
-            course.before.append(first if i == 0 else np.nan)
-            course.learn(experience, borders=True)
-            course.matrix.append([course.score(test_set) for test_set in test_sets])
-        told(i + 1)
+                run.matrix[-1].append(first)
+            run.before.append(first if i == 0 else np.nan)
+            run.learn(experience, borders=True)
+            run.matrix.append([run.score(test_set) for test_set in test_sets])
+        notify(i + 1)
     return [test_set.name for test_set in test_sets]
 
 
@@ -548,21 +554,21 @@ def _plain(value: float) -> float | None:
 
 
 def is_learner(model: object) -> bool:
-    """Whether it is a learner, not something that makes one."""
+    """Whether an object is a learner, not a factory of learners."""
     if isinstance(model, type):
         return False
-    asked = any(callable(getattr(model, verb, None)) for verb in ("predict", "predict_one"))
-    taught = any(callable(getattr(model, v, None)) for v in ("partial_fit", "learn", "learn_one"))
-    return asked and taught
+    predicts = any(callable(getattr(model, name, None)) for name in ("predict", "predict_one"))
+    learns = any(callable(getattr(model, n, None)) for n in ("partial_fit", "learn", "learn_one"))
+    return predicts and learns
 
 
-def made(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
-    """What a factory makes of a seed, if it takes one.
+def from_factory(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
+    """Call a factory, with the seed if it takes one.
 
     Parameters
     ----------
     factory : callable
-        Of ``seed``, of one argument without a default, or of none.
+        With an argument ``seed``, with one argument without a default, or without arguments.
     seed : int
     where : str
         The public call, for messages.
@@ -570,51 +576,53 @@ def made(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
     Raises
     ------
     ParameterError
-        If it asks for more, or makes nothing.
+        If it needs other arguments, or returns None.
     """
     if takes_seed(factory):
         named = "seed" in signature(factory).parameters
-        thing = factory(seed=seed) if named else factory(seed)
+        made = factory(seed=seed) if named else factory(seed)
     else:
-        _refuse_more(factory, where)
-        thing = factory()
-    if thing is None:
+        _check_callable(factory, where)
+        made = factory()
+    if made is None:
         raise ParameterError(
-            f"{where}: a factory must return what it makes, got None of {factory!r}. Add `return`."
+            f"{where}: a factory must return an object, got None from {factory!r}. Add `return`."
         )
-    return thing
+    return made
 
 
-def _refuse_more(factory: Callable[..., object], where: str) -> None:
-    """Refuse what asks for more than a seed."""
+def _check_callable(factory: Callable[..., object], where: str) -> None:
+    """Check that a factory can be called without arguments."""
     try:
         signature(factory).bind()
-    except ValueError:  # built in, and tells nothing of its arguments
+    except ValueError:  # a builtin without a signature
         return
-    except TypeError as wrong:
+    except TypeError as error:
         raise ParameterError(
-            f"{where}: a factory must be called with a seed, or nothing, got {factory!r}: {wrong}. "
-            "Give what else it needs by functools.partial."
-        ) from wrong
+            f"{where}: a factory must take a seed, or no argument, got {factory!r}: {error}. "
+            "Pass its other arguments by functools.partial."
+        ) from error
 
 
 def takes_seed(factory: Callable[..., object]) -> bool:
-    """Whether a factory asks for a seed that it has not been given."""
+    """Whether a factory needs a seed."""
     if "seed" in getattr(factory, "keywords", {}):  # of functools.partial
         return False
     try:
-        known = signature(factory).parameters
+        parameters = signature(factory).parameters
     except (TypeError, ValueError):
         return False
-    if "seed" in known:
+    if "seed" in parameters:
         return True
-    places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [p for p in known.values() if p.kind in places and p.default is Parameter.empty]
+    positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        p for p in parameters.values() if p.kind in positional and p.default is Parameter.empty
+    ]
     return len(needed) == 1
 
 
-def misplaced(model: object, task: str) -> str | None:
-    """What a model is, where it says so and does something else than the task asks for."""
+def unsuitable_type(model: object, task: str) -> str | None:
+    """The estimator type of a model that does not suit the task; None if it suits it."""
     if not hasattr(model, "__sklearn_tags__"):
         return None
     kind = get_tags(model).estimator_type

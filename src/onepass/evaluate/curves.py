@@ -22,7 +22,7 @@ from onepass.serialization.archive import damaged
 from onepass.serialization.codec import Role, from_state, register, state_dict
 from onepass.types import Array
 
-__all__ = ["Curve", "Ledger", "RollingMetrics", "Track", "Values", "plain_time"]
+__all__ = ["BoundedCurve", "Curve", "RollingMetrics", "ScoreHistory", "Values", "plain_time"]
 
 
 Values: TypeAlias = dict[str, float | None]
@@ -52,17 +52,17 @@ class Curve:
 
 
 @dataclass
-class Track:
-    """A curve while it grows.
+class BoundedCurve:
+    """A curve with a bounded number of points, which grows with the stream.
 
     Parameters
     ----------
     limit : int
-        Most points kept, at least 2; the stream's end may add one that is off the stride.
+        Maximum number of points, at least 2; the end of the stream may add one off the stride.
     stride : int
-        Rows between two points at first.
+        Initial number of rows between two points.
     start : int
-        No point stands before this number of rows, at least 1.
+        Number of rows of the first point, at least 1.
     rows, times, points : list
         The number of rows, the time and the values of each point.
     """
@@ -76,12 +76,12 @@ class Track:
 
     @property
     def next(self) -> int:
-        """The number of rows at which the next point stands."""
+        """The number of rows at the next point."""
         last = self.rows[-1] if self.rows else self.start - 1
         return (last // self.stride + 1) * self.stride
 
-    def note(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
-        """Set a point.
+    def add_point(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
+        """Add a point.
 
         Parameters
         ----------
@@ -95,51 +95,52 @@ class Track:
         self.end(rows, time, values)
         if len(self.rows) >= self.limit:
             self.stride *= 2
-            kept = [i for i, rows in enumerate(self.rows) if rows % self.stride == 0]
-            self.rows = [self.rows[i] for i in kept]
-            self.times = [self.times[i] for i in kept]
-            self.points = [self.points[i] for i in kept]
+            retained = [i for i, rows in enumerate(self.rows) if rows % self.stride == 0]
+            self.rows = [self.rows[i] for i in retained]
+            self.times = [self.times[i] for i in retained]
+            self.points = [self.points[i] for i in retained]
 
     def end(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
-        """Set the last point, where the stream ended, unless one stands there.
+        """Add the last point, at the end of the stream, unless there is one.
 
         Parameters
         ----------
         rows, time, values
-            As in ``note``.
+            As in ``add_point``.
         """
         if rows >= self.start and (not self.rows or self.rows[-1] != rows):
             self.rows.append(rows)
             self.times.append(plain_time(time))
             self.points.append(values)
 
-    def curve(self, tallies: Mapping[str, "Tally"]) -> Curve:
+    def curve(self, models: Mapping[str, "RollingMetrics"]) -> Curve:
         """The curve so far.
 
         Parameters
         ----------
-        tallies : mapping of str to Tally
+        models : mapping of str to RollingMetrics
             The metrics of each model, in order.
         """
         values = {
             model: {
-                metric: [point[model][metric] for point in self.points] for metric in tally.metrics
+                metric: [point[model][metric] for point in self.points]
+                for metric in rolling.metrics
             }
-            for model, tally in tallies.items()
+            for model, rolling in models.items()
         }
         timed = any(time is not None for time in self.times)
         return Curve(list(self.rows), list(self.times) if timed else None, values)
 
     @property
     def _sound(self) -> bool:
-        """Whether points that were read from a file can be points of a curve."""
+        """Whether points read from a file can be points of a curve."""
         counts = (self.limit, self.stride, self.start, *self.rows)
         positive = all(type(count) is int and count > 0 for count in counts)
         return positive and len(self.rows) == len(self.times) == len(self.points) < self.limit
 
 
 def plain_time(time: object) -> str | float | None:
-    """A time as JSON can hold it.
+    """A time as a value of JSON.
 
     Parameters
     ----------
@@ -159,9 +160,9 @@ class RollingMetrics:
     Parameters
     ----------
     metrics : dict of str to type or Metric
-        Name -> class of metric, or such a metric.
+        Name -> class of metric, or a metric.
     window : int, optional
-        How many of the last rows ``recent`` is about: O(window) memory.
+        Number of the last rows that ``recent`` covers: O(window) memory.
     last : deque of (y, predictions)
         The targets and predictions of these rows, in blocks.
     """
@@ -175,33 +176,33 @@ class RollingMetrics:
         self.metrics = {name: each() if isinstance(each, type) else each for name, each in found}
         self._count = sum(len(y) for y, _ in self.last)
 
-    def add(self, y: Array, said: Array) -> None:
-        """Take rows.
+    def add(self, y: Array, predictions: Array) -> None:
+        """Add rows.
 
         Parameters
         ----------
         y : ndarray of shape (n,) or (n, c)
-            The answers.
-        said : ndarray of the shape of y
-            What was said of the same rows.
+            The targets.
+        predictions : ndarray of the shape of y
+            The predictions for the same rows.
         """
         for metric in self.metrics.values():
-            metric.add(y, said)
+            metric.add(y, predictions)
         if self.window is not None:
-            # copies: a slice would keep its whole block alive, or see it written over
-            self.last.append((y[-self.window :].copy(), said[-self.window :].copy()))
+            # copies: a slice would hold its whole block in memory, or be overwritten with it
+            self.last.append((y[-self.window :].copy(), predictions[-self.window :].copy()))
             self._count += len(self.last[-1][0])
             self._forget(self._count - self.window)
 
     def _forget(self, excess: int) -> None:
-        """Let go of the oldest rows beyond the window."""
+        """Drop the oldest rows beyond the window."""
         while excess > 0:
-            y, said = self.last.popleft()
+            y, predictions = self.last.popleft()
             if len(y) > excess:
-                self.last.appendleft((y[excess:], said[excess:]))
-            gone = min(len(y), excess)
-            self._count -= gone
-            excess -= gone
+                self.last.appendleft((y[excess:], predictions[excess:]))
+            dropped = min(len(y), excess)
+            self._count -= dropped
+            excess -= dropped
 
     @property
     def overall(self) -> Values:
@@ -210,87 +211,90 @@ class RollingMetrics:
 
     @property
     def recent(self) -> Values:
-        """The metrics over exactly the last ``window`` rows, or all where there are fewer."""
+        """The metrics over exactly the last ``window`` rows, or over all if there are fewer."""
         fresh = {name: type(metric)() for name, metric in self.metrics.items()}
         if self.last:
             y = np.concatenate([y for y, _ in self.last])
-            said = np.concatenate([said for _, said in self.last])
-            self.last = deque([(y, said)])  # one piece is smaller than many
+            predictions = np.concatenate([predictions for _, predictions in self.last])
+            self.last = deque([(y, predictions)])  # one array takes less memory than many
             for metric in fresh.values():
-                metric.add(y, said)
+                metric.add(y, predictions)
         return _plain(fresh)
 
     @property
     def _sound(self) -> bool:
-        """Whether what was read from a file are metrics and blocks of rows."""
+        """Whether the values read from a file are metrics and blocks of rows."""
         metrics = all(isinstance(each, Metric) for each in self.metrics.values())
-        return metrics and all(y.ndim and y.shape == said.shape for y, said in self.last)
+        return metrics and all(
+            y.ndim and y.shape == predictions.shape for y, predictions in self.last
+        )
 
     @property
-    def kinds(self) -> dict[str, type[Metric]]:
+    def metric_classes(self) -> dict[str, type[Metric]]:
         """The class of each metric."""
         return {name: type(metric) for name, metric in self.metrics.items()}
 
     def state(self) -> dict[str, Any]:
-        """All of it as plain values and arrays."""
-        found: dict[str, Any] = state_dict(self, "Tally")
+        """The state as plain values and arrays."""
+        found: dict[str, Any] = state_dict(self, "RollingMetrics")
         return found
 
     def restore(self, state: Any, place: str) -> None:
-        """Go on from what ``state`` gave.
+        """Restore a state that ``state`` returned.
 
         Parameters
         ----------
         state : dict
-            From whatever source.
+            Not trusted: everything in it is validated.
         place : str
-            Where it was read, for messages.
+            The file that it was read from, for messages.
 
         Raises
         ------
         CheckpointError
-            If it is of a tally with other metrics, or no such thing.
+            If it has other metrics, or is damaged.
         """
-        kinds = self.kinds
+        metric_classes = self.metric_classes
         try:
             state = former.tally(state, self.state())
-        except (LookupError, TypeError, AttributeError, ValueError) as wrong:
-            raise damaged(place, "it holds no metrics") from wrong
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise damaged(place, "it holds no metrics") from error
         found = from_state(state, place)
         if not (
-            type(found) is RollingMetrics and (found.kinds, found.window) == (kinds, self.window)
+            type(found) is RollingMetrics
+            and (found.metric_classes, found.window) == (metric_classes, self.window)
         ):
             raise damaged(place, "it has other metrics than those of the run")
         vars(self).update(vars(found))
 
 
 def _plain(metrics: dict[str, Metric]) -> Values:
-    """Values as JSON and == can hold them: nan is None."""
+    """Values that JSON can hold and == compares: nan is None."""
     values = {name: float(metric.value) for name, metric in metrics.items()}
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 
 @dataclass(eq=False)
-class Ledger:
-    """The metrics of models, over all rows and over the last ones, and their curves.
+class ScoreHistory:
+    """Scores of models along a stream, over all rows and over the last ones, and their curves.
 
     Parameters
     ----------
-    tallies : dict of str to Tally
+    models : dict of str to RollingMetrics
         The metrics of each model, in order.
-    overall_track : Track
+    overall_curve : BoundedCurve
         The curve over all rows.
-    recent_track : Track or None
+    recent_curve : BoundedCurve or None
         The curve over the last rows.
     rows, skipped : int
-        Rows counted so far, and rows left out by the stream.
+        Rows counted so far, and rows skipped by the stream.
     time : object
         The time of the last row; None where the stream has no times.
     """
 
-    tallies: dict[str, RollingMetrics]
-    overall_track: Track
-    recent_track: Track | None
+    models: dict[str, RollingMetrics]
+    overall_curve: BoundedCurve
+    recent_curve: BoundedCurve | None
     rows: int = 0
     skipped: int = 0
     time: Any = None
@@ -299,96 +303,98 @@ class Ledger:
     def start(
         cls,
         models: Iterable[str],
-        kinds: Mapping[str, type[Metric]],
+        metric_classes: Mapping[str, type[Metric]],
         window: int | None,
         points: int,
     ) -> Self:
-        """The ledger before the first row.
+        """The history before the first row.
 
         Parameters
         ----------
         models : iterable of str
             The models' names, in order.
-        kinds : mapping of str to type
+        metric_classes : mapping of str to type
             Name -> class of metric.
         window : int or None
-            How many of the last rows ``recent`` is about.
+            Number of the last rows that ``recent`` covers.
         points : int
-            Most points of a curve.
+            Maximum number of points of a curve.
         """
-        tallies = {name: RollingMetrics(dict(kinds), window) for name in models}
-        recent = None if window is None else Track(points, max(1, window // 4), window)
-        return cls(tallies, Track(points), recent)
+        models = {name: RollingMetrics(dict(metric_classes), window) for name in models}
+        recent = None if window is None else BoundedCurve(points, max(1, window // 4), window)
+        return cls(models, BoundedCurve(points), recent)
 
     def is_like(self, other: Any) -> bool:
-        """Whether another ledger is of the same models, metrics, window and number of points."""
-        return type(other) is Ledger and self.setup == other.setup
+        """Whether another history has the same models, metrics, window and number of points."""
+        return type(other) is ScoreHistory and self.setup == other.setup
 
     @property
     def setup(self) -> tuple[Any, ...]:
         """The models with their metrics and windows, and the limit and start of each curve."""
-        tallies = {name: (each.kinds, each.window) for name, each in self.tallies.items()}
-        return tallies, [(track.limit, track.start) for track in self._tracks]
+        models = {name: (each.metric_classes, each.window) for name, each in self.models.items()}
+        return models, [(curve.limit, curve.start) for curve in self._curves]
 
     @property
-    def _tracks(self) -> list[Track]:
-        return [each for each in (self.overall_track, self.recent_track) if each is not None]
+    def _curves(self) -> list[BoundedCurve]:
+        return [each for each in (self.overall_curve, self.recent_curve) if each is not None]
 
     @property
     def _sound(self) -> bool:
-        """Whether what was read from a file fits together."""
+        """Whether the values read from a file are consistent."""
         counts = all(type(count) is int and count >= 0 for count in (self.rows, self.skipped))
-        tallies = all(type(tally) is RollingMetrics for tally in self.tallies.values())
-        ahead = all(type(track) is Track and track.next > self.rows for track in self._tracks)
-        return counts and tallies and ahead
+        models = all(type(rolling) is RollingMetrics for rolling in self.models.values())
+        ahead = all(
+            type(curve) is BoundedCurve and curve.next > self.rows for curve in self._curves
+        )
+        return counts and models and ahead
 
-    def add(self, block: Block, said: Mapping[str, Array]) -> None:
-        """Count rows.
+    def add(self, block: Block, predictions: Mapping[str, Array]) -> None:
+        """Add the rows of a block.
 
         Parameters
         ----------
         block : Block
-            The rows with their answers; there may be none.
-        said : mapping of str to ndarray of the shape of the block's y
-            What each model said of them.
+            The rows with their targets; may be empty.
+        predictions : mapping of str to ndarray of the shape of the block's y
+            The predictions of each model.
         """
         self.skipped += block.skipped
         a = 0
         while a < len(block):
-            b = min(len(block), a + min(track.next for track in self._tracks) - self.rows)
-            for name, tally in self.tallies.items():
-                tally.add(block.y[a:b], said[name][a:b])
+            b = min(len(block), a + min(curve.next for curve in self._curves) - self.rows)
+            for name, rolling in self.models.items():
+                rolling.add(block.y[a:b], predictions[name][a:b])
             self.rows += b - a
             self.time = None if block.time is None else block.time[b - 1]
-            if self.rows == self.overall_track.next:
-                self.overall_track.note(self.rows, self.time, self.overall())
-            if self.recent_track is not None and self.rows == self.recent_track.next:
-                self.recent_track.note(self.rows, self.time, self._last_rows())
+            if self.rows == self.overall_curve.next:
+                self.overall_curve.add_point(self.rows, self.time, self.overall())
+            if self.recent_curve is not None and self.rows == self.recent_curve.next:
+                self.recent_curve.add_point(self.rows, self.time, self._last_rows())
             a = b
 
     def end(self) -> None:
-        """The stream has ended: set the curves' last points."""
-        self.overall_track.end(self.rows, self.time, self.overall())
-        if self.recent_track is not None:
-            self.recent_track.end(self.rows, self.time, self._last_rows())
+        """Add the last points of the curves, at the end of the stream."""
+        self.overall_curve.end(self.rows, self.time, self.overall())
+        if self.recent_curve is not None:
+            self.recent_curve.end(self.rows, self.time, self._last_rows())
 
     def overall(self) -> dict[str, Values]:
         """Each model's metrics over all rows so far."""
-        return {name: tally.overall for name, tally in self.tallies.items()}
+        return {name: rolling.overall for name, rolling in self.models.items()}
 
     def recent(self) -> dict[str, Values] | None:
-        """The same over the last ``window`` rows; None where no window was asked for."""
-        return None if self.recent_track is None else self._last_rows()
+        """The same over the last ``window`` rows; None without a window."""
+        return None if self.recent_curve is None else self._last_rows()
 
     def _last_rows(self) -> dict[str, Values]:
-        return {name: tally.recent for name, tally in self.tallies.items()}
+        return {name: rolling.recent for name, rolling in self.models.items()}
 
     def curves(self) -> tuple[Curve, Curve | None]:
-        """The curves over all rows, and over the last ones if a window was asked for."""
-        overall = self.overall_track.curve(self.tallies)
-        if self.recent_track is None:
+        """The curves over all rows, and over the last ones if there is a window."""
+        overall = self.overall_curve.curve(self.models)
+        if self.recent_curve is None:
             return overall, None
-        return overall, self.recent_track.curve(self.tallies)
+        return overall, self.recent_curve.curve(self.models)
 
 
-register(Role.RUN, Track, RollingMetrics, Ledger)
+register(Role.RUN, BoundedCurve, RollingMetrics, ScoreHistory)

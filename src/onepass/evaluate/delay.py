@@ -33,40 +33,44 @@ from onepass.types import Array
 from onepass.validation import as_dates, as_numbers
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["Room", "Turns", "Waiting"]
+__all__ = ["DelayedLabels", "PendingRows", "Schedule"]
 
 
-def _moments(time: Array | None, last: object, located: Callable[[int], str], where: str) -> Array:
-    """The moments at which rows come: numbers or dates that never fall."""
+def _row_times(
+    time: Array | None, last: object, located: Callable[[int], str], where: str
+) -> Array:
+    """The times at which rows arrive: numbers or dates that never decrease."""
     if time is None:
         raise ParameterError(
-            f"{where}: `delay_until` needs a stream that says when each row comes, got none. "
+            f"{where}: `delay_until` needs a stream with the time of each row, got none. "
             "Name the column of times: op.stream.read(source, time=...), or --time."
         )
     at = _checked(np.asarray(time), "the column of times", located, where)
     before = at[:1] if last is None else np.asarray([last])
     if (before.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
-            f"{where}: times must be of one kind, got {at.dtype} after {before.dtype}, from "
+            f"{where}: times must be of one type, got {at.dtype} after {before.dtype}, from "
             f"{located(0)} on. Convert them."
         )
     fallen = np.flatnonzero(at < np.concatenate([before, at[:-1]]))
     if len(fallen):
         i = int(fallen[0])
         raise ParameterError(
-            f"{where}: with `delay_until` the times of rows must not fall, got {at[i]} in "
+            f"{where}: with `delay_until` the times of rows must not decrease, got {at[i]} in "
             f"{located(i)}, after {before[0] if i == 0 else at[i - 1]}. Sort the rows by "
-            "time; if local clocks went back here, give dates in UTC or with their time zone."
+            "time; if local clocks were set back here, give dates in UTC or with their time zone."
         )
     return at
 
 
-def _dues(column: Array, name: str, at: Array, located: Callable[[int], str], where: str) -> Array:
-    """When answers are known; an answer known before its row came is known as it comes."""
+def _due_times(
+    column: Array, name: str, at: Array, located: Callable[[int], str], where: str
+) -> Array:
+    """The times at which targets arrive; none before its row."""
     due = _checked(np.asarray(column), f"column {name!r}", located, where)
     if (due.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
-            f"{where}: column {name!r} must be of the kind of the stream's times, {at.dtype}, got "
+            f"{where}: column {name!r} must have the type of the stream's times, {at.dtype}, got "
             f"{due.dtype}. Convert one of them."
         )
     return np.maximum(due, at)
@@ -80,30 +84,30 @@ def _checked(values: Array, what: str, located: Callable[[int], str], where: str
         values = as_dates(values, where)
     else:
         raise TypeMismatchError(
-            f"{where}: {what} must hold numbers or dates, to say when a row comes or is answered, "
-            f"got {values.dtype}. Convert it, or give its kind by `types` (--type NAME=date)."
+            f"{where}: {what} must hold the times of rows or targets, as numbers or dates, got "
+            f"{values.dtype}. Convert it, or set its type by `types` (--type NAME=date)."
         )
     missing = np.flatnonzero(is_missing(values))
     if len(missing):
         raise NotFiniteError(
-            f"{where}: {what} must say of every row when it comes or is answered, got none in "
+            f"{where}: {what} must hold a time for every row, got a missing value in "
             f"{located(int(missing[0]))}. Fill it in, or drop the row."
         )
     return values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Waiting:
-    """Rows that wait, in the order in which they will be learned.
+class PendingRows:
+    """Rows whose targets have not arrived, in the order in which they will be learned.
 
     Parameters
     ----------
     X : Table or ndarray of shape (n, d)
         The rows.
     y : ndarray of shape (n,) or (n, c)
-        Their answers.
+        Their targets.
     due : ndarray of shape (n,)
-        When each answer is known.
+        The time at which each target arrives.
     """
 
     X: Any
@@ -113,8 +117,8 @@ class Waiting:
     def __len__(self) -> int:
         return len(self.due)
 
-    def __getitem__(self, key: slice | Array) -> "Waiting":
-        return Waiting(self.X[key], self.y[key], self.due[key])
+    def __getitem__(self, key: slice | Array) -> "PendingRows":
+        return PendingRows(self.X[key], self.y[key], self.due[key])
 
     @property
     def _sound(self) -> bool:
@@ -125,173 +129,173 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turns:
-    """A sequence of rows, each to be learned or to be asked about.
+class Schedule:
+    """A sequence of rows, each to be learned or to be predicted.
 
     Parameters
     ----------
     X : Table or ndarray of shape (m, d)
         The rows.
     y : ndarray of shape (m,) or (m, c)
-        Their answers.
+        Their targets.
     time : ndarray of shape (m,), or None
-        When each is learned or asked about; it never falls.
+        The time at which each is learned or predicted; it never decreases.
     learned : ndarray of shape (m,) of bool
-        Whether it is learned.
-    left : Waiting or None
-        What waits afterwards.
+        Whether the row is learned.
+    left : PendingRows or None
+        The rows that are pending afterwards.
     last : object
-        The moment of the last row that came.
+        The time of the last row that arrived.
     located : callable, optional
-        Says where the row of a turn stands in the source, by the turn's place in the sequence.
+        Returns the location of a row in the source, by its index in the sequence.
     """
 
     X: Any
     y: Array
     time: Array | None
     learned: Array
-    left: Waiting | None
+    left: PendingRows | None
     last: Any
     located: Callable[[int], str] | None = None
 
 
-class Room:
-    """Where rows wait for their answers.
+class DelayedLabels:
+    """Rows whose targets arrive later, and when they are learned.
 
     Parameters
     ----------
     delay : int
-        The answer of a row is known before so many rows later; 1 is before the next. Not used with
+        Number of rows after which a target arrives; 1 is before the next row. Not used with
         ``until``.
     until : str, optional
-        The column that says when a row's answer is known, in the unit of the stream's times.
-    most : int
-        Most rows that may wait.
+        The column with the time at which a row's target arrives, in the unit of the stream's times.
+    max_rows : int
+        Maximum number of pending rows.
     where : str
         The public call, for messages.
 
     Attributes
     ----------
-    waiting : Waiting or None
-        The rows that wait now.
+    pending : PendingRows or None
+        The rows that are pending now.
     last : object
-        The moment of the last row that came.
+        The time of the last row that arrived.
     """
 
-    def __init__(self, delay: int, until: str | None, most: int, where: str) -> None:
-        self.waiting: Waiting | None = None
-        self._delay, self._until, self._most, self._where = delay, until, most, where
+    def __init__(self, delay: int, until: str | None, max_rows: int, where: str) -> None:
+        self.pending: PendingRows | None = None
+        self._delay, self._until, self._max_rows, self._where = delay, until, max_rows, where
         self.last: Any = None
 
     def __len__(self) -> int:
-        return 0 if self.waiting is None else len(self.waiting)
+        return 0 if self.pending is None else len(self.pending)
 
-    def turns(self, block: Block, rows: int) -> Turns:
-        """What is to be done when a block comes; nothing is changed yet.
+    def schedule(self, block: Block, rows: int) -> Schedule:
+        """The rows to learn and to predict when a block arrives; the state is not changed.
 
         Parameters
         ----------
         block : Block
             At least one row.
         rows : int
-            How many came before.
+            Number of rows before it.
 
         Raises
         ------
         ColumnError, NotFiniteError, ParameterError, TypeMismatchError
-            If the rows do not say when they come and are answered, times fall, or too many wait.
+            If times are missing or decrease, or too many rows are pending.
         """
-        came, at = self._coming(block, rows)
-        n, own = len(came), np.arange(1, len(came) + 1)
-        # (1): the first later row of this block that comes when the answer is known
-        turn = np.maximum(np.searchsorted(at, came.due), own)
+        arrived, at = self._arrivals(block, rows)
+        n, own = len(arrived), np.arange(1, len(arrived) + 1)
+        # (1): the first later row of this block that arrives when the target is available
+        position = np.maximum(np.searchsorted(at, arrived.due), own)
         before = np.array([], dtype=int)
-        pool, head = came, 0
-        if self.waiting is not None and len(self.waiting):
-            before = np.searchsorted(at, self.waiting.due)
+        pool, head = arrived, 0
+        if self.pending is not None and len(self.pending):
+            before = np.searchsorted(at, self.pending.due)
             head = int(np.searchsorted(before, n))
-            pool = _joined(self.waiting[:head], came)
-        turn = np.concatenate([before[:head], turn])
-        left = self._left(came[turn[head:] >= n], head)
-        now = np.flatnonzero(turn < n)
-        now = now[np.lexsort((pool.due[now], turn[now]))]
-        order = np.argsort(np.concatenate([2 * turn[now], 2 * own - 1]), kind="stable")
+            pool = _concatenated(self.pending[:head], arrived)
+        position = np.concatenate([before[:head], position])
+        left = self._left(arrived[position[head:] >= n], head)
+        now = np.flatnonzero(position < n)
+        now = now[np.lexsort((pool.due[now], position[now]))]
+        order = np.argsort(np.concatenate([2 * position[now], 2 * own - 1]), kind="stable")
         index = np.concatenate([now, np.arange(head, head + n)])[order]
         learned = order < len(now)
-        time = self._times(block, pool.due[index], turn[index], learned)
+        time = self._times(block, pool.due[index], position[index], learned)
         located = _located(block, index - head)
-        return Turns(pool.X[index], pool.y[index], time, learned, left, at[-1], located)
+        return Schedule(pool.X[index], pool.y[index], time, learned, left, at[-1], located)
 
-    def settle(self, turns: Turns) -> None:
-        """The turns were taken: what is left waits."""
-        self.waiting, self.last = turns.left, turns.last
+    def commit(self, schedule: Schedule) -> None:
+        """Update the pending rows after a schedule was processed."""
+        self.pending, self.last = schedule.left, schedule.last
 
-    def rest(self, time: object) -> Block | None:
-        """All rows that wait, to be learned at the stream's end; None where there are none.
+    def remaining(self, time: object) -> Block | None:
+        """All pending rows, to be learned at the end of the stream; None if there are none.
 
         Parameters
         ----------
         time : object
             The time of the last row, or None.
         """
-        waiting = self.waiting
-        if waiting is None or not len(waiting):
+        pending = self.pending
+        if pending is None or not len(pending):
             return None
-        times: Array | None = waiting.due
+        times: Array | None = pending.due
         if self._until is None:
-            times = None if time is None else np.full(len(waiting), time)
-        return Block(waiting.X, waiting.y, times)
+            times = None if time is None else np.full(len(pending), time)
+        return Block(pending.X, pending.y, times)
 
-    def _coming(self, block: Block, rows: int) -> tuple[Waiting, Array]:
-        """The block's rows as they will wait, and the moments at which they come."""
+    def _arrivals(self, block: Block, rows: int) -> tuple[PendingRows, Array]:
+        """The rows of a block with the times of their targets, and their own times."""
         X = sliceable(block.X)
         if self._until is None:
             at = np.arange(rows, rows + len(block))
-            return Waiting(X, block.y, at + self._delay), at
+            return PendingRows(X, block.y, at + self._delay), at
         if not isinstance(X, Table) or self._until not in X:
             raise ColumnError(
                 f"{self._where}: `delay_until` must name a column of the stream that is not "
-                f"dropped, got {self._until!r}. Check the spelling; it will be no feature."
+                f"dropped, got {self._until!r}. Check the spelling; it is not used as a feature."
             )
         first = rows if block.first is None else block.first
         located = block.located or (lambda i: f"row {first + i:,} (from 0)")
-        at = _moments(block.time, self.last, located, self._where)
-        due = _dues(X[self._until], self._until, at, located, self._where)
-        return Waiting(X.drop([self._until]), block.y, due), at
+        at = _row_times(block.time, self.last, located, self._where)
+        due = _due_times(X[self._until], self._until, at, located, self._where)
+        return PendingRows(X.drop([self._until]), block.y, due), at
 
-    def _left(self, more: Waiting, head: int) -> Waiting | None:
-        """What waits afterwards: the rows not due, and some of the block."""
-        old = None if self.waiting is None else self.waiting[head:]
-        left = more if old is None or not len(old) else _joined(old, more)
-        if len(left) > self._most:
+    def _left(self, more: PendingRows, head: int) -> PendingRows | None:
+        """The rows that are pending afterwards: those not due, and some of the block."""
+        old = None if self.pending is None else self.pending[head:]
+        left = more if old is None or not len(old) else _concatenated(old, more)
+        if len(left) > self._max_rows:
             raise ParameterError(
-                f"{self._where}: at most {self._most:,} rows may wait for their answers, got "
-                f"{len(left):,}. Give a higher `max_waiting` if there is memory for them, or a "
+                f"{self._where}: at most {self._max_rows:,} rows may wait for their targets, got "
+                f"{len(left):,}. Set a higher `max_waiting` if there is memory for them, or a "
                 "shorter delay."
             )
         return left[np.argsort(left.due, kind="stable")] if self._until else left
 
-    def _times(self, block: Block, due: Array, turn: Array, learned: Array) -> Array | None:
-        """When each turn is taken."""
+    def _times(self, block: Block, due: Array, position: Array, learned: Array) -> Array | None:
+        """The time at which each row of a schedule is learned or predicted."""
         if block.time is None:
             return None
-        here = np.cumsum(~learned) - 1  # the row of the block that is asked about
-        at = np.asarray(block.time)[np.where(learned, turn, here)]
+        here = np.cumsum(~learned) - 1  # the row of the block that is predicted
+        at = np.asarray(block.time)[np.where(learned, position, here)]
         return at if self._until is None else np.where(learned, due, at)
 
 
 def _located(block: Block, rows: Array) -> Callable[[int], str] | None:
-    """Where the row of each turn stands; those below 0 came before the block."""
+    """The location of each row of a schedule; rows below 0 arrived before the block."""
     given = block.located
     if given is None:
         return None
-    return lambda i: given(int(rows[i])) if rows[i] >= 0 else "one that waited for its answer"
+    return lambda i: given(int(rows[i])) if rows[i] >= 0 else "a row that waited for its target"
 
 
-def _joined(a: Waiting, b: Waiting) -> Waiting:
-    """One after the other."""
+def _concatenated(a: PendingRows, b: PendingRows) -> PendingRows:
+    """The rows of a, then those of b."""
     X = concatenate_tables((a.X, b.X)) if isinstance(a.X, Table) else np.concatenate([a.X, b.X])
-    return Waiting(X, np.concatenate([a.y, b.y]), np.concatenate([a.due, b.due]))
+    return PendingRows(X, np.concatenate([a.y, b.y]), np.concatenate([a.due, b.due]))
 
 
-register(Role.RUN, Waiting, Table)
+register(Role.RUN, PendingRows, Table)

@@ -5,12 +5,12 @@ model has its own copy, which is updated with the error of the model in each row
 
 ============== ====================================================================
 regression     |y − ŷ|, the absolute error; its mean where a row has several targets
-classification 1 for a wrong label, 0 for a right one; True and False where it counts
+classification 1 for a wrong label, 0 for a right one; True and False if it counts mistakes
 ============== ====================================================================
 
 An alarm is an update after which ``drift_detected`` is true. A warning is an update after which
 ``warning_detected``, which some detectors have, becomes true.
-Cost: what the detectors cost, and O(MOST) memory for each model and detector.
+Cost: what the detectors cost, and O(MAX_EVENTS) memory for each model and detector.
 
 [1] J. Gama, P. Medas, G. Castillo, P. Rodrigues, "Learning with drift detection", SBIA 2004 (DDM);
     A. Bifet, R. Gavaldà, "Learning from time-changing data with adaptive windowing", SDM 2007
@@ -31,18 +31,18 @@ from onepass.evaluate.curves import plain_time
 from onepass.types import Array
 
 __all__ = [
-    "MOST",
+    "MAX_EVENTS",
     "Detector",
     "Drift",
-    "Marks",
-    "Watch",
+    "ErrorMonitor",
+    "Events",
     "check_suited",
     "counts_mistakes",
-    "watch",
+    "error_monitor",
 ]
 
-MOST = 1000
-"""Most alarms, and most warnings, of which the rows are kept: the last ones. All are counted."""
+MAX_EVENTS = 1000
+"""Maximum number of alarms, and of warnings, whose rows are stored: the last. All are counted."""
 
 _COUNTS = "BinaryDriftDetector"  # River's name for detectors that count mistakes
 
@@ -60,15 +60,15 @@ class Detector(Protocol):
 
 
 @dataclass(frozen=True)
-class Marks:
-    """Where something happened along a stream.
+class Events:
+    """Alarms or warnings of a drift detector along a stream.
 
     Parameters
     ----------
     count : int
-        How often, exactly.
+        Their number.
     rows : list of int
-        The rows, counted from 1 as in the curves; the last 1000 of them.
+        Their rows, counted from 1 as in the curves; the last 1000.
     times : list of str or float, or None
         Their times, as in the curves; None without times.
     """
@@ -80,22 +80,22 @@ class Marks:
 
 @dataclass(frozen=True)
 class Drift:
-    """What one detector said of one model's errors.
+    """Drift in the errors of one model, by one detector.
 
     Parameters
     ----------
-    alarms : Marks
-        Where it detected drift.
-    warnings : Marks, or None
-        Where its warnings began; None where it has none to give.
+    alarms : Events
+        Rows at which drift was detected.
+    warnings : Events, or None
+        Rows at which warnings began; None if the detector has no warnings.
     """
 
-    alarms: Marks
-    warnings: Marks | None
+    alarms: Events
+    warnings: Events | None
 
 
 def counts_mistakes(detector: object) -> bool:
-    """Whether a detector takes truth values: by River's name for it, for River may be absent.
+    """Whether a detector takes booleans, by the name of its class in River, which may be absent.
 
     Parameters
     ----------
@@ -105,13 +105,13 @@ def counts_mistakes(detector: object) -> bool:
 
 
 def check_suited(detectors: Mapping[str, Detector], task: str, where: str) -> None:
-    """Refuse detectors that count mistakes where there are none but errors.
+    """Check that detectors suit the task: those that count mistakes need classifiers.
 
     Parameters
     ----------
     detectors : mapping of str to detector
     task : {"regression", "classification"}
-        What is watched.
+        The task of the models.
     where : str
         The public call, for messages.
 
@@ -119,45 +119,45 @@ def check_suited(detectors: Mapping[str, Detector], task: str, where: str) -> No
     ------
     ParameterError
     """
-    for name, one in detectors.items():
-        if task == "regression" and counts_mistakes(one):
+    for name, detector in detectors.items():
+        if task == "regression" and counts_mistakes(detector):
             raise ParameterError(
-                f"{where}: {name} must watch classifiers, whose answers are right or wrong, got "
-                "models that regress. Give a detector of numbers, such as ADWIN of river.drift."
+                f"{where}: {name} must watch classifiers, whose predictions are right or wrong, "
+                "got regressors. Use a detector of numbers, such as river.drift.ADWIN."
             )
 
 
-def watch(
+def error_monitor(
     drift: Detector | Mapping[str, Detector] | None,
     models: Iterable[str],
     task: str,
     where: str,
     *,
     resumed: bool,
-) -> "Watch | None":
-    """Detectors beside models that are to go through a stream.
+) -> "ErrorMonitor | None":
+    """Drift detectors for the errors of models.
 
     Parameters
     ----------
     drift : detector, dict of str to detector, or None
-        Without a name it is called by its class.
+        The default name is that of its class.
     models : iterable of str
         The models to watch.
     task : {"regression", "classification"}
-        What the models do.
+        The task of the models.
     where : str
         The public call, for messages.
     resumed : bool
-        Whether the pass goes on from a checkpoint.
+        Whether the run continues from a checkpoint.
 
     Returns
     -------
-    Watch, or None where there is nothing to watch with
+    ErrorMonitor, or None without detectors
 
     Raises
     ------
     ParameterError
-        If one is no detector, or counts mistakes where there are none but errors, or was to be
+        If one is not a detector, counts mistakes while the models are regressors, or the run is
         resumed.
     """
     if drift is None:
@@ -165,88 +165,90 @@ def watch(
     named = drift if isinstance(drift, Mapping) else {type(drift).__name__: drift}
     if resumed:
         raise ParameterError(
-            f"{where}: `drift` must be left out where a pass is resumed, got "
+            f"{where}: `drift` must be left out when a run is resumed, got "
             f"{join_names(list(named))}. Checkpoints do not contain detectors: start "
             "again, or resume without them."
         )
-    for one in named.values():
-        able = callable(getattr(one, "update", None)) and hasattr(one, "drift_detected")
-        if isinstance(one, type) or not able:
+    for detector in named.values():
+        able = callable(getattr(detector, "update", None))
+        able = able and hasattr(detector, "drift_detected")
+        if isinstance(detector, type) or not able:
             raise ParameterError(
                 f"{where}: `drift` must be a detector with `update` and `drift_detected`, got "
-                f"{one!r}. Give an object, such as river.drift.ADWIN()."
+                f"{detector!r}. Pass an object, such as river.drift.ADWIN()."
             )
     check_suited(named, task, where)
-    return Watch({str(name): one for name, one in named.items()}, models, task)
+    return ErrorMonitor({str(name): one for name, one in named.items()}, models, task)
 
 
-class Watch:
-    """Detectors beside models on their way through a stream.
+class ErrorMonitor:
+    """Drift detectors that are updated with the errors of models along a stream.
 
     Parameters
     ----------
     drift : dict of str to detector
-        By name; they are copied and stay as they are.
+        By name; copied, not changed.
     models : iterable of str
         The models to watch.
     task : {"regression", "classification"}
-        What the models do.
+        The task of the models.
     """
 
     def __init__(self, drift: Mapping[str, Detector], models: Iterable[str], task: str) -> None:
         self._task = task
-        self._guards = {
-            model: {name: _Guard(deepcopy(one)) for name, one in drift.items()} for model in models
+        self._watched = {
+            model: {name: _WatchedDetector(deepcopy(one)) for name, one in drift.items()}
+            for model in models
         }
 
-    def add(self, rows: int, block: Block, said: Mapping[str, Array]) -> None:
-        """Tell the detectors of some rows.
+    def add(self, rows: int, block: Block, predictions: Mapping[str, Array]) -> None:
+        """Update the detectors with the errors of some rows.
 
         Parameters
         ----------
         rows : int
-            How many rows there were before.
+            Number of rows before them.
         block : Block
-            The rows with their answers; at least one.
-        said : mapping of str to ndarray of the shape of the block's y
-            What each model said of them.
+            The rows with their targets; at least one.
+        predictions : mapping of str to ndarray of the shape of the block's y
+            The predictions of each model.
         """
-        for model, guards in self._guards.items():
-            errors = _errors(self._task, block.y, said[model])
-            for name, guard in guards.items():
+        for model, watched in self._watched.items():
+            errors = _errors(self._task, block.y, predictions[model])
+            for name, detector in watched.items():
                 try:
-                    guard.add(errors, rows, block.time)
-                except Exception as wrong:
-                    wrong.add_note(f"drift detector {name!r}, on the errors of {model!r}")
+                    detector.add(errors, rows, block.time)
+                except Exception as error:
+                    error.add_note(f"drift detector {name!r}, on the errors of {model!r}")
                     raise
 
     def found(self, model: str) -> dict[str, Drift] | None:
-        """What each detector said of a model's errors; None where none watched it.
+        """The drift that each detector found in the errors of a model; None without detectors.
 
         Parameters
         ----------
         model : str
             The model's name.
         """
-        guards = self._guards.get(model)
-        return {name: guard.found() for name, guard in guards.items()} if guards else None
+        watched = self._watched.get(model)
+        return {name: each.found() for name, each in watched.items()} if watched else None
 
 
-class _Guard:
-    """A detector, and where it raised alarms and began to warn; all are counted, the last kept."""
+class _WatchedDetector:
+    """A detector with its alarms and warnings: all are counted, the last rows are stored."""
 
     def __init__(self, detector: Detector) -> None:
-        self._detector: Any = detector  # which may have warnings too
+        self._detector: Any = detector  # may have `warning_detected`
         self._kind: type = bool if counts_mistakes(detector) else float
         kinds = ["alarms"] + ["warnings"] * hasattr(detector, "warning_detected")
-        self._last = {kind: deque[tuple[int, Any]](maxlen=MOST) for kind in kinds}
+        self._last = {kind: deque[tuple[int, Any]](maxlen=MAX_EVENTS) for kind in kinds}
         self._counts = dict.fromkeys(kinds, 0)
         self._warned = False
 
     def add(self, errors: Array, rows: int, time: Array | None) -> None:
-        """Update the detector with the errors (n,) of the rows after so many."""
+        """Update with the errors (n,) of the rows that follow the first ``rows``."""
         for i, error in enumerate(errors.tolist()):
-            if not np.isfinite(error):  # a detector learns nothing of a model that diverged
+            if not np.isfinite(error):  # of a model that diverged
                 continue
             self._detector.update(self._kind(error))
             begun = {"alarms": self._detector.drift_detected}
@@ -260,22 +262,22 @@ class _Guard:
                 self._last[kind].append((rows + i + 1, at))
 
     def found(self) -> Drift:
-        """The marks so far; with times where there are any."""
-        marks: dict[str, Marks] = {}
+        """The alarms and warnings so far; with times if there are any."""
+        events: dict[str, Events] = {}
         for kind, last in self._last.items():
             times = [time for _, time in last]
             timed = any(time is not None for time in times)
             rows = [row for row, _ in last]
-            marks[kind] = Marks(self._counts[kind], rows, times if timed else None)
-        return Drift(marks["alarms"], marks.get("warnings"))
+            events[kind] = Events(self._counts[kind], rows, times if timed else None)
+        return Drift(events["alarms"], events.get("warnings"))
 
 
-def _errors(task: str, y: Array, said: Array) -> Array:
+def _errors(task: str, y: Array, predictions: Array) -> Array:
     """The error of each row, (n,)."""
     if task == "classification":
-        wrong = y.astype(object) != said.astype(object)
+        wrong = y.astype(object) != predictions.astype(object)
         return np.asarray(wrong, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        gaps = np.abs(np.asarray(y, dtype=np.float64) - np.asarray(said, dtype=np.float64))
+        gaps = np.abs(np.asarray(y, dtype=np.float64) - np.asarray(predictions, dtype=np.float64))
     errors: Array = gaps if gaps.ndim == 1 else gaps.mean(axis=1)
     return errors

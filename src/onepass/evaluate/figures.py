@@ -1,7 +1,7 @@
-"""Figures of all reports: their style, learning curves, lines with bands, dots and heat maps.
+"""Figures of reports: style, learning curves, lines with bands, dot plots and heat maps.
 
-Colours are those that readers with colour vision deficiency can tell apart. Learning curves are
-drawn at the width of a printed column; ticks on a curve mark the rows where drift was detected.
+Readers with colour vision deficiency can distinguish the colours. Learning curves have the width of
+a printed column; ticks on a curve mark the rows where drift was detected.
 """
 
 import math
@@ -29,7 +29,7 @@ __all__ = [
     "COLOURS",
     "DARK",
     "GREY",
-    "LETTERS",
+    "LEGEND_WIDTH",
     "Dots",
     "Line",
     "band",
@@ -44,7 +44,7 @@ __all__ = [
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's; black and yellow left out."""
+"""Palette of Okabe and Ito, without black and yellow."""
 
 GREY, DARK = "#767676", "#444444"
 _DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
@@ -67,7 +67,7 @@ _SETTINGS = {
     "xtick.major.size": 3.0,
     "xtick.minor.size": 0.0,
     "ytick.major.width": 0.0,
-    "pdf.fonttype": 42,  # letters, not outlines: journals ask for it
+    "pdf.fonttype": 42,  # embed fonts, as journals require
     "svg.fonttype": "none",
 }
 
@@ -76,16 +76,16 @@ _SETTINGS = {
 def new_figure(
     size: tuple[float, float], path: str | os.PathLike[str] | None, where: str
 ) -> Iterator[Any]:
-    """An empty figure to draw on, written when the block ends without an error.
+    """An empty figure, which is written when the block ends without an error.
 
-    Settings of matplotlib that the user made are left alone.
+    The user's settings of matplotlib are not changed.
 
     Parameters
     ----------
     size : tuple of float
         Width and height, in inches.
     path : path, optional
-        Where to write it: .png, .svg or .pdf.
+        File to write it to: .png, .svg or .pdf.
     where : str
         The public call, for messages.
 
@@ -98,7 +98,7 @@ def new_figure(
     MissingExtraError
         If matplotlib is not installed.
     ParameterError
-        If the path has a suffix that stands for no kind of figure.
+        If the suffix of the path is unknown.
     SourceError
         If the file cannot be written.
     """
@@ -111,7 +111,7 @@ def new_figure(
             if suffix not in figure.canvas.get_supported_filetypes():
                 raise ParameterError(
                     f"{where}: `path` must end in .png, .svg or .pdf, got {os.fspath(path)!r}. "
-                    "Give the file another name."
+                    "Rename the file."
                 )
         yield figure
         if path is not None:
@@ -120,12 +120,12 @@ def new_figure(
 
 
 def stroke(k: int) -> dict[str, Any]:
-    """The colour and dashes of the k-th line: past the last colour they come again, dashed.
+    """The colour and dashes of the k-th line: after the last colour they repeat, dashed.
 
     Parameters
     ----------
     k : int
-        From 0 on.
+        Counted from 0.
     """
     around = k // len(COLOURS)
     dash = _DASHES[around % len(_DASHES)] if around else "-"
@@ -133,7 +133,7 @@ def stroke(k: int) -> dict[str, Any]:
 
 
 def band(axes: "Axes", x: Any, mean: Any, spread: Any, alpha: float = 0.15, **line: Any) -> Any:
-    """A line, and a band of its deviation.
+    """A line with a band of its deviation.
 
     Parameters
     ----------
@@ -141,9 +141,9 @@ def band(axes: "Axes", x: Any, mean: Any, spread: Any, alpha: float = 0.15, **li
     x, mean, spread : array-like of shape (n,)
         The band is mean ± spread; None for no band.
     alpha : float
-        Of the band.
+        Opacity of the band.
     **line
-        How the line looks, its ``color`` among it.
+        Properties of the line, including its ``color``.
 
     Returns
     -------
@@ -157,21 +157,21 @@ def band(axes: "Axes", x: Any, mean: Any, spread: Any, alpha: float = 0.15, **li
 
 @dataclass(frozen=True)
 class Dots:
-    """A kind of number that each row of a dot plot has.
+    """One series of a dot plot: a number for each row.
 
     Parameters
     ----------
     label : str
-        In the legend.
+        Label in the legend.
     colour : str
     means : sequence of float, or array
-        Of each row; nan where it has none.
+        One for each row; nan if missing.
     spreads : sequence of float, array or None
         Standard deviations; None for no bars.
     offset : float
-        How far above its row.
+        Vertical offset from the row.
     mark : str
-        As matplotlib calls it.
+        Marker of matplotlib.
     places : int or None
         Decimals written beside a dot; None for none.
     """
@@ -186,7 +186,7 @@ class Dots:
 
 
 def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) -> None:
-    """A row for each name, from top to bottom, with a dot of each kind.
+    """A dot plot: a row for each name, from top to bottom, with a dot of each series.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) 
     title : str
     names : sequence of str
     kinds : sequence of Dots
-        Those of which any row has a number.
+        The series; those without numbers are left out.
     """
     rows = np.arange(len(names), dtype=float)[::-1]
     for kind in kinds:
@@ -208,7 +208,7 @@ def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) 
             capsize=2, markersize=4 if kind.mark == "o" else 9,
         )  # fmt: skip
         for mean, place in zip(means[some], at[some], strict=True):
-            if kind.places is not None:  # away from the dots of other kinds
+            if kind.places is not None:  # away from the dots of other series
                 below = kind.offset < 0
                 axes.annotate(
                     f"{mean:.{kind.places}f}", (mean, place), xytext=(0, -3.5 if below else 3.5),
@@ -224,12 +224,12 @@ def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) 
 
 
 def legend_below(figure: "Figure") -> None:
-    """One legend of all axes, outside of them.
+    """One legend for all axes, below them.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
-        As :func:`new_figure` makes it.
+        From :func:`new_figure`.
     """
     shown: dict[str, Any] = {}
     for axes in figure.axes:
@@ -241,17 +241,17 @@ def legend_below(figure: "Figure") -> None:
     )  # fmt: skip
 
 
-LETTERS = 28
-"""Of a line in a legend."""
+LEGEND_WIDTH = 28
+"""Maximum number of letters in a line of a legend."""
 
 
 def legend_beside(figure: "Figure", handles: Sequence[Any]) -> None:
-    """A legend on the right of a figure's axes; names may hold dollars.
+    """A legend on the right of the axes; names may contain dollar signs.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
-        As :func:`new_figure` makes it.
+        From :func:`new_figure`.
     handles : sequence of artists
         With their labels.
     """
@@ -263,7 +263,7 @@ def legend_beside(figure: "Figure", handles: Sequence[Any]) -> None:
         text.set_parse_math(False)
 
 
-_WRITTEN = 12  # rows up to which each number is written into its field
+_MAX_WRITTEN = 12  # rows up to which each number is written into its cell
 _LETTER, _SIDE = 0.06, 2.1  # inches of a letter beside a heat map, and of its side
 
 
@@ -275,16 +275,16 @@ def heat_map(
     *,
     lower_is_better: bool,
 ) -> Any:
-    """A matrix as a heat map: bright is good, and each number is written where they are few.
+    """A matrix as a heat map: bright is good; the numbers of small matrices are written in.
 
     Parameters
     ----------
     axes : matplotlib.axes.Axes
     values : ndarray of shape (n, m)
     names : tuple of sequence of str
-        Of rows, and of columns; their numbers stand for long ones.
+        Of rows, and of columns; long names are replaced by numbers.
     span : tuple of float
-        The values at both ends of the colours.
+        The values at both ends of the colour map.
     lower_is_better : bool
 
     Returns
@@ -296,13 +296,13 @@ def heat_map(
     colours = "cividis_r" if lower_is_better else "cividis"
     image = axes.imshow(values, cmap=colours, vmin=low, vmax=high)
     axes.grid(visible=False)
-    most = max(values.shape)
-    for (i, j), value in np.ndenumerate(values if most <= _WRITTEN else np.empty((0, 0))):
+    size = max(values.shape)
+    for (i, j), value in np.ndenumerate(values if size <= _MAX_WRITTEN else np.empty((0, 0))):
         if np.isfinite(value):
             bright = (value - low) / ((high - low) or 1.0) > 0.55
             text = f"{value:.0f}" if high == 100.0 or abs(value) >= 9.95 else f"{value:.2g}"
             axes.text(
-                j, i, text, ha="center", va="center", fontsize=7.0 if most <= 6 else 5.0,
+                j, i, text, ha="center", va="center", fontsize=7.0 if size <= 6 else 5.0,
                 color="white" if bright == lower_is_better else "black",
             )  # fmt: skip
     for side, given, n in zip((axes.yaxis, axes.xaxis), names, values.shape, strict=True):
@@ -331,7 +331,7 @@ class Line:
         Over the last rows.
     baseline : bool
     alarms : ndarray of shape (k,)
-        Where drift was detected.
+        Rows or times at which drift was detected.
     """
 
     name: str
@@ -342,7 +342,7 @@ class Line:
 
     @property
     def last(self) -> float:
-        """The last value that is defined; nan where none is."""
+        """The last defined value; nan if there is none."""
         defined = self.values[~np.isnan(self.values)]
         return float(defined[-1]) if len(defined) else np.nan
 
@@ -357,18 +357,18 @@ def learning_curves(
     *,
     lower_is_better: bool,
 ) -> Any:
-    """Learning curves, and a legend with the last value of each.
+    """Learning curves, with a legend that gives the last value of each.
 
     Parameters
     ----------
     lines : sequence of Line
-        Models in colours, baselines in grey; at least one has a point.
+        Models in colours, baselines in grey; at least one has points.
     x : tuple of ndarray
         Rows or times of the points of ``values``, and of ``recent``.
     since : int
-        The first point of ``values`` that counts for the scale.
+        Index of the first point of ``values`` that is used for the scale.
     labels : tuple of str
-        Of both axes, and the title.
+        Labels of both axes, and the title.
     path, where
         As in :func:`new_figure`.
     lower_is_better : bool
@@ -388,17 +388,17 @@ def learning_curves(
             look = {"color": GREY, "ls": next(baselines)} if grey else stroke(next(models))
             off = " ↑" if line.last > high else " ↓" if line.last < low else ""
             last = format_number(line.last, places).replace("-", "−")
-            look["label"] = fill(f"{line.name} {last}{off}", LETTERS)
+            look["label"] = fill(f"{line.name} {last}{off}", LEGEND_WIDTH)
             drawn[line.name] = _trace(axes, line, x, look)
         worst = np.inf if lower_is_better else -np.inf
         order = sorted(lines, key=lambda line: worst if np.isnan(line.last) else line.last)
-        legend_beside(figure, [drawn[line.name] for line in reversed(order)])  # as lines end
+        legend_beside(figure, [drawn[line.name] for line in reversed(order)])
         _label_axes(axes, x[0], labels)
     return figure
 
 
 def _trace(axes: "Axes", line: Line, x: tuple[Array, Array], look: dict[str, Any]) -> Any:
-    """Draw a line, the faint one over the last rows below, and ticks where drift was detected."""
+    """Draw a curve, the faint one over the last rows, and ticks where drift was detected."""
     colour = look["color"]
     if line.recent is not None:
         axes.plot(x[1], line.recent, color=colour, ls=look["ls"], lw=0.9, alpha=0.4, zorder=2)
@@ -419,11 +419,11 @@ def _numbers(along: Array) -> Floats:
 def _limits(
     lines: Sequence[Line], x: tuple[Array, Array], since: Any, *, lower_is_better: bool
 ) -> tuple[float, float]:
-    """The range that matters: neither the first rows nor a model that diverged rule it.
+    """The limits of the y axis, independent of the first rows and of models that diverged.
 
-    Values count from ``since`` on, and as far as a reader would compare them with the best: to four
-    times its error, or 1.5 below its share. Baselines so far off that several models could not be
-    told apart beside them are left outside, as an arrow.
+    Values are used from ``since`` on, up to four times the error of the best, or down to 1.5 below
+    its score. Baselines so far off that the models could not be distinguished are left outside,
+    and marked by an arrow.
     """
     finals = [line.last for line in lines if np.isfinite(line.last)]
     least, most = -np.inf, 4.0 * min((value for value in finals if value > 0), default=np.inf)
@@ -447,7 +447,7 @@ def _limits(
 
 
 def _label_axes(axes: "Axes", x: Array, labels: tuple[str, str, str]) -> None:
-    """What is measured, over what."""
+    """Label the axes, and set their ticks."""
     from matplotlib import dates, ticker  # noqa: PLC0415  it is installed, for there are axes
 
     axes.margins(x=0.0)

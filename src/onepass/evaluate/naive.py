@@ -33,8 +33,8 @@ from onepass.validation.table import TableLike
 __all__ = ["LastLabel", "LastValue", "Majority", "RunningMean"]
 
 
-class _Blind(Learner):
-    """A learner without features: one feature, 0 in each row, and one number an output."""
+class _Naive(Learner):
+    """A learner that uses no feature: one number for each output."""
 
     _scored: ClassVar[str]
     """The attribute that holds the score of each output, (c,)."""
@@ -59,10 +59,10 @@ class _Blind(Learner):
         verb: str,
         time: TimeLike | None = None,
     ) -> Array:
-        return super()._learn_block(_alike(X), y, sample_weight, verb, time)
+        return super()._learn_block(_zeros(X), y, sample_weight, verb, time)
 
     def _matrix(self, X: TableLike, verb: str) -> Floats:
-        return super()._matrix(_alike(X), verb)
+        return super()._matrix(_zeros(X), verb)
 
     def _row(self, x: object, where: str) -> Floats:
         del x, where
@@ -73,16 +73,16 @@ class _Blind(Learner):
         super()._set_features(1, None)
 
     def _widen(self, d: int) -> None:
-        """New features make no difference."""
+        """Ignore new features."""
 
 
-def _alike(X: Any) -> Floats:
+def _zeros(X: Any) -> Floats:
     """One column of zeros with as many rows as X, in the memory of one number."""
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     return np.broadcast_to(np.zeros(1), (n, 1))
 
 
-class _BlindRegressor(_Blind, Regressor):
+class _NaiveRegressor(_Naive, Regressor):
     """A regressor without features."""
 
     def _initial_prediction(self, row: Floats) -> Any:
@@ -90,7 +90,7 @@ class _BlindRegressor(_Blind, Regressor):
         return np.float64(0.0)
 
 
-class _Last(_Blind):
+class _Last(_Naive):
     """The last target of each output; of labels, 1 for the last and 0 for the others."""
 
     _scored = "last_"
@@ -98,13 +98,13 @@ class _Last(_Blind):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del X, s, class_mask
-        said = np.vstack([self.last_, Y[:-1]])
+        predictions = np.vstack([self.last_, Y[:-1]])
         self.last_ = Y[-1].astype(np.float64)
-        return said
+        return predictions
 
 
-class LastValue(_Last, _BlindRegressor):
-    """Says the last answer; 0 before the first.
+class LastValue(_Last, _NaiveRegressor):
+    """Predict the last target; 0 before the first.
 
     Examples
     --------
@@ -113,10 +113,10 @@ class LastValue(_Last, _BlindRegressor):
     """
 
 
-class RunningMean(_BlindRegressor):
-    """Says the (weighted) mean of all answers so far; 0 before the first.
+class RunningMean(_NaiveRegressor):
+    """Predict the (weighted) mean of all targets so far; 0 before the first.
 
-    The mean is moved by differences from itself, so that answers such as 10⁸ ± 1 keep their
+    The mean is updated by differences from itself, so that targets such as 10⁸ ± 1 retain their
     digits.
 
     Examples
@@ -139,41 +139,41 @@ class RunningMean(_BlindRegressor):
         origin = self.mean_ if self.weight_ > 0 else Y[0].astype(np.float64)
         weight = self.weight_ + np.cumsum(s)
         means = origin + np.cumsum(s[:, None] * (Y - origin), axis=0) / weight[:, None]
-        said = np.vstack([self.mean_, means[:-1]])
+        predictions = np.vstack([self.mean_, means[:-1]])
         self.mean_, self.weight_ = means[-1].copy(), float(weight[-1])
-        return said
+        return predictions
 
 
-class _BlindClassifier(_Blind, Classifier):
+class _NaiveClassifier(_Naive, Classifier):
     """A classifier without features.
 
     Parameters
     ----------
     classes : array-like, optional
-        Labels that are known beforehand. Others may still come.
+        Labels that are known beforehand. Others may appear later.
     """
 
     def __init__(self, classes: Collection[object] | None = None) -> None:
         self.classes = classes
 
-    def partial_fit(  # type: ignore[override]  # the third place is scikit-learn's
+    def partial_fit(  # type: ignore[override]  # the third argument is scikit-learn's
         self,
         X: TableLike,
         y: ArrayLike,
         classes: Collection[object] | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn the rows one after the other; X is only counted."""
-        return super().partial_fit(_alike(X), y, classes=classes, sample_weight=sample_weight)
+        """Learn the rows in order; of X only the number of rows is used."""
+        return super().partial_fit(_zeros(X), y, classes=classes, sample_weight=sample_weight)
 
 
-class LastLabel(_Last, _BlindClassifier):
-    """Says the last label; None before the first.
+class LastLabel(_Last, _NaiveClassifier):
+    """Predict the last label; None before the first.
 
     Parameters
     ----------
     classes : array-like, optional
-        Labels that are known beforehand. Others may still come.
+        Labels that are known beforehand. Others may appear later.
 
     Examples
     --------
@@ -182,15 +182,15 @@ class LastLabel(_Last, _BlindClassifier):
     """
 
 
-class Majority(_BlindClassifier):
-    """Says the label with the most rows (or weight) so far; None before the first.
+class Majority(_NaiveClassifier):
+    """Predict the label with the most rows (or weight) so far; None before the first.
 
-    Of labels that tie, the last in sorted order is said.
+    Of labels that tie, the last in sorted order is predicted.
 
     Parameters
     ----------
     classes : array-like, optional
-        Labels that are known beforehand. Others may still come.
+        Labels that are known beforehand. Others may appear later.
 
     Examples
     --------
@@ -204,9 +204,9 @@ class Majority(_BlindClassifier):
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del X, class_mask
         counts = self.counts_ + np.cumsum(Y if s is None else s[:, None] * Y, axis=0)
-        said = np.vstack([self.counts_, counts[:-1]])
+        predictions = np.vstack([self.counts_, counts[:-1]])
         self.counts_ = counts[-1].copy()
-        return said
+        return predictions
 
 
 register(Role.RUN, LastValue, RunningMean, LastLabel, Majority)

@@ -1,4 +1,4 @@
-"""Independent jobs in several processes of joblib, each with one thread for linear algebra."""
+"""Independent jobs in several joblib processes, each with one thread for linear algebra."""
 
 import copy
 import warnings
@@ -20,10 +20,10 @@ _Result = TypeVar("_Result")
 def run_parallel(
     function: Callable[[_Job], _Result], jobs: Sequence[_Job], processes: int, *, where: str
 ) -> Iterator[tuple[_Job, _Result]]:
-    """Each job with its result, in the order in which they finish.
+    """Run jobs in parallel; yield each with its result, in the order in which they finish.
 
-    An error of a job is raised here and ends the other jobs, as do an interrupt and closing the
-    iterator.
+    An error of a job is raised here and ends the other jobs, as do an interrupt and closing of
+    the iterator.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def run_parallel(
         Called with a job.
     jobs : sequence
     processes : int
-        1 for this process alone.
+        1 for this process only.
     where : str
         The public call, for messages.
 
@@ -46,7 +46,7 @@ def run_parallel(
     ParameterError
         If the function or a job cannot be sent to another process.
     ProcessError
-        If a process ended before its job did, or an error of a job cannot be sent here.
+        If a process ended before its job, or an error of a job cannot be sent back.
     """
     if processes == 1 or len(jobs) < 2:
         yield from ((job, function(job)) for job in jobs)
@@ -56,37 +56,37 @@ def run_parallel(
             min(processes, len(jobs)),
             return_as="generator_unordered",
             batch_size=1,  # jobs take seconds or more
-            mmap_mode="c",  # torch warns of arrays that cannot be written to
+            mmap_mode="c",  # read-only arrays make torch warn
         )
     found = pool(delayed(_with_job)(function, job) for job in jobs)
     try:
         for result in found:  # noqa: UP028  closed below
             yield result
-    except PicklingError as wrong:
+    except PicklingError as error:
         # the cause is the traceback of the thread that sends, as text
-        last = str(wrong.__cause__ or wrong).strip('"\n').splitlines()[-1]
+        last = str(error.__cause__ or error).strip('"\n').splitlines()[-1]
         raise ParameterError(
-            f"{where}: with several processes all must be sent to other processes, got an object "
-            f"that cannot be: {last}. Leave it out, or use one process."
-        ) from wrong
-    except BrokenProcessPool as wrong:
+            f"{where}: with several processes all objects must be picklable, got one that is "
+            f"not: {last}. Leave it out, or use one process."
+        ) from error
+    except BrokenProcessPool as error:
         raise ProcessError(
-            f"{where}: each process must live until its run is done, got one that ended before. "
-            "Check whether memory is short, and set fewer processes. Runs that were stored remain."
-        ) from wrong
+            f"{where}: each process must run until its job is done, got one that ended "
+            "before. Check whether memory is short, and use fewer processes. Stored runs remain."
+        ) from error
     finally:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of runs that are cancelled
+            warnings.simplefilter("ignore", UserWarning)  # about cancelled runs
             found.close()
 
 
 def _with_job(function: Callable[[_Job], _Result], job: _Job) -> tuple[_Job, _Result]:
-    """The job with its result; an error that cannot be sent back becomes a `ProcessError`."""
+    """The job with its result; an error that cannot be pickled becomes a `ProcessError`."""
     try:
         return job, function(job)
-    except Exception as wrong:
+    except Exception as error:
         try:
-            copy.copy(wrong)  # rebuilds it as pickle does
+            copy.copy(error)  # rebuilds it as pickle does
         except Exception:  # noqa: BLE001  whatever its class raises
-            raise ProcessError(f"{type(wrong).__name__}: {wrong}") from wrong
+            raise ProcessError(f"{type(error).__name__}: {error}") from error
         raise

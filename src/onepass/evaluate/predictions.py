@@ -6,44 +6,45 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ColumnError, OnepassError, did_you_mean
-from onepass.evaluate.blocks import refusal
+from onepass.evaluate.blocks import located_error
 from onepass.stream import Rows
 from onepass.types import Array
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["answers", "check_keep"]
+__all__ = ["check_keep", "predictions"]
 
-_WHERE = "op.evaluate.answers"
+_WHERE = "op.evaluate.predictions"
 
 
-def answers(
+def predictions(
     model: Any, stream: Iterable[Rows], *, keep: Sequence[str] = ()
 ) -> Iterator[dict[str, Array]]:
-    """What a model says of each row; nothing is learned.
+    """Predict the rows of a stream; nothing is learned.
 
-    A model that is to skip rows that lack a value, ``Encode(missing="skip")``, says nothing of
-    them: nan, or None for labels.
+    With a model that skips rows with missing values, ``Encode(missing="skip")``, the predictions
+    for such rows are nan, or None for labels.
 
     Parameters
     ----------
     model : learner or Pipeline
-        It has learned something.
+        A fitted model.
     stream : Stream or iterable of blocks
         As from ``op.stream``; the features of a block are a Table ``X``.
     keep : sequence of str
-        Columns of the features that are given too, to tell the rows apart.
+        Feature columns to copy into the result, to identify the rows.
 
     Yields
     ------
     block : dict of str to ndarray of shape (n,)
-        The columns kept, then ``said``; for a model with c outputs ``said0``, ``said1``, …
+        The copied columns, then ``prediction``; ``prediction0``, ``prediction1``, … for a model
+        with several outputs.
 
     Raises
     ------
     ColumnError
-        If a column to keep is not there, or has the name of an answer.
+        If a column to copy is missing, or has the name of a prediction.
     OnepassError
-        If the model refuses a block: the message says which rows.
+        If the model cannot predict a block: the message names the rows.
 
     Examples
     --------
@@ -52,55 +53,52 @@ def answers(
     >>> model = models.pipelines(["rls"], "regression", {"rls.prior": 0.0})["rls"]
     >>> rows = [{"km": 1.0, "by": "sea"}, {"km": 2.0, "by": "sea"}, {"km": 3.0, "by": "sea"}]
     >>> _ = model.partial_fit(rows, [3.0, 5.0, 7.0])
-    >>> (block,) = answers(model, op.stream.read(rows), keep=["km"])
-    >>> block["km"].tolist(), block["said"].round(3).tolist()
+    >>> (block,) = predictions(model, op.stream.read(rows), keep=["km"])
+    >>> block["km"].tolist(), block["prediction"].round(3).tolist()
     ([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
     """
-    seen = 0
+    before = 0
     for rows in stream:
         check_keep(rows.X, keep)
-        kept = {name: rows.X[name] for name in keep}
+        copied = {name: rows.X[name] for name in keep}
         try:
-            said = _said(model, rows.X)
+            found = _predict(model, rows.X)
         except OnepassError as error:
-            first = getattr(rows, "first", seen)
+            first = getattr(rows, "first", before)
             place = f"{_WHERE}: {len(rows):,} rows from row {first:,} (from 0)"
-            raise refusal(error, place, getattr(rows, "located", None), len(rows)) from error
-        seen += len(rows)
+            raise located_error(error, place, getattr(rows, "located", None), len(rows)) from error
+        before += len(rows)
         columns = (
-            {"said": said}
-            if said.ndim == 1
-            else {f"said{j}": output for j, output in enumerate(said.T)}
+            {"prediction": found}
+            if found.ndim == 1
+            else {f"prediction{j}": output for j, output in enumerate(found.T)}
         )
-        taken = [name for name in keep if name in columns]
-        if taken:
+        reserved = [name for name in keep if name in columns]
+        if reserved:
             raise ColumnError(
-                f"{_WHERE}: no column to keep may be called as an answer, got {taken[0]!r}. "
-                "Rename the column."
+                f"{_WHERE}: no column to copy may have the name of a prediction, got "
+                f"{reserved[0]!r}. Rename the column."
             )
-        yield {**kept, **columns}
+        yield {**copied, **columns}
 
 
-def _said(model: Any, table: Table) -> Array:
-    """What the model says; nothing, nan or None, of rows that it is to skip."""
+def _predict(model: Any, table: Table) -> Array:
+    """Predictions of a model; nan or None for rows that it skips."""
     if getattr(model, "missing", "keep") != "skip":
         return np.asarray(model.predict(table))
-    whole = np.ones(len(table), dtype=bool)
+    complete = np.ones(len(table), dtype=bool)
     for name in model.dtypes_:
-        whole &= ~is_missing(table[name]) if name in table else False
-    known = np.asarray(model.predict(table[whole]))
-    floats = known.dtype.kind == "f"
-    said = np.full(
-        (len(table), *known.shape[1:]),
-        np.nan if floats else None,
-        known.dtype if floats else object,
-    )
-    said[whole] = known
-    return said
+        complete &= ~is_missing(table[name]) if name in table else False
+    found = np.asarray(model.predict(table[complete]))
+    real = found.dtype.kind == "f"
+    shape = (len(table), *found.shape[1:])
+    result = np.full(shape, np.nan if real else None, found.dtype if real else object)
+    result[complete] = found
+    return result
 
 
 def check_keep(table: Table, keep: Iterable[str]) -> None:
-    """Refuse columns to keep that are not there.
+    """Raise an error if columns to copy are missing.
 
     Parameters
     ----------

@@ -22,18 +22,18 @@ from sklearn.base import is_classifier, is_regressor
 
 from onepass.errors import ParameterError
 from onepass.evaluate.blocks import Block
-from onepass.evaluate.curves import Ledger
-from onepass.evaluate.delay import Room
-from onepass.evaluate.drift import Detector, watch
+from onepass.evaluate.curves import ScoreHistory
+from onepass.evaluate.delay import DelayedLabels
+from onepass.evaluate.drift import Detector, error_monitor
 from onepass.evaluate.metrics import metric_class
 from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
-from onepass.evaluate.resume import Bookmark, starting, through
-from onepass.evaluate.run import Course, Model
+from onepass.evaluate.resume import Checkpoint, blocks_from, run_blocks
+from onepass.evaluate.run import Model, PrequentialRun
 from onepass.types import Array
 from onepass.validation import whole
 
-__all__ = ["by_name", "named", "prequential"]
+__all__ = ["by_name", "checked_models", "prequential"]
 
 
 _BASELINES: dict[str, dict[str, type]] = {
@@ -43,7 +43,7 @@ _BASELINES: dict[str, dict[str, type]] = {
 
 
 def by_name(models: object) -> dict[str, Any]:
-    """Models by name; without names by that of their class, numbered from the second on.
+    """Models by name; the default name is that of the class, numbered from the second on.
 
     Parameters
     ----------
@@ -61,56 +61,58 @@ def by_name(models: object) -> dict[str, Any]:
     return found
 
 
-def named(
+def checked_models(
     models: Model | list[Model] | tuple[Model, ...] | Mapping[str, Model], where: str
 ) -> dict[str, Model]:
-    """The models by name; each one once.
+    """Check models, and return them by name.
 
     Parameters
     ----------
     models : dict of str to learner, learner, or sequence of learners
-        Without names a learner is called by its class, numbered from the second on.
+        The default name of a learner is its class, numbered from the second on.
     where : str
         The public call, for messages.
 
     Raises
     ------
     ParameterError
-        If one is no learner, or stands there twice.
+        If one is not a learner, or is given twice.
     """
     named = by_name(models)
     for name, model in named.items():
         if not callable(getattr(model, "test_then_train", None)) or isinstance(model, type):
             raise ParameterError(
                 f"{where}: model {name!r} must be a learner with `test_then_train`, got "
-                f"{model!r}. Give an instance of a learner or an op.Pipeline that ends in one."
+                f"{model!r}. Pass an instance of a learner, or an op.Pipeline that ends in one."
             )
     if len({id(model) for model in named.values()}) < len(named):
         raise ParameterError(
             f"{where}: each model must be given once, got one learner under two names. It would "
-            "learn every row twice; use sklearn.base.clone for a second one."
+            "learn every row twice; pass a copy, sklearn.base.clone(model), as the second one."
         )
     return named
 
 
-def _joined(models: dict[str, Model], least: dict[str, Model], where: str) -> dict[str, Model]:
+def _with_baselines(
+    models: dict[str, Model], baselines: dict[str, Model], where: str
+) -> dict[str, Model]:
     """The models, then the baselines."""
-    if not models and not least:
+    if not models and not baselines:
         raise ParameterError(
             f"{where}: there must be a model, got none, and baselines=False. "
-            "Give at least one learner."
+            "Pass at least one learner."
         )
-    taken = [name for name in least if name in models]
-    if taken:
+    reserved = [name for name in baselines if name in models]
+    if reserved:
         raise ParameterError(
-            f"{where}: no model may have a baseline's name, got {taken[0]!r}. "
-            "Give it another name, or baselines=False."
+            f"{where}: no model may have the name of a baseline, got {reserved[0]!r}. "
+            "Rename it, or set baselines=False."
         )
-    return models | least
+    return models | baselines
 
 
 def _task_of_models(models: dict[str, Model], where: str) -> str | None:
-    """What the models do: "regression", "classification", or None where none of them says."""
+    """The task of the models, "regression" or "classification"; None if none declares it."""
     tasks = {
         name: "classification" if is_classifier(model) else "regression"
         for name, model in models.items()
@@ -119,8 +121,8 @@ def _task_of_models(models: dict[str, Model], where: str) -> str | None:
     if len(set(tasks.values())) > 1:
         listed = ", ".join(f"{name}: {task}" for name, task in tasks.items())
         raise ParameterError(
-            f"{where}: all models must do one task, got {listed}. "
-            "Evaluate classifiers and regressors in passes of their own."
+            f"{where}: all models must have the same task, got {listed}. "
+            "Evaluate classifiers and regressors separately."
         )
     return next(iter(tasks.values()), None)
 
@@ -149,65 +151,65 @@ def prequential(
     on_progress: Callable[[int], object] | None = None,
     on_block: Callable[[Block, dict[str, Array]], object] | None = None,
 ) -> Report:
-    """Let models say each row's answer just before they learn it, and report how right they were.
+    """Prequential evaluation: each row of a stream is predicted before it is learned.
 
-    The models are trained in place: afterwards they have learned the stream. The pass may be ended
-    with Ctrl-C: the block that was begun is learned by all models, and the report says
-    ``interrupted``. With a checkpoint it can be resumed, as if it had not been broken.
+    The models are trained in place: afterwards they have learned the stream. Ctrl-C ends the run
+    after the current block, which all models learn, and the report is marked ``interrupted``. With
+    a checkpoint the run can be resumed; the result equals that of an unbroken run.
 
-    Answers may come later than their rows. Then a row is said as it comes, counted, and waits; it
-    is learned just before the first later row that comes when its answer is known. What still
-    waits when the stream ends is learned then, and is not learned after an interrupt.
+    Targets may arrive later than their rows. Such a row is predicted and scored when it arrives,
+    and learned just before the first later row at whose time its target is available. Rows that are
+    pending at the end of the stream are learned then, but not after an interrupt.
 
     Parameters
     ----------
     models : dict of str to learner, learner, or sequence of learners
-        Without names a learner is called by its class. All classify, or all regress.
+        The default name of a learner is its class. All must be classifiers, or all regressors.
     stream : Stream, iterable of blocks, or tuple (X, y)
         As from ``op.stream``; a block has ``X`` and ``y``, and may have ``time`` and ``skipped``.
     metrics : str or sequence of str, optional
         Names from ``op.evaluate.METRICS``; mae, rmse and r2, or accuracy and macro_f1, by default.
-    baselines : bool
-        Whether the last answer, and the mean or the majority of all so far, take part.
+    baselines : bool, default=True
+        Whether to evaluate baselines too: the last target, and the mean or majority so far.
     window : int, optional
-        Have the metrics also over exactly the last ``window`` rows: at the end, and as a curve
-        with four points or fewer a window, from the first full window on.
-    points : int
-        Most points of a curve, at least 2. The curve's stride doubles as the stream grows.
-    delay : int
-        How many rows later an answer is known: the row before which it is learned. 0 and 1 are the
-        same, the next row.
+        Compute the metrics also over exactly the last ``window`` rows: at the end, and as a curve
+        with at most four points per window, from the first full window on.
+    points : int, default=200
+        Maximum number of points of a curve, at least 2. The stride of the curve doubles as the
+        stream grows.
+    delay : int, default=0
+        Number of rows after which a target arrives. 0 and 1 both mean: before the next row.
     delay_until : str, optional
-        In place of ``delay``: the column that says when a row's answer is known, in numbers or
-        dates as the stream's times are, which must not fall. It is no feature.
-    max_waiting : int
-        Most rows that may wait for their answers; they are kept in memory.
+        Instead of ``delay``: the column with the time at which a target arrives, as numbers or
+        dates like the times of the stream, which must not decrease. It is not used as a feature.
+    max_waiting : int, default=100_000
+        Maximum number of rows that wait for their targets; they are held in memory.
     checkpoint : path, optional
-        Keep in this file where the pass stands: the models, all that was counted, the rows that
-        wait and the place in the source. It is written whole or not at all, now and then, when
-        the pass ends or is interrupted, and when the stream raises an error.
-    every : float
-        Seconds of ``clock`` between two checkpoints, at least; 0 for one after each block. Without
-        a clock there is one at the end alone.
-    resume : bool
-        Go on from the checkpoint, if there is one. Models, metrics and the other arguments must be
-        those with which the pass was begun, and so must the stream, from its first row on; it may
-        have grown at its end. A stream of ``op.stream`` is compared with the one that was begun
-        and goes to the place by itself; other blocks are passed over, and taken at their word.
-    next_source : bool
-        With ``resume``: the stream is another that begins where the last one ended, such as the
-        next file of a log. If it is the last one after all, it is gone on with.
+        File in which the state of the run is stored: models, metrics, pending rows and the
+        position in the source. It is replaced atomically at intervals, at the end, after an
+        interrupt, and when the stream raises an error.
+    every : float, default=60.0
+        Minimum number of seconds of ``clock`` between two checkpoints; 0 for one after each block.
+        Without a clock there is only one, at the end.
+    resume : bool, default=False
+        Continue from the checkpoint, if the file exists. Models, metrics and the other arguments
+        must be those of the first run, and the stream too, from its first row on; it may have
+        grown at its end. A stream of ``op.stream`` is compared with that of the first run, and
+        seeks its position; of other streams the first rows are skipped, and not compared.
+    next_source : bool, default=False
+        With ``resume``: the stream is another one that continues the last one, such as the next
+        file of a log. If it is the last one, it is continued at its position.
     drift : detector, or dict of str to detector, optional
-        Detectors of drift, such as ``river.drift.ADWIN()``: anything with ``update(x)`` and
-        ``drift_detected``. Each model (but no baseline) has a copy of each, told of its error in
-        each row: the absolute error of a regressor, 1 or 0 of a classifier for a wrong or right
-        label. Alarms are in the report. They cannot be resumed.
+        Drift detectors, such as ``river.drift.ADWIN()``: any object with ``update(x)`` and
+        ``drift_detected``. Each model, except baselines, has its own copies, which are updated
+        with its error in each row: the absolute error of a regressor; 1 for a wrong and 0 for a
+        correct label of a classifier. Alarms are in the report. Detectors cannot be resumed.
     clock : callable, optional
-        Seconds from any origin, such as ``time.perf_counter``: then each model is timed.
+        Seconds from any origin, such as ``time.perf_counter``, to time each model.
     on_progress : callable, optional
         Called with the number of rows learned, after each block.
     on_block : callable, optional
-        Called after each block with the block and a dict of model to what it said of the rows.
+        Called after each block with the block and a dict of the predictions of each model.
 
     Returns
     -------
@@ -216,16 +218,17 @@ def prequential(
     Raises
     ------
     ParameterError
-        If a metric is unknown, the models do not all do the same task, the stream has no answers,
-        or more rows wait for theirs than may; if a detector of drift is none, is of another task,
-        or would be resumed.
+        If a metric is unknown, the models have different tasks, the stream has no targets, too
+        many rows wait for theirs, or a drift detector is invalid, of another task, or with
+        ``resume``.
     CheckpointError
-        If a checkpoint is damaged or of another pass, or a model cannot be saved: nothing was
-        learned. Or, on the way, if another pass writes the same file. One that cannot be *written*
-        is warned of (CheckpointWarning), and tried again.
+        If a checkpoint is damaged or of another run, or a model cannot be stored: nothing was
+        learned. During the run, if another run writes the same file. If a checkpoint cannot be
+        *written*, a CheckpointWarning is issued, and writing is tried again.
     OnepassError
-        If a model refuses a block: the message says which and where. That model is as it was
-        before the block; those before it have learned the block, those after it have not.
+        If a model cannot learn a block: the message names the model and the rows. The state of
+        that model is as before the block; the models before it have learned the block, those after
+        it have not.
 
     Examples
     --------
@@ -236,61 +239,62 @@ def prequential(
     >>> round(report.scores["LastValue"].overall["mae"], 4)
     0.8333
     """
-    asked, learners = _asked(metrics), named(models, _WHERE)
+    names, learners = _metric_names(metrics), checked_models(models, _WHERE)
     width = None if window is None else whole(window, "window", _WHERE, low=1)
-    most = whole(points, "points", _WHERE, low=2)
-    room = _room(delay, delay_until, max_waiting)
-    mark = _bookmark(checkpoint, stream, every, clock, resume=resume, next_source=next_source)
+    limit = whole(points, "points", _WHERE, low=2)
+    delayed = _delayed_labels(delay, delay_until, max_waiting)
+    file = _checkpoint(checkpoint, stream, every, clock, resume=resume, next_source=next_source)
     task = _task_of_models(learners, _WHERE)
-    begun = mark.open(next_source=next_source) if mark is not None and resume else None
-    start = getattr(stream, "start", 0) if mark is None else mark.start
-    with starting(stream, start, _WHERE) as rows:
-        task, source = _task(task or begun, rows)
-        least = {name: kind() for name, kind in _BASELINES[task].items()} if baselines else {}
-        kinds = {
+    saved = file.open(next_source=next_source) if file is not None and resume else None
+    start = getattr(stream, "start", 0) if file is None else file.start
+    with blocks_from(stream, start, _WHERE) as rows:
+        task, source = _task(task or saved, rows)
+        naive = {name: cls() for name, cls in _BASELINES[task].items()} if baselines else {}
+        metric_classes = {
             name: metric_class(name, task, f"{_WHERE}: `metrics`")
-            for name in asked or _METRICS[task]
+            for name in names or _METRICS[task]
         }
-        everyone = _joined(learners, least, _WHERE)
-        course = Course(everyone, Ledger.start(everyone, kinds, width, most), room, clock, _WHERE)
-        course.watch = watch(drift, learners, task, _WHERE, resumed=resume)
+        everyone = _with_baselines(learners, naive, _WHERE)
+        history = ScoreHistory.start(everyone, metric_classes, width, limit)
+        run = PrequentialRun(everyone, history, delayed, clock, _WHERE)
+        run.monitor = error_monitor(drift, learners, task, _WHERE, resumed=resume)
         setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
-        if mark is not None:
+        if file is not None:
             block = getattr(stream, "requested_block", None)
-            more = {"baselines": bool(least), "points": most, "block": block}
-            mark.begin(course, setup | more | {"metrics": list(kinds)})
-        interrupted = through(source, course, mark, on_progress, on_block)
-    name, answers = _named(stream)
-    said = setup | {
+            more = {"baselines": bool(naive), "points": limit, "block": block}
+            file.begin(run, setup | more | {"metrics": list(metric_classes)})
+        interrupted = run_blocks(source, run, file, on_progress, on_block)
+    name, target = _names_of(stream)
+    fields = setup | {
         "source": name,
-        "target": answers,
-        "metrics": tuple(kinds),
+        "target": target,
+        "metrics": tuple(metric_classes),
         "interrupted": interrupted,
-        "resumed": [] if mark is None else mark.resumed,
-        "delay": None if room is None else setup["delay"],
-        "waiting": 0 if room is None else len(room),
+        "resumed": [] if file is None else file.resumed,
+        "delay": None if delayed is None else setup["delay"],
+        "waiting": 0 if delayed is None else len(delayed),
     }
-    return course.report(said, set(least))
+    return run.report(fields, set(naive))
 
 
-def _room(delay: object, until: str | None, most: object) -> Room | None:
-    """Where rows wait for their answers, if they come later than before the next row."""
+def _delayed_labels(delay: object, until: str | None, max_waiting: object) -> DelayedLabels | None:
+    """The pending rows, if targets arrive later than before the next row."""
     rows = whole(delay, "delay", _WHERE, low=0)
-    limit = whole(most, "max_waiting", _WHERE, low=1)
+    limit = whole(max_waiting, "max_waiting", _WHERE, low=1)
     if until is not None and (rows or not isinstance(until, str)):
         raise ParameterError(
             f"{_WHERE}: `delay_until` must be the name of a column, without a `delay`, got "
-            f"{until!r} and delay={rows}. Say in one way when answers are known."
+            f"{until!r} and delay={rows}. Use one of the two."
         )
     if rows > limit:
         raise ParameterError(
             f"{_WHERE}: `delay` must be at most `max_waiting`, {limit:,} rows, got {rows:,}. "
-            "Give a higher `max_waiting` if there is memory for them."
+            "Set a higher `max_waiting` if there is memory for them."
         )
-    return Room(rows, until, limit, _WHERE) if rows > 1 or until is not None else None
+    return DelayedLabels(rows, until, limit, _WHERE) if rows > 1 or until is not None else None
 
 
-def _bookmark(
+def _checkpoint(
     path: str | os.PathLike[str] | None,
     stream: Iterable[object],
     every: float,
@@ -298,31 +302,31 @@ def _bookmark(
     *,
     resume: bool,
     next_source: bool,
-) -> Bookmark | None:
-    """Where the pass is kept, if it is."""
+) -> Checkpoint | None:
+    """The checkpoint file, if there is one."""
     if (resume and path is None) or (next_source and not resume):
         needs, what = (
             ("resume", "next_source") if next_source and not resume else ("checkpoint", "resume")
         )
         raise ParameterError(
-            f"{_WHERE}: `{what}` needs `{needs}`, got none. Name the file in which the pass is "
-            "kept: checkpoint='m.run', resume=True."
+            f"{_WHERE}: `{what}` needs `{needs}`, got none. Name the checkpoint file: "
+            "checkpoint='m.run', resume=True."
         )
     if not isinstance(every, (int, float)) or not every >= 0:
         raise ParameterError(
             f"{_WHERE}: `every` must be a number of seconds >= 0, got {every!r}. Give 0 for a "
             "checkpoint after each block."
         )
-    return None if path is None else Bookmark(path, stream, every, clock, _WHERE)
+    return None if path is None else Checkpoint(path, stream, every, clock, _WHERE)
 
 
-def _task(known: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Block]]:
-    """What the models do, or what the first targets suggest; and all blocks.
+def _task(task: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Block]]:
+    """The task of the models, or else of the first targets; and all blocks.
 
     Real numbers are regression, all else is classification.
     """
-    if known is not None:
-        return known, source
+    if task is not None:
+        return task, source
     first = next(source, None)
     if first is None:
         return "regression", source
@@ -330,21 +334,21 @@ def _task(known: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Blo
     return task, chain([first], source)
 
 
-def _named(stream: object) -> tuple[str | None, str | None]:
-    """The names of a stream and of its answers, as far as it says."""
+def _names_of(stream: object) -> tuple[str | None, str | None]:
+    """The names of a stream and of its targets, if it has them."""
     target, name = getattr(stream, "target", None), getattr(stream, "name", None)
     names = [target] if isinstance(target, str) else target or []
     return None if name is None else str(name), ", ".join(map(str, names)) or None
 
 
-def _asked(metrics: object) -> list[str]:
-    """The metrics' names; answers that were given in their place are refused."""
+def _metric_names(metrics: object) -> list[str]:
+    """The names of the metrics; raise if targets were passed as metrics."""
     if metrics is None or isinstance(metrics, str):
         return [] if metrics is None else [metrics]
     if not isinstance(metrics, (list, tuple)) or not all(isinstance(m, str) for m in metrics):
         raise ParameterError(
             f"{_WHERE}: `metrics` must be a name or a list of names, such as 'mae', got a "
-            f"{type(metrics).__name__}. If these are the answers, give them with their rows, as "
+            f"{type(metrics).__name__}. If these are the targets, pass them with their rows, as "
             "one pair: prequential(model, (X, y))."
         )
     return list(metrics)

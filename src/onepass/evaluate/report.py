@@ -1,6 +1,6 @@
-"""Reports: how all of them are shown and written, and that of a prequential evaluation.
+"""Reports: their common base class, and the report of a prequential evaluation.
 
-In JSON, which has no infinite numbers, these are the texts ``"inf"`` and ``"-inf"``.
+In JSON, which has no infinite numbers, these are the strings ``"inf"`` and ``"-inf"``.
 """
 
 import html
@@ -31,26 +31,26 @@ __all__ = [
     "FORMAT",
     "BaseReport",
     "Report",
+    "from_fields",
     "infinities_as_text",
-    "loaded",
     "map_floats",
+    "parse_json",
     "read_json",
-    "restored",
 ]
 
 
 FORMAT = 1
-"""Of all that is written as JSON."""
+"""Version of the JSON format."""
 
 _Kind = TypeVar("_Kind")
 
 
 def map_floats(tree: object, by: Callable[[float], object]) -> Any:
-    """A tree of dicts and lists with a function applied to each of its floats.
+    """Apply a function to each float of a tree of dicts and lists.
 
     Parameters
     ----------
-    tree : dict, list, tuple or what they hold
+    tree : dict, list, tuple, or a value of these
         Tuples become lists.
     by : callable
 
@@ -67,18 +67,18 @@ def map_floats(tree: object, by: Callable[[float], object]) -> Any:
 
 
 def infinities_as_text(tree: object) -> Any:
-    """A tree of dicts and lists with infinite numbers as text.
+    """Replace infinite numbers in a tree of dicts and lists by text.
 
     Parameters
     ----------
     tree : dict, list or plain value
-        What is to be written.
+        The tree to be written.
     """
     return map_floats(tree, lambda value: str(value) if math.isinf(value) else value)
 
 
-def loaded(text: str) -> dict[str, Any]:
-    """The tree that a text in JSON holds, without its format.
+def parse_json(text: str) -> dict[str, Any]:
+    """Parse JSON, and check its format version.
 
     Parameters
     ----------
@@ -87,9 +87,9 @@ def loaded(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If it is no JSON.
+        If it is not JSON.
     SourceError
-        If it is no tree, or of another format.
+        If it is not an object, or has another format version.
     """
     tree: Any = json.loads(text)
     if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
@@ -97,8 +97,8 @@ def loaded(text: str) -> dict[str, Any]:
     return tree
 
 
-def restored(tree: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
-    """A dataclass from the tree of its fields, in which infinite numbers may be text.
+def from_fields(tree: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
+    """Create a dataclass from its fields, in which infinite numbers may be text.
 
     Parameters
     ----------
@@ -113,16 +113,15 @@ def restored(tree: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
     unknown = tree.keys() - {each.name for each in fields(kind)}  # type: ignore[arg-type]
     if unknown:
         raise SourceError(
-            f"{kind.__name__} must have no fields but its own, got {', '.join(sorted(unknown))}. "
+            f"{kind.__name__} must have only its own fields, got {', '.join(sorted(unknown))}. "
             "Write it again."
         )
     try:
         return msgspec.convert(tree, kind, strict=False)
-    except msgspec.ValidationError as wrong:
+    except msgspec.ValidationError as error:
         raise SourceError(
-            f"{kind.__name__} must have all its fields, each of its type, got: {wrong}. "
-            "Write it again."
-        ) from wrong
+            f"{kind.__name__} must have all fields, with valid types, got: {error}. Write it again."
+        ) from error
 
 
 def read_json(
@@ -130,8 +129,9 @@ def read_json(
     kind: type[_Kind],
     where: str,
     check: Callable[[_Kind], None] | None = None,
+    convert: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> _Kind:
-    """A report, as ``to_json`` wrote it.
+    """Read a report that ``to_json`` wrote.
 
     Parameters
     ----------
@@ -142,40 +142,42 @@ def read_json(
     where : str
         The public call, for messages.
     check : callable, optional
-        Raises an error if the parts of the report do not fit.
+        Raises an error if the report is not consistent.
+    convert : callable, optional
+        Replaces former names of fields in the parsed JSON.
 
     Raises
     ------
     SourceError
-        If there is no such file, or it is no report.
+        If the file does not exist, or is not a report.
     """
     given = isinstance(source, str) and source.lstrip().startswith("{")
     try:
         text = str(source) if given else Path(source).read_text(encoding="utf-8")
-        report = restored(loaded(text), kind)
+        report = from_fields(convert(parse_json(text)), kind)
         if check is not None:
             check(report)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as wrong:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SourceError(
             f"{where}: {'the text' if given else source} must be a report that to_json wrote, in "
-            f"format {FORMAT}, got {type(wrong).__name__}: {wrong}. Write it again with to_json."
-        ) from wrong
+            f"format {FORMAT}, got {type(error).__name__}: {error}. Write it again with to_json."
+        ) from error
     return report
 
 
 class BaseReport(ABC):
-    """How reports are shown and written; each is a dataclass that describes its table."""
+    """Base class of reports, which are dataclasses: tables, Markdown, JSON and files."""
 
     _indent: ClassVar[int | None] = None
-    """Of JSON."""
+    """Indentation of the JSON."""
 
     @abstractmethod
     def _table(self) -> Table:
-        """What is shown."""
+        """The table of the report."""
 
     @abstractmethod
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
-        """The files of ``save``: name to what writes it."""
+        """The files of ``save``: name -> function that writes it."""
 
     def __rich__(self) -> RichTable:
         return self.table()
@@ -195,17 +197,17 @@ class BaseReport(ABC):
         return self._table().to_markdown()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, text and numbers."""
+        """The report as dicts, lists, text and numbers."""
         tree: dict[str, Any] = map_floats({"format": FORMAT, **asdict(self)}, float)  # type: ignore[call-overload]
         return tree
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """All of it as JSON; an infinite value is the text ``"inf"`` or ``"-inf"``.
+        """The report as JSON; infinite values are the strings ``"inf"`` and ``"-inf"``.
 
         Parameters
         ----------
         path : path, optional
-            Where to write it as well.
+            A file to write it to as well.
 
         Raises
         ------
@@ -219,7 +221,7 @@ class BaseReport(ABC):
         return text
 
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write all of it into a folder: numbers, tables and figures, as the class describes.
+        """Write the report into a folder: numbers, tables and figures; see the Notes of the class.
 
         Parameters
         ----------
@@ -236,7 +238,7 @@ class BaseReport(ABC):
         SourceError
             If a file cannot be written.
         MissingExtraError
-            If matplotlib is not installed: then all but the figures is written.
+            If matplotlib is not installed: everything but the figures was written.
         """
         folder = Path(directory)
         with write_errors(folder, f"{type(self).__name__}.save"):
@@ -247,7 +249,7 @@ class BaseReport(ABC):
         return [folder / name for name in files]
 
     def _write(self, text: str, path: str | os.PathLike[str], verb: str = "save") -> str:
-        """Write text into a file, and return it."""
+        """Write text to a file, and return it."""
         with write_errors(path, f"{type(self).__name__}.{verb}"):
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -256,7 +258,7 @@ class BaseReport(ABC):
         self._write(self.to_markdown(), path)
 
     def _records(self, of: str, verb: str) -> list[dict[str, Any]]:
-        """The records that are asked for, by the method that makes them."""
+        """The records of one kind."""
         kinds = self._record_kinds()
         if of not in kinds:
             raise ParameterError(
@@ -266,7 +268,7 @@ class BaseReport(ABC):
         return list(kinds[of]())
 
     def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
-        """Name to what makes records of that kind."""
+        """Kind of records -> function that returns them."""
         return {}
 
     def _frame(self, library: str | None, of: str) -> Any:
@@ -274,29 +276,29 @@ class BaseReport(ABC):
 
 
 FILES = ("report.json", "report.md", "curve.csv", "curve.png")
-"""What ``Report.save`` writes."""
+"""The files that ``Report.save`` writes."""
 
 
 @dataclass(frozen=True, repr=False)
 class Report(BaseReport):
-    """What models said of a stream, row by row before learning it, summed up.
+    """Report of a prequential evaluation.
 
     Parameters
     ----------
     source, target : str, or None
-        What was learned, as far as the stream says.
+        Names of the source and of the target, if known.
     task : {"regression", "classification"}
-        What the models did.
+        The task of the models.
     metrics : tuple of str
         Names from ``op.evaluate.METRICS``.
     window : int, or None
-        How many rows ``recent`` is about.
+        Number of rows that ``recent`` covers.
     rows : int
-        Rows said and learned.
+        Number of rows predicted and learned.
     skipped : int
-        Rows left out by the stream, for want of an answer.
+        Number of rows skipped by the stream, for want of a target.
     interrupted : bool
-        Whether the pass ended before the stream did.
+        Whether the run ended before the stream.
     scores : dict of str to Score
         One for each model, then one for each baseline.
     overall : Curve
@@ -304,13 +306,13 @@ class Report(BaseReport):
     recent : Curve, or None
         The metrics over the last ``window`` rows, along the stream; full windows only.
     resumed : list of int
-        Rows said each time that the pass was resumed from its checkpoint.
+        Number of rows predicted each time the run was resumed from its checkpoint.
     delay : int, str or None
-        How many rows later answers came, or the column that says when; None where each came
-        before the next row.
+        Number of rows after which targets arrived, or the column with their times; None if each
+        arrived before the next row.
     waiting : int
-        Rows whose answers had not come when the pass ended. They are said and counted; they were
-        learned at the end, unless it was interrupted.
+        Number of rows whose targets had not arrived at the end. They are scored; they were learned
+        at the end, unless the run was interrupted.
 
     Notes
     -----
@@ -348,7 +350,7 @@ class Report(BaseReport):
 
     @classmethod
     def from_json(cls, source: str | os.PathLike[str]) -> "Report":
-        """The report that ``to_json`` wrote.
+        """Read a report that ``to_json`` wrote.
 
         Parameters
         ----------
@@ -358,7 +360,7 @@ class Report(BaseReport):
         Raises
         ------
         SourceError
-            If there is no such file, or it is no report.
+            If the file does not exist, or is not a report.
         """
         return read_json(source, cls, "Report.from_json")
 
@@ -368,14 +370,14 @@ class Report(BaseReport):
         *,
         of: Literal["scores", "curve", "drift"] = "scores",
     ) -> Any:
-        """The scores, one row a model; the curves, one a point, model and metric; or the alarms.
+        """The scores, one row per model; the curves, one per point, model and metric; or alarms.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}, optional
-            Whose frame to make; the first of these that is installed by default.
+            The library of the frame; the first of these that is installed by default.
         of : {"scores", "curve", "drift"}
-            What to give. Of drift it is one row for each alarm and warning that was kept.
+            The records. ``"drift"`` has one row for each stored alarm and warning.
 
         Raises
         ------
@@ -387,13 +389,13 @@ class Report(BaseReport):
     def plot(self, path: str | os.PathLike[str] | None = None, metric: str | None = None) -> Any:
         """The learning curves as a figure.
 
-        Strong lines are over all rows so far, faint ones over the last ``window`` rows; baselines
-        are grey and dashed. The first rows, and a model that went astray, do not rule the scale.
+        Strong lines are over all rows so far, faint lines over the last ``window`` rows; baselines
+        are grey and dashed. The first rows, and models that diverged, do not determine the scale.
 
         Parameters
         ----------
         path : path, optional
-            Where to write it; the suffix says how: .png, .svg, .pdf.
+            File to write it to: .png, .svg or .pdf.
         metric : str, optional
             One of ``metrics``; the first by default.
 
@@ -406,19 +408,19 @@ class Report(BaseReport):
         MissingExtraError
             If matplotlib is not installed.
         ParameterError
-            If the report has no such metric, no row was learned, or the suffix is another.
+            If the report has no such metric, no row was learned, or the suffix is unknown.
         SourceError
             If the file cannot be written.
         """
         chosen = self.metrics[0] if metric is None else metric
         if chosen not in self.metrics:
             raise ParameterError(
-                f"Report.plot: `metric` must be one of the report's, {', '.join(self.metrics)}, "
+                f"Report.plot: `metric` must be a metric of the report, {', '.join(self.metrics)}, "
                 f"got {metric!r}. Name it in op.evaluate.prequential(..., metrics=[...])."
             )
         if not self.rows:
             raise ParameterError(
-                "Report.plot: the report must be about at least 1 row, got 0. "
+                "Report.plot: the report must have at least 1 row, got 0. "
                 "Check that the stream has rows with targets."
             )
         along, *x = self._along()
@@ -442,21 +444,21 @@ class Report(BaseReport):
 
     @property
     def _recent_curve(self) -> Curve | None:
-        """The curve over the last rows, if it has a point."""
+        """The curve over the last rows, if it has points."""
         return self.recent or None
 
     def _along(self) -> tuple[str, *tuple[Array, ...]]:
-        """What the curves stand over, and where their points do.
+        """The label of the x axis, and the position of each point of the curves.
 
-        That is time, if it is known of each point, goes on and never back; else rows.
+        The axis is time, if each point has a time and they never decrease; otherwise rows.
         """
         curves = [curve for curve in (self.overall, self._recent_curve) if curve is not None]
-        times = [_moments(curve) for curve in curves]
-        known = [moments for moments in times if moments is not None]
-        if len(known) == len(curves) and not any((t[1:] < t[:-1]).any() for t in known):
-            overall = known[0]
+        times = [_times_of(curve) for curve in curves]
+        complete = [each for each in times if each is not None]
+        if len(complete) == len(curves) and not any((t[1:] < t[:-1]).any() for t in complete):
+            overall = complete[0]
             if len(overall) > 1 and overall[-1] > overall[0]:
-                return "time", *known
+                return "time", *complete
         return "rows learned", *(np.array(curve.rows, dtype=np.float64) for curve in curves)
 
     def _line(self, model: str, metric: str, *, timed: bool) -> Line:
@@ -487,7 +489,7 @@ class Report(BaseReport):
         return {"scores": self._scores, "curve": self._curves, "drift": self._alarms}
 
     def _scores(self) -> Iterator[dict[str, Any]]:
-        """One for each model: its metrics, time and memory."""
+        """One record for each model: its metrics, time and memory."""
         for model, score in self.scores.items():
             row: dict[str, Any] = {"model": model, "baseline": score.baseline, **score.overall}
             row |= {f"recent_{metric}": value for metric, value in (score.recent or {}).items()}
@@ -498,7 +500,7 @@ class Report(BaseReport):
             yield row
 
     def _alarms(self) -> Iterator[dict[str, Any]]:
-        """One for each alarm and warning whose row is known."""
+        """One record for each alarm and warning whose row is stored."""
         for model, score in self.scores.items():
             for detector, found in (score.drift or {}).items():
                 about = {"model": model, "detector": detector}
@@ -509,7 +511,7 @@ class Report(BaseReport):
                             yield {**about, "kind": kind, "row": row, "time": time}
 
     def _curves(self) -> Iterator[dict[str, Any]]:
-        """One for each point, model and metric: over all rows, then over the last ones."""
+        """One record for each point, model and metric: over all rows, then over the last ones."""
         for over, curve in (("all", self.overall), (f"last {self.window}", self.recent)):
             if curve is None:
                 continue
@@ -526,7 +528,7 @@ class Report(BaseReport):
                         }
 
     def _detectors(self) -> list[str]:
-        """The names of the detectors that watched."""
+        """The names of the drift detectors."""
         return list(dict.fromkeys(name for s in self.scores.values() for name in s.drift or ()))
 
     def _table(self) -> Table:
@@ -544,17 +546,17 @@ class Report(BaseReport):
         return Table(self._title(), columns, self._caption(), muted=muted)
 
     def _counts(self) -> Iterator[Column]:
-        """How often detectors found drift in the errors, and warned of it, if any watched."""
+        """Numbers of alarms and of warnings, for each drift detector."""
         for name in self._detectors():
             found = [(score.drift or {}).get(name) for score in self.scores.values()]
             for kind in ("alarms", "warnings"):
-                marks = [getattr(one, kind, None) for one in found]
-                if kind == "alarms" or any(marks):
-                    counts = [None if each is None else each.count for each in marks]
+                events = [getattr(each, kind, None) for each in found]
+                if kind == "alarms" or any(events):
+                    counts = [None if each is None else each.count for each in events]
                     yield Column(f"{name} {kind}", [format_number(count, 0) for count in counts])
 
     def _costs(self) -> Iterator[Column]:
-        """Time and memory, as far as they were measured."""
+        """Time and memory, if measured."""
         scores = self.scores.values()
         seconds, nbytes = [s.seconds for s in scores], [s.nbytes for s in scores]
         if any(value is not None for value in seconds):
@@ -586,24 +588,22 @@ class Report(BaseReport):
         if higher:
             parts.append(f"higher is better: {', '.join(higher)}")
         if any(score.nbytes is not None for score in self.scores.values()):
-            parts.append("KiB of all that was learned")
+            parts.append("KiB: size of the learned state")
         if self.delay is not None:
-            parts.append(self._late())
-        ahead = self._unbeaten()
-        return " · ".join([*parts, *([f"no model is ahead of {ahead}"] if ahead else [])])
+            parts.append(self._delay_note())
+        unbeaten = self._unbeaten()
+        return " · ".join([*parts, *([f"no model is better than {unbeaten}"] if unbeaten else [])])
 
-    def _late(self) -> str:
-        """How late targets came, and what became of those that had not come at the end."""
+    def _delay_note(self) -> str:
+        """The delay of targets, and how rows that were pending at the end were handled."""
         later = f"{self.delay:,} rows later" if isinstance(self.delay, int) else "later"
-        by = "" if isinstance(self.delay, int) else f", as {self.delay} says"
-        one = self.waiting == 1
-        then = f"{'was' if one else 'were'} learned at the end"
-        if self.interrupted:
-            then = "still waits for its own" if one else "still wait for them"
-        return f"answers came {later}{by}; {_counted(self.waiting)} {then}"
+        by = "" if isinstance(self.delay, int) else f", as in column {self.delay}"
+        verb = "was" if self.waiting == 1 else "were"
+        then = "still pending" if self.interrupted else "learned at the end"
+        return f"targets arrived {later}{by}; {_counted(self.waiting)} {verb} {then}"
 
     def _unbeaten(self) -> str | None:
-        """The baseline that no model is ahead of by the first metric, if there is one."""
+        """The baseline that no model beats by the first metric, if there is one."""
         metric = self.metrics[0]
         sign = 1 if METRICS[self.task][metric].better == "lower" else -1
         losses: dict[bool, dict[str, float]] = {True: {}, False: {}}
@@ -621,8 +621,8 @@ def _counted(rows: int) -> str:
     return "1 row" if rows == 1 else f"{rows:,} rows"
 
 
-def _moments(curve: Curve) -> Array | None:
-    """The times of a curve's points; None where one is unknown, or is text that is no date."""
+def _times_of(curve: Curve) -> Array | None:
+    """The times of the points of a curve; None if one is missing, or is not a date."""
     if curve.times is None or None in curve.times:
         return None
     try:
@@ -635,8 +635,8 @@ def _moments(curve: Curve) -> Array | None:
 
 def _scored(kind: type[Metric], values: list[float | None], section: str = "") -> Column:
     cells = [format_number(value, decimals(values)) for value in values]
-    known = [value for value in values if value is not None]
-    best = min(known, default=None) if kind.better == "lower" else max(known, default=None)
-    # of values that look alike in print all are marked
-    marked = {i for i, cell in enumerate(cells) if known and cell == cells[values.index(best)]}
+    defined = [value for value in values if value is not None]
+    best = (min if kind.better == "lower" else max)(defined, default=None)
+    # all values that are printed alike are marked
+    marked = {i for i, cell in enumerate(cells) if defined and cell == cells[values.index(best)]}
     return Column(kind.label, cells, marked, section=section)

@@ -1,10 +1,10 @@
 """Checkpoints of an evaluation, from which it can be resumed.
 
-The file (:mod:`onepass.serialization.archive`, kind ``run``) holds the whole state of the pass: all
-models and baselines, sums and curves, the rows that wait for their targets, and the position in the
-source. It is replaced atomically between two blocks, so its parts always belong to one moment; if
-the process is killed, the previous file remains. The settings and the first rows of the source are
-stored too: with other ones the pass is not resumed, and the error names the difference.
+The file (:mod:`onepass.serialization.archive`, kind ``run``) holds the complete state of the run:
+all models and baselines, metrics and curves, the rows that wait for their targets, and the position
+in the source. It is replaced atomically between two blocks, so it is always consistent; if the
+process is killed, the previous file remains. The settings and the first rows of the source are
+stored too: with other ones the run is not resumed, and the error names the differences.
 """
 
 import os
@@ -20,7 +20,7 @@ from sklearn.base import clone
 
 from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.blocks import Block, blocks
-from onepass.evaluate.run import Course
+from onepass.evaluate.run import PrequentialRun
 from onepass.linalg.interrupt import Interrupt
 from onepass.serialization import archive, former
 from onepass.serialization.archive import damaged
@@ -29,26 +29,26 @@ from onepass.serialization.codec import MARK, state_dict
 from onepass.stream.stream import setting_differences
 from onepass.types import Array
 
-__all__ = ["Bookmark", "RunProgress", "differences", "run_progress", "starting", "through"]
+__all__ = ["Checkpoint", "RunProgress", "blocks_from", "differences", "run_blocks", "run_progress"]
 
 
-_LONGEST = 60  # letters of a value that is shown
+_MAX_LETTERS = 60  # length of a value in a message
 
 
 def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """In which ways settings are not those that they were.
+    """Differences between two trees of settings.
 
     Parameters
     ----------
     then, now : dict, list, plain value or array
-        Trees of settings; objects in them as :mod:`onepass.serialization.codec` tells them.
+        Trees of settings; objects in them as :mod:`onepass.serialization.codec` encodes them.
     path : tuple of str
-        Where in the settings they stand.
+        The path of both in the settings.
 
     Yields
     ------
     difference : str
-        A phrase; none where they are equal.
+        A phrase.
 
     Examples
     --------
@@ -58,21 +58,21 @@ def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str
     0
     """
     if type(then) is dict and type(now) is dict and then.get(MARK) == now.get(MARK):
-        # a step of a pipeline has a number for a name: its class says more
+        # the name of a step of a pipeline is a number: show its class instead
         named = MARK in then and path and path[-1].isdigit()
         inner = (*path[:-1], str(then[MARK])) if named else path
         for name in _names(then, now):
             if name not in now:
-                yield f"{_said((*inner, name))} was {_shown(then[name])} and is gone"
+                yield f"{_dotted((*inner, name))} was {_short(then[name])} and is missing"
             elif name not in then:
-                yield f"{_said((*inner, name))} is new: {_shown(now[name])}"
+                yield f"{_dotted((*inner, name))} is new: {_short(now[name])}"
             else:
                 yield from differences(then[name], now[name], (*inner, name))
     elif _are_lists(then, now) and any(type(part) is dict for part in then):
         for i, (a, b) in enumerate(zip(then, now, strict=True)):
             yield from differences(a, b, (*path, str(i)))
     elif not _equal(then, now):
-        yield f"{_said(path)} was {_shown(then)} and is {_shown(now)}"
+        yield f"{_dotted(path)} was {_short(then)} and is {_short(now)}"
 
 
 def _names(then: dict[str, object], now: dict[str, object]) -> list[str]:
@@ -95,15 +95,15 @@ def _are_lists(then: Any, now: Any) -> bool:
     return type(then) in {list, tuple} and type(now) is type(then) and len(then) == len(now)
 
 
-def _said(path: tuple[str, ...]) -> str:
-    return ".".join(path) or "the whole"
+def _dotted(path: tuple[str, ...]) -> str:
+    return ".".join(path) or "the settings"
 
 
-def _shown(value: object) -> str:
+def _short(value: object) -> str:
     if type(value) is dict and MARK in value:
         return str(value[MARK])
     text = " ".join(repr(value).split())
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_LETTERS else f"{text[:_MAX_LETTERS]}…"
 
 
 _KIND = "run"
@@ -111,20 +111,20 @@ _KIND = "run"
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """Where a pass stands, as its checkpoint says.
+    """Progress of a run, as stored in its checkpoint.
 
     Parameters
     ----------
     source : str or None
-        The source's name.
+        The name of the source.
     position : int
-        Rows of that source that were taken, those that were skipped too.
+        Number of rows of that source that were read, including skipped rows.
     rows : int
-        Rows said so far, of this source and of those before.
+        Number of rows predicted so far, of this source and of those before.
     resumed : list of int
-        How many these were each time that the pass was resumed.
+        That number each time the run was resumed.
     finished : bool
-        Whether the source had come to its end.
+        Whether the source was read to its end.
     """
 
     source: str | None
@@ -135,17 +135,17 @@ class RunProgress:
 
 
 def run_progress(path: str | os.PathLike[str]) -> RunProgress | None:
-    """Where the pass stands that a checkpoint is of.
+    """Progress of a run, read from its checkpoint.
 
     Parameters
     ----------
     path : path-like
-        As it was given to ``op.evaluate.prequential(..., checkpoint=path)``.
+        The ``checkpoint`` of ``op.evaluate.prequential``.
 
     Returns
     -------
-    run_progress : Standing or None
-        None where there is no such file.
+    progress : RunProgress or None
+        None if the file does not exist.
 
     Raises
     ------
@@ -164,10 +164,10 @@ def run_progress(path: str | os.PathLike[str]) -> RunProgress | None:
     """
     if not Path(path).exists():
         return None
-    return _standing(archive.read(path, kind=_KIND), os.fspath(path))
+    return _progress_in(archive.read(path, kind=_KIND), os.fspath(path))
 
 
-def _standing(tree: Any, place: str) -> RunProgress:
+def _progress_in(tree: Any, place: str) -> RunProgress:
     try:
         found = RunProgress(
             source=tree["source"]["name"],
@@ -177,36 +177,36 @@ def _standing(tree: Any, place: str) -> RunProgress:
             finished=tree["finished"],
         )
         counts = [found.position, found.rows, *found.resumed]
-    except (LookupError, TypeError) as wrong:
-        raise damaged(place, "it holds no run") from wrong
-    told = type(found.finished) is bool and type(found.source) in {str, type(None)}
-    if not (told and all(type(count) is int and count >= 0 for count in counts)):
-        raise damaged(place, "it does not say where the run stands")
+    except (LookupError, TypeError) as error:
+        raise damaged(place, "it holds no run") from error
+    valid = type(found.finished) is bool and type(found.source) in {str, type(None)}
+    if not (valid and all(type(count) is int and count >= 0 for count in counts)):
+        raise damaged(place, "the progress of its run is not valid")
     return found
 
 
-class Bookmark:
-    """Writes where a pass stands, now and then and at its end, and finds it again.
+class Checkpoint:
+    """The checkpoint file of a run: read on resuming, written at intervals and at the end.
 
     Parameters
     ----------
     path : path-like
         The file.
     stream : Stream or other
-        The source, which may say whether it is the one that was begun.
+        The source; a stream of ``op.stream`` is compared with the one of the first run.
     every : float
-        Seconds between two checkpoints at least.
+        Minimum number of seconds between two checkpoints.
     clock : callable or None
-        Seconds from any origin; None for a checkpoint at the end alone.
+        Seconds from any origin; None for a checkpoint at the end only.
     where : str
         The public call, for messages.
 
     Attributes
     ----------
     start : int
-        Where in the source the pass begins, or goes on.
+        Index of the first row to read.
     resumed : list of int
-        Rows said each time that the pass was resumed.
+        Number of rows predicted each time the run was resumed.
     """
 
     def __init__(
@@ -222,159 +222,160 @@ class Bookmark:
         self.resumed: list[int] = []
         self._stream, self._every, self._clock, self._where = stream, every, clock, where
         self._settings: dict[str, Any] = {}
-        self._tree: Any = None  # what was found in the file, until the course has it
-        self._begun = 0  # rows, skipped ones too, when the pass began or was resumed
+        self._tree: Any = None  # the content of the file, until it is restored
+        self._begun = 0  # rows, including skipped ones, at the start of this run
         self._last = 0.0
-        self._mine = file_identity(path)  # of the file as it was found here, or written
+        self._stamp = file_identity(path)  # of the file as it was found, or last written
 
     def open(self, *, next_source: bool) -> str | None:
-        """Find where the pass stood; its task, or None where there is no file.
+        """Read the file; return the task of its run, or None if the file does not exist.
 
         Parameters
         ----------
         next_source : bool
-            Whether the source begins where the last one ended, unless it is the last one.
+            Whether the source continues the last one, unless it is the last one.
 
         Raises
         ------
         CheckpointError
-            If the file is no checkpoint, or of a pass over another source.
+            If the file is not a checkpoint, or of a run over another source.
         """
         if not Path(self.place).exists():
             return None
         tree = archive.read(self.place, kind=_KIND)
-        stood = _standing(tree, self.place)
+        progress = _progress_in(tree, self.place)
         if type(tree.get("settings")) is not dict:
-            raise damaged(self.place, "it does not say how the run was set up")
+            raise damaged(self.place, "it holds no settings")
         block, cut = tree["settings"].get("block"), getattr(self._stream, "cut", None)
         if cut is not None and type(block) is int and block >= 1:
-            cut(block)  # where none is named now, the run goes on as it was begun
+            cut(block)  # used unless another block size is set now
         if self._is_same(tree["source"].get("fingerprint"), next_source=next_source):
-            self.start = stood.position
-        self.resumed = list(dict.fromkeys([*stood.resumed, stood.rows]))
+            self.start = progress.position
+        self.resumed = list(dict.fromkeys([*progress.resumed, progress.rows]))
         self._tree = tree
         task = tree["settings"].get("task")
         return task if isinstance(task, str) else None
 
-    def begin(self, course: Course, settings: dict[str, object]) -> None:
-        """Begin the pass, or go on with the one that was found.
+    def begin(self, run: PrequentialRun, settings: dict[str, object]) -> None:
+        """Begin the run, or restore the one that was read.
 
         Parameters
         ----------
-        course : Course
-            It is restored, if there was one.
+        run : PrequentialRun
+            Restored in place.
         settings : dict
-            How the pass is set up, as a tree.
+            The settings of the run.
 
         Raises
         ------
         CheckpointError
-            If the pass was set up otherwise, or a metric cannot be saved. Nothing was restored.
+            If the settings differ, or a metric cannot be stored. Nothing was restored.
         """
-        archive.split(state_dict(course.ledger, self.place), self.place)  # refused before the pass
-        models = course.models.items()
+        archive.split(state_dict(run.history, self.place), self.place)  # raises before the run
+        models = run.models.items()
         made = {name: state_dict(clone(m, safe=False), self.place) for name, m in models}
         self._settings = {**settings, "models": made}
         if self._tree is not None:
-            if said := list(differences(former.settings(self._tree["settings"]), self._settings)):
-                raise self._another("settings", said)
-            course.restore(self._tree["course"], self.place)
-            if self._tree.get("drift") and course.watch is None:
+            found = list(differences(former.settings(self._tree["settings"]), self._settings))
+            if found:
+                raise self._mismatch("settings", found)
+            run.restore(self._tree["course"], self.place)
+            if self._tree.get("drift") and run.monitor is None:
                 warnings.warn(
-                    f"{self._where}: detectors of drift watched the run until row "
-                    f"{course.ledger.rows:,}, and {self.place} cannot keep them: the report will "
-                    "hold none of their alarms.",
+                    f"{self._where}: the run had drift detectors until row {run.history.rows:,}, "
+                    f"and {self.place} cannot store them: the report will not contain their "
+                    "alarms.",
                     CheckpointWarning,
                     stacklevel=2,
                 )
             self._tree = None
-        self._begun = course.ledger.rows + course.ledger.skipped
+        self._begun = run.history.rows + run.history.skipped
         self._last = 0.0 if self._clock is None else self._clock()
 
     def due(self) -> bool:
         """Whether it is time for the next checkpoint."""
         return self._clock is not None and self._clock() - self._last >= self._every
 
-    def write(self, course: Course, *, finished: bool) -> None:
-        """Write where the pass stands, between two blocks; warn if it cannot be written.
+    def write(self, run: PrequentialRun, *, finished: bool) -> None:
+        """Write the checkpoint, between two blocks; warn if it cannot be written.
 
-        A pass of no rows takes no other's place.
+        A run without rows is not written.
 
         Parameters
         ----------
-        course : Course
-            It has learned whole blocks.
+        run : PrequentialRun
+            Every model has learned every block that was begun.
         finished : bool
-            Whether the source has come to its end.
+            Whether the source was read to its end.
 
         Raises
         ------
         CheckpointError
-            If another pass has written the file since; it is left to that one.
+            If another run has written the file since. It is not overwritten.
         """
-        if not course.ledger.rows:
+        if not run.history.rows:
             return
-        if file_identity(self.place) not in {None, self._mine}:
+        if file_identity(self.place) not in {None, self._stamp}:
             raise CheckpointError(
-                f"{self._where}: {self.place} must be written by one run alone, got another that "
-                f"has written it meanwhile. This one ends after {course.ledger.rows:,} rows, and "
-                "leaves the file to that one: save each to a file of its own."
+                f"{self._where}: {self.place} must be written by one run only, got another that "
+                f"has written it since. This run stops after {run.history.rows:,} rows and does "
+                "not overwrite the file. Save each run to a file of its own."
             )
-        taken = course.ledger.rows + course.ledger.skipped - self._begun
+        rows = run.history.rows + run.history.skipped - self._begun
         name = getattr(self._stream, "name", None)
         tree = {
             "settings": self._settings,
             "source": {
                 "name": None if name is None else str(name),
                 "fingerprint": getattr(self._stream, "fingerprint", None),
-                "rows": self.start + taken,
+                "rows": self.start + rows,
             },
             "resumed": self.resumed,
             "finished": finished,
-            "drift": course.watch is not None,
-            "course": course.state(self.place),
+            "drift": run.monitor is not None,
+            "course": run.state(self.place),
         }
         try:
             archive.write(self.place, tree, kind=_KIND)
-            self._mine = file_identity(self.place)
-        except CheckpointError as wrong:
-            warnings.warn(f"{self._where}: {wrong}", CheckpointWarning, stacklevel=2)
+            self._stamp = file_identity(self.place)
+        except CheckpointError as error:
+            warnings.warn(f"{self._where}: {error}", CheckpointWarning, stacklevel=2)
         if self._clock is not None:
             self._last = self._clock()
 
     def _is_same(self, then: object, *, next_source: bool) -> bool:
-        """Whether the source is the one that was begun; refused where it must be and is not."""
+        """Whether the source is the one of the first run; raise if it must be and is not."""
         compare = getattr(self._stream, "differences", None)
         if compare is None or type(then) is not dict:
-            return not next_source  # taken at its word
+            return not next_source  # cannot be checked
         if type(then.get("rows")) is not int or type(then.get("columns")) is not dict:
-            raise damaged(self.place, "it does not say what its source began with")
-        said = compare(then)
-        if said and next_source:
+            raise damaged(self.place, "the fingerprint of its source is not valid")
+        found = compare(then)
+        if found and next_source:
             if other := setting_differences(then, self._stream.fingerprint, alike=True):
-                raise self._another("columns", other)
-        elif said:
-            raise self._another("source", said)
-        return not said
+                raise self._mismatch("columns", other)
+        elif found:
+            raise self._mismatch("source", found)
+        return not found
 
-    def _another(self, what: str, said: list[str]) -> CheckpointError:
-        shown = "; ".join(said[:3]) + (f"; and {len(said) - 3} more" if said[3:] else "")
+    def _mismatch(self, what: str, found: list[str]) -> CheckpointError:
+        shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if found[3:] else "")
         return CheckpointError(
-            f"{self._where}: {self.place} must be resumed with the {what} that the run was begun "
-            f"with, got others: {shown}. Resume it with those, or save to another file."
+            f"{self._where}: {self.place} must be resumed with the {what} of the first run, got "
+            f"others: {shown}. Resume it with those, or save to another file."
         )
 
 
 @contextmanager
-def starting(stream: Any, start: int, where: str) -> Iterator[Iterator[Block]]:
-    """The blocks of a stream from some row on; afterwards it begins again where it did.
+def blocks_from(stream: Any, start: int, where: str) -> Iterator[Iterator[Block]]:
+    """The blocks of a stream from a row on; its ``start`` is reset afterwards.
 
     Parameters
     ----------
     stream : Stream, iterable of blocks, or tuple (X, y)
-        A stream that has a ``start`` is told of it.
+        The ``start`` of a stream that has one is set.
     start : int
-        How many of the source's first rows to pass over.
+        Number of rows to skip at the beginning of the source.
     where : str
         The public call, for messages.
     """
@@ -388,23 +389,22 @@ def starting(stream: Any, start: int, where: str) -> Iterator[Iterator[Block]]:
             stream.start = before
 
 
-def through(
+def run_blocks(
     source: Iterator[Block],
-    course: Course,
-    mark: Bookmark | None,
+    run: PrequentialRun,
+    checkpoint: Checkpoint | None,
     on_progress: Callable[[int], object] | None,
     on_block: Callable[[Block, dict[str, Array]], object] | None,
 ) -> bool:
-    """Take all blocks, or those before an interrupt; whether there was one.
+    """Process all blocks, or those before an interrupt; return whether there was one.
 
     Parameters
     ----------
     source : iterator of Block
         The rows.
-    course : Course
-        It takes them.
-    mark : Bookmark or None
-        Where it is written how far the course has come.
+    run : PrequentialRun
+    checkpoint : Checkpoint or None
+        Written when it is due, and at the end.
     on_progress, on_block : callable or None
         As in ``op.evaluate.prequential``.
     """
@@ -412,32 +412,32 @@ def through(
     try:
         for block in source:
             with interrupt.held():
-                said = course.take(block)
+                predictions = run.process(block)
                 if on_block is not None:
-                    on_block(block, said)
+                    on_block(block, predictions)
                 if on_progress is not None:
-                    on_progress(course.ledger.rows)
-                if mark is not None and mark.due():
-                    mark.write(course, finished=False)
+                    on_progress(run.history.rows)
+                if checkpoint is not None and checkpoint.due():
+                    checkpoint.write(run, finished=False)
             if interrupt.asked:
                 break
     except KeyboardInterrupt:
-        if not course.whole:  # raised within a block: not ours to call this a report
+        if not run.consistent:  # raised within a block: no valid report
             raise
         interrupt.asked = True
     except Exception:
-        if mark is not None and course.whole:  # nothing that was learned is lost
-            mark.write(course, finished=False)
+        if checkpoint is not None and run.consistent:  # what was learned is stored
+            checkpoint.write(run, finished=False)
         raise
-    return _ended(course, mark, interrupt)
+    return _finish(run, checkpoint, interrupt)
 
 
-def _ended(course: Course, mark: Bookmark | None, interrupt: Interrupt) -> bool:
-    """Write where the course ended, and learn what waits if the stream has; whether it had not."""
+def _finish(run: PrequentialRun, checkpoint: Checkpoint | None, interrupt: Interrupt) -> bool:
+    """Write the checkpoint, and learn the pending rows unless interrupted; whether it was."""
     interrupted = interrupt.asked
     with interrupt.held():
-        if mark is not None:  # before what waits is learned: the stream may grow
-            mark.write(course, finished=not interrupted)
+        if checkpoint is not None:  # before pending rows are learned: the stream may grow
+            checkpoint.write(run, finished=not interrupted)
         if not interrupted:
-            course.finish()
+            run.finish()
     return interrupted

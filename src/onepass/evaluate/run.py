@@ -1,4 +1,4 @@
-"""Models on their way through a stream: each predicts every row before it learns it.
+"""Prequential runs: models that predict each row of a stream before they learn it.
 
 Models of several libraries are used through one interface.
 """
@@ -13,10 +13,10 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from onepass.errors import CheckpointError, NotFittedError, OnepassError, ShapeError
-from onepass.evaluate.blocks import Block, as_array, placed, refusal
-from onepass.evaluate.curves import Ledger
-from onepass.evaluate.delay import Room, Turns, Waiting
-from onepass.evaluate.drift import Watch
+from onepass.evaluate.blocks import Block, as_array, located_error, with_row_location
+from onepass.evaluate.curves import ScoreHistory
+from onepass.evaluate.delay import DelayedLabels, PendingRows, Schedule
+from onepass.evaluate.drift import ErrorMonitor
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
 from onepass.learners.estimator import learned
@@ -26,90 +26,96 @@ from onepass.serialization.codec import from_state, state_dict
 from onepass.types import Array
 from onepass.validation.table import Table
 
-__all__ = ["Course", "Model"]
+__all__ = ["Model", "PrequentialRun"]
 
 
-_MOST = 4096  # rows a call: what has waited may come all at once
+_MAX_ROWS = 4096  # rows of one call: all pending rows may become due at once
 
 
 class Model(Protocol):
-    """A model of any library that predicts each row just before it learns it."""
+    """A model of any library that predicts each row before it learns it."""
 
     @property
     def test_then_train(self) -> Callable[..., object]:
         """Take ``(X, y)``, learn the rows in order, and return the prediction before each."""
 
 
-def _said_of(
+def _test_then_train(
     model: Model, X: Table | Array, y: Array, time: Array | None, weight: Array | None = None
 ) -> Array:
-    """What a model says of rows, each just before it learns it."""
-    given = {} if weight is None else {"sample_weight": weight}
+    """Predictions of a model, each made before its row is learned."""
+    arguments = {} if weight is None else {"sample_weight": weight}
     if time is not None and getattr(model, "uses_time", False):
-        given["time"] = time
-    said = as_array(model.test_then_train(X, y, **given))
-    # what a compiled loop holds is read out after each block, whether somebody looks at it or not:
-    # a run that is resumed from a file is to be the unbroken run to the last bit
+        arguments["time"] = time
+    predictions = as_array(model.test_then_train(X, y, **arguments))
+    # copies the state of a compiled loop into Python after each block, so that a resumed run
+    # equals an unbroken one bit for bit
     getattr(model, "__dict__", None)
-    return said
+    return predictions
 
 
-def _said_of_turns(model: Model, turns: Turns) -> Array:
-    """What a model says of the rows it is asked about, while it learns others in between."""
-    by_weight = "sample_weight" in inspect.signature(model.test_then_train).parameters
-    say = _by_weight if by_weight else _in_turn
-    said = [say(model, turns, part) for part in gen_batches(len(turns.learned), _MOST)]
-    return np.concatenate([some for some in said if len(some)])
+def _run_schedule(model: Model, schedule: Schedule) -> Array:
+    """Predictions for the rows to predict, while other rows are learned in between."""
+    weighted = "sample_weight" in inspect.signature(model.test_then_train).parameters
+    process = _by_weights if weighted else _by_segments
+    parts = gen_batches(len(schedule.learned), _MAX_ROWS)
+    predictions = [process(model, schedule, part) for part in parts]
+    return np.concatenate([some for some in predictions if len(some)])
 
 
-def _said_of_rest(model: Model, rest: Block) -> Array:
-    """What a model says of rows that have waited, each just before it learns it."""
-    said = [
-        _said_of(model, rest.X[part], rest.y[part], None if rest.time is None else rest.time[part])
-        for part in gen_batches(len(rest), _MOST)
+def _learn_remaining(model: Model, rows: Block) -> Array:
+    """Learn the rows that are still pending; their predictions, each made just before."""
+    time = rows.time
+    predictions = [
+        _test_then_train(model, rows.X[part], rows.y[part], None if time is None else time[part])
+        for part in gen_batches(len(rows), _MAX_ROWS)
     ]
-    return np.concatenate(said)
+    return np.concatenate(predictions)
 
 
-def _by_weight(model: Model, turns: Turns, part: slice) -> Array:
-    """Rows of weight 0 are answered and not learned."""
-    learned, time = turns.learned[part], None if turns.time is None else turns.time[part]
-    with _placing(turns, part):
-        said = _said_of(model, turns.X[part], turns.y[part], time, learned.astype(np.float64))
-    return said.reshape(turns.y[part].shape)[~learned]
+def _by_weights(model: Model, schedule: Schedule, part: slice) -> Array:
+    """Process a part in one call: rows of weight 0 are predicted and not learned."""
+    learned, y = schedule.learned[part], schedule.y[part]
+    time = None if schedule.time is None else schedule.time[part]
+    with _row_location(schedule, part):
+        weight = learned.astype(np.float64)
+        predictions = _test_then_train(model, schedule.X[part], y, time, weight)
+    return predictions.reshape(y.shape)[~learned]
 
 
-def _in_turn(model: Model, turns: Turns, part: slice) -> Array:
-    """Runs of rows that are learned, and runs of rows that are asked about."""
-    learned = turns.learned[part]
+def _by_segments(model: Model, schedule: Schedule, part: slice) -> Array:
+    """Process a part as alternating segments of rows to learn and rows to predict."""
+    learned = schedule.learned[part]
     ends = [*(np.flatnonzero(np.diff(learned)) + 1).tolist(), len(learned)]
-    said, a = [turns.y[:0]], 0
+    predictions, a = [schedule.y[:0]], 0
     for b in ends:
-        run = slice(part.start + a, part.start + b)
-        with _placing(turns, run):
+        rows = slice(part.start + a, part.start + b)
+        with _row_location(schedule, rows):
             if learned[a]:
-                time = None if turns.time is None else turns.time[run]
-                _said_of(model, turns.X[run], turns.y[run], time)
+                time = None if schedule.time is None else schedule.time[rows]
+                _test_then_train(model, schedule.X[rows], schedule.y[rows], time)
             else:
-                said.append(_answered(model, turns.X[run]).reshape(turns.y[run].shape))
+                found = _predict(model, schedule.X[rows])
+                predictions.append(found.reshape(schedule.y[rows].shape))
         a = b
-    return np.concatenate(said[1:] or said)
+    return np.concatenate(predictions[1:] or predictions)
 
 
 @contextmanager
-def _placing(turns: Turns, run: slice) -> Iterator[None]:
-    """A model counts the turns that it was given: say where the row stands in the source."""
+def _row_location(schedule: Schedule, rows: slice) -> Iterator[None]:
+    """Add the location in the source to errors that name a row of the schedule."""
     try:
         yield
     except OnepassError as error:
-        located = turns.located
+        located = schedule.located
         if located is None:
             raise
-        raise placed(error, lambda i: located(run.start + i), run.stop - run.start) from error
+        n = rows.stop - rows.start
+        raise with_row_location(error, lambda i: located(rows.start + i), n) from error
 
 
-def _answered(model: Any, X: Table | Array) -> Array:
-    """What a model says of rows that it will not learn yet."""
+def _predict(model: Any, X: Table | Array) -> Array:
+    """Predictions for rows that are not learned yet."""
     try:
         return as_array(model.predict(X))
     except NotFittedError:
@@ -117,17 +123,17 @@ def _answered(model: Any, X: Table | Array) -> Array:
         return np.asarray([model.predict_one(x) for x in rows])
 
 
-class Course:
-    """Models on their way through a stream.
+class PrequentialRun:
+    """A prequential evaluation in progress: models, their scores and pending rows.
 
     Parameters
     ----------
     models : dict of str to learner
         The models, then the baselines.
-    ledger : Ledger
-        Where what they say is counted.
-    room : Room or None
-        Where rows wait whose answers come later.
+    history : ScoreHistory
+        Scores of the predictions.
+    delayed : DelayedLabels or None
+        Rows whose targets arrive later.
     clock : callable or None
         Seconds from any origin, to time each model.
     where : str
@@ -135,193 +141,195 @@ class Course:
 
     Attributes
     ----------
-    whole : bool
+    consistent : bool
         Whether every model has learned every block that was begun.
-    watch : Watch or None
-        Detectors of drift, if there are to be some.
+    monitor : ErrorMonitor or None
+        Drift detectors, if any.
     """
 
     def __init__(
         self,
         models: dict[str, Model],
-        ledger: Ledger,
-        room: Room | None,
+        history: ScoreHistory,
+        delayed: DelayedLabels | None,
         clock: Callable[[], float] | None,
         where: str,
     ) -> None:
-        self.models, self.ledger, self.room, self.clock = models, ledger, room, clock
-        self.whole = True
-        self.watch: Watch | None = None
+        self.models, self.history, self.delayed, self.clock = models, history, delayed, clock
+        self.consistent = True
+        self.monitor: ErrorMonitor | None = None
         self._seconds = dict.fromkeys(models, 0.0)
         self._where = where
 
-    def take(self, block: Block) -> dict[str, Array]:
-        """Learn a block; return what each model said of its rows.
+    def process(self, block: Block) -> dict[str, Array]:
+        """Predict and learn a block; return the predictions of each model.
 
         Parameters
         ----------
         block : Block
-            Its rows are learned now, or wait for their answers.
+            Its rows are learned now, or when their targets arrive.
         """
         if len(block) == 0:
-            self.ledger.add(block, {})
+            self.history.add(block, {})
             return dict.fromkeys(self.models, block.y)
-        turns = None if self.room is None else self.room.turns(block, self.ledger.rows)
-        self.whole = False
-        first = self.ledger.rows if block.first is None else block.first
+        schedule = None if self.delayed is None else self.delayed.schedule(block, self.history.rows)
+        self.consistent = False
+        first = self.history.rows if block.first is None else block.first
         place = f"{len(block):,} rows from row {first:,} (from 0)"
-        said = {}
+        predictions = {}
         for name, model in self.models.items():
-            asked = partial(_said_of, model, block.X, block.y, block.time)
-            if turns is not None:
-                asked = partial(_said_of_turns, model, turns)
-            located = block.located if turns is None else None
-            said[name] = self._said(name, place, block.y, asked, located)
-        before = self.ledger.rows
-        self.ledger.add(block, said)
-        if self.watch is not None:
-            self.watch.add(before, block, said)
-        if self.room is not None and turns is not None:
-            self.room.settle(turns)
-        self.whole = True
-        return said
+            call = partial(_test_then_train, model, block.X, block.y, block.time)
+            if schedule is not None:
+                call = partial(_run_schedule, model, schedule)
+            located = block.located if schedule is None else None
+            predictions[name] = self._timed(name, place, block.y, call, located)
+        before = self.history.rows
+        self.history.add(block, predictions)
+        if self.monitor is not None:
+            self.monitor.add(before, block, predictions)
+        if self.delayed is not None and schedule is not None:
+            self.delayed.commit(schedule)
+        self.consistent = True
+        return predictions
 
     def finish(self) -> None:
-        """The stream has ended: learn the rows that still wait, in order of their answers."""
-        rest = None if self.room is None else self.room.rest(self.ledger.time)
-        if rest is None:
+        """Learn the rows that are pending at the end of the stream, as their targets arrive."""
+        rows = None if self.delayed is None else self.delayed.remaining(self.history.time)
+        if rows is None:
             return
-        place = f"{len(rest):,} rows that waited for their answers"
+        place = f"{len(rows):,} rows that waited for their targets"
         for name, model in self.models.items():
-            self._said(name, place, rest.y, partial(_said_of_rest, model, rest))
+            self._timed(name, place, rows.y, partial(_learn_remaining, model, rows))
 
-    def _said(
+    def _timed(
         self,
         name: str,
         place: str,
         y: Array,
-        asked: Callable[[], Array],
+        call: Callable[[], Array],
         located: Callable[[int], str] | None = None,
     ) -> Array:
-        """What a model says of rows with these answers, and how long it took."""
+        """Predictions of a model in the shape of y; the time of the call is added up."""
         place = f"{self._where}: model {name!r}, {place}"
-        began = self.clock() if self.clock else 0.0
+        start = self.clock() if self.clock else 0.0
         try:
-            said = asked()
+            predictions = call()
         except OnepassError as error:
-            raise refusal(error, place, located, len(y)) from error
+            raise located_error(error, place, located, len(y)) from error
         except Exception as error:
             error.add_note(place)
             raise
-        self._seconds[name] += self.clock() - began if self.clock else 0.0
-        if said.size != y.size:
+        self._seconds[name] += self.clock() - start if self.clock else 0.0
+        if predictions.size != y.size:
             raise ShapeError(
-                f"{place}: test_then_train must return one answer for each row, shape "
-                f"{y.shape}, got {said.shape}. Return what was said of each row."
+                f"{place}: test_then_train must return one prediction for each row, shape "
+                f"{y.shape}, got {predictions.shape}. Return the predictions of all rows."
             )
-        return said.reshape(y.shape)
+        return predictions.reshape(y.shape)
 
     def state(self, place: str) -> dict[str, Any]:
-        """All that the course has come to, as plain values and arrays.
+        """The state of the run as plain values and arrays.
 
         Parameters
         ----------
         place : str
-            Where they will be written, for messages.
+            The file that it is written to, for messages.
 
         Raises
         ------
         CheckpointError
-            If a model or a metric is not one that a file can hold.
+            If a model or a metric cannot be stored.
         """
-        room = self.room
+        delayed = self.delayed
         state = {
             "models": self.models,
             "seconds": self._seconds,
-            "ledger": self.ledger,
-            "room": None if room is None else {"last": room.last, "waiting": room.waiting},
+            "ledger": self.history,
+            "room": None,
         }
+        if delayed is not None:
+            state["room"] = {"last": delayed.last, "waiting": delayed.pending}
         found: dict[str, Any] = state_dict(state, place)
         return found
 
     def restore(self, state: Any, place: str) -> None:
-        """Go on from what ``state`` gave.
+        """Restore a state that ``state`` returned.
 
         Parameters
         ----------
         state : dict
-            From whatever source.
+            Not trusted: everything in it is validated.
         place : str
-            Where it was read, for messages.
+            The file that it was read from, for messages.
 
         Raises
         ------
         CheckpointError
-            If it is of a course of other models or metrics, or no such thing. Nothing was restored.
+            If it is of other models or metrics, or damaged. Nothing was restored.
         """
         classes = {name: type(model).__name__ for name, model in self.models.items()}
         try:
-            state = former.course(state, classes, state_dict(self.ledger, place))
+            state = former.course(state, classes, state_dict(self.history, place))
             saved = state.pop("models")
-            models = {name: _model(m, saved[name], place) for name, m in self.models.items()}
+            models = {name: _decoded(m, saved[name], place) for name, m in self.models.items()}
             found = from_state(state, place)
             seconds = {name: float(found["seconds"][name]) for name in self.models}
-            room = {"last": None, "waiting": None} | (found["room"] or {})
-            if saved.keys() != classes.keys() or not self.ledger.is_like(found["ledger"]):
+            delayed = {"last": None, "waiting": None} | (found["room"] or {})
+            if saved.keys() != classes.keys() or not self.history.is_like(found["ledger"]):
                 raise damaged(place, "it is of other models or metrics")
-            if type(room["waiting"]) not in {Waiting, type(None)}:
-                raise damaged(place, "the rows that wait are not whole")
+            if type(delayed["waiting"]) not in {PendingRows, type(None)}:
+                raise damaged(place, "the pending rows are damaged")
         except CheckpointError:
             raise
-        except (LookupError, TypeError, ValueError, AttributeError) as wrong:
-            raise damaged(place, f"it does not hold a whole run: {wrong!r}") from wrong
-        self._seconds, self.ledger = seconds, found["ledger"]
-        if self.room is not None:
-            self.room.last, self.room.waiting = room["last"], room["waiting"]
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise damaged(place, f"it does not hold a complete run: {error!r}") from error
+        self._seconds, self.history = seconds, found["ledger"]
+        if self.delayed is not None:
+            self.delayed.last, self.delayed.pending = delayed["last"], delayed["waiting"]
         for name, model in self.models.items():
-            _relearn(model, models[name])
+            _copy_learned(model, models[name])
 
-    def report(self, said: Mapping[str, Any], least: set[str]) -> Report:
-        """What there is to say at the end.
+    def report(self, fields: Mapping[str, Any], baselines: set[str]) -> Report:
+        """The report at the end.
 
         Parameters
         ----------
-        said : mapping of str to object
-            The report's fields that a course does not know.
-        least : set of str
-            Which of the models are baselines.
+        fields : mapping of str to object
+            The fields of the report that are not known here.
+        baselines : set of str
+            The models that are baselines.
         """
-        self.ledger.end()
-        overall, recent = self.ledger.overall(), self.ledger.recent()
-        curves = self.ledger.curves()
+        self.history.end()
+        overall, recent = self.history.overall(), self.history.recent()
+        curves = self.history.curves()
         scores = {
             name: Score(
                 learner=" ".join(repr(model).split()),
-                baseline=name in least,
+                baseline=name in baselines,
                 overall=overall[name],
                 recent=None if recent is None else recent[name],
                 seconds=self._seconds[name] if self.clock else None,
                 nbytes=_nbytes(model),
-                drift=None if self.watch is None else self.watch.found(name),
+                drift=None if self.monitor is None else self.monitor.found(name),
             )
             for name, model in self.models.items()
         }
         return Report(
-            **said,
-            rows=self.ledger.rows,
-            skipped=self.ledger.skipped,
+            **fields,
+            rows=self.history.rows,
+            skipped=self.history.skipped,
             scores=scores,
             overall=curves[0],
             recent=curves[1],
         )
 
 
-def _model(model: Any, state: Any, place: str) -> Any:
-    """The model of a checkpoint, with the functions of the one that was made alike."""
+def _decoded(model: Any, state: Any, place: str) -> Any:
+    """The model of a checkpoint; functions, which files do not hold, are those of ``model``."""
     given = {
         name.rpartition("__")[2]: value
         for name, value in model.get_params(deep=True).items()
-        if callable(value) or isinstance(value, bytes)  # a network as it stands in a file
+        if callable(value) or isinstance(value, bytes)  # a network as the bytes of its file
     }
     found = from_state(state, place, given, spare=True)
     if type(found) is not type(model):
@@ -329,14 +337,14 @@ def _model(model: Any, state: Any, place: str) -> Any:
     return found
 
 
-def _relearn(model: Any, other: Any) -> None:
-    """Let a model have learned what another of its class has."""
+def _copy_learned(model: Any, other: Any) -> None:
+    """Replace what a model has learned by what another of its class has learned."""
     for name in learned(model):
         delattr(model, name)
     for name in learned(other):
         setattr(model, name, getattr(other, name))
     for feature in getattr(model, "features_", ())[:1]:
-        if hasattr(feature, "missing"):  # the policy may change where a run stopped at a gap
+        if hasattr(feature, "missing"):  # may differ: a run can be resumed with another policy
             feature.missing = model.missing
 
 

@@ -10,24 +10,24 @@ __all__ = ["Score"]
 
 @dataclass(frozen=True)
 class Score:
-    """How one model did.
+    """Scores and costs of one model.
 
     Parameters
     ----------
     learner : str
-        The model as it was constructed.
+        The model and its parameters.
     baseline : bool
         Whether it is one of the baselines.
     overall : dict of str to float
-        Metric -> value over all rows; None where it is not defined.
+        Metric -> value over all rows; None if not defined.
     recent : dict of str to float, or None
-        The same over the last ``window`` rows; None where no window was asked for.
+        The same over the last ``window`` rows; None without a window.
     seconds : float, or None
-        Time spent in the model; None where no clock was given.
+        Time spent in the model; None without a clock.
     nbytes : int, or None
-        Bytes of all that it has learned; None where it does not say.
+        Size of the learned state in bytes; None if the model has no ``nbytes``.
     drift : dict of str to Drift, or None
-        What each detector said of its errors; None where none watched it.
+        Drift detector -> alarms on its errors; None without detectors.
     """
 
     learner: str

@@ -54,11 +54,11 @@ class Column:
     cells : sequence of str
         One for each row.
     best : set of int
-        The rows whose cells are marked.
+        The rows whose cells are marked as best.
     words : bool
-        Whether it is aligned left.
+        Whether it holds text, aligned left.
     section : str
-        On terminals, where width is short, columns of a section stand below the first ones.
+        On terminals, the columns of a section are placed below the first columns, to save width.
     """
 
     heading: str
@@ -70,7 +70,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """What a report shows.
+    """The table of a report.
 
     Parameters
     ----------
@@ -78,13 +78,13 @@ class Table:
     columns : sequence of Column
         The first names the rows.
     caption : str
-        What is said below.
+        The text below.
     notes : sequence of str
-        One a line, below the caption.
+        One per line, below the caption.
     muted : set of int
-        Rows that stand back, such as baselines.
+        Rows that are dimmed, such as baselines.
     groups : int
-        How many of the first columns group rows: a line separates groups on terminals.
+        Number of leading columns that group rows; on terminals a line separates groups.
     """
 
     title: str
@@ -116,7 +116,7 @@ class Table:
                 table.add_section()
                 table.add_row(Text(section), style="italic")
             for i, name in enumerate(names.cells):
-                # the mark stands in front, so that figures stand under figures
+                # the mark is in front, so that digits are aligned
                 cells = [Text(f"*{c.cells[i]}", "bold green") if i in c.best else Text(c.cells[i])
                          for c in columns]  # fmt: skip
                 if i and self._group(i) != self._group(i - 1):
@@ -152,7 +152,7 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def _legend(self, best: str) -> str:
-        """The caption, with what the mark of the best means."""
+        """The caption, with the meaning of the mark of the best."""
         marked = any(column.best for column in self.columns)
         return " · ".join(part for part in (best if marked else "", self.caption) if part)
 
@@ -179,11 +179,11 @@ def markdown(columns: Sequence[Column], muted: Collection[int] = ()) -> list[str
 
 
 def plain(table: RenderableType) -> str:
-    """A table as plain text, as wide as it wants to be: nothing is cut off.
+    """A table as plain text, in its full width.
 
     Parameters
     ----------
-    table : table or what else rich renders
+    table : table, or another renderable of rich
     """
     console = Console(file=io.StringIO(), width=_WIDEST, highlight=False, emoji=False)
     console.width = max(1, console.measure(table).maximum)
@@ -197,12 +197,12 @@ def _tex(text: str) -> str:
 
 
 def format_number(value: float | None, places: int) -> str:
-    """A number as it is shown: thousands apart, no minus before zero, extremes in powers.
+    """A number as text: thousands separators, no negative zero, extremes in scientific notation.
 
     Parameters
     ----------
     value : float or None
-        None and nan are shown as missing.
+        None and nan are formatted as missing.
     places : int
         Decimals.
     """
@@ -214,7 +214,7 @@ def format_number(value: float | None, places: int) -> str:
 
 
 def format_signed(value: float | None, places: int) -> str:
-    """A number with its sign, as a minus or a plus.
+    """A number as text with its sign.
 
     Parameters
     ----------
@@ -227,14 +227,14 @@ def format_signed(value: float | None, places: int) -> str:
 
 
 def plus_minus(mean: str, deviation: float | None, places: int) -> str:
-    """A mean with its standard deviation, where there is one.
+    """A mean with its standard deviation, if it is defined.
 
     Parameters
     ----------
     mean : str
-        As it is shown.
+        As text.
     deviation : float or None
-        None or nan of a single value.
+        None or nan for a single value.
     places : int
         Decimals.
     """
@@ -243,12 +243,12 @@ def plus_minus(mean: str, deviation: float | None, places: int) -> str:
 
 
 def decimals(values: Iterable[float | None]) -> int:
-    """Decimals that show four figures of a middling value: 2 for 18.62.
+    """Number of decimals that shows four digits of the median: 2 for 18.62.
 
     Parameters
     ----------
     values : iterable of float or None
-        What is to be shown.
+        The values to be shown.
     """
     sizes = sorted(abs(v) for v in values if v and math.isfinite(v))
     if not sizes:
@@ -257,13 +257,13 @@ def decimals(values: Iterable[float | None]) -> int:
 
 
 def frame(records: Sequence[Mapping[str, object]], library: str | None, where: str) -> Any:
-    """Records as a frame of a library that is installed.
+    """Records as a data frame.
 
     Parameters
     ----------
     records : sequence of dict
     library : {"pandas", "polars", "pyarrow"} or None
-        The library of the frame to make; None for the first that is installed.
+        The library of the frame; None for the first that is installed.
     where : str
         The public call, for messages.
 
@@ -272,13 +272,13 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None, where: s
     MissingExtraError
         If the library is not installed.
     ParameterError
-        If it is none of the three.
+        If it is not one of the three.
     """
     makers = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
     if library not in {None, *makers}:
         raise ParameterError(
             f"{where}: `library` must be one of {', '.join(makers)}, got {library!r}. "
-            "Choose one of them, or None for the first that is installed."
+            "Use one of them, or None for the first that is installed."
         )
     columns = {name: [row[name] for row in records] for name in (records[0] if records else ())}
     for name in makers if library is None else [library]:
@@ -296,7 +296,7 @@ def to_csv(records: Sequence[Mapping[str, object]], names: Sequence[str] | None 
     ----------
     records : sequence of dict
     names : sequence of str, optional
-        The columns, where there may be no record.
+        The columns, in case there are no records.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, names or list(records[0] if records else ()), lineterminator="\n")

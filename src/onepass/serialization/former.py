@@ -14,6 +14,8 @@ __all__ = [
     "ATTRIBUTES",
     "CLASSES",
     "MODULES",
+    "continual_report",
+    "continual_run",
     "course",
     "current_paths",
     "memory",
@@ -37,6 +39,10 @@ CLASSES: dict[str, str] = {
     "Sifted": "DirectionalState",
     "View": "PrincipalAxes",
     "Belief": "PosteriorCovariance",
+    "Ledger": "ScoreHistory",
+    "Tally": "RollingMetrics",
+    "Track": "BoundedCurve",
+    "Waiting": "PendingRows",
 }
 """Classes in model files: former name to present name."""
 
@@ -61,7 +67,11 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "NTKRLS": {"against": "inconsistent", "belief": "posterior"},
     "ORFit": {"against": "inconsistent"},
     "OneStepSGD": {"against": "inconsistent"},
-}
+    "Run": {"learning": "learning_seconds", "answering": "prediction_seconds"},
+    "ScoreHistory": {
+        "tallies": "models", "overall_track": "overall_curve", "recent_track": "recent_curve",
+    },
+}  # fmt: skip
 """Arguments and learned attributes in model files, by present class name: former to present name.
 
 The entries of ``""`` apply to all classes."""
@@ -121,7 +131,22 @@ def _current(match: re.Match[str]) -> str:
     return MODULES[path] + rest
 
 
-# -- checkpoints of evaluations, up to 0.1 ---------------------------------------------------------
+# -- reports of continual evaluation, until 0.1 ----------------------------------------------------
+
+
+def continual_run(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a run with their present names."""
+    return {ATTRIBUTES["Run"].get(name, name): value for name, value in tree.items()}
+
+
+def continual_report(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a report with the present names of those of its runs."""
+    if "runs" not in tree:
+        return dict(tree)
+    return {**tree, "runs": [continual_run(run) for run in tree["runs"]]}
+
+
+# -- checkpoints of evaluations, until 0.1 ---------------------------------------------------------
 
 
 def settings(tree: dict[str, Any]) -> dict[str, Any]:
@@ -151,9 +176,9 @@ def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict
     old, room = tree["ledger"], tree["room"]
     now = {
         **ledger,
-        "tallies": {n: tally(t, ledger["tallies"][n]) for n, t in old["tallies"].items()},
-        "overall_track": _track(old["overall"], ledger["overall_track"]),
-        "recent_track": _track(old["recent"], ledger["recent_track"]),
+        "models": {n: tally(t, ledger["models"][n]) for n, t in old["tallies"].items()},
+        "overall_curve": _track(old["overall"], ledger["overall_curve"]),
+        "recent_curve": _track(old["recent"], ledger["recent_curve"]),
         **{name: old[name] for name in ("rows", "skipped", "time")},
     }
     waiting = room and room["waiting"]
@@ -161,7 +186,7 @@ def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict
         columns = waiting.get("columns")
         X = {"@": "Table", "columns": columns, "n": len(waiting["due"])}
         X = waiting["array"] if columns is None else X
-        waiting = {"@": "Waiting", "X": X, "y": waiting["y"], "due": waiting["due"]}
+        waiting = {"@": "PendingRows", "X": X, "y": waiting["y"], "due": waiting["due"]}
     room = room and {"last": room["last"], "waiting": waiting}
     return {"models": states, "seconds": tree["seconds"], "ledger": now, "room": room}
 
@@ -173,7 +198,7 @@ def tally(tree: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     ----------
     tree : dict
     template : dict
-        The encoded tally of a run with these settings.
+        The encoded metrics of a run with these settings.
     """
     if "@" in tree:
         return tree

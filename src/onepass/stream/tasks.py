@@ -84,6 +84,8 @@ class TestSet:
         The classes of the task, sorted; empty for regression.
     """
 
+    __test__ = False  # pytest would take it for a class of tests
+
     name: str
     X: Array
     y: Array

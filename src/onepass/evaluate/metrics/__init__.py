@@ -97,5 +97,5 @@ def metric_class(name: str, task: str, where: str) -> type[Metric]:
             f"{where}: a metric of {task} must be one of {', '.join(known)}, got {name!r}."
             f"{did_you_mean(name, known) or ' Choose from these.'}"
         )
-    register(Role.METRIC, known[name])  # of a user's, so that a checkpoint can hold it
+    register(Role.METRIC, known[name])  # a user's metric too, so that a checkpoint can store it
     return known[name]

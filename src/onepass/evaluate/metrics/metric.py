@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Total:
-    """A sum of numbers, or of arrays of one shape, with what rounding lost.
+    """A compensated sum of numbers, or of arrays of one shape.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Total:
 
     def add(self, x: float | Array) -> None:
         """Add a number, or an array elementwise."""
-        if isinstance(x, float) and isinstance(self._sum, float):  # NumPy's too: the same digits
+        if isinstance(x, float) and isinstance(self._sum, float):  # of NumPy too: the same digits
             self._add(float(x), float(self._sum), float(self._lost))
             return
         with np.errstate(over="ignore", invalid="ignore"):
@@ -70,19 +70,19 @@ class Total:
         self._sum = t
 
     def _add(self, x: float, before: float, lost: float) -> None:
-        """Add a number as Python does, which takes a tenth of the time and warns of nothing."""
+        """Add a number by Python's arithmetic: a tenth of the time, and no warnings."""
         self._sum = t = before + x
         z = t - before
         self._lost = lost + ((before - (t - z)) + (x - z))  # (1)
 
     def merge(self, other: Self) -> None:
-        """Add all that another total holds."""
+        """Add another total."""
         self.add(other._sum)
         self._lost = self._lost + other._lost
 
     @property
     def value(self) -> Any:
-        """The sum; infinite once a term or the sum itself was."""
+        """The sum; infinite after a term or the sum itself was."""
         if isinstance(self._sum, float):
             return self._sum + self._lost if math.isfinite(self._sum) else self._sum
         with np.errstate(invalid="ignore"):
@@ -90,21 +90,21 @@ class Total:
 
 
 def _averaged(value: float | Array) -> float:
-    """The mean over the outputs; of one output, its own value."""
+    """The mean over the outputs."""
     return float(value) if isinstance(value, float) else float(np.mean(value))
 
 
 class Metric(ABC):
-    """A number that sums up what was said of the rows so far.
+    """A measure of the predictions for all rows so far.
 
     Attributes
     ----------
     label : str
-        The name that tables and figures show.
+        The name in tables and figures.
     better : {"lower", "higher"}
-        Which way is better.
+        Whether lower or higher values are better.
     unit : {"", "y", "y²", "rows"}
-        The unit of the value: none, that of the answers, its square, or a count of rows.
+        The unit of the value: none, that of the targets, its square, or a number of rows.
     rows : int
         Rows added so far.
     """
@@ -117,15 +117,15 @@ class Metric(ABC):
         self.rows = 0
 
     @abstractmethod
-    def add(self, y: ArrayLike, said: ArrayLike) -> Self:
-        """Take more rows.
+    def add(self, y: ArrayLike, predictions: ArrayLike) -> Self:
+        """Add rows.
 
         Parameters
         ----------
         y : array-like of shape (n,) or (n, c)
-            The answers.
-        said : array-like of the shape of y
-            What was said of the same rows.
+            The targets.
+        predictions : array-like of the shape of y
+            The predictions for the same rows.
 
         Returns
         -------
@@ -139,12 +139,12 @@ class Metric(ABC):
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
-        """Take all rows that another metric of the same class has seen.
+        """Add all rows of another metric of the same class.
 
         Parameters
         ----------
         other : Metric
-            It is not changed.
+            Not changed.
 
         Returns
         -------
@@ -153,12 +153,12 @@ class Metric(ABC):
 
     @property
     def _sound(self) -> bool:
-        """Whether the count of rows, which was read from a file, is one."""
+        """Whether the number of rows read from a file is valid."""
         return type(self.rows) is int and self.rows >= 0
 
 
 class Mean(Metric):
-    """The mean over rows of a loss of each row, for each output; its sum is kept exactly."""
+    """The mean over rows of a loss of each row, for each output; the sum is compensated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,18 +166,18 @@ class Mean(Metric):
 
     @staticmethod
     @abstractmethod
-    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
+    def _loss(y: ArrayLike, predictions: ArrayLike) -> Floats:
         """The loss of each row and output, shape (n,) or (n, c)."""
 
-    def add(self, y: ArrayLike, said: ArrayLike) -> Self:
-        """Take more rows."""
-        loss = self._loss(y, said)
+    def add(self, y: ArrayLike, predictions: ArrayLike) -> Self:
+        """Add rows."""
+        loss = self._loss(y, predictions)
         self.rows += loss.shape[0]
         self._total.add(np.add.reduce(loss))
         return self
 
     def merge(self, other: Self) -> Self:
-        """Take all rows that another metric of the same class has seen."""
+        """Add all rows of another metric of the same class."""
         self.rows += other.rows
         self._total.merge(other._total)
         return self
@@ -188,21 +188,21 @@ class Mean(Metric):
         return _averaged(self._total.value / self.rows) if self.rows else np.nan
 
 
-def _errors(y: ArrayLike, said: ArrayLike) -> Floats:
-    """How far what was said is off, in the unit of y."""
-    answers, sayings = np.asarray(y, dtype=np.float64), np.asarray(said, dtype=np.float64)
-    if answers.shape != sayings.shape:
+def _errors(y: ArrayLike, predictions: ArrayLike) -> Floats:
+    """Y − ŷ."""
+    targets, predicted = np.asarray(y, dtype=np.float64), np.asarray(predictions, dtype=np.float64)
+    if targets.shape != predicted.shape:
         raise ShapeError(
-            f"Metric.add: `said` must have the shape of `y`, {answers.shape}, got "
-            f"{sayings.shape}. Give one saying for each answer."
+            f"Metric.add: `predictions` must have the shape of `y`, {targets.shape}, got "
+            f"{predicted.shape}. Pass one prediction for each target."
         )
-    errors: Floats = answers - sayings
+    errors: Floats = targets - predicted
     return errors
 
 
-def _squares(y: ArrayLike, said: ArrayLike) -> Floats:
+def _squares(y: ArrayLike, predictions: ArrayLike) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
-        return _errors(y, said) ** 2
+        return _errors(y, predictions) ** 2
 
 
 class MAE(Mean):
@@ -219,8 +219,8 @@ class MAE(Mean):
     unit = "y"
 
     @staticmethod
-    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
-        return np.abs(_errors(y, said))
+    def _loss(y: ArrayLike, predictions: ArrayLike) -> Floats:
+        return np.abs(_errors(y, predictions))
 
 
 class MeanSquaredLoss(Mean):
@@ -274,11 +274,11 @@ class RMSE(MeanSquaredLoss):
 
 
 class R2(Metric):
-    """The share of the answers' variance that was said: 1 is all, 0 is no better than the mean.
+    """Coefficient of determination: 1 is perfect, 0 is no better than the mean of the targets.
 
-    The sum about the mean is kept by Chan's rule for merging, in coordinates that begin at the
-    first answer: differences of near numbers are exact, so answers such as 10⁸ ± 1 keep their
-    digits. Constant answers give 1 where all were said exactly, otherwise 0; one row gives nan.
+    The sum of squares about the mean is updated by Chan's rule for merging, relative to the first
+    target: differences of close numbers are exact, so targets such as 10⁸ ± 1 retain their digits.
+    Constant targets give 1 if all predictions are exact, otherwise 0; one row gives nan.
 
     Examples
     --------
@@ -294,20 +294,20 @@ class R2(Metric):
         super().__init__()
         self._error = Total()  # Σ (y − ŷ)²
         self._spread = Total()  # Σ (y − ȳ)²
-        self._origin: Any = None  # the first answer
+        self._origin: Any = None  # the first target
         self._mean: Any = np.float64(0.0)  # ȳ, counted from the origin
 
-    def add(self, y: ArrayLike, said: ArrayLike) -> Self:
-        """Take more rows."""
-        squares = _squares(y, said)
+    def add(self, y: ArrayLike, predictions: ArrayLike) -> Self:
+        """Add rows."""
+        squares = _squares(y, predictions)
         n = squares.shape[0]
         if n == 0:
             return self
-        answers = np.asarray(y, dtype=np.float64)
+        targets = np.asarray(y, dtype=np.float64)
         if self._origin is None:
-            self._origin = answers[0].copy()
+            self._origin = targets[0].copy()
         with np.errstate(over="ignore", invalid="ignore"):
-            from_origin = answers - self._origin
+            from_origin = targets - self._origin
             mean = np.add.reduce(from_origin) / n
             self._error.add(np.add.reduce(squares))
             self._spread.add(np.add.reduce((from_origin - mean) ** 2))
@@ -315,7 +315,7 @@ class R2(Metric):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Take all rows that another metric of the same class has seen."""
+        """Add all rows of another metric of the same class."""
         if other.rows == 0:
             return self
         if self._origin is None:
@@ -326,7 +326,7 @@ class R2(Metric):
         return self
 
     def _join(self, n: int, mean: float | Array) -> None:
-        """Join n rows of this mean: what they add to the spread beyond their own."""
+        """Add n rows of this mean: the spread between their mean and that of the rows so far."""
         total = self.rows + n
         apart = mean - self._mean
         self._spread.add(apart**2 * (self.rows * n / total))
@@ -335,7 +335,7 @@ class R2(Metric):
 
     @property
     def value(self) -> float:
-        """The share over all rows so far; nan for fewer than two."""
+        """R² over all rows so far; nan for fewer than two."""
         if self.rows < 2:
             return np.nan
         error, spread = self._error.value, self._spread.value
@@ -347,22 +347,22 @@ class R2(Metric):
         return float(np.mean(np.where(varied, share, np.where(error == 0, 1.0, 0.0))))
 
 
-def _right(y: ArrayLike, said: ArrayLike) -> Array:
-    """Whether what was said of each row is its label, shape (n,)."""
-    answers, sayings = np.ravel(np.asarray(y)), np.ravel(np.asarray(said))
-    if answers.shape != sayings.shape:
+def _right(y: ArrayLike, predictions: ArrayLike) -> Array:
+    """Whether each prediction is correct, shape (n,)."""
+    targets, predicted = np.ravel(np.asarray(y)), np.ravel(np.asarray(predictions))
+    if targets.shape != predicted.shape:
         raise ShapeError(
-            f"Metric.add: `said` must hold {len(answers)} labels, one for each row of `y`, got "
-            f"{len(sayings)}. Give one saying for each answer."
+            f"Metric.add: `predictions` must hold {len(targets)} labels, one for each row of `y`, "
+            f"got {len(predicted)}. Pass one prediction for each target."
         )
-    if (answers.dtype.kind in "US") != (sayings.dtype.kind in "US"):
-        answers = answers.astype(object)  # arrays of text compare with nothing else
-    right: Array = np.asarray(answers == sayings, dtype=bool)
+    if (targets.dtype.kind in "US") != (predicted.dtype.kind in "US"):
+        targets = targets.astype(object)  # arrays of text can be compared with text only
+    right: Array = np.asarray(targets == predicted, dtype=bool)
     return right
 
 
 class Accuracy(Mean):
-    """The share of rows whose label was said.
+    """The fraction of correct predictions.
 
     Examples
     --------
@@ -375,12 +375,12 @@ class Accuracy(Mean):
     unit = ""
 
     @staticmethod
-    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
-        return _right(y, said).astype(np.float64)
+    def _loss(y: ArrayLike, predictions: ArrayLike) -> Floats:
+        return _right(y, predictions).astype(np.float64)
 
 
 class MeanZeroOneLoss(Mean):
-    """The notes' (1) with the 0/1 loss: the share of rows said wrongly.
+    """The notes' (1) with the 0/1 loss: the fraction of wrong predictions.
 
     Examples
     --------
@@ -393,12 +393,12 @@ class MeanZeroOneLoss(Mean):
     unit = ""
 
     @staticmethod
-    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
-        return (~_right(y, said)).astype(np.float64)
+    def _loss(y: ArrayLike, predictions: ArrayLike) -> Floats:
+        return (~_right(y, predictions)).astype(np.float64)
 
 
 class ZeroOneLoss(MeanZeroOneLoss):
-    """The notes' (2) with the 0/1 loss: the number of rows said wrongly.
+    """The notes' (2) with the 0/1 loss: the number of wrong predictions.
 
     Examples
     --------
@@ -411,14 +411,15 @@ class ZeroOneLoss(MeanZeroOneLoss):
 
     @property
     def value(self) -> float:
-        """The number of wrong rows so far."""
+        """The number of wrong predictions so far."""
         return float(self._total.value)
 
 
 class MacroF1(Metric):
-    """F1 of each class, averaged over all classes that were an answer or were said.
+    """F1 of each class, averaged over all classes that were a target or a prediction.
 
-    Classes come at any time. It is scikit-learn's ``f1_score(average="macro", zero_division=0)``.
+    New classes may appear at any time. Equal to ``f1_score(average="macro", zero_division=0)`` of
+    scikit-learn.
 
     Examples
     --------
@@ -433,21 +434,21 @@ class MacroF1(Metric):
     def __init__(self) -> None:
         super().__init__()
         self._right: Counter[Any] = Counter()
-        self._either: Counter[Any] = Counter()  # how often answered plus how often said
+        self._either: Counter[Any] = Counter()  # number of targets plus number of predictions
 
-    def add(self, y: ArrayLike, said: ArrayLike) -> Self:
-        """Take more rows."""
-        right = _right(y, said)
-        answers = np.ravel(np.asarray(y))
-        self.rows += len(answers)
-        self._right.update(answers[right].tolist())
-        self._either.update(answers.tolist())
-        self._either.update(np.ravel(np.asarray(said)).tolist())
-        del self._either[None]  # nothing said is no class
+    def add(self, y: ArrayLike, predictions: ArrayLike) -> Self:
+        """Add rows."""
+        right = _right(y, predictions)
+        targets = np.ravel(np.asarray(y))
+        self.rows += len(targets)
+        self._right.update(targets[right].tolist())
+        self._either.update(targets.tolist())
+        self._either.update(np.ravel(np.asarray(predictions)).tolist())
+        del self._either[None]  # no prediction is not a class
         return self
 
     def merge(self, other: Self) -> Self:
-        """Take all rows that another metric of the same class has seen."""
+        """Add all rows of another metric of the same class."""
         self.rows += other.rows
         self._right.update(other._right)
         self._either.update(other._either)

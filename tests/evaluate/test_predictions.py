@@ -7,30 +7,30 @@ import pytest
 
 from onepass import stream
 from onepass.errors import ColumnError, NotFittedError, OnepassError
-from onepass.evaluate import answers
+from onepass.evaluate import predictions
 from onepass.features import presets
 
 ROWS = [{"id": i, "km": i % 7, "by": ("sea", "air")[i % 2]} for i in range(100)]
-TOLD = np.array([2.0 * row["km"] + (row["by"] == "sea") for row in ROWS])
+TARGETS = np.array([2.0 * row["km"] + (row["by"] == "sea") for row in ROWS])
 
 
 @pytest.fixture
 def model() -> Any:
-    return presets.pipelines(["rls"], "regression")["rls"].partial_fit(ROWS, TOLD)
+    return presets.pipelines(["rls"], "regression")["rls"].partial_fit(ROWS, TARGETS)
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
-def test_it_is_what_predict_says(model: Any, block: int) -> None:
-    found = list(answers(model, stream.read(ROWS, block=block), keep=["id", "by"]))
-    assert {tuple(each) for each in found} == {("id", "by", "said")}
-    said = np.concatenate([each["said"] for each in found])
-    np.testing.assert_allclose(said, model.predict(ROWS), atol=1e-12)
+def test_equals_predict(model: Any, block: int) -> None:
+    found = list(predictions(model, stream.read(ROWS, block=block), keep=["id", "by"]))
+    assert {tuple(each) for each in found} == {("id", "by", "prediction")}
+    together = np.concatenate([each["prediction"] for each in found])
+    np.testing.assert_allclose(together, model.predict(ROWS), atol=1e-12)
     assert np.concatenate([each["id"] for each in found]).tolist() == list(range(100))
 
 
 def test_nothing_is_learned(model: Any) -> None:
     before = model.learner.coef_.copy()
-    list(answers(model, stream.read([*ROWS, {"by": "rail", "km": 3}])))
+    list(predictions(model, stream.read([*ROWS, {"by": "rail", "km": 3}])))
     np.testing.assert_array_equal(model.learner.coef_, before)
     assert model.rows_seen_ == 100
 
@@ -38,28 +38,28 @@ def test_nothing_is_learned(model: Any) -> None:
 def test_several_outputs_have_a_column_each() -> None:
     X = np.eye(3)
     model = presets.pipelines(["rls"], "regression")["rls"].partial_fit(X, np.c_[X[:, 0], X[:, 1]])
-    (block,) = answers(model, stream.read(X))
-    assert list(block) == ["said0", "said1"]
+    (block,) = predictions(model, stream.read(X))
+    assert list(block) == ["prediction0", "prediction1"]
 
 
-def test_what_cannot_be_kept_is_refused(model: Any) -> None:
+def test_columns_to_copy_are_checked(model: Any) -> None:
     with pytest.raises(ColumnError, match=r"got 'kmm'\. Did you mean 'km'"):
-        list(answers(model, stream.read(ROWS), keep=["kmm"]))
-    named = [{**row, "said": 1.0} for row in ROWS]
-    with pytest.raises(ColumnError, match="called as an answer, got 'said'"):
-        list(answers(model, stream.read(named), keep=["said"]))
+        list(predictions(model, stream.read(ROWS), keep=["kmm"]))
+    named = [{**row, "prediction": 1.0} for row in ROWS]
+    with pytest.raises(ColumnError, match="the name of a prediction, got 'prediction'"):
+        list(predictions(model, stream.read(named), keep=["prediction"]))
 
 
 def test_an_error_says_which_rows(model: Any) -> None:
     bad = [*ROWS[:10], {**ROWS[0], "km": np.inf}]
     with pytest.raises(OnepassError, match=r"5 rows from row 5 \(from 0\)|1 rows from row 10"):
-        list(answers(model, stream.read(bad, block=5)))
+        list(predictions(model, stream.read(bad, block=5)))
     with pytest.raises(NotFittedError):
-        list(answers(presets.pipelines(["rls"], "regression")["rls"], stream.read(ROWS)))
+        list(predictions(presets.pipelines(["rls"], "regression")["rls"], stream.read(ROWS)))
 
 
 def test_an_error_counts_rows_that_were_skipped(model: Any) -> None:
     asked = [{**row, "km": "far", "load": None} for row in ROWS[:3]]
     asked.append({**ROWS[0], "km": "far", "load": 1.0})
     with pytest.raises(OnepassError, match=r"1 rows from row 3 \(from 0\)"):
-        list(answers(model, stream.read(asked, target="load")))
+        list(predictions(model, stream.read(asked, target="load")))

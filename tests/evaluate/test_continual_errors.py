@@ -27,7 +27,7 @@ from onepass.errors import (
     SourceError,
 )
 from onepass.evaluate import continual
-from onepass.evaluate.continual_jobs import described
+from onepass.evaluate.continual_jobs import model_settings
 from onepass.types import Array
 from onepass_experiments import baselines
 
@@ -100,22 +100,22 @@ def test_a_fault_says_whose_it_is_and_where() -> None:
 
     with pytest.raises(RuntimeError, match="lost") as found:
         continual({"net": Says(how=lost)}, digits())
-    assert "asked about '0–1'" in found.value.__notes__[0]
+    assert "predicting '0–1'" in found.value.__notes__[0]
 
 
 @pytest.mark.parametrize("how", [lambda n: np.zeros(n - 1), lambda n: np.zeros((n, 10)), None])
 def test_answers_of_another_shape_are_refused(how: Any) -> None:
     how = how or (lambda _: None)
     for tasks in (digits(), op.stream.experiences(X, X[:, 20], by=21, n_tasks=2)):
-        with pytest.raises(ShapeError, match=r"Says\.predict must say one answer a row"):
+        with pytest.raises(ShapeError, match=r"Says\.predict must return one prediction per row"):
             continual(Says(how=how), tasks)
 
 
-def test_nan_is_told() -> None:
+def test_nan_predictions_are_noted() -> None:
     tasks = op.stream.experiences(X, X[:, 20], by=21, n_tasks=2)
     report = continual(Says(how=lambda n: np.full(n, np.nan)), tasks)
     assert np.isnan(report.average_error)
-    assert "said nan of some rows" in str(report)
+    assert "predicted nan for some rows" in str(report)
 
 
 def test_who_was_stopped_amid_a_block_says_nothing() -> None:
@@ -188,7 +188,7 @@ def test_who_cannot_learn_the_labels_is_never_the_best(
             assert (name in str(raised[0].message)) == (name != "good")
 
 
-def test_networks_that_cannot_learn_the_labels_are_told_and_not_starred() -> None:
+def test_networks_that_cannot_learn_the_labels_are_reported_and_never_best() -> None:
     nn = pytest.importorskip("torch").nn
     for labels, why in ((Y + 10, "from 0 to 9"), (np.array(list("abcdefghij"))[Y], "got text")):
         models = {
@@ -259,7 +259,7 @@ def test_labels_of_several_kinds_are_refused(odd: Any) -> None:
 
 def test_tasks_of_several_kinds_are_refused() -> None:
     for other in (Y.astype(str), Y.astype(float)):
-        with pytest.raises(LabelError, match="answers of one kind"):
+        with pytest.raises(LabelError, match="targets of one type"):
             continual(Plain(), [(X, Y), (X, other)])
 
 
@@ -273,7 +273,7 @@ def test_seeds_must_make_as_many_tasks() -> None:
     def tasks(seed: int) -> Any:
         return op.stream.experiences(X, Y, n_tasks=2 + seed)
 
-    with pytest.raises(ParameterError, match=r"as many with each seed, got \{0: 2, 1: 3\}"):
+    with pytest.raises(ParameterError, match=r"the same number with each seed, got \{0: 2, 1: 3\}"):
         continual(Plain(), tasks, seeds=np.arange(2))
     for wrong in ({"clock": 3}, {"on_progress": 3}, {"path": 3}):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
@@ -283,7 +283,7 @@ def test_seeds_must_make_as_many_tasks() -> None:
 # -- runs that are kept ---------------------------------------------------------------------------
 
 
-def test_a_kept_run_that_was_altered_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_stored_run_is_an_error(tmp_path: Path) -> None:
     continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
     path = tmp_path / "a-seed0.json"
     good = path.read_text()
@@ -305,14 +305,14 @@ def test_a_kept_run_that_was_altered_is_refused(tmp_path: Path) -> None:
         tree = json.loads(good)
         change(tree["run"])
         path.write_text(json.dumps(tree))
-        with pytest.raises(SourceError, match=r"a-seed0\.json must be a run"):
+        with pytest.raises(SourceError, match=r"a-seed0\.json must be a (stored )?run"):
             continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
     path.write_text("[" * 100_000)
     with pytest.raises(SourceError, match="Remove it"):
         continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
 
 
-def test_settings_are_told_by_all_that_they_hold() -> None:
+def test_settings_are_described_completely() -> None:
     near = np.eye(64)
     far = near.copy()
     far[40, 40] = 2.0
@@ -323,11 +323,13 @@ def test_settings_are_told_by_all_that_they_hold() -> None:
         (op.RLSClassifier(ridge=near), op.RLSClassifier(ridge=far)),
     ]
     for one, other in unlike:
-        assert described(one) != described(other)
+        assert model_settings(one) != model_settings(other)
     for number in (1, 2):  # what a function keeps of where it was made
-        assert described(Plain(how=_adds(number))) == described(Plain(how=_adds(number)))
-    assert described(Plain(how=_adds(1))) != described(Plain(how=_adds(2)))
-    assert described(op.RLSClassifier(ridge=near)) == described(op.RLSClassifier(ridge=np.eye(64)))
+        assert model_settings(Plain(how=_adds(number))) == model_settings(Plain(how=_adds(number)))
+    assert model_settings(Plain(how=_adds(1))) != model_settings(Plain(how=_adds(2)))
+    assert model_settings(op.RLSClassifier(ridge=near)) == model_settings(
+        op.RLSClassifier(ridge=np.eye(64))
+    )
 
 
 def _adds(number: int) -> Any:
@@ -337,13 +339,13 @@ def _adds(number: int) -> Any:
     return again
 
 
-def test_rows_of_a_list_are_told_from_others(tmp_path: Path) -> None:
+def test_lists_of_rows_are_distinguished(tmp_path: Path) -> None:
     continual({"a": Plain()}, [(X, Y)], path=tmp_path)
     with pytest.raises(ParameterError, match="experiences was"):
         continual({"a": Plain()}, [(X**2, Y)], path=tmp_path)
 
 
-def test_what_learned_nothing_is_not_kept(tmp_path: Path) -> None:
+def test_runs_without_rows_are_not_stored(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="never"):
             continual(_Never(), digits(), path=tmp_path)
@@ -368,7 +370,7 @@ def test_processes_end_with_an_interrupt(tmp_path: Path) -> None:
     assert not set(multiprocessing.active_children()) - others
 
 
-def test_a_process_that_is_gone_is_told() -> None:
+def test_an_ended_process_is_reported() -> None:
     with pytest.raises(ProcessError, match="memory is short"):
         continual(Dies, digits, seeds=2, jobs=2)
 
@@ -378,20 +380,20 @@ def test_rows_learned_beforehand_are_not_rows_learned_again() -> None:
     assert continual(known, digits())["RLSClassifier"].repeated == 0
 
 
-def test_a_bare_network_is_told_where_it_belongs() -> None:
+def test_a_bare_network_is_an_error_with_a_remedy() -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(ParameterError, match=r"a network to a learner, as in op\.nn\.ORFit"):
+    with pytest.raises(ParameterError, match=r"wrap a network in a learner, as in op\.nn\.ORFit"):
         continual(torch.nn.Linear(64, 10), digits())
 
 
-def test_a_baseline_in_a_pipeline_is_told_how_rows_are_scaled() -> None:
+def test_a_baseline_in_a_pipeline_is_an_error() -> None:
     torch = pytest.importorskip("torch")
     learner = baselines.EWC(torch.nn.Linear(64, 10))
     with pytest.raises(TypeError, match=r"networks cannot be steps of a Pipeline"):
         op.Pipeline(op.features.Scale(), learner)
 
 
-def test_a_key_of_numbers_without_ranges_is_told_of_them() -> None:
+def test_a_key_of_numbers_needs_ranges() -> None:
     numbers = np.random.default_rng(0).normal(size=len(X))
     with pytest.raises(ParameterError, match=r"values are a task each, ask for ranges: n_tasks"):
         op.stream.experiences(X, Y, by=numbers)

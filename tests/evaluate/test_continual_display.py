@@ -14,17 +14,17 @@ from onepass.evaluate.continual_run import Run
 
 
 def made(
-    names: list[str], n: int = 3, seeds: int = 1, metric: str = "rmse", **told: Any
+    names: list[str], n: int = 3, seeds: int = 1, metric: str = "rmse", **output: Any
 ) -> ContinualReport:
     """A report of matrices that are drawn, or all one value."""
     rng = np.random.default_rng(0)
-    value = told.pop("value", None)
+    value = output.pop("value", None)
     runs = []
     for name in names:
         for seed in range(seeds):
             R = rng.random((n, n)) if value is None else np.full((n, n), value)
             matrix = [[None if np.isnan(v) else float(v) for v in row] for row in R]
-            runs.append(Run(name, seed, matrix, matrix[0], list(range(n)), 10, **told))
+            runs.append(Run(name, seed, matrix, matrix[0], list(range(n)), 10, **output))
     tasks = tuple(f"{2 * i}–{2 * i + 1}" for i in range(n))
     task = "regression" if metric == "rmse" else "classification"
     return ContinualReport("odd", "domain", task, metric, tasks, tasks, tuple(runs))
@@ -76,8 +76,10 @@ def test_without_any_draw_there_is_no_test() -> None:
     report = made(["a", "b"], seeds=3)
     same = [report.runs[0].matrix, report.runs[3].matrix]
     fixed = [Run(r.model, r.seed, same[r.model == "b"], r.before, r.when, 10) for r in report.runs]
-    told = ContinualReport(*[getattr(report, k) for k in report.__match_args__[:-1]], tuple(fixed))
-    pair = told.compare()[0]
+    output = ContinualReport(
+        *[getattr(report, k) for k in report.__match_args__[:-1]], tuple(fixed)
+    )
+    pair = output.compare()[0]
     assert pair["difference"] != 0.0
     assert (pair["t"], pair["p"], pair["p_holm"]) == (None, None, None)
 

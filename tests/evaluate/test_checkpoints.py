@@ -74,9 +74,9 @@ def _stream(
 def _same(a: Report, b: Report) -> None:
     """Equal to the last bit, but for what tells of the breaks."""
     one, other = a.to_dict(), b.to_dict()
-    for told in (one, other):
-        del told["resumed"]
-        for score in told["scores"].values():
+    for output in (one, other):
+        del output["resumed"]
+        for score in output["scores"].values():
             del score["seconds"]
     assert one == other
 
@@ -167,13 +167,13 @@ def test_a_metric_of_other_parts_cannot_be_saved(place: Path) -> None:
     for wrong in (3, {**state, "rows": -1}, {**state, "rows": "1"}, {**state, "extra": 1}):
         with pytest.raises(CheckpointError, match="damaged"):
             RollingMetrics({"mae": kind}).restore(
-                {"@": "Tally", "metrics": {"mae": wrong}}, "m.run"
+                {"@": "RollingMetrics", "metrics": {"mae": wrong}}, "m.run"
             )
     metric = kind().add([1.0], [2.0])
     metric.extra = object()  # type: ignore[attr-defined]
     with pytest.raises(CheckpointError, match=r"`extra` must be None, .* got object"):
         archive.split(state_dict(metric, "m.run"), "m.run")
-    with pytest.raises(CheckpointError, match="got Tally"):
+    with pytest.raises(CheckpointError, match="got RollingMetrics"):
         op.save(RollingMetrics({"mae": kind}), place)
 
 
@@ -208,10 +208,10 @@ class _Spread(Metric):
         self.last: Any = None
         self.few: list[float] = []
 
-    def add(self, y: Any, said: Any) -> Any:
+    def add(self, y: Any, predictions: Any) -> Any:
         """Take more rows."""
         self.rows += len(y)
-        for error in np.asarray(y) - np.asarray(said):
+        for error in np.asarray(y) - np.asarray(predictions):
             self.sum += np.float32(error)
             self.signs[bool(error > 0)] += 1
             self.last, self.few = np.array([error]), [*self.few, float(error)][-3:]
@@ -397,10 +397,10 @@ def test_functions_among_the_arguments_are_those_of_the_models_given(place: Path
     np.testing.assert_allclose(again.coef_, calm.coef_, rtol=1e-9)
 
 
-def test_onward_takes_the_next_source_from_its_first_row(place: Path) -> None:
+def test_next_source_is_read_from_its_first_row(place: Path) -> None:
     monday, tuesday = FRAME[: BLOCK * 4], FRAME[BLOCK * 4 :].reset_index(drop=True)
     prequential(_models(), _stream(monday), checkpoint=place)
-    with pytest.raises(CheckpointError, match="with the source that the run was begun with"):
+    with pytest.raises(CheckpointError, match="with the source of the first run"):
         prequential(_models(), _stream(tuesday), checkpoint=place, resume=True)
     with pytest.raises(Broken):
         prequential(
@@ -447,7 +447,7 @@ def test_a_run_goes_on_with_its_own_block_where_none_is_named(place: Path) -> No
         ({"stream": _stream(FRAME[:100])}, "it had at least 480 rows and has 100"),
         (
             {"models": op.models.pipelines(["rls"], "regression")},
-            "models.sgd was Pipeline and is gone",
+            "models.sgd was Pipeline and is missing",
         ),
         (
             {"models": op.models.pipelines(["rls", "sgd"], "regression")},
@@ -455,7 +455,9 @@ def test_a_run_goes_on_with_its_own_block_where_none_is_named(place: Path) -> No
         ),
     ],
 )
-def test_another_pass_is_refused(changed: dict[str, Any], message: str, place: Path) -> None:
+def test_a_checkpoint_of_another_run_is_an_error(
+    changed: dict[str, Any], message: str, place: Path
+) -> None:
     prequential(_models(), _stream(), checkpoint=place)
     before = place.read_bytes()
     given = {"models": _models(), "stream": _stream(), **changed}
@@ -473,7 +475,7 @@ def test_another_pass_is_refused(changed: dict[str, Any], message: str, place: P
         ({"checkpoint": "m.run", "every": -1}, "`every` must be a number of seconds >= 0"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(given: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_errors(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         prequential(op.RLSRegressor(), _stream(), **given)
 
@@ -516,12 +518,12 @@ def _wreck(tree: Any, path: tuple[str, ...], value: Any) -> Any:
     [
         "source", "source.rows", "resumed", "settings", "course", "course.models",
         "course.models.rls", "course.models.last value",
-        "course.seconds", "course.ledger", "course.ledger.rows", "course.ledger.tallies",
-        "course.ledger.tallies.rls", "course.ledger.tallies.rls.metrics.mae",
-        "course.ledger.tallies.rls.metrics.mae._total", "course.ledger.tallies.rls.window",
-        "course.ledger.tallies.rls.last", "course.ledger.overall_track",
-        "course.ledger.overall_track.rows", "course.ledger.overall_track.stride",
-        "course.ledger.recent_track", "course.room", "course.room.waiting",
+        "course.seconds", "course.ledger", "course.ledger.rows", "course.ledger.models",
+        "course.ledger.models.rls", "course.ledger.models.rls.metrics.mae",
+        "course.ledger.models.rls.metrics.mae._total", "course.ledger.models.rls.window",
+        "course.ledger.models.rls.last", "course.ledger.overall_curve",
+        "course.ledger.overall_curve.rows", "course.ledger.overall_curve.stride",
+        "course.ledger.recent_curve", "course.room", "course.room.waiting",
         "course.room.waiting.due", "course.room.waiting.X",
     ],
 )  # fmt: skip
@@ -566,7 +568,7 @@ def test_a_flipped_bit_is_noticed(place: Path) -> None:
     assert run_progress(place.with_name("none.run")) is None
 
 
-def test_two_passes_do_not_write_one_checkpoint(tmp_path: Path) -> None:
+def test_two_runs_cannot_write_one_checkpoint(tmp_path: Path) -> None:
     place, begun = tmp_path / "m.run", []
 
     def other(*_: Any) -> None:
@@ -574,7 +576,7 @@ def test_two_passes_do_not_write_one_checkpoint(tmp_path: Path) -> None:
             begun.append(prequential(_models(), _stream(FRAME[:200]), checkpoint=place))
 
     before = prequential(_models(), _stream(), checkpoint=place)
-    with pytest.raises(CheckpointError, match="got another that has written it meanwhile"):
+    with pytest.raises(CheckpointError, match="got another that has written it since"):
         prequential(_models(), _stream(), checkpoint=place, on_block=other)
     stood = run_progress(place)
     assert stood is not None
@@ -586,10 +588,10 @@ def test_two_passes_do_not_write_one_checkpoint(tmp_path: Path) -> None:
     assert place.exists()
 
 
-def test_alarms_that_a_resumed_pass_cannot_give_are_told_of(tmp_path: Path) -> None:
+def test_lost_alarms_of_a_resumed_run_are_reported(tmp_path: Path) -> None:
     place = tmp_path / "m.run"
     prequential(_models(), _stream(FRAME[:200]), checkpoint=place, drift=drift.ADWIN())
-    with pytest.warns(CheckpointWarning, match="detectors of drift watched the run until row 195"):
+    with pytest.warns(CheckpointWarning, match="had drift detectors until row 195"):
         prequential(_models(), _stream(), checkpoint=place, resume=True)
     prequential(_models(), _stream(), checkpoint=place, resume=True)
 
