@@ -33,7 +33,7 @@ def changed(path: Path, *statements: str) -> None:
             db.execute(statement)
 
 
-def asked_of(path: Path, question: str) -> list[Any]:
+def query(path: Path, question: str) -> list[Any]:
     """Ask SQLite."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         return db.execute(question).fetchall()

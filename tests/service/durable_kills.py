@@ -56,9 +56,9 @@ class Plan:
     threads: int = 2
     requests: int = 8  # of each thread
     source: int = 4  # rows of a source
-    asked: int = 3  # rows that are asked, and answered later
+    pending: int = 3  # rows that are asked, and answered later
     snapshot_rows: int = 12
-    keep: int = 3
+    snapshots: int = 3
     step: str = ""  # of what is written, at which it is killed
     nth: int = 1  # time that it is reached
     task: str = ""  # in place of all this: "back" to version 3, or to "sweep" what is too old
@@ -74,7 +74,7 @@ class Plan:
     @property
     def rows(self) -> int:
         """How many are learned in the end."""
-        return self.threads * sum(map(size, range(self.requests))) + self.source + self.asked
+        return self.threads * sum(map(size, range(self.requests))) + self.source + self.pending
 
 
 def size(i: int) -> int:
@@ -96,7 +96,7 @@ def all_rows(plan: Plan) -> list[tuple[Any, Any]]:
         for thread in range(plan.threads)
     ]
     source = [rows_of(100, i, 1) for i in range(plan.source)]
-    late = [rows_of(200, 0, plan.asked)]
+    late = [rows_of(200, 0, plan.pending)]
     return [
         (np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts]))
         for parts in [*keyed, source, late]
@@ -109,13 +109,13 @@ class Notes:
 
     def __init__(self, plan: Plan) -> None:
         self._file = os.open(plan.notes, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        self.told = [json.loads(line) for line in plan.notes.read_text().splitlines()]
+        self.lines = [json.loads(line) for line in plan.notes.read_text().splitlines()]
 
     def __call__(self, *words: Any) -> None:
         os.write(self._file, (json.dumps(words) + "\n").encode())
 
     def of(self, kind: str) -> list[Any]:
-        return [rest for first, *rest in self.told if first == kind]
+        return [rest for first, *rest in self.lines if first == kind]
 
 
 # -- in the process that is killed -----------------------------------------------------------------
@@ -129,12 +129,12 @@ def carried_out(plan: Plan) -> None:
         plan.path,
         op.RLSRegressor(ridge=RIDGE),
         snapshot_rows=plan.snapshot_rows,
-        keep=plan.keep,
+        snapshots=plan.snapshots,
     ) as durable:
         if plan.task:
             TASKS[plan.task](durable)
             return
-        check_told(durable, notes)
+        check_acknowledged(durable, notes)
         work: list[Callable[[], None]] = [
             lambda: learn_source(durable, plan, notes),
             lambda: learn_late(durable, plan, notes),
@@ -157,7 +157,7 @@ def carried_out(plan: Plan) -> None:
 def sweep(durable: Any) -> None:
     """Let go what is too old, years later."""
     durable._writer._began += 1e9
-    durable.settle()
+    durable.commit_pending()
 
 
 TASKS: dict[str, Callable[[Any], None]] = {
@@ -173,13 +173,13 @@ def warm() -> None:
             carried_out(Plan(folder, threads=0, snapshot_rows=1))
 
 
-def check_told(durable: Any, notes: Notes) -> None:
+def check_acknowledged(durable: Any, notes: Notes) -> None:
     """Nothing that was acknowledged is gone: else the process ends with an error."""
     for key, version in notes.of("learned"):
         assert durable.version >= version
         thread, i = map(int, key.split("-"))
-        receipt = durable.learn(*rows_of(thread, i, size(i)), key=key)
-        assert (receipt.again, receipt.version) == (True, version)
+        result = durable.learn(*rows_of(thread, i, size(i)), key=key)
+        assert (result.repeated, result.version) == (True, version)
     for (position,) in notes.of("position")[-1:]:
         assert int(durable.positions["tail"]) >= position
 
@@ -188,9 +188,9 @@ def learn_keyed(durable: Any, plan: Plan, notes: Notes, thread: int) -> None:
     """All requests again, as by one who does not know which of them were learned."""
     for i in range(plan.requests):
         key = f"{thread}-{i}"
-        receipt = durable.learn(*rows_of(thread, i, size(i)), key=key)
-        if not receipt.again:
-            notes("learned", key, receipt.version)
+        result = durable.learn(*rows_of(thread, i, size(i)), key=key)
+        if not result.repeated:
+            notes("learned", key, result.version)
 
 
 def learn_source(durable: Any, plan: Plan, notes: Notes) -> None:
@@ -202,15 +202,15 @@ def learn_source(durable: Any, plan: Plan, notes: Notes) -> None:
 
 def learn_late(durable: Any, plan: Plan, notes: Notes) -> None:
     """Rows that are asked, and answered: in the same process, or in a later one."""
-    X, y = rows_of(200, 0, plan.asked)
+    X, y = rows_of(200, 0, plan.pending)
     known = notes.of("ids")
     if not known:
-        ids = durable.ask(X)[1]
+        ids = durable.predict_pending(X)[1]
         notes("ids", ids)
         known = [[ids]]
     ids = known[0][0]
-    durable.answer(ids[:1], y[:1])
-    durable.answer(ids, y)
+    durable.learn_labels(ids[:1], y[:1])
+    durable.learn_labels(ids, y)
 
 
 # -- in the process that kills ---------------------------------------------------------------------
@@ -225,10 +225,12 @@ def fork_server_of_plans() -> ForkServer:
 def held(plan: Plan, found: Found) -> None:
     """Every row was learned once, and the weights are those of an unbroken process."""
     sent = all_rows(plan)
-    with op.durable(plan.path, keep=plan.keep) as durable:
-        check_told(durable, Notes(plan))
+    with op.durable(plan.path, snapshots=plan.snapshots) as durable:
+        check_acknowledged(durable, Notes(plan))
         assert durable.rows_seen == plan.rows
-        assert durable.waiting % plan.asked == 0  # ids that nobody was told are never answered
+        assert (
+            durable.labels_pending % plan.pending == 0
+        )  # ids that nobody was told are never answered
     log, _, model = found.compare(plan.path, op.RLSRegressor(ridge=RIDGE))
     found.account(named(log), [names_of(X, y) for X, y in sent])
     X, y = (np.concatenate(parts) for parts in zip(*sent, strict=True))
@@ -239,7 +241,7 @@ def held(plan: Plan, found: Found) -> None:
 
 def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
     """Kill processes of several threads until they have met all their fates."""
-    work = {"threads": 4, "requests": 24, "source": 10, "asked": 6}
+    work = {"threads": 4, "requests": 24, "source": 10, "pending": 6}
     with fork_server_of_plans() as fork_server:
         calm = Plan(str(folder / "calm"), **work)
         Path(calm.folder).mkdir()
@@ -247,12 +249,12 @@ def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
         assert fork_server.run(calm) == 0
         longest = time.monotonic() - began
         held(calm, Found())
-        while fates and not found.wrong:
+        while fates and not found.error:
             plan = Plan(str(folder / f"round{found.rounds}"), **work)
             Path(plan.folder).mkdir()
             _round(plan, fates, found, fork_server, lambda: longest * rng.random())
             held(plan, found)
-            if not found.wrong:
+            if not found.error:
                 shutil.rmtree(plan.folder)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from durable_files import asked_of
+from durable_files import query
 
 import onepass as op
 from cases import snapshot
@@ -147,7 +147,7 @@ class Learned:
     """A block of the log."""
 
     sequence: int
-    aside: bool
+    reloaded: bool
     block: Block
 
 
@@ -155,29 +155,29 @@ def log_of(path: Path) -> list[Learned]:
     """All blocks that were ever learned, in order, also those that were let go."""
     sql = "SELECT sequence, kind, aside, body FROM log ORDER BY sequence"
     beside = _beside(path)
-    kept = asked_of(beside, sql) if beside.exists() else []
-    there = asked_of(path, sql)
-    found = {each[0]: each for each in kept}
+    deleted_blocks = query(beside, sql) if beside.exists() else []
+    there = query(path, sql)
+    found = {each[0]: each for each in deleted_blocks}
     assert all(found.get(each[0], each) == each for each in there), "a block was written anew"
     found |= {each[0]: each for each in there}
     assert sorted(found) == list(range(1, len(found) + 1)), "a block is missing"
     return [
-        Learned(sequence, bool(aside), Block.from_bytes(body, "here"))
-        for sequence, (_, kind, aside, body) in sorted(found.items())
+        Learned(sequence, bool(reloaded), Block.from_bytes(body, "here"))
+        for sequence, (_, kind, reloaded, body) in sorted(found.items())
         if kind == "learn"
     ]
 
 
 def learned_again(log: Sequence[Learned], model: Any) -> list[Any]:
     """Have a learner learn the log in one go; what it said of each block before."""
-    said = []
+    predictions = []
     for each in log:
-        if each.aside:
+        if each.reloaded:
             for part in (model, getattr(model, "learner_", None)):
                 if part is not None:
                     vars(part)
-        said.append(model.test_then_train(each.block.X, each.block.y, **each.block.named()))
-    return said
+        predictions.append(model.test_then_train(each.block.X, each.block.y, **each.block.named()))
+    return predictions
 
 
 @dataclass
@@ -197,7 +197,7 @@ class Found:
         return sum(self.killed.values())
 
     @property
-    def wrong(self) -> str:
+    def error(self) -> str:
         """What is wrong, in words; empty if nothing is."""
         numbers = (
             (self.lost, "rows lost"),
@@ -251,20 +251,20 @@ class Found:
         Returns
         -------
         log : list of Learned
-        said : list of ndarray
+        predictions : list of ndarray
             By the one that learns now, of each block.
         model : learner
             That was in the file.
         """
-        with op.durable(path, keep=10**6) as durable:
+        with op.durable(path, snapshots=10**6) as durable:
             there, seen = durable.model(), durable.rows_seen
         log = log_of(path)
-        said = learned_again(log, model)
+        predictions = learned_again(log, model)
         self.rounds += 1
         self.equal += snapshot(there) == snapshot(model)
         if seen != sum(len(each.block) for each in log):
             self.faults.append(f"{seen:,} rows are told, and others are in the log")
-        return log, said, there
+        return log, predictions, there
 
 
 def names_of(X: Any, y: Any) -> list[bytes]:

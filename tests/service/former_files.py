@@ -75,10 +75,10 @@ def models() -> dict[str, Any]:
     }
 
 
-def said(name: str, learner: Any) -> list[Any]:
+def predictions(name: str, learner: Any) -> list[Any]:
     """What a learner says of rows that it has not learned."""
-    asked = (rows if name in {"pipeline", "journal"} else array)(60, 66)[0]
-    answers: list[Any] = np.asarray(learner.predict(asked)).tolist()
+    X = (rows if name in {"pipeline", "journal"} else array)(60, 66)[0]
+    answers: list[Any] = np.asarray(learner.predict(X)).tolist()
     return answers
 
 
@@ -95,8 +95,8 @@ def journal(path: Path) -> dict[str, Any]:
             gauges[0].resume(None, 0)
             durable.learn(*rows(0, 20), key="first")
             durable.learn(*rows(20, 25), source="tail", position="24")
-            ids = durable.ask(rows(25, 28)[0])[1]
-            durable.answer(ids[:1], rows(25, 26)[1])
+            ids = durable.predict_pending(rows(25, 28)[0])[1]
+            durable.learn_labels(ids[:1], rows(25, 26)[1])
             durable.snapshot()
             for i in range(28, 34):
                 durable.learn(*rows(i, i + 1), key=f"row {i}")
@@ -108,8 +108,8 @@ def journal(path: Path) -> dict[str, Any]:
                 "at": time.time(), "ids": ids,
                 "version": durable.version, "rows": durable.rows_seen,
                 "versions": [each.version for each in durable.versions],
-                "positions": durable.positions, "said": said("journal", durable.frozen_copy),
-                "error": gauges[0].error(), "refused": 1,
+                "positions": durable.positions, "said": predictions("journal", durable.frozen_copy),
+                "error": gauges[0].prequential_error(), "refused": 1,
             }  # fmt: skip
         changed(held, "PRAGMA journal_mode = DELETE")  # all of it in one file
         shutil.copyfile(held, path)
@@ -132,7 +132,7 @@ def main() -> int:
 
         def save(path: Path, name: str = name, learner: Any = learner) -> Any:
             op.save(learner, path)
-            return {"said": said(name, learner)}
+            return {"said": predictions(name, learner)}
 
         new(FORMER / f"{name}-{archive.FORMAT}.onepass", save)
     return 0

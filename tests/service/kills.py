@@ -33,13 +33,13 @@ def killed(way: str, folder: Path, kills: int, seed: int = 0) -> Found:
     found = Found()
     try:
         module.killed(folder, Fates(module.STEPS, round(SHARES[way] * kills), rng), found, rng)
-    except Exception as wrong:  # noqa: BLE001  the other ways are still to be tried
+    except Exception as error:  # noqa: BLE001  the other ways are still to be tried
         traceback.print_exc()
-        found.faults.append(repr(wrong))
+        found.faults.append(repr(error))
     return found
 
 
-def told(found: Found) -> dict[str, Any]:
+def summary(found: Found) -> dict[str, Any]:
     """What came of one way, for JSON."""
     return {
         "killed": dict(found.killed),
@@ -48,7 +48,7 @@ def told(found: Found) -> dict[str, Any]:
         "lost": found.lost,
         "twice": found.twice,
         "equal": found.equal,
-        "wrong": found.wrong,
+        "wrong": found.error,
     }
 
 
@@ -70,7 +70,7 @@ def main() -> int:
     for way in WAYS:
         began = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix="kills-"))  # what is wrong stays there
-        one = found["ways"][way] = told(killed(way, folder, given.kills, given.seed))
+        one = found["ways"][way] = summary(killed(way, folder, given.kills, given.seed))
         one["seconds"] = round(time.monotonic() - began)
         left = f"{one['wrong']}: see {folder}" if one["wrong"] else "nothing is wrong"
         kills = sum(one["killed"].values())

@@ -76,14 +76,14 @@ class Browser:
         waiting = memoryview(json.dumps(message).encode() + b"\0")
         while waiting:
             waiting = waiting[os.write(self._out, waiting) :]
-        for said in self._messages():
-            if said.get("id") == self._last:
-                if "error" in said:
-                    raise RuntimeError(f"{method}: {said['error']['message']}")
-                return said["result"]
-            tab = self._tabs.get(said.get("sessionId", ""))
+        for received in self._messages():
+            if received.get("id") == self._last:
+                if "error" in received:
+                    raise RuntimeError(f"{method}: {received['error']['message']}")
+                return received["result"]
+            tab = self._tabs.get(received.get("sessionId", ""))
             if tab is not None:
-                tab.hear(said["method"], said["params"])
+                tab.hear(received["method"], received["params"])
         raise AssertionError
 
     def _messages(self) -> Iterator[dict[str, Any]]:
@@ -119,7 +119,7 @@ class Tab:
 
     def __init__(self, browser: Browser, session: str, target: str) -> None:
         self._browser, self._session, self._target = browser, session, target
-        self.wrong: list[str] = []
+        self.error: list[str] = []
 
     def begin(self, *, width: int = 1280, height: int = 800, dark: bool = False,
               scale: float = 1.0, zone: str = "UTC", still: bool = False) -> None:  # fmt: skip
@@ -129,8 +129,8 @@ class Tab:
         self._call("Emulation.setTimezoneOverride", timezoneId=zone)
         features = {"prefers-color-scheme": "dark" if dark else "light",
                     "prefers-reduced-motion": "reduce" if still else "no-preference"}  # fmt: skip
-        told = [{"name": name, "value": value} for name, value in features.items()]
-        self._call("Emulation.setEmulatedMedia", features=told)
+        media = [{"name": name, "value": value} for name, value in features.items()]
+        self._call("Emulation.setEmulatedMedia", features=media)
 
     def resize(self, width: int, height: int, scale: float = 1.0) -> None:
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height,
@@ -148,12 +148,12 @@ class Tab:
 
     def evaluate(self, expression: str) -> Any:
         """What an expression is, awaited; as JSON has it."""
-        said = self._call("Runtime.evaluate", expression=expression, awaitPromise=True,
+        received = self._call("Runtime.evaluate", expression=expression, awaitPromise=True,
                           returnByValue=True)  # fmt: skip
-        if "exceptionDetails" in said:
-            details = said["exceptionDetails"]
+        if "exceptionDetails" in received:
+            details = received["exceptionDetails"]
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
-        return said["result"].get("value")
+        return received["result"].get("value")
 
     def until(self, expression: str) -> Any:
         """What an expression is as soon as it is true."""
@@ -166,8 +166,8 @@ class Tab:
 
     def text(self, selector: str) -> str:
         """What is read within an element."""
-        said: str = self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
-        return said
+        received: str = self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
+        return received
 
     def press(self, key: str, text: str = "") -> None:
         """A key, by its name; and what it types."""
@@ -196,8 +196,8 @@ class Tab:
 
     def picture(self, path: Path | str, *, whole: bool = False) -> None:
         """A PNG of what is seen, or of the whole page."""
-        said = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        Path(path).write_bytes(base64.b64decode(said["data"]))
+        received = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        Path(path).write_bytes(base64.b64decode(received["data"]))
 
     def close(self) -> None:
         self._browser.call("Target.closeTarget", targetId=self._target)
@@ -205,9 +205,9 @@ class Tab:
     def hear(self, event: str, about: dict[str, Any]) -> None:
         if event == "Runtime.exceptionThrown":
             details = about["exceptionDetails"]
-            self.wrong.append(details.get("exception", {}).get("description", details["text"]))
+            self.error.append(details.get("exception", {}).get("description", details["text"]))
         elif event == "Log.entryAdded" and about["entry"]["level"] == "error":
-            self.wrong.append(f"{about['entry']['source']}: {about['entry']['text']}")
+            self.error.append(f"{about['entry']['source']}: {about['entry']['text']}")
 
     def _call(self, method: str, **parameters: Any) -> Any:
         return self._browser.call(method, self._session, **parameters)

@@ -16,14 +16,14 @@ class Player:
     """The page at ``url``, behind a prefix, and a state beside it.
 
     ``state`` is what the next answer says, bytes are sent as they are; a ``status`` other than 200
-    comes instead of it, and ``token`` must be brought if there is one. ``asked`` counts.
+    comes instead of it, and ``token`` must be brought if there is one. ``requests_count`` counts.
     """
 
     def __init__(self, state: Any) -> None:
         self.state: Any | Callable[[], Any] = state
         self.status = 200
         self.token = ""
-        self.asked = 0
+        self.requests_count = 0
         self.brought: list[str | None] = []
         self.unknown: list[str] = []
         self.silent = threading.Event()
@@ -52,7 +52,7 @@ class Player:
                 name = self.path.partition("?")[0].removeprefix("/behind/a%20prefix/")
                 found = file(name.removeprefix("page/") if name else "index.html")
                 if name == "state":
-                    self.answer(*player.said(self.headers.get("Authorization")))
+                    self.answer(*player.reply(self.headers.get("Authorization")))
                 elif found is None:
                     player.unknown.append(self.path)
                     self.answer(404, b"")
@@ -75,8 +75,8 @@ class Player:
 
         return Handler
 
-    def said(self, brought: str | None) -> tuple[int, bytes]:
-        self.asked += 1
+    def reply(self, brought: str | None) -> tuple[int, bytes]:
+        self.requests_count += 1
         self.brought.append(brought)
         while self.silent.is_set():
             time.sleep(0.02)

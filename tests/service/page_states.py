@@ -26,19 +26,19 @@ def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -
     seconds = np.arange(300, -1, -3)
     beat = 812 + 60 * np.sin(seconds / 23) + rng.normal(0, 18, seconds.size)
     beat[55:60] = 0.0
-    asked = 12_034 + 900 * np.sin(seconds / 41) + rng.normal(0, 260, seconds.size)
+    predicted = 12_034 + 900 * np.sin(seconds / 41) + rng.normal(0, 260, seconds.size)
     state: dict[str, Any] = {
         "name": name,
         "class": "RLSRegressor",
         "parameters": "ridge=1e-06, forgetting=0.9999",
         "ready": True,
-        "trouble": None,
+        "error": None,
         "version": 16_070,
         "rows_seen": rows,
         "rows_refused": 3,
         "nbytes": 51_148,
-        "waiting": 2,
-        "error": {
+        "labels_pending": 2,
+        "prequential_error": {
             "name": "mean absolute error",
             "all": float(whole[-1]),
             "window": float(window[-1]),
@@ -50,8 +50,8 @@ def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -
         },
         "rates": {
             "learned": float(beat[-1]),
-            "predicted": float(asked[-1]),
-            "curve": np.stack([seconds, beat, asked], axis=1).astype(int).tolist(),
+            "predicted": float(predicted[-1]),
+            "curve": np.stack([seconds, beat, predicted], axis=1).astype(int).tolist(),
         },
         "latency": {
             "learn": {"p50": 0.0003, "p99": 0.00214},
@@ -68,7 +68,7 @@ def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -
             _snapshot(9_911, 29_733, 1300.0, "rollback to 9880", 51_322),
             _snapshot(15_120, 45_360, 64.0, "time", 51_322),
         ],
-        "watching": {"adwin": True},
+        "detectors": {"adwin": True},
         "positions": {
             "redis://localhost:6379/readings": "1795388746123-0",
             "redis://localhost:6379/late": "1795388745870-3",
@@ -89,11 +89,12 @@ def unborn(name: str = "new") -> dict[str, Any]:
     """A model before anything was learned: all that may be null is."""
     return {
         "name": name, "class": "ORFitClassifier", "parameters": "memory=100", "ready": False,
-        "trouble": None, "version": 0, "rows_seen": 0, "rows_refused": 0, "nbytes": 0,
-        "waiting": 0, "error": {"name": "accuracy", "all": None, "window": None, "window_rows": 0,
+        "error": None, "version": 0, "rows_seen": 0, "rows_refused": 0, "nbytes": 0,
+        "labels_pending": 0, "prequential_error": {"name": "accuracy", "all": None, "window": None,
+        "window_rows": 0,
         "curve": []}, "rates": {"learned": 0.0, "predicted": 0.0, "curve": []},
         "latency": {"learn": {"p50": None, "p99": None}, "predict": {"p50": None, "p99": None}},
-        "drift": [], "refused": [], "snapshots": [], "watching": {},
+        "drift": [], "refused": [], "snapshots": [], "detectors": {},
         "positions": {},
     }  # fmt: skip
 
@@ -115,7 +116,7 @@ def hostile() -> dict[str, Any]:
     names = [ATTACK, LONG, STRANGE, "", "__proto__", "#model=../../state?", "model", "detail"]
     return state(
         *(_misused(i, name, huge) for i, name in enumerate(names)),
-        {"name": "nothing else", "ready": False, "trouble": ATTACK},
+        {"name": "nothing else", "ready": False, "error": ATTACK},
         onepass=ATTACK,
     )
 
@@ -128,8 +129,14 @@ def _misused(i: int, name: str, curve: Any) -> dict[str, Any]:
         seed=i,
         **{"class": name},
         parameters=name,
-        trouble=name if i % 2 else None,
-        error={"name": name, "all": 1e308, "window": 5e-324, "window_rows": 10**15, "curve": curve},
+        error=name if i % 2 else None,
+        prequential_error={
+            "name": name,
+            "all": 1e308,
+            "window": 5e-324,
+            "window_rows": 10**15,
+            "curve": curve,
+        },
         drift=[{"rows": 7 * j, "at": NOW - j, "detector": name} for j in range(300)],
         refused=[{"at": NOW - j, "rows": j, "why": name} for j in range(300)],
         snapshots=[_snapshot(j, j, 1e9 * j, name, 2**j) for j in range(60)],
@@ -150,13 +157,13 @@ def dozen() -> dict[str, Any]:
             seed=i,
             version=1_000 * i,
             nbytes=900 * 4**i,
-            waiting=i % 3,
+            labels_pending=i % 3,
             rows_refused=i * i % 5,
             drift=[] if i % 2 else lively()["drift"],
         )
         for i, name in enumerate(names)
     ]
-    models[3]["trouble"] = (
+    models[3]["error"] = (
         "The disk is full: nothing was learned since 23:04:11. Make room; it goes on by itself."
     )
     models[5] |= {"ready": False, "class": "ORFitClassifier", "parameters": "memory=100"}

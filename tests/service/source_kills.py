@@ -19,8 +19,7 @@ from fates import ANY, LONGEST, Fate, Fates, Found, meet
 from redis_server import RedisServer, redis, until
 
 import onepass as op
-from fork_server import ForkServer
-from onepass.service.consumer import Feeder, source
+from onepass.service.consumer import SourceConsumer, source
 from onepass.service.monitoring import Gauges
 
 POISON = 17  # one in so many entries is no row
@@ -77,8 +76,8 @@ def good(entries: int) -> list[int]:
 def carried_out(plan: Plan) -> None:
     """Learn until all are learned."""
     meet(plan.step, plan.nth)
-    with op.durable(plan.path, linear(), snapshot_rows=plan.snapshot_rows, keep=3) as durable:
-        feeder = Feeder(durable, source(plan.url), Gauges(durable.frozen_copy))
+    with op.durable(plan.path, linear(), snapshot_rows=plan.snapshot_rows, snapshots=3) as durable:
+        feeder = SourceConsumer(durable, source(plan.url), Gauges(durable.frozen_copy))
         until(lambda: durable.rows_seen >= plan.rows)
         feeder.close()
 
@@ -139,8 +138,8 @@ class Producer:
     def _sent(self, client: Any, i: int) -> bool:
         try:
             client.xadd(self._stream, entry(i), id=f"{i + 1}-0")
-        except redis.ResponseError as wrong:
-            return "equal or smaller" in str(wrong)  # it was there
+        except redis.ResponseError as error:
+            return "equal or smaller" in str(error)  # it was there
         except (redis.RedisError, OSError):
             return False
         return True
@@ -155,7 +154,7 @@ def fork_server_of_plans() -> ForkServer:
 def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
     """Kill the one, or the other and then the one, until they have met all their fates."""
     with fork_server_of_plans() as fork_server, RedisServer(folder / "redis") as server:
-        while fates and not found.wrong:
+        while fates and not found.error:
             place = folder / f"round{found.rounds}"
             place.mkdir()
             stream = f"flow{found.rounds}"
@@ -168,7 +167,7 @@ def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
                     _live(plan, fate, found, fork_server, server, rng)
                     lives += 1
             ended(plan, producer.entries, found, fork_server)
-            if not found.wrong:
+            if not found.error:
                 shutil.rmtree(place)
                 server.client().delete(stream)
 
@@ -201,6 +200,6 @@ def ended(plan: Plan, entries: int, found: Found, fork_server: ForkServer) -> No
     log = found.compare(plan.path, linear())[0]
     learned = chain.from_iterable(each.block.X["n"].astype(int).tolist() for each in log)
     found.account(learned, [rows])
-    with op.durable(plan.path, keep=10**6) as durable:
+    with op.durable(plan.path, snapshots=10**6) as durable:
         if list(durable.positions.values()) != [f"{entries}-0/{entries}"]:
             found.faults.append(f"it stands at {durable.positions} of {entries} entries")

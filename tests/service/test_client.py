@@ -29,32 +29,32 @@ def test_all_verbs(tmp_path: Path) -> None:
     ):
         assert client.create("new", "sgd", settings={"sgd.step_size": 0.01}) == 0
         X = [{"a": 1.0, "kind": "x"}, {"a": 2.0, "kind": "y"}]
-        receipt = client.learn("new", X, [1.0, 2.0], key="k")
-        assert (receipt.version, receipt.again, receipt.said.shape) == (1, False, (2,))
+        result = client.learn("new", X, [1.0, 2.0], key="k")
+        assert (result.version, result.repeated, result.predictions.shape) == (1, False, (2,))
         again = client.learn("new", X, [1.0, 2.0], key="k")
-        assert (again.version, again.again) == (1, True)
-        np.testing.assert_array_equal(again.said, receipt.said)
-        said, ids = client.ask("new", X)
-        np.testing.assert_array_equal(said, client.predict("new", X))
-        assert client.answer("new", ids, [1.0, 2.0]).version == 2
-        assert client.answer("new", ids, [1.0, 2.0]).again
-        twice = client.ask("new", X)[1]
-        assert client.answer("new", twice, [1.0, 2.0], [0.5, 2.0]).version == 3
+        assert (again.version, again.repeated) == (1, True)
+        np.testing.assert_array_equal(again.predictions, result.predictions)
+        predictions, ids = client.predict_pending("new", X)
+        np.testing.assert_array_equal(predictions, client.predict("new", X))
+        assert client.learn_labels("new", ids, [1.0, 2.0]).version == 2
+        assert client.learn_labels("new", ids, [1.0, 2.0]).repeated
+        twice = client.predict_pending("new", X)[1]
+        assert client.learn_labels("new", twice, [1.0, 2.0], [0.5, 2.0]).version == 3
         with pytest.raises(ServiceError, match="sample_weight"):
-            client.answer("new", client.ask("new", X)[1], [1.0, 2.0], [-1.0, 2.0])
+            client.learn_labels("new", client.predict_pending("new", X)[1], [1.0, 2.0], [-1.0, 2.0])
         assert client.snapshot("new") == 3
         assert client.rollback("new", to=1) == 4
-        np.testing.assert_array_equal(client.predict("new", X), said)
+        np.testing.assert_array_equal(client.predict("new", X), predictions)
         assert [each["name"] for each in client.models()] == ["rls", "new"]
         client.retire("new")
-        for wrong, status in (
+        for error, status in (
             (lambda: client.predict("new", X), 404),
             (lambda: client.create("rls", "rls"), 409),
             (lambda: client.learn("rls", [[np.inf]], [1.0]), 400),
             (lambda: nobody.predict("rls", [[1.0]]), 401),
         ):
             with pytest.raises(ServiceError) as raised:
-                wrong()
+                error()
             assert raised.value.status == status
             assert TOKEN not in str(raised.value)
 
@@ -73,11 +73,11 @@ def test_a_learner_of_ones_own_is_created(tmp_path: Path) -> None:
             client.create("mine", mine)
         with pytest.raises(ParameterError, match="`settings` must come with the name of a model"):
             client.create("other", mine, settings={"rls.ridge": 1.0})
-        for wrong in (op.RLSRegressor, None, {"model": "rls"}):
+        for error in (op.RLSRegressor, None, {"model": "rls"}):
             with pytest.raises(
                 TypeMismatchError, match=r"Client.create: .*such as op.RLSRegressor"
             ):
-                client.create("other", wrong)
+                client.create("other", error)
         with pytest.raises(ServiceError, match="feature_map"):
             client.create("other", mapped)
         assert {each["name"] for each in client.models()} == {"rls", "mine"}
@@ -112,7 +112,7 @@ def test_the_certificates_of_the_system_are_read_once_and_for_https(
     monkeypatch.setattr(ssl, "create_default_context", lambda: made.append(1) or real())
     Client("http://127.0.0.1:9").close()
     assert not made
-    with Client("https://127.0.0.1:9", patience=0) as client:
+    with Client("https://127.0.0.1:9", retry_timeout=0) as client:
         for _ in range(3):
             with pytest.raises(ServiceError):
                 client.models()
@@ -122,7 +122,7 @@ def test_the_certificates_of_the_system_are_read_once_and_for_https(
 class Odd(BaseHTTPRequestHandler):
     """Answers each request by the next of a list."""
 
-    said: list[tuple[int, dict[str, str], bytes]] = []  # noqa: RUF012  set by each test
+    replies: list[tuple[int, dict[str, str], bytes]] = []  # noqa: RUF012  set by each test
     keys: list[str | None] = []  # noqa: RUF012
     paths: list[str] = []  # noqa: RUF012
 
@@ -130,7 +130,7 @@ class Odd(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         self.keys.append(self.headers["Idempotency-Key"])
         self.paths.append(self.path)
-        status, headers, body = self.said.pop(0)
+        status, headers, body = self.replies.pop(0)
         if status == 0:
             self.wfile.write(body)
             return
@@ -146,7 +146,7 @@ class Odd(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def odd() -> Iterator[str]:
-    Odd.said, Odd.keys, Odd.paths = [], [], []
+    Odd.replies, Odd.keys, Odd.paths = [], [], []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Odd)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -162,11 +162,11 @@ GOOD = (200, {"X-Onepass-Version": "7"},
 
 def test_who_is_busy_is_asked_again_with_the_same_key(odd: str) -> None:
     busy = (429, {"Retry-After": "1"}, b'{"error":"busy"}')
-    Odd.said = [busy, (503, {}, b"{}"), (0, {}, b""), GOOD]
+    Odd.replies = [busy, (503, {}, b"{}"), (0, {}, b""), GOOD]
     began = time.monotonic()
     with Client(odd) as client:
-        receipt = client.learn("rls", [[1.0]], [1.0])
-    assert (receipt.version, receipt.said.tolist()) == (7, [0.5])
+        result = client.learn("rls", [[1.0]], [1.0])
+    assert (result.version, result.predictions.tolist()) == (7, [0.5])
     assert time.monotonic() - began >= 1
     assert len(Odd.keys) == 4
     assert len(set(Odd.keys)) == 1
@@ -178,34 +178,37 @@ def test_an_answer_that_is_cut_off_is_none(odd: str, end: int, length: str) -> N
     status, headers, body = GOOD
     lines = [f"HTTP/1.1 {status} OK", f"X-Onepass-Version: {headers['X-Onepass-Version']}",
              f"{length}: {len(body) if 'C' in length else 'chunked'}", "", ""]  # fmt: skip
-    Odd.said = [(0, {}, ("\r\n".join(lines).encode() + body)[:end]), GOOD] * 2
+    Odd.replies = [(0, {}, ("\r\n".join(lines).encode() + body)[:end]), GOOD] * 2
     with Client(odd) as client:
-        assert client.learn("rls", [[1.0]], [1.0]).said.tolist() == [0.5]
-        (receipt,) = client.learn_each("rls", [([[1.0]], [1.0])])
-        assert receipt.said.tolist() == [0.5]
+        assert client.learn("rls", [[1.0]], [1.0]).predictions.tolist() == [0.5]
+        (result,) = client.learn_each("rls", [([[1.0]], [1.0])])
+        assert result.predictions.tolist() == [0.5]
     assert len(Odd.keys) == 4
     assert len(set(Odd.keys)) == 2
 
 
-def test_patience_ends(odd: str) -> None:
-    Odd.said = [(503, {}, b'{"error":"full"}')] * 100
-    with Client(odd, patience=0.2) as client, pytest.raises(ServiceError, match="full") as wrong:
+def test_retries_end_after_the_timeout(odd: str) -> None:
+    Odd.replies = [(503, {}, b'{"error":"full"}')] * 100
+    with (
+        Client(odd, retry_timeout=0.2) as client,
+        pytest.raises(ServiceError, match="full") as error,
+    ):
         client.learn("rls", [[1.0]], [1.0])
-    assert wrong.value.status == 503
-    with Client("http://127.0.0.1:9", patience=0.1) as client, pytest.raises(ServiceError):
+    assert error.value.status == 503
+    with Client("http://127.0.0.1:9", retry_timeout=0.1) as client, pytest.raises(ServiceError):
         client.predict("rls", [[1.0]])
 
 
 def test_what_cannot_be_repeated_is_not(odd: str) -> None:
-    Odd.said = [(0, {}, b"")] * 3
+    Odd.replies = [(0, {}, b"")] * 3
     with Client(odd) as client, pytest.raises(ServiceError):
         client.rollback("rls", to=3)
-    assert len(Odd.said) == 2
+    assert len(Odd.replies) == 2
     good = (200, {}, b'{"version":7}')
-    Odd.said = [(503, {}, b'{"error":"whether this was kept is not known"}'), good]
+    Odd.replies = [(503, {}, b'{"error":"whether this was kept is not known"}'), good]
     with Client(odd) as client, pytest.raises(ServiceError, match="not known"):
         client.rollback("rls", to=3)
-    Odd.said = [(429, {}, b"{}"), good]
+    Odd.replies = [(429, {}, b"{}"), good]
     with Client(odd) as client:
         assert client.rollback("rls", to=3) == 7
 
@@ -224,9 +227,12 @@ def test_addresses() -> None:
             Client(url)
 
 
-def test_what_is_done_once_is_asked_by_a_connection_of_its_own(tmp_path: Path) -> None:
+def test_unrepeatable_requests_use_a_new_connection(tmp_path: Path) -> None:
     """The one before may have ended meanwhile, as the service ends what is idle."""
-    with Server(tmp_path / "data", "rls", "--seconds", "1") as server, Client(server.url) as client:
+    with (
+        Server(tmp_path / "data", "rls", "--request-timeout", "1") as server,
+        Client(server.url) as client,
+    ):
         client.learn("rls", [{"a": 1.0}], [1.0])
         time.sleep(3.0)
         assert client.rollback("rls", to=0) == 2
@@ -235,8 +241,8 @@ def test_what_is_done_once_is_asked_by_a_connection_of_its_own(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("word", ["a\n", " a", "", "é", "a\tb", 3, b"a"])
-def test_what_cannot_be_sent_is_told(word: Any) -> None:
-    client = Client("http://127.0.0.1:9", patience=0)
+def test_invalid_headers_are_refused(word: Any) -> None:
+    client = Client("http://127.0.0.1:9", retry_timeout=0)
     with pytest.raises(ParameterError, match=r"`key` must be text of printable ASCII"):
         client.learn("rls", [[1.0]], [1.0], key=word)
     with pytest.raises(ParameterError, match=r"`token` must be .* If it was read from a file"):
@@ -244,7 +250,7 @@ def test_what_cannot_be_sent_is_told(word: Any) -> None:
 
 
 def test_a_path_in_the_address_is_a_prefix(odd: str) -> None:
-    Odd.said = [GOOD] * 3
+    Odd.replies = [GOOD] * 3
     for prefix in ("", "/models", "/models/"):
         with Client(odd + prefix) as client:
             client.predict("a/b c", [[1.0]])
@@ -255,13 +261,13 @@ def test_a_path_in_the_address_is_a_prefix(odd: str) -> None:
 def test_proxies_of_the_environment_are_not_used(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    Odd.said = [GOOD]
-    with Client(odd, patience=0) as client:
+    Odd.replies = [GOOD]
+    with Client(odd, retry_timeout=0) as client:
         assert client.predict("rls", [[1.0]]).tolist() == [0.5]
 
 
 def test_an_error_that_is_no_json_is_shown(odd: str) -> None:
-    Odd.said = [(413, {}, b"<html>too large</html>")]
+    Odd.replies = [(413, {}, b"<html>too large</html>")]
     with Client(odd) as client, pytest.raises(ServiceError, match=r"413: b'<html>too large"):
         client.predict("rls", [[1.0]])
 
@@ -285,7 +291,7 @@ def test_many_threads_use_one_client(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls") as server, Client(server.url) as client:
         with ThreadPoolExecutor(8) as threads:
             works = [threads.submit(client.learn, "rls", [[i]], [2.0 * i]) for i in range(80)]
-            assert {work.result().said.shape for work in works} == {(1,)}
+            assert {work.result().predictions.shape for work in works} == {(1,)}
         client.close()
         np.testing.assert_allclose(client.predict("rls", [[3.0]]), [6.0], rtol=0.01)  # opens anew
 
@@ -299,12 +305,12 @@ def test_all_verbs_asynchronously(tmp_path: Path) -> None:
     async def work(url: str) -> None:
         async with AsyncClient(url, TOKEN) as client:
             assert await client.create("new", "sgd", settings={"sgd.step_size": 0.01}) == 0
-            receipt = await client.learn("new", X, [1.0, 2.0], key="k")
-            assert (receipt.version, receipt.again, receipt.said.shape) == (1, False, (2,))
-            assert (await client.learn("new", X, [1.0, 2.0], key="k")).again
-            predictions, ids = await client.ask("new", X)
+            result = await client.learn("new", X, [1.0, 2.0], key="k")
+            assert (result.version, result.repeated, result.predictions.shape) == (1, False, (2,))
+            assert (await client.learn("new", X, [1.0, 2.0], key="k")).repeated
+            predictions, ids = await client.predict_pending("new", X)
             np.testing.assert_array_equal(predictions, await client.predict("new", X))
-            assert (await client.answer("new", ids, [1.0, 2.0])).version == 2
+            assert (await client.learn_labels("new", ids, [1.0, 2.0])).version == 2
             assert await client.snapshot("new") == 2
             assert await client.rollback("new", to=1) == 3
             np.testing.assert_array_equal(await client.predict("new", X), predictions)
@@ -333,27 +339,32 @@ def test_asynchronous_requests_are_sent_together(tmp_path: Path) -> None:
             )
 
     with Server(tmp_path / "data", "rls") as server:
-        receipts = asyncio.run(work(server.url))
-        assert server.asked("GET", "/state")[1]["models"][0]["rows_seen"] == 50
-    assert not any(each.again for each in receipts)
+        results = asyncio.run(work(server.url))
+        assert server.send("GET", "/state")[1]["models"][0]["rows_seen"] == 50
+    assert not any(each.repeated for each in results)
 
 
 def test_asynchronous_requests_are_repeated_and_patience_ends(odd: str) -> None:
     async def work() -> None:
         async with AsyncClient(odd) as client:
-            Odd.said = [(429, {"Retry-After": "1"}, b"{}"), (503, {}, b"{}"), (0, {}, b""), GOOD]
+            Odd.replies = [
+                (429, {"Retry-After": "1"}, b"{}"),
+                (503, {}, b"{}"),
+                (0, {}, b""),
+                GOOD,
+            ]
             began = time.monotonic()
             assert (await client.learn("rls", [[1.0]], [1.0])).version == 7
             assert time.monotonic() - began >= 1
             assert (len(Odd.keys), len(set(Odd.keys))) == (4, 1)
-        async with AsyncClient(odd, patience=0.2) as client:
-            Odd.said = [(503, {}, b'{"error":"full"}')] * 100
+        async with AsyncClient(odd, retry_timeout=0.2) as client:
+            Odd.replies = [(503, {}, b'{"error":"full"}')] * 100
             with pytest.raises(ServiceError, match="full"):
                 await client.learn("rls", [[1.0]], [1.0])
-            Odd.said = [(0, {}, b"")] * 2
+            Odd.replies = [(0, {}, b"")] * 2
             with pytest.raises(ServiceError, match="must respond within"):
                 await client.rollback("rls", to=3)
-            assert len(Odd.said) == 1
+            assert len(Odd.replies) == 1
         async with AsyncClient(odd.replace("http:", "https:")) as client:
             with pytest.raises(ServiceError, match=r"SSL.*by http:// or https://"):
                 await client.models()
@@ -364,7 +375,7 @@ def test_asynchronous_requests_are_repeated_and_patience_ends(odd: str) -> None:
 def test_a_request_that_is_cancelled_ends_at_once(odd: str) -> None:
     async def work() -> None:
         async with AsyncClient(odd) as client:
-            Odd.said = [(503, {"Retry-After": "60"}, b"{}")]
+            Odd.replies = [(503, {"Retry-After": "60"}, b"{}")]
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(client.learn("rls", [[1.0]], [1.0]), 0.5)
 

@@ -27,7 +27,9 @@ def plain(folder: Path) -> str:
     return str(folder / "rls.onepass")
 
 
-def asked(server: Server, requests: list[Request], *lines: str) -> list[tuple[int, str, Any]]:
+def send_request(
+    server: Server, requests: list[Request], *lines: str
+) -> list[tuple[int, str, Any]]:
     """Status, head and body of the answers to requests that were sent at once."""
     data = b""
     for verb, tensors in requests:
@@ -63,18 +65,18 @@ def test_pipelined_requests_have_their_responses_in_order(tmp_path: Path) -> Non
     requests[70] = ("learn", {"X": np.ones((1, 4)), "y": np.ones(1)})
     requests[150] = ("infer", {"X": X[150:151]})
     with Server(tmp_path / "data", plain(tmp_path)) as server:
-        found = asked(server, requests)
+        found = send_request(server, requests)
     assert [status for status, *_ in found] == [200] * 70 + [400] + [200] * 129
     model = op.RLSRegressor()
     for i in range(200):
         if i == 70:
             assert "3 features" in found[i][2]["error"]
             continue
-        said = model.predict_one(X[i])
+        predictions = model.predict_one(X[i])
         if i != 150:
             model.learn_one(X[i], y[i])
         (output,) = found[i][2]["outputs"]
-        assert output["data"] == [pytest.approx(said, rel=1e-6, abs=1e-9)]
+        assert output["data"] == [pytest.approx(predictions, rel=1e-6, abs=1e-9)]
     versions = [int(body["model_version"]) for _, _, body in found if "error" not in body]
     assert versions == sorted(versions)
 
@@ -82,7 +84,7 @@ def test_pipelined_requests_have_their_responses_in_order(tmp_path: Path) -> Non
 def test_a_key_that_comes_twice_at_once_is_learned_once(tmp_path: Path) -> None:
     row = ("learn", {"X": [[1.0]], "y": [2.0]})
     with Server(tmp_path / "data", "rls") as server:
-        found = asked(server, [row] * 5, "Idempotency-Key: same")
+        found = send_request(server, [row] * 5, "Idempotency-Key: same")
         assert [status for status, *_ in found] == [200] * 5
         replayed = ["idempotent-replayed: true" in head.lower() for _, head, _ in found]
         assert replayed == [False, True, True, True, True]
@@ -142,31 +144,33 @@ def test_receipts_come_in_order(tmp_path: Path) -> None:
         Server(tmp_path / "data", plain(tmp_path), token=TOKEN) as server,
         Client(server.url, TOKEN) as client,
     ):
-        receipts = list(client.learn_each("rls", stream(300)))
-        assert len(receipts) == 300
-        assert [each.version for each in receipts] == list(range(1, 301))
-        assert not any(each.again for each in receipts)
+        results = list(client.learn_each("rls", stream(300)))
+        assert len(results) == 300
+        assert [each.version for each in results] == list(range(1, 301))
+        assert not any(each.repeated for each in results)
     model = op.RLSRegressor()
-    for receipt, (x, y) in zip(receipts, stream(300), strict=True):
-        np.testing.assert_allclose(receipt.said, [model.predict_one(x[0])], rtol=1e-6, atol=1e-9)
+    for result, (x, y) in zip(results, stream(300), strict=True):
+        np.testing.assert_allclose(
+            result.predictions, [model.predict_one(x[0])], rtol=1e-6, atol=1e-9
+        )
         model.learn_one(x[0], y[0])
 
 
 def test_each_is_learned_once_through_cut_lines_and_kills(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls") as server:
         cut = Cut(server.port, 5)
-        receipts = []
-        with Client(cut.url, patience=60) as client:
-            for receipt in client.learn_each("rls", stream(600)):
-                receipts.append(receipt)
-                if len(receipts) in {150, 400}:
+        results = []
+        with Client(cut.url, retry_timeout=60) as client:
+            for result in client.learn_each("rls", stream(600)):
+                results.append(result)
+                if len(results) in {150, 400}:
                     server.kill()
                     server.start()
         cut.close()
-        assert len(receipts) == 600
+        assert len(results) == 600
         assert cut.cuts > 3
-        assert any(each.again for each in receipts)
-        versions = [each.version for each in receipts]
+        assert any(each.repeated for each in results)
+        versions = [each.version for each in results]
         assert versions == sorted(versions)
         server.kill()
     with op.durable(tmp_path / "data" / "rls.db") as durable:
@@ -176,17 +180,17 @@ def test_each_is_learned_once_through_cut_lines_and_kills(tmp_path: Path) -> Non
 def test_what_is_wrong_is_raised_in_its_place(tmp_path: Path) -> None:
     good = list(stream(20))
     with Server(tmp_path / "data", "rls") as server, Client(server.url) as client:
-        for wrong, kind, match in (
+        for error, kind, match in (
             ((np.ones((1, 4)), [1.0]), ServiceError, "3 features"),
             (([[1.0], [2.0]], [1.0]), ShapeError, "learn_each"),
             ("ab", TypeMismatchError, "must give X and y"),
-            (([[1.0]], None), TypeMismatchError, "`y` must be an answer"),
+            (([[1.0]], None), TypeMismatchError, "`y` must be a target"),
         ):
-            receipts: list[LearnResult] = []
-            found = client.learn_each("rls", [*good[:10], wrong, *good[10:]])
+            results: list[LearnResult] = []
+            found = client.learn_each("rls", [*good[:10], error, *good[10:]])
             with pytest.raises(kind, match=match):
-                receipts.extend(found)
-            assert len(receipts) == 10
+                results.extend(found)
+            assert len(results) == 10
         with pytest.raises(TypeMismatchError, match="rows"):
             client.learn_each("rls", None)  # type: ignore[arg-type]
         assert list(client.learn_each("rls", [])) == []
@@ -200,7 +204,7 @@ def test_rows_go_out_when_they_come(tmp_path: Path) -> None:
             for count, (x, y) in enumerate(stream(5), start=1):
                 yield x, y
                 for _ in range(200):
-                    head = server.asked("POST", "/v2/models/rls/infer", rows(x.tolist()))[2]
+                    head = server.send("POST", "/v2/models/rls/infer", rows(x.tolist()))[2]
                     if head["X-Onepass-Version"] == str(count):
                         break
                     time.sleep(0.05)
@@ -212,7 +216,7 @@ def test_rows_go_out_when_they_come(tmp_path: Path) -> None:
 
 def test_slow_rows_are_learned_though_the_line_has_ended(tmp_path: Path) -> None:
     """The service ends what is idle; each row is on the disk before the next one comes."""
-    options = (plain(tmp_path), "--seconds", "1")
+    options = (plain(tmp_path), "--request-timeout", "1")
     with Server(tmp_path / "data", *options) as server, Client(server.url) as client:
         versions = []
 
@@ -220,11 +224,13 @@ def test_slow_rows_are_learned_though_the_line_has_ended(tmp_path: Path) -> None
             for x, y in stream(3):
                 yield x, y
                 time.sleep(3.5)
-                head = server.asked("POST", "/v2/models/rls/infer", rows(x.tolist()))[2]
+                head = server.send("POST", "/v2/models/rls/infer", rows(x.tolist()))[2]
                 versions.append(head["X-Onepass-Version"])
 
-        receipts = list(client.learn_each("rls", slowly()))
-        assert [(each.version, each.again) for each in receipts] == [(i, False) for i in (1, 2, 3)]
+        results = list(client.learn_each("rls", slowly()))
+        assert [(each.version, each.repeated) for each in results] == [
+            (i, False) for i in (1, 2, 3)
+        ]
         assert versions == ["1", "2", "3"]
 
 
@@ -240,10 +246,10 @@ def test_long_requests_and_answers_go_through(tmp_path: Path) -> None:
     options = ("rls", "--task", "classification")
     with (
         Server(tmp_path / "data", *options) as server,
-        Client(server.url, timeout=20, patience=20) as client,
+        Client(server.url, timeout=20, retry_timeout=20) as client,
     ):
         client.learn("rls", np.ones((2, 1)), ["a", "b" * 250])
-        sizes = [len(each.said) for each in client.learn_each("rls", blocks())]
+        sizes = [len(each.predictions) for each in client.learn_each("rls", blocks())]
     assert sizes == [1700, 750, 750, 60_000, 1, 750]
 
 
@@ -256,6 +262,6 @@ def test_versions_never_go_back(tmp_path: Path) -> None:
     assert versions == sorted(versions)
 
 
-def test_who_is_not_there_is_waited_for_as_long_as_patience_lasts() -> None:
-    with Client("http://127.0.0.1:9", patience=0.3) as client, pytest.raises(ServiceError):
+def test_a_missing_service_is_awaited_until_the_retry_timeout() -> None:
+    with Client("http://127.0.0.1:9", retry_timeout=0.3) as client, pytest.raises(ServiceError):
         list(client.learn_each("rls", stream(1 << 30)))

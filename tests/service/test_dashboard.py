@@ -27,12 +27,12 @@ EXPRESSIONS: list[str] = [
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Metrics of a service that has learned and predicted, with their labels."""
-    shelf = ModelRegistry(tmp_path_factory.mktemp("served"), "here")
-    served = shelf.create("m", op.RLSRegressor())
+    registry = ModelRegistry(tmp_path_factory.mktemp("served"), "here")
+    served = registry.create("m", op.RLSRegressor())
     served.durable.learn(np.ones((3, 2)), np.ones(3))
-    served.gauges.predicted(3, 0.001)
-    text = exposition(shelf, {200: 1})
-    shelf.close()
+    served.gauges.observe_predict(3, 0.001)
+    text = exposition(registry, {200: 1})
+    registry.close()
     found = {
         sample.name: set(sample.labels)
         for family in text_string_to_metric_families(text)
@@ -64,9 +64,9 @@ def test_a_model_is_chosen_by_a_variable() -> None:
 
 
 def test_all_metrics_and_labels_of_its_expressions_exist(metrics: dict[str, set[str]]) -> None:
-    asked = {name for each in EXPRESSIONS for name in re.findall(r"\bonepass_\w+", each)}
-    assert asked <= metrics.keys()
-    assert len(asked) > 12
+    used = {name for each in EXPRESSIONS for name in re.findall(r"\bonepass_\w+", each)}
+    assert used <= metrics.keys()
+    assert len(used) > 12
     for each in EXPRESSIONS:
         names = re.findall(r"\bonepass_\w+", each)
         (group,) = re.findall(r"by \((.*?)\)", each) or [""]

@@ -27,7 +27,7 @@ def service() -> dict[str, str]:
     return dict(parser["Service"])
 
 
-def said(instruction: str) -> str:
+def argument_of(instruction: str) -> str:
     """What stands behind the last instruction of this name."""
     found: str = re.findall(rf"^{instruction} +(.*)$", RECIPE, re.MULTILINE)[-1]
     return found
@@ -35,18 +35,18 @@ def said(instruction: str) -> str:
 
 def test_both_call_the_command_with_options_that_it_has() -> None:
     known = options(COMMANDS["serve",])
-    for words in (shlex.split(service()["ExecStart"]), json.loads(said("ENTRYPOINT"))):
+    for words in (shlex.split(service()["ExecStart"]), json.loads(argument_of("ENTRYPOINT"))):
         assert words[0].endswith("/bin/onepass")
         assert words[1] == "serve"
         assert {word for word in words if word.startswith("-")} <= known
         app(["serve", "--help"])
 
 
-def test_who_stops_it_is_told_that_it_went_well() -> None:
+def test_exit_code_after_a_stop_is_a_success() -> None:
     """Its exit code says that it was told to stop: systemd must know that this is no failure."""
     code = 128 + signal.SIGTERM
     assert service()["SuccessExitStatus"] == str(code)
-    assert service()["KillSignal"] == said("STOPSIGNAL") == "SIGTERM"
+    assert service()["KillSignal"] == argument_of("STOPSIGNAL") == "SIGTERM"
 
 
 def test_the_image_brings_the_extras_that_there_are() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import asked_of, bits, changed, crashed
+from durable_files import bits, changed, crashed, query
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -76,19 +76,19 @@ def ask(durable: Durable, X: Any, k: int) -> None:
 
 def learn(durable: Durable, blocks: list[Any]) -> list[Any]:
     """What was said of all rows; None of those that were refused."""
-    said: list[Any] = []
+    predictions: list[Any] = []
     for X, y, weights in blocks:
         try:
-            said.append(snapshot(durable.learn(X, y, weights).said))
+            predictions.append(snapshot(durable.learn(X, y, weights).predictions))
         except OnepassError:
-            said.append(None)
-    return said
+            predictions.append(None)
+    return predictions
 
 
 @pytest.mark.parametrize("case", [*PUBLIC, *PIPELINES, *WIDE], ids=lambda case: case.name)
 def test_after_a_crash_it_is_what_it_was(case: Case, tmp_path: Path) -> None:
     blocks = stream(case, 130)
-    with op.durable(tmp_path / "m.db", case(), keep=100) as durable:
+    with op.durable(tmp_path / "m.db", case(), snapshots=100) as durable:
         for k, (X, y, weights) in enumerate(blocks[:-12]):
             learn(durable, [(X, y, weights)])
             ask(durable, blocks[3][0], k)
@@ -96,14 +96,14 @@ def test_after_a_crash_it_is_what_it_was(case: Case, tmp_path: Path) -> None:
             learn(durable, [block])
         copies = [crashed(durable, tmp_path / name) for name in ("latest", "beginning")]
         changed(copies[1], "DELETE FROM snapshots WHERE sequence > 0")
-        said = learn(durable, blocks[-8:])
+        predictions = learn(durable, blocks[-8:])
         for path in copies:
             with op.durable(path, case()) as again:
-                assert learn(again, blocks[-8:]) == said
+                assert learn(again, blocks[-8:]) == predictions
                 assert bits(again) == bits(durable)
                 assert again.version == durable.version
                 assert again.rows_seen == durable.rows_seen
-    assert asked_of(copies[1], "SELECT count(*) FROM log WHERE aside") > [(2,)]
+    assert query(copies[1], "SELECT count(*) FROM log WHERE aside") > [(2,)]
 
 
 @pytest.mark.parametrize(

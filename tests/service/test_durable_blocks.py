@@ -87,8 +87,8 @@ def test_other_bytes_are_refused_or_are_others(block: Block, data: st.DataObject
         whole = whole[: data.draw(st.integers(0, len(whole)))]
     try:
         Block.from_bytes(bytes(whole), "here")
-    except CorruptStoreError as wrong:
-        assert "here: a block in it" in str(wrong)  # noqa: PT017
+    except CorruptStoreError as error:
+        assert "here: a block of the file" in str(error)  # noqa: PT017
 
 
 @given(st.binary(max_size=60))
@@ -108,7 +108,7 @@ def test_a_forged_shape_takes_no_memory() -> None:
 
 @given(st.lists(blocks(), min_size=1, max_size=4))
 def test_those_that_are_alike_can_be_one(many: list[Block]) -> None:
-    alike = [block for block in many if block.like == many[0].like]
+    alike = [block for block in many if block.layout == many[0].layout]
     one = joined(alike)
     assert len(one) == sum(map(len, alike))
     rows = [row for block in alike for row in rows_of(block)]
@@ -139,13 +139,13 @@ def rows_of(block: Block) -> list[str]:
 )
 def test_rows_that_are_not_alike(one: Any, other: Any) -> None:
     a, b = (read_rows(each, [1.0], where="here") for each in (one, other))
-    assert a.like != b.like
+    assert a.layout != b.layout
 
 
 def test_answers_weights_and_times_that_are_not_alike() -> None:
     X = [[1.0]]
     found = {
-        read_rows(X, *rest, where="here").like
+        read_rows(X, *rest, where="here").layout
         for rest in (
             ([1.0],), ([1],), (["a"],), ([[1.0]],), ([True],), ([1.0], 2.0), ([1.0], None, [3.0]),
             ([1.0], None, [np.datetime64("2026-01-01")]), ([1.0], 2.0, [3.0]), ([1.0], 2),
@@ -171,12 +171,12 @@ def test_runs_are_in_order_and_bounded() -> None:
         st.just(np.array(["2026-01-01"], dtype="datetime64[us]")),
     )
 )
-def test_what_was_said_comes_back(said: Any) -> None:
-    assert snapshot(array_from_bytes(array_to_bytes(said))) == snapshot(said)
+def test_predictions_are_decoded_as_they_were_encoded(predictions: Any) -> None:
+    assert snapshot(array_from_bytes(array_to_bytes(predictions))) == snapshot(predictions)
 
 
 @given(st.binary(max_size=50))
-def test_what_was_never_said_is_refused(data: bytes) -> None:
+def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptStoreError):
         array_from_bytes(data)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import ENDINGS, asked_of, bits, changed, crashed
+from durable_files import ENDINGS, bits, changed, crashed, query
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ Y = X @ np.arange(4.0)
 WORDS = [{"km": 1.5, "by": "sea"}, {"km": 2.0, "by": None}]
 
 
-class Kept:
+class StoredFiles:
     """A file with all that there can be in it, as a crash left it, and what it holds."""
 
     def __init__(self, folder: Path) -> None:
@@ -31,7 +31,7 @@ class Kept:
         with op.durable(folder / "m.db", op.RLSRegressor()) as durable:
             durable.learn(X[:20], Y[:20], key="first")
             durable.learn(X[20:25], Y[20:25], source="tail", position="24")
-            self.ids = durable.ask(X[:2])[1]
+            self.ids = durable.predict_pending(X[:2])[1]
             durable.snapshot()
             for i in range(25, 40):
                 durable.learn_one(X[i], Y[i], key=f"row {i}")
@@ -63,7 +63,7 @@ class Kept:
         for wanted in (
             lambda: durable.rollback(to=5),
             lambda: self._same_key(durable),
-            lambda: durable.answer(self.ids, [1.0, 2.0]),
+            lambda: durable.learn_labels(self.ids, [1.0, 2.0]),
         ):
             try:
                 wanted()
@@ -73,21 +73,21 @@ class Kept:
         assert durable.rows_seen in {50, 52}
 
     def _same_key(self, durable: Any) -> None:
-        receipt = durable.learn(X[:20], Y[:20], key="first")
-        assert (receipt.again, receipt.version) == (True, 1)
+        result = durable.learn(X[:20], Y[:20], key="first")
+        assert (result.repeated, result.version) == (True, 1)
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    found = Kept(tmp_path_factory.mktemp("kept"))
+def stored(tmp_path_factory: pytest.TempPathFactory) -> StoredFiles:
+    found = StoredFiles(tmp_path_factory.mktemp("kept"))
     assert found.held(found.copied())
     return found
 
 
 @pytest.fixture(scope="module")
-def merged(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def merged(tmp_path_factory: pytest.TempPathFactory) -> StoredFiles:
     """The same, but all is in the one file: nothing in SQLite's log."""
-    found = Kept(tmp_path_factory.mktemp("merged"))
+    found = StoredFiles(tmp_path_factory.mktemp("merged"))
     changed(found.path, "PRAGMA journal_mode = DELETE")
     Path(f"{found.path}-wal").write_bytes(b"")
     return found
@@ -95,7 +95,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 @settings(max_examples=80)
 @given(st.data())
-def test_a_flipped_bit_in_the_file(merged: Kept, data: st.DataObject) -> None:
+def test_a_flipped_bit_in_the_file(merged: StoredFiles, data: st.DataObject) -> None:
     path = merged.copied()
     whole = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(whole) - 1))
@@ -106,30 +106,30 @@ def test_a_flipped_bit_in_the_file(merged: Kept, data: st.DataObject) -> None:
 
 @settings(max_examples=50)
 @given(st.data())
-def test_a_flipped_bit_in_the_log_of_sqlite(kept: Kept, data: st.DataObject) -> None:
-    path = kept.copied()
+def test_a_flipped_bit_in_the_log_of_sqlite(stored: StoredFiles, data: st.DataObject) -> None:
+    path = stored.copied()
     log = Path(f"{path}-wal")
     whole = bytearray(log.read_bytes())
     assert len(whole) > 50_000
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= data.draw(st.sampled_from([1, 4, 16, 128, 255]))
     log.write_bytes(whole)
-    kept.held(path)
+    stored.held(path)
 
 
 @settings(max_examples=40)
 @given(st.data())
-def test_a_torn_log_of_sqlite(kept: Kept, data: st.DataObject) -> None:
-    path = kept.copied()
+def test_a_torn_log_of_sqlite(stored: StoredFiles, data: st.DataObject) -> None:
+    path = stored.copied()
     log = Path(f"{path}-wal")
     whole = log.read_bytes()
     log.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
-    kept.held(path)
+    stored.held(path)
 
 
-def test_a_log_of_sqlite_without_its_last_commit(kept: Kept) -> None:
+def test_a_log_of_sqlite_without_its_last_commit(stored: StoredFiles) -> None:
     """SQLite takes it for one that was never committed; but it was acknowledged."""
-    path = kept.copied()
+    path = stored.copied()
     log = Path(f"{path}-wal")
     log.write_bytes(log.read_bytes()[:-100])
     for _ in range(2):
@@ -140,15 +140,15 @@ def test_a_log_of_sqlite_without_its_last_commit(kept: Kept) -> None:
         assert durable.version == 18
 
 
-def test_a_lost_log_of_sqlite(kept: Kept) -> None:
-    path = kept.copied()
+def test_a_lost_log_of_sqlite(stored: StoredFiles) -> None:
+    path = stored.copied()
     Path(f"{path}-wal").unlink()
-    assert not kept.held(path)
+    assert not stored.held(path)
 
 
 @settings(max_examples=40)
 @given(st.data())
-def test_a_truncated_file(merged: Kept, data: st.DataObject) -> None:
+def test_a_truncated_file(merged: StoredFiles, data: st.DataObject) -> None:
     path = merged.copied()
     whole = path.read_bytes()
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
@@ -157,7 +157,7 @@ def test_a_truncated_file(merged: Kept, data: st.DataObject) -> None:
 
 @settings(max_examples=20)
 @given(st.data())
-def test_zeros_where_something_stood(merged: Kept, data: st.DataObject) -> None:
+def test_zeros_where_something_stood(merged: StoredFiles, data: st.DataObject) -> None:
     path = merged.copied()
     whole = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(whole) // 512 - 1)) * 512
@@ -196,7 +196,7 @@ def test_zeros_where_something_stood(merged: Kept, data: st.DataObject) -> None:
         "PRAGMA user_version = -1",
     ],
 )
-def test_what_was_changed_by_hand_is_refused(merged: Kept, statement: str) -> None:
+def test_what_was_changed_by_hand_is_refused(merged: StoredFiles, statement: str) -> None:
     path = merged.copied()
     changed(path, statement)
     with pytest.raises(CorruptStoreError, match=r"not as it was written|another program"):
@@ -208,14 +208,17 @@ def test_what_was_changed_by_hand_is_refused(merged: Kept, statement: str) -> No
     [
         ("UPDATE keys SET said = zeroblob(length(said))", lambda d: d.learn(X, Y, key="first")),
         ("UPDATE keys SET sequence = 7", lambda d: d.learn(X, Y, key="first")),
-        ("UPDATE asked SET body = zeroblob(length(body))", lambda d: d.answer(d.test, [1.0, 2.0])),
-        ("UPDATE asked SET until = until + 1", lambda d: d.answer(d.test, [1.0, 2.0])),
+        (
+            "UPDATE asked SET body = zeroblob(length(body))",
+            lambda d: d.learn_labels(d.test, [1.0, 2.0]),
+        ),
+        ("UPDATE asked SET until = until + 1", lambda d: d.learn_labels(d.test, [1.0, 2.0])),
         ("UPDATE snapshots SET body = x'00' WHERE sequence = 0", lambda d: d.rollback(to=1)),
         ("DELETE FROM log WHERE sequence = 8", lambda d: d.rollback(to=9)),
     ],
 )
 def test_what_is_read_later_is_refused_then(
-    merged: Kept, statement: str, wanted: Callable[[Any], Any]
+    merged: StoredFiles, statement: str, wanted: Callable[[Any], Any]
 ) -> None:
     path = merged.copied()
     changed(path, statement)
@@ -228,7 +231,7 @@ def test_what_is_read_later_is_refused_then(
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_key_that_was_changed(merged: Kept, which: int) -> None:
+def test_a_key_that_was_changed(merged: StoredFiles, which: int) -> None:
     """A request that comes again would be taken for a new one."""
     path = merged.copied()
     whole = bytearray(path.read_bytes())
@@ -242,7 +245,7 @@ def test_a_key_that_was_changed(merged: Kept, which: int) -> None:
 
 @pytest.mark.parametrize("byte", [0xA0, ord("x"), 0])
 @pytest.mark.parametrize("word", [b"aside INTEGER", b"keys_by_time", b"TABLE asked"])
-def test_a_table_whose_description_was_changed(merged: Kept, word: bytes, byte: int) -> None:
+def test_a_table_whose_description_was_changed(merged: StoredFiles, word: bytes, byte: int) -> None:
     path = merged.copied()
     whole = bytearray(path.read_bytes())
     whole[whole.index(word)] = byte
@@ -259,7 +262,9 @@ def test_a_table_whose_description_was_changed(merged: Kept, word: bytes, byte: 
         min_size=1,
     )
 )  # fmt: skip
-def test_what_sqlite_offers_for_upkeep_is_no_damage(merged: Kept, statements: list[str]) -> None:
+def test_what_sqlite_offers_for_upkeep_is_no_damage(
+    merged: StoredFiles, statements: list[str]
+) -> None:
     path = merged.copied()
     changed(path, "ANALYZE", *statements)
     assert examine(path)["version"] == merged.version
@@ -267,17 +272,17 @@ def test_what_sqlite_offers_for_upkeep_is_no_damage(merged: Kept, statements: li
         assert bits(durable) == merged.bits
         durable.learn(X[:1], Y[:1], key="after")
     with op.durable(path) as durable:
-        assert durable.learn(X[:1], Y[:1], key="after").again
+        assert durable.learn(X[:1], Y[:1], key="after").repeated
 
 
-def test_a_newer_format(merged: Kept) -> None:
+def test_a_newer_format(merged: StoredFiles) -> None:
     path = merged.copied()
     changed(path, f"PRAGMA user_version = {FORMAT + 1}")
     with pytest.raises(StoreError, match=f"format {FORMAT + 1}; this version reads up to {FORMAT}"):
         op.durable(path)
 
 
-def test_an_older_sqlite(merged: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_sqlite(merged: StoredFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
     with pytest.raises(StoreError, match=r"at least 3\.37"):
         op.durable(merged.copied())
@@ -319,9 +324,9 @@ def test_what_is_no_such_file(make: Callable[[Path], None], tmp_path: Path) -> N
 
 @pytest.mark.parametrize("model", [None, op.RLSRegressor()])
 def test_what_is_no_file(model: Any, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="ordinary file"):
+    with pytest.raises(StoreError, match="regular file"):
         op.durable(tmp_path, model)
-    with pytest.raises(StoreError, match="ordinary file"):
+    with pytest.raises(StoreError, match="regular file"):
         op.durable("/dev/null", model)
     with pytest.raises(StoreError, match=r"No such file|neither"):
         op.durable(tmp_path / "none" / "m.db", model)
@@ -348,9 +353,9 @@ def test_a_file_that_was_removed_begins_anew(tmp_path: Path) -> None:
         assert durable.version == 0
 
 
-def test_the_digests_are_of_all_that_is_said(merged: Kept) -> None:
+def test_digests_cover_all_fields(merged: StoredFiles) -> None:
     columns = {
-        table: {name for _, name, *_ in asked_of(merged.path, f"PRAGMA table_info({table})")}
+        table: {name for _, name, *_ in query(merged.path, f"PRAGMA table_info({table})")}
         for table in ("log", "keys", "asked", "snapshots")
     }
     assert columns["log"] == {"sequence", "kind", "rows", "seen", "aside", "note", "body", "digest"}

@@ -30,8 +30,8 @@ def until_full(durable: Durable, i: int = 0) -> int:
     while True:
         try:
             durable.learn(X[i : i + 5], Y[i : i + 5], key=str(i))
-        except StoreError as wrong:
-            return i if wrong.full else -1
+        except StoreError as error:
+            return i if error.full else -1
         i += 5
 
 
@@ -44,28 +44,28 @@ def test_a_full_disk_takes_back_what_it_could_not_keep(tmp_path: Path) -> None:
         fill(durable)
         i = until_full(durable)
         assert i > 0
-        version, said = durable.version, durable.predict(X[:3])
-        assert "full" in str(durable.trouble)
+        version, predictions = durable.version, durable.predict(X[:3])
+        assert "full" in str(durable.error)
         for _ in range(3):
             with pytest.raises(StoreError, match="full"):
                 durable.learn(X[i : i + 5], Y[i : i + 5], key=str(i))
             with pytest.raises(StoreError, match="full"):
-                durable.ask(X[:200])
+                durable.predict_pending(X[:200])
         assert durable.version == version
-        assert durable.predict(X[:3]).tobytes() == said.tobytes()
+        assert durable.predict(X[:3]).tobytes() == predictions.tobytes()
         found = crashed(durable, tmp_path / "copy")
         make_room(durable)
         for k in range(0, 100, 5):
-            receipt = durable.learn(X[k : k + 5], Y[k : k + 5], key=str(k))
-            assert receipt.again == (k < i)
-        assert durable.trouble is None
+            result = durable.learn(X[k : k + 5], Y[k : k + 5], key=str(k))
+            assert result.repeated == (k < i)
+        assert durable.error is None
         for k in range(0, 100, 5):
             calm.learn(X[k : k + 5], Y[k : k + 5])
         np.testing.assert_allclose(durable.model().coef_, calm.model().coef_, rtol=1e-9)
         last = crashed(durable, tmp_path / "last")
         with op.durable(found) as again:
             assert again.version == version
-            assert again.predict(X[:3]).tobytes() == said.tobytes()
+            assert again.predict(X[:3]).tobytes() == predictions.tobytes()
         with op.durable(last) as again:
             assert bits(again) == bits(durable)
 
@@ -89,7 +89,7 @@ def test_while_it_is_full_nothing_is_learned_in_vain(
         durable.learn(X[i : i + 5], Y[i : i + 5])
 
 
-def test_no_snapshot_holds_what_could_not_be_kept(tmp_path: Path) -> None:
+def test_snapshots_hold_only_committed_rows(tmp_path: Path) -> None:
     """The rows that make a snapshot due are those that did not fit."""
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=300) as durable:
         durable.learn(X[:10], Y[:10])
@@ -103,7 +103,7 @@ def test_no_snapshot_holds_what_could_not_be_kept(tmp_path: Path) -> None:
         assert bits(again) == bits(closed)
 
 
-def test_a_snapshot_that_does_not_fit_is_told_and_learning_goes_on(tmp_path: Path) -> None:
+def test_learning_continues_if_a_snapshot_does_not_fit(tmp_path: Path) -> None:
     wide = np.random.default_rng(1).normal(size=(60, 50))
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50) as durable:
         for i in range(30):
@@ -115,14 +115,14 @@ def test_a_snapshot_that_does_not_fit_is_told_and_learning_goes_on(tmp_path: Pat
             durable.snapshot()
         for i in range(30, 49):
             durable.learn_one(wide[i], 1.0)
-        with pytest.warns(CheckpointWarning, match="which goes on"):
+        with pytest.warns(CheckpointWarning, match="which is still written"):
             learn_and_maintain(durable, wide[49:52], np.ones(3))
         assert durable.rows_seen == 52
-        assert "full" in str(durable.trouble)
+        assert "full" in str(durable.error)
         path = crashed(durable, tmp_path / "copy")
         make_room(durable)
         durable.snapshot()
-        assert durable.trouble is None
+        assert durable.error is None
         with op.durable(path) as again:
             assert again.rows_seen == 52
 
@@ -148,7 +148,7 @@ except StoreError as wrong:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     for verb in (
         lambda: durable.learn_one(X[0], 0.0),
-        lambda: durable.ask(X[:1]),
+        lambda: durable.predict_pending(X[:1]),
         durable.snapshot,
         durable.model,
         lambda: durable.rollback(to=1),
@@ -159,7 +159,7 @@ except StoreError as wrong:
             assert str(again) == first, again
         else:
             raise AssertionError(verb)
-    assert (durable.trouble, durable.version) == (first, version)
+    assert (durable.error, durable.version) == (first, version)
     assert len(durable.predict(X[:2])) == 2
     durable.close()
     print("broken", version)
@@ -176,14 +176,14 @@ def child(program: str, *words: str) -> list[str]:
 
 def test_a_disk_that_fails_breaks_it_for_good(tmp_path: Path) -> None:
     """A file that may not grow is no full disk: nobody knows what is on it."""
-    told = child(LIMITED, str(tmp_path / "m.db"), "300000")
-    assert told[-2].startswith("broken")
-    acknowledged = int(told[-3]) + 1
+    lines = child(LIMITED, str(tmp_path / "m.db"), "300000")
+    assert lines[-2].startswith("broken")
+    acknowledged = int(lines[-3]) + 1
     assert acknowledged > 8
     with op.durable(tmp_path / "m.db") as durable:
         assert acknowledged <= durable.rows_seen <= acknowledged + 1
-        receipt = durable.learn_one(X[0] * 0 + 1, 6.0, key="new")
-        assert not receipt.again
+        result = durable.learn_one(X[0] * 0 + 1, 6.0, key="new")
+        assert not result.repeated
 
 
 class Failing:
@@ -197,9 +197,9 @@ class Failing:
             return self._db.execute(sql, *values)
         if self._done:
             self._db.execute(sql, *values)
-        wrong = sqlite3.OperationalError("disk I/O error")
-        wrong.sqlite_errorname = self._name
-        raise wrong
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorname = self._name
+        raise error
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)
@@ -226,20 +226,22 @@ def test_a_failed_commit_is_never_tried_again(
     with op.durable(tmp_path / "m.db") as again:
         assert again.rows_seen == (30 if done else 20)
         if key is not None:
-            assert again.learn(X[20:30], Y[20:30], key=key).again == done
+            assert again.learn(X[20:30], Y[20:30], key=key).repeated == done
             assert again.rows_seen == 30
 
 
 def test_rows_and_their_key_are_one_transaction(tmp_path: Path) -> None:
-    said: list[str] = []
+    predictions: list[str] = []
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         learn_and_maintain(durable, X[:20], Y[:20])
-        durable._journal._db.set_trace_callback(lambda sql: said.append(" ".join(sql.split()[:3])))
+        durable._journal._db.set_trace_callback(
+            lambda sql: predictions.append(" ".join(sql.split()[:3]))
+        )
         learn_and_maintain(durable, X[20:30], Y[20:30])
-        assert said == ["BEGIN IMMEDIATE", "INSERT INTO log", "COMMIT"]
-        said.clear()
+        assert predictions == ["BEGIN IMMEDIATE", "INSERT INTO log", "COMMIT"]
+        predictions.clear()
         durable.learn(X[30:40], Y[30:40], key="a")
-        assert [each for each in said if not each.startswith("SELECT")] == [
+        assert [each for each in predictions if not each.startswith("SELECT")] == [
             "BEGIN IMMEDIATE", "INSERT INTO log", "INSERT INTO keys", "COMMIT",
         ]  # fmt: skip
         durable._journal._db.set_trace_callback(None)
@@ -280,11 +282,11 @@ def test_what_may_not_be_written() -> None:
         for path in paths[2:]:
             path.parent.chmod(0o555)
         before = [path.read_bytes() for path in paths[:3]]
-        told = child(ELSEWHERE, *map(str, paths))
+        lines = child(ELSEWHERE, *map(str, paths))
         for path in paths:
             path.parent.chmod(0o755)
-        assert len(told) == 5
-        assert all(line.startswith("StoreError op.durable: ") for line in told[:4]), told
+        assert len(lines) == 5
+        assert all(line.startswith("StoreError op.durable: ") for line in lines[:4]), lines
         assert [path.read_bytes() for path in paths[:3]] == before
         assert not paths[3].exists()
 
@@ -295,7 +297,7 @@ def test_the_file_stays_small_while_large_snapshots_come_and_go(tmp_path: Path) 
     wide = np.random.default_rng(1).normal(size=(24, d))
     path = tmp_path / "m.db"
     sizes, logs = [], []
-    with op.durable(path, op.RLSRegressor(), snapshot_rows=1, keep=keep) as durable:
+    with op.durable(path, op.RLSRegressor(), snapshot_rows=1, snapshots=keep) as durable:
         for row in wide:
             durable.learn_one(row, 1.0)
             sizes.append(path.stat().st_size)
@@ -311,9 +313,9 @@ def test_the_file_stays_small_while_large_snapshots_come_and_go(tmp_path: Path) 
 
 def test_a_file_that_was_large_becomes_small(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    with op.durable(path, op.RLSRegressor(), keep=1) as durable:
+    with op.durable(path, op.RLSRegressor(), snapshots=1) as durable:
         durable.learn(RNG.normal(size=(150_000, 6)), np.ones(150_000))
-        durable.settle()
+        durable.commit_pending()
         large = path.stat().st_size
         durable.learn_one(X[0], 1.0)
         durable.snapshot()
@@ -327,7 +329,7 @@ def test_what_is_too_large_for_one_request_is_refused_by_itself(
     from onepass.errors import ShapeError
     from onepass.service import requests
 
-    monkeypatch.setattr(requests, "_LARGEST_ENCODED", 10_000)
+    monkeypatch.setattr(requests, "_MAX_ENCODED", 10_000)
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         with pytest.raises(ShapeError, match="fewer"):
             durable.learn(X, Y)
@@ -363,7 +365,7 @@ def test_to_close_on_a_full_disk_keeps_all_rows(tmp_path: Path) -> None:
         assert again.rows_seen == 10
 
 
-def test_a_learner_of_more_than_sqlite_holds_at_once_is_told_and_goes_on(tmp_path: Path) -> None:
+def test_learning_continues_if_a_learner_is_too_large_for_sqlite(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.learn(X, Y)
         db = durable._journal._db
@@ -383,9 +385,9 @@ def test_warnings_as_errors_stop_no_writer(tmp_path: Path) -> None:
             durable._journal._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 500)
             durable.learn_one(X[9], Y[9], key="a")
             idle(durable)
-        assert "too big" in str(durable.trouble)
+        assert "too big" in str(durable.error)
         durable._journal._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000_000)
-        assert durable.learn_one(X[9], Y[9], key="a").again
+        assert durable.learn_one(X[9], Y[9], key="a").repeated
 
 
 def test_a_copy_is_given_on_a_full_disk(tmp_path: Path) -> None:
@@ -421,11 +423,11 @@ def test_want_of_memory_breaks_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         for verb in (lambda: durable.learn(X[:1], Y[:1]), durable.snapshot, durable.model):
             with pytest.raises(MemoryError, match="for once"):
                 verb()
-        durable.settle()
+        durable.commit_pending()
         with pytest.raises(MemoryError, match="for once"):
             given.result()
         assert durable.ready
-        assert durable.trouble is None
+        assert durable.error is None
         monkeypatch.undo()
         assert bits(durable) == was
         durable.learn(X[9:10], Y[9:10])

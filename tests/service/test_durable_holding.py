@@ -48,7 +48,7 @@ path, how = sys.argv[1:]
 X = np.random.default_rng(0).normal(size=(50, 3))
 durable = op.durable(path, op.RLSRegressor())
 durable.learn(X[:20], X[:20].sum(axis=1))
-ids = durable.ask(X[:2])[1]
+ids = durable.predict_pending(X[:2])[1]
 child = os.fork()
 if child == 0:
     refused = 0
@@ -56,13 +56,13 @@ if child == 0:
         lambda: durable.learn(X, X[:, 0]),
         lambda: durable.learn_one(X[0], 1.0, key="a"),
         lambda: durable.request(X, X[:, 0]),
-        lambda: durable.ask(X),
-        lambda: durable.answer(ids, [1.0, 2.0]),
+        lambda: durable.predict_pending(X),
+        lambda: durable.learn_labels(ids, [1.0, 2.0]),
         lambda: durable.snapshot(),
         lambda: durable.rollback(to=0),
         lambda: durable.model(),
-        lambda: durable.waiting,
-        lambda: durable.settle(),
+        lambda: durable.labels_pending,
+        lambda: durable.commit_pending(),
     ):
         try:
             verb()
@@ -92,7 +92,7 @@ def ran(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_second_process_is_told_who_has_it_and_a_killed_one_has_it_no_more(
+def test_a_second_process_gets_the_holder_and_a_killed_one_releases_the_lock(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "m.db"
@@ -113,7 +113,7 @@ def test_a_second_process_is_told_who_has_it_and_a_killed_one_has_it_no_more(
         assert f"process {os.getpid()} " in ran(SECOND, str(path)).stdout
 
 
-def test_how_sqlite_is_told_to_write(tmp_path: Path) -> None:
+def test_pragmas_of_sqlite(tmp_path: Path) -> None:
     """What no kill of a process can show: a commit has come to the disk."""
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         found = {
@@ -144,7 +144,7 @@ def test_two_of_one_process(tmp_path: Path) -> None:
         assert durable.rows_seen == 50
 
 
-def test_one_that_was_forgotten_lets_it_go(tmp_path: Path) -> None:
+def test_an_unreferenced_learner_releases_its_file(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     durable: Any = op.durable(path, op.RLSRegressor())
     durable.learn(X, Y)
@@ -167,12 +167,14 @@ def test_without_the_lock_file_sqlite_tells(
             op.durable(path)
 
 
-@pytest.mark.parametrize("said", ["", "no json", '{"pid": 1}\n', "x\n[]\n", "x\n{}\n", "\0" * 99])
-def test_a_lock_file_that_says_nothing(said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "predictions", ["", "no json", '{"pid": 1}\n', "x\n[]\n", "x\n{}\n", "\0" * 99]
+)
+def test_a_lock_file_that_says_nothing(predictions: str, tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor()) as durable:
         durable.learn(X, Y)
-        Path(f"{path}.lock").write_text(said)
+        Path(f"{path}.lock").write_text(predictions)
         with pytest.raises(LockedError, match="another process"):
             op.durable(path)
         durable.learn(X, Y)
@@ -203,7 +205,7 @@ def test_a_forked_process_leaves_it_alone(how: str, tmp_path: Path) -> None:
     found = ran(FORKED, str(path), how)
     assert (found.returncode, found.stdout) == (-signal.SIGKILL, "31\n"), found.stderr
     with op.durable(path) as durable:
-        assert (durable.version, durable.rows_seen, durable.waiting) == (31, 50, 2)
+        assert (durable.version, durable.rows_seen, durable.labels_pending) == (31, 50, 2)
 
 
 FORKED_UNDER_WAY = """
@@ -259,12 +261,12 @@ print(op.durable(path).version)
 """
 
 
-def test_a_forked_process_is_told_why_it_cannot_open_what_was_let_go(tmp_path: Path) -> None:
+def test_a_forked_process_cannot_open_a_closed_file(tmp_path: Path) -> None:
     """SQLite there has it open still, and must: nobody else has it."""
     found = ran(FORKED_EARLY, str(tmp_path / "m.db"))
-    said, version = found.stdout.splitlines()
+    predictions, version = found.stdout.splitlines()
     assert version == "0", found.stderr
-    assert "A process that was forked from one that had it open cannot open it" in said
+    assert "A process forked from one that had it open cannot open it" in predictions
 
 
 LEFT = """
@@ -290,22 +292,22 @@ def test_a_forked_process_that_lives_on_does_not_hold_it(tmp_path: Path) -> None
 def test_after_it_was_closed(tmp_path: Path) -> None:
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     durable.learn(X, Y)
-    said = durable.predict(X[:2])
+    predictions = durable.predict(X[:2])
     durable.close()
     durable.close()
     for verb in (
         lambda: durable.learn(X, Y),
         lambda: durable.request(X, Y),
-        lambda: durable.ask(X),
-        lambda: durable.answer(["a"], [1.0]),
+        lambda: durable.predict_pending(X),
+        lambda: durable.learn_labels(["a"], [1.0]),
         durable.snapshot,
-        durable.settle,
+        durable.commit_pending,
         durable.model,
         lambda: durable.rollback(to=0),
     ):
         with pytest.raises(StoreError, match="was closed"):
             verb()
-    assert durable.predict(X[:2]).tobytes() == said.tobytes()
+    assert durable.predict(X[:2]).tobytes() == predictions.tobytes()
     assert (durable.version, durable.rows_seen, durable.positions) == (1, 50, {})
     assert re.search(r"50 rows, version 1, closed>$", repr(durable))
 
@@ -314,15 +316,15 @@ def test_a_clock_that_is_set_anew_changes_nothing(tmp_path: Path) -> None:
     times = iter([1e9, 5.0, 9e9, 1e9 + 100])
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor(), clock=lambda: next(times)) as durable:
-        ids = durable.ask(X[:1], seconds=1000.0)[1]
+        ids = durable.predict_pending(X[:1], seconds=1000.0)[1]
         durable.learn(X, Y, key="a")
         at = [durable._writer.now() for _ in range(3)]
         assert at == sorted(at)
         assert 1e9 <= at[0] < 1e9 + 60
     with op.durable(path, clock=lambda: 5.0) as durable:  # years back, over night
-        assert durable.waiting == 1
-        assert durable.learn(X, Y, key="a").again
-        durable.answer(ids, [1.0])
+        assert durable.labels_pending == 1
+        assert durable.learn(X, Y, key="a").repeated
+        durable.learn_labels(ids, [1.0])
     assert next(times) == 5.0
     assert time.time() > 1e9
 
@@ -334,4 +336,4 @@ def test_when_a_snapshot_was_taken(tmp_path: Path) -> None:
         first, second = durable.versions
         assert 1e9 <= first.at <= second.at < 1e9 + 60
         assert str(second).startswith("version 1: 50 rows, 2001-09-0")
-        assert (first.why, second.why) == ("beginning", "asked")
+        assert (first.why, second.why) == ("beginning", "request")

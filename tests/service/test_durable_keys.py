@@ -34,19 +34,22 @@ def durable(tmp_path: Path) -> Any:
         yield found
 
 
-def test_the_same_key_again_has_the_same_receipt(durable: Durable) -> None:
+def test_the_same_key_again_has_the_same_result(durable: Durable) -> None:
     first = durable.learn(X[:5], Y[:5], key="a")
     durable.learn(X[5:9], Y[5:9], key="b")
     again = durable.learn(X[:5], Y[:5], key="a")
-    assert (first.again, again.again) == (False, True)
-    assert (again.version, snapshot(again.said)) == (first.version, snapshot(first.said))
+    assert (first.repeated, again.repeated) == (False, True)
+    assert (again.version, snapshot(again.predictions)) == (
+        first.version,
+        snapshot(first.predictions),
+    )
     assert (durable.version, durable.rows_seen) == (2, 9)
 
 
 def test_the_same_rows_in_another_form_are_the_same(durable: Durable) -> None:
     durable.learn(X[:2].tolist(), Y[:2].tolist(), key="a")
-    assert durable.learn(X[:2], Y[:2], key="a").again
-    assert durable.learn(np.asfortranarray(X[:2]), Y[:2], key="a").again
+    assert durable.learn(X[:2], Y[:2], key="a").repeated
+    assert durable.learn(np.asfortranarray(X[:2]), Y[:2], key="a").repeated
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_what_is_refused_leaves_no_trace(durable: Durable, bad: Any, error: Any)
         durable.learn(*bad, key="a")
     assert (durable.version, durable.rows_seen) == (1, 20)
     assert asked_like(durable, "keys") == asked_like(durable, "asked") == 0
-    assert not durable.learn(X[20:25], Y[20:25], key="a").again  # the key is free
+    assert not durable.learn(X[20:25], Y[20:25], key="a").repeated  # the key is free
 
 
 def asked_like(durable: Durable, table: str) -> int:
@@ -117,8 +120,8 @@ def test_keys_and_positions_are_short_text(durable: Durable, name: str, word: An
 
 @pytest.mark.parametrize("key", ["x" * 512, "'; DROP TABLE log; --", "\0", "🦊", "asked:", "a\nb"])
 def test_any_text_can_be_a_key(durable: Durable, key: str) -> None:
-    assert not durable.learn(X[:1], Y[:1], key=key).again
-    assert durable.learn(X[:1], Y[:1], key=key).again
+    assert not durable.learn(X[:1], Y[:1], key=key).repeated
+    assert durable.learn(X[:1], Y[:1], key=key).repeated
 
 
 def test_source_and_position_go_together(durable: Durable) -> None:
@@ -131,24 +134,24 @@ def together(durable: Durable, *given: dict[str, Any]) -> list[Any]:
     """Requests that are settled as one group."""
     with held(durable):
         requests = [durable.request(**each) for each in given]
-    durable.settle()
+    durable.commit_pending()
     return requests
 
 
-def test_twins_in_one_group(durable: Durable) -> None:
+def test_requests_with_one_key_in_one_group(durable: Durable) -> None:
     twin = {"X": X[:3], "y": Y[:3], "key": "a"}
     first, second, other, reused = together(
         durable, twin, twin, {"X": X[3:5], "y": Y[3:5]}, {**twin, "y": Y[1:4]}
     )
-    assert (first.receipt.again, second.receipt.again) == (False, True)
-    assert snapshot(first.receipt.said) == snapshot(second.receipt.said)
-    assert second.receipt.version == 1
+    assert (first.learn_result.repeated, second.learn_result.repeated) == (False, True)
+    assert snapshot(first.learn_result.predictions) == snapshot(second.learn_result.predictions)
+    assert second.learn_result.version == 1
     assert isinstance(reused.error, IdempotencyConflictError)
-    assert other.receipt.version == 1
+    assert other.learn_result.version == 1
     assert durable.rows_seen == 5
 
 
-def test_of_twins_the_second_is_learned_if_the_first_is_refused(durable: Durable) -> None:
+def test_the_second_request_of_a_key_is_learned_if_the_first_is_refused(durable: Durable) -> None:
     durable.learn(X[:9], Y[:9])
     bad, good, again = together(
         durable,
@@ -157,7 +160,7 @@ def test_of_twins_the_second_is_learned_if_the_first_is_refused(durable: Durable
         {"X": X[:1], "y": Y[:1], "key": "a"},
     )
     assert isinstance(bad.error, NotFiniteError)
-    assert (good.receipt.again, again.receipt.again) == (False, True)
+    assert (good.learn_result.repeated, again.learn_result.repeated) == (False, True)
 
 
 def test_one_bad_row_among_many_refuses_only_itself(durable: Durable) -> None:
@@ -192,13 +195,13 @@ def test_all_keys_of_a_group_are_noted(tmp_path: Path, many: int) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         with held(durable):
             first = [durable.request(X[i : i + 1], Y[i : i + 1], key=f"k{i}") for i in range(many)]
-        durable.settle()
+        durable.commit_pending()
         assert {each.result().version for each in first} == {1}
     with op.durable(tmp_path / "m.db") as durable:
         for i, each in enumerate(first):
             again = durable.learn(X[i : i + 1], Y[i : i + 1], key=f"k{i}")
-            assert again.again
-            np.testing.assert_array_equal(again.said, each.result().said)
+            assert again.repeated
+            np.testing.assert_array_equal(again.predictions, each.result().predictions)
         assert durable.rows_seen == many
 
 
@@ -219,50 +222,50 @@ def test_one_request_is_refused_as_it_would_be_alone(tmp_path: Path) -> None:
     assert alone[0] == alone[1] == ["NoneType", "NotFiniteError", "NoneType"]
 
 
-def test_twins_of_many_threads(durable: Durable) -> None:
-    receipts: list[Any] = []
+def test_requests_with_one_key_from_many_threads(durable: Durable) -> None:
+    results: list[Any] = []
     gate = threading.Barrier(16)
 
     def send(i: int) -> None:
         gate.wait()
-        receipts.append(durable.learn(X[i % 4 : i % 4 + 1], Y[i % 4 : i % 4 + 1], key=str(i % 4)))
+        results.append(durable.learn(X[i % 4 : i % 4 + 1], Y[i % 4 : i % 4 + 1], key=str(i % 4)))
 
     threads = [threading.Thread(target=send, args=(i,)) for i in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(not each.again for each in receipts) == 4
+    assert sum(not each.repeated for each in results) == 4
     assert durable.rows_seen == 4
 
 
-def test_keys_of_old_are_forgotten(tmp_path: Path) -> None:
+def test_expired_keys_are_deleted(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), key_seconds=1000.0) as durable:
         durable.learn(X[:5], Y[:5], key="old")
         durable._writer._began += 900.0
         durable.learn(X[5:9], Y[5:9], key="new")
         durable._writer._began += 200.0
-        durable.settle()
-        assert not durable.learn(X[:5], Y[:5], key="old").again
-        assert durable.learn(X[5:9], Y[5:9], key="new").again
+        durable.commit_pending()
+        assert not durable.learn(X[:5], Y[:5], key="old").repeated
+        assert durable.learn(X[5:9], Y[5:9], key="new").repeated
 
 
-def test_very_many_keys_of_old_are_forgotten_bit_by_bit(
+def test_many_expired_keys_are_deleted_in_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from onepass.service import journal
 
-    monkeypatch.setattr(journal, "_SOME", 10)
+    monkeypatch.setattr(journal, "_MAX_DELETED", 10)
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), key_seconds=1000.0) as durable:
         together(
             durable,
             *({"X": X[i : i + 1], "y": Y[i : i + 1], "key": str(i)} for i in range(25)),
         )
-        durable.ask(X[:15], seconds=10.0)
+        durable.predict_pending(X[:15], seconds=10.0)
         durable._writer._began += 2000.0
         left = []
         for _ in range(4):
-            durable.settle()
+            durable.commit_pending()
             left.append((asked_like(durable, "keys"), asked_like(durable, "asked")))
         assert left == [(15, 5), (5, 0), (0, 0), (0, 0)]
 
@@ -271,20 +274,20 @@ def test_very_many_keys_of_old_are_forgotten_bit_by_bit(
     "labels",
     [["a", "bb", "a"], [1, 0, 1], [True, False, True], np.array(["é", "b", "é"], dtype=object)],
 )
-def test_what_was_said_comes_back_as_it_was(labels: Any, tmp_path: Path) -> None:
+def test_results_of_keys_are_stored_exactly(labels: Any, tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.SGDClassifier()) as durable:
         for k in range(3):
             first = durable.learn(X[k : k + 3], labels, key=str(k))
             again = durable.learn(X[k : k + 3], labels, key=str(k))
-            assert again.again
-            assert snapshot(again.said) == snapshot(first.said)
+            assert again.repeated
+            assert snapshot(again.predictions) == snapshot(first.predictions)
 
 
 def test_answers_of_several_numbers(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         first = durable.learn(X[:5], X[:5, :2], key="a")
         again = durable.learn(X[:5], X[:5, :2], key="a")
-        assert first.said.shape == again.said.shape == (5, 2)
+        assert first.predictions.shape == again.predictions.shape == (5, 2)
 
 
 FRAME = pd.DataFrame({"km": [1.0, None, 3.0], "by": ["sea", "air", None]})
@@ -307,16 +310,16 @@ def test_rows_of_any_kind(rows: Any, tmp_path: Path) -> None:
     model = op.Pipeline(op.features.Encode(), op.features.Impute(), op.RLSRegressor(ridge=1.0))
     try:
         model.partial_fit(rows, [1.0, 2.0, 3.0])
-    except OnepassError as wrong:
+    except OnepassError as error:
         with (
             op.durable(tmp_path / "m.db", model.__sklearn_clone__()) as durable,
-            pytest.raises(type(wrong)),
+            pytest.raises(type(error)),
         ):
             durable.learn(rows, [1.0, 2.0, 3.0])
         return
     with op.durable(tmp_path / "m.db", model.__sklearn_clone__()) as durable:
         durable.learn(rows, [1.0, 2.0, 3.0], key="a")
-        assert durable.learn(rows, [1.0, 2.0, 3.0], key="a").again
+        assert durable.learn(rows, [1.0, 2.0, 3.0], key="a").repeated
         assert durable.predict(rows).tobytes() == model.predict(rows).tobytes()
     with op.durable(tmp_path / "m.db") as durable:
         assert durable.predict(rows).tobytes() == model.predict(rows).tobytes()
@@ -332,32 +335,32 @@ def test_nothing_of_it_is_the_callers(durable: Durable) -> None:
     rows, answers = X[:20].copy(), Y[:20].copy()
     request = durable.request(rows, answers)
     rows[:], answers[:] = np.nan, np.nan
-    durable.settle()
+    durable.commit_pending()
     assert request.result().version == 1
     np.testing.assert_allclose(durable.predict(X[:3]), Y[:3], atol=1e-4)
 
 
-def test_a_callback_is_told_and_may_fail(durable: Durable) -> None:
-    told: list[Any] = []
+def test_a_callback_is_called_and_may_fail(durable: Durable) -> None:
+    calls: list[Any] = []
 
     def fail(request: Any) -> None:
-        told.append(request)
+        calls.append(request)
         raise RuntimeError("the loop is closed")
 
     one = durable.request(X[:1], Y[:1], done=fail)
-    two = durable.request(X[1:2], Y[1:2], done=told.append)
-    three = durable.request(X[2:3] * np.nan, Y[2:3], done=told.append)
-    durable.settle()
-    assert told == [one, two, three]
-    assert [each.error is None for each in told] == [True, True, False]
-    assert "loop is closed" in str(durable.trouble)
+    two = durable.request(X[1:2], Y[1:2], done=calls.append)
+    three = durable.request(X[2:3] * np.nan, Y[2:3], done=calls.append)
+    durable.commit_pending()
+    assert calls == [one, two, three]
+    assert [each.error is None for each in calls] == [True, True, False]
+    assert "loop is closed" in str(durable.error)
 
 
 def test_a_callback_may_make_requests_but_not_wait_for_them(durable: Durable) -> None:
     refused: list[str] = []
 
     def more(request: Any) -> None:
-        assert request.settled
+        assert request.completed
         if len(refused) < 5:
             durable.request(X[:1], Y[:1], done=more)
             with pytest.raises(StoreError) as error:
@@ -366,17 +369,17 @@ def test_a_callback_may_make_requests_but_not_wait_for_them(durable: Durable) ->
 
     durable.request(X[:1], Y[:1], done=more)
     while durable.version < 6:
-        durable.settle()
+        durable.commit_pending()
     assert len(refused) == 5
     assert all("would wait for itself" in each for each in refused)
 
 
-def test_whoever_watches_sees_each_block_once(tmp_path: Path) -> None:
+def test_a_watcher_gets_each_block_once(tmp_path: Path) -> None:
     seen: list[tuple[int, Any]] = []
 
     def begin(learner: Any) -> Any:
         seen.append((-1, learner))
-        return lambda block, said: seen.append((len(block), said))
+        return lambda block, predictions: seen.append((len(block), predictions))
 
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor(), watch=begin) as durable:
@@ -395,7 +398,7 @@ def test_whoever_watches_sees_each_block_once(tmp_path: Path) -> None:
     with op.durable(path, watch=begin) as durable:  # closed with a snapshot: nothing comes again
         durable._writer.watch = lambda *_: 1 / 0
         durable.learn(X[:1], Y[:1])
-        assert "division" in str(durable.trouble)
+        assert "division" in str(durable.error)
     assert [n for n, _ in seen] == [-1]
 
 
@@ -408,7 +411,7 @@ def test_watchers_are_called_after_rows_are_acknowledged(tmp_path: Path) -> None
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), watch=begin) as durable:
         for n in (2, 3):
             durable.request(X[:n], Y[:n], done=lambda _: order.append("acknowledged"))
-            durable.settle()
+            durable.commit_pending()
         assert order == ["acknowledged", "2 rows", "acknowledged", "3 rows"]
         copied = crashed(durable, tmp_path / "copy")
     order.clear()
@@ -418,19 +421,19 @@ def test_watchers_are_called_after_rows_are_acknowledged(tmp_path: Path) -> None
 
 def test_an_empty_block_is_learned_as_nothing(durable: Durable) -> None:
     durable.learn(X[:5], Y[:5])
-    receipt = durable.learn(X[:0], Y[:0], key="a")
-    assert len(receipt.said) == 0
+    result = durable.learn(X[:0], Y[:0], key="a")
+    assert len(result.predictions) == 0
     assert durable.rows_seen == 5
-    assert durable.learn(X[:0], Y[:0], key="a").again
+    assert durable.learn(X[:0], Y[:0], key="a").repeated
 
 
 def test_the_verbs_of_learners(durable: Durable) -> None:
     assert durable.partial_fit(X[:20], Y[:20]) is durable
-    said = durable.test_then_train(X[20:30], Y[20:30])
+    predictions = durable.test_then_train(X[20:30], Y[20:30])
     durable.learn_one(X[30], Y[30], 2.0)
     durable.learn_one(X[31].tolist(), Y[31])
     calm = op.RLSRegressor().partial_fit(X[:20], Y[:20])
-    np.testing.assert_allclose(said, calm.test_then_train(X[20:30], Y[20:30]), rtol=1e-9)
+    np.testing.assert_allclose(predictions, calm.test_then_train(X[20:30], Y[20:30]), rtol=1e-9)
     calm.learn_one(X[30], Y[30], 2.0).learn_one(X[31], Y[31])
     np.testing.assert_allclose(durable.predict(X[:3]), calm.predict(X[:3]), rtol=1e-9)
     assert durable.predict_one(X[0]) == durable.predict(X[:1])[0]

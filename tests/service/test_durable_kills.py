@@ -12,7 +12,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("no signals there", allow_module_level=True)
 
-from durable_files import asked_of, bits
+from durable_files import bits, query
 from durable_kills import STEPS, Plan, fork_server_of_plans, held, rows_of
 from fates import Found
 
@@ -43,7 +43,7 @@ def test_all_steps_are_here() -> None:
     ("step", "nth"), sorted({(step, nth) for step, most in STEPS.items() for nth in (1, most)})
 )
 def test_killed_at_a_step(step: str, nth: int, fork_server: ForkServer, tmp_path: Path) -> None:
-    plan = Plan(str(tmp_path), step=step, nth=nth, keep=2)
+    plan = Plan(str(tmp_path), step=step, nth=nth, snapshots=2)
     assert fork_server.run(plan) == -signal.SIGKILL
     assert fork_server.run(replace(plan, step="")) == 0
     hold(plan)
@@ -53,7 +53,7 @@ def test_killed_at_a_step(step: str, nth: int, fork_server: ForkServer, tmp_path
 def hold(plan: Plan) -> None:
     found = Found()
     held(plan, found)
-    assert not found.wrong
+    assert not found.error
 
 
 def test_killed_again_and_again_at_every_commit(fork_server: ForkServer, tmp_path: Path) -> None:
@@ -80,23 +80,23 @@ def test_killed_while_it_goes_back(step: str, fork_server: ForkServer, tmp_path:
     with op.durable(plan.path) as model:
         assert bits(model) == (early if there else late)
         assert model.version == (7 if there else 6)
-        assert model.learn(*rows_of(0, 5, 2), key="0-5").again
+        assert model.learn(*rows_of(0, 5, 2), key="0-5").repeated
         model.rollback(to=6)
         assert bits(model) == late
 
 
 @pytest.mark.parametrize("step", ["begun", "swept keys", "before commit", "after commit"])
-def test_killed_while_it_lets_go_what_is_too_old(
+def test_killed_while_it_deletes_expired_records(
     step: str, fork_server: ForkServer, tmp_path: Path
 ) -> None:
     plan = Plan(str(tmp_path), step=step, task="sweep")
     with op.durable(plan.path, op.RLSRegressor()) as model:
         model.learn(*rows_of(0, 0, 2), key="0-0")
-        model.ask(rows_of(0, 1, 3)[0])
+        model.predict_pending(rows_of(0, 1, 3)[0])
         before = bits(model)
     assert fork_server.run(plan) == -signal.SIGKILL
     gone = step == "after commit"
-    assert asked_of(plan.path, "SELECT count(*) FROM keys") == [(0 if gone else 1,)]
-    assert asked_of(plan.path, "SELECT count(*) FROM asked") == [(0 if gone else 3,)]
+    assert query(plan.path, "SELECT count(*) FROM keys") == [(0 if gone else 1,)]
+    assert query(plan.path, "SELECT count(*) FROM asked") == [(0 if gone else 3,)]
     with op.durable(plan.path) as model:
         assert bits(model) == before

@@ -19,7 +19,7 @@ def test_a_file_that_is_no_longer_there(tmp_path: Path, how: str) -> None:
     path = tmp_path / "m.db"
     durable = op.durable(path, op.RLSRegressor())
     durable.learn(X[:5], Y[:5])
-    said = durable.predict(X[:3])
+    predictions = durable.predict(X[:3])
     if how == "removed":
         path.unlink()
     else:
@@ -29,8 +29,8 @@ def test_a_file_that_is_no_longer_there(tmp_path: Path, how: str) -> None:
     with pytest.raises(StoreError, match="was moved or removed"):
         durable.learn(X[5:9], Y[5:9])
     assert not durable.ready
-    assert "put it back" in str(durable.trouble)
-    assert durable.predict(X[:3]).tobytes() == said.tobytes()
+    assert "put it back" in str(durable.error)
+    assert durable.predict(X[:3]).tobytes() == predictions.tobytes()
     assert durable.version == 1
     durable.close()
     if how == "moved":
@@ -46,7 +46,7 @@ def test_that_it_was_moved_is_noticed_without_a_request(tmp_path: Path) -> None:
         path.rename(tmp_path / "elsewhere.db")
         assert durable.ready
         with pytest.warns(CheckpointWarning, match="moved or removed"):
-            durable.settle()
+            durable.commit_pending()
         assert not durable.ready
 
 
@@ -91,7 +91,7 @@ def test_that_the_log_was_removed_is_noticed(tmp_path: Path) -> None:
         Path(f"{path}-wal").unlink()
         _later(durable)
         assert not durable.ready
-        assert "-wal must stay where it is" in str(durable.trouble)
+        assert "-wal must stay at its path" in str(durable.error)
         with pytest.raises(StoreError, match="-wal must stay"):
             durable.learn(X[5:9], Y[5:9])
     with op.durable(path) as again:
@@ -100,5 +100,5 @@ def test_that_the_log_was_removed_is_noticed(tmp_path: Path) -> None:
 
 def _later(durable: Any) -> None:
     """As if a second had gone by."""
-    durable._writer._look_at = 0.0
-    durable.settle()
+    durable._writer._check_at = 0.0
+    durable.commit_pending()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import asked_of, bits, changed, crashed, idle
+from durable_files import bits, changed, crashed, idle, query
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +32,9 @@ def learn(durable: Any, n: int) -> dict[int, Any]:
 
 
 def test_to_every_version(tmp_path: Path) -> None:
-    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=7, keep=100) as durable:
+    with op.durable(
+        tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=7, snapshots=100
+    ) as durable:
         was = learn(durable, 30)
         for version in (30, 7, 0, 29, 15, 14, 1):
             durable.rollback(to=version)
@@ -67,24 +69,24 @@ def test_it_goes_on_from_there_and_outlives_a_crash(tmp_path: Path) -> None:
 
 def test_keys_positions_and_waiting_rows_stay(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        ids = durable.ask(X[:3])[1]
+        ids = durable.predict_pending(X[:3])[1]
         durable.learn(X[:5], Y[:5], key="a")
         durable.learn(X[5:9], Y[5:9], source="s", position="9")
-        durable.answer(ids[:1], Y[:1])
+        durable.learn_labels(ids[:1], Y[:1])
         durable.rollback(to=0)
         with op.durable(crashed(durable, tmp_path / "copy")) as again:
             for one in (durable, again):
-                assert one.learn(X[:5], Y[:5], key="a").again
-                assert one.answer(ids[:1], Y[:1]).again
+                assert one.learn(X[:5], Y[:5], key="a").repeated
+                assert one.learn_labels(ids[:1], Y[:1]).repeated
                 assert one.positions == {"s": "9"}
-                assert (one.waiting, one.rows_seen) == (2, 10)
+                assert (one.labels_pending, one.rows_seen) == (2, 10)
                 assert one.model().__sklearn_is_fitted__() is False
 
 
-def test_what_is_kept(tmp_path: Path) -> None:
+def test_retention_of_snapshots_and_blocks(tmp_path: Path) -> None:
     """So many snapshots, the blocks since the oldest, and nothing else."""
     path = tmp_path / "m.db"
-    with op.durable(path, op.RLSRegressor(), snapshot_rows=5, keep=3) as durable:
+    with op.durable(path, op.RLSRegressor(), snapshot_rows=5, snapshots=3) as durable:
         was = learn(durable, 33)
         assert [each.version for each in durable.versions] == [20, 25, 30]
         for version in (20, 23, 33):
@@ -93,11 +95,11 @@ def test_what_is_kept(tmp_path: Path) -> None:
             oldest = durable.versions[0].version
             if version < oldest:
                 break
-        with pytest.raises(ParameterError, match=r"from \d+ to the present one, \d+, got 7"):
+        with pytest.raises(ParameterError, match=r"from \d+ to the current one, \d+, got 7"):
             durable.rollback(to=7)
         oldest = durable.versions[0].version
-    assert asked_of(path, "SELECT min(sequence) FROM log") == [(oldest + 1,)]
-    assert asked_of(path, "SELECT count(*) FROM keys") == [(33,)]
+    assert query(path, "SELECT min(sequence) FROM log") == [(oldest + 1,)]
+    assert query(path, "SELECT count(*) FROM keys") == [(33,)]
 
 
 def first_block(durable: Any) -> int:
@@ -107,8 +109,10 @@ def first_block(durable: Any) -> int:
 
 def test_old_blocks_go_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for all of them to go; after a crash, what is left of them goes too."""
-    monkeypatch.setattr(writer, "_TRIM", 60)
-    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1000, keep=1) as durable:
+    monkeypatch.setattr(writer, "_TRIM_BLOCKS", 60)
+    with op.durable(
+        tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1000, snapshots=1
+    ) as durable:
         for i in range(1000):
             durable.learn_one(X[i % 200], Y[i % 200])
         idle(durable)
@@ -133,11 +137,11 @@ def test_old_blocks_go_some_at_a_time(tmp_path: Path, monkeypatch: pytest.Monkey
                 again.learn_one(X[0], Y[0])
                 idle(again)
             assert first_block(again) == again.versions[0].version + 1 == 1001
-    assert asked_of(tmp_path / "m.db", "SELECT count(*) FROM log") == [(0,)]
+    assert query(tmp_path / "m.db", "SELECT count(*) FROM log") == [(0,)]
 
 
 def test_pages_that_are_free_are_given_back(tmp_path: Path) -> None:
-    one = op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1_000_000, keep=1)
+    one = op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1_000_000, snapshots=1)
     with one as durable:
         noise = np.random.default_rng(0).normal(size=(20_000, 10))
         for _ in range(8):
@@ -192,7 +196,7 @@ def test_versions_in_words(tmp_path: Path) -> None:
         idle(durable)
         found = durable.versions
     assert [each.why for each in found] == [
-        "beginning", "rows", "asked", "rollback to 2", "rows", "time",
+        "beginning", "rows", "request", "rollback to 2", "rows", "time",
     ]  # fmt: skip
     assert [each.version for each in found] == [0, 4, 5, 6, 7, 8]
     assert all(each.nbytes > 300 for each in found)
@@ -211,7 +215,7 @@ def test_any_way_there_and_back(steps: list[tuple[str, int]], keep: int) -> None
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        durable = op.durable(folder / "m.db", op.RLSRegressor(), snapshot_rows=6, keep=keep)
+        durable = op.durable(folder / "m.db", op.RLSRegressor(), snapshot_rows=6, snapshots=keep)
         was = learn(durable, 4)
         for k, (step, n) in enumerate(steps):
             if step == "learn":
@@ -226,7 +230,7 @@ def test_any_way_there_and_back(steps: list[tuple[str, int]], keep: int) -> None
             else:
                 path = crashed(durable, folder / str(k))
                 durable.close()
-                durable = op.durable(path, snapshot_rows=6, keep=keep)
+                durable = op.durable(path, snapshot_rows=6, snapshots=keep)
             assert bits(durable) == was[durable.version]
         durable.close()
 
@@ -234,17 +238,17 @@ def test_any_way_there_and_back(steps: list[tuple[str, int]], keep: int) -> None
 def test_more_go_than_come(tmp_path: Path) -> None:
     """However many blocks a group brings: of two kinds of rows in turn, each is one."""
     kinds = ([{"a": 1.0}], [{"a": 1.0, "b": 2.0}])
-    with op.durable(tmp_path / "m.db", pipeline(), snapshot_rows=10**9, keep=1) as durable:
+    with op.durable(tmp_path / "m.db", pipeline(), snapshot_rows=10**9, snapshots=1) as durable:
         for _ in range(4):
             for i in range(300):
                 durable.request(kinds[i % 2], [1.0])
-            durable.settle()
+            durable.commit_pending()
         durable.snapshot()
         for _ in range(5):
             before = first_block(durable), durable.version
             for i in range(300):
                 durable.request(kinds[i % 2], [1.0])
-            durable.settle()
+            durable.commit_pending()
             if first_block(durable) > durable.versions[0].version:
                 return
             came, went = durable.version - before[1], first_block(durable) - before[0]
@@ -253,30 +257,30 @@ def test_more_go_than_come(tmp_path: Path) -> None:
 
 
 def test_long_blocks_go_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "_BYTES", 20_000)
-    with op.durable(tmp_path / "m.db", op.RLSRegressor(), keep=1) as durable:
+    monkeypatch.setattr(journal, "_MAX_DELETED_BYTES", 20_000)
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshots=1) as durable:
         for _ in range(20):
             durable.learn(X, Y)
         durable.snapshot()
         before = first_block(durable)
-        durable.settle()
+        durable.commit_pending()
         assert 1 <= first_block(durable) - before <= 4
 
 
 def test_a_file_that_gives_no_pages_back(tmp_path: Path) -> None:
     """Somebody has set it so; then it is closed all the same."""
     path = tmp_path / "m.db"
-    with op.durable(path, op.RLSRegressor(), snapshot_rows=10**9, keep=1) as durable:
+    with op.durable(path, op.RLSRegressor(), snapshot_rows=10**9, snapshots=1) as durable:
         noise = np.random.default_rng(0).normal(size=(20_000, 10))
         for _ in range(8):
             durable.learn(noise, noise[:, 0])
         crashed(durable, tmp_path / "copy")
     path = tmp_path / "copy" / "m.db"
     changed(path, "PRAGMA auto_vacuum = 0", "VACUUM")
-    with op.durable(path, keep=1) as durable:
+    with op.durable(path, snapshots=1) as durable:
         durable.snapshot()
         for _ in range(20):
             durable.learn_one(noise[0], 1.0)
         idle(durable)
         assert not durable._writer._trims
-    assert asked_of(path, "PRAGMA freelist_count")[0][0] > 1024
+    assert query(path, "PRAGMA freelist_count")[0][0] > 1024

@@ -19,19 +19,19 @@ def test_it_is_ready_again_without_a_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody sends rows to what is not ready: it looks by itself whether there is room."""
-    monkeypatch.setattr(writer, "_AGAIN", 0.0)
+    monkeypatch.setattr(writer, "_CHECK_INTERVAL", 0.0)
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.learn(X[:5], Y[:5])
         fill(durable)
         with pytest.raises(StoreError, match="full"):
             durable.learn(X[5:], Y[5:])
         was, version = durable.predict(X[:3]), durable.version
-        durable.settle()
+        durable.commit_pending()
         assert not durable.ready
         make_room(durable)
-        durable.settle()
+        durable.commit_pending()
         assert durable.ready
-        assert durable.trouble is None
+        assert durable.error is None
         assert durable.predict(X[:3]).tobytes() == was.tobytes()
         durable.learn_one(X[0], Y[0])
         assert durable.version == version + 1
@@ -39,16 +39,16 @@ def test_it_is_ready_again_without_a_request(
 
 def test_a_crash_while_it_looks_for_room(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        durable.ask(X[:2])
+        durable.predict_pending(X[:2])
         durable._journal._db.execute(
             "INSERT INTO asked (id, until, body, seal) VALUES ('', 0.0, zeroblob(65536), x'')"
         )
         found = crashed(durable, tmp_path / "copy")
-    told = examine(found)
-    assert told["waiting"] == 2
+    description = examine(found)
+    assert description["labels_pending"] == 2
     with op.durable(found) as again:
-        again.settle()
-        assert not list(again._journal.asked(""))
+        again.commit_pending()
+        assert not list(again._journal.pending_rows(""))
 
 
 class FullAt:
@@ -67,13 +67,13 @@ class FullAt:
 
 
 def test_what_was_written_is_not_denied_where_nothing_can_be_let_go(tmp_path: Path) -> None:
-    with op.durable(tmp_path / "m.db", op.RLSRegressor(), keep=1) as durable:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshots=1) as durable:
         for i in range(5):
             durable.learn(X[i : i + 5], Y[i : i + 5])
         FullAt(durable, "pruned snapshots")
         with pytest.warns(CheckpointWarning, match="says the test"):
             assert durable.rollback(to=3) == 6
-        assert durable.trouble is not None
+        assert durable.error is not None
         was = bits(durable)
         FullAt(durable, "pruned snapshots")
         durable.learn_one(X[0], Y[0])
@@ -84,20 +84,20 @@ def test_what_was_written_is_not_denied_where_nothing_can_be_let_go(tmp_path: Pa
 
 
 def test_what_cannot_be_let_go_is_tried_again_after_the_next_snapshot(tmp_path: Path) -> None:
-    with op.durable(tmp_path / "m.db", op.RLSRegressor(), keep=1) as durable:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshots=1) as durable:
         for i in range(20):
             durable.learn_one(X[i], Y[i])
         full = FullAt(durable, "trimmed log")
         durable.snapshot()
         with pytest.warns(CheckpointWarning, match="says the test"):
-            durable.settle()
+            durable.commit_pending()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for i in range(5):
                 durable.learn_one(X[i], Y[i])
             assert full.times == 1
             durable.snapshot()
-            durable.settle()
+            durable.commit_pending()
         assert full.times > 1
         assert durable._journal._rows("SELECT count(*) FROM log") == [(0,)]
 
@@ -112,9 +112,9 @@ def test_how_broad_it_may_become_is_asked_of_new_rows_alone(tmp_path: Path) -> N
     with op.durable(found, max_features=3) as again:
         assert again.rows_seen == 400
         again.learn(X, Y)
-    for wrong in (0, 2.5, "many"):
+    for error in (0, 2.5, "many"):
         with pytest.raises(ParameterError, match="max_features"):
-            op.durable(tmp_path / "other.db", op.RLSRegressor(), max_features=wrong)  # type: ignore[arg-type]
+            op.durable(tmp_path / "other.db", op.RLSRegressor(), max_features=error)  # type: ignore[arg-type]
 
 
 def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
@@ -122,12 +122,12 @@ def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
 ) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=100) as durable:
 
-        def sweep(**_: float) -> bool:
+        def fail(**_: float) -> bool:
             times.append(1)
             raise StoreError("says the test")
 
         times: list[int] = []
-        monkeypatch.setattr(durable._journal, "sweep", sweep)
+        monkeypatch.setattr(durable._journal, "delete_expired", fail)
         for i in range(0, 300, 20):
             durable._writer._began += 61.0
             with pytest.warns(CheckpointWarning, match="says the test"):
@@ -139,7 +139,7 @@ def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
         assert durable.last_snapshot[0] == 314
 
 
-def test_when_a_snapshot_was_taken_is_told_whatever_was_tried_since(tmp_path: Path) -> None:
+def test_last_snapshot_ignores_failed_attempts(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50) as durable:
         durable.learn(X[:60], Y[:60])
         idle(durable)

@@ -28,13 +28,13 @@ Y = X.sum(axis=1)
 
 def at_once(*work: Callable[[], Any]) -> None:
     """Do it in threads of their own, and raise what they raise."""
-    wrong: list[BaseException] = []
+    error: list[BaseException] = []
 
     def caught(each: Callable[[], Any]) -> None:
         try:
             each()
         except BaseException as raised:  # noqa: BLE001
-            wrong.append(raised)
+            error.append(raised)
 
     threads = [threading.Thread(target=caught, args=(each,)) for each in work]
     for thread in threads:
@@ -42,8 +42,8 @@ def at_once(*work: Callable[[], Any]) -> None:
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
-    if wrong:
-        raise wrong[0]
+    if error:
+        raise error[0]
 
 
 def test_32_threads_learn_each_row_once(tmp_path: Path) -> None:
@@ -51,10 +51,10 @@ def test_32_threads_learn_each_row_once(tmp_path: Path) -> None:
 
         def learn(k: int) -> None:
             for i in range(k, 640, 32):
-                receipt = durable.learn_one(X[i], Y[i], key=str(i))
-                assert not receipt.again
-                assert receipt.said.shape == (1,)
-                assert durable.version >= receipt.version
+                result = durable.learn_one(X[i], Y[i], key=str(i))
+                assert not result.repeated
+                assert result.predictions.shape == (1,)
+                assert durable.version >= result.version
 
         at_once(*(lambda k=k: learn(k) for k in range(32)))
         assert durable.rows_seen == 640
@@ -66,7 +66,7 @@ def test_32_threads_learn_each_row_once(tmp_path: Path) -> None:
             assert bits(again) == bits(durable)
 
 
-def test_whoever_asks_never_sees_half_a_block(tmp_path: Path) -> None:
+def test_predictions_never_use_a_part_of_a_block(tmp_path: Path) -> None:
     """Pairs of rows, x and −x, with answers 1 and −1 in all: after each pair the offset is 0."""
     done = threading.Event()
     seen: list[int] = []
@@ -94,7 +94,7 @@ def test_whoever_asks_never_sees_half_a_block(tmp_path: Path) -> None:
 
 def test_all_verbs_at_once(tmp_path: Path) -> None:
     stop = time.monotonic() + 1.5
-    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50, keep=3) as durable:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50, snapshots=3) as durable:
         rows = [0] * 6
         back = [0]
 
@@ -108,8 +108,8 @@ def test_all_verbs_at_once(tmp_path: Path) -> None:
 
         def late() -> None:
             while time.monotonic() < stop:
-                ids = durable.ask(X[:2])[1]
-                durable.answer(ids, Y[:2])
+                ids = durable.predict_pending(X[:2])[1]
+                durable.learn_labels(ids, Y[:2])
                 rows[5] += 2
 
         def go_back() -> None:
@@ -124,15 +124,15 @@ def test_all_verbs_at_once(tmp_path: Path) -> None:
                 durable.snapshot()
                 durable.model()
                 assert durable.versions
-                assert durable.waiting >= 0
+                assert durable.labels_pending >= 0
                 assert repr(durable)
-                assert durable.trouble is None
+                assert durable.error is None
                 durable.predict(X[:3])
                 time.sleep(0.01)
 
         at_once(*(lambda k=k: learn(k) for k in range(5)), late, go_back, look)
         assert durable.rows_seen == sum(rows)
-        assert durable.waiting == 0
+        assert durable.labels_pending == 0
         assert back[0] > 2
         path = crashed(durable, tmp_path / "copy")
         with op.durable(path) as again:
@@ -169,7 +169,7 @@ def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
     decided: list[Any] = []
     late = Request(Block(X[:1], Y[:1]))
     late.done = decided.append
-    finish = Writer._finish
+    finish = Writer._close
 
     def come(self: Writer) -> None:
         finish(self)
@@ -177,7 +177,7 @@ def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
             durable.request(X[:1], Y[:1], done=decided.append)
         self._items.put(late)  # it had just seen that the file is open
 
-    monkeypatch.setattr(Writer, "_finish", come)
+    monkeypatch.setattr(Writer, "_close", come)
     durable.close()
     monkeypatch.undo()
     assert decided == [late]
@@ -214,10 +214,10 @@ def test_rows_that_come_while_it_is_closed_are_on_the_disk_or_refused(tmp_path: 
             durable.close()
 
         at_once(give, give, close)
-        assert all(each.settled for each in given)
-        kept = sum(each.error is None for each in given)
+        assert all(each.completed for each in given)
+        acknowledged = sum(each.error is None for each in given)
         with op.durable(tmp_path / f"{i}.db") as again:
-            assert again.rows_seen == 5 + kept
+            assert again.rows_seen == 5 + acknowledged
 
 
 def test_requests_that_nobody_waits_for_are_settled_in_the_end(tmp_path: Path) -> None:
@@ -225,9 +225,9 @@ def test_requests_that_nobody_waits_for_are_settled_in_the_end(tmp_path: Path) -
         rows = [*range(1000), *range(500)]
         requests = [durable.request(X[k : k + 1], Y[k : k + 1]) for k in rows]
         durable.learn(X[:1], Y[:1])  # takes its turn behind them
-        assert all(each.settled for each in requests)
+        assert all(each.completed for each in requests)
         left = durable.request(X[:1], Y[:1])
-    assert left.settled
+    assert left.completed
     with op.durable(tmp_path / "m.db") as again:
         assert again.rows_seen == 1502
 
@@ -242,9 +242,9 @@ def test_to_settle_ends_though_more_comes(tmp_path: Path) -> None:
 
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.request(X[:1], Y[:1], done=again)
-        durable.settle()
+        durable.commit_pending()
         assert decided
-    assert all(each.settled for each in decided)
+    assert all(each.completed for each in decided)
     with op.durable(tmp_path / "m.db") as found:
         assert found.rows_seen == sum(each.error is None for each in decided)
 
@@ -273,7 +273,7 @@ def test_an_interrupt_ends_the_waiting_alone(tmp_path: Path, interruptible: None
                 durable.learn(X[:5], Y[:5], key="a")
             thread.join()
             assert durable.rows_seen == 0
-        assert durable.learn(X[:5], Y[:5], key="a").again
+        assert durable.learn(X[:5], Y[:5], key="a").repeated
         assert durable.rows_seen == 5
 
 
@@ -283,7 +283,9 @@ def test_interrupts_at_random_moments(tmp_path: Path, alarm: Any) -> None:
     rng = random.Random(0)  # noqa: S311  no secret
     interrupts = 0
     stop = threading.Event()
-    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=100, keep=99) as durable:
+    with op.durable(
+        tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=100, snapshots=99
+    ) as durable:
         others = [0, 0]
 
         def learn(k: int) -> None:
@@ -312,7 +314,7 @@ def test_interrupts_at_random_moments(tmp_path: Path, alarm: Any) -> None:
         for thread in threads:
             thread.join(30)
             assert not thread.is_alive()
-        durable.settle()
+        durable.commit_pending()
         assert interrupts > 10
         assert durable.rows_seen == 250 + sum(others)
         path = crashed(durable, tmp_path / "copy")
@@ -339,7 +341,7 @@ def test_a_handler_of_signals_may_learn(tmp_path: Path) -> None:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
-        durable.settle()
+        durable.commit_pending()
         path = crashed(durable, tmp_path / "copy")
         with op.durable(path) as again:
             assert bits(again) == bits(durable)
@@ -371,13 +373,13 @@ def test_a_watcher_that_waits_for_the_writer_gets_an_error(tmp_path: Path) -> No
         refused: list[str] = []
         verbs = (
             lambda: durable.learn(X, Y),
-            lambda: durable.ask(X),
-            lambda: durable.answer(["a"], [1.0]),
-            durable.settle,
+            lambda: durable.predict_pending(X),
+            lambda: durable.learn_labels(["a"], [1.0]),
+            durable.commit_pending,
             durable.snapshot,
             durable.model,
             lambda: durable.rollback(to=0),
-            lambda: durable.waiting,
+            lambda: durable.labels_pending,
             lambda: durable.commit_position("a", "b"),
             durable.close,
         )
@@ -393,14 +395,14 @@ def test_a_watcher_that_waits_for_the_writer_gets_an_error(tmp_path: Path) -> No
 
         durable._writer.watch = watch
         durable.learn(X[:5], Y[:5])
-        durable.settle()
+        durable.commit_pending()
         assert len(refused) == len(verbs)
-        durable.settle()  # the row that the watcher has requested
-        assert (durable.rows_seen, durable.trouble) == (6, None)
+        durable.commit_pending()  # the row that the watcher has requested
+        assert (durable.rows_seen, durable.error) == (6, None)
         durable._writer.watch = lambda *_: durable.learn(X, Y)
         durable.learn(X[:5], Y[:5])
-        durable.settle()
-        assert "would wait for itself" in str(durable.trouble)
+        durable.commit_pending()
+        assert "would wait for itself" in str(durable.error)
         assert durable.rows_seen == 11
 
 
@@ -425,7 +427,7 @@ def test_what_fails_once_the_rows_are_on_the_disk_loses_none(
 
         monkeypatch.setattr(ManagedModel, "frozen", small)
         assert durable.learn(X[5:9], Y[5:9]).version == 2
-        assert "for once" in str(durable.trouble)
+        assert "for once" in str(durable.error)
         monkeypatch.undo()
         assert durable.learn(X[9:12], Y[9:12]).version == 3
         path = crashed(durable, tmp_path / "copy")
@@ -456,7 +458,7 @@ def test_what_fails_before_the_commit_is_refused(
                 each.result()
         monkeypatch.undo()
         assert durable.rows_seen == 20
-        assert not durable.learn(X[25:30], Y[25:30], key="mine").again
+        assert not durable.learn(X[25:30], Y[25:30], key="mine").repeated
         path = crashed(durable, tmp_path / "copy")
         with op.durable(path) as copy:
             assert bits(copy) == bits(durable)

@@ -23,23 +23,23 @@ FORMER = Path(__file__).with_name("former")
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a file that was closed, and in ``crashed`` as a crash would leave it."""
     folder = tmp_path_factory.mktemp("kept")
     with op.durable(folder / "m.db", op.RLSRegressor(ridge=0.5), snapshot_rows=12) as durable:
         for i in range(0, 30, 5):
             durable.learn(X[i : i + 5], Y[i : i + 5], key=f"from {i}")
         durable.learn(X[30:35], Y[30:35], source="tail", position="34")
-        durable.ask(X[:2])
+        durable.predict_pending(X[:2])
         durable.rollback(to=5)
         durable.learn(X[40:50], Y[40:50])
         crashed(durable, folder / "crashed")
     return folder
 
 
-def copied(kept: Path, to: Path) -> Path:
+def copied(stored: Path, to: Path) -> Path:
     """The file alone, as a backup is."""
-    return Path(shutil.copyfile(kept / "m.db", to / "m.db"))
+    return Path(shutil.copyfile(stored / "m.db", to / "m.db"))
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -50,25 +50,29 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_what_is_told(kept: Path, tmp_path: Path) -> None:
-    path = copied(kept, tmp_path)
+def test_description_of_a_file(stored: Path, tmp_path: Path) -> None:
+    path = copied(stored, tmp_path)
     before = digests(tmp_path)
-    told = examine(path)
+    description = examine(path)
     assert digests(tmp_path) == before
     assert list(tmp_path.iterdir()) == [path]
-    assert (told["class"], told["parameters"]["ridge"]) == ("RLSRegressor", 0.5)
-    assert (told["version"], told["rows_seen"], told["blocks"]) == (9, 45, 9)
-    assert (told["keys"], told["waiting"], told["positions"]) == (6, 2, {"tail": "34"})
-    assert [each["why"] for each in told["snapshots"]][-2:] == ["rollback to 5", "close"]
-    json.dumps(told)
+    assert (description["class"], description["parameters"]["ridge"]) == ("RLSRegressor", 0.5)
+    assert (description["version"], description["rows_seen"], description["blocks"]) == (9, 45, 9)
+    assert (description["keys"], description["labels_pending"], description["positions"]) == (
+        6,
+        2,
+        {"tail": "34"},
+    )
+    assert [each["why"] for each in description["snapshots"]][-2:] == ["rollback to 5", "close"]
+    json.dumps(description)
 
 
-def test_what_a_crash_has_left(kept: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(kept / "crashed", tmp_path / "copy")
+def test_what_a_crash_has_left(stored: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(stored / "crashed", tmp_path / "copy")
     before = digests(folder)
-    told = examine(folder / "m.db")
+    description = examine(folder / "m.db")
     assert digests(folder) == before
-    assert (told["version"], told["rows_seen"], told["blocks"]) == (9, 45, 9)
+    assert (description["version"], description["rows_seen"], description["blocks"]) == (9, 45, 9)
     with op.durable(folder / "m.db") as durable:  # and it goes on as if nobody had looked
         assert (durable.version, durable.rows_seen) == (9, 45)
 
@@ -82,7 +86,7 @@ def test_former_files_stay_what_they_are(tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "description"),
     [
         ("UPDATE snapshots SET body = zeroblob(length(body)) WHERE sequence = 0", "after block 0"),
         ("DELETE FROM snapshots", "a snapshot is missing"),
@@ -96,16 +100,16 @@ def test_former_files_stay_what_they_are(tmp_path: Path, number: int) -> None:
         ('UPDATE snapshots SET positions = \'{"tail": "9"}\' WHERE sequence = 9', "block 9"),
     ],
 )
-def test_what_was_changed_is_found(kept: Path, tmp_path: Path, statement: str, told: str) -> None:
+def test_changes_are_found(stored: Path, tmp_path: Path, statement: str, description: str) -> None:
     """Though the learner that goes on from the last snapshot is whole."""
-    path = copied(kept, tmp_path)
+    path = copied(stored, tmp_path)
     changed(path, statement)
-    with pytest.raises(CorruptStoreError, match=told):
+    with pytest.raises(CorruptStoreError, match=description):
         examine(path)
 
 
-def test_a_torn_page_is_found(kept: Path, tmp_path: Path) -> None:
-    path = copied(kept, tmp_path)
+def test_a_torn_page_is_found(stored: Path, tmp_path: Path) -> None:
+    path = copied(stored, tmp_path)
     whole = bytearray(path.read_bytes())
     found = 0
     for at in range(4096 + 50, len(whole), 4096):
@@ -120,14 +124,14 @@ def test_a_torn_page_is_found(kept: Path, tmp_path: Path) -> None:
     assert found
 
 
-def test_a_log_that_ends_too_early(kept: Path, tmp_path: Path) -> None:
-    path = copied(kept, tmp_path)
+def test_a_log_that_ends_too_early(stored: Path, tmp_path: Path) -> None:
+    path = copied(stored, tmp_path)
     Path(f"{path}.lock").write_bytes(b"%020d\n" % 10)
     with pytest.raises(CorruptStoreError, match="ends at block 9, but 10 were acknowledged"):
         examine(path)
 
 
-def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
+def test_files_that_cannot_be_examined(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is none"):
         examine(tmp_path / "m.db")
     (tmp_path / "m.db").write_bytes(b"x" * 5000)
@@ -148,16 +152,16 @@ def inspected(*arguments: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
 
 
-def test_the_command(kept: Path, tmp_path: Path) -> None:
-    path = copied(kept, tmp_path)
-    said = inspected(path)
-    assert said.returncode == 0
-    assert "RLSRegressor" in said.stdout
-    assert "all of it is as it was written" in said.stdout
-    assert "version 9, 45 rows" in said.stdout
+def test_the_command(stored: Path, tmp_path: Path) -> None:
+    path = copied(stored, tmp_path)
+    process = inspected(path)
+    assert process.returncode == 0
+    assert "RLSRegressor" in process.stdout
+    assert "all of it is as it was written" in process.stdout
+    assert "version 9, 45 rows" in process.stdout
     assert json.loads(inspected(path, "--json").stdout) == examine(path)
     changed(path, "UPDATE log SET rows = 6 WHERE sequence = 2")
-    said = inspected(path)
-    assert said.returncode == 1
-    assert "block 2 of its log is missing or was changed" in said.stderr
-    assert "Traceback" not in said.stderr
+    process = inspected(path)
+    assert process.returncode == 1
+    assert "block 2 of its log is missing or was changed" in process.stderr
+    assert "Traceback" not in process.stderr

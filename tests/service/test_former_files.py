@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import asked_of, bits, changed, crashed
-from former_files import FORMER, array, rows, said
+from durable_files import bits, changed, crashed, query
+from fork_server import ForkServer
+from former_files import FORMER, array, predictions, rows
 from safetensors.numpy import load as arrays_of
 from upgrades import Plan, carried_out
 
@@ -29,7 +30,7 @@ JOURNALS = sorted(FORMER.glob("*.db"))
 FORMER_JOURNALS = [each for each in JOURNALS if each.stem != f"journal-{schema.FORMAT}"]
 
 
-def told(path: Path) -> Any:
+def expected(path: Path) -> Any:
     """What was said when the file was written."""
     return json.loads(path.with_suffix(".json").read_text())
 
@@ -56,7 +57,7 @@ def test_there_is_a_file_of_each_format() -> None:
 def test_a_model_file(path: Path) -> None:
     name = path.stem.rpartition("-")[0]
     learner = op.load(path)
-    same(said(name, learner), told(path)["said"])
+    same(predictions(name, learner), expected(path)["said"])
     before, after = path.read_bytes(), models.dumps(learner, "here")
     arrays, again = arrays_of(before), arrays_of(after)
     assert arrays.keys() == again.keys()
@@ -64,7 +65,7 @@ def test_a_model_file(path: Path) -> None:
     seen = learner.rows_seen_ if hasattr(learner, "rows_seen_") else learner.learner_.rows_seen_
     assert seen == 60
     X, y = (rows if name == "pipeline" else array)(60, 70)
-    if isinstance(told(path)["said"][0], str):
+    if isinstance(expected(path)["said"][0], str):
         y = np.resize(["sea", "rail"], 10)  # one of them is new
     learner.partial_fit(X, y)
     assert snapshot(learner) != snapshot(op.load(path))
@@ -76,30 +77,30 @@ def test_a_model_file(path: Path) -> None:
 class Found:
     """A journal of a former version, copied to where a test may open it."""
 
-    def __init__(self, kept: Path, folder: Path) -> None:
-        self.told = told(kept)
+    def __init__(self, former: Path, folder: Path) -> None:
+        self.expected = expected(former)
         self.path = folder / "m.db"
         self.gauges = folder / "m.gauges"
-        shutil.copyfile(kept, self.path)
-        shutil.copyfile(kept.with_suffix(".gauges"), self.gauges)
+        shutil.copyfile(former, self.path)
+        shutil.copyfile(former.with_suffix(".gauges"), self.gauges)
 
     def opened(self, **settings: Any) -> Any:
         """Open, at the time of day at which it was written."""
-        return op.durable(self.path, clock=lambda: self.told["at"], **settings)
+        return op.durable(self.path, clock=lambda: self.expected["at"], **settings)
 
     @property
     def format(self) -> int:
-        number: int = asked_of(self.path, "PRAGMA user_version")[0][0]
+        number: int = query(self.path, "PRAGMA user_version")[0][0]
         return number
 
     def by_hand(self) -> Any:
         """The learner, of the last snapshot and the blocks behind it, with nothing of a journal."""
-        ((sequence, body),) = asked_of(
+        ((sequence, body),) = query(
             self.path, "SELECT sequence, body FROM snapshots ORDER BY sequence DESC LIMIT 1"
         )
         learner = models.from_contents(archive.loads(body, "here"), "here", {})
         blocks = f"SELECT body FROM log WHERE kind = 'learn' AND sequence > {sequence}"  # noqa: S608
-        for (body,) in asked_of(self.path, f"{blocks} ORDER BY sequence"):
+        for (body,) in query(self.path, f"{blocks} ORDER BY sequence"):
             block = Block.from_bytes(body, "here")
             learner.test_then_train(block.X, block.y, **block.named())
         return learner
@@ -108,12 +109,12 @@ class Found:
         """It is all there, to the last bit, and goes on."""
         by_hand = self.by_hand()
         with self.opened() as durable:
-            assert durable.version == self.told["version"]
-            assert durable.rows_seen == self.told["rows"]
-            assert durable.positions == self.told["positions"]
+            assert durable.version == self.expected["version"]
+            assert durable.rows_seen == self.expected["rows"]
+            assert durable.positions == self.expected["positions"]
             versions = [each.version for each in durable.versions]
-            assert versions[:3] == self.told["versions"]
-            same(said("journal", durable.frozen_copy), self.told["said"])
+            assert versions[:3] == self.expected["versions"]
+            same(predictions("journal", durable.frozen_copy), self.expected["said"])
             assert snapshot(durable.model()) == snapshot(by_hand)
             self._same_keys(durable)
             for learner in (durable, by_hand):
@@ -122,21 +123,21 @@ class Found:
             assert snapshot(durable.model()) == snapshot(by_hand)
             left = bits(durable)
             durable.rollback(to=5)
-            durable.rollback(to=self.told["version"] + 1)
+            durable.rollback(to=self.expected["version"] + 1)
             assert bits(durable) == left
-            waiting = durable.waiting
-            durable.answer(self.told["ids"][1:], rows(26, 28)[1])
-            assert (waiting, durable.waiting) == (2, 0)
+            waiting = durable.labels_pending
+            durable.learn_labels(self.expected["ids"][1:], rows(26, 28)[1])
+            assert (waiting, durable.labels_pending) == (2, 0)
             copy = crashed(durable, self.path.parent / "copy")
             left = bits(durable)
         with op.durable(copy) as again:  # all that it wrote is read again
             assert bits(again) == left
 
     def _same_keys(self, durable: Any) -> None:
-        receipt = durable.learn(*rows(0, 20), key="first")
-        assert (receipt.again, receipt.version) == (True, 1)
-        receipt = durable.answer(self.told["ids"][:1], rows(25, 26)[1])
-        assert (receipt.again, receipt.version) == (True, 3)
+        result = durable.learn(*rows(0, 20), key="first")
+        assert (result.repeated, result.version) == (True, 1)
+        result = durable.learn_labels(self.expected["ids"][:1], rows(25, 26)[1])
+        assert (result.repeated, result.version) == (True, 3)
 
 
 @pytest.fixture(params=JOURNALS, ids=lambda path: path.stem)
@@ -169,11 +170,11 @@ def test_gauges(found: Found) -> None:
 
     with found.opened(watch=watch) as durable:
         MetricsFile(found.gauges).read(gauges[0], durable.rows_seen)
-    then, now = found.told["error"], gauges[0].error()
+    then, now = found.expected["error"], gauges[0].prequential_error()
     same([now["all"], now["window"]], [then["all"], then["window"]])
     same([point[:3] for point in now["curve"]], [point[:3] for point in then["curve"]])
     assert (now["name"], now["window_rows"]) == (then["name"], then["window_rows"])
-    assert gauges[0].rows_refused == found.told["refused"]
+    assert gauges[0].rows_refused == found.expected["refused"]
 
 
 def test_gauges_with_other_fields_are_left_out(found: Found) -> None:
@@ -207,7 +208,7 @@ def left(found: Found, former: int) -> bool:
     for ending in ("-wal", ".lock"):
         if (beside := Path(f"{found.path}{ending}")).exists():
             shutil.copyfile(beside, found.path.with_name(f"left.db{ending}"))
-    number = asked_of(found.path.with_name("left.db"), "PRAGMA user_version")[0][0]
+    number = query(found.path.with_name("left.db"), "PRAGMA user_version")[0][0]
     found.held()
     assert found.format == schema.FORMAT
     assert number in {former, schema.FORMAT}
@@ -223,7 +224,7 @@ def test_killed_on_the_way(path: Path, fork_server: ForkServer, tmp_path: Path) 
         (tmp_path / str(steps)).mkdir()
         found = Found(path, tmp_path / str(steps))
         former = found.format
-        code = fork_server.run(Plan(str(found.path), found.told["at"], killed=steps))
+        code = fork_server.run(Plan(str(found.path), found.expected["at"], killed=steps))
         assert code in {0, -signal.SIGKILL}
         before.append(left(found, former))
         steps += max(1, steps // 3)
@@ -234,11 +235,11 @@ def test_killed_on_the_way(path: Path, fork_server: ForkServer, tmp_path: Path) 
 def test_a_disk_that_is_full_on_the_way(path: Path, tmp_path: Path) -> None:
     """It is told, nothing is changed, and once there is room it goes on."""
     found, room, full = Found(path, tmp_path), 0, True
-    was = asked_of(found.path, "SELECT * FROM keys"), found.format
+    was = query(found.path, "SELECT * FROM keys"), found.format
     while full:
-        full = carried_out(Plan(str(found.path), found.told["at"], room=room)) == 3
+        full = carried_out(Plan(str(found.path), found.expected["at"], room=room)) == 3
         if full:
-            assert (asked_of(found.path, "SELECT * FROM keys"), found.format) == was
+            assert (query(found.path, "SELECT * FROM keys"), found.format) == was
         room += 1
     assert room > 2
     assert found.format == schema.FORMAT

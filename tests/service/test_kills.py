@@ -23,7 +23,7 @@ KILLS = int(os.environ.get("ONEPASS_KILLS", "30"))
 def test_killed_at_steps_and_at_any_moment(way: str, tmp_path: Path) -> None:
     """``ONEPASS_KILLS`` is how often in all."""
     found = killed(way, tmp_path, KILLS)
-    assert not found.wrong
+    assert not found.error
     assert found.kills >= round(SHARES[way] * KILLS)
     assert found.rows > found.rounds
 
@@ -48,18 +48,18 @@ def test_each_step_comes_before_any_comes_again() -> None:
 def test_what_is_wrong_is_counted() -> None:
     found = Found()
     found.account("abcd", ["ab", "cd"])
-    assert not found.wrong
+    assert not found.error
     found.account("abcb", ["ab", "cd"])
-    assert found.wrong == "1 rows lost; 1 rows learned twice"
+    assert found.error == "1 rows lost; 1 rows learned twice"
     found = Found()
     found.account("bax", ["ab"])
-    assert "not in order" in found.wrong
-    assert "1 rows were learned that nobody sent" in found.wrong
+    assert "not in order" in found.error
+    assert "1 rows were learned that nobody sent" in found.error
     found = Found()
     found.died(Fate("entry"), -9, late=True)
     found.died(Fate("entry"), 1)
-    assert "never reached" in found.wrong
-    assert "exit code 1" in found.wrong
+    assert "never reached" in found.error
+    assert "exit code 1" in found.error
     assert found.kills == 2
 
 

@@ -35,8 +35,10 @@ def opened(browser: Browser) -> Iterator[Open]:
     players: list[Player] = []
     tabs: list[Tab] = []
 
-    def begin(said: Any, *, at: str = "", expect: str = "live", **looks: Any) -> tuple[Player, Tab]:
-        player = Player(said)
+    def begin(
+        served_state: Any, *, at: str = "", expect: str = "live", **looks: Any
+    ) -> tuple[Player, Tab]:
+        player = Player(served_state)
         for name in ("status", "token"):
             setattr(player, name, looks.pop(name, getattr(player, name)))
         players.append(player.__enter__())
@@ -53,14 +55,14 @@ def opened(browser: Browser) -> Iterator[Open]:
         player.stop()
         assert not player.unknown
     # a status that is no success, and a server that is gone, are told in the console too
-    wrong = [each for tab in tabs for each in tab.wrong if not each.startswith("network: ")]
-    assert not wrong
+    error = [each for tab in tabs for each in tab.error if not each.startswith("network: ")]
+    assert not error
 
 
 def texts(tab: Tab, selector: str) -> list[str]:
     words = f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.innerText)"
-    said: list[str] = tab.evaluate(words)
-    return [each.replace("\u00a0", " ") for each in said]
+    served_state: list[str] = tab.evaluate(words)
+    return [each.replace("\u00a0", " ") for each in served_state]
 
 
 def shown(tab: Tab, name: str) -> bool:
@@ -93,7 +95,7 @@ def test_a_state_is_shown(opened: Open) -> None:
         rows=3002,
         version=1004,
         nbytes=5114,
-        error={
+        prequential_error={
             "name": "mean absolute error", "all": 0.81, "window": 0.79, "window_rows": 1000,
             "curve": curve,
         },
@@ -107,14 +109,14 @@ def test_a_state_is_shown(opened: Open) -> None:
     assert tab.text("h2") == "flow"
     assert tab.text("#made") == "RLSRegressor(ridge=1e-06, forgetting=0.9999)"
     assert tab.text("#state") == "ready"
-    assert not shown(tab, "trouble")
+    assert not shown(tab, "problem")
     assert texts(tab, "dl dt") == [
         "Mean absolute error, last 1,000 rows", "Rows learned", "Learning", "Predicting", "Memory",
-        "Waiting", "Refused",
+        "Pending", "Refused",
     ]  # fmt: skip
     assert texts(tab, "dl dd") == [
         "0.7900", "0.8100 over all rows", "3,002", "version 1,004", "812", "rows/s", "12,034",
-        "rows/s", "4.99 KiB", "2", "rows, for labels", "3", "rows",
+        "rows/s", "4.99 KiB", "2", "rows", "3", "rows",
     ]  # fmt: skip
     assert texts(tab, ".pace td") == ["300 µs", "2.00 ms", "41.0 µs", "310 µs"]
     assert texts(tab, "#refused-rows tr:first-child td")[1:] == ["1", WHY[0]]
@@ -156,9 +158,9 @@ def test_no_model_at_all(opened: Open) -> None:
     assert tab.evaluate("document.title") == "onepass"
 
 
-def test_trouble_is_told(opened: Open) -> None:
-    _, tab = opened(state(lively(trouble="The disk is full.", ready=False), lively("b")))
-    assert tab.text("#trouble") == "The disk is full."
+def test_errors_are_shown(opened: Open) -> None:
+    _, tab = opened(state(lively(error="The disk is full.", ready=False), lively("b")))
+    assert tab.text("#problem") == "The disk is full."
     assert texts(tab, ".chip")[:3] == ["Live", "problem", "ready"]
     assert tab.evaluate("document.title").startswith("! flow")
 
@@ -202,7 +204,9 @@ def test_a_curve_is_where_its_numbers_are(opened: Open) -> None:
         [1, 8.0, 4.0, NOW - 200], [50, 6.0, None, NOW - 150], [77, 4.0, 2.0, NOW - 100],
         [201, 2.0, 1.0, NOW],
     ]  # fmt: skip
-    _, tab = opened(state(lively(error={"name": "e", "curve": curve, "window_rows": 9})))
+    _, tab = opened(
+        state(lively(prequential_error={"name": "e", "curve": curve, "window_rows": 9}))
+    )
     whole, window = drawn(tab, "#error-chart path.c1"), drawn(tab, "#error-chart path.c0")
     points = numbers(whole)
     (x0, y0), (_, y1), (x2, y2), (x3, y3) = points
@@ -215,7 +219,7 @@ def test_a_curve_is_where_its_numbers_are(opened: Open) -> None:
 
 def test_numbers_far_apart_stand_on_a_logarithmic_axis(opened: Open) -> None:
     curve = [[i, 10.0 ** (4 - i), 10.0 ** (4 - i), NOW + i] for i in range(1, 7)]
-    _, tab = opened(state(lively(error={"name": "e", "curve": curve})))
+    _, tab = opened(state(lively(prequential_error={"name": "e", "curve": curve})))
     assert tab.text(".error .scale") == "log scale"
     steps = [y for _, y in numbers(drawn(tab, "#error-chart path.c0"))]
     assert [b - a for a, b in pairwise(steps)] == pytest.approx([steps[1] - steps[0]] * 5, abs=0.2)
@@ -237,7 +241,7 @@ def test_drift_is_marked_at_its_time(opened: Open) -> None:
 
 def test_points_of_a_former_version_have_no_time_and_are_left_out(opened: Open) -> None:
     curve = [[1, 9.0, 9.0, None], [2, 4.0, 4.0, NOW - 9], [3, 3.0, 3.0, NOW]]
-    _, tab = opened(state(lively(error={"name": "e", "curve": curve})))
+    _, tab = opened(state(lively(prequential_error={"name": "e", "curve": curve})))
     assert len(numbers(drawn(tab, "#error-chart path.c0"))) == 2
 
 
@@ -247,7 +251,7 @@ def test_times_on_an_axis_are_round_where_the_reader_is(opened: Open) -> None:
     labels = "[...document.querySelectorAll('#error-chart text.x')].map((each) => each.textContent)"
     assert tab.evaluate(labels) == ["02:00", "02:30", "03:00", "03:30", "04:00", "04:30"]
     curve = [[1, 2.0, 2.0, NOW - 86_400 * 3], [2, 1.0, 1.0, NOW]]
-    _, tab = opened(state(lively(error={"name": "e", "curve": curve})))
+    _, tab = opened(state(lively(prequential_error={"name": "e", "curve": curve})))
     assert tab.evaluate(labels)[:4] == ["20 Nov", "12:00", "21 Nov", "12:00"]
 
 
@@ -265,7 +269,7 @@ def test_a_curve_is_read_with_keys_and_pointer(opened: Open) -> None:
     assert ", row 2, window " in tab.evaluate(value)
     assert row() == 2
     longer = lively(rows=400)
-    longer["error"]["curve"].append([401, 0.8, 0.8, NOW + 0.2])
+    longer["prequential_error"]["curve"].append([401, 0.8, 0.8, NOW + 0.2])
     player.state = state({**longer, "rows_seen": 401})  # the point that is read stays
     tab.until("document.getElementById('rows-seen').innerText === '401'")
     assert row() == 2
@@ -293,14 +297,16 @@ def test_the_last_part_can_be_looked_at_alone(opened: Open) -> None:
 # -- several models -------------------------------------------------------------------------------
 
 
-def test_what_there_is_nothing_of_yet_is_said(opened: Open) -> None:
-    one = lively("m", drift=[], positions={"redis://localhost/0": None}, watching={})
+def test_empty_tables_have_a_text(opened: Open) -> None:
+    one = lively("m", drift=[], positions={"redis://localhost/0": None}, detectors={})
     _, tab = opened(state(one))
-    assert texts(tab, "#drift-rows td") == ["No detector: --drift adwin would be one."]
+    assert texts(tab, "#drift-rows td") == [
+        "No detector. Choose one with --drift, such as --drift adwin."
+    ]
     assert texts(tab, "#sources-rows > tr > *") == ["redis://localhost/0", "nothing yet"]
-    _, tab = opened(state(lively("m", drift=[], positions={}, watching={"adwin": True})))
+    _, tab = opened(state(lively("m", drift=[], positions={}, detectors={"adwin": True})))
     assert texts(tab, "#drift-rows td") == ["No alarm yet."]
-    assert texts(tab, "#sources-rows > tr > *") == ["Rows come by request alone."]
+    assert texts(tab, "#sources-rows > tr > *") == ["No source. Rows come by request only."]
 
 
 def test_the_one_with_most_rows_is_shown_first(opened: Open) -> None:
@@ -324,7 +330,7 @@ def test_a_model_is_chosen_by_its_link(opened: Open) -> None:
     tab.until("document.querySelector('h2').innerText === 'tides'")
 
 
-def test_models_of_a_class_are_told_apart_by_the_parameters_that_differ(opened: Open) -> None:
+def test_models_of_a_class_show_the_parameters_that_differ(opened: Open) -> None:
     steps = "Encode(), RLSRegressor(ridge=10, forgetting={})"
     one, two = (
         lively(name, **{"class": "Pipeline"}, parameters=steps.format(forgetting))
@@ -398,8 +404,8 @@ def test_nothing_that_the_server_says_is_run_or_breaks_the_page(opened: Open, wi
 
 @pytest.mark.parametrize("name", [ATTACK, STRANGE, LONG[:100], "__proto__", "</title>&amp;"])
 def test_names_are_shown_as_they_are(opened: Open, name: str) -> None:
-    _, tab = opened(state(lively(name, trouble=name, positions={name: name})))
-    for place in ("#name", "#trouble", "#sources-rows td"):
+    _, tab = opened(state(lively(name, error=name, positions={name: name})))
+    for place in ("#name", "#problem", "#sources-rows td"):
         found = tab.evaluate(f"document.querySelector('{place}').textContent")
         assert found == name
 
@@ -409,9 +415,9 @@ def test_names_are_shown_as_they_are(opened: Open, name: str) -> None:
 
 def asked_again(player: Player, times: int = 1) -> None:
     """Wait until the page has asked so many times more."""
-    until = player.asked + times
+    until = player.requests_count + times
     patience = time.monotonic() + 30.0
-    while player.asked < until:
+    while player.requests_count < until:
         assert time.monotonic() < patience
         time.sleep(0.01)
 
@@ -423,9 +429,9 @@ def test_it_asks_each_second_but_not_while_nobody_looks(opened: Open) -> None:
     assert set(tab.until("window.delays.length && window.delays")) == {1000}
     tab.show(hidden=True)
     time.sleep(0.3)
-    before = player.asked
+    before = player.requests_count
     time.sleep(1.5)
-    assert player.asked == before
+    assert player.requests_count == before
     tab.show(hidden=False)
     asked_again(player)
 
@@ -448,22 +454,25 @@ def test_it_can_be_paused(opened: Open) -> None:
     assert tab.text("#link") == "Paused"
     assert tab.evaluate("document.getElementById('pause').ariaPressed") == "true"
     time.sleep(0.2)
-    before = player.asked
+    before = player.requests_count
     time.sleep(1.4)
-    assert player.asked == before
+    assert player.requests_count == before
     tab.evaluate("document.getElementById('pause').click()")
     tab.until(f"{LINK} === 'live'")
-    assert player.asked == before + 1
+    assert player.requests_count == before + 1
 
 
 def test_it_backs_off_and_says_so(opened: Open) -> None:
     player, tab = opened(state(lively()))
     delays(tab)
     player.status = 503
-    tab.until(f"{LINK} === 'lost'")
-    assert tab.text("#lost-why") == "The server answered 503. Below is its last state."
+    tab.until(f"{LINK} === 'disconnected'")
+    assert (
+        tab.text("#disconnected-why")
+        == "The server responded with status 503. Its last state is below."
+    )
     for i in range(5):
-        assert tab.text("#lost-wait").startswith(("Next try in ", "Trying."))
+        assert tab.text("#disconnected-wait").startswith(("Next try in ", "Trying."))
         tab.evaluate("document.getElementById('retry').click()")
         tab.until(f"window.delays.filter((each) => each > 1000).length > {i + 1}")
     waits = tab.evaluate("window.delays.filter((each) => each > 1000)")
@@ -472,22 +481,22 @@ def test_it_backs_off_and_says_so(opened: Open) -> None:
     player.status = 200
     tab.evaluate("document.getElementById('retry').click()")
     tab.until(f"{LINK} === 'live'")
-    assert not shown(tab, "lost")
+    assert not shown(tab, "disconnected")
 
 
 def test_a_server_that_is_gone_and_comes_back(opened: Open) -> None:
     player, tab = opened(state(lively()))
     player.stop()
-    tab.until(f"{LINK} === 'lost'")
-    assert tab.text("#lost-why").startswith("The server cannot be reached.")
+    tab.until(f"{LINK} === 'disconnected'")
+    assert tab.text("#disconnected-why").startswith("The server cannot be reached.")
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"{", b"[]", b'{"models": 3}', b"null", b"\xff\xfe", b"<html>"]
+    "served_state", [b"", b"{", b"[]", b'{"models": 3}', b"null", b"\xff\xfe", b"<html>"]
 )
-def test_an_answer_that_is_none(opened: Open, said: bytes) -> None:
-    _, tab = opened(said, expect="lost")
-    assert tab.text("#lost-why") == "The server's answer cannot be shown."
+def test_an_invalid_response(opened: Open, served_state: bytes) -> None:
+    _, tab = opened(served_state, expect="disconnected")
+    assert tab.text("#disconnected-why") == "The server's response is not valid."
     assert not shown(tab, "model")
 
 
@@ -500,8 +509,8 @@ def test_a_server_that_is_silent(opened: Open) -> None:
         AbortSignal.timeout = () => timeout.call(AbortSignal, 50);
         document.getElementById("pause").click();
     """)
-    tab.until(f"{LINK} === 'lost'")
-    assert tab.text("#lost-why").startswith("The server did not answer within 10 s.")
+    tab.until(f"{LINK} === 'disconnected'")
+    assert tab.text("#disconnected-why").startswith("The server did not respond within 10 s.")
 
 
 def test_a_busy_server_says_how_long_to_wait(opened: Open) -> None:
@@ -509,8 +518,8 @@ def test_a_busy_server_says_how_long_to_wait(opened: Open) -> None:
     tab.evaluate(
         "window.fetch = async () => new Response('', {status: 429, headers: {'Retry-After': '70'}})"
     )
-    tab.until(f"{LINK} === 'lost'")
-    assert tab.text("#lost-wait") in {"Next try in 70 s.", "Next try in 69 s."}
+    tab.until(f"{LINK} === 'disconnected'")
+    assert tab.text("#disconnected-wait") in {"Next try in 70 s.", "Next try in 69 s."}
 
 
 def test_what_has_not_changed_is_left_alone(opened: Open) -> None:
@@ -537,24 +546,29 @@ def enter(tab: Tab, token: str) -> None:
     tab.evaluate("document.querySelector('#login button').click()")
 
 
-def test_a_token_is_asked_for_once_and_brought(opened: Open) -> None:
+def test_a_token_is_requested_once_and_sent(opened: Open) -> None:
     player, tab = opened(state(lively()), token=TOKEN, expect="locked")
     assert player.brought == [None]
     assert not shown(tab, "model")
     assert tab.evaluate("document.activeElement.id") == "token"
-    asked = player.asked
+    requests_count = player.requests_count
     time.sleep(1.2)
-    assert player.asked == asked  # a locked door is not knocked at again and again
+    assert (
+        player.requests_count == requests_count
+    )  # a locked door is not knocked at again and again
     enter(tab, "wrong")
     tab.until(
         "document.getElementById('login-why').innerText === 'The server did not accept this token.'"
     )
     for bad in ("schlüssel", "two words", "\u202e", "   "):
-        asked = player.asked
+        requests_count = player.requests_count
         tab.evaluate("document.getElementById('token').required = false")
         enter(tab, bad)
-        assert tab.text("#login-why") == "A token is letters, digits and signs without spaces."
-        assert player.asked == asked
+        assert (
+            tab.text("#login-why")
+            == "A token consists of letters, digits and signs, without spaces."
+        )
+        assert player.requests_count == requests_count
     tab.until("document.getElementById('login').checkVisibility()")
     enter(tab, f" {TOKEN} ")
     tab.until(f"{LINK} === 'live'")
@@ -599,8 +613,15 @@ def test_it_fits_every_width(opened: Open, width: int) -> None:
         }
     }
     _, tab = opened(dozen(), width=width)
-    for said in (dozen(), state(lively()), state(lively(**wide)), state(unborn(), unborn("b"))):
-        tab.evaluate(f"window.fetch = async () => new Response({json.dumps(json.dumps(said))})")
+    for served_state in (
+        dozen(),
+        state(lively()),
+        state(lively(**wide)),
+        state(unborn(), unborn("b")),
+    ):
+        tab.evaluate(
+            f"window.fetch = async () => new Response({json.dumps(json.dumps(served_state))})"
+        )
         anew(tab)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         out = tab.evaluate(f"""[...document.querySelectorAll("main *, nav *")].filter((each) =>
@@ -610,7 +631,7 @@ def test_it_fits_every_width(opened: Open, width: int) -> None:
             assert not out
 
 
-def test_a_screen_reader_is_told_what_is_what(opened: Open) -> None:
+def test_accessible_names_and_roles(opened: Open) -> None:
     _, tab = opened(dozen(), at="#model=flow")
     nodes = [
         (node["role"]["value"], node.get("name", {}).get("value", "")) for node in tab.accessible()
@@ -646,7 +667,7 @@ def test_a_screen_reader_is_told_what_is_what(opened: Open) -> None:
     assert roles.count("rowheader") == 12 + 2 + 4 + 2
     live = "[role=status], [role=alert], [aria-live]"
     ids = f"[...document.querySelectorAll('{live}')].map((each) => each.id).join()"
-    assert tab.evaluate(ids) == "link-text,lost-why,login-why,trouble"
+    assert tab.evaluate(ids) == "disconnected-why,link-text,login-why,problem"
 
 
 def test_all_is_reached_with_the_keyboard(opened: Open) -> None:
@@ -731,13 +752,13 @@ FORMATS = {
 
 def test_numbers_in_words(opened: Open) -> None:
     _, tab = opened(state(lively()))
-    said = tab.evaluate(f"""import(new URL("page/page.js", location)).then((formats) =>
+    served_state = tab.evaluate(f"""import(new URL("page/page.js", location)).then((formats) =>
         {json.dumps(list(FORMATS))}.map((each) => {{
             const [, name, given] = each.match(/(\\w+)\\((.*)\\)/);
             return formats[name](...JSON.parse(`[${{given}}]`));
         }}))""")
-    told = [each.replace("\u00a0", " ") for each in said]
-    assert dict(zip(FORMATS, told, strict=True)) == FORMATS
+    texts_shown = [each.replace("\u00a0", " ") for each in served_state]
+    assert dict(zip(FORMATS, texts_shown, strict=True)) == FORMATS
 
 
 def test_ticks_are_round_and_few(opened: Open) -> None:

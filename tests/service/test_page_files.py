@@ -32,7 +32,7 @@ class Read(HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.inline = ""
-        self.feed(text(name))
+        self.consume(text(name))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
@@ -192,8 +192,8 @@ def test_each_colour_stands_in_one_place() -> None:
 
 
 def test_the_states_of_the_tests_are_those_of_a_server() -> None:
-    said = msgspec.json.encode(
+    states = msgspec.json.encode(
         state(lively(), unborn(), *dozen()["models"], *hostile()["models"][:2])
     )
-    assert len(msgspec.json.decode(said, type=State).models) == 16
+    assert len(msgspec.json.decode(states, type=State).models) == 16
     assert set(lively()) == set(unborn()) == {each.encode_name for each in fields(ModelState)}

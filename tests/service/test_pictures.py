@@ -25,8 +25,8 @@ from programs import program
 PROGRAM = program("a browser")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs chromium or google-chrome")
 
-KEPT = os.environ.get("ONEPASS_PICTURES")
-ROWS, BLOCK = (122_880, 128) if KEPT else (12_288, 512)
+OUTPUT = os.environ.get("ONEPASS_PICTURES")
+ROWS, BLOCK = (122_880, 128) if OUTPUT else (12_288, 512)
 LARGEST = 250_000  # bytes of a picture
 LOOKS: dict[str, dict[str, Any]] = {
     "serving-light": {"width": 1280},
@@ -63,7 +63,7 @@ def fed(url: str, name: str) -> None:
         for X, y in flights():
             client.predict(name, X[:64])
             client.learn(name, X, y)
-        client.ask(name, X[:48])  # whose answers come later
+        client.predict_pending(name, X[:48])  # whose answers come later
 
 
 def learned(url: str) -> Shown:
@@ -110,10 +110,10 @@ def test_pictures(name: str, shown: Shown, browser: Browser, tmp_path: Path) -> 
     look = {"scale": 1.0, **LOOKS[name]}
     width, height, scale = look["width"], int(tab.evaluate(ended)) + 12, look["scale"]
     tab.resize(width, height, scale)
-    path = Path(KEPT or tmp_path) / f"{name}.png"
+    path = Path(OUTPUT or tmp_path) / f"{name}.png"
     tab.picture(path)
     tab.close()
-    assert not tab.wrong
+    assert not tab.error
     assert path.stat().st_size < LARGEST
     picture = matplotlib.image.imread(path)
     assert picture.shape[:2] == (height * scale, width * scale)

@@ -11,11 +11,11 @@ import onepass as op
 from onepass.cli.app import main
 from onepass.features.presets import pipelines
 
-Said = Callable[..., tuple[int, str]]
+Serve = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Said:
+def serve(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Serve:
     """The exit code and the errors of a command that does not come to listen."""
 
     def done(*words: str, **environment: str) -> tuple[int, str]:
@@ -27,15 +27,15 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return done
 
 
-def test_off_the_loopback_there_must_be_tokens(tmp_path: Path, said: Said) -> None:
+def test_off_the_loopback_there_must_be_tokens(tmp_path: Path, serve: Serve) -> None:
     data = ("--data", str(tmp_path / "data"), "--port", "0")
-    code, told = said("rls", *data, "--host", "0.0.0.0", ONEPASS_TOKEN="")  # noqa: S104
-    assert (code, "must be tokens" in told) == (2, True)
-    code, told = said("rls", *data, ONEPASS_TOKEN="short")  # noqa: S106
-    assert (code, "16 characters" in told, "short" in told) == (2, True, False)
+    code, message = serve("rls", *data, "--host", "0.0.0.0", ONEPASS_TOKEN="")  # noqa: S104
+    assert (code, "must be tokens" in message) == (2, True)
+    code, message = serve("rls", *data, ONEPASS_TOKEN="short")  # noqa: S106
+    assert (code, "16 characters" in message, "short" in message) == (2, True, False)
     assert not (tmp_path / "data").exists()
     with Server(tmp_path / "data", "rls", "--host", "0.0.0.0", token=TOKEN) as server:  # noqa: S104
-        assert server.asked("GET", "/v2")[0] == 200
+        assert server.send("GET", "/v2")[0] == 200
         assert TOKEN not in server.log.read_text()
 
 
@@ -52,53 +52,53 @@ def test_off_the_loopback_there_must_be_tokens(tmp_path: Path, said: Said) -> No
         (("rls", "--tokens", "none"), 1),
     ],
 )
-def test_wrong_usage(tmp_path: Path, said: Said, words: tuple[str, ...], code: int) -> None:
+def test_wrong_usage(tmp_path: Path, serve: Serve, words: tuple[str, ...], code: int) -> None:
     port = () if "--port" in words else ("--port", "0")
-    found, told = said(*words, "--data", str(tmp_path / "data"), *port)
-    assert (found, "Traceback" in told) == (code, False), told
+    found, message = serve(*words, "--data", str(tmp_path / "data"), *port)
+    assert (found, "Traceback" in message) == (code, False), message
 
 
-def test_what_is_said_of_words_that_are_wrong(tmp_path: Path, said: Said) -> None:
+def test_messages_of_invalid_arguments(tmp_path: Path, serve: Serve) -> None:
     """In the command's words, and not in the library's."""
     data = ("--data", str(tmp_path / "data"), "--port", "0")
-    assert "serve: --data must be given" in said("rls")[1]
-    assert "--data requires an argument" in said("rls", "--data")[1]
-    assert "m.onepass must be a model file that is there" in said("m.onepass", *data)[1]
-    assert "serve: --source" in said("rls", *data, "--source", "file://x")[1]
+    assert "serve: --data must be given" in serve("rls")[1]
+    assert "--data requires an argument" in serve("rls", "--data")[1]
+    assert "m.onepass must be an existing model file" in serve("m.onepass", *data)[1]
+    assert "serve: --source" in serve("rls", *data, "--source", "file://x")[1]
     assert not (tmp_path / "data" / "rls.db").exists()
     with op.durable(tmp_path / "data" / "rls.db", pipelines(["rls"], "regression", {})["rls"]):
         pass
-    told = said("rls", *data, "--set", "rls.ridge=2")[1]
-    assert "serve: `model` must be as it was" in told
-    assert "op." not in told
+    message = serve("rls", *data, "--set", "rls.ridge=2")[1]
+    assert "serve: `model` must be as it was" in message
+    assert "op." not in message
 
 
-def test_a_port_that_is_taken(tmp_path: Path, said: Said) -> None:
+def test_a_port_that_is_taken(tmp_path: Path, serve: Serve) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, told = said("rls", "--data", str(tmp_path / "data"), "--port", port)
-    assert (code, port in told) == (2, True)
+        code, message = serve("rls", "--data", str(tmp_path / "data"), "--port", port)
+    assert (code, port in message) == (2, True)
     assert not (tmp_path / "data").exists()
-    assert "Traceback" not in told
+    assert "Traceback" not in message
 
 
-def test_a_folder_is_served_by_one(tmp_path: Path, said: Said) -> None:
+def test_a_folder_is_served_by_one(tmp_path: Path, serve: Serve) -> None:
     with Server(tmp_path / "data", "rls"):
-        code, told = said("--data", str(tmp_path / "data"), "--port", "0")
-    assert (code, "LockedError" in told) == (1, True)
+        code, message = serve("--data", str(tmp_path / "data"), "--port", "0")
+    assert (code, "LockedError" in message) == (1, True)
 
 
-def test_a_model_goes_on_only_as_it_was(tmp_path: Path, said: Said) -> None:
+def test_a_model_goes_on_only_as_it_was(tmp_path: Path, serve: Serve) -> None:
     op.save(op.RLSRegressor(ridge=1.0).partial_fit([[1.0]], [1.0]), tmp_path / "m.onepass")
     op.save(op.RLSRegressor(ridge=2.0), tmp_path / "other.onepass")
     data = tmp_path / "data"
     with Server(data, str(tmp_path / "m.onepass"), "--name", "flow") as server:
-        assert server.asked("POST", "/v2/models/flow/learn", rows([[2]], [2]))[0] == 200
+        assert server.send("POST", "/v2/models/flow/learn", rows([[2]], [2]))[0] == 200
     with Server(data, str(tmp_path / "m.onepass"), "--name", "flow") as server:
-        assert server.asked("GET", "/v2/models/flow")[1]["versions"] == ["1"]
-    code, told = said(str(tmp_path / "other.onepass"), "--name", "flow", "--data", str(data),
+        assert server.send("GET", "/v2/models/flow")[1]["versions"] == ["1"]
+    code, message = serve(str(tmp_path / "other.onepass"), "--name", "flow", "--data", str(data),
                       "--port", "0")  # fmt: skip
-    assert (code, "ridge=2.0" in told) == (2, True)
+    assert (code, "ridge=2.0" in message) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -111,31 +111,31 @@ def test_a_model_goes_on_only_as_it_was(tmp_path: Path, said: Said) -> None:
         (("--task", "regression"), "--task"),
     ],
 )
-def test_words_that_nothing_heeds(
-    tmp_path: Path, said: Said, words: tuple[str, ...], option: str
+def test_options_without_effect_are_refused(
+    tmp_path: Path, serve: Serve, words: tuple[str, ...], option: str
 ) -> None:
     file = tmp_path / "m.onepass"
     op.save(op.RLSRegressor(), file)
     given = (word.format(file=file) for word in words)
-    code, told = said(*given, "--data", str(tmp_path / "data"), "--port", "0")
-    assert (code, f"{option} must come with" in told) == (2, True), told
+    code, message = serve(*given, "--data", str(tmp_path / "data"), "--port", "0")
+    assert (code, f"{option} must come with" in message) == (2, True), message
 
 
-def test_a_first_that_is_not_there_yet(tmp_path: Path) -> None:
-    with Server(tmp_path / "data", "rls", "--first", "later") as server:
-        assert "/invocations waits for later, which is not there" in server.log.read_text()
-        assert server.asked("POST", "/invocations", {"inputs": [[1.0]]})[0] == 404
-        assert server.asked("PUT", "/v2/models/later", {"model": "rls"})[0] == 201
-        assert server.asked("POST", "/invocations", {"inputs": [[1.0]]})[0] == 200
+def test_a_default_model_that_does_not_exist_yet(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls", "--default-model", "later") as server:
+        assert "/invocations requires later, which does not exist yet" in server.log.read_text()
+        assert server.send("POST", "/invocations", {"inputs": [[1.0]]})[0] == 404
+        assert server.send("PUT", "/v2/models/later", {"model": "rls"})[0] == 201
+        assert server.send("POST", "/invocations", {"inputs": [[1.0]]})[0] == 200
 
 
 def test_one_that_is_there_goes_on_with_classes_of_text(tmp_path: Path) -> None:
     words = ("rls", "--task", "classification", "--set", 'rls.classes=["ham","spam"]')
     for rows_seen in (0, 1):
         with Server(tmp_path / "data", *words) as server:
-            model = server.asked("GET", "/state")[1]["models"][0]
+            model = server.send("GET", "/state")[1]["models"][0]
             assert model["rows_seen"] == rows_seen
             x = {"name": "x", "shape": [1], "datatype": "FP64", "data": [1.0]}
             y = {"name": "y", "shape": [1], "datatype": "BYTES", "data": ["spam"]}
-            assert server.asked("POST", "/v2/models/rls/learn", {"inputs": [x, y]})[0] == 200
+            assert server.send("POST", "/v2/models/rls/learn", {"inputs": [x, y]})[0] == 200
             server.stop()

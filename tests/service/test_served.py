@@ -23,7 +23,7 @@ from onepass.errors import (
 )
 from onepass.serialization.state import nbytes
 from onepass.service.http.status import exposition, state
-from onepass.service.model import predictions
+from onepass.service.model import predict_rows
 from onepass.service.registry import ModelRegistry
 from onepass.validation.table import Table
 
@@ -32,8 +32,8 @@ MOST = 2000
 
 
 def test_others_have_the_file_while_rows_come_without_end(tmp_path: Path) -> None:
-    shelf = ModelRegistry(tmp_path, "here")
-    served = shelf.create("m", op.RLSRegressor())
+    registry = ModelRegistry(tmp_path, "here")
+    served = registry.create("m", op.RLSRegressor())
     blocks, over = [0], threading.Event()
 
     def again(request: Any) -> None:
@@ -43,24 +43,24 @@ def test_others_have_the_file_while_rows_come_without_end(tmp_path: Path) -> Non
             served.learn({"X": X, "y": Y}, again)
 
     served.learn({"X": X, "y": Y}, again)
-    ids = served.durable.ask(X, seconds=60.0)[1]
-    served.answer(ids, Y)
+    ids = served.durable.predict_pending(X, seconds=60.0)[1]
+    served.learn_labels(ids, Y)
     served.durable.rollback(to=served.durable.snapshot())
     between = blocks[0]
     over.set()
-    shelf.close()
+    registry.close()
     assert between < MOST
     with op.durable(tmp_path / "m.db") as durable:
         assert durable.rows_seen == blocks[0] + 1
 
 
 def test_it_is_ready_as_long_as_it_can_learn(tmp_path: Path) -> None:
-    shelf = ModelRegistry(tmp_path, "here")
-    served = shelf.create("m", op.RLSRegressor())
+    registry = ModelRegistry(tmp_path, "here")
+    served = registry.create("m", op.RLSRegressor())
     served.durable._writer.watch = lambda *_: divmod(1, 0)
     served.durable.learn(X, Y)
     served.check_ready()
-    assert (served.ready, "division" in str(served.trouble)) == (True, True)
+    assert (served.ready, "division" in str(served.error)) == (True, True)
     db = served.durable._journal._db
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages}")
@@ -70,7 +70,7 @@ def test_it_is_ready_as_long_as_it_can_learn(tmp_path: Path) -> None:
     assert not served.ready
     with pytest.raises(StoreError, match="full"):
         served.check_ready()
-    shelf.close()
+    registry.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
@@ -79,8 +79,8 @@ def test_what_is_retired_on_a_full_disk_is_whole(tmp_path: Path) -> None:
     import resource
 
     wide = np.random.default_rng(0).normal(size=(50, 100))
-    shelf = ModelRegistry(tmp_path, "here")
-    durable = shelf.create("m", op.RLSRegressor()).durable
+    registry = ModelRegistry(tmp_path, "here")
+    durable = registry.create("m", op.RLSRegressor()).durable
     for _ in range(3):
         durable.learn(wide, wide[:, 0])
     durable._journal._rows("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -89,14 +89,14 @@ def test_what_is_retired_on_a_full_disk_is_whole(tmp_path: Path) -> None:
     try:
         for _ in range(2):
             durable.learn(wide, wide[:, 0])  # there is room in the log, but not in the file
-        kept = shelf.retire("m")
+        retired = registry.retire("m")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.glob("m.db*"))
-    with op.durable(kept) as again:
+    with op.durable(retired) as again:
         assert again.rows_seen == 250
-    assert shelf.create("m", op.RLSRegressor()).durable.rows_seen == 0
-    shelf.close()
+    assert registry.create("m", op.RLSRegressor()).durable.rows_seen == 0
+    registry.close()
 
 
 class Failing:
@@ -114,40 +114,42 @@ def test_a_detector_that_fails_takes_nothing_down(
     failing = {"broken": Failing()}
     monkeypatch.setattr("onepass.service.registry.detectors", lambda *_: failing)
     for session in (1, 2):
-        shelf = ModelRegistry(tmp_path, "here", drift=("broken",))
-        shelf.open_all()
-        served = shelf["m"] if shelf.names else shelf.create("m", op.RLSRegressor())
+        registry = ModelRegistry(tmp_path, "here", drift=("broken",))
+        registry.open_all()
+        served = registry["m"] if registry.names else registry.create("m", op.RLSRegressor())
         served.durable.learn(X, Y)
-        [model] = state(shelf).models
-        assert "broken has failed and watches no longer: math domain error" in str(model.trouble)
-        assert 'onepass_drift_watching{detector="broken",model="m"} 0' in exposition(shelf, {})
+        [model] = state(registry).models
+        assert "broken has failed and is disabled: math domain error" in str(model.error)
+        assert 'onepass_drift_detector_active{detector="broken",model="m"} 0' in exposition(
+            registry, {}
+        )
         served.durable.snapshot()
         served.check_ready()
-        shelf.close()
+        registry.close()
         assert served.gauges.state()["rows"] == session
 
 
 def test_detectors_of_mistakes_watch_classifiers_alone(tmp_path: Path) -> None:
     pytest.importorskip("river")
-    shelf = ModelRegistry(tmp_path, "here", drift=("adwin", "ddm"))
-    shelf.create("classes", op.RLSClassifier())
+    registry = ModelRegistry(tmp_path, "here", drift=("adwin", "ddm"))
+    registry.create("classes", op.RLSClassifier())
     with pytest.raises(ParameterError, match="here: numbers: ddm must watch classifiers"):
-        shelf.create("numbers", op.RLSRegressor())
-    assert [each.name for each in shelf] == ["classes"]
+        registry.create("numbers", op.RLSRegressor())
+    assert [each.name for each in registry] == ["classes"]
     assert not list(tmp_path.glob("numbers*"))
-    shelf.close()
+    registry.close()
     ModelRegistry(tmp_path, "here").create("numbers", op.RLSRegressor()).close()
-    shelf = ModelRegistry(tmp_path, "here", drift=("ddm",))
+    registry = ModelRegistry(tmp_path, "here", drift=("ddm",))
     with pytest.raises(ParameterError, match="here: numbers: ddm must watch classifiers"):
-        shelf.open_all()
-    assert list(shelf) == []
+        registry.open_all()
+    assert list(registry) == []
     op.durable(tmp_path / "numbers.db").close()  # nobody holds it
 
 
-def test_its_memory_is_told_while_a_loop_has_it(tmp_path: Path) -> None:
+def test_memory_is_measured_while_native_state_is_loaded(tmp_path: Path) -> None:
     """The loop that learns single rows has the memory alone: its size is known all the same."""
-    with closing(ModelRegistry(tmp_path, "here")) as shelf:
-        served = shelf.create("m", op.RLSRegressor())
+    with closing(ModelRegistry(tmp_path, "here")) as registry:
+        served = registry.create("m", op.RLSRegressor())
         rows = np.random.default_rng(0).normal(size=(40, 4))
         served.durable.learn(rows, rows[:, 0])
         served.durable.snapshot()
@@ -159,11 +161,11 @@ def test_its_memory_is_told_while_a_loop_has_it(tmp_path: Path) -> None:
 
 
 def test_what_is_retired_takes_no_gauges_of_others(tmp_path: Path) -> None:
-    with closing(ModelRegistry(tmp_path, "here")) as shelf:
+    with closing(ModelRegistry(tmp_path, "here")) as registry:
         for name in ("x", "x.retired-1"):
-            shelf.create(name, op.RLSRegressor()).durable.learn(X, Y)
-        assert shelf.retire("x") == tmp_path / "x.retired-2"
-        assert shelf.retire("x.retired-1") == tmp_path / "x.retired-1.retired-1"
+            registry.create(name, op.RLSRegressor()).durable.learn(X, Y)
+        assert registry.retire("x") == tmp_path / "x.retired-2"
+        assert registry.retire("x.retired-1") == tmp_path / "x.retired-1.retired-1"
         assert (tmp_path / "x.retired-2.gauges").exists()
 
 
@@ -174,36 +176,36 @@ def test_what_somebody_has_moved_is_not_retired(tmp_path: Path, *, there: bool) 
     path = tmp_path / "m.db"
     with op.durable(tmp_path / "backup", op.RLSRegressor()) as other:
         other.learn(np.ones((7, 3)), np.ones(7))
-    with closing(ModelRegistry(tmp_path, "here")) as shelf:
-        served = shelf.create("m", op.RLSRegressor())
+    with closing(ModelRegistry(tmp_path, "here")) as registry:
+        served = registry.create("m", op.RLSRegressor())
         served.durable.learn(X, Y)
         path.rename(tmp_path / "elsewhere")
         if there:
             (tmp_path / "backup").rename(path)
         before = sorted(each.name for each in tmp_path.iterdir())
         with pytest.raises(StoreError, match="was moved or removed"):
-            shelf.retire("m")
-        assert shelf["m"] is served
+            registry.retire("m")
+        assert registry["m"] is served
         assert served.durable.predict(X).shape == (1,)
         assert sorted(each.name for each in tmp_path.iterdir()) == before
         if not there:
             (tmp_path / "elsewhere").rename(path)
-            kept = shelf.retire("m")
-            with op.durable(kept) as again:
+            retired = registry.retire("m")
+            with op.durable(retired) as again:
                 assert again.rows_seen == 1
 
 
 def test_nothing_is_written_over_what_is_left_of_one_retired(tmp_path: Path) -> None:
-    with closing(ModelRegistry(tmp_path, "here")) as shelf:
+    with closing(ModelRegistry(tmp_path, "here")) as registry:
         for number, end in enumerate(("", "-wal", ".gauges", ".db"), 1):
             (tmp_path / f"m.retired-{number}{end}").write_bytes(b"left")
-        shelf.create("m", op.RLSRegressor()).durable.learn(X, Y)
-        assert shelf.retire("m") == tmp_path / "m.retired-5"
+        registry.create("m", op.RLSRegressor()).durable.learn(X, Y)
+        assert registry.retire("m") == tmp_path / "m.retired-5"
 
 
 def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path) -> None:
-    with closing(ModelRegistry(tmp_path, "here")) as shelf:
-        going = shelf.create("going", op.RLSRegressor())
+    with closing(ModelRegistry(tmp_path, "here")) as registry:
+        going = registry.create("going", op.RLSRegressor())
         begun, free = Event(), Event()
 
         def slow() -> None:
@@ -213,30 +215,30 @@ def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path
         close = going.close
         going.close = lambda: (slow(), close())[1]  # type: ignore[method-assign, func-returns-value]
         with ThreadPoolExecutor(1) as aside:
-            retired = aside.submit(shelf.retire, "going")
+            retired = aside.submit(registry.retire, "going")
             assert begun.wait(60)
-            assert shelf.create("other", op.RLSRegressor()).ready
+            assert registry.create("other", op.RLSRegressor()).ready
             with pytest.raises(AlreadyExistsError):
-                shelf.create("going", op.RLSRegressor())
+                registry.create("going", op.RLSRegressor())
             with pytest.raises(NotFoundError):
-                shelf["going"]
+                registry["going"]
             free.set()
             assert retired.result().exists()
-        assert [served.name for served in shelf] == ["other"]
-        assert shelf.create("going", op.RLSRegressor()).durable.rows_seen == 0
+        assert [served.name for served in registry] == ["other"]
+        assert registry.create("going", op.RLSRegressor()).durable.rows_seen == 0
 
 
 def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
-    with closing(ModelRegistry(tmp_path, "here", max_queued=8)) as shelf:
-        served = shelf.create("m", op.RLSRegressor())
+    with closing(ModelRegistry(tmp_path, "here", max_queued=8)) as registry:
+        served = registry.create("m", op.RLSRegressor())
         with pytest.raises(PayloadTooLargeError, match="at most 2 at a time, got 3"):
-            served.admitted(3, lambda: None)
-        assert served.admitted(2, lambda: served.waiting)() == 2
-        assert served.waiting == 0
+            served.admit(3, lambda: None)
+        assert served.admit(2, lambda: served.queued)() == 2
+        assert served.queued == 0
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "predictions"),
     [
         (op.RLSRegressor(), 0.0),
         (op.Pipeline(op.features.Encode(), op.features.Scale(), op.RLSRegressor()), 0.0),
@@ -245,19 +247,21 @@ def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
     ],
     ids=range(4),
 )
-def test_many_rows_are_answered_at_once_before_any_was_learned(model: Any, said: Any) -> None:
+def test_many_rows_are_predicted_at_once_before_any_was_learned(
+    model: Any, predictions: Any
+) -> None:
     """As the first of them is; a row at a time they would take minutes."""
     X = np.random.default_rng(0).normal(size=(1 << 19, 2))
-    assert predictions(model, X).tolist() == [said] * len(X)
-    assert predictions(model, X[:0]).shape == (0,)
+    assert predict_rows(model, X).tolist() == [predictions] * len(X)
+    assert predict_rows(model, X[:0]).shape == (0,)
 
 
 def test_initial_weights_answer_each_row() -> None:
     model, X = op.RLSRegressor(initial_coef=[1.0, 2.0]), np.arange(6.0).reshape(3, 2)
-    np.testing.assert_array_equal(predictions(model, X), X @ [1.0, 2.0])
+    np.testing.assert_array_equal(predict_rows(model, X), X @ [1.0, 2.0])
     X[2, 0] = np.nan
     with pytest.raises(NotFiniteError, match="in row 2"):
-        predictions(op.RLSRegressor(), X)
+        predict_rows(op.RLSRegressor(), X)
 
 
 def test_what_no_file_can_hold_is_refused(tmp_path: Path) -> None:

@@ -31,12 +31,12 @@ def curl(server: Server, command: str) -> Any:
     if "-H" in words:
         name, _, value = words[words.index("-H") + 1].partition(": ")
         form[name] = value
-    status, said, _ = server.asked(method, path, words[words.index("-d") + 1], form)
-    assert status < 300, (command, said)
-    return said
+    status, response, _ = server.send(method, path, words[words.index("-d") + 1], form)
+    assert status < 300, (command, response)
+    return response
 
 
-def test_what_the_library_shows_runs(
+def test_library_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -44,40 +44,38 @@ def test_what_the_library_shows_runs(
     assert capsys.readouterr().out.splitlines() == ["500 [6.]", "500 None"]
 
 
-def test_what_curl_shows_is_answered(tmp_path: Path) -> None:
+def test_curl_examples_run(tmp_path: Path) -> None:
     learn, mixed, infer, answers, rollback, create = blocks("", "curl ")[:6]
     with Server(tmp_path / "data", "rls") as server:
         first = curl(server, learn)
         shown = json.loads(blocks("json", "{")[0])
         assert output(first) == pytest.approx(output(shown), rel=1e-9)
-        told = curl(server, infer)
-        learned = curl(server, answers.replace('["ID"]', json.dumps(output(told, "id"))))
-        assert (output(learned), learned["model_version"]) == (output(told), "2")
+        response = curl(server, infer)
+        learned = curl(server, answers.replace('["ID"]', json.dumps(output(response, "id"))))
+        assert (output(learned), learned["model_version"]) == (output(response), "2")
         assert curl(server, rollback) == {"name": "rls", "version": 3}
-        assert output(curl(server, infer)) == output(told)
+        assert output(curl(server, infer)) == output(response)
         assert curl(server, create) == {"name": "flow", "version": 0}
         assert curl(server, mixed)["model_version"] == curl(server, mixed)["model_version"] == "4"
-        names = [each["name"] for each in server.asked("GET", "/v2/models/rls")[1]["inputs"]]
+        names = [each["name"] for each in server.send("GET", "/v2/models/rls")[1]["inputs"]]
         assert names == ["km", "degrees", "day"]
 
 
-def test_what_the_client_shows_runs(tmp_path: Path) -> None:
+def test_client_examples_run(tmp_path: Path) -> None:
     (shown,) = blocks("python", "import onepass as op\nfrom onepass.service")
     with Server(tmp_path / "data", "rls") as server:
         names: dict[str, Any] = {}
         exec(shown.replace("http://localhost:8080", server.url), names)  # noqa: S102  our own page
         with names["client"] as client:
             assert [each["name"] for each in client.models()] == ["rls", "shop", "own"]
-        assert (names["said"].shape, len(names["ids"])) == ((1,), 1)
+        assert (names["predictions"].shape, len(names["ids"])) == ((1,), 1)
         (shown,) = blocks("python", "import asyncio")
         exec(shown.replace("http://localhost:8080", server.url), {})  # noqa: S102  our own page
-        assert server.asked("GET", "/state")[1]["models"][0]["rows_seen"] == 8
+        assert server.send("GET", "/state")[1]["models"][0]["rows_seen"] == 8
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes tokens")
-def test_what_is_shown_of_tokens_and_tls_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_token_and_tls_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = blocks("", "umask ")[0].splitlines()
     subprocess.run(["sh", "-ec", "\n".join(lines[:3])], check=True, capture_output=True)  # noqa: S603, S607

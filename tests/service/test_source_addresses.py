@@ -64,9 +64,9 @@ def test_what_is_no_address(url: str) -> None:
 )
 def test_no_message_repeats_a_password(secret: str) -> None:
     url = f"redis://:{secret}@localhost:6379/0?stream=flow&target=y"
-    with pytest.raises(ParameterError) as told:
+    with pytest.raises(ParameterError) as caught:
         source(url)
-    assert "secret" not in "".join(traceback.format_exception(told.value)).replace(url, "")
+    assert "secret" not in "".join(traceback.format_exception(caught.value)).replace(url, "")
 
 
 @pytest.mark.parametrize("secret", ["secret:7", "s@secret", "secret%zz", "s%2Fsecret"])
@@ -75,7 +75,7 @@ def test_no_name_repeats_a_password(secret: str) -> None:
     assert found.name == "redis://localhost:6379/0?stream=flow"
 
 
-def test_a_typing_error_is_told() -> None:
+def test_an_unknown_parameter_is_named() -> None:
     with pytest.raises(ParameterError, match="got straem"):
         source(PLAIN + "&straem=z")
 

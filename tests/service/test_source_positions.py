@@ -10,7 +10,7 @@ import onepass as op
 from onepass.errors import CorruptStoreError, ParameterError, StoreError
 
 
-def test_a_position_without_rows_is_kept(tmp_path: Path) -> None:
+def test_a_position_without_rows_is_committed(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
         model.learn([[1.0]], [2.0], source="flow", position="1")
         before = bits(model)

@@ -14,7 +14,7 @@ from redis_server import RedisServer, until
 import onepass as op
 from onepass.errors import ParameterError
 from onepass.service import Durable, consumer, redis
-from onepass.service.consumer import Feeder, source
+from onepass.service.consumer import SourceConsumer, source
 from onepass.service.monitoring import Gauges
 
 
@@ -33,13 +33,15 @@ def client(server: RedisServer) -> Iterator[Any]:
 
 
 @contextmanager
-def fed(path: Path, url: str, model: Any = None) -> Iterator[tuple[Durable, Feeder, Gauges]]:
+def fed(
+    path: Path, url: str, model: Any = None
+) -> Iterator[tuple[Durable, SourceConsumer, Gauges]]:
     """A learner that learns a stream."""
     with op.durable(
         path / "m.db", None if (path / "m.db").exists() else model or linear()
     ) as found:
         gauges = Gauges(found.frozen_copy)
-        feeder = Feeder(found, source(url), gauges)
+        feeder = SourceConsumer(found, source(url), gauges)
         try:
             yield found, feeder, gauges
         finally:
@@ -76,7 +78,7 @@ def test_a_stream_is_learned(server: RedisServer, client: Any, tmp_path: Path) -
             before = durable.rows_seen
             send(client, row)
             until(lambda before=before: durable.rows_seen == before + 1)  # type: ignore[misc]
-        assert (feeder.trouble, gauges.rows_refused, feeder.behind) == (None, 0, 0)
+        assert (feeder.error, gauges.rows_refused, feeder.lag) == (None, 0, 0)
         np.testing.assert_allclose(durable.predict([{"a": 1.0, "b": 1.0}]), [6.0], atol=1e-5)
     last = send(client, *entries(5, 2))[-1].decode()
     with fed(tmp_path, server.url()) as (durable, _, _):
@@ -92,7 +94,7 @@ def test_a_stream_is_learned(server: RedisServer, client: Any, tmp_path: Path) -
 
 POISON: list[tuple[dict[Any, Any], str]] = [
     ({"a": "text", "b": 1, "y": 2}, "'a' must hold numbers"),
-    ({"a": 1, "b": 2}, "must have an answer in its field 'y', got none"),
+    ({"a": 1, "b": 2}, "must have a target in its field 'y', got none"),
     ({"a": 1, "b": 2, "y": ""}, "got none"),
     ({"a": 1, "b": 2, "y": "nan"}, "got nan"),
     ({"a": 1, "b": 2, "y": "inf"}, "finite"),
@@ -110,7 +112,7 @@ POISON: list[tuple[dict[Any, Any], str]] = [
 ]
 
 
-def test_what_is_no_row_is_told_and_passed_by(
+def test_invalid_entries_are_counted_and_skipped(
     server: RedisServer, client: Any, tmp_path: Path
 ) -> None:
     good = entries(300)
@@ -123,7 +125,7 @@ def test_what_is_no_row_is_told_and_passed_by(
             assert why in gauges.refused[-1]["why"], row
         name = next(iter(durable.positions))
         until(lambda: durable.positions[name].endswith(f"/{3 + len(POISON)}"))
-        assert (durable.rows_seen, feeder.trouble) == (3, None)
+        assert (durable.rows_seen, feeder.error) == (3, None)
     mixed = [good[3]]
     for i, (row, _) in enumerate(POISON):  # among others
         mixed += [row, *good[4 + 5 * i : 9 + 5 * i]]
@@ -131,7 +133,7 @@ def test_what_is_no_row_is_told_and_passed_by(
     with fed(tmp_path, server.url()) as (durable, feeder, gauges):
         until(lambda: durable.rows_seen == 4 + 5 * len(POISON))
         until(lambda: gauges.rows_refused == len(POISON))
-        assert feeder.trouble is None
+        assert feeder.error is None
         learned = durable.model().learner_
         expected = op.RLSRegressor(ridge=1e-6)
         rows = good[: durable.rows_seen]
@@ -139,15 +141,15 @@ def test_what_is_no_row_is_told_and_passed_by(
         np.testing.assert_allclose(learned.coef_, expected.coef_, atol=1e-9)
 
 
-def test_nothing_is_passed_by_before_something_was_learned(
+def test_entries_are_not_skipped_before_the_first_learned_row(
     server: RedisServer, client: Any, tmp_path: Path
 ) -> None:
     """A wrong address is not to use up a stream."""
     send(client, *entries(40))
     with fed(tmp_path, server.url(target="z")) as (durable, feeder, gauges):
-        until(lambda: feeder.trouble)
-        assert "none is" in str(feeder.trouble)
-        assert "'z'" in str(feeder.trouble)
+        until(lambda: feeder.error)
+        assert "none is" in str(feeder.error)
+        assert "'z'" in str(feeder.error)
         assert (durable.positions, durable.rows_seen, gauges.rows_refused) == ({}, 0, 0)
     with fed(tmp_path, server.url()) as (durable, _, _):
         until(lambda: durable.rows_seen == 40)
@@ -156,10 +158,10 @@ def test_nothing_is_passed_by_before_something_was_learned(
 def test_a_poisoned_beginning_ends(server: RedisServer, client: Any, tmp_path: Path) -> None:
     send(client, {"a": 1}, {"a": 2})
     with fed(tmp_path, server.url()) as (durable, feeder, gauges):
-        until(lambda: feeder.trouble)
+        until(lambda: feeder.error)
         send(client, *entries(1))
         until(lambda: durable.rows_seen == 1)
-        until(lambda: feeder.trouble is None)
+        until(lambda: feeder.error is None)
         assert gauges.rows_refused == 2
 
 
@@ -175,11 +177,11 @@ def test_what_was_removed_unread_is_counted(
     send(client, *rows[60:])
     with fed(tmp_path, server.url()) as (durable, feeder, gauges):
         until(lambda: _place(durable) == 3000)
-        until(lambda: feeder.behind == 0)
+        until(lambda: feeder.lag == 0)
         lost = {"trim": 30, "all": 50, "delete": 1}[how]
         assert (durable.rows_seen, gauges.rows_refused) == (3000 - lost, lost)
-        assert f"but {lost:,} behind" in whys(gauges)
-        assert feeder.trouble is None
+        assert f"but {lost:,} after" in whys(gauges)
+        assert feeder.error is None
 
 
 def test_what_is_removed_while_it_is_read(server: RedisServer, client: Any, tmp_path: Path) -> None:
@@ -192,7 +194,7 @@ def test_what_is_removed_while_it_is_read(server: RedisServer, client: Any, tmp_
             _remove(client, rows[100 * i : 100 * i + 100], ("trim", "all", "delete")[i % 3])
         until(lambda: _place(durable) == 4000)
         assert durable.rows_seen + gauges.rows_refused == 4000
-        assert feeder.trouble is None
+        assert feeder.error is None
 
 
 def _remove(client: Any, rows: list[dict[str, float]], how: str) -> None:
@@ -226,7 +228,7 @@ def test_what_was_read_may_be_removed(server: RedisServer, client: Any, tmp_path
             if i == 2:
                 client.xtrim("flow", maxlen=0, approximate=False)
             assert _place(durable) == seen
-            assert (gauges.rows_refused, whys(gauges), feeder.trouble) == (0, "", None)
+            assert (gauges.rows_refused, whys(gauges), feeder.error) == (0, "", None)
 
 
 @pytest.mark.parametrize("reading", [True, False])
@@ -239,18 +241,18 @@ def test_a_stream_that_is_made_anew(
         until(lambda: durable.rows_seen == 10)
         if reading:
             client.delete("flow")
-            until(lambda: feeder.trouble)
-            assert "there is none yet" in str(feeder.trouble)
+            until(lambda: feeder.error)
+            assert "there is none of this name yet" in str(feeder.error)
             send(client, *entries(5, 1))
             until(lambda: durable.rows_seen == 15)
-            until(lambda: feeder.trouble is None)
-            assert "made anew" in whys(gauges)
+            until(lambda: feeder.error is None)
+            assert "recreated" in whys(gauges)
     if not reading:
         client.delete("flow")
         send(client, *entries(5, 1))
         with fed(tmp_path, server.url()) as (durable, feeder, gauges):
             until(lambda: durable.rows_seen == 15)
-            assert ("made anew" in whys(gauges), gauges.rows_refused) == (True, 0)
+            assert ("recreated" in whys(gauges), gauges.rows_refused) == (True, 0)
 
 
 def test_a_stream_that_ends_before_what_was_read(
@@ -262,13 +264,13 @@ def test_a_stream_that_ends_before_what_was_read(
     client.delete("flow")
     client.xadd("flow", entries(1)[0], id="7-0")
     with fed(tmp_path, server.url()) as (durable, feeder, gauges):
-        until(lambda: feeder.trouble)
-        assert "ends at 7-0" in str(feeder.trouble)
-        assert "another `name`" in str(feeder.trouble)
+        until(lambda: feeder.error)
+        assert "ends at 7-0" in str(feeder.error)
+        assert "another `name`" in str(feeder.error)
         send(client, *entries(2, 1))
         until(lambda: durable.rows_seen == 12)
-        until(lambda: feeder.trouble is None)
-        assert "made anew" in whys(gauges)
+        until(lambda: feeder.error is None)
+        assert "recreated" in whys(gauges)
     with fed(tmp_path, server.url(name="again")) as (durable, _, _):
         until(lambda: durable.rows_seen == 15)
         assert durable.positions["again"].endswith("/3")
@@ -278,49 +280,49 @@ def test_a_stream_that_is_not_there_yet_or_is_none(
     server: RedisServer, client: Any, tmp_path: Path
 ) -> None:
     with fed(tmp_path, server.url()) as (durable, feeder, _):
-        until(lambda: feeder.trouble)
-        assert "there is none yet" in str(feeder.trouble)
+        until(lambda: feeder.error)
+        assert "there is none of this name yet" in str(feeder.error)
         client.set("flow", "text")
-        until(lambda: "WRONGTYPE" in str(feeder.trouble))
+        until(lambda: "WRONGTYPE" in str(feeder.error))
         client.delete("flow")
         send(client, *entries(1))
         until(lambda: durable.rows_seen == 1)
-        until(lambda: feeder.trouble is None)
+        until(lambda: feeder.error is None)
 
 
-def test_a_redis_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the start, for a while, killed, and stopped so that it does not answer."""
-    monkeypatch.setattr(redis, "_PATIENCE", 0.6)
+    monkeypatch.setattr(redis, "_TIMEOUT", 0.6)
     server = RedisServer(tmp_path / "redis")
     with fed(tmp_path, server.url()) as (durable, feeder, gauges):
-        until(lambda: "refused" in str(feeder.trouble))
+        until(lambda: "refused" in str(feeder.error))
         with server:
             for i in range(1, 4):
                 send(server.client(), *entries(4, i))
                 until(lambda i=i: durable.rows_seen == 4 * i)  # type: ignore[misc]
-                until(lambda: feeder.trouble is None)
+                until(lambda: feeder.error is None)
                 server.kill()
-                until(lambda: feeder.trouble)
+                until(lambda: feeder.error)
                 server.start()
-            until(lambda: feeder.trouble is None)
+            until(lambda: feeder.error is None)
             assert server.process
             server.process.send_signal(signal.SIGSTOP)
-            until(lambda: "Timeout" in str(feeder.trouble))
+            until(lambda: "Timeout" in str(feeder.error))
             server.process.send_signal(signal.SIGCONT)
-            until(lambda: feeder.trouble is None)
-        until(lambda: feeder.trouble)
+            until(lambda: feeder.error is None)
+        until(lambda: feeder.error)
         assert gauges.rows_refused == 0
 
 
-def test_passwords_are_asked_for_and_told_to_nobody(tmp_path: Path) -> None:
+def test_passwords_are_used_and_never_shown(tmp_path: Path) -> None:
     options = ("--requirepass", "correct-horse")
     with RedisServer(tmp_path / "redis", *options) as server:
         send(server.client(password="correct-horse"), *entries(3))  # noqa: S106
         for before, why in ((":wrong-horse@", "invalid username-password"), ("", "Authentication")):
             with fed(tmp_path, server.url(before=before)) as (durable, feeder, _):
-                until(lambda: feeder.trouble)
-                assert why in str(feeder.trouble)
-                assert "horse" not in str(feeder.trouble)
+                until(lambda: feeder.error)
+                assert why in str(feeder.error)
+                assert "horse" not in str(feeder.error)
         with fed(tmp_path, server.url(before=":correct-horse@")) as (durable, feeder, gauges):
             send(server.client(password="correct-horse"), {"a": "x"})  # noqa: S106
             until(lambda: durable.rows_seen == 3 and gauges.rows_refused == 1)
@@ -339,10 +341,10 @@ def test_a_user_of_few_rights(server: RedisServer, client: Any, tmp_path: Path) 
         until(lambda: durable.rows_seen == 3)
         send(client, *entries(1))
         until(lambda: durable.rows_seen == 4)
-        assert feeder.trouble is None
+        assert feeder.error is None
     with fed(tmp_path, server.url(before="reader:horse@", stream="other")) as (_, feeder, _):
-        until(lambda: feeder.trouble)
-        assert "permission" in str(feeder.trouble).lower()
+        until(lambda: feeder.error)
+        assert "permission" in str(feeder.error).lower()
 
 
 def test_tls(tmp_path: Path) -> None:
@@ -363,10 +365,10 @@ def test_tls(tmp_path: Path) -> None:
     with plain:
         send(plain.client(), *entries(3))
         url = secure.url().replace("redis:", "rediss:")
-        for wrong in (url, plain.url().replace("redis:", "rediss:"), f"{url}&ca=none.pem"):
-            with fed(tmp_path, wrong) as (durable, feeder, _):
-                until(lambda: feeder.trouble)
-                assert "must be a stream of Redis that can be read" in str(feeder.trouble)
+        for error in (url, plain.url().replace("redis:", "rediss:"), f"{url}&ca=none.pem"):
+            with fed(tmp_path, error) as (durable, feeder, _):
+                until(lambda: feeder.error)
+                assert "must be a Redis stream that can be read" in str(feeder.error)
         with fed(tmp_path, f"{url}&ca={tmp_path / 'cert.pem'}") as (durable, feeder, _):
             until(lambda: durable.rows_seen == 3)
             assert next(iter(durable.positions)).startswith("rediss://")
@@ -439,30 +441,30 @@ def test_an_id_that_is_no_time_is_passed_by(
     with fed(tmp_path, server.url(time="id"), model) as (durable, feeder, gauges):
         until(lambda: gauges.rows_refused == 2)
         assert durable.rows_seen == 1
-        assert feeder.trouble is None
+        assert feeder.error is None
         assert "must have an id that is a time" in whys(gauges)
 
 
-def test_a_time_is_told_to_those_alone_that_want_one(tmp_path: Path) -> None:
+def test_times_require_a_learner_that_forgets_by_time(tmp_path: Path) -> None:
     url = "redis://localhost/0?stream=flow&target=y"
     with (
         op.durable(tmp_path / "m.db", linear()) as durable,
-        pytest.raises(ParameterError, match="must not say which field is the time"),
+        pytest.raises(ParameterError, match="must not name the field of the time"),
     ):
-        Feeder(durable, source(f"{url}&time=id"), Gauges(durable.frozen_copy))
+        SourceConsumer(durable, source(f"{url}&time=id"), Gauges(durable.frozen_copy))
     hourly = op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life="1h"))
     with (
         op.durable(tmp_path / "h.db", hourly) as durable,
-        pytest.raises(ParameterError, match="must say which field is the time"),
+        pytest.raises(ParameterError, match="must name the field of the time"),
     ):
-        Feeder(durable, source(url), Gauges(durable.frozen_copy))
+        SourceConsumer(durable, source(url), Gauges(durable.frozen_copy))
 
 
 def test_a_disk_that_is_full_stops_it_for_a_while(
     server: RedisServer, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is refused, nothing is passed by: it is learned when there is room."""
-    monkeypatch.setattr(consumer, "_LONGEST", 0.2)
+    monkeypatch.setattr(consumer, "_MAX_DELAY", 0.2)
     send(client, *entries(3))
     with fed(tmp_path, server.url()) as (durable, feeder, gauges):
         until(lambda: durable.rows_seen == 3)
@@ -471,10 +473,10 @@ def test_a_disk_that_is_full_stops_it_for_a_while(
         most = db.execute("PRAGMA max_page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count = {pages}")
         send(client, {"a": "x"}, *entries(900, 1), {"a": "text", "b": 1, "y": 1}, *entries(900, 2))
-        until(lambda: feeder.trouble)
-        assert "full" in str(feeder.trouble)
+        until(lambda: feeder.error)
+        assert "full" in str(feeder.error)
         db.execute(f"PRAGMA max_page_count = {most}")
         until(lambda: durable.rows_seen == 1803)
-        until(lambda: feeder.trouble is None)
+        until(lambda: feeder.error is None)
         until(lambda: gauges.rows_refused == 2)
         assert gauges.rows_refused == 2  # however often they were tried

@@ -25,14 +25,14 @@ def model(tmp_path: Path) -> str:
 
 def models(server: Server) -> dict[str, Any]:
     """What the page shows, by the names."""
-    status, state, _ = server.asked("GET", "/state")
+    status, state, _ = server.send("GET", "/state")
     assert status == 200
     return {each["name"]: each for each in state["models"]}
 
 
 def gauge(server: Server, name: str) -> list[str]:
     """The values of a gauge."""
-    lines = server.asked("GET", "/metrics")[1].decode().splitlines()
+    lines = server.send("GET", "/metrics")[1].decode().splitlines()
     return [line.rpartition(" ")[2] for line in lines if line.startswith(f"onepass_{name}{{")]
 
 
@@ -44,25 +44,25 @@ def test_a_stream_behind_the_page(tmp_path: Path, model: str) -> None:
         client = redis.client(password="correct-horse")  # noqa: S106
         send(client, *entries(50), {"a": "text", "b": 1, "y": 1}, {"a": 1})
         until(lambda: models(server)["flow"]["rows_refused"] == 2)
-        until(lambda: models(server)["flow"]["trouble"] is None)
+        until(lambda: models(server)["flow"]["error"] is None)
         shown = models(server)["flow"]
         assert (shown["rows_seen"], shown["ready"]) == (50, True)
         (position,) = shown["positions"].values()
         assert position.endswith("/52")
         assert gauge(server, "source_ready") == ["1.0"]
-        assert gauge(server, "source_behind") == ["0.0"]
+        assert gauge(server, "source_lag") == ["0.0"]
         redis.kill()
-        until(lambda: "refused" in str(models(server)["flow"]["trouble"]))
+        until(lambda: "refused" in str(models(server)["flow"]["error"]))
         assert models(server)["flow"]["ready"]
         assert gauge(server, "source_ready") == ["0.0"]
-        assert server.asked("GET", "/v2/health/ready")[0] == 200
+        assert server.send("GET", "/v2/health/ready")[0] == 200
         redis.start()
         send(client, *entries(5, 1))
         until(lambda: models(server)["flow"]["rows_seen"] == 55)
-        until(lambda: models(server)["flow"]["trouble"] is None)
-        told = [str(server.asked("GET", path)[1]) for path in ("/state", "/metrics", "/v2")]
+        until(lambda: models(server)["flow"]["error"] is None)
+        pages = [str(server.send("GET", path)[1]) for path in ("/state", "/metrics", "/v2")]
         assert server.stop() == STOPPED
-        told += [text := server.log.read_text()]
+        pages += [text := server.log.read_text()]
         lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         lost = [each for each in lines if each["what"] == "the source cannot be read"]
         assert {each["level"] for each in lost} == {"warning"}
@@ -75,7 +75,7 @@ def test_a_stream_behind_the_page(tmp_path: Path, model: str) -> None:
         send(client, *entries(5, 3))
         server.start()
         until(lambda: models(server)["flow"]["rows_seen"] == 65)
-        assert all("horse" not in each for each in (*told, server.log.read_text()))
+        assert all("horse" not in each for each in (*pages, server.log.read_text()))
 
 
 def test_several_learners_and_one_that_is_retired(tmp_path: Path, model: str) -> None:
@@ -88,7 +88,7 @@ def test_several_learners_and_one_that_is_retired(tmp_path: Path, model: str) ->
         with Server(data, model, *words) as server:
             send(redis.client(), *entries(10))
             until(lambda: [m["rows_seen"] for m in models(server).values()] == [10, 10])
-            assert server.asked("DELETE", "/v2/models/one")[0] == 200
+            assert server.send("DELETE", "/v2/models/one")[0] == 200
             send(redis.client(), *entries(10, 1))
             until(lambda: models(server)["two"]["rows_seen"] == 20)
             assert list(models(server)) == ["two"]

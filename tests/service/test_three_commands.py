@@ -91,10 +91,10 @@ def posted(url: str, command: str) -> Any:
     assert (curl, data) == ("curl", "-d")
     assert address.startswith("localhost:8080/")
     form = {"Content-Type": "application/x-www-form-urlencoded"}  # as curl has it
-    asked = urllib.request.Request(  # noqa: S310  ours
+    request = urllib.request.Request(  # noqa: S310  ours
         f"{url}/{address.partition('/')[2]}", body.encode(), form
     )
-    with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310  the same
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  the same
         return json.loads(answer.read())
 
 
@@ -105,7 +105,7 @@ def test_the_commands_do_what_the_page_says(tmp_path: Path) -> None:
     served = _Without(tmp_path, [*shlex.split(serve)[1:], "--port", "0"])
     try:
         url = served.url()
-        said = posted(url, post)
+        response = posted(url, post)
         with urllib.request.urlopen(url, timeout=30) as page:  # noqa: S310  ours
             assert b"<title>onepass</title>" in page.read()
         with urllib.request.urlopen(f"{url}/state", timeout=30) as state:  # noqa: S310  ours
@@ -113,14 +113,14 @@ def test_the_commands_do_what_the_page_says(tmp_path: Path) -> None:
     finally:
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(timeout=60) == 128 + signal.SIGTERM
-    assert (model["name"], model["rows_seen"], model["trouble"]) == ("rls", 3, None)
-    data = said["outputs"][0]["data"]
+    assert (model["name"], model["rows_seen"], model["error"]) == ("rls", 3, None)
+    data = response["outputs"][0]["data"]
     shown = json.loads(re.search(r"It answers `(\[.*?\])`", HERE)[1])  # type: ignore[index]
     assert data == pytest.approx(shown, rel=1e-9)
     shown = json.loads(re.search(r"^```json\n(.*?)^```$", SERVING, re.DOTALL | re.MULTILINE)[1])  # type: ignore[index]
     assert shown["outputs"][0]["data"] == pytest.approx(data, rel=1e-9)
     shown["outputs"][0]["data"] = data
-    assert said == shown
+    assert response == shown
 
 
 def test_the_package_holds_all_that_is_no_python() -> None:
@@ -130,9 +130,9 @@ def test_the_package_holds_all_that_is_no_python() -> None:
     packed = {
         path for pattern in settings["package-data"]["onepass"] for path in source.glob(pattern)
     }
-    kept = {
+    required = {
         path for path in source.rglob("*")
         if path.is_file() and path.suffix not in {".py", ".pyc", ".so"}
     }  # fmt: skip
-    assert kept <= packed
+    assert required <= packed
     assert {path.name for path in packed} >= {"index.html", "page.js", "flights.parquet"}

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from web_server import Server, asked, rows
+from web_server import Server, rows, send_request
 
 import onepass as op
 from onepass.errors import BusyError, ForbiddenError, UnauthorizedError
 from onepass.service.http.auth import Tokens
-from onepass.service.http.context import Room
+from onepass.service.http.context import Budget
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
 GET = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n"
@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     op.save(op.RLSRegressor(ridge=1e-6), folder / "rls.onepass")
     options = (
         str(folder / "rls.onepass"),
-        "--seconds",
+        "--request-timeout",
         "2",
         "--idle-timeout",
         "2",
@@ -46,22 +46,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "1000000",
     )
     with Server(folder / "data", *options) as running:
-        assert running.asked("POST", LEARN, rows([[1], [2]], [1, 2]))[0] == 200
+        assert running.send("POST", LEARN, rows([[1], [2]], [1, 2]))[0] == 200
         yield running
         log = running.log.read_text()
         assert "Traceback" not in log, log[-4000:]
 
 
 def seen(server: Server) -> tuple[int, int]:
-    found = server.asked("GET", "/state")[1]["models"][0]
+    found = server.send("GET", "/state")[1]["models"][0]
     return found["rows_seen"], found["version"]
 
 
 def memory(server: Server) -> int:
     """Bytes of memory that the server has."""
     assert server.process is not None
-    told = Path(f"/proc/{server.process.pid}/statm")
-    return int(told.read_text().split()[1]) * 4096 if told.exists() else 0
+    response = Path(f"/proc/{server.process.pid}/statm")
+    return int(response.read_text().split()[1]) * 4096 if response.exists() else 0
 
 
 def answers(server: Server, data: bytes) -> list[bytes]:
@@ -150,7 +150,7 @@ def closed(line: socket.socket) -> bool:
     return True
 
 
-def test_five_hundred_slow_ones_are_let_go(server: Server) -> None:
+def test_five_hundred_slow_clients_are_disconnected(server: Server) -> None:
     """A byte now and then, of heads and of bodies: all are ended in time, and others served."""
     before = memory(server)
     slow = [server.socket() for _ in range(500)]
@@ -160,7 +160,7 @@ def test_five_hundred_slow_ones_are_let_go(server: Server) -> None:
     began, took, left = time.monotonic(), [], slow
     while left and time.monotonic() - began < 15:
         at = time.monotonic()
-        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+        assert server.send("POST", INFER, rows([[1.0]]))[0] == 200
         took.append(time.monotonic() - at)
         left = [line for line in left if not closed(line)]
         for line in left:
@@ -174,7 +174,7 @@ def test_five_hundred_slow_ones_are_let_go(server: Server) -> None:
     assert len(took) > 3
 
 
-def test_who_takes_no_answers_is_let_go(server: Server) -> None:
+def test_clients_that_read_no_responses_are_disconnected(server: Server) -> None:
     """Answers of eight megabytes, more than the system keeps, of which nothing is read."""
     n = 400_000
     head = b'{"inputs":[{"name":"X","shape":[%d,1],"datatype":"FP64","data":[' % n
@@ -187,7 +187,7 @@ def test_who_takes_no_answers_is_let_go(server: Server) -> None:
         line.connect(("127.0.0.1", server.port))
         line.sendall(request)
         lines.append(line)
-    assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+    assert server.send("POST", INFER, rows([[1.0]]))[0] == 200
     time.sleep(8)
     for line in lines:
         line.settimeout(10)
@@ -225,7 +225,7 @@ def test_heads_of_many_lines_are_bounded(server: Server) -> None:
     assert memory(server) - before < 64 << 20
 
 
-def test_long_bodies_have_room_together(server: Server) -> None:
+def test_long_bodies_share_a_budget(server: Server) -> None:
     """Forty times the longest body, none of them whole: of those in excess each is turned away."""
     before = memory(server)
     part = POST + b"Content-Length: 1000000\r\n\r\n" + b" " * 950_000
@@ -240,23 +240,23 @@ def test_long_bodies_have_room_together(server: Server) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+    assert server.send("POST", INFER, rows([[1.0]]))[0] == 200
     assert memory(server) - before < 64 << 20
-    said = []
+    statuses = []
     for line in lines:
         line.settimeout(10)
         with contextlib.suppress(ConnectionError):
-            said.append(line.recv(12))
+            statuses.append(line.recv(12))
         line.close()
-    assert set(said) <= {b"HTTP/1.1 429", b"HTTP/1.1 408", b""}
-    assert said.count(b"HTTP/1.1 429") >= 20
+    assert set(statuses) <= {b"HTTP/1.1 429", b"HTTP/1.1 408", b""}
+    assert statuses.count(b"HTTP/1.1 429") >= 20
     for _ in range(3):
-        status = server.asked("POST", INFER, b" " * 900_000)[0]
+        status = server.send("POST", INFER, b" " * 900_000)[0]
         assert status == 400  # there is room again
 
 
-def test_room_is_given_back() -> None:
-    room = Room(10)
+def test_the_budget_is_released() -> None:
+    room = Budget(10)
     room.reserve(7)
     with pytest.raises(BusyError, match="at most 10 bytes"):
         room.reserve(4)
@@ -266,7 +266,7 @@ def test_room_is_given_back() -> None:
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="no prlimit here")
 def test_connections_leave_files_for_learners(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", "rls", "--seconds", "2")
+    server = Server(tmp_path / "data", "rls", "--request-timeout", "2")
     server.before = ["prlimit", "--nofile=256"]
     with server:
         lines = []
@@ -278,9 +278,9 @@ def test_connections_leave_files_for_learners(tmp_path: Path) -> None:
         assert ended >= 600 - 256 // 2
         time.sleep(3.5)  # the others have sent nothing for so long
         assert all(closed(line) for line in lines)
-        assert server.asked("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
-        assert server.asked("PUT", "/v2/models/new", {"model": "rls"})[0] == 201
-        assert server.asked("POST", "/v2/models/rls/snapshot")[0] == 200
+        assert server.send("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
+        assert server.send("PUT", "/v2/models/new", {"model": "rls"})[0] == 201
+        assert server.send("POST", "/v2/models/rls/snapshot")[0] == 200
         for line in lines:
             line.close()
         assert "Traceback" not in server.log.read_text()
@@ -297,9 +297,9 @@ def test_thousands_of_idle_connections(server: Server) -> None:
     with contextlib.ExitStack() as all_of_them:
         for _ in range(n):
             all_of_them.enter_context(server.socket())
-        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+        assert server.send("POST", INFER, rows([[1.0]]))[0] == 200
         assert memory(server) - before < 40_000 * n
-    assert server.asked("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
+    assert server.send("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_thousands_of_idle_connections(server: Server) -> None:
 def test_what_is_deep_or_huge_is_refused(
     server: Server, method: str, path: str, body: bytes
 ) -> None:
-    assert server.asked(method, path, body)[0] == 400
+    assert server.send(method, path, body)[0] == 400
 
 
 # -- what is in them ------------------------------------------------------------------------------
@@ -329,16 +329,16 @@ def test_what_is_not_finite_is_not_learned(server: Server, odd: float, where: st
     for tensor in request["inputs"]:
         del tensor["data"]
         tensor["parameters"] = {"binary_data_size": 8}
-    told = json.dumps(request).encode()
-    body = told + struct.pack("<dd", values["X"], values["y"])
-    header = {"Inference-Header-Content-Length": str(len(told))}
-    assert server.asked("POST", LEARN, body, header)[0] == 400
+    response = json.dumps(request).encode()
+    body = response + struct.pack("<dd", values["X"], values["y"])
+    header = {"Inference-Header-Content-Length": str(len(response))}
+    assert server.send("POST", LEARN, body, header)[0] == 400
     text = {np.inf: "1e999", -np.inf: "-Infinity"}.get(odd, "NaN")
     request = rows([[1.0]], [1.0])
     for tensor in request["inputs"]:
         tensor["data"] = ["?"] if tensor["name"] == where else tensor["data"]
     body = json.dumps(request).replace('"?"', text).encode()
-    assert server.asked("POST", LEARN, body)[0] == 400
+    assert server.send("POST", LEARN, body)[0] == 400
     assert seen(server) == before
 
 
@@ -356,7 +356,7 @@ def test_packed_arrow_is_bounded(server: Server) -> None:
         body = sink.getvalue().to_pybytes()
         more = {} if packing else {"Content-Encoding": "gzip"}
         body = body if packing else gzip.compress(body)
-        status = server.asked("POST", LEARN, body, {**kind, **more})[0]
+        status = server.send("POST", LEARN, body, {**kind, **more})[0]
         assert status in {400, 413}
     assert memory(server) - before < 64 << 20
 
@@ -405,7 +405,9 @@ def test_a_learner_with_a_bad_name_is_not_made(server: Server) -> None:
         "%c3%a9",
         ".",
     ):
-        status, told, _ = asked(server.port, "PUT", f"/v2/models/{name}", {"model": "rls"})
+        status, response, _ = send_request(
+            server.port, "PUT", f"/v2/models/{name}", {"model": "rls"}
+        )
         assert status in {400, 404}
-        assert str(folder) not in told["error"]
+        assert str(folder) not in response["error"]
     assert sorted(each.name for each in folder.iterdir()) == before

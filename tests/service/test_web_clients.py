@@ -61,7 +61,7 @@ def test_kserve(server: Server) -> None:
     tensor.set_data_from_numpy(X, binary_data=False)
     request = kserve.InferRequest("flow", [tensor])
 
-    async def asked() -> list[float]:
+    async def send_request() -> list[float]:
         assert await client.is_server_live(server.url)
         assert await client.is_server_ready(server.url)
         assert await client.is_model_ready(server.url, "flow")
@@ -69,7 +69,7 @@ def test_kserve(server: Server) -> None:
         await client.close()
         return [float(each) for each in answer.outputs[0].as_numpy()]
 
-    assert asyncio.run(asked()) == expected()
+    assert asyncio.run(send_request()) == expected()
 
 
 def test_mlflow(server: Server) -> None:

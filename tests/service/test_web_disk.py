@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import asked_of, bits
+from durable_files import bits, query
 from web_faults import Faulty
-from web_server import Server, asked, output, rows
+from web_server import Server, output, rows, send_request
 
 import onepass as op
 from onepass.errors import CheckpointError, CorruptStoreError, StoreError
@@ -25,7 +25,7 @@ INFER, LEARN, STATE = "/v2/models/rls/infer", "/v2/models/rls/learn", "/state"
 
 
 def learn(server: Server, i: int) -> tuple[int, Any, Any]:
-    return server.asked("POST", LEARN, rows([[float(i)]], [2.0 * i]), {"Idempotency-Key": f"k{i}"})
+    return server.send("POST", LEARN, rows([[float(i)]], [2.0 * i]), {"Idempotency-Key": f"k{i}"})
 
 
 def at_once(works: list[Any]) -> list[Any]:
@@ -44,52 +44,55 @@ def at_once(works: list[Any]) -> list[Any]:
 
 
 def test_while_the_disk_stalls_answers_go_on(tmp_path: Path) -> None:
-    options = ("rls", "--max-waiting", "20", "--patience", "1")
+    options = ("rls", "--max-queued", "20", "--commit-timeout", "1")
     with Faulty(tmp_path / "data", *options) as server:
         assert learn(server, 0)[0] == 200
-        said = server.asked("POST", INFER, rows([[5.0]]))[1]
+        before = server.send("POST", INFER, rows([[5.0]]))[1]
         server.stalled.touch()
         began = time.monotonic()
         works = [lambda i=i: learn(server, i) for i in range(1, 41)]
-        works += [lambda: server.asked("POST", INFER, rows([[1.0]], ask=True))] * 50
-        works += [lambda: server.asked("GET", STATE), lambda: server.asked("GET", "/metrics")] * 3
-        works += [lambda: server.asked("POST", INFER, rows([[5.0]]))] * 5
+        works += [lambda: server.send("POST", INFER, rows([[1.0]], ask=True))] * 50
+        works += [
+            lambda: server.send("GET", STATE),
+            lambda: server.send("GET", "/metrics"),
+        ] * 3
+        works += [lambda: server.send("POST", INFER, rows([[5.0]]))] * 5
         found = at_once(works)
         assert time.monotonic() - began < 15
         learned, waiting = found[:40], found[40:90]
         assert {each[0] for each in learned + waiting} == {429, 503}
-        for status, told, headers in learned:
+        for status, response, headers in learned:
             assert headers["retry-after"] == "1"
-            assert ("on the disk" if status == 503 else "may wait") in told["error"]
+            assert ("on the disk" if status == 503 else "may wait") in response["error"]
         assert {each[0] for each in found[90:]} == {200}
-        assert all(each[1] == said for each in found[-5:])
+        assert all(each[1] == before for each in found[-5:])
         server.stalled.unlink()
         for i in range(1, 41):
             while learn(server, i)[0] != 200:
                 time.sleep(0.02)
-        version = int(server.asked("GET", "/v2/models/rls")[1]["versions"][0])
-        assert server.asked("GET", STATE)[1]["models"][0]["rows_seen"] == 41
+        version = int(server.send("GET", "/v2/models/rls")[1]["versions"][0])
+        assert server.send("GET", STATE)[1]["models"][0]["rows_seen"] == 41
         assert "Traceback" not in server.log.read_text()
     with op.durable(tmp_path / "data" / "rls.db") as durable:
         assert (durable.rows_seen, durable.version) == (41, version)
-    bodies = asked_of(tmp_path / "data" / "rls.db", "SELECT body FROM log ORDER BY sequence")
+    bodies = query(tmp_path / "data" / "rls.db", "SELECT body FROM log ORDER BY sequence")
     learned = [Block.from_bytes(body, "here").X[:, 0] for (body,) in bodies]
     assert sorted(np.concatenate(learned).tolist()) == [float(i) for i in range(41)]
 
 
 def test_a_client_learns_once_through_a_stall(tmp_path: Path) -> None:
     with (
-        Faulty(tmp_path / "data", "rls", "--patience", "0.3") as server,
-        Client(server.url, patience=60) as client,
+        Faulty(tmp_path / "data", "rls", "--commit-timeout", "0.3") as server,
+        Client(server.url, retry_timeout=60) as client,
     ):
         client.learn("rls", [[1.0]], [1.0])
         server.stalled.touch()
         timer = threading.Timer(2.0, server.stalled.unlink)
         timer.start()
-        receipt = client.learn("rls", [[2.0]], [2.0])
+        result = client.learn("rls", [[2.0]], [2.0])
         timer.join()
-        assert (receipt.version, receipt.again) == (2, True)
-        assert server.asked("GET", STATE)[1]["models"][0]["rows_seen"] == 2
+        assert (result.version, result.repeated) == (2, True)
+        assert server.send("GET", STATE)[1]["models"][0]["rows_seen"] == 2
 
 
 def test_a_full_disk_over_http(tmp_path: Path) -> None:
@@ -99,25 +102,25 @@ def test_a_full_disk_over_http(tmp_path: Path) -> None:
         wide = {"Idempotency-Key": "wide"}
         body = rows([[float(i)] for i in range(20_000)], [2.0 * i for i in range(20_000)])
         for _ in range(3):
-            status, told, _ = server.asked("POST", LEARN, body, wide)
-            assert (status, "rls.db" in told["error"]) == (507, True)
-            assert str(tmp_path) not in told["error"]
-        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
-        assert server.asked("POST", INFER, rows([[1.0]] * 16_000, ask=True))[0] == 507
-        assert server.asked("GET", "/v2/health/live")[0] == 200
-        status, told, _ = server.asked("GET", "/v2/health/ready")
-        assert (status, str(tmp_path) in told["error"]) == (503, False)
-        index = server.asked("GET", "/v2/repository/index")[1][0]
-        model = server.asked("GET", STATE)[1]["models"][0]
+            status, response, _ = server.send("POST", LEARN, body, wide)
+            assert (status, "rls.db" in response["error"]) == (507, True)
+            assert str(tmp_path) not in response["error"]
+        assert server.send("POST", INFER, rows([[1.0]]))[0] == 200
+        assert server.send("POST", INFER, rows([[1.0]] * 16_000, ask=True))[0] == 507
+        assert server.send("GET", "/v2/health/live")[0] == 200
+        status, response, _ = server.send("GET", "/v2/health/ready")
+        assert (status, str(tmp_path) in response["error"]) == (503, False)
+        index = server.send("GET", "/v2/repository/index")[1][0]
+        model = server.send("GET", STATE)[1]["models"][0]
         assert (index["state"], model["ready"], model["rows_seen"]) == ("UNAVAILABLE", False, 1)
-        assert "rls.db" in model["trouble"]
-        assert not any(str(tmp_path) in said for said in (index["reason"], model["trouble"]))
+        assert "rls.db" in model["error"]
+        assert not any(str(tmp_path) in before for before in (index["reason"], model["error"]))
         assert str(tmp_path / "data" / "rls.db") in server.log.read_text()
         server.full.unlink()
-        assert server.asked("POST", LEARN, body, wide)[0] == 200
-        assert server.asked("POST", LEARN, body, wide)[2]["idempotent-replayed"] == "true"
-        assert server.asked("GET", "/v2/health/ready")[0] == 200
-        assert server.asked("GET", STATE)[1]["models"][0]["rows_seen"] == 20_001
+        assert server.send("POST", LEARN, body, wide)[0] == 200
+        assert server.send("POST", LEARN, body, wide)[2]["idempotent-replayed"] == "true"
+        assert server.send("GET", "/v2/health/ready")[0] == 200
+        assert server.send("GET", STATE)[1]["models"][0]["rows_seen"] == 20_001
         assert "Traceback" not in server.log.read_text()
 
 
@@ -141,19 +144,19 @@ def test_a_file_system_without_room(tmp_path: Path) -> None:
         statuses = []
         for i in range(12):
             body = rows([[float(k)] for k in range(20_000)], [1.0] * 20_000)
-            status, told, _ = server.asked("POST", LEARN, body, {"Idempotency-Key": str(i)})
+            status, response, _ = server.send("POST", LEARN, body, {"Idempotency-Key": str(i)})
             statuses.append(status)
-            assert status == 200 or str(folder) not in told["error"]
+            assert status == 200 or str(folder) not in response["error"]
         assert statuses[0] == 200
         assert statuses[-1] == 507
         assert set(statuses) == {200, 507}
-        learned = server.asked("GET", STATE)[1]["models"][0]["rows_seen"]
+        learned = server.send("GET", STATE)[1]["models"][0]["rows_seen"]
         assert learned == 20_000 * statuses.count(200)
-        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+        assert server.send("POST", INFER, rows([[1.0]]))[0] == 200
         assert "Traceback" not in server.log.read_text()
 
 
-def test_a_disk_that_fails_is_told_without_paths(tmp_path: Path) -> None:
+def test_errors_of_the_disk_have_no_paths(tmp_path: Path) -> None:
     folder = tmp_path / "with a blank"
     folder.mkdir()
     server = Server(folder / "data", "rls")
@@ -162,14 +165,16 @@ def test_a_disk_that_fails_is_told_without_paths(tmp_path: Path) -> None:
         pytest.skip("no prlimit here")
     with server:
         body = rows([[float(k)] for k in range(5_000)], [1.0] * 5_000)
-        found = [server.asked("POST", LEARN, body) for _ in range(12)]
+        found = [server.send("POST", LEARN, body) for _ in range(12)]
         assert found[0][0] == 200
         assert {each[0] for each in found} == {200, 503}
-        status, told, _ = found[-1]
-        assert (status, "rls.db could not be written" in told["error"]) == (503, True)
-        assert not any(word in told["error"] for word in ("with a blank", str(tmp_path), "/data"))
-        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
-        learned = server.asked("GET", STATE)[1]["models"][0]["rows_seen"]
+        status, response, _ = found[-1]
+        assert (status, "rls.db could not be written" in response["error"]) == (503, True)
+        assert not any(
+            word in response["error"] for word in ("with a blank", str(tmp_path), "/data")
+        )
+        assert server.send("POST", INFER, rows([[1.0]]))[0] == 200
+        learned = server.send("GET", STATE)[1]["models"][0]["rows_seen"]
         assert learned == 5_000 * sum(each[0] == 200 for each in found)
     with op.durable(folder / "data" / "rls.db") as durable:
         assert learned <= durable.rows_seen <= learned + 5_000
@@ -195,20 +200,20 @@ def test_addresses_are_no_paths() -> None:
         assert pathless(text, Path("/srv")) == text
 
 
-def test_what_is_not_ours_is_told_by_a_number(caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_errors_have_a_request_id(caplog: pytest.LogCaptureFixture) -> None:
     respond = ErrorResponses(Path("/srv"))
-    for wrong in (ValueError("secret"), TypeError("secret"), KeyError("secret"), OSError("secret")):
-        found = respond(wrong, "0123456789abcdef", "GET /v2")
+    for error in (ValueError("secret"), TypeError("secret"), KeyError("secret"), OSError("secret")):
+        found = respond(error, "0123456789abcdef", "GET /v2")
         message = json.loads(found.body)["error"]
         assert (found.status_code, "secret" in message) == (500, False)
         assert "0123456789abcdef" in message
         assert caplog.records[-1].fields == {"request": "0123456789abcdef"}  # type: ignore[attr-defined]
 
 
-def test_a_damaged_upload_is_told_without_paths(tmp_path: Path) -> None:
+def test_errors_of_a_damaged_upload_have_no_paths(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls") as server:
         kind = {"Content-Type": "application/x-onepass"}
         for body in (b"", b"no model", b"\x00" * 64):
-            status, told, _ = asked(server.port, "PUT", "/v2/models/new", body, kind)
-            assert (status, "/" in told["error"]) == (400, False), told
-        assert output(server.asked("POST", INFER, rows([[1.0]]))[1]) == [0.0]
+            status, response, _ = send_request(server.port, "PUT", "/v2/models/new", body, kind)
+            assert (status, "/" in response["error"]) == (400, False), response
+        assert output(server.send("POST", INFER, rows([[1.0]]))[1]) == [0.0]

@@ -57,7 +57,7 @@ NAMES = ["rls", "none", "..", "%00", "%2e%2e%2f", "a" * 3000, "%ff"]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("fuzz")
     with Server(folder / "data", "rls") as running:
-        assert running.asked("POST", "/v2/models/rls/learn", rows([[1], [2]], [1, 2]))[0] == 200
+        assert running.send("POST", "/v2/models/rls/learn", rows([[1], [2]], [1, 2]))[0] == 200
         yield running
         log = running.log.read_text()
         assert "Traceback" not in log, log[-4000:]
@@ -65,9 +65,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def standing(server: Server) -> Any:
     """All that a refused request must not change."""
-    state = server.asked("GET", "/state")[1]["models"]
-    kept = ("name", "version", "rows_seen", "snapshots", "positions", "error", "nbytes")
-    return [{field: each[field] for field in kept} for each in state]
+    state = server.send("GET", "/state")[1]["models"]
+    fields = (
+        "name",
+        "version",
+        "rows_seen",
+        "snapshots",
+        "positions",
+        "prequential_error",
+        "nbytes",
+    )
+    return [{field: each[field] for field in fields} for each in state]
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
@@ -95,14 +103,14 @@ def test_whatever_is_sent(
     path = where[1].replace("{name}", name).replace("{version}", "1").replace("{file}", "page.js")
     before = standing(server)
     try:
-        status, told, _ = server.asked(
+        status, response, _ = server.send(
             method or where[0], path, body, {"Content-Type": kind, **more}
         )
     except (ConnectionError, http.client.HTTPException):  # it was no HTTP
         return
-    assert status < 500 or status == 501, (where, told)
+    assert status < 500 or status == 501, (where, response)
     if status >= 400:
-        text = told if isinstance(told, bytes) else json.dumps(told).encode()
+        text = response if isinstance(response, bytes) else json.dumps(response).encode()
         assert b"Traceback" not in text
         assert str(server.folder).encode() not in text
         assert standing(server) == before

@@ -27,7 +27,7 @@ def guarded(folder: Path, *options: str) -> tuple[Server, ssl.SSLContext]:
         check=True, capture_output=True,
     )  # fmt: skip
     server = Server(folder / "data", "rls", "--certificate", str(certificate), "--key", str(key),
-                    "--seconds", "2", *options)  # fmt: skip
+                    "--request-timeout", "2", *options)  # fmt: skip
     return server, ssl.create_default_context(cafile=str(certificate))
 
 
@@ -35,8 +35,8 @@ def opened(server: Server, context: ssl.SSLContext) -> socket.socket:
     return context.wrap_socket(server.socket(), server_hostname="127.0.0.1")
 
 
-def said(method: str, path: str, told: object) -> bytes:
-    body = json.dumps(told).encode()
+def request_bytes(method: str, path: str, response: object) -> bytes:
+    body = json.dumps(response).encode()
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -45,7 +45,7 @@ def test_who_never_says_that_it_goes_holds_nothing_up(tmp_path: Path) -> None:
     """One that has a request half there, one that says nothing, one that has not even greeted."""
     server, context = guarded(tmp_path)
     with server, opened(server, context) as half, opened(server, context), server.socket():
-        half.sendall(said("POST", LEARN, rows([[1.0]], [1.0]))[:-9])
+        half.sendall(request_bytes("POST", LEARN, rows([[1.0]], [1.0]))[:-9])
         time.sleep(0.3)
         began = time.monotonic()
         assert server.stop(signal.SIGTERM) == 143
@@ -61,6 +61,6 @@ def test_the_client_asks_by_tls(tmp_path: Path, size: int) -> None:
         address = server.url.replace("http:", "https:")
         with Client(address, context=context) as client:
             assert client.learn("rls", X, X[:, 0]).version == 1
-            receipts = client.learn_each("rls", ((X[:1], X[:1, 0]) for _ in range(40)))
-            assert [receipt.version for receipt in receipts][-1] <= 41
+            results = client.learn_each("rls", ((X[:1], X[:1, 0]) for _ in range(40)))
+            assert [result.version for result in results][-1] <= 41
             assert client.predict("rls", X).shape == (size,)

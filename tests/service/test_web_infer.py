@@ -32,16 +32,18 @@ def tensor(name: str, values: list[Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Learners of a matrix and of named columns, of a Pipeline and by themselves."""
-    with Server(tmp_path_factory.mktemp("infer") / "data", "--first", "rls-named") as running:
+    with Server(
+        tmp_path_factory.mktemp("infer") / "data", "--default-model", "rls-named"
+    ) as running:
         named = [tensor("a", [row[0] for row in X]), tensor("b", [row[1] for row in X])]
         inputs = {"matrix": [tensor("X", X)], "named": named}
         for kind, tensors in inputs.items():
-            assert running.asked("PUT", f"/v2/models/rls-{kind}", {"model": "rls"})[0] == 201
+            assert running.send("PUT", f"/v2/models/rls-{kind}", {"model": "rls"})[0] == 201
             file = dumps(op.RLSRegressor(), "here")
-            assert running.asked("PUT", f"/v2/models/raw-{kind}", file, MODEL)[0] == 201
+            assert running.send("PUT", f"/v2/models/raw-{kind}", file, MODEL)[0] == 201
             for model in ("rls", "raw"):
                 body = {"inputs": [*tensors, tensor("y", [1.0, 2.0, 4.0])]}
-                assert running.asked("POST", LEARN.format(f"{model}-{kind}"), body)[0] == 200
+                assert running.send("POST", LEARN.format(f"{model}-{kind}"), body)[0] == 200
         yield running
 
 
@@ -63,12 +65,14 @@ def predictions(server: Server, name: str, layout: str, columns: dict[str, Any])
         body = {"inputs": [tensor(*each) for each in columns.items()]}
         if layout == "ask":
             body["parameters"] = {"ask": True, "seconds": 0}
-        status, told, _ = server.asked("POST", INFER.format(name), body)
-        return output(told) if status == 200 else told
+        status, response, _ = server.send("POST", INFER.format(name), body)
+        return output(response) if status == 200 else response
     if layout == "arrow":
         kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
-        status, told, _ = server.asked("POST", INFER.format(name), arrow(columns), kind)
-        return pa.ipc.open_stream(told).read_all()["y"].to_pylist() if status == 200 else told
+        status, response, _ = server.send("POST", INFER.format(name), arrow(columns), kind)
+        return (
+            pa.ipc.open_stream(response).read_all()["y"].to_pylist() if status == 200 else response
+        )
     assert name == "rls-named"
     records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     bodies: dict[str, Any] = {
@@ -81,10 +85,10 @@ def predictions(server: Server, name: str, layout: str, columns: dict[str, Any])
         writer.writeheader()
         writer.writerows(records)
         kind = {"Content-Type": "text/csv"}
-        return server.asked("POST", "/invocations", text.getvalue(), kind)[1]["predictions"]
+        return server.send("POST", "/invocations", text.getvalue(), kind)[1]["predictions"]
     key = f"dataframe_{layout}" if layout in {"split", "records"} else layout
-    told = server.asked("POST", "/invocations", json.dumps({key: bodies[layout]}))[1]
-    return told["predictions"]
+    response = server.send("POST", "/invocations", json.dumps({key: bodies[layout]}))[1]
+    return response["predictions"]
 
 
 VALUES = st.lists(st.floats(-9, 9).map(lambda v: round(v, 3)), min_size=N, max_size=N)
@@ -118,7 +122,7 @@ def test_a_learner_of_such_features_has_them(server: Server) -> None:
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "time": [5.0, 1.0, 2.0]})
     model = op.RLSRegressor().fit(frame, [5.0, 1.0, 2.0])
     file = dumps(model, "here")
-    assert server.asked("PUT", "/v2/models/timed", file, MODEL)[0] == 201
+    assert server.send("PUT", "/v2/models/timed", file, MODEL)[0] == 201
     columns = {"x": [1.0, 1.0, 1.0], "time": [7.0, 8.0, 9.0], "y": [0.0, 0.0, 0.0]}
     right = model.predict(pd.DataFrame({k: columns[k] for k in ("x", "time")}))
     assert predictions(server, "timed", "json", columns) == right.tolist()
@@ -128,20 +132,20 @@ def test_a_wide_learner_does_not_stall_others(server: Server) -> None:
     """Its rows become thousands of features: short requests, answered aside."""
     features = op.features.RandomReLU(4096)
     file = dumps(op.Pipeline(features, op.SGDRegressor()), "here")
-    assert server.asked("PUT", "/v2/models/wide", file, MODEL)[0] == 201
+    assert server.send("PUT", "/v2/models/wide", file, MODEL)[0] == 201
     learned = {"inputs": [tensor("X", [[1.0], [2.0]]), tensor("y", [1.0, 2.0])]}
-    assert server.asked("POST", LEARN.format("wide"), learned)[0] == 200
+    assert server.send("POST", LEARN.format("wide"), learned)[0] == 200
     at, kind = INFER.format("rls-matrix"), "application/vnd.apache.arrow.stream"
     wide = ("POST", INFER.format("wide"), rows([[0.5]] * 8000))
     with ThreadPoolExecutor(8) as aside:
         for _ in range(20):
-            assert server.asked("POST", INFER.format("wide"), rows([[0.5]]))[0] == 200
-        waiting = [aside.submit(server.asked, *wide) for _ in range(8)]
+            assert server.send("POST", INFER.format("wide"), rows([[0.5]]))[0] == 200
+        waiting = [aside.submit(server.send, *wide) for _ in range(8)]
         answered = 0
         while not all(each.done() for each in waiting):
-            assert server.asked("POST", at, rows(X))[0] == 200
+            assert server.send("POST", at, rows(X))[0] == 200
             stream = arrow({"X": X})  # in a thread: the wide learner leaves one
-            assert server.asked("POST", at, stream, {"Content-Type": kind})[0] == 200
+            assert server.send("POST", at, stream, {"Content-Type": kind})[0] == 200
             answered += not all(each.done() for each in waiting)
         assert {each.result()[0] for each in waiting} == {200}
     assert answered > 2

@@ -12,13 +12,13 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pytest
-from durable_files import asked_of, changed
+from durable_files import changed, query
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from web_server import Server, rows
 
 import onepass as op
-from onepass.service.journal import Answer
+from onepass.service.journal import StoredResult
 
 LEARN = "/v2/models/{}/learn"
 _DATATYPES = {"f": "FP64", "i": "INT64", "O": "BYTES"}
@@ -55,19 +55,19 @@ def indented(columns: Columns) -> Sent:
 
 def turned(columns: Columns) -> Sent:
     """Keys and tensors in another order, and an id and a parameter besides."""
-    told = [dict(reversed(each.items())) for each in reversed(tensors(columns))]
-    body = {"parameters": {"binary_data_output": True}, "inputs": told, "id": "again"}
+    inputs = [dict(reversed(each.items())) for each in reversed(tensors(columns))]
+    body = {"parameters": {"binary_data_output": True}, "inputs": inputs, "id": "again"}
     return json.dumps(body).encode(), {}
 
 
 def nested(columns: Columns) -> Sent:
     """Features as columns of the shape [n, 1]."""
-    told = tensors(columns)
-    for each in told:
+    inputs = tensors(columns)
+    for each in inputs:
         if each["name"] != "y":
             each["shape"].append(1)
             each["data"] = [[value] for value in each["data"]]
-    return json.dumps({"inputs": told}).encode(), {}
+    return json.dumps({"inputs": inputs}).encode(), {}
 
 
 def as_floats(columns: Columns) -> Sent:
@@ -78,17 +78,17 @@ def as_floats(columns: Columns) -> Sent:
 
 def as_integers(columns: Columns) -> Sent:
     """Whole numbers without a point in FP64."""
-    told = tensors(columns)
-    for each in told:
+    inputs = tensors(columns)
+    for each in inputs:
         if each["datatype"] != "BYTES":
             each["datatype"] = "FP64"
             each["data"] = [int(v) if v == int(v) else v for v in each["data"]]
-    return json.dumps({"inputs": told}).encode(), {}
+    return json.dumps({"inputs": inputs}).encode(), {}
 
 
 def binary(columns: Columns) -> Sent:
-    told, parts = tensors(columns), []
-    for each in told:
+    inputs, parts = tensors(columns), []
+    for each in inputs:
         values = each.pop("data")
         if each["datatype"] == "BYTES":
             texts = [value.encode() for value in values]
@@ -97,7 +97,7 @@ def binary(columns: Columns) -> Sent:
             kind = "<i8" if each["datatype"] == "INT64" else "<f8"
             parts.append(np.array(values, dtype=kind).tobytes())
         each["parameters"] = {"binary_data_size": len(parts[-1])}
-    head = json.dumps({"inputs": told}).encode()
+    head = json.dumps({"inputs": inputs}).encode()
     return b"".join((head, *parts)), {"Inference-Header-Content-Length": str(len(head))}
 
 
@@ -141,10 +141,10 @@ def blocks(draw: st.DrawFn) -> Columns:
 def learned(server: Server, name: str, key: str, sent: Sent) -> tuple[int, Any]:
     body, headers = sent
     at = LEARN.format(name)
-    status, found, told = server.asked("POST", at, body, {**headers, "Idempotency-Key": key})
+    status, found, inputs = server.send("POST", at, body, {**headers, "Idempotency-Key": key})
     if status != 200:
         return status, found["error"]
-    return status, (told["x-onepass-version"], told["idempotent-replayed"] == "true")
+    return status, (inputs["x-onepass-version"], inputs["idempotent-replayed"] == "true")
 
 
 @settings(max_examples=60, print_blob=True)
@@ -153,10 +153,10 @@ def test_the_same_rows_in_another_encoding_are_the_same_request(
     server: Server, columns: Columns, ways: Any, data: st.DataObject
 ) -> None:
     key = uuid4().hex
-    status, told = learned(server, "rls", key, ways[0](columns))
-    assert (status, told[1]) == (200, False), told
+    status, inputs = learned(server, "rls", key, ways[0](columns))
+    assert (status, inputs[1]) == (200, False), inputs
     for way in ways[1:]:
-        assert learned(server, "rls", key, way(columns)) == (200, (told[0], True)), way
+        assert learned(server, "rls", key, way(columns)) == (200, (inputs[0], True)), way
     name = data.draw(st.sampled_from(sorted(columns)))
     i = data.draw(st.integers(0, len(columns["y"]) - 1))
     before = columns[name][i]
@@ -187,8 +187,8 @@ def test_a_key_that_a_former_version_noted(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls") as server:
         assert learned(server, "rls", "k", (body, {}))[0] == 200
         server.stop()
-        [(key, _, *rest)] = asked_of(path, "SELECT key, digest, sequence, said, at FROM keys")
-        old = Answer(key, hashlib.sha256(body).digest(), *rest)
+        [(key, _, *rest)] = query(path, "SELECT key, digest, sequence, said, at FROM keys")
+        old = StoredResult(key, hashlib.sha256(body).digest(), *rest)
         digests = f"digest = x'{old.digest.hex()}', seal = x'{old.seal().hex()}'"
         changed(path, f"UPDATE keys SET {digests}")  # noqa: S608
         server.start()
@@ -219,7 +219,7 @@ def test_the_dtype_of_the_same_values_does_not_count(
     with op.durable(tmp_path_factory.mktemp("dtypes") / "m.db", op.RLSClassifier()) as durable:
         durable.learn(X, first, key="k")
         if same:
-            assert durable.learn(X.astype("i2"), second, key="k").again
+            assert durable.learn(X.astype("i2"), second, key="k").repeated
         else:
             with pytest.raises(op.errors.IdempotencyConflictError):
                 durable.learn(X, second, key="k")

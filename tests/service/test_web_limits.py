@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from web_server import TOKEN, Server, asked, rows
+from web_server import TOKEN, Server, rows, send_request
 
 from onepass.errors import ParameterError, ServiceError
 from onepass.service.http.auth import Tokens, check_safe
@@ -28,9 +28,9 @@ ROLES = {"predict": "p" * 20, "learn": "l" * 20, "admin": TOKEN}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One without tokens, and with narrow bounds."""
     folder = tmp_path_factory.mktemp("limits")
-    options = ("rls", "--max-bytes", str(MOST), "--max-rows", "100", "--seconds", "1")
+    options = ("rls", "--max-bytes", str(MOST), "--max-rows", "100", "--request-timeout", "1")
     with Server(folder / "data", *options) as running:
-        assert running.asked("POST", LEARN, rows([[1], [2]], [1, 2]))[0] == 200
+        assert running.send("POST", LEARN, rows([[1], [2]], [1, 2]))[0] == 200
         yield running
 
 
@@ -59,17 +59,17 @@ def head(*lines: str) -> bytes:
 
 def test_bodies_are_bounded(server: Server) -> None:
     long = b"x" * (MOST + 1)
-    status, told, _ = server.asked("POST", INFER, long)
-    assert (status, "20,000 bytes" in told["error"]) == (413, True)
+    status, response, _ = server.send("POST", INFER, long)
+    assert (status, "20,000 bytes" in response["error"]) == (413, True)
     chunk = b"%x\r\n%s\r\n" % (len(long), long)
     request = head(f"POST {INFER} HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked",
                    "Connection: close") + chunk + b"0\r\n\r\n"  # fmt: skip
     assert sent(server, request).startswith(b"HTTP/1.1 413")
     for packed in (gzip.compress(b"0" * 10_000_000), zlib.compress(b"0" * 10_000_000)):
         assert len(packed) < MOST
-        status, _, _ = server.asked("POST", INFER, packed, {"Content-Encoding": "gzip"})
+        status, _, _ = server.send("POST", INFER, packed, {"Content-Encoding": "gzip"})
         assert status == 413
-    assert server.asked("POST", INFER, rows([[1]] * 101))[0] == 400
+    assert server.send("POST", INFER, rows([[1]] * 101))[0] == 400
 
 
 def test_packed_bodies_are_whole(server: Server) -> None:
@@ -84,11 +84,11 @@ def test_packed_bodies_are_whole(server: Server) -> None:
         (plain, "gzip", 400),
         (plain, "br", 400),
     ):
-        found = server.asked("POST", INFER, body, {"Content-Encoding": kind})
+        found = server.send("POST", INFER, body, {"Content-Encoding": kind})
         assert found[0] == status, (kind, found[1])
 
 
-def test_who_is_slow_is_told_so(server: Server) -> None:
+def test_slow_requests_time_out(server: Server) -> None:
     began = time.monotonic()
     body = head(f"POST {INFER} HTTP/1.1", "Host: localhost", "Content-Length: 100") + b"{"
     assert sent(server, body).startswith(b"HTTP/1.1 408")
@@ -137,32 +137,32 @@ def test_many_requests_on_one_line(server: Server) -> None:
     ],
 )  # fmt: skip
 def test_paths_lead_nowhere_else(server: Server, path: str) -> None:
-    status, told, headers = server.asked("GET", path)
-    assert (status, list(told)) == (405 if path.endswith("%2e%2e/infer") else 404, ["error"])
+    status, response, headers = server.send("GET", path)
+    assert (status, list(response)) == (405 if path.endswith("%2e%2e/infer") else 404, ["error"])
     assert "x-evil" not in headers
 
 
 def test_methods(server: Server) -> None:
-    status, _, headers = server.asked("GET", INFER)
+    status, _, headers = server.send("GET", INFER)
     assert (status, headers["allow"]) == (405, "POST")
-    assert server.asked("PATCH", "/v2/models/rls")[2]["allow"] == "DELETE, GET, HEAD, PUT"
-    assert server.asked("OPTIONS", "/")[0] == 405
-    whole, bare = server.asked("GET", "/v2"), server.asked("HEAD", "/v2")
+    assert server.send("PATCH", "/v2/models/rls")[2]["allow"] == "DELETE, GET, HEAD, PUT"
+    assert server.send("OPTIONS", "/")[0] == 405
+    whole, bare = server.send("GET", "/v2"), server.send("HEAD", "/v2")
     assert bare[:2] == (200, b"")
     assert bare[2]["content-length"] == whole[2]["content-length"]
     for name in ("..", "a/b", "", "-x", "a" * 101, "%00", "x y"):
-        found = server.asked("PUT", f"/v2/models/{name.replace(' ', '%20')}", {"model": "rls"})
+        found = server.send("PUT", f"/v2/models/{name.replace(' ', '%20')}", {"model": "rls"})
         assert found[0] in {400, 404}
 
 
 def test_the_page_is_served(server: Server) -> None:
-    status, body, headers = server.asked("GET", "/")
+    status, body, headers = server.send("GET", "/")
     assert (status, b"<html" in body) == (200, True)
     assert "default-src 'self'" in headers["content-security-policy"]
-    same = server.asked("GET", "/", headers={"If-None-Match": headers["etag"]})
+    same = server.send("GET", "/", headers={"If-None-Match": headers["etag"]})
     assert same[:2] == (304, b"")
-    assert server.asked("GET", "/page/page.js")[0] == 200
-    assert server.asked("GET", "/page/none.js")[0] == 404
+    assert server.send("GET", "/page/page.js")[0] == 200
+    assert server.send("GET", "/page/none.js")[0] == 404
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ def test_the_page_is_served(server: Server) -> None:
 def test_pages_from_elsewhere_may_not_ask(
     server: Server, headers: dict[str, str], status: int
 ) -> None:
-    assert server.asked("POST", INFER, rows([[1]]), headers)[0] == status
+    assert server.send("POST", INFER, rows([[1]]), headers)[0] == status
 
 
 def test_roles(guarded: Server) -> None:
     def status(role: str, method: str, path: str, body: Any = None) -> int:
         token = ROLES.get(role, role or None)
-        return asked(guarded.port, method, path, body, token=token)[0]
+        return send_request(guarded.port, method, path, body, token=token)[0]
 
     for role in ("", "wrong-token-wrong-token", "ü" * 20):
         assert status(role, "POST", INFER, rows([[1]])) == 401
@@ -202,9 +202,12 @@ def test_roles(guarded: Server) -> None:
     assert status("learn", "PUT", "/v2/models/new", {"model": "rls"}) == 403
     assert status("admin", "POST", "/v2/models/rls/snapshot") == 200
     basic = {"Authorization": f"Basic {TOKEN}"}
-    found = asked(guarded.port, "GET", "/v2", headers=basic)
+    found = send_request(guarded.port, "GET", "/v2", headers=basic)
     assert (found[0], found[2]["www-authenticate"]) == (401, 'Bearer realm="onepass"')
-    assert asked(guarded.port, "GET", "/v2", headers={"Host": "any.example"}, token=TOKEN)[0] == 200
+    assert (
+        send_request(guarded.port, "GET", "/v2", headers={"Host": "any.example"}, token=TOKEN)[0]
+        == 200
+    )
     log = guarded.log.read_text()
     assert not any(token in log for token in ROLES.values())
 
@@ -213,9 +216,9 @@ def test_tokens_are_read() -> None:
     tokens = Tokens.parse("# all\n\npredict,learn " + "a" * 16 + "\nadmin " + "a" * 16, "here")
     assert repr(tokens) == "<1 tokens>"
     for text in ("", "admin", "king " + "a" * 16, "admin short", "admin " + "ü" * 16):
-        with pytest.raises(ParameterError) as wrong:
+        with pytest.raises(ParameterError) as error:
             Tokens.parse(text, "here")
-        assert "a" * 16 not in str(wrong.value)
+        assert "a" * 16 not in str(error.value)
     for host in ("0.0.0.0", "::", "192.168.1.1", "example.org"):  # noqa: S104  it is refused
         with pytest.raises(ParameterError):
             check_safe(host, Tokens({}), "serve")
@@ -234,7 +237,15 @@ def test_tls(tmp_path: Path) -> None:
     )  # fmt: skip
     from onepass.service.client import Client
 
-    options = ("rls", "--certificate", str(certificate), "--key", str(key), "--seconds", "1")
+    options = (
+        "rls",
+        "--certificate",
+        str(certificate),
+        "--key",
+        str(key),
+        "--request-timeout",
+        "1",
+    )
     with Server(tmp_path / "data", *options) as server:
         assert server.url.startswith("https://")
         context = ssl.create_default_context(cafile=str(certificate))
@@ -256,16 +267,16 @@ def test_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_rows_that_are_refused_are_let_go(tmp_path: Path) -> None:
+def test_refused_rows_are_released(tmp_path: Path) -> None:
     """However many, of whoever: an error knows where it was raised, and what was known there."""
     n, d = 1000, 1000
     with Server(tmp_path / "data", "sgd") as server:
         path = "/v2/models/sgd/learn"
-        assert server.asked("POST", path, *binary(n, d))[0] == 200
+        assert server.send("POST", path, *binary(n, d))[0] == 200
         before = resident(server)
-        for wrong in (binary(n, d - 1), binary(n, d, np.inf)):
+        for error in (binary(n, d - 1), binary(n, d, np.inf)):
             for _ in range(20):  # 8 MB each
-                assert server.asked("POST", path, *wrong)[0] == 400
+                assert server.send("POST", path, *error)[0] == 400
         assert resident(server) - before < 200
 
 
@@ -277,8 +288,8 @@ def binary(n: int, d: int, value: float = 1.0) -> tuple[bytes, dict[str, str]]:
          "parameters": {"binary_data_size": len(data)}}
         for name, shape, data in (("X", [n, d], X), ("y", [n], y))
     ]  # fmt: skip
-    told = json.dumps({"inputs": inputs}).encode()
-    return told + X + y, {"Inference-Header-Content-Length": str(len(told))}
+    response = json.dumps({"inputs": inputs}).encode()
+    return response + X + y, {"Inference-Header-Content-Length": str(len(response))}
 
 
 def resident(server: Server) -> float:
@@ -287,15 +298,15 @@ def resident(server: Server) -> float:
     return int(text.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def test_too_many_wait(tmp_path: Path) -> None:
+def test_too_many_queued_rows(tmp_path: Path) -> None:
     import threading
 
-    with Server(tmp_path / "data", "rls", "--max-waiting", "1") as server:
-        server.asked("POST", LEARN, rows([[1]], [1]))
+    with Server(tmp_path / "data", "rls", "--max-queued", "1") as server:
+        server.send("POST", LEARN, rows([[1]], [1]))
         found: list[Any] = []
 
         def learn() -> None:
-            found.append(server.asked("POST", LEARN, rows([[1], [2]], [1, 2])))
+            found.append(server.send("POST", LEARN, rows([[1], [2]], [1, 2])))
 
         threads = [threading.Thread(target=learn) for _ in range(40)]
         for thread in threads:
@@ -305,5 +316,5 @@ def test_too_many_wait(tmp_path: Path) -> None:
         busy = [headers for status, _, headers in found if status == 429]
         assert {status for status, _, _ in found} <= {200, 429}
         assert all(headers["retry-after"] == "1" for headers in busy)
-        state = server.asked("GET", "/state")[1]["models"][0]
+        state = server.send("GET", "/state")[1]["models"][0]
         assert state["rows_seen"] == 1 + 2 * (40 - len(busy))

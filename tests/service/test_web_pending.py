@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from web_server import TOKEN, Server, asked, output, rows
+from web_server import TOKEN, Server, output, rows, send_request
 
 from onepass.errors import CommitTimeoutError
 from onepass.service import Client
@@ -17,7 +17,7 @@ from onepass.service.http.context import Service
 from onepass.service.protocol.limits import Limits
 from onepass.service.registry import ModelRegistry
 
-INFER, LEARN, ANSWERS = (f"/v2/models/rls/{verb}" for verb in ("infer", "learn", "answers"))
+INFER, LEARN, LABELS = (f"/v2/models/rls/{verb}" for verb in ("infer", "learn", "labels"))
 ROLES = {"predict": "p" * 20, "learn": "l" * 20, "admin": TOKEN}
 MOST, MONTH = 8, 30 * 86400
 
@@ -35,67 +35,74 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.mark.parametrize("role", ROLES)
 def test_to_store_rows_needs_the_role_learn(server: Server, role: str) -> None:
     """In each format, while rows alone need no more than predict."""
-    with Client(server.url, ROLES[role], patience=0.0) as client:
+    with Client(server.url, ROLES[role], retry_timeout=0.0) as client:
         assert client.predict("rls", [[1.0]]).shape == (1,)
-    for body in (rows([[1.0]], ask=True, seconds=0), rows([[1.0]] * 5000, ask=True, seconds=0)):
-        status, told, _ = asked(server.port, "POST", INFER, body, token=ROLES[role])
+    for body in (
+        rows([[1.0]], await_label=True, seconds=0),
+        rows([[1.0]] * 5000, ask=True, seconds=0),
+    ):
+        status, response, _ = send_request(server.port, "POST", INFER, body, token=ROLES[role])
         if role == "predict":
             needed = "role 'learn' for infer with 'await_label'"
-            assert (status, needed in told["error"]) == (403, True)
+            assert (status, needed in response["error"]) == (403, True)
         else:
             assert status == 200 if body["inputs"][0]["shape"][0] == 1 else 429
 
 
 def test_rows_wait_no_longer_than_a_month(server: Server) -> None:
-    status, told, _ = server.asked("POST", INFER, rows([[1.0]], ask=True, seconds=MONTH + 1))
-    assert (status, "[0, 2.592e+06]" in told["error"]) == (400, True)
-    status, told, _ = server.asked("POST", INFER, rows([[1.0]], ask=True, seconds=MONTH))
+    status, response, _ = server.send(
+        "POST", INFER, rows([[1.0]], await_label=True, seconds=MONTH + 1)
+    )
+    assert (status, "[0, 2.592e+06]" in response["error"]) == (400, True)
+    status, response, _ = server.send("POST", INFER, rows([[1.0]], await_label=True, seconds=MONTH))
     assert status == 200
-    answer(server, output(told, "id"))
+    label(server, output(response, "id"))
 
 
-def answer(server: Server, ids: list[str]) -> None:
+def label(server: Server, ids: list[str]) -> None:
     n = len(ids)
     tensors = [{"name": "id", "shape": [n], "datatype": "BYTES", "data": ids},
                {"name": "y", "shape": [n], "datatype": "FP64", "data": [1] * n}]  # fmt: skip
-    assert server.asked("POST", ANSWERS, {"inputs": tensors})[0] == 200
+    assert server.send("POST", LABELS, {"inputs": tensors})[0] == 200
 
 
 @settings(max_examples=25, print_blob=True)
-@given(steps=st.lists(st.tuples(st.sampled_from(["ask", "answer", "expire"]), st.integers(1, 10))))
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(["predict", "label", "expire"]), st.integers(1, 10)))
+)
 def test_no_more_rows_wait_than_may(server: Server, steps: list[tuple[str, int]]) -> None:
     """A request that would make more wait is refused whole; those that were answered make room."""
     waiting: list[str] = []
     for step, n in steps:
-        if step == "answer":
+        if step == "label":
             some, waiting = waiting[:n], waiting[n:]
             if some:
-                answer(server, some)
+                label(server, some)
             continue
         seconds = 0 if step == "expire" else 3600
-        body = rows([[1.0]] * n, ask=True, seconds=seconds)
-        status, told, headers = server.asked("POST", INFER, body)
+        body = rows([[1.0]] * n, await_label=True, seconds=seconds)
+        status, response, headers = server.send("POST", INFER, body)
         if len(waiting) + n > MOST:
             assert (status, headers["retry-after"]) == (429, "60")
-            assert f"at most {MOST} rows may wait for their labels" in told["error"]
+            assert f"at most {MOST} rows may wait for their labels" in response["error"]
         else:
             assert status == 200
-            waiting += output(told, "id") if step == "ask" else []
-        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+            waiting += output(response, "id") if step == "predict" else []
+        assert server.send("POST", INFER, rows([[1.0]]))[0] == 200
         time.sleep(2e-3)  # what is to expire at once has expired
     for first in range(0, len(waiting), 4):
-        answer(server, waiting[first : first + 4])
+        label(server, waiting[first : first + 4])
 
 
 def test_rows_that_wait_are_counted_over_a_restart(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls", "--max-pending", "3") as server:
-        ids = output(server.asked("POST", INFER, rows([[1.0]] * 3, ask=True))[1], "id")
+        ids = output(server.send("POST", INFER, rows([[1.0]] * 3, await_label=True))[1], "id")
         server.kill()
         server.start()
-        assert server.asked("POST", INFER, rows([[1.0]], ask=True))[0] == 429
-        assert server.asked("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
-        answer(server, ids)
-        assert server.asked("POST", INFER, rows([[1.0]] * 3, ask=True))[0] == 200
+        assert server.send("POST", INFER, rows([[1.0]], await_label=True))[0] == 429
+        assert server.send("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
+        label(server, ids)
+        assert server.send("POST", INFER, rows([[1.0]] * 3, await_label=True))[0] == 200
 
 
 def test_a_commit_timeout_is_always_a_503(tmp_path: Path) -> None:

@@ -12,34 +12,34 @@ from onepass.features import presets
 from onepass.validation import arrays
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
-ANSWERS = "/v2/models/rls/answers"
+LABELS = "/v2/models/rls/labels"
 CSV = {"Content-Type": "text/csv"}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = ("rls", "--max-features", "50", "--first", "rls")
+    options = ("rls", "--max-features", "50", "--default-model", "rls")
     with Server(tmp_path_factory.mktemp("refused") / "data", *options) as running:
         named = {"name": "km", "shape": [3], "datatype": "FP64", "data": [1, 2, 3]}
         y = {"name": "y", "shape": [3], "datatype": "FP64", "data": [3, 5, 7]}
-        assert running.asked("POST", LEARN, {"inputs": [named, y]})[0] == 200
+        assert running.send("POST", LEARN, {"inputs": [named, y]})[0] == 200
         yield running
         assert "Traceback" not in running.log.read_text()
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "response"),
     [
         (b"km,km\n1,2\n", "each name once"),
         ("km\nété\n".encode("latin-1"), "UTF-8"),
         (b"km\n" + b"1" * 70_000 + b"x\n", "characters"),
     ],
 )
-def test_csv_that_is_refused(server: Server, body: bytes, told: str) -> None:
+def test_csv_that_is_refused(server: Server, body: bytes, response: str) -> None:
     """The cause of what is raised may be what is raised: nobody follows it for ever."""
-    status, found, _ = server.asked("POST", "/invocations", body, CSV)
-    assert (status, told in found["error"]) == (400, True), found
-    assert server.asked("GET", "/v2/health/live")[0] == 200
+    status, found, _ = server.send("POST", "/invocations", body, CSV)
+    assert (status, response in found["error"]) == (400, True), found
+    assert server.send("GET", "/v2/health/live")[0] == 200
 
 
 def broad(d: int, y: float | None = 1.0) -> dict[str, Any]:
@@ -48,19 +48,19 @@ def broad(d: int, y: float | None = 1.0) -> dict[str, Any]:
 
 def learned(server: Server, name: str) -> int:
     """Rows."""
-    models = server.asked("GET", "/state")[1]["models"]
+    models = server.send("GET", "/state")[1]["models"]
     found: int = next(each["rows_seen"] for each in models if each["name"] == name)
     return found
 
 
 def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
     """Least squares take the square of their features, a row a few bytes of each."""
-    assert server.asked("PUT", "/v2/models/broad", {"model": "rls"})[0] == 201
+    assert server.send("PUT", "/v2/models/broad", {"model": "rls"})[0] == 201
     learn = "/v2/models/broad/learn"
-    status, told, _ = server.asked("POST", learn, broad(51))
-    assert (status, "at most 50 features" in told["error"]) == (400, True), told
-    assert "--max-features" in told["error"]
-    assert server.asked("POST", learn, broad(50))[0] == 200
+    status, response, _ = server.send("POST", learn, broad(51))
+    assert (status, "at most 50 features" in response["error"]) == (400, True), response
+    assert "--max-features" in response["error"]
+    assert server.send("POST", learn, broad(50))[0] == 200
     texts = {
         "name": "who",
         "shape": [80],
@@ -68,7 +68,7 @@ def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
         "data": [f"u{i}" for i in range(80)],
     }
     y = {"name": "y", "shape": [80], "datatype": "FP64", "data": [1.0] * 80}
-    assert server.asked("PUT", "/v2/models/texts", {"model": "rls"})[0] == 201
+    assert server.send("PUT", "/v2/models/texts", {"model": "rls"})[0] == 201
     learn = "/v2/models/texts/learn"
     first = {
         "inputs": [
@@ -76,16 +76,16 @@ def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
             {**y, "shape": [2], "data": [1, 2]},
         ]
     }
-    assert server.asked("POST", learn, first)[0] == 200
+    assert server.send("POST", learn, first)[0] == 200
     before = learned(server, "texts")
-    status, told, _ = server.asked("POST", learn, {"inputs": [texts, y]})
-    assert (status, "at most 50 features" in told["error"]) == (400, True), told
+    status, response, _ = server.send("POST", learn, {"inputs": [texts, y]})
+    assert (status, "at most 50 features" in response["error"]) == (400, True), response
     assert learned(server, "texts") == before == 2
-    assert server.asked("POST", learn, first)[0] == 200
+    assert server.send("POST", learn, first)[0] == 200
 
 
 @pytest.mark.parametrize(
-    ("path", "parameters", "told"),
+    ("path", "parameters", "response"),
     [
         (LEARN, {"ask": True}, "must come with infer"),
         (LEARN, {"seconds": 3}, "must come with 'await_label'"),
@@ -96,16 +96,16 @@ def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
         (INFER, {"ask": True, "seconds": -1}, "Choose another `seconds`"),
     ],
 )
-def test_parameters_where_nobody_heeds_them(
-    server: Server, path: str, parameters: dict[str, Any], told: str
+def test_parameters_in_the_wrong_place_are_refused(
+    server: Server, path: str, parameters: dict[str, Any], response: str
 ) -> None:
     names = ("id", "y") if path.endswith("answers") else ("km", "y")
     inputs = [{"name": name, "shape": [1], "datatype": "FP64", "data": [1]} for name in names]
     if names[0] == "id":
         inputs[0].update(datatype="BYTES", data=["x"])
-    asked = {"inputs": inputs[: 1 if path is INFER else 2], "parameters": parameters}
-    status, found, _ = server.asked("POST", path, asked)
-    assert (status, told in found["error"]) == (400, True), found
+    body = {"inputs": inputs[: 1 if path is INFER else 2], "parameters": parameters}
+    status, found, _ = server.send("POST", path, body)
+    assert (status, response in found["error"]) == (400, True), found
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_parameters_where_nobody_heeds_them(
         (INFER, rows([[4.0, 1.0]]), {}),
         (LEARN, rows([[4.0, 1.0]], [1.0]), {}),
         (LEARN, rows([[4.0]], [1.0]), {"Idempotency-Key": "a" * 513}),
-        (ANSWERS, {"inputs": [{"name": "id", "shape": [1], "datatype": "BYTES", "data": ["x"]},
+        (LABELS, {"inputs": [{"name": "id", "shape": [1], "datatype": "BYTES", "data": ["x"]},
                               rows([[4.0]], [1.0])["inputs"][1]]}, {}),
         (LEARN.replace("learn", "rollback"), {"to": 9_999}, {}),
     ],
@@ -123,7 +123,7 @@ def test_parameters_where_nobody_heeds_them(
 def test_errors_name_the_endpoint_and_no_call_of_python(
     server: Server, path: str, body: Any, headers: dict[str, str]
 ) -> None:
-    status, found, _ = server.asked("POST", path, body, headers)
+    status, found, _ = server.send("POST", path, body, headers)
     assert (status, found["error"].startswith(f"POST {path}: ")) == (400, True), found
     assert "op.durable" not in found["error"]
     assert "`key`" not in found["error"]
@@ -133,18 +133,18 @@ def test_errors_name_the_endpoint_and_no_call_of_python(
 def test_json_of_administration_has_the_limit_of_other_json(server: Server, verb: str) -> None:
     path = "/v2/models/long" if verb == "PUT" else LEARN.replace("learn", "rollback")
     body = {"model": "rls", "to": 0, "x": "a" * (8 << 20)}
-    status, found, _ = server.asked(verb, path, body, {"Content-Type": "application/json"})
+    status, found, _ = server.send(verb, path, body, {"Content-Type": "application/json"})
     assert (status, "8,388,608 bytes" in found["error"]) == (413, True), found
 
 
-def test_ids_have_no_place_in_an_answer_of_mlflow(server: Server) -> None:
+def test_await_label_is_refused_by_invocations(server: Server) -> None:
     body = {"inputs": {"km": [4.0]}, "params": {"ask": True}}
-    status, told, _ = server.asked("POST", "/invocations", body)
-    assert (status, "must come with infer" in told["error"]) == (400, True), told
+    status, response, _ = server.send("POST", "/invocations", body)
+    assert (status, "must come with infer" in response["error"]) == (400, True), response
 
 
 @pytest.mark.parametrize(
-    ("model", "settings", "told"),
+    ("model", "settings", "response"),
     [
         ("rls", {"rls.forgetting": 2}, "`forgetting`"),
         ("rls", {"rls.ridge": "abc"}, "`ridge`"),
@@ -154,11 +154,11 @@ def test_ids_have_no_place_in_an_answer_of_mlflow(server: Server) -> None:
     ],
 )
 def test_a_learner_that_could_learn_nothing_is_not_made(
-    server: Server, model: str, settings: dict[str, Any], told: str
+    server: Server, model: str, settings: dict[str, Any], response: str
 ) -> None:
-    status, found, _ = server.asked("PUT", "/v2/models/bad", {"model": model, "settings": settings})
-    assert (status, told in found["error"]) == (400, True), found
-    assert server.asked("GET", "/v2/models/bad")[0] == 404
+    status, found, _ = server.send("PUT", "/v2/models/bad", {"model": model, "settings": settings})
+    assert (status, response in found["error"]) == (400, True), found
+    assert server.send("GET", "/v2/models/bad")[0] == 404
     assert not (server.folder / "bad.db").exists()
 
 
@@ -207,40 +207,40 @@ def test_what_a_text_comes_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_a_text_comes_to_is_bounded_over_http(server: Server) -> None:
-    assert server.asked("PUT", "/v2/models/many", {"model": "rls"})[0] == 201
+    assert server.send("PUT", "/v2/models/many", {"model": "rls"})[0] == 201
     texts = [f"u{i % 40}" for i in range(500_000)]
     who = {"name": "who", "shape": [40], "datatype": "BYTES", "data": texts[:40]}
     y = {"name": "y", "shape": [40], "datatype": "FP64", "data": [1.0] * 40}
-    assert server.asked("POST", "/v2/models/many/learn", {"inputs": [who, y]})[0] == 200
+    assert server.send("POST", "/v2/models/many/learn", {"inputs": [who, y]})[0] == 200
     who |= {"shape": [500_000], "data": texts}
     y |= {"shape": [500_000], "data": [1.0] * 500_000}
     for verb, inputs in (("infer", [who]), ("learn", [who, y])):
         for parameters in ({}, {"ask": True}) if verb == "infer" else ({},):
-            asked = {"inputs": inputs, "parameters": parameters}
-            status, told, _ = server.asked("POST", f"/v2/models/many/{verb}", asked)
+            body = {"inputs": inputs, "parameters": parameters}
+            status, response, _ = server.send("POST", f"/v2/models/many/{verb}", body)
             must = (413, "at most 16,384 at a time") if parameters else (400, "16,777,216 values")
-            assert (status, must[1] in told["error"]) == (must[0], True), told
+            assert (status, must[1] in response["error"]) == (must[0], True), response
 
 
 def test_classes_outputs_and_labels_are_bounded_over_http(server: Server) -> None:
     for name, settings in (("few", {}), ("classes", {"task": "classification"})):
         model = {"model": "rls", **settings}
-        assert server.asked("PUT", f"/v2/models/{name}", model)[0] == 201
+        assert server.send("PUT", f"/v2/models/{name}", model)[0] == 201
     X = {"name": "X", "shape": [60, 1], "datatype": "FP64", "data": [1.0] * 60}
     labels = {"name": "y", "shape": [60], "datatype": "BYTES", "data": list(map(str, range(60)))}
     long = labels | {"data": ["a"] * 59 + ["b" * 257]}
     wide = {"name": "y", "shape": [60, 51], "datatype": "FP64", "data": [1.0] * 60 * 51}
-    for name, y, told in (
+    for name, y, response in (
         ("classes", labels, "at most 50 classes, got 60"), ("few", wide, "at most 50 outputs, got"),
         ("classes", long, "at most 256 characters, got one of 257"),
     ):  # fmt: skip
-        status, found, _ = server.asked("POST", f"/v2/models/{name}/learn", {"inputs": [X, y]})
-        assert (status, told in found["error"]) == (400, True), found
+        status, found, _ = server.send("POST", f"/v2/models/{name}/learn", {"inputs": [X, y]})
+        assert (status, response in found["error"]) == (400, True), found
     y = labels | {"data": ["a"] * 60}
     for part in (X, y):
         part["shape"][0], part["data"] = 50, part["data"][:50]  # type: ignore[index]
     y["data"] = list(map(str, range(50)))
-    assert server.asked("POST", "/v2/models/classes/learn", {"inputs": [X, y]})[0] == 200
+    assert server.send("POST", "/v2/models/classes/learn", {"inputs": [X, y]})[0] == 200
     x = X | {"shape": [400_000, 1], "data": [1.0] * 400_000}
-    status, found, _ = server.asked("POST", "/v2/models/classes/infer", {"inputs": [x]})
+    status, found, _ = server.send("POST", "/v2/models/classes/infer", {"inputs": [x]})
     assert (status, "one for each class" in found["error"]) == (400, True), found

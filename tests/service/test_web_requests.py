@@ -25,42 +25,44 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_records_are_learned_and_predicted(server: Server) -> None:
-    assert server.asked("PUT", "/v2/models/records", {"model": "rls"})[0] == 201
+    assert server.send("PUT", "/v2/models/records", {"model": "rls"})[0] == 201
     for body in ({"x": {"km": 1.0}, "y": 3.0}, [{"x": {"km": 2.0}, "y": 5.0}]):
-        assert server.asked("POST", "/v2/models/records/learn", body)[0] == 200
+        assert server.send("POST", "/v2/models/records/learn", body)[0] == 200
     tensors = {"inputs": [{"name": "km", "shape": [1], "datatype": "FP64", "data": [3.0]}]}
-    _, found, _ = server.asked("POST", "/v2/models/records/infer", tensors)
-    status, told, headers = server.asked("POST", "/v2/models/records/infer", {"x": {"km": 3.0}})
-    assert (status, told["predictions"]) == (200, found["outputs"][0]["data"])
+    _, found, _ = server.send("POST", "/v2/models/records/infer", tensors)
+    status, response, headers = server.send("POST", "/v2/models/records/infer", {"x": {"km": 3.0}})
+    assert (status, response["predictions"]) == (200, found["outputs"][0]["data"])
     assert headers["x-onepass-version"] == "2"
     lines = b'{"x": {"km": 5.0}, "y": 11.0}\n{"x": {"km": 6.0}, "y": 13.0}\n'
-    assert server.asked("POST", "/v2/models/records/learn", lines, NDJSON)[0] == 200
+    assert server.send("POST", "/v2/models/records/learn", lines, NDJSON)[0] == 200
     for body in ({"x": 1}, {"y": 1}, [], [{"x": {"km": "a"}}, 3], {"x": {"km": 1.0}}):
-        assert server.asked("POST", "/v2/models/records/learn", body)[0] == 400
+        assert server.send("POST", "/v2/models/records/learn", body)[0] == 400
 
 
 def test_requests_have_ids(server: Server) -> None:
     for own in ("abc-123", "x" * 128):
-        headers = server.asked("GET", "/v2", headers={"X-Request-Id": own})[2]
+        headers = server.send("GET", "/v2", headers={"X-Request-Id": own})[2]
         assert headers["x-request-id"] == own
     for strange in ("a b", "x" * 129, "é"):
-        found = server.asked("GET", "/nowhere", headers={"X-Request-Id": strange})[2]
+        found = server.send("GET", "/nowhere", headers={"X-Request-Id": strange})[2]
         assert re.fullmatch("[0-9a-f]{8}-[0-9]+", found["x-request-id"])
-    first, second = (server.asked("GET", "/v2")[2]["x-request-id"] for _ in range(2))
+    first, second = (server.send("GET", "/v2")[2]["x-request-id"] for _ in range(2))
     assert first != second
 
 
 def test_json_has_a_limit_of_its_own(server: Server) -> None:
     body = b" " * (8 << 20) + json.dumps(rows([[1.0]])).encode()
-    status, told, _ = server.asked("POST", INFER, body)
-    assert (status, "8,388,608" in told["error"]) == (413, True)
-    status, told, _ = server.asked("POST", INFER, gzip.compress(body), {"Content-Encoding": "gzip"})
+    status, response, _ = server.send("POST", INFER, body)
+    assert (status, "8,388,608" in response["error"]) == (413, True)
+    status, response, _ = server.send(
+        "POST", INFER, gzip.compress(body), {"Content-Encoding": "gzip"}
+    )
     assert status == 413
     kind = {"Content-Type": "text/csv"}
     csv = b"x0\n" + b"1.0000000\n" * 900_000
     assert len(csv) > 8 << 20
-    assert server.asked("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
-    assert server.asked("POST", "/invocations", csv, kind)[0] in {200, 400}
+    assert server.send("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
+    assert server.send("POST", "/invocations", csv, kind)[0] in {200, 400}
 
 
 def test_an_idle_connection_is_closed(server: Server) -> None:
@@ -119,16 +121,18 @@ def received(server: Server, data: bytes) -> bytes:
 
 def test_many_learn_at_once(server: Server) -> None:
     """Each is answered, and with the version that has its rows."""
-    assert server.asked("PUT", "/v2/models/many", {"model": "rls"})[0] == 201
+    assert server.send("PUT", "/v2/models/many", {"model": "rls"})[0] == 201
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(
-            lambda i: server.asked("POST", "/v2/models/many/learn", rows([[float(i)]], [1.0 * i])),
+            lambda i: server.send("POST", "/v2/models/many/learn", rows([[float(i)]], [1.0 * i])),
             range(200),
         ))  # fmt: skip
     assert {status for status, _, _ in found} == {200}
-    state = {each["name"]: each for each in server.asked("GET", "/state")[1]["models"]}
+    state = {each["name"]: each for each in server.send("GET", "/state")[1]["models"]}
     assert state["many"]["rows_seen"] == 200
-    assert max(int(told["model_version"]) for _, told, _ in found) == state["many"]["version"]
+    assert (
+        max(int(response["model_version"]) for _, response, _ in found) == state["many"]["version"]
+    )
 
 
 def test_a_client_that_goes_away_has_its_rows_learned(tmp_path: Path) -> None:
@@ -141,5 +145,5 @@ def test_a_client_that_goes_away_has_its_rows_learned(tmp_path: Path) -> None:
                 line.shutdown(socket.SHUT_WR)
                 time.sleep(0.2)
         time.sleep(0.5)
-        assert server.asked("GET", "/state")[1]["models"][0]["rows_seen"] == 5
+        assert server.send("GET", "/state")[1]["models"][0]["rows_seen"] == 5
         assert "Traceback" not in server.log.read_text()

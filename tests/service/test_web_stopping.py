@@ -24,12 +24,14 @@ def test_it_ends_in_order(tmp_path: Path, number: int, code: int) -> None:
         def learn() -> None:
             while not stop.is_set():
                 try:
-                    status, told, _ = server.asked("POST", LEARN, rows([[1.0], [2.0]], [1.0, 2.0]))
+                    status, response, _ = server.send(
+                        "POST", LEARN, rows([[1.0], [2.0]], [1.0, 2.0])
+                    )
                 except OSError:
                     return
                 assert status in {200, 503}
                 if status == 200:
-                    learned.append(int(told["model_version"]))
+                    learned.append(int(response["model_version"]))
 
         threads = [threading.Thread(target=learn) for _ in range(8)]
         for thread in threads:
@@ -47,7 +49,7 @@ def test_it_ends_in_order(tmp_path: Path, number: int, code: int) -> None:
         assert durable.versions[-1].version == durable.version
 
 
-def test_a_body_under_way_is_answered(tmp_path: Path) -> None:
+def test_a_pending_body_gets_its_response(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls") as server, server.socket() as line:
         body = b'{"inputs":[{"name":"X","shape":[1,1],"datatype":"FP64","data":[1]}]}'
         line.sendall(b"POST /v2/models/rls/infer HTTP/1.1\r\nHost: localhost\r\n"
@@ -63,7 +65,7 @@ def test_a_body_under_way_is_answered(tmp_path: Path) -> None:
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls") as server, server.socket() as line:
-        assert server.asked("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
+        assert server.send("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
         line.sendall(b"POST /v2/models/rls/infer HTTP/1.1\r\nHost: localhost\r\n"
                      b"Content-Length: 10\r\n\r\n")  # fmt: skip
         time.sleep(0.2)
@@ -81,25 +83,25 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 def test_all_goes_on_after_a_restart(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls") as server:
         for name in ("rls", "two"):
-            server.asked("PUT", f"/v2/models/{name}", {"model": "rls"})
+            server.send("PUT", f"/v2/models/{name}", {"model": "rls"})
             for i in range(30):
-                server.asked("POST", f"/v2/models/{name}/learn", rows([[i]], [i + 0.5]))
-        server.asked("PUT", "/v2/models/gone", {"model": "rls"})
-        server.asked("DELETE", "/v2/models/gone")
-        before = server.asked("GET", "/state")[1]["models"]
+                server.send("POST", f"/v2/models/{name}/learn", rows([[i]], [i + 0.5]))
+        server.send("PUT", "/v2/models/gone", {"model": "rls"})
+        server.send("DELETE", "/v2/models/gone")
+        before = server.send("GET", "/state")[1]["models"]
         ends = [server.stop]
         for _ in range(2):
             ends.pop()() if ends else server.kill()
             server.options = ()
             server.start()
-            after = server.asked("GET", "/state")[1]["models"]
+            after = server.send("GET", "/state")[1]["models"]
             assert [each["name"] for each in after] == ["rls", "two"]
             for one, other in zip(before, after, strict=True):
                 for each in (one, other):  # replayed rows are counted at another time
                     each["error"]["curve"] = [point[:3] for point in each["error"]["curve"]]
                 for field in ("version", "rows_seen", "error", "rows_refused", "class"):
                     assert one[field] == other[field], field
-            status, told, _ = server.asked("POST", "/v2/models/two/infer", rows([[3]]))
-            assert (status, told["model_version"]) == (200, "30")
-            server.asked("POST", "/v2/models/rls/learn", rows([[1]], [1]), {"Idempotency-Key": "k"})
-            before = server.asked("GET", "/state")[1]["models"]
+            status, response, _ = server.send("POST", "/v2/models/two/infer", rows([[3]]))
+            assert (status, response["model_version"]) == (200, "30")
+            server.send("POST", "/v2/models/rls/learn", rows([[1]], [1]), {"Idempotency-Key": "k"})
+            before = server.send("GET", "/state")[1]["models"]

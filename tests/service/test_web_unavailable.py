@@ -79,7 +79,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
     folder = tmp_path_factory.mktemp("unavailable")
     with Server(folder / "data", "rls", "--name", "good") as server:
         body = rows([[1.0], [2.0]], [2.0, 4.0])
-        assert server.asked("POST", LEARN.format("good"), body)[0] == 200
+        assert server.send("POST", LEARN.format("good"), body)[0] == 200
         server.stop()
         data = (folder / "data" / "good.db").read_bytes()
         for kind, damage in DAMAGE.items():
@@ -92,22 +92,22 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
 
 def check_unavailable(server: Server, name: str) -> None:
     """Everybody is told why, and nobody where; the file stays as it is."""
-    index = {each["name"]: each for each in server.asked("GET", INDEX)[1]}
-    models = {each["name"]: each for each in server.asked("GET", "/state")[1]["models"]}
-    metrics = server.asked("GET", "/metrics")[1].decode()
+    index = {each["name"]: each for each in server.send("GET", INDEX)[1]}
+    models = {each["name"]: each for each in server.send("GET", "/state")[1]["models"]}
+    metrics = server.send("GET", "/metrics")[1].decode()
     assert index[name]["state"] == "UNAVAILABLE"
-    assert models[name]["trouble"] == index[name]["reason"] != ""
+    assert models[name]["error"] == index[name]["reason"] != ""
     assert f'onepass_ready{{model="{name}"}} 0.0' in metrics
     assert 'onepass_ready{model="good"} 1.0' in metrics
     left = contents(server.folder / f"{name}.db")
     for at, body in ((INFER, rows([[3.0]])), (LEARN, rows([[3.0]], [6.0])), (LOAD, None)):
-        status, told, _ = server.asked("POST", at.format(name), body)
-        assert (status, index[name]["reason"] in told["error"]) == (503, True)
-        assert str(server.folder) not in told["error"]
-        assert server.asked("POST", at.format("good"), body)[0] == 200
+        status, response, _ = server.send("POST", at.format(name), body)
+        assert (status, index[name]["reason"] in response["error"]) == (503, True)
+        assert str(server.folder) not in response["error"]
+        assert server.send("POST", at.format("good"), body)[0] == 200
     assert contents(server.folder / f"{name}.db") == left
     assert index["good"]["state"] == "READY"
-    assert server.asked("GET", READY)[0] == 200
+    assert server.send("GET", READY)[0] == 200
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -127,15 +127,18 @@ def test_a_file_is_loaded_once_it_is_repaired(
     try:
         path.write_bytes(data)
         DAMAGE[kind](path, n)
-        assert server.asked("POST", LOAD.format("bad"))[0] == 503
+        assert server.send("POST", LOAD.format("bad"))[0] == 503
         check_unavailable(server, "bad")
         remove(path)
         path.write_bytes(data)
-        assert server.asked("POST", LOAD.format("bad"))[:2] == (200, {"name": "bad", "version": 1})
-        assert server.asked("POST", LEARN.format("bad"), rows([[3.0]], [6.0]))[0] == 200
-        assert server.asked("GET", "/v2/models/bad/ready")[0] == 200
+        assert server.send("POST", LOAD.format("bad"))[:2] == (
+            200,
+            {"name": "bad", "version": 1},
+        )
+        assert server.send("POST", LEARN.format("bad"), rows([[3.0]], [6.0]))[0] == 200
+        assert server.send("GET", "/v2/models/bad/ready")[0] == 200
     finally:
-        if (path.exists() or path.is_symlink()) and server.asked("DELETE", "/v2/models/bad")[
+        if (path.exists() or path.is_symlink()) and server.send("DELETE", "/v2/models/bad")[
             0
         ] != 200:
             remove(path)
@@ -147,10 +150,10 @@ def test_a_file_without_permission(started: tuple[Server, bytes]) -> None:
     path = server.folder / "secret.db"
     path.write_bytes(data)
     path.chmod(0)
-    assert server.asked("POST", LOAD.format("secret"))[0] == 503
+    assert server.send("POST", LOAD.format("secret"))[0] == 503
     check_unavailable(server, "secret")
     path.chmod(0o600)
-    assert server.asked("POST", LOAD.format("secret"))[0] == 200
+    assert server.send("POST", LOAD.format("secret"))[0] == 200
 
 
 def test_the_model_of_the_command_line_and_its_source_may_be_unavailable(tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_the_model_of_the_command_line_and_its_source_may_be_unavailable(tmp_pat
     source = "redis://127.0.0.1:1/0?stream=s&target=y"
     options = ("--source", f"rls={source}") if _redis() else ()
     with Server(tmp_path / "data", "rls") as server:
-        assert server.asked("PUT", "/v2/models/other", {"model": "rls"})[0] == 201
+        assert server.send("PUT", "/v2/models/other", {"model": "rls"})[0] == 201
         server.stop()
         path = tmp_path / "data" / "rls.db"
         data = path.read_bytes()
@@ -166,10 +169,10 @@ def test_the_model_of_the_command_line_and_its_source_may_be_unavailable(tmp_pat
         server.options = (*server.options, *options)
         server.start()
         assert "not opened, see the log: rls" in server.log.read_text()
-        assert server.asked("POST", "/invocations", {"inputs": [[1.0]]})[0] == 400
+        assert server.send("POST", "/invocations", {"inputs": [[1.0]]})[0] == 400
         path.write_bytes(data)
-        assert server.asked("POST", LOAD.format("rls"))[0] == 200
-        models = {each["name"]: each for each in server.asked("GET", "/state")[1]["models"]}
+        assert server.send("POST", LOAD.format("rls"))[0] == 200
+        models = {each["name"]: each for each in server.send("GET", "/state")[1]["models"]}
         assert len(models["rls"]["positions"]) == len(options) // 2
         assert server.stop() == 143
 
@@ -178,17 +181,20 @@ def test_readiness_fails_where_no_learner_can_learn(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.db").write_text("text")
     with Server(tmp_path / "data") as server:
-        assert server.asked("GET", READY)[0] == 503
-        assert server.asked("DELETE", "/v2/models/a")[:2] == (
+        assert server.send("GET", READY)[0] == 503
+        assert server.send("DELETE", "/v2/models/a")[:2] == (
             200,
-            {"name": "a", "kept": "a.retired-1"},
+            {"name": "a", "file": "a.retired-1"},
         )
         assert (tmp_path / "data" / "a.retired-1").read_text() == "text"
-        assert server.asked("GET", READY)[0] == 200  # there is none yet
-        assert server.asked("PUT", "/v2/models/a", {"model": "rls"})[0] == 201
-        assert server.asked("GET", READY)[0] == 200
-        assert server.asked("POST", LOAD.format("none"))[0] == 404
-        assert server.asked("POST", LOAD.format("a"))[:2] == (200, {"name": "a", "version": 0})
+        assert server.send("GET", READY)[0] == 200  # there is none yet
+        assert server.send("PUT", "/v2/models/a", {"model": "rls"})[0] == 201
+        assert server.send("GET", READY)[0] == 200
+        assert server.send("POST", LOAD.format("none"))[0] == 404
+        assert server.send("POST", LOAD.format("a"))[:2] == (
+            200,
+            {"name": "a", "version": 0},
+        )
 
 
 def test_a_learner_that_failed_is_loaded_again(tmp_path: Path) -> None:
@@ -196,20 +202,23 @@ def test_a_learner_that_failed_is_loaded_again(tmp_path: Path) -> None:
     path = tmp_path / "data" / "rls.db"
     with Server(tmp_path / "data", "rls") as server:
         body = rows([[1.0], [2.0]], [2.0, 4.0])
-        assert server.asked("POST", LEARN.format("rls"), body)[0] == 200
-        before = server.asked("POST", INFER.format("rls"), rows([[3.0]]))[1]
+        assert server.send("POST", LEARN.format("rls"), body)[0] == 200
+        before = server.send("POST", INFER.format("rls"), rows([[3.0]]))[1]
         path.rename(tmp_path / "elsewhere")
-        assert server.asked("POST", LEARN.format("rls"), body)[0] == 503
+        assert server.send("POST", LEARN.format("rls"), body)[0] == 503
         for _ in range(2):
-            assert server.asked("POST", LOAD.format("rls"))[0] == 503
-            assert server.asked("GET", INDEX)[1][0]["state"] == "UNAVAILABLE"
-            assert server.asked("POST", INFER.format("rls"), rows([[3.0]]))[1] == before
-            assert server.asked("POST", LEARN.format("rls"), body)[0] == 503
+            assert server.send("POST", LOAD.format("rls"))[0] == 503
+            assert server.send("GET", INDEX)[1][0]["state"] == "UNAVAILABLE"
+            assert server.send("POST", INFER.format("rls"), rows([[3.0]]))[1] == before
+            assert server.send("POST", LEARN.format("rls"), body)[0] == 503
         (tmp_path / "elsewhere").rename(path)
-        assert server.asked("POST", LOAD.format("rls"))[:2] == (200, {"name": "rls", "version": 1})
-        assert server.asked("POST", INFER.format("rls"), rows([[3.0]]))[1] == before
-        assert server.asked("POST", LEARN.format("rls"), body)[1]["model_version"] == "2"
-        assert server.asked("GET", INDEX)[1][0]["state"] == "READY"
+        assert server.send("POST", LOAD.format("rls"))[:2] == (
+            200,
+            {"name": "rls", "version": 1},
+        )
+        assert server.send("POST", INFER.format("rls"), rows([[3.0]]))[1] == before
+        assert server.send("POST", LEARN.format("rls"), body)[1]["model_version"] == "2"
+        assert server.send("GET", INDEX)[1][0]["state"] == "READY"
 
 
 def _redis() -> bool:

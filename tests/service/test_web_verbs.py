@@ -27,42 +27,42 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def fresh(server: Server, name: str, model: str = "rls", **settings: object) -> str:
-    status, told, _ = server.asked(
+    status, response, _ = server.send(
         "PUT", f"/v2/models/{name}", {"model": model, "settings": settings}
     )
-    assert status == 201, told
+    assert status == 201, response
     return f"/v2/models/{name}"
 
 
 def test_what_was_learned_is_answered_with(server: Server) -> None:
     at = fresh(server, "own")
     for i in range(1, 6):
-        status, told, _ = server.asked("POST", f"{at}/learn", rows([[i]], [2.0 * i + 1]))
-        assert (status, told["model_version"]) == (200, str(i))
-        _, told, _ = server.asked("POST", f"{at}/infer", rows([[10]]))
-        assert told["model_version"] == str(i)
-    assert abs(output(told)[0] - 21) < 3
+        status, response, _ = server.send("POST", f"{at}/learn", rows([[i]], [2.0 * i + 1]))
+        assert (status, response["model_version"]) == (200, str(i))
+        _, response, _ = server.send("POST", f"{at}/infer", rows([[10]]))
+        assert response["model_version"] == str(i)
+    assert abs(output(response)[0] - 21) < 3
 
 
-def test_a_version_that_is_told_answers_alike(server: Server) -> None:
+def test_predictions_of_a_version_are_equal(server: Server) -> None:
     """One version has one answer, whoever asks and whatever is learned meanwhile."""
     at = fresh(server, "versions")
     rng = np.random.default_rng(0)
     stop = threading.Event()
     known: dict[str, float] = {}
-    wrong: list[str] = []
+    error: list[str] = []
 
     def learn() -> None:
         while not stop.is_set():
             x = rng.normal(size=3)
-            server.asked("POST", f"{at}/learn", rows([x], [float(x.sum())]))
+            server.send("POST", f"{at}/learn", rows([x], [float(x.sum())]))
 
     def infer() -> None:
         while not stop.is_set():
-            _, told, _ = server.asked("POST", f"{at}/infer", rows([[1, 2, 3]]))
-            version, said = told["model_version"], output(told)[0]
-            if known.setdefault(version, said) != said:
-                wrong.append(version)
+            _, response, _ = server.send("POST", f"{at}/infer", rows([[1, 2, 3]]))
+            version, predictions = response["model_version"], output(response)[0]
+            if known.setdefault(version, predictions) != predictions:
+                error.append(version)
 
     threads = [threading.Thread(target=each) for each in (learn, infer, infer, infer)]
     for thread in threads:
@@ -71,19 +71,19 @@ def test_a_version_that_is_told_answers_alike(server: Server) -> None:
     stop.set()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert not error
     assert len(known) > 5
 
 
 def test_a_large_question_does_not_hold_up_small_ones(server: Server) -> None:
     at = fresh(server, "large")
-    server.asked("POST", f"{at}/learn", rows([[1.0] * 100], [1.0]))
+    server.send("POST", f"{at}/learn", rows([[1.0] * 100], [1.0]))
     large = rows([[1.0] * 100] * 5000)
     slow: list[float] = []
 
     def ask() -> None:
         began = time.perf_counter()
-        assert server.asked("POST", f"{at}/infer", large)[0] == 200
+        assert server.send("POST", f"{at}/infer", large)[0] == 200
         slow.append(time.perf_counter() - began)
 
     thread = threading.Thread(target=ask)
@@ -91,7 +91,7 @@ def test_a_large_question_does_not_hold_up_small_ones(server: Server) -> None:
     small = []
     while thread.is_alive():
         began = time.perf_counter()
-        server.asked("GET", "/v2/health/live")
+        server.send("GET", "/v2/health/live")
         small.append(time.perf_counter() - began)
     assert len(small) > 3
     assert max(small) < slow[0]
@@ -99,25 +99,25 @@ def test_a_large_question_does_not_hold_up_small_ones(server: Server) -> None:
 
 def test_a_key_is_learned_once(server: Server) -> None:
     at = fresh(server, "keys")
-    first = server.asked("POST", f"{at}/learn", rows([[1]], [1]), {"Idempotency-Key": "a"})
-    again = server.asked("POST", f"{at}/learn", rows([[1]], [1]), {"Idempotency-Key": "a"})
+    first = server.send("POST", f"{at}/learn", rows([[1]], [1]), {"Idempotency-Key": "a"})
+    again = server.send("POST", f"{at}/learn", rows([[1]], [1]), {"Idempotency-Key": "a"})
     assert first[1] == again[1]
     assert first[2]["idempotent-replayed"] is None
     assert again[2]["idempotent-replayed"] == "true"
-    other = server.asked("POST", f"{at}/learn", rows([[2]], [1]), {"Idempotency-Key": "a"})
+    other = server.send("POST", f"{at}/learn", rows([[2]], [1]), {"Idempotency-Key": "a"})
     assert other[0] == 409
-    assert server.asked("GET", at)[1]["versions"] == ["1"]
-    assert server.asked("POST", f"{at}/learn", rows([[2]], [1]), {"Idempotency-Key": ""})[0] == 400
+    assert server.send("GET", at)[1]["versions"] == ["1"]
+    assert server.send("POST", f"{at}/learn", rows([[2]], [1]), {"Idempotency-Key": ""})[0] == 400
 
 
 def test_of_many_at_once_a_bad_one_is_refused_alone(server: Server) -> None:
     at = fresh(server, "batch")
-    server.asked("POST", f"{at}/learn", rows([[0, 0]], [0]))
+    server.send("POST", f"{at}/learn", rows([[0, 0]], [0]))
     found: dict[int, int] = {}
 
     def learn(i: int) -> None:
         row = [[1.0, float(i)]] if i % 5 else [[1.0, float(i), 3.0]]
-        found[i] = server.asked("POST", f"{at}/learn", rows(row, [1.0]))[0]
+        found[i] = server.send("POST", f"{at}/learn", rows(row, [1.0]))[0]
 
     threads = [threading.Thread(target=learn, args=(i,)) for i in range(40)]
     for thread in threads:
@@ -125,66 +125,69 @@ def test_of_many_at_once_a_bad_one_is_refused_alone(server: Server) -> None:
     for thread in threads:
         thread.join()
     assert found == {i: 200 if i % 5 else 400 for i in range(40)}
-    state = server.asked("GET", "/state")[1]["models"]
-    told = next(each for each in state if each["name"] == "batch")
-    assert (told["rows_seen"], told["rows_refused"]) == (33, 8)
-    assert told["version"] <= 33
+    state = server.send("GET", "/state")[1]["models"]
+    response = next(each for each in state if each["name"] == "batch")
+    assert (response["rows_seen"], response["rows_refused"]) == (33, 8)
+    assert response["version"] <= 33
 
 
 def predicted(server: Server) -> int:
-    text = server.asked("GET", "/metrics")[1].decode()
+    text = server.send("GET", "/metrics")[1].decode()
     return int(re.search(r'rows_predicted_total\{model="rls"\} (\d+)', text)[1])  # type: ignore[index]
 
 
 def test_answers_come_later(server: Server) -> None:
     at = "/v2/models/rls"
-    server.asked("POST", f"{at}/learn", rows([[1], [2]], [1, 2]))
+    server.send("POST", f"{at}/learn", rows([[1], [2]], [1, 2]))
     before = predicted(server)
-    _, told, _ = server.asked("POST", f"{at}/infer", rows([[3], [4]], ask=True, seconds=60))
+    _, response, _ = server.send(
+        "POST", f"{at}/infer", rows([[3], [4]], await_label=True, seconds=60)
+    )
     assert predicted(server) == before + 2
-    assert told["model_version"] == "1"
-    ids = output(told, "id")
+    assert response["model_version"] == "1"
+    ids = output(response, "id")
 
-    def answers(ids: list[str], y: list[float]) -> tuple[int, object, object]:
+    def label(ids: list[str], y: list[float], path: str = "labels") -> tuple[int, object, object]:
         given = {"id": ("BYTES", ids), "y": ("FP64", y)}
         inputs = [
             {"name": name, "shape": [len(data)], "datatype": datatype, "data": data}
             for name, (datatype, data) in given.items()
         ]
         body = {"inputs": inputs}
-        return server.asked("POST", f"{at}/answers", body)
+        return server.send("POST", f"{at}/{path}", body)
 
-    status, again, _ = answers(ids, [3, 4])
+    status, again, _ = label(ids, [3, 4])
     assert (status, again["model_version"]) == (200, "2")
-    assert output(again)[0] == output(told)[0]
-    assert answers(ids, [3, 4])[2]["idempotent-replayed"] == "true"
-    assert answers(ids, [3, 5])[0] == 409
-    assert answers(["unknown"], [3])[0] == 400
+    assert output(again)[0] == output(response)[0]
+    assert label(ids, [3, 4])[2]["idempotent-replayed"] == "true"
+    assert label(ids, [3, 4], "answers")[2]["idempotent-replayed"] == "true"  # the former path
+    assert label(ids, [3, 5])[0] == 409
+    assert label(["unknown"], [3])[0] == 400
     for body in (rows([[3]]), {"inputs": [{"name": "id", "shape": [1], "datatype": "BYTES",
                                            "data": ["unknown"]}]}):  # fmt: skip
-        for verb in ("learn", "answers"):
-            status, wrong, _ = server.asked("POST", f"{at}/{verb}", body)
+        for verb in ("learn", "labels"):
+            status, error, _ = server.send("POST", f"{at}/{verb}", body)
             assert status == 400
-            assert "op." not in wrong["error"]
-    _, told, _ = server.asked("POST", f"{at}/infer", rows([[3]], ask=True, seconds=0))
+            assert "op." not in error["error"]
+    _, response, _ = server.send("POST", f"{at}/infer", rows([[3]], ask=True, seconds=0))
     time.sleep(0.01)
-    assert answers(output(told, "id"), [3])[0] == 400
+    assert label(output(response, "id"), [3])[0] == 400
     for parameters in (
         {"ask": "yes"},
         {"ask": True, "seconds": "long"},
         {"ask": True, "seconds": -1},
     ):
-        assert server.asked("POST", f"{at}/infer", rows([[3]], **parameters))[0] == 400
+        assert server.send("POST", f"{at}/infer", rows([[3]], **parameters))[0] == 400
 
 
 def test_a_version_is_asked_for_by_its_number(server: Server) -> None:
     at = fresh(server, "numbered")
-    server.asked("POST", f"{at}/learn", rows([[1]], [1]))
-    assert server.asked("POST", f"{at}/versions/1/infer", rows([[1]]))[0] == 200
-    assert server.asked("POST", f"{at}/versions/7/infer", rows([[1]]))[0] == 404
-    assert server.asked("POST", f"{at}/versions/7/infer", rows([[1]], ask=True))[0] == 404
-    assert server.asked("GET", f"{at}/versions/1/ready")[0] == 200
-    assert server.asked("GET", f"{at}/versions/0")[0] == 404
+    server.send("POST", f"{at}/learn", rows([[1]], [1]))
+    assert server.send("POST", f"{at}/versions/1/infer", rows([[1]]))[0] == 200
+    assert server.send("POST", f"{at}/versions/7/infer", rows([[1]]))[0] == 404
+    assert server.send("POST", f"{at}/versions/7/infer", rows([[1]], ask=True))[0] == 404
+    assert server.send("GET", f"{at}/versions/1/ready")[0] == 200
+    assert server.send("GET", f"{at}/versions/0")[0] == 404
 
 
 def test_learners_are_made_and_retired(server: Server) -> None:
@@ -192,45 +195,45 @@ def test_learners_are_made_and_retired(server: Server) -> None:
     file = server.folder.parent / "m.onepass"
     op.save(model, file)
     kind = {"Content-Type": "application/x-onepass"}
-    assert server.asked("PUT", "/v2/models/file", file.read_bytes(), kind)[0] == 201
-    _, told, _ = server.asked("POST", "/v2/models/file/infer", rows([[3]]))
-    assert output(told) == model.predict([[3.0]]).tolist()
-    assert server.asked("PUT", "/v2/models/file", {"model": "rls"})[0] == 409
-    assert server.asked("PUT", "/v2/models/broken", file.read_bytes()[:-3], kind)[0] == 400
-    assert server.asked("PUT", "/v2/models/odd", {"model": "nonsense"})[0] == 400
-    assert server.asked("PUT", "/v2/models/odd", {"model": "rls", "more": 1})[0] == 400
+    assert server.send("PUT", "/v2/models/file", file.read_bytes(), kind)[0] == 201
+    _, response, _ = server.send("POST", "/v2/models/file/infer", rows([[3]]))
+    assert output(response) == model.predict([[3.0]]).tolist()
+    assert server.send("PUT", "/v2/models/file", {"model": "rls"})[0] == 409
+    assert server.send("PUT", "/v2/models/broken", file.read_bytes()[:-3], kind)[0] == 400
+    assert server.send("PUT", "/v2/models/odd", {"model": "nonsense"})[0] == 400
+    assert server.send("PUT", "/v2/models/odd", {"model": "rls", "more": 1})[0] == 400
     for i in range(3):
-        server.asked("POST", "/v2/models/file/learn", rows([[i]], [i]))
-    assert server.asked("POST", "/v2/models/file/snapshot")[1]["version"] == 3
-    assert server.asked("POST", "/v2/models/file/rollback", {"to": 0})[1]["version"] == 4
-    _, told, _ = server.asked("POST", "/v2/models/file/infer", rows([[3]]))
-    assert (output(told), told["model_version"]) == (model.predict([[3.0]]).tolist(), "4")
+        server.send("POST", "/v2/models/file/learn", rows([[i]], [i]))
+    assert server.send("POST", "/v2/models/file/snapshot")[1]["version"] == 3
+    assert server.send("POST", "/v2/models/file/rollback", {"to": 0})[1]["version"] == 4
+    _, response, _ = server.send("POST", "/v2/models/file/infer", rows([[3]]))
+    assert (output(response), response["model_version"]) == (model.predict([[3.0]]).tolist(), "4")
     packed = gzip.compress(b'{"to": 99}'), {"Content-Encoding": "gzip"}
-    for asked in (({"to": 99},), packed):
-        status, told, _ = server.asked("POST", "/v2/models/file/rollback", *asked)
-        assert (status, "99" in told["error"]) == (400, True)
-    status, told, _ = server.asked("DELETE", "/v2/models/file")
-    assert (status, told["kept"]) == (200, "file.retired-1")
-    assert server.asked("GET", "/v2/models/file")[0] == 404
-    with op.durable(server.folder / "file.retired-1") as kept:
-        assert kept.rows_seen == 5 - 2
-    assert server.asked("PUT", "/v2/models/file", {"model": "rls"})[0] == 201
-    assert server.asked("DELETE", "/v2/models/file")[1]["kept"] == "file.retired-2"
+    for body in (({"to": 99},), packed):
+        status, response, _ = server.send("POST", "/v2/models/file/rollback", *body)
+        assert (status, "99" in response["error"]) == (400, True)
+    status, response, _ = server.send("DELETE", "/v2/models/file")
+    assert (status, response["file"]) == (200, "file.retired-1")
+    assert server.send("GET", "/v2/models/file")[0] == 404
+    with op.durable(server.folder / "file.retired-1") as retired:
+        assert retired.rows_seen == 5 - 2
+    assert server.send("PUT", "/v2/models/file", {"model": "rls"})[0] == 201
+    assert server.send("DELETE", "/v2/models/file")[1]["file"] == "file.retired-2"
 
 
 def test_a_snapshot_is_listed_at_once(server: Server) -> None:
     at = fresh(server, "listed")
 
     def listed() -> list[int]:
-        models = server.asked("GET", "/state")[1]["models"]
-        kept = next(each["snapshots"] for each in models if each["name"] == "listed")
-        return [each["version"] for each in kept]
+        models = server.send("GET", "/state")[1]["models"]
+        retired = next(each["snapshots"] for each in models if each["name"] == "listed")
+        return [each["version"] for each in retired]
 
     assert listed() == [0]
-    server.asked("POST", f"{at}/learn", rows([[1]], [1]))
-    server.asked("POST", f"{at}/snapshot")
+    server.send("POST", f"{at}/learn", rows([[1]], [1]))
+    server.send("POST", f"{at}/snapshot")
     assert listed() == [0, 1]
-    server.asked("POST", f"{at}/rollback", {"to": 0})
+    server.send("POST", f"{at}/rollback", {"to": 0})
     assert listed() == [0, 1, 2]
 
 
@@ -247,49 +250,49 @@ def test_pandas_arrow_and_mlflow(server: Server) -> None:
 
     kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
     learned = stream(pa.Table.from_pandas(frame.assign(y=[1.0, 2.0, 3.0]), preserve_index=False))
-    status, _, headers = server.asked("POST", f"{at}/learn", learned, kind)
+    status, _, headers = server.send("POST", f"{at}/learn", learned, kind)
     assert (status, headers["x-onepass-version"]) == (200, "1")
-    asked = stream(pa.Table.from_pandas(frame, preserve_index=False))
-    status, found, _ = server.asked("POST", f"{at}/infer", asked, kind)
-    said = pa.ipc.open_stream(found).read_all()["y"].to_pylist()
+    body = stream(pa.Table.from_pandas(frame, preserve_index=False))
+    status, found, _ = server.send("POST", f"{at}/infer", body, kind)
+    predictions = pa.ipc.open_stream(found).read_all()["y"].to_pylist()
     split = {"dataframe_split": frame.to_dict(orient="split", index=False)}
-    status, told, _ = server.asked("POST", "/invocations", split)
+    status, response, _ = server.send("POST", "/invocations", split)
     assert status == 400  # which of them?
     columns = {"inputs": [
         {"name": "a", "shape": [3], "datatype": "FP64", "data": [1, 2, 3]},
         {"name": "kind", "shape": [3], "datatype": "BYTES", "data": ["x", "y", "x"]},
     ]}  # fmt: skip
-    _, told, _ = server.asked("POST", f"{at}/infer", columns)
-    assert output(told) == said
+    _, response, _ = server.send("POST", f"{at}/infer", columns)
+    assert output(response) == predictions
 
 
 def test_mlflow_asks_the_first(tmp_path: Path) -> None:
-    with Server(tmp_path / "data", "rls", "--first", "rls") as server:
-        server.asked("POST", LEARN, rows([[1.0], [2.0]], [1.0, 2.0]))
-        _, told, _ = server.asked("POST", INFER, rows([[3.0]]))
-        _, found, _ = server.asked("POST", "/invocations", {"instances": [[3.0]]})
-        assert found["predictions"] == output(told)
+    with Server(tmp_path / "data", "rls", "--default-model", "rls") as server:
+        server.send("POST", LEARN, rows([[1.0], [2.0]], [1.0, 2.0]))
+        _, response, _ = server.send("POST", INFER, rows([[3.0]]))
+        _, found, _ = server.send("POST", "/invocations", {"instances": [[3.0]]})
+        assert found["predictions"] == output(response)
         kind = {"Content-Type": "text/csv"}
-        _, found, _ = server.asked("POST", "/invocations", "x0\n3.0\n", kind)
-        assert found["predictions"] == output(told)
-        assert server.asked("GET", "/ping")[0] == 200
-        assert server.asked("GET", "/version")[0] == 200
+        _, found, _ = server.send("POST", "/invocations", "x0\n3.0\n", kind)
+        assert found["predictions"] == output(response)
+        assert server.send("GET", "/ping")[0] == 200
+        assert server.send("GET", "/version")[0] == 200
 
 
 def test_no_rows_are_learned_as_nothing(server: Server) -> None:
     at = fresh(server, "nothing")
     tensors = [{"name": "X", "shape": [0, 3], "datatype": "FP64", "data": []},
                {"name": "y", "shape": [0], "datatype": "FP64", "data": []}]  # fmt: skip
-    status, told, _ = server.asked("POST", f"{at}/learn", {"inputs": tensors})
-    assert (status, told["outputs"][0]["data"], told["model_version"]) == (200, [], "0")
-    assert server.asked("POST", f"{at}/learn", rows([[1.0]], [2.0]))[0] == 200
+    status, response, _ = server.send("POST", f"{at}/learn", {"inputs": tensors})
+    assert (status, response["outputs"][0]["data"], response["model_version"]) == (200, [], "0")
+    assert server.send("POST", f"{at}/learn", rows([[1.0]], [2.0]))[0] == 200
 
 
 def test_answers_are_counted_by_their_status(server: Server) -> None:
-    assert server.asked("GET", "/nowhere")[0] == 404
-    assert server.asked("GET", "/v2/health/live")[0] == 200
-    said = server.asked("GET", "/metrics")[1].decode()
-    found = re.findall(r'^onepass_requests_total{status="(\d+)"} (\S+)$', said, re.MULTILINE)
+    assert server.send("GET", "/nowhere")[0] == 404
+    assert server.send("GET", "/v2/health/live")[0] == 200
+    predictions = server.send("GET", "/metrics")[1].decode()
+    found = re.findall(r'^onepass_requests_total{status="(\d+)"} (\S+)$', predictions, re.MULTILINE)
     assert float(dict(found)["404"]) >= 1
     assert float(dict(found)["200"]) >= 1
 
@@ -299,13 +302,13 @@ def test_a_short_question_of_many_answers_holds_nobody_up(server: Server) -> Non
     at = fresh(server, "broad")
     row = rows([[1.0]])
     y = {"name": "y", "shape": [1, 1000], "datatype": "FP64", "data": [1.0] * 1000}
-    assert server.asked("POST", f"{at}/learn", {"inputs": [*row["inputs"], y]})[0] == 200
+    assert server.send("POST", f"{at}/learn", {"inputs": [*row["inputs"], y]})[0] == 200
     before = time.monotonic()
     with ThreadPoolExecutor(1) as aside:
-        asked = aside.submit(server.asked, "POST", f"{at}/infer", rows([[1.0]] * 4000))
+        future = aside.submit(server.send, "POST", f"{at}/infer", rows([[1.0]] * 4000))
         live = 0
-        while not asked.done():
-            assert server.asked("GET", "/v2/health/live")[0] == 200
+        while not future.done():
+            assert server.send("GET", "/v2/health/live")[0] == 200
             live += 1
-    assert asked.result()[0] == 200
+    assert future.result()[0] == 200
     assert live > 2, time.monotonic() - before

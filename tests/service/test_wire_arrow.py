@@ -17,7 +17,7 @@ from onepass.errors import LabelError, RequestError
 pytest.importorskip("msgspec")
 from onepass.service.protocol import arrow
 from onepass.service.protocol.limits import Limits
-from onepass.service.protocol.rows import Asked, Output
+from onepass.service.protocol.rows import DecodedRequest, Output
 
 PACKINGS = [None, "lz4", "zstd"]
 TABLE = pa.table(
@@ -71,7 +71,7 @@ def test_numbers_keep_every_bit(packing: str | None, data: st.DataObject) -> Non
     table = pa.table({"a": pa.array(values, pa.float64())})
     found = arrow.read(arrow_stream(table, rows=7, compression=packing)).X
     assert struct.pack(f"{len(values)}d", *found["a"]) == struct.pack(f"{len(values)}d", *values)
-    reply = arrow.write(Asked(None), {"y": np.array(values)}, model="m")
+    reply = arrow.write(DecodedRequest(None), {"y": np.array(values)}, model="m")
     again = pa.ipc.open_stream(reply.body).read_all()["y"].to_pylist()
     assert struct.pack(f"{len(values)}d", *again) == struct.pack(f"{len(values)}d", *values)
 
@@ -86,17 +86,17 @@ def test_fixed_size_lists_are_rows_without_names(kind: Any) -> None:
     assert arrow.read(arrow_stream(pa.table({"X": X.slice(1, 2)}))).X.tolist() == [[1, 0], [1, 1]]
 
 
-def test_what_belongs_to_rows_is_no_feature() -> None:
+def test_targets_weights_and_times_are_not_features() -> None:
     X = pa.FixedSizeListArray.from_arrays(pa.array([0.5, None, 1, 2]), 2)
     y = pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2, 3, 4]), 2)
     table = pa.table(
         {"X": X, "y": y, "sample_weight": [1, 2], "time": pa.array([3, 4], pa.int32())}
     )
-    asked = arrow.read(arrow_stream(table), learning=True)
-    np.testing.assert_array_equal(asked.X, [[0.5, np.nan], [1, 2]])
-    assert asked.y.tolist() == [[1, 2], [3, 4]]
-    assert asked.sample_weight.tolist() == [1, 2]
-    assert (asked.time.tolist(), asked.time.dtype) == ([3, 4], np.int64)
+    decoded = arrow.read(arrow_stream(table), learning=True)
+    np.testing.assert_array_equal(decoded.X, [[0.5, np.nan], [1, 2]])
+    assert decoded.y.tolist() == [[1, 2], [3, 4]]
+    assert decoded.sample_weight.tolist() == [1, 2]
+    assert (decoded.time.tolist(), decoded.time.dtype) == ([3, 4], np.int64)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_what_belongs_to_rows_is_no_feature() -> None:
         (pa.array(["a", "b"]).dictionary_encode(), "O"), (pa.array([0.5, 1.5]), "f"),
     ],
 )  # fmt: skip
-def test_answers_keep_what_they_are(y: Any, kind: str) -> None:
-    asked = arrow.read(arrow_stream(pa.table({"a": [1.0, 2.0], "y": y})), learning=True)
-    assert asked.y.dtype.kind == kind
-    assert asked.y.tolist() == y.to_pylist()
+def test_targets_keep_their_type(y: Any, kind: str) -> None:
+    decoded = arrow.read(arrow_stream(pa.table({"a": [1.0, 2.0], "y": y})), learning=True)
+    assert decoded.y.dtype.kind == kind
+    assert decoded.y.tolist() == y.to_pylist()
 
 
 def test_what_polars_writes_is_read() -> None:
@@ -158,7 +158,7 @@ WHOLE = arrow_stream(TABLE, compression="zstd")
 
 @pytest.mark.parametrize("body", [b"", b"abc", b"ARROW1" * 9, WHOLE[8:], WHOLE[:-50], WHOLE[:200]])
 def test_what_is_no_whole_stream_is_refused(body: bytes) -> None:
-    with pytest.raises(RequestError, match="must be a whole Arrow stream"):
+    with pytest.raises(RequestError, match="must be a complete Arrow stream"):
         arrow.read(body)
 
 
@@ -176,11 +176,11 @@ def test_metadata_of_old_is_refused() -> None:
 # -- what is sent back ----------------------------------------------------------------------------
 
 
-def test_answers_are_a_stream() -> None:
+def test_responses_are_streams() -> None:
     answers = {"y": np.array(["a", None], dtype=object), "classes": np.array(["b", "a"]),
                "probabilities": np.array([[0.25, 0.75], [0.5, 0.5]])}  # fmt: skip
-    asked = Asked(None, id="a7", outputs=tuple(map(Output, answers)))
-    reply = arrow.write(asked, answers, model="flow", version="7")
+    decoded = DecodedRequest(None, id="a7", outputs=tuple(map(Output, answers)))
+    reply = arrow.write(decoded, answers, model="flow", version="7")
     assert reply.kind == "application/vnd.apache.arrow.stream"
     found = pa.ipc.open_stream(reply.body).read_all()
     assert found.to_pydict() == {"y": ["a", None], "probabilities": [[0.25, 0.75], [0.5, 0.5]]}
@@ -198,15 +198,17 @@ def test_answers_are_a_stream() -> None:
         (np.array([[1.0, 2.0]]), pa.list_(pa.float64(), 2)),
     ],
 )  # fmt: skip
-def test_answers_of_each_kind(y: Any, kind: Any) -> None:
-    found = pa.ipc.open_stream(arrow.write(Asked(None), {"y": y}, model="m").body).read_all()["y"]
+def test_predictions_of_each_type(y: Any, kind: Any) -> None:
+    found = pa.ipc.open_stream(
+        arrow.write(DecodedRequest(None), {"y": y}, model="m").body
+    ).read_all()["y"]
     assert found.type == kind
     assert len(found) == len(y)
 
 
 def test_half_a_character_cannot_be_written() -> None:
     with pytest.raises(LabelError, match="half a character"):
-        arrow.write(Asked(None), {"y": np.array(["\ud800"], dtype=object)}, model="m")
+        arrow.write(DecodedRequest(None), {"y": np.array(["\ud800"], dtype=object)}, model="m")
 
 
 # -- memory ---------------------------------------------------------------------------------------

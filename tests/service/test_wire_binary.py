@@ -16,10 +16,10 @@ from onepass.errors import LabelError, RequestError
 pytest.importorskip("msgspec")
 from onepass.service.protocol import v2
 from onepass.service.protocol.limits import Limits
-from onepass.service.protocol.rows import Asked, Output, Reply
+from onepass.service.protocol.rows import DecodedRequest, EncodedResponse, Output
 
 
-def read(body: bytes, length: Any, **more: Any) -> Asked:
+def read(body: bytes, length: Any, **more: Any) -> DecodedRequest:
     return v2.read(body, header=length, **more)
 
 
@@ -27,18 +27,18 @@ def read(body: bytes, length: Any, **more: Any) -> Asked:
 @given(st.data())
 def test_numbers_keep_every_bit(code: str, data: st.DataObject) -> None:
     X = data.draw(arrays(np.dtype(code), st.tuples(st.integers(0, 4), st.integers(1, 5))))
-    asked = read(*binary_request({"X": X}))
-    assert asked.X.dtype == np.float64
-    assert asked.X.flags.aligned
-    assert asked.X.tobytes() == X.astype(np.float64).tobytes()  # nan, infinity and -0 among them
+    decoded = read(*binary_request({"X": X}))
+    assert decoded.X.dtype == np.float64
+    assert decoded.X.flags.aligned
+    assert decoded.X.tobytes() == X.astype(np.float64).tobytes()  # nan, infinity and -0 among them
 
 
 def test_wherever_the_bytes_begin() -> None:
     X = np.random.default_rng(0).standard_normal((3, 5))
     for i in range(9):
-        asked = read(*binary_request({"X": X}, id="a" * i))
-        assert asked.X.flags.aligned
-        assert asked.X.tobytes() == X.tobytes()
+        decoded = read(*binary_request({"X": X}, id="a" * i))
+        assert decoded.X.flags.aligned
+        assert decoded.X.tobytes() == X.tobytes()
 
 
 def test_columns_and_what_belongs_to_them() -> None:
@@ -49,22 +49,22 @@ def test_columns_and_what_belongs_to_them() -> None:
         "sample_weight": np.array([1, 2], dtype=np.uint8),
     }  # fmt: skip
     body, length = binary_request(named)
-    asked = read(body, str(length), learning=True)
-    assert asked.X.names == ["speed", "wet", "gear"]
-    assert asked.X["gear"].tolist() == ["", "höch"]
-    assert asked.X["wet"].tolist() == [1.0, 0.0]
-    assert np.isnan(asked.X["speed"][1])
-    assert asked.y.tolist() == ["a", "b"]
-    assert asked.time[1] == np.datetime64("2026-11-23T01:02:03.000004")
-    assert asked.sample_weight.tolist() == [1.0, 2.0]
+    decoded = read(body, str(length), learning=True)
+    assert decoded.X.names == ["speed", "wet", "gear"]
+    assert decoded.X["gear"].tolist() == ["", "höch"]
+    assert decoded.X["wet"].tolist() == [1.0, 0.0]
+    assert np.isnan(decoded.X["speed"][1])
+    assert decoded.y.tolist() == ["a", "b"]
+    assert decoded.time[1] == np.datetime64("2026-11-23T01:02:03.000004")
+    assert decoded.sample_weight.tolist() == [1.0, 2.0]
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=9), max_size=9))
 def test_text_keeps_every_character(words: list[str]) -> None:
     array = np.empty(len(words), dtype=object)
     array[:] = words
-    asked = read(*binary_request({"word": array, "other": array[:, None]}))
-    assert asked.X["word"].tolist() == asked.X["other"].tolist() == words
+    decoded = read(*binary_request({"word": array, "other": array[:, None]}))
+    assert decoded.X["word"].tolist() == decoded.X["other"].tolist() == words
 
 
 def test_some_in_json_and_some_in_bytes() -> None:
@@ -76,17 +76,17 @@ def test_some_in_json_and_some_in_bytes() -> None:
 
 
 def test_no_bytes_need_no_header() -> None:
-    told = {"name": "X", "shape": [0, 3], "datatype": "FP64", "data": None,
+    tensors = {"name": "X", "shape": [0, 3], "datatype": "FP64", "data": None,
             "parameters": {"binary_data_size": 0}}  # fmt: skip
-    assert read(request(told), None).X.shape == (0, 3)  # as kserve's client writes it
-    told |= {"shape": [0], "datatype": "BYTES"}
-    assert len(read(request(told), None).X) == 0
+    assert read(request(tensors), None).X.shape == (0, 3)  # as kserve's client writes it
+    tensors |= {"shape": [0], "datatype": "BYTES"}
+    assert len(read(request(tensors), None).X) == 0
 
 
 def changed(size: Any = 32, **more: Any) -> bytes:
-    told = tensor("X", [[1.0, 2.0], [3.0, 4.0]], parameters={"binary_data_size": size}) | more
-    del told["data"]
-    return request(told)
+    tensors = tensor("X", [[1.0, 2.0], [3.0, 4.0]], parameters={"binary_data_size": size}) | more
+    del tensors["data"]
+    return request(tensors)
 
 
 FOUR = np.arange(4.0).tobytes()
@@ -163,9 +163,11 @@ def test_what_is_to_be_binary(more: dict[str, Any], expected: tuple[Output, ...]
     assert v2.read(body).outputs == expected
 
 
-def sent(answers: dict[str, Any], **binary: bool) -> tuple[Reply, list[dict[str, Any]], bytes]:
+def sent(
+    answers: dict[str, Any], **binary: bool
+) -> tuple[EncodedResponse, list[dict[str, Any]], bytes]:
     outputs = tuple(Output(name, each) for name, each in binary.items())
-    reply = v2.write(Asked(None, outputs=outputs), answers, model="flow", version="7")
+    reply = v2.write(DecodedRequest(None, outputs=outputs), answers, model="flow", version="7")
     assert reply.headers is not None
     assert reply.kind == "application/octet-stream"
     length = int(reply.headers["inference-header-content-length"])
@@ -173,9 +175,9 @@ def sent(answers: dict[str, Any], **binary: bool) -> tuple[Reply, list[dict[str,
 
 
 @given(arrays(np.float64, st.tuples(st.integers(0, 4), st.integers(1, 3))))
-def test_answers_keep_every_bit(y: Any) -> None:
-    _, (told,), tail = sent({"y": y}, y=True)
-    assert told == {"name": "y", "datatype": "FP64", "shape": list(y.shape),
+def test_predictions_keep_every_bit(y: Any) -> None:
+    _, (tensors,), tail = sent({"y": y}, y=True)
+    assert tensors == {"name": "y", "datatype": "FP64", "shape": list(y.shape),
                     "parameters": {"binary_data_size": y.nbytes}}  # fmt: skip
     assert tail == y.tobytes()
 
@@ -194,16 +196,16 @@ def test_answers_keep_every_bit(y: Any) -> None:
         (np.arange(6.0).reshape(2, 3).T, "FP64", struct.pack("<6d", 0, 3, 1, 4, 2, 5)),
     ],
 )
-def test_answers_of_each_kind(y: Any, datatype: str, tail: bytes) -> None:
-    _, (told,), found = sent({"y": y}, y=True)
-    assert (told["datatype"], found) == (datatype, tail)
+def test_predictions_of_each_type(y: Any, datatype: str, tail: bytes) -> None:
+    _, (tensors,), found = sent({"y": y}, y=True)
+    assert (tensors["datatype"], found) == (datatype, tail)
 
 
 def test_some_answers_in_json_and_some_in_bytes() -> None:
     answers = {"y": np.array(["a"]), "probabilities": np.array([[0.25, 0.75]]),
                "classes": np.array(["a", "b"])}  # fmt: skip
-    _, told, tail = sent(answers, probabilities=True, y=False, classes=True)
-    assert told[1]["data"] == ["a"]
+    _, tensors, tail = sent(answers, probabilities=True, y=False, classes=True)
+    assert tensors[1]["data"] == ["a"]
     assert tail == in_bytes([[0.25, 0.75]]) + in_bytes(["a", "b"])
 
 

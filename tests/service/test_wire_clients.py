@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("msgspec")
 from onepass.service.protocol import v2
-from onepass.service.protocol.rows import Asked, Reply
+from onepass.service.protocol.rows import DecodedRequest, EncodedResponse
 
 HEADER = "inference-header-content-length"
 X = np.array([[0.1, -0.0, np.nan], [5e-324, 1.7976931348623157e308, 1 / 3]])
-ANSWERS = {
+OUTPUTS = {
     "y": np.array([0.1, -1e-300]),
     "probabilities": np.array([[0.25, 0.75], [1 / 3, 2 / 3]]),
     "classes": np.array(["late", "früh 🚗"], dtype=object),
@@ -35,11 +35,11 @@ def module(name: str) -> ModuleType:
         return pytest.importorskip(name, exc_type=ImportError)
 
 
-def written(asked: Asked, answers: dict[str, Any] | None = None) -> Reply:
-    return v2.write(asked, answers or ANSWERS, model="flow", version="7")
+def written(decoded: DecodedRequest, answers: dict[str, Any] | None = None) -> EncodedResponse:
+    return v2.write(decoded, answers or OUTPUTS, model="flow", version="7")
 
 
-def length_of(reply: Reply) -> int | None:
+def length_of(reply: EncodedResponse) -> int | None:
     return None if reply.headers is None else int(reply.headers[HEADER])
 
 
@@ -69,37 +69,41 @@ def triton_request(named: dict[str, Any], *, binary: bool, outputs: Any = None, 
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_triton_sends_rows_and_reads_answers(*, binary: bool) -> None:
+def test_triton_sends_rows_and_reads_predictions(*, binary: bool) -> None:
     triton = module("tritonclient.http")
     rows = X if binary else np.nan_to_num(X, nan=7.0)
     wanted = [("y", binary), ("probabilities", not binary), ("classes", binary)]
     body, length = triton_request({"X": rows}, binary=binary, outputs=wanted, request_id="a7")
-    asked = v2.read(body, header=length)
-    same(asked.X, rows)
-    assert asked.id == "a7"
-    assert [(each.name, each.binary) for each in asked.outputs] == wanted
-    reply = written(asked)
+    decoded = v2.read(body, header=length)
+    same(decoded.X, rows)
+    assert decoded.id == "a7"
+    assert [(each.name, each.binary) for each in decoded.outputs] == wanted
+    reply = written(decoded)
     read = triton.InferenceServerClient.parse_response_body(
         reply.body, header_length=length_of(reply)
     )
-    for name, expected in ANSWERS.items():
+    for name, expected in OUTPUTS.items():
         same(read.as_numpy(name), expected)
-    told = read.get_response()
-    assert (told["model_name"], told["model_version"], told["id"]) == ("flow", "7", "a7")
+    response = read.get_response()
+    assert (response["model_name"], response["model_version"], response["id"]) == (
+        "flow",
+        "7",
+        "a7",
+    )
 
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_triton_sends_columns(*, binary: bool) -> None:
     named = {name: each for name, each in NAMED.items() if binary or name != "half"}
     body, length = triton_request(named, binary=binary)
-    asked = v2.read(body, header=length)
+    decoded = v2.read(body, header=length)
     for name, expected in named.items():
-        same(asked.X[name], expected if expected.dtype == object else expected.astype(np.float64))
-    assert [(each.name, each.binary) for each in asked.outputs] == [("y", True)]
+        same(decoded.X[name], expected if expected.dtype == object else expected.astype(np.float64))
+    assert [(each.name, each.binary) for each in decoded.outputs] == [("y", True)]
 
 
 @pytest.mark.parametrize("y", [[], [1, 2], [True], ["a", ""], [0.5, 1e300]])
-def test_triton_reads_answers_of_each_kind(y: Any) -> None:
+def test_triton_reads_predictions_of_each_type(y: Any) -> None:
     triton = module("tritonclient.http")
     expected = np.array(y)
     expected = expected.astype(object) if expected.dtype.kind == "U" else expected
@@ -116,8 +120,8 @@ def test_triton_sends_parameters() -> None:
     body, length = triton_request(
         {"X": X}, binary=True, parameters={"a": 1, "b": "c", "d": True}, priority=3, timeout=9
     )
-    asked = v2.read(body, header=length)
-    assert dict(asked.parameters) == {
+    decoded = v2.read(body, header=length)
+    assert dict(decoded.parameters) == {
         "a": 1, "b": "c", "d": True, "priority": 3, "timeout": 9, "binary_data_output": True
     }  # fmt: skip
 
@@ -133,27 +137,27 @@ def kserve_request(named: dict[str, Any], *, binary: bool, **more: Any) -> tuple
         each.set_data_from_numpy(values, binary_data=binary)
         inputs.append(each)
     made = kserve.InferRequest(model_name="flow", infer_inputs=inputs, **more)
-    told, length = made.to_rest()
-    return (json.dumps(told).encode(), None) if length is None else (told, length)
+    response, length = made.to_rest()
+    return (json.dumps(response).encode(), None) if length is None else (response, length)
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_kserve_sends_rows_and_reads_answers(*, binary: bool) -> None:
+def test_kserve_sends_rows_and_reads_predictions(*, binary: bool) -> None:
     kserve = module("kserve")
     rows = X if binary else np.nan_to_num(X, nan=7.0)
     types = module("kserve.protocol.infer_type")
-    wanted = [types.RequestedOutput(name, parameters={"binary_data": binary}) for name in ANSWERS]
+    wanted = [types.RequestedOutput(name, parameters={"binary_data": binary}) for name in OUTPUTS]
     body, length = kserve_request({"X": rows}, binary=binary, request_id="a7",
                                   request_outputs=wanted)  # fmt: skip
-    asked = v2.read(body, header=length)
-    same(asked.X, rows)
-    assert asked.id == "a7"
-    reply = written(asked)
+    decoded = v2.read(body, header=length)
+    same(decoded.X, rows)
+    assert decoded.id == "a7"
+    reply = written(decoded)
     if binary:
         read = kserve.InferResponse.from_bytes(reply.body, length_of(reply))
     else:
         read = kserve.InferResponse.from_rest(json.loads(reply.body))
-    for name, expected in ANSWERS.items():
+    for name, expected in OUTPUTS.items():
         same(read.get_output_by_name(name).as_numpy(), expected)
     assert read.id == "a7"
     assert read.model_name == "flow"
@@ -163,15 +167,15 @@ def test_kserve_sends_rows_and_reads_answers(*, binary: bool) -> None:
 def test_kserve_sends_columns(*, binary: bool) -> None:
     named = {name: each for name, each in NAMED.items() if binary or name != "half"}
     body, length = kserve_request(named, binary=binary)
-    asked = v2.read(body, header=length)
+    decoded = v2.read(body, header=length)
     for name, expected in named.items():
-        same(asked.X[name], expected if expected.dtype == object else expected.astype(np.float64))
+        same(decoded.X[name], expected if expected.dtype == object else expected.astype(np.float64))
 
 
 def test_kserve_reads_what_a_server_says_of_itself() -> None:
     models = module("kserve.protocol.rest.v2_datamodels")
-    told = json.loads(v2.server("1.0").body)
-    assert models.ServerMetadataResponse(**told).extensions == ["binary_tensor_data"]
-    told = json.loads(v2.model("flow", versions=["7"], learner="RLSRegressor").body)
-    found = models.ModelMetadataResponse(**told)
+    response = json.loads(v2.server("1.0").body)
+    assert models.ServerMetadataResponse(**response).extensions == ["binary_tensor_data"]
+    response = json.loads(v2.model("flow", versions=["7"], learner="RLSRegressor").body)
+    found = models.ModelMetadataResponse(**response)
     assert (found.inputs[0].name, found.inputs[0].shape) == ("X", [-1, -1])

@@ -20,8 +20,8 @@ def test_a_server() -> None:
 
 
 def test_a_model_that_has_learned_nothing() -> None:
-    told = json.loads(v2.model("flow", versions=["0"], learner="RLSRegressor").body)
-    assert told == {
+    metadata = json.loads(v2.model("flow", versions=["0"], learner="RLSRegressor").body)
+    assert metadata == {
         "name": "flow", "versions": ["0"], "platform": "onepass_RLSRegressor",
         "inputs": [tensor("X", "FP64", -1, -1)], "outputs": [tensor("y", "FP64", -1)],
     }  # fmt: skip
@@ -29,9 +29,9 @@ def test_a_model_that_has_learned_nothing() -> None:
 
 def test_a_model_of_rows_without_names() -> None:
     reply = v2.model("flow", versions=["7"], learner="RLSRegressor", features=3, outputs=2)
-    told = json.loads(reply.body)
-    assert told["inputs"] == [tensor("X", "FP64", -1, 3)]
-    assert told["outputs"] == [tensor("y", "FP64", -1, 2)]
+    metadata = json.loads(reply.body)
+    assert metadata["inputs"] == [tensor("X", "FP64", -1, 3)]
+    assert metadata["outputs"] == [tensor("y", "FP64", -1, 2)]
 
 
 def test_a_classifier_of_columns() -> None:
@@ -44,12 +44,12 @@ def test_a_classifier_of_columns() -> None:
         classes=2,
         probabilities=True,
     )
-    told = json.loads(reply.body)
-    assert told["inputs"] == [
+    metadata = json.loads(reply.body)
+    assert metadata["inputs"] == [
         tensor("speed", "FP64", -1), tensor("wet", "BOOL", -1), tensor("gear", "BYTES", -1),
         tensor("at", "BYTES", -1, parameters={"content_type": "datetime"}),
     ]  # fmt: skip
-    assert told["outputs"] == [
+    assert metadata["outputs"] == [
         tensor("y", "BYTES", -1), tensor("probabilities", "FP64", -1, 2),
         tensor("classes", "BYTES", 2),
     ]  # fmt: skip

@@ -18,7 +18,7 @@ pytest.importorskip("msgspec")
 from onepass.service.protocol import arrow, mlflow, records, v2
 from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.mlflow import read_csv
-from onepass.service.protocol.rows import Asked
+from onepass.service.protocol.rows import DecodedRequest
 
 LIMITS = Limits(unpacked=1 << 24, values=1 << 20)
 X = np.array([[0.5, -1e300, 3], [4, 5, 6]])
@@ -84,12 +84,12 @@ def edited(body: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
     return body
 
 
-def read_binary(body: bytes, limits: Limits, *, learning: bool) -> Asked:
+def read_binary(body: bytes, limits: Limits, *, learning: bool) -> DecodedRequest:
     nearest = min(LENGTHS, key=lambda length: abs(length - len(body)))
     return v2.read(body, limits, header=LENGTHS[nearest], learning=learning)
 
 
-READERS: dict[str, Callable[..., Asked]] = {
+READERS: dict[str, Callable[..., DecodedRequest]] = {
     "tensors": v2.read, "binary": read_binary, "invocations": mlflow.read,
     "csv": read_csv, "arrow": arrow.read, "records": records.read,
     "ndjson": partial(records.read, ndjson=True),
@@ -99,15 +99,15 @@ READERS: dict[str, Callable[..., Asked]] = {
 def hold(name: str, body: bytes, *, learning: bool) -> None:
     try:
         role = {} if name in {"invocations", "csv"} else {"learning": learning}
-        asked = READERS[name](body, LIMITS, **role)
+        decoded = READERS[name](body, LIMITS, **role)
     except RequestError as refused:
-        said = str(refused)
-        assert len(said) < 1500
-        assert said.startswith("the request")
-        assert " must " in said
-        assert said[-1] in ".?"
+        message = str(refused)
+        assert len(message) < 1500
+        assert message.startswith("the request")
+        assert " must " in message
+        assert message[-1] in ".?"
     else:
-        assert len(asked.X) >= 0
+        assert len(decoded.X) >= 0
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -131,15 +131,15 @@ def test_any_json(name: str, data: st.DataObject) -> None:
     scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
     trees = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3)
                          | st.dictionaries(st.text(max_size=2), inner, max_size=3))  # fmt: skip
-    told = json.loads(BODIES[name][data.draw(st.integers(0, len(BODIES[name]) - 1))])
-    keys = range(len(told)) if isinstance(told, list) else sorted(told)
-    place, key = told, data.draw(st.sampled_from(keys))
+    document = json.loads(BODIES[name][data.draw(st.integers(0, len(BODIES[name]) - 1))])
+    keys = range(len(document)) if isinstance(document, list) else sorted(document)
+    place, key = document, data.draw(st.sampled_from(keys))
     while isinstance(place[key], (dict, list)) and place[key] and data.draw(st.booleans()):
         place = place[key]
         inner = sorted(place) if isinstance(place, dict) else range(len(place))
         key = data.draw(st.sampled_from(inner))
     place[key] = data.draw(trees)
-    hold(name, json.dumps(told).encode(), learning=data.draw(st.booleans()))
+    hold(name, json.dumps(document).encode(), learning=data.draw(st.booleans()))
 
 
 @pytest.mark.parametrize("name", READERS)

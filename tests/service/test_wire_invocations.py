@@ -16,7 +16,7 @@ pytest.importorskip("msgspec")
 from onepass.service.protocol import mlflow
 from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.mlflow import read_csv
-from onepass.service.protocol.rows import Asked
+from onepass.service.protocol.rows import DecodedRequest
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 ROWS = [{"speed": 1.5, "gear": "low", "wet": True}, {"speed": None, "gear": None, "wet": False}]
@@ -25,8 +25,8 @@ COLUMNS = {name: [row[name] for row in ROWS] for name in ROWS[0]}
 SPLIT = {"columns": list(COLUMNS), "index": [0, 1], "data": [list(row.values()) for row in ROWS]}
 
 
-def read(form: str, told: Any, *limits: Limits, **more: Any) -> Asked:
-    return mlflow.read(json.dumps({form: told}).encode(), *limits, **more)
+def read(form: str, data: Any, *limits: Limits, **more: Any) -> DecodedRequest:
+    return mlflow.read(json.dumps({form: data}).encode(), *limits, **more)
 
 
 def rows(table: Any) -> list[dict[str, Any]]:
@@ -39,12 +39,12 @@ def rows(table: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "data"),
     [("dataframe_split", SPLIT), ("dataframe_records", ROWS), ("instances", ROWS),
      ("inputs", ROWS), ("instances", COLUMNS), ("inputs", COLUMNS)],
 )  # fmt: skip
-def test_columns_in_each_form(form: str, told: Any) -> None:
-    assert rows(read(form, told).X) == EXPECTED
+def test_columns_in_each_form(form: str, data: Any) -> None:
+    assert rows(read(form, data).X) == EXPECTED
 
 
 def test_what_a_record_lacks_is_missing() -> None:
@@ -56,16 +56,16 @@ def test_what_a_record_lacks_is_missing() -> None:
 @pytest.mark.parametrize("orient", ["split", "records"])
 def test_what_pandas_writes(orient: Any) -> None:
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]}, index=[7, 9])
-    told = frame.to_dict(orient=orient)
-    X = read(f"dataframe_{orient}", told).X
+    data = frame.to_dict(orient=orient)
+    X = read(f"dataframe_{orient}", data).X
     assert rows(X) == [{"a": 1.5, "b": "x"}, {"a": 2.5, "b": "y"}]
 
 
 @given(st.lists(st.tuples(doubles, st.text(st.characters(codec="utf-8"))), min_size=1, max_size=9))
 def test_values_keep_every_bit(values: list[tuple[float, str]]) -> None:
-    told = [{"a": number, "b": text} for number, text in values]
+    data = [{"a": number, "b": text} for number, text in values]
     for ascii_only in (True, False):
-        body = json.dumps({"instances": told}, ensure_ascii=ascii_only).encode()
+        body = json.dumps({"instances": data}, ensure_ascii=ascii_only).encode()
         X = mlflow.read(body).X
         assert struct.pack(f"{len(X)}d", *X["a"]) == struct.pack(
             f"{len(X)}d", *[v for v, _ in values]
@@ -82,12 +82,12 @@ def test_long_bodies(form: str) -> None:
     values.append((n - 0.5, texts[-1], 1))
     names = ("number", "text", "late")
     records = [dict(zip(names, row, strict=True)) for row in values]
-    told = {
+    data = {
         "dataframe_split": {"data": values, "columns": names},
         "dataframe_records": records,
         "instances": {name: [row[name] for row in records] for name in names},
     }[form]
-    X = read(form, told).X
+    X = read(form, data).X
     assert rows(X) == [row | {"late": row["late"] and 1.0} for row in records]
 
 
@@ -95,15 +95,15 @@ def test_long_bodies(form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "data"),
     [("instances", [[1, 2], [3, None]]), ("inputs", [[1, 2], [3, None]]),
      ("inputs", {"x": [[1, 2], [3, None]]}),
      ("dataframe_split", {"data": [[1, 2], [3, None]]}),
      ("dataframe_split", {"data": [[1, 2], [3, None]], "columns": []}),
      ("dataframe_split", {"data": [[1, 2], [3, None]], "columns": [0, 1]})],
 )  # fmt: skip
-def test_rows_without_names_in_each_form(form: str, told: Any) -> None:
-    X = read(form, told).X
+def test_rows_without_names_in_each_form(form: str, data: Any) -> None:
+    X = read(form, data).X
     assert X.dtype == np.float64
     np.testing.assert_array_equal(X, [[1, 2], [3, np.nan]])
 
@@ -121,10 +121,10 @@ def test_many_numbers() -> None:
     X = np.random.default_rng(0).standard_normal((5_000, 20))
     assert read("inputs", X.tolist()).X.tobytes() == X.tobytes()
     X[4_000, 3] = np.nan
-    told = X.tolist()
-    told[4_000][3] = None
-    np.testing.assert_array_equal(read("dataframe_split", {"data": told}).X, X)
-    columns = {f"x{j}": [row[j] for row in told] for j in range(20)}
+    data = X.tolist()
+    data[4_000][3] = None
+    np.testing.assert_array_equal(read("dataframe_split", {"data": data}).X, X)
+    columns = {f"x{j}": [row[j] for row in data] for j in range(20)}
     found = read("inputs", columns).X
     np.testing.assert_array_equal(np.column_stack(list(found.columns.values())), X)
 
@@ -179,7 +179,7 @@ def test_parameters_come_along() -> None:
         (b'{"inputs": {"%s": [1]}}' % (b"b" * 70_000), "at most 65,536 characters"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(body: bytes, message: str | None) -> None:
+def test_errors_name_the_place(body: bytes, message: str | None) -> None:
     if message is None:
         assert mlflow.read(body).X.shape == (1, 0)
         return
@@ -189,24 +189,24 @@ def test_what_is_wrong_is_said_with_its_place(body: bytes, message: str | None) 
 
 
 def test_a_column_is_of_one_kind_far_behind_too() -> None:
-    told = [{"a": 1}] * 20_000 + [{"a": "x"}] * 20_000
+    data = [{"a": 1}] * 20_000 + [{"a": "x"}] * 20_000
     with pytest.raises(RequestError, match=r"dataframe_records\[20000\]\['a'\]` must be a number"):
-        read("dataframe_records", told)
+        read("dataframe_records", data)
     with pytest.raises(RequestError, match=r"inputs\['a'\]\[65536\]` must be a number"):
         read("inputs", {"a": [1.25] * 65_536 + ["x"] * 65_536})
 
 
-def test_limits_are_of_whoever_serves() -> None:
+def test_limits_are_parameters() -> None:
     good = Limits(rows=2, columns=3, values=20, text=5)
-    for form, told in {
+    for form, data in {
         "dataframe_split": SPLIT,
         "dataframe_records": ROWS,
         "inputs": COLUMNS,
     }.items():
-        assert len(read(form, told, good).X) == 2
+        assert len(read(form, data, good).X) == 2
         for limits in (Limits(rows=1), Limits(columns=2), Limits(values=19), Limits(text=2)):
             with pytest.raises(RequestError, match="at most"):
-                read(form, told, limits)
+                read(form, data, limits)
 
 
 # -- what is sent back ----------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_limits_are_of_whoever_serves() -> None:
     ],
 )  # fmt: skip
 def test_predictions(y: Any, expected: Any) -> None:
-    reply = mlflow.write(Asked(None), {"y": y}, model="flow", version="7")
+    reply = mlflow.write(DecodedRequest(None), {"y": y}, model="flow", version="7")
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"predictions": expected}
 
@@ -229,7 +229,7 @@ def test_predictions(y: Any, expected: Any) -> None:
 def test_half_a_character_cannot_be_written() -> None:
     y = np.array(["\ud800"], dtype=object)
     with pytest.raises(LabelError, match="half a character"):
-        mlflow.write(Asked(None), {"y": y}, model="flow", version="7")
+        mlflow.write(DecodedRequest(None), {"y": y}, model="flow", version="7")
 
 
 # -- CSV ------------------------------------------------------------------------------------------

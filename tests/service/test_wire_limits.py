@@ -26,8 +26,8 @@ def many(element: bytes, length: int = LENGTH) -> bytes:
 
 
 def inputs(data: bytes, *, shape: str = "[1, 1]", datatype: str = "FP64") -> bytes:
-    told = f'{{"inputs": [{{"name": "X", "shape": {shape}, "datatype": "{datatype}", "data": '
-    return told.encode() + data + b"}]}"
+    content = f'{{"inputs": [{{"name": "X", "shape": {shape}, "datatype": "{datatype}", "data": '
+    return content.encode() + data + b"}]}"
 
 
 def names(n: int) -> bytes:
@@ -102,11 +102,11 @@ def test_binary_tensors_may_be_longer() -> None:
 
 
 def test_few_bytes_do_not_tell_of_many_values() -> None:
-    told = [{f"{i:x}": 1} for i in range(3000)]
+    content = [{f"{i:x}": 1} for i in range(3000)]
     with pytest.raises(RequestError, match="for 9,000,000, nearly all missing"):
-        mlflow.read(json.dumps({"instances": told}).encode())
-    told = [{f"{i:x}": 1} for i in range(300)]
-    assert len(mlflow.read(json.dumps({"instances": told}).encode()).X.names) == 300
+        mlflow.read(json.dumps({"instances": content}).encode())
+    content = [{f"{i:x}": 1} for i in range(300)]
+    assert len(mlflow.read(json.dumps({"instances": content}).encode()).X.names) == 300
     nulls = pa.Array.from_buffers(pa.null(), 1 << 20, [None])
     with pytest.raises(RequestError, match="nearly all missing"):
         arrow.read(arrow_stream(pa.table({"a": nulls, "b": nulls})))

@@ -16,7 +16,7 @@ from onepass.validation.table import Table
 msgspec = pytest.importorskip("msgspec")
 from onepass.service.protocol import arrow, mlflow, records, v2  # noqa: E402
 from onepass.service.protocol.limits import Limits  # noqa: E402
-from onepass.service.protocol.rows import ANSWERS, Asked, Output  # noqa: E402
+from onepass.service.protocol.rows import DEFAULT_OUTPUTS, DecodedRequest, Output  # noqa: E402
 
 ROWS = [
     {"speed": 3.0, "gear": "low", "wet": True},
@@ -25,7 +25,7 @@ ROWS = [
 ]
 
 
-def read(*bodies: Any, learning: bool = True) -> Asked:
+def read(*bodies: Any, learning: bool = True) -> DecodedRequest:
     """One body as JSON; several as NDJSON."""
     lines = [json.dumps(body).encode() for body in bodies]
     return records.read(b"\n".join(lines), learning=learning, ndjson=len(bodies) > 1)
@@ -43,19 +43,19 @@ def same_table(X: Any, expected: Table) -> None:
 
 
 def test_one_row_of_named_values() -> None:
-    asked = read({"x": {"speed": 3.0, "gear": "low"}, "y": 9})
-    same_table(asked.X, Table.from_rows([{"speed": 3.0, "gear": "low"}]))
-    assert (asked.y.tolist(), asked.y.dtype) == ([9], np.int64)
-    assert (asked.sample_weight, asked.time, asked.parameters) == (None, None, None)
-    assert asked.outputs is ANSWERS
+    decoded = read({"x": {"speed": 3.0, "gear": "low"}, "y": 9})
+    same_table(decoded.X, Table.from_rows([{"speed": 3.0, "gear": "low"}]))
+    assert (decoded.y.tolist(), decoded.y.dtype) == ([9], np.int64)
+    assert (decoded.sample_weight, decoded.time, decoded.parameters) == (None, None, None)
+    assert decoded.outputs is DEFAULT_OUTPUTS
 
 
 def test_one_row_of_numbers() -> None:
-    asked = read({"x": [1.0, None, True], "y": "late", "sample_weight": 2, "time": 5})
-    np.testing.assert_array_equal(asked.X, [[1, np.nan, 1]])
-    assert asked.y.tolist() == ["late"]
-    assert asked.sample_weight.tolist() == [2.0]
-    assert (asked.time.tolist(), asked.time.dtype) == ([5], np.int64)
+    decoded = read({"x": [1.0, None, True], "y": "late", "sample_weight": 2, "time": 5})
+    np.testing.assert_array_equal(decoded.X, [[1, np.nan, 1]])
+    assert decoded.y.tolist() == ["late"]
+    assert decoded.sample_weight.tolist() == [2.0]
+    assert (decoded.time.tolist(), decoded.time.dtype) == ([5], np.int64)
 
 
 @pytest.mark.parametrize("form", ["list", "ndjson", "several"])
@@ -65,9 +65,9 @@ def test_rows_as_objects(form: str) -> None:
     forms: dict[str, Any] = {
         "list": [singles], "ndjson": singles, "several": [{"x": ROWS, "y": y}],
     }  # fmt: skip
-    asked = read(*forms[form])
-    same_table(asked.X, Table.from_rows(ROWS))
-    np.testing.assert_array_equal(asked.y, [1.5, 2, np.nan])
+    decoded = read(*forms[form])
+    same_table(decoded.X, Table.from_rows(ROWS))
+    np.testing.assert_array_equal(decoded.y, [1.5, 2, np.nan])
 
 
 @pytest.mark.parametrize("form", ["list", "ndjson", "several"])
@@ -76,10 +76,10 @@ def test_rows_as_lists(form: str) -> None:
     singles = [{"x": row, "y": each, "time": "2026-11-22"} for row, each in zip(X, y, strict=True)]
     several = {"x": X, "y": y, "time": ["2026-11-22"] * 2}
     forms: dict[str, Any] = {"list": [singles], "ndjson": singles, "several": [several]}
-    asked = read(*forms[form])
-    np.testing.assert_array_equal(asked.X, [[1, 2], [3.5, np.nan]])
-    np.testing.assert_array_equal(asked.y, [[0.1, 0.2], [1, 2]])
-    assert asked.time.tolist() == np.array(["2026-11-22"] * 2, dtype="datetime64[us]").tolist()
+    decoded = read(*forms[form])
+    np.testing.assert_array_equal(decoded.X, [[1, 2], [3.5, np.nan]])
+    np.testing.assert_array_equal(decoded.y, [[0.1, 0.2], [1, 2]])
+    assert decoded.time.tolist() == np.array(["2026-11-22"] * 2, dtype="datetime64[us]").tolist()
 
 
 def test_a_row_has_several_targets() -> None:
@@ -92,20 +92,20 @@ def test_a_row_has_several_targets() -> None:
      (["a", None], "O"), ([1, 2.5], "f"), ([1, None], "f"), ([1, 1 << 70], "f")],
 )  # fmt: skip
 def test_targets_stay_what_they_are(y: list[Any], kind: str) -> None:
-    asked = read({"x": [[1], [2]], "y": y})
-    assert asked.y.dtype.kind == kind
-    assert [None if each != each else each for each in asked.y.tolist()] == y  # noqa: PLR0124
+    decoded = read({"x": [[1], [2]], "y": y})
+    assert decoded.y.dtype.kind == kind
+    assert [None if each != each else each for each in decoded.y.tolist()] == y  # noqa: PLR0124
 
 
 def test_targets_are_ignored_when_predicting() -> None:
-    asked = read({"x": {"y": 1}, "y": 9, "time": "never"}, learning=False)
-    assert asked.X.names == ["y"]
-    assert (asked.y, asked.time) == (None, None)
+    decoded = read({"x": {"y": 1}, "y": 9, "time": "never"}, learning=False)
+    assert decoded.X.names == ["y"]
+    assert (decoded.y, decoded.time) == (None, None)
 
 
 def test_outputs_and_parameters() -> None:
-    asked = read({"x": [1], "outputs": ["y", "probabilities"]}, learning=False)
-    assert asked.outputs == (Output("y"), Output("probabilities"))
+    decoded = read({"x": [1], "outputs": ["y", "probabilities"]}, learning=False)
+    assert decoded.outputs == (Output("y"), Output("probabilities"))
     wanted = [{"x": [1], "await_label": True, "seconds": 60.0}] * 2
     assert read(wanted, learning=False).parameters == {"await_label": True, "seconds": 60.0}
 
@@ -203,7 +203,7 @@ def test_limits() -> None:
 
 def test_a_response() -> None:
     answers = {"y": np.array([0.5, np.nan])}
-    reply = records.write(Asked(None), answers, model="flow", version="12")
+    reply = records.write(DecodedRequest(None), answers, model="flow", version="12")
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"predictions": [0.5, None], "version": 12}
 
@@ -211,8 +211,8 @@ def test_a_response() -> None:
 def test_a_response_with_all_outputs() -> None:
     answers = {"y": np.array(["a"]), "probabilities": np.array([[0.25, 0.75]]),
                "classes": np.array(["b", "a"]), "id": np.array(["u7"], dtype=object)}  # fmt: skip
-    asked = Asked(None, outputs=tuple(map(Output, answers)))
-    assert json.loads(records.write(asked, answers, model="m", version="3").body) == {
+    decoded = DecodedRequest(None, outputs=tuple(map(Output, answers)))
+    assert json.loads(records.write(decoded, answers, model="m", version="3").body) == {
         "predictions": ["a"], "probabilities": [[0.25, 0.75]], "classes": ["b", "a"],
         "ids": ["u7"], "version": 3,
     }  # fmt: skip
@@ -220,7 +220,7 @@ def test_a_response_with_all_outputs() -> None:
 
 def test_half_a_character_cannot_be_written() -> None:
     with pytest.raises(LabelError, match="half a character"):
-        records.write(Asked(None), {"y": np.array(["\ud800"], dtype=object)}, model="m")
+        records.write(DecodedRequest(None), {"y": np.array(["\ud800"], dtype=object)}, model="m")
 
 
 def test_structs_give_schemas() -> None:
@@ -240,9 +240,9 @@ words = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), min_s
 words = words.filter(lambda word: word.strip() == word and not word[0].isdigit()).map("w".__add__)
 
 
-def outcome(asked: Asked) -> Any:
-    columns = {"": asked.X} if isinstance(asked.X, np.ndarray) else asked.X.columns
-    arrays = [*columns.values(), asked.y, asked.sample_weight, asked.time]
+def outcome(decoded: DecodedRequest) -> Any:
+    columns = {"": decoded.X} if isinstance(decoded.X, np.ndarray) else decoded.X.columns
+    arrays = [*columns.values(), decoded.y, decoded.sample_weight, decoded.time]
     return list(columns), [
         None if each is None else (each.dtype.kind, each.shape, each.tolist()) for each in arrays
     ]
@@ -278,8 +278,8 @@ def test_the_same_named_rows_in_every_format(data: st.DataObject) -> None:
         "arrow": arrow.read(arrow_stream(pa.table(named)), learning=True),
     }
     expected = outcome(found.pop("tensors"))
-    for form, asked in found.items():
-        assert outcome(asked) == expected, form
+    for form, decoded in found.items():
+        assert outcome(decoded) == expected, form
 
 
 @given(st.data())
@@ -297,7 +297,7 @@ def test_the_same_numbers_in_every_format(data: st.DataObject) -> None:
         mlflow.read(json.dumps({"inputs": X}).encode()),
         mlflow.read(json.dumps({"dataframe_split": {"data": X}}).encode()),
     ]  # fmt: skip
-    for asked in found:
-        assert asked.X.dtype == np.float64
-        assert asked.X.shape == (n, d)
-        assert asked.X.tobytes() == flat.tobytes()
+    for decoded in found:
+        assert decoded.X.dtype == np.float64
+        assert decoded.X.shape == (n, d)
+        assert decoded.X.tobytes() == flat.tobytes()

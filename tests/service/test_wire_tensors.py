@@ -16,7 +16,7 @@ from onepass.validation.table import Table
 pytest.importorskip("msgspec")
 from onepass.service.protocol import v2
 from onepass.service.protocol.limits import Limits
-from onepass.service.protocol.rows import Asked, Output
+from onepass.service.protocol.rows import DecodedRequest, Output
 from onepass.service.protocol.v2 import DATATYPES
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
@@ -34,15 +34,15 @@ def bits(array: Any) -> bytes:
     nested=st.booleans(),
 )
 def test_doubles_keep_every_bit(*, rows: list[list[float]], nested: bool) -> None:
-    told = tensor("X", np.array(rows))
+    tensors = tensor("X", np.array(rows))
     if not nested:
-        told["data"] = np.array(rows).ravel().tolist()
-    asked = v2.read(request(told))
-    assert asked.X.dtype == np.float64
-    assert asked.X.shape == (len(rows), 3)
-    assert bits(asked.X) == bits(rows)
-    assert (asked.y, asked.sample_weight, asked.time) == (None, None, None)
-    assert (asked.id, asked.outputs, asked.parameters) == ("", (Output("y"),), None)
+        tensors["data"] = np.array(rows).ravel().tolist()
+    decoded = v2.read(request(tensors))
+    assert decoded.X.dtype == np.float64
+    assert decoded.X.shape == (len(rows), 3)
+    assert bits(decoded.X) == bits(rows)
+    assert (decoded.y, decoded.sample_weight, decoded.time) == (None, None, None)
+    assert (decoded.id, decoded.outputs, decoded.parameters) == ("", (Output("y"),), None)
 
 
 @given(
@@ -65,13 +65,13 @@ def test_a_number_is_the_double_nearest_to_its_text(text: str) -> None:
 @pytest.mark.parametrize("gap", ["", " ", " \n\t"])
 def test_long_lists(*, n: int, nested: bool, gap: str) -> None:
     X = np.random.default_rng(0).standard_normal((n, 7))
-    told = tensor("X", X) | ({} if nested else {"data": X.ravel().tolist()})
-    body = json.dumps({"inputs": [told]}, separators=("," + gap, ":" + gap)).encode()
+    tensors = tensor("X", X) | ({} if nested else {"data": X.ravel().tolist()})
+    body = json.dumps({"inputs": [tensors]}, separators=("," + gap, ":" + gap)).encode()
     assert bits(v2.read(body).X) == bits(X)
     X[n // 2, 3] = np.nan
-    told["data"] = X.tolist()
-    told["data"][n // 2][3] = None
-    assert bits(v2.read(request(told)).X) == bits(X)
+    tensors["data"] = X.tolist()
+    tensors["data"][n // 2][3] = None
+    assert bits(v2.read(request(tensors)).X) == bits(X)
 
 
 def test_a_body_of_many_mebibytes_is_read() -> None:
@@ -79,9 +79,13 @@ def test_a_body_of_many_mebibytes_is_read() -> None:
     who = np.array([f'a "{i}", [{{}}], ' for i in range(4_000)] * 1, dtype=object)
     body = request(tensor("X", X), id="long", outputs=[{"name": "classes"}], parameters={"a": 1})
     assert len(body) > 4 << 20
-    asked = v2.read(body)
-    assert bits(asked.X) == bits(X)
-    assert (asked.id, asked.outputs, asked.parameters) == ("long", (Output("classes"),), {"a": 1})
+    decoded = v2.read(body)
+    assert bits(decoded.X) == bits(X)
+    assert (decoded.id, decoded.outputs, decoded.parameters) == (
+        "long",
+        (Output("classes"),),
+        {"a": 1},
+    )
     columns = {f"x{j}": X[:, j] for j in range(60)} | {"who": who}
     body = request(*(tensor(name, each) for name, each in columns.items()))
     found = v2.read(body).X
@@ -92,8 +96,8 @@ def test_a_body_of_many_mebibytes_is_read() -> None:
 
 @pytest.mark.parametrize("datatype", [name for name in DATATYPES if name[0] in "UIF"])
 def test_each_datatype_of_numbers_is_read_as_float64(datatype: str) -> None:
-    told = tensor("X", [[1, 2], [3, 4]], datatype=datatype)
-    assert bits(v2.read(request(told)).X) == bits([[1, 2], [3, 4]])
+    tensors = tensor("X", [[1, 2], [3, 4]], datatype=datatype)
+    assert bits(v2.read(request(tensors)).X) == bits([[1, 2], [3, 4]])
 
 
 @given(st.data())
@@ -101,24 +105,26 @@ def test_narrow_numbers_are_rounded_as_their_bytes_would_be(data: st.DataObject)
     width = data.draw(st.sampled_from([16, 32]))
     values = data.draw(st.lists(st.floats(width=width, allow_nan=False, allow_infinity=False),
                                 min_size=1, max_size=5))  # fmt: skip
-    told = tensor("X", [values], datatype=f"FP{width}")
-    assert bits(v2.read(request(told)).X) == bits([values])
-    told["data"] = [[float(np.dtype(f"f{width // 8}").type(v).astype(np.float64)) for v in values]]
-    assert bits(v2.read(request(told)).X) == bits([values])
+    tensors = tensor("X", [values], datatype=f"FP{width}")
+    assert bits(v2.read(request(tensors)).X) == bits([values])
+    tensors["data"] = [
+        [float(np.dtype(f"f{width // 8}").type(v).astype(np.float64)) for v in values]
+    ]
+    assert bits(v2.read(request(tensors)).X) == bits([values])
     assert np.float32(0.1) == v2.read(request(tensor("X", [[0.1]], datatype="FP32"))).X
 
 
 def test_null_is_missing_and_3_0_is_a_whole_number() -> None:
-    told = tensor("X", [[1, 2], [3, 4]]) | {"data": [1.0, None, 3e0, 4]}
+    tensors = tensor("X", [[1, 2], [3, 4]]) | {"data": [1.0, None, 3e0, 4]}
     for datatype in ("INT64", "FP64", "FP32", "UINT8"):
-        X = v2.read(request(told | {"datatype": datatype})).X
+        X = v2.read(request(tensors | {"datatype": datatype})).X
         assert bits(X) == bits([[1, np.nan], [3, 4]])
 
 
 @pytest.mark.parametrize("shape", [[0, 3], [3, 0]])
 def test_no_rows_and_no_columns(shape: list[int]) -> None:
-    told = {"name": "X", "shape": shape, "datatype": "FP64", "data": []}
-    assert v2.read(request(told)).X.shape == tuple(shape)
+    tensors = {"name": "X", "shape": shape, "datatype": "FP64", "data": []}
+    assert v2.read(request(tensors)).X.shape == tuple(shape)
 
 
 # -- named columns --------------------------------------------------------------------------------
@@ -146,12 +152,12 @@ def test_one_axis_is_a_column_of_rows() -> None:
 
 
 def test_missing_values_of_columns() -> None:
-    told = [tensor(name, [0, 0, 0]) for name in ("number", "whole", "truth", "text")]
-    told[0] |= {"datatype": "FP64", "data": [1.5, None, 2]}
-    told[1] |= {"datatype": "INT32", "data": [None, 2, 3]}
-    told[2] |= {"datatype": "BOOL", "data": [True, None, 0]}
-    told[3] |= {"datatype": "BYTES", "data": ["a", "", None]}
-    X = v2.read(request(*told)).X
+    tensors = [tensor(name, [0, 0, 0]) for name in ("number", "whole", "truth", "text")]
+    tensors[0] |= {"datatype": "FP64", "data": [1.5, None, 2]}
+    tensors[1] |= {"datatype": "INT32", "data": [None, 2, 3]}
+    tensors[2] |= {"datatype": "BOOL", "data": [True, None, 0]}
+    tensors[3] |= {"datatype": "BYTES", "data": ["a", "", None]}
+    X = v2.read(request(*tensors)).X
     assert bits(X["number"]) == bits([1.5, np.nan, 2])
     assert bits(X["whole"]) == bits([np.nan, 2, 3])
     assert bits(X["truth"]) == bits([1, np.nan, 0])
@@ -159,32 +165,35 @@ def test_missing_values_of_columns() -> None:
 
 
 def test_dates_are_text_that_says_so() -> None:
-    told = tensor("at", ["2026-11-22T23:08:40.5Z", "2026-11-23T00:08:40+02:00", "2026-11-22"])
-    told |= {"parameters": {"content_type": "datetime"}}
-    at = v2.read(request(told)).X["at"]
+    tensors = tensor("at", ["2026-11-22T23:08:40.5Z", "2026-11-23T00:08:40+02:00", "2026-11-22"])
+    tensors |= {"parameters": {"content_type": "datetime"}}
+    at = v2.read(request(tensors)).X["at"]
     assert at.dtype == np.dtype("datetime64[us]")
     expected = ["2026-11-22T23:08:40.5", "2026-11-22T22:08:40", "2026-11-22"]
     assert at.tolist() == np.array(expected, dtype="datetime64[us]").tolist()
-    told["data"] = ["2026-11-22", None, "yesterday"]
+    tensors["data"] = ["2026-11-22", None, "yesterday"]
     with pytest.raises(RequestError, match=r"inputs\[0\], row 2` must be a date.*'yesterday'"):
-        v2.read(request(told))
+        v2.read(request(tensors))
 
 
 # -- rows to be learned ---------------------------------------------------------------------------
 
 
-def test_what_belongs_to_rows_is_no_feature() -> None:
-    told = [tensor("X", [[1.0], [2.0]]), tensor("y", [3.0, 4.0]),
+def test_targets_weights_and_times_are_not_features() -> None:
+    tensors = [tensor("X", [[1.0], [2.0]]), tensor("y", [3.0, 4.0]),
             tensor("sample_weight", [1, 2]), tensor("time", [[5], [6]])]  # fmt: skip
-    asked = v2.read(request(*told), learning=True)
-    assert bits(asked.X) == bits([[1], [2]])
-    assert bits(asked.y) == bits([3, 4])
-    assert bits(asked.sample_weight) == bits([1, 2])
-    assert asked.time.tolist() == [5, 6]
-    assert asked.time.dtype == np.int64
-    for some in (told, [*told[:1], tensor("y", [[1.0, 2.0], [1.0, 2.0]])]):  # not to be learned
+    decoded = v2.read(request(*tensors), learning=True)
+    assert bits(decoded.X) == bits([[1], [2]])
+    assert bits(decoded.y) == bits([3, 4])
+    assert bits(decoded.sample_weight) == bits([1, 2])
+    assert decoded.time.tolist() == [5, 6]
+    assert decoded.time.dtype == np.int64
+    for some in (
+        tensors,
+        [*tensors[:1], tensor("y", [[1.0, 2.0], [1.0, 2.0]])],
+    ):  # not to be learned
         assert bits(v2.read(request(*some)).X) == bits([[1], [2]])
-    assert v2.read(request(*told[1:])).X.names == ["y", "sample_weight", "time"]
+    assert v2.read(request(*tensors[1:])).X.names == ["y", "sample_weight", "time"]
 
 
 @pytest.mark.parametrize(
@@ -194,34 +203,37 @@ def test_what_belongs_to_rows_is_no_feature() -> None:
      ([True, False], "BOOL", "b"), (["a", "b"], "BYTES", "O"), ([0.5, 1], "FP32", "f"),
      ([[1.0, 2.0], [3.0, 4.0]], "FP64", "f")],
 )  # fmt: skip
-def test_answers_keep_what_they_are(y: Any, datatype: str, kind: str) -> None:
-    told = tensor("y", y) | {"datatype": datatype, "data": y}
-    asked = v2.read(request(tensor("X", [[1.0], [2.0]]), told), learning=True)
-    assert asked.y.dtype.kind == kind
-    assert asked.y.tolist() == y
-    assert kind not in "iuf" or asked.y.itemsize == 8
+def test_targets_keep_their_type(y: Any, datatype: str, kind: str) -> None:
+    tensors = tensor("y", y) | {"datatype": datatype, "data": y}
+    decoded = v2.read(request(tensor("X", [[1.0], [2.0]]), tensors), learning=True)
+    assert decoded.y.dtype.kind == kind
+    assert decoded.y.tolist() == y
+    assert kind not in "iuf" or decoded.y.itemsize == 8
 
 
 def test_whole_numbers_of_64_bits_are_exact() -> None:
     y = [-(1 << 63), (1 << 63) - 1, (1 << 53) + 1]
     X = tensor("X", [[1.0]] * 3)
-    told = request(X, tensor("y", y), tensor("time", y))
-    asked = v2.read(told, learning=True)
-    assert asked.y.tolist() == asked.time.tolist() == y
+    tensors = request(X, tensor("y", y), tensor("time", y))
+    decoded = v2.read(tensors, learning=True)
+    assert decoded.y.tolist() == decoded.time.tolist() == y
     y = np.array([1, 2, (1 << 64) - 1], dtype=np.uint64)
-    asked = v2.read(request(X, tensor("y", y)), learning=True)
-    assert asked.y.tolist() == [1, 2, (1 << 64) - 1]
+    decoded = v2.read(request(X, tensor("y", y)), learning=True)
+    assert decoded.y.tolist() == [1, 2, (1 << 64) - 1]
 
 
 def test_times_may_be_dates() -> None:
-    told = [tensor("X", [[1.0], [2.0]]), tensor("time", ["2026-11-22T01:00+01:00", "2026-11-23"])]
-    time = v2.read(request(*told), learning=True).time
+    tensors = [
+        tensor("X", [[1.0], [2.0]]),
+        tensor("time", ["2026-11-22T01:00+01:00", "2026-11-23"]),
+    ]
+    time = v2.read(request(*tensors), learning=True).time
     assert time.dtype == np.dtype("datetime64[us]")
     assert str(time[0]) == "2026-11-22T00:00:00.000000"
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("tensors", "message"),
     [
         ([tensor("y", [1.0])], "must have columns that are features, got y"),
         (
@@ -236,9 +248,9 @@ def test_times_may_be_dates() -> None:
         ([tensor("X", [[1.0], [2.0]]), tensor("y", [1.0])], r"inputs\[1\].shape` must have 2 rows"),
     ],
 )
-def test_what_cannot_be_learned_is_refused(told: list[dict[str, Any]], message: str) -> None:
+def test_what_cannot_be_learned_is_refused(tensors: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(RequestError, match=message):
-        v2.read(request(*told), learning=True)
+        v2.read(request(*tensors), learning=True)
 
 
 # -- what is refused ------------------------------------------------------------------------------
@@ -328,33 +340,33 @@ DATA = r"inputs\[0\]\.data"
         (request(tensor("X", [[1.0]]), id="a" * 70_000), "id` must hold texts of at most"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(body: bytes, message: str) -> None:
+def test_errors_name_the_place(body: bytes, message: str) -> None:
     with pytest.raises(RequestError, match=message) as refused:
         v2.read(body)
-    said = str(refused.value)
-    assert len(said) < 1000
-    assert " must " in said and ", got " in said and said[-1] in ".?"  # noqa: PT018
+    error_text = str(refused.value)
+    assert len(error_text) < 1000
+    assert " must " in error_text and ", got " in error_text and error_text[-1] in ".?"  # noqa: PT018
 
 
 @pytest.mark.parametrize("n", [3_000, 40_000])
-def test_what_is_wrong_far_behind_is_said_too(n: int) -> None:
+def test_errors_late_in_a_body_name_the_place(n: int) -> None:
     data: list[Any] = [[0.5, 0.25]] * n
-    told = {"name": "X", "shape": [n, 2], "datatype": "FP64"}
+    tensors = {"name": "X", "shape": [n, 2], "datatype": "FP64"}
     with pytest.raises(
         RequestError, match=rf"data\[{n - 2}\]\[1\]` must be a number or null, got text"
     ):
-        v2.read(request(told | {"data": [*data[:-2], [1, "no"], [1, 2]]}))
+        v2.read(request(tensors | {"data": [*data[:-2], [1, "no"], [1, 2]]}))
     with pytest.raises(RequestError, match=rf"data\[{n - 1}\]` must hold 2 values.* got 3"):
-        v2.read(request(told | {"data": [*data[:-1], [1, 2, 3]]}))
+        v2.read(request(tensors | {"data": [*data[:-1], [1, 2, 3]]}))
     with pytest.raises(RequestError, match=f"hold {2 * n:,} values.* got {2 * n + 2:,}"):
-        v2.read(request(told | {"data": [*data, [1, 2]]}))
+        v2.read(request(tensors | {"data": [*data, [1, 2]]}))
     with pytest.raises(
         RequestError, match=rf"data.{n - 1}..1.` must be a number or null, got an object"
     ):
-        v2.read(request(told | {"data": [*data[:-1], [1, {}]]}))
+        v2.read(request(tensors | {"data": [*data[:-1], [1, {}]]}))
 
 
-def test_limits_are_of_whoever_serves() -> None:
+def test_limits_are_parameters() -> None:
     body = request(tensor("X", [[1.0, 2.0], [3.0, 4.0]]))
     assert len(v2.read(body, Limits(json_bytes=len(body), rows=2, columns=2, values=4)).X) == 2
     for limits in (
@@ -375,21 +387,21 @@ def test_limits_are_of_whoever_serves() -> None:
 # -- what is sent back ----------------------------------------------------------------------------
 
 
-def told_back(answers: dict[str, Any], *outputs: str, **more: Any) -> dict[str, Any]:
-    asked = Asked(None, outputs=tuple(map(Output, outputs or ("y",))), **more)
-    reply = v2.write(asked, answers, model="flow", version="7")
+def written(answers: dict[str, Any], *outputs: str, **more: Any) -> dict[str, Any]:
+    decoded = DecodedRequest(None, outputs=tuple(map(Output, outputs or ("y",))), **more)
+    reply = v2.write(decoded, answers, model="flow", version="7")
     assert reply.kind == "application/json"
     assert reply.headers is None
     return json.loads(reply.body)
 
 
 @given(st.lists(doubles, max_size=20))
-def test_answers_keep_every_bit(y: list[float]) -> None:
-    told = told_back({"y": np.array(y)})
-    assert told["model_name"] == "flow"
-    assert told["model_version"] == "7"
-    assert "id" not in told
-    (output,) = told["outputs"]
+def test_predictions_keep_every_bit(y: list[float]) -> None:
+    tensors = written({"y": np.array(y)})
+    assert tensors["model_name"] == "flow"
+    assert tensors["model_version"] == "7"
+    assert "id" not in tensors
+    (output,) = tensors["outputs"]
     assert (output["name"], output["datatype"], output["shape"]) == ("y", "FP64", [len(y)])
     assert struct.pack(f"{len(y)}d", *output["data"]) == struct.pack(f"{len(y)}d", *y)
 
@@ -411,31 +423,31 @@ def test_answers_keep_every_bit(y: list[float]) -> None:
         (np.empty(0, dtype=object), "BYTES", []),
     ],
 )
-def test_answers_of_each_kind(y: Any, datatype: str, data: list[Any]) -> None:
-    (output,) = told_back({"y": y})["outputs"]
+def test_predictions_of_each_type(y: Any, datatype: str, data: list[Any]) -> None:
+    (output,) = written({"y": y})["outputs"]
     assert output["datatype"] == datatype
     assert output["shape"] == list(y.shape)
     assert output["data"] == data
     assert [type(each) for each in output["data"]] == [type(each) for each in data]
 
 
-def test_outputs_come_as_they_were_asked_for() -> None:
+def test_outputs_are_in_the_requested_order() -> None:
     answers = {"y": np.array(["a"]), "probabilities": np.array([[0.25, 0.75]]),
                "classes": np.array(["b", "a"])}  # fmt: skip
-    told = told_back(answers, "classes", "probabilities", "y", id="seven")
-    assert [output["name"] for output in told["outputs"]] == ["classes", "probabilities", "y"]
-    assert [output["shape"] for output in told["outputs"]] == [[2], [1, 2], [1]]
-    assert told["id"] == "seven"
+    tensors = written(answers, "classes", "probabilities", "y", id="seven")
+    assert [output["name"] for output in tensors["outputs"]] == ["classes", "probabilities", "y"]
+    assert [output["shape"] for output in tensors["outputs"]] == [[2], [1, 2], [1]]
+    assert tensors["id"] == "seven"
 
 
 def test_half_a_character_cannot_be_written() -> None:
     with pytest.raises(LabelError, match=r"half a character \('\\ud800'\)"):
-        told_back({"y": np.array(["\ud800"], dtype=object)})
+        written({"y": np.array(["\ud800"], dtype=object)})
 
 
 @pytest.mark.parametrize("more", [0, 5 << 20])
-def test_ask_in_the_wrong_place_is_not_passed_over(more: int) -> None:
+def test_await_label_in_the_wrong_place_is_refused(more: int) -> None:
     body = request(tensor("X", np.ones((1, 2))))
-    wrong = body[:-1] + b', "ask": true' + b" " * more + b"}"
+    error = body[:-1] + b', "ask": true' + b" " * more + b"}"
     with pytest.raises(RequestError, match=r"`ask` must be null.* Send .parameters.: .*ask.: true"):
-        v2.read(wrong)
+        v2.read(error)

@@ -58,8 +58,8 @@ def carried_out(plan: Plan) -> int:
     with updating(troubled):
         try:
             op.durable(plan.path, clock=lambda: plan.at).close()
-        except StoreError as wrong:
-            if wrong.full:
+        except StoreError as error:
+            if error.full:
                 return 3
             raise
     return 0

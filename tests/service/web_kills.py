@@ -79,8 +79,8 @@ def carried_out(plan: Plan) -> int:
     from onepass.service import writer
 
     meet(plan.step, plan.nth)
-    writer._SWEEP = 0.2  # what is too old is let go more often than each minute
-    words = f"--port {plan.port} --snapshot-rows 40 --keep 3 --log error --quiet"
+    writer._EXPIRY_INTERVAL = 0.2  # what is too old is let go more often than each minute
+    words = f"--port {plan.port} --snapshot-rows 40 --snapshots 3 --log error --quiet"
     return main(["serve", str(plan.model), "--data", str(plan.path.parent), *words.split()])
 
 
@@ -111,10 +111,10 @@ class Sender(threading.Thread):
 
     def __init__(self, number: int, url: str, over: threading.Event) -> None:
         super().__init__(name=f"sender {number}")
-        self.heard: list[tuple[Any, Any, LearnResult]] = []
-        self.wrong = ""
+        self.acknowledged: list[tuple[Any, Any, LearnResult]] = []
+        self.error = ""
         self._number, self._over = number, over
-        self._client = Client(url, timeout=20.0, patience=LONGEST)
+        self._client = Client(url, timeout=20.0, retry_timeout=LONGEST)
         self._rng = np.random.default_rng(number)
 
     def run(self) -> None:
@@ -124,8 +124,8 @@ class Sender(threading.Thread):
                 while not self._over.is_set():
                     self._turn(i)
                     i += 1
-        except Exception as wrong:  # noqa: BLE001  told in the end
-            self.wrong = f"{self.name}, turn {i}: {wrong!r}"
+        except Exception as error:  # noqa: BLE001  told in the end
+            self.error = f"{self.name}, turn {i}: {error!r}"
 
     def _turn(self, i: int) -> None:
         self._learn(i)
@@ -139,25 +139,25 @@ class Sender(threading.Thread):
 
     def _learn(self, i: int) -> None:
         X, y = self._rows((1, 1, 3, 2)[i % 4])
-        receipt = self._client.learn(NAME, X, y, key=f"{self._number}-{i}")
-        self.heard.append((X, y, receipt))
+        result = self._client.learn(NAME, X, y, key=f"{self._number}-{i}")
+        self.acknowledged.append((X, y, result))
         if i % 2:  # as one who has not heard
-            _same(self._client.learn(NAME, X, y, key=f"{self._number}-{i}"), receipt)
+            _same(self._client.learn(NAME, X, y, key=f"{self._number}-{i}"), result)
 
     def _late(self, i: int) -> None:
         X, y = self._rows(2)
         ids = self._ask(X)[1]
-        receipt = self._client.answer(NAME, ids, y)
-        self.heard.append((X, y, receipt))
+        result = self._client.learn_labels(NAME, ids, y)
+        self.acknowledged.append((X, y, result))
         if i % 2:
-            _same(self._client.answer(NAME, ids, y), receipt)
+            _same(self._client.learn_labels(NAME, ids, y), result)
 
     def _ask(self, X: Any, **given: Any) -> tuple[Any, list[str]]:
         """Ask until the service responds: the client does not repeat it, as rows are stored."""
         end = time.monotonic() + 60
         while True:
             try:
-                return self._client.ask(NAME, X, **given)
+                return self._client.predict_pending(NAME, X, **given)
             except ServiceError as error:
                 if error.status not in {0, 502, 503, 504} or time.monotonic() > end:
                     raise
@@ -169,19 +169,19 @@ class Sender(threading.Thread):
 
 
 def _same(again: LearnResult, first: LearnResult) -> None:
-    assert again.again
+    assert again.repeated
     assert again.version == first.version
-    assert again.said.tobytes() == first.said.tobytes()
+    assert again.predictions.tobytes() == first.predictions.tobytes()
 
 
 def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
     """Kill a service until it has met all its fates."""
     with fork_server_of_plans() as fork_server:
-        while fates and not found.wrong:
+        while fates and not found.error:
             place = folder / f"round{found.rounds}"
             place.mkdir()
             _round(place, fates, found, fork_server, rng)
-            if not found.wrong:
+            if not found.error:
                 shutil.rmtree(place)
 
 
@@ -204,12 +204,12 @@ def _round(folder: Path, fates: Fates, found: Found, fork_server: ForkServer, rn
     for each in senders:
         each.join()
     with Client(url) as client:
-        said = client.predict(NAME, np.eye(WIDTH))
+        predictions = client.predict(NAME, np.eye(WIDTH))
     code = fork_server.end(signal.SIGTERM)
     if code != 128 + signal.SIGTERM:
         found.faults.append(f"exit code {code} in the end")
-    found.faults += [each.wrong for each in senders if each.wrong]
-    held(plan, senders, said, found)
+    found.faults += [each.error for each in senders if each.error]
+    held(plan, senders, predictions, found)
 
 
 def _live(plan: Plan, fate: Fate, found: Found, fork_server: ForkServer, rng: Any) -> None:
@@ -217,7 +217,7 @@ def _live(plan: Plan, fate: Fate, found: Found, fork_server: ForkServer, rng: An
     fork_server.begin(Plan(plan.folder, plan.port, fate.step, fate.nth))
     if fate.place == ANY:
         if rng.random() < 0.8:  # the others while it begins
-            heard_of(plan.port, fork_server)
+            acknowledged_rows(plan.port, fork_server)
         fork_server.ended(0.4 * rng.random())
         found.died(fate, fork_server.end())
     else:
@@ -225,36 +225,39 @@ def _live(plan: Plan, fate: Fate, found: Found, fork_server: ForkServer, rng: An
         found.died(fate, fork_server.end(), late=late)
 
 
-def heard_of(port: int, fork_server: ForkServer) -> None:
+def acknowledged_rows(port: int, fork_server: ForkServer) -> None:
     """Wait until the service listens, or has ended."""
     while not fork_server.ended(0.01):
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
 
 
-def held(plan: Plan, senders: list[Sender], said: Any, found: Found) -> None:
+def held(plan: Plan, senders: list[Sender], predictions: Any, found: Found) -> None:
     """Hold what was learned to what was sent and told."""
     log, before, model = found.compare(plan.path, linear())
-    sent = [list(chain.from_iterable(names_of(X, y) for X, y, _ in each.heard)) for each in senders]
+    sent = [
+        list(chain.from_iterable(names_of(X, y) for X, y, _ in each.acknowledged))
+        for each in senders
+    ]
     found.account(named(log), sent)
-    told = _told(log, before)
-    for X, y, receipt in (heard for each in senders for heard in each.heard):
-        for name, one in zip(names_of(X, y), receipt.said, strict=True):
-            if told.get(name) != (receipt.version, one.tobytes()):
-                found.faults.append(f"what was told of a row is not in block {receipt.version}")
-    if any(each.heard for each in senders):
+    response = _acknowledged(log, before)
+    for X, y, result in (acknowledged for each in senders for acknowledged in each.acknowledged):
+        for name, one in zip(names_of(X, y), result.predictions, strict=True):
+            if response.get(name) != (result.version, one.tobytes()):
+                found.faults.append(f"what was told of a row is not in block {result.version}")
+    if any(each.acknowledged for each in senders):
         X, y = (np.concatenate([getattr(each.block, part) for each in log]) for part in "Xy")
         batch = linear().partial_fit(X, y)
         if not np.allclose(model.coef_, batch.coef_, rtol=0, atol=1e-8):
             found.faults.append("the weights are not those of a batch solution")
-        if model.predict(np.eye(WIDTH)).tobytes() != said.tobytes():
+        if model.predict(np.eye(WIDTH)).tobytes() != predictions.tobytes():
             found.faults.append("the service did not answer as the learner in its file")
 
 
-def _told(log: list[Learned], said: list[Any]) -> dict[bytes, tuple[int, bytes]]:
+def _acknowledged(log: list[Learned], predictions: list[Any]) -> dict[bytes, tuple[int, bytes]]:
     """Of each row its block, and what was to be said of it before."""
     return {
         name: (each.sequence, one.tobytes())
-        for each, answers in zip(log, said, strict=True)
+        for each, answers in zip(log, predictions, strict=True)
         for name, one in zip(names_of(each.block.X, each.block.y), answers, strict=True)
     }

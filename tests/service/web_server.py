@@ -93,7 +93,7 @@ class Server:
         self.process.send_signal(number)
         return self.process.wait(timeout=60)
 
-    def asked(
+    def send(
         self,
         method: str,
         path: str,
@@ -102,13 +102,13 @@ class Server:
         **named: Any,
     ) -> tuple[int, Any, Any]:
         """Status, body and headers of an answer."""
-        return asked(self.port, method, path, body, headers, token=self.token, **named)
+        return send_request(self.port, method, path, body, headers, token=self.token, **named)
 
     def socket(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
 
 
-def asked(
+def send_request(
     port: int,
     method: str,
     path: str,

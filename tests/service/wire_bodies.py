@@ -23,8 +23,8 @@ def datatype(values: Any) -> str:
 def tensor(name: str, values: Any, **more: Any) -> dict[str, Any]:
     """A tensor in JSON, nested."""
     array = np.asarray(values)
-    told = {"name": name, "shape": list(array.shape), "datatype": datatype(array)}
-    return told | {"data": array.tolist()} | more
+    tensor_json = {"name": name, "shape": list(array.shape), "datatype": datatype(array)}
+    return tensor_json | {"data": array.tolist()} | more
 
 
 def request(*inputs: dict[str, Any], **more: Any) -> bytes:
@@ -44,8 +44,8 @@ def binary_request(tensors: dict[str, Any], **more: Any) -> tuple[bytes, int]:
     inputs, parts = [], []
     for name, values in tensors.items():
         parts.append(in_bytes(values))
-        told = tensor(name, values, parameters={"binary_data_size": len(parts[-1])})
-        inputs.append({key: each for key, each in told.items() if key != "data"})
+        tensor_json = tensor(name, values, parameters={"binary_data_size": len(parts[-1])})
+        inputs.append({key: each for key, each in tensor_json.items() if key != "data"})
     head = request(*inputs, **more)
     return b"".join((head, *parts)), len(head)
 

@@ -79,8 +79,8 @@ def data_directory(folder: Path) -> dict[str, Any]:
         at = json.loads(state(client))["now"]
         for i in range(10, 16):
             client.learn("m", table(i, i + 1), number(i, i + 1), key=f"row {i}")
-        ids = client.ask("m", table(16, 19))[1]
-        client.answer("m", ids[:1], number(16, 17))
+        ids = client.predict_pending("m", table(16, 19))[1]
+        client.learn_labels("m", ids[:1], number(16, 17))
         error = json.loads(state(client))["models"][0]["error"]
     found = {"at": at, "ids": ids, "error": error, **predicted(folder, ids, at)}
     Path(folder, "m.db.lock").unlink()  # of this machine
@@ -94,7 +94,7 @@ def predicted(folder: Path, ids: list[str], at: float) -> dict[str, Any]:
         with op.durable(path, clock=lambda: at) as durable:
             found = {"version": durable.version, "rows": durable.rows_seen}
             before = durable.predict(table(60, 66)).tolist()
-            durable.answer(ids[1:], number(17, 19))
+            durable.learn_labels(ids[1:], number(17, 19))
             after = durable.predict(table(60, 66)).tolist()
             durable.rollback(to=1)
             first = durable.predict(table(60, 66)).tolist()

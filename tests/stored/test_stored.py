@@ -99,14 +99,14 @@ def test_a_durable_learner(data: Path) -> None:
         assert (durable.version, durable.rows_seen) == (then["version"], then["rows"])
         same(durable.predict(table(60, 66)).tolist(), then["before"])
         assert durable.positions == {"tail": "4"}
-        assert durable.waiting == 2
-        assert durable.learn(table(10, 11), number(10, 11), key="row 10").again
-        durable.answer(then["ids"][1:], number(17, 19))
+        assert durable.labels_pending == 2
+        assert durable.learn(table(10, 11), number(10, 11), key="row 10").repeated
+        durable.learn_labels(then["ids"][1:], number(17, 19))
         same(durable.predict(table(60, 66)).tolist(), then["after"])
         durable.rollback(to=1)
     with op.durable(data / "m.db", clock=lambda: then["at"]) as again:
         same(again.predict(table(60, 66)).tolist(), then["first"])
-        assert again.waiting == 0
+        assert again.labels_pending == 0
 
 
 def test_a_data_directory_is_served(data: Path) -> None:

@@ -1,4 +1,4 @@
-"""Serve: durable learners behind HTTP, that learn while they answer."""
+"""The command ``onepass serve``: durable learners over HTTP."""
 
 import os
 from collections.abc import Mapping
@@ -22,11 +22,12 @@ from onepass.cli.terminal import print_message
 
 if TYPE_CHECKING:
     from onepass.service.http.auth import Tokens
+    from onepass.service.registry import ModelRegistry
 
 __all__ = ["serve"]
 
 Sources = Annotated[tuple[str, ...], Parameter(env_var="ONEPASS_SOURCE", metavar="[NAME=]ADDRESS")]
-"""Addresses of sources, before each the name of its learner if it takes one."""
+"""Addresses of sources, each with the name of its learner before it where that is needed."""
 
 _TASK = "regression"
 _TOKEN = "ONEPASS_TOKEN"  # noqa: S105  the name of a variable
@@ -45,10 +46,10 @@ def serve(
     tokens: Path | None = None,
     certificate: Path | None = None,
     key: Path | None = None,
-    first: str | None = None,
+    default_model: str | None = None,
     snapshot_rows: Count = 100_000,
     snapshot_seconds: Seconds = 300.0,
-    keep: Count = 8,
+    snapshots: Count = 8,
     window: Count = 1000,
     drift: Names = (),
     source: Sources = (),
@@ -57,18 +58,18 @@ def serve(
     max_rows: Count = 1 << 20,
     max_bytes: Count = 64 << 20,
     max_features: Count = 4096,
-    seconds: Seconds = 30.0,
+    request_timeout: Seconds = 30.0,
     idle_timeout: Seconds = 75.0,
-    patience: Seconds = 60.0,
+    commit_timeout: Seconds = 60.0,
     log: Literal["debug", "info", "warning", "error"] = "info",
     quiet: Quiet = False,
 ) -> int:
     """Serve durable learners over HTTP: they predict and learn, and no acknowledged row is lost.
 
-    Each learner has a file in the folder --data. Every row is on the disk before its request is
-    answered, and a restarted service continues with all learners. A file that cannot be opened does
-    not stop the others: its learner is reported as unavailable. The page at / shows the learners
-    live; /openapi.json describes the API.
+    Each learner has a file in the folder --data. Rows are on the disk before their request is
+    acknowledged, and a restarted service continues with all learners. If a file cannot be opened,
+    its learner is reported as unavailable, and the others are served. The page at / shows the
+    learners live; /openapi.json describes the API.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def serve(
         Model to serve: a file that "onepass run --save" or op.save wrote, or the name of a model,
         such as rls. Models that are already in --data are served too.
     data
-        The folder of the learners' files; created if it does not exist.
+        Folder of the learners' files; created if it does not exist.
     name
         Name of the served model; by default that of the file or of the model.
     task
@@ -84,9 +85,9 @@ def serve(
     settings
         A parameter of a model that is given by name: rls.forgetting=0.99.
     host
-        Address to listen on, by default 127.0.0.1. Other than loopback addresses require tokens.
+        Address to listen on (default 127.0.0.1). Addresses other than loopback require tokens.
     port
-        Port to listen on, by default 8080; 0 for any free port.
+        Port to listen on (default 8080); 0 for any free port.
     tokens
         A file with a line "ROLES TOKEN" for each token, such as "predict,learn 7f3a…"; roles are
         predict, learn and admin. Clients send "Authorization: Bearer TOKEN". The environment
@@ -95,46 +96,48 @@ def serve(
         PEM file of the certificate, for TLS; with --key.
     key
         PEM file of the certificate's key.
-    first
-        Learner of MLflow's /invocations; by default the only one.
+    default_model
+        Learner that MLflow's /invocations uses; by default the only one.
     snapshot_rows
-        Take a snapshot of a learner after this many rows, by default 100,000.
+        Rows between two snapshots of a learner (default 100,000).
     snapshot_seconds
-        Take a snapshot of a learner after this many seconds, by default 300.
-    keep
-        Snapshots to keep of each learner, and all versions since the oldest; by default 8.
+        Seconds between two snapshots of a learner that learns (default 300).
+    snapshots
+        Number of snapshots stored for each learner (default 8). Every version since the oldest one
+        can be restored.
     window
-        Rows of the recent error, by default 1000.
+        Number of rows over which the recent error is computed (default 1000).
     drift
-        River's drift detectors, such as adwin; if all learners are classifiers, also those of
-        mistakes, such as ddm.
+        River's drift detectors, such as adwin. Those that take wrong predictions as input, such as
+        ddm, require that all learners are classifiers.
     source
-        A stream to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD, with NAME= before it
-        where there are several learners. May be given more than once, or in the environment
-        variable ONEPASS_SOURCE, which hides its password from the process list.
+        A Redis stream to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD, with NAME=
+        before it if there are several learners. May be given more than once, or in the environment
+        variable ONEPASS_SOURCE, which keeps its password out of the process list.
     max_queued
-        Max rows of each learner that wait to be learned, by default 65,536; beyond it, requests get
+        Max rows queued to be learned, for each learner (default 65,536). Beyond it, requests get
         429 with Retry-After.
     max_pending
-        Max rows of each learner that wait for their labels, by default 1,048,576; beyond it,
-        infer with "await_label" gets 429. Rows expire after 30 days at most.
+        Max rows that wait for their labels, for each learner (default 1,048,576). Beyond it, infer
+        with "await_label" gets 429. Rows expire after at most 30 days.
     max_rows
-        Max rows of a request, by default 1,048,576.
+        Max rows of a request (default 1,048,576).
     max_bytes
-        Max bytes of a request's body, by default 67,108,864; of JSON at most 8,388,608.
+        Max bytes of a request's body (default 67,108,864); JSON bodies have at most 8,388,608.
     max_features
-        Max features of a learner, including those of categories, by default 4096: least squares
-        need 8 bytes for each pair of features. Also the max number of classes and of targets.
-    seconds
-        Request timeout in seconds (default 30): the headers and the body of a request must arrive
-        within it.
+        Max features of a learner (default 4096), including those that categories are encoded as.
+        Least squares take 8 bytes for each pair of features. The same bound holds for classes and
+        targets.
+    request_timeout
+        Request timeout in seconds (default 30). On timeout, before the headers and the body have
+        arrived, the request fails with 408.
     idle_timeout
-        Seconds that a connection without a request stays open (default 75).
-    patience
+        Idle timeout in seconds (default 75), after which a connection without a request is closed.
+    commit_timeout
         Commit timeout in seconds (default 60). On timeout the request fails with 503; retry with
         the same Idempotency-Key.
     log
-        Level of the log, JSON lines on standard error, by default info.
+        Level of the log, which is JSON lines on standard error (default info).
     quiet
         Do not print the address.
     """
@@ -144,7 +147,7 @@ def serve(
     from onepass.service.http.server import (
         Listening,
         Stopping,
-        feed,
+        consume,
         open_registry,
         parse_sources,
         run,
@@ -154,14 +157,14 @@ def serve(
     with usage_errors(where, settings=settings), Stopping() as stopping, ExitStack() as stack:
         found = _tokens(tokens)
         check_safe(host, found, where)
-        listening = Listening(host, port, certificate, key, seconds, idle_timeout)
+        listening = Listening(host, port, certificate, key, request_timeout, idle_timeout)
         sockets = [stack.enter_context(each) for each in listening.bind(where)]
         sources = parse_sources(source)
         set_up(log)
         try:
             registry = open_registry(
                 data, window=window, drift=drift, max_queued=max_queued,
-                snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, keep=keep,
+                snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, snapshots=snapshots,
                 max_features=max_features, max_pending=max_pending,
             )  # fmt: skip
             with closing(registry):
@@ -171,16 +174,20 @@ def serve(
 
                 app = create_app(
                     registry, tokens=found, limits=Limits(nbytes=max_bytes, rows=max_rows),
-                    default_model=first, commit_timeout=patience,
+                    default_model=default_model, commit_timeout=commit_timeout,
                 )  # fmt: skip
-                feed(registry, sources)
+                consume(registry, sources)
                 if found and certificate is None and not is_loopback(host):
                     write_log("tokens are sent over plain HTTP", why="there is no --certificate")
                 run(
-                    app, listening, sockets, lambda at: _ready(at, registry, first, quiet), stopping
+                    app,
+                    listening,
+                    sockets,
+                    lambda at: _ready(at, registry, default_model, quiet),
+                    stopping,
                 )
                 write_log("stopping")
-        except KeyboardInterrupt:  # while they were opened, or closed
+        except KeyboardInterrupt:  # while files are opened or closed
             if not stopping.code:
                 raise
         write_log("stopped")
@@ -188,19 +195,23 @@ def serve(
 
 
 def _begun(
-    shelf: "Shelf", model: str | None, name: str | None, task: str | None, settings: dict[str, Any]
+    registry: "ModelRegistry",
+    model: str | None,
+    name: str | None,
+    task: str | None,
+    settings: dict[str, Any],
 ) -> None:
-    """Serve a model that is named on the command line; what is there already goes on.
+    """Serve the model that the command line names; a learner of that name continues.
 
     Parameters
     ----------
-    shelf : Shelf
+    registry : ModelRegistry
     model : str, optional
         A file, or the name of a model.
     name : str, optional
-        By which it is served.
+        Its name when served.
     task : {"regression", "classification"}, optional
-        Of a model that is named, as are the settings.
+        Task of a named model.
     settings : dict
     """
     from onepass import load
@@ -213,21 +224,21 @@ def _begun(
         return
     path = Path(model)
     if path.is_file():
-        _check_none(of_models, f"the name of a model; the file {model} says it all")
+        _check_none(of_models, f"the name of a model; the file {model} has its own parameters")
         name, made = name or path.name.partition(".")[0], load(path)
     elif len(path.parts) > 1 or path.suffix:
         raise ParameterError(
-            f"serve: {model} must be a model file that is there, or the name of a model, got no "
-            f"such file. Choose another, or one of {', '.join(presets.names(task or _TASK))}."
+            f"serve: {model} must be an existing model file or the name of a model, got no such "
+            f"file. Check the path, or choose one of {', '.join(presets.names(task or _TASK))}."
         )
     else:
         name, made = name or model, presets.pipelines([model], task or _TASK, settings)[model]
-    if name not in shelf.failed:
-        shelf.create(name, made, there=True)
+    if name not in registry.failed:
+        registry.create(name, made, exist_ok=True)
 
 
 def _check_none(options: Mapping[str, object], needed: str) -> None:
-    """Refuse options that nothing would heed."""
+    """Raise ParameterError if an option would have no effect."""
     from onepass.errors import ParameterError
 
     for option, value in options.items():
@@ -246,18 +257,20 @@ def _tokens(path: Path | None) -> "Tokens":
 
 def _ready(
     at: str,
-    shelf: "Shelf",
-    first: str | None,
-    quiet: bool,  # noqa: FBT001  as the switch has it
+    registry: "ModelRegistry",
+    default_model: str | None,
+    quiet: bool,  # noqa: FBT001  the value of the switch
 ) -> None:
     from onepass.service.http.log import log
 
-    log("started", url=at, models=[served.name for served in shelf])
-    names = ", ".join(served.name for served in shelf) or "none yet: PUT /v2/models/NAME makes one"
-    if shelf.failed:
-        names += f"; not opened, see the log: {', '.join(shelf.failed)}"
-    if first is not None and all(served.name != first for served in shelf):
-        names += f"; /invocations waits for {first}, which is not there"
+    log("started", url=at, models=[served.name for served in registry])
+    names = (
+        ", ".join(served.name for served in registry) or "none yet; PUT /v2/models/NAME creates one"
+    )
+    if registry.failed:
+        names += f"; not opened, see the log: {', '.join(registry.failed)}"
+    if default_model is not None and all(served.name != default_model for served in registry):
+        names += f"; /invocations requires {default_model}, which does not exist yet"
     print_message(
         f"Learners: {names}\nListening on {at} (page at {at}/, Ctrl-C stops it)", quiet=quiet
     )

@@ -1,8 +1,8 @@
-"""Service: a learner that serves while it learns, and loses nothing.
+"""Durable learners: a write-ahead log, snapshots, and an HTTP service.
 
-:func:`durable` stores a learner in a file, without a server; :func:`examine` checks such a file.
-:class:`Client` and :class:`AsyncClient` send requests to a server, and raise :class:`ServiceError`
-where it refuses them.
+:func:`durable` stores a learner in a file, without a server; :func:`examine` verifies such a file.
+:class:`Client` and :class:`AsyncClient` send requests to a server; they raise :class:`ServiceError`
+if it refuses one.
 """
 
 import onepass.features  # noqa: F401  registers the classes of models in stored files

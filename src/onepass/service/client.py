@@ -1,11 +1,11 @@
 """Clients of the service over HTTP, blocking and asynchronous, with retries where they are safe.
 
 Numbers are sent as binary tensors, which keeps every bit. Rows to learn are sent with an
-idempotency key, so that the service learns them once, however often the request is repeated: after
-a broken connection, a restart of the service, or a response that the service is busy.
+idempotency key, so the service learns them once, however often the request is repeated after a
+broken connection, a restart of the service or a response that it is busy.
 
-Requests, responses and retries are written once, as coroutines. Those of ``Client`` use httpx's
-blocking client, so that they end without ever waiting for an event loop.
+Requests, responses and retries are implemented once, as coroutines. Those of ``Client`` use httpx's
+blocking client, and complete without an event loop.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
     Raises
     ------
     ServiceError
-        If it is no response of the service, but perhaps of a proxy.
+        If it is not a response of the service but, for example, of a proxy.
     """
     data, arrays = response.content, {}
     try:
@@ -116,7 +116,7 @@ def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
 
 
 def _foreign(response: "httpx.Response") -> ServiceError:
-    """The error of a response that the service did not make."""
+    """The error for a response that is not one of the service."""
     return ServiceError(
         f"{response.url}: the response must be one of the service, got {response.content[:200]!r}. "
         "Check the address.",
@@ -125,7 +125,7 @@ def _foreign(response: "httpx.Response") -> ServiceError:
 
 
 def _split_texts(data: bytes) -> list[str]:
-    """Texts, each of which follows its length in 4 bytes."""
+    """Texts, each of which is preceded by its length in 4 bytes."""
     texts, at = [], 0
     while at < len(data):
         start = at + 4
@@ -136,9 +136,9 @@ def _split_texts(data: bytes) -> list[str]:
 
 # -- requests, responses and retries ---------------------------------------------------------------
 
-_BUSY = 429  # the service has done nothing of the request
+_BUSY = 429  # nothing of the request was carried out
 _RETRIED = {_BUSY, 502, 503, 504}
-_LONGEST_WAIT = 2.0  # seconds between two attempts, unless the service asks for more
+_MAX_WAIT = 2.0  # seconds between two attempts, unless the service asks for more
 _RANDOM = secrets.SystemRandom()
 
 
@@ -153,7 +153,7 @@ class _Connection:
         token: str | None = None,
         *,
         timeout: float = 30.0,
-        patience: float = 60.0,
+        retry_timeout: float = 60.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
         name = type(self).__name__
@@ -176,7 +176,7 @@ class _Connection:
         if context is None and address.scheme == "https":
             context = ssl.create_default_context()
         self.url = url
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._httpx = httpx
         self._options = {"base_url": address, "headers": headers, "timeout": timeout,
                          "verify": context or False, "trust_env": False,
@@ -189,16 +189,18 @@ class _Connection:
     async def _learn(
         self, name: str, row: Sequence[Any], where: str, key: str | None = None
     ) -> LearnResult:
-        """Learn what one request holds: X, y, and perhaps sample_weight and time."""
+        """Learn the rows of one request: X, y, and optionally sample_weight and time."""
         if not isinstance(row, (tuple, list)) or not 2 <= len(row) <= 4:
             raise TypeMismatchError(
-                f"{where}: `rows` must give X and y, and perhaps sample_weight and time, for each "
-                f"request, got {type(row).__name__}. Give tuples such as ([[0.5]], [1.0])."
+                f"{where}: `rows` must give X and y, and optionally sample_weight and time, for "
+                f"each request, got {type(row).__name__}. Give tuples such as ([[0.5]], [1.0])."
             )
         X, y, weight, at = (*row, None, None)[:4]
         check_labelled(y, where)
         block = read_rows(X, y, weight, at, where=where)
-        return _receipt(await self._send_rows(name, "learn", block, key or secrets.token_hex(16)))
+        return _learn_result(
+            await self._send_rows(name, "learn", block, key or secrets.token_hex(16))
+        )
 
     async def _send_rows(
         self,
@@ -220,11 +222,11 @@ class _Connection:
     async def _send(
         self, method: str, path: str, *, repeatable: bool = True, **content: Any
     ) -> "httpx.Response":
-        """Send a request until it succeeds, is refused, or the patience ends.
+        """Send a request until it succeeds, is refused, or the retry timeout is over.
 
-        One that is not ``repeatable`` is sent again only if nothing of it was carried out.
+        A request that is not ``repeatable`` is retried only if nothing of it was carried out.
         """
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self._retry_timeout
         backoff = 0.05
         while True:
             after = 0.0
@@ -232,38 +234,38 @@ class _Connection:
                 reply = self._http.request(method, path, **content)
                 response: httpx.Response = await reply if self._asynchronous else reply
             except self._httpx.TransportError as error:
-                failure, again = self._unreachable(error, repeatable=repeatable)
+                failure, retry = self._unreachable(error, repeatable=repeatable)
             else:
                 if response.is_success:
                     return response
                 failure = ServiceError(_message(response), response.status_code)
-                again = response.status_code in (_RETRIED if repeatable else {_BUSY})
+                retry = response.status_code in (_RETRIED if repeatable else {_BUSY})
                 after = _seconds(response.headers.get("Retry-After", ""))
             wait, left = backoff * _RANDOM.uniform(0.5, 1.5), end - time.monotonic()
-            if not again or wait > left:
+            if not retry or wait > left:
                 raise failure
             wait = min(max(wait, after), left)
             if self._asynchronous:
                 await asyncio.sleep(wait)
             else:
-                time.sleep(wait)  # noqa: ASYNC251  no event loop runs it
-            backoff = min(2.0 * backoff, _LONGEST_WAIT)
+                time.sleep(wait)  # noqa: ASYNC251  there is no event loop
+            backoff = min(2.0 * backoff, _MAX_WAIT)
 
     def _unreachable(self, error: Exception, *, repeatable: bool) -> tuple[ServiceError, bool]:
         """The error of a request without a response, and whether to repeat the request."""
         httpx = self._httpx
         unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
-        wrong = isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol))
+        misused = isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol))
         refused_tls = unsent and "SSL" in str(error) and "EOF" not in str(error)
         failure = ServiceError(
-            f"{self.url}: must respond within {self._patience:g} seconds, got: {error!r}. Check "
-            "that the service runs, and by http:// or https://; to trust its certificate give "
-            "`context`: ssl.create_default_context(cafile=FILE). The request may have been carried "
-            "out; rows to learn may be sent again with the same key.",
+            f"{self.url}: must respond within {self._retry_timeout:g} seconds, got: {error!r}. "
+            "Check that the service runs, and whether by http:// or https://; to trust its "
+            "certificate give `context`: ssl.create_default_context(cafile=FILE). The request may "
+            "have been carried out; rows to learn can be sent again with the same key.",
             status=0,
         )
         failure.__cause__ = error
-        return failure, not (refused_tls or wrong) and (repeatable or unsent)
+        return failure, not (refused_tls or misused) and (repeatable or unsent)
 
     def _open(self) -> Any:
         http = self._httpx.AsyncClient if self._asynchronous else self._httpx.Client
@@ -274,14 +276,14 @@ def _path(name: str, verb: str = "") -> str:
     return f"/v2/models/{quote(name, safe='')}/{verb}".rstrip("/")
 
 
-def _receipt(response: "httpx.Response") -> LearnResult:
+def _learn_result(response: "httpx.Response") -> LearnResult:
     version = int(response.headers.get("X-Onepass-Version", "0"))
     replayed = response.headers.get("Idempotent-Replayed") == "true"
-    return LearnResult(version, _decode_tensors(response)["y"], again=replayed)
+    return LearnResult(version, _decode_tensors(response)["y"], repeated=replayed)
 
 
 def _json(response: "httpx.Response") -> Any:
-    """The JSON of a response; a proxy's page is none."""
+    """Decode the JSON of a response; raises for a page of a proxy."""
     try:
         return response.json()
     except ValueError as error:
@@ -310,12 +312,12 @@ def _iterated(rows: Any, where: str) -> Iterator[Any]:
 
 
 def _check_header(value: object, name: str, where: str) -> None:
-    """Refuse what a header cannot hold; it may be secret, so that the message does not show it."""
+    """Check that a header can hold a value; the message omits it, as it may be secret."""
     good = isinstance(value, str) and value.isascii() and value.isprintable()
     if not good or not value or value != str(value).strip():
         received = "other text" if isinstance(value, str) else type(value).__name__
         raise ParameterError(
-            f"{where}: `{name}` must be text of printable ASCII, without blanks at its ends, got "
+            f"{where}: `{name}` must be text of printable ASCII, without surrounding blanks, got "
             f"{received}. If it was read from a file, strip it."
         )
 
@@ -326,17 +328,17 @@ def _check_header(value: object, name: str, where: str) -> None:
 class AsyncClient(_Connection):
     """Client of one service for asyncio, with the methods of ``Client`` as coroutines.
 
-    It may be made outside an event loop, and then belongs to the first one that uses it.
+    It may be created outside an event loop, and belongs to the first one that uses it.
 
     Parameters
     ----------
-    url, token, timeout, patience, context
+    url, token, timeout, retry_timeout, context
         As for :class:`Client`.
 
     Raises
     ------
     ParameterError
-        If the address is not one of HTTP, or the token cannot be sent.
+        If the URL is not one of HTTP, or the token cannot be sent in a header.
     MissingExtraError
         If httpx is not installed.
 
@@ -392,25 +394,25 @@ class AsyncClient(_Connection):
 
         Returns
         -------
-        receipt : Receipt
+        result : LearnResult
 
         Raises
         ------
         ParameterError
-            If the key cannot be sent.
+            If the key cannot be sent in a header.
         ServiceError
-            If the service refuses the request, or does not respond in time: then it is unknown
-            whether the rows were learned, and the same call with the same ``key`` finds out.
+            If the service refuses the request, or does not respond in time; then it is unknown
+            whether the rows were learned: repeat the call with the same ``key``.
         """
         where = f"{type(self).__name__}.learn"
         if key is not None:
             _check_header(key, "key", where)
         return await self._learn(name, (X, y, sample_weight, time), where, key)
 
-    async def ask(
+    async def predict_pending(
         self: _Connection, name: str, X: TableLike, *, seconds: float = 86400.0
     ) -> tuple[Array, list[str]]:
-        """Predict rows whose targets come later.
+        """Predict rows whose labels arrive later.
 
         Parameters
         ----------
@@ -424,21 +426,21 @@ class AsyncClient(_Connection):
         -------
         predictions : ndarray of shape (n,) or (n, c)
         ids : list of str
-            Ids of the rows, for ``answer``.
+            Ids of the rows, for ``learn_labels``.
 
         Raises
         ------
         ServiceError
             If the service refuses the request, or does not respond in time.
         """
-        block = read_rows(X, None, where=f"{type(self).__name__}.ask")
+        block = read_rows(X, None, where=f"{type(self).__name__}.predict_pending")
         response = await self._send_rows(
-            name, "infer", block, repeatable=False, ask=True, seconds=seconds
+            name, "infer", block, repeatable=False, await_label=True, seconds=seconds
         )
         arrays = _decode_tensors(response)
         return arrays["y"], arrays["id"].tolist()
 
-    async def answer(
+    async def learn_labels(
         self: _Connection,
         name: str,
         ids: Sequence[str],
@@ -447,7 +449,7 @@ class AsyncClient(_Connection):
         *,
         time: TimeLike | None = None,
     ) -> LearnResult:
-        """Learn rows of ``ask`` from their targets, each once.
+        """Learn rows of ``predict_pending`` from their labels, each once.
 
         Parameters
         ----------
@@ -456,11 +458,11 @@ class AsyncClient(_Connection):
         ids : sequence of str
             Ids of the rows.
         y, sample_weight, time
-            As for ``op.durable``'s ``answer``.
+            As for ``op.durable``'s ``learn_labels``.
 
         Returns
         -------
-        receipt : Receipt
+        result : LearnResult
 
         Raises
         ------
@@ -468,8 +470,8 @@ class AsyncClient(_Connection):
             If the service refuses the request, or does not respond in time.
         """
         rows = Table({"id": np.array(list(ids), dtype=object)}, len(ids))
-        block = read_rows(rows, y, sample_weight, time, where=f"{type(self).__name__}.answer")
-        return _receipt(await self._send_rows(name, "answers", block))
+        block = read_rows(rows, y, sample_weight, time, where=f"{type(self).__name__}.learn_labels")
+        return _learn_result(await self._send_rows(name, "labels", block))
 
     async def models(self: _Connection) -> list[dict[str, Any]]:
         """List the learners of the service.
@@ -591,7 +593,7 @@ class AsyncClient(_Connection):
     async def learn_each(
         self, name: str, rows: Iterable[Sequence[TableLike | None]]
     ) -> AsyncIterator[LearnResult]:
-        """Learn rows in their order, a request each.
+        """Learn rows in order, one request each.
 
         Parameters
         ----------
@@ -602,15 +604,16 @@ class AsyncClient(_Connection):
 
         Yields
         ------
-        receipt : Receipt
-            For each, in their order, once it is on the service's disk.
+        result : LearnResult
+            Of each request, in order, when its rows are on the service's disk.
 
         Raises
         ------
         TypeMismatchError
             If ``rows`` cannot be iterated over.
         ServiceError
-            If the service refuses one, or does not respond in time. Those before it are learned.
+            If the service refuses a request, or does not respond in time. The requests before it
+            are learned.
         """
         where = f"{type(self).__name__}.learn_each"
         for row in _iterated(rows, where):
@@ -642,7 +645,7 @@ def _blocking(
 
 
 def _result(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
+    """The result of a coroutine that never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -652,29 +655,29 @@ def _result(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Client(_Connection):
-    """Client of one service; many threads may use it together.
+    """Client of one service; thread-safe.
 
-    After a fork, make a new one in the child: it would share the connections of its parent.
+    After a fork, create a new one in the child, which would share the connections of its parent.
 
     Parameters
     ----------
     url : str
-        Such as ``"http://127.0.0.1:8080"``; a path is a prefix. Proxies of the environment are not
-        used.
+        URL such as ``"http://127.0.0.1:8080"``; its path is a prefix of all paths. Proxies of the
+        environment are not used.
     token : str, optional
         Sent with each request, as ``Authorization: Bearer TOKEN``.
     timeout : float, default 30
-        Seconds for one attempt.
-    patience : float, default 60
-        Seconds during which a request is tried again.
+        Timeout of one attempt, in seconds.
+    retry_timeout : float, default 60
+        Seconds during which a request is retried.
     context : ssl.SSLContext, optional
-        For HTTPS, to trust other certificates than those of the system:
+        For HTTPS, to trust certificates other than those of the system:
         ``ssl.create_default_context(cafile=FILE)``.
 
     Raises
     ------
     ParameterError
-        If the address is not one of HTTP, or the token cannot be sent.
+        If the URL is not one of HTTP, or the token cannot be sent in a header.
     MissingExtraError
         If httpx is not installed.
 
@@ -689,8 +692,8 @@ class Client(_Connection):
 
     predict = _blocking(AsyncClient.predict)
     learn = _blocking(AsyncClient.learn)
-    ask = _blocking(AsyncClient.ask)
-    answer = _blocking(AsyncClient.answer)
+    predict_pending = _blocking(AsyncClient.predict_pending)
+    learn_labels = _blocking(AsyncClient.learn_labels)
     models = _blocking(AsyncClient.models)
     create = _blocking(AsyncClient.create)
     retire = _blocking(AsyncClient.retire)
@@ -700,29 +703,30 @@ class Client(_Connection):
     def learn_each(
         self, name: str, rows: Iterable[Sequence[TableLike | None]]
     ) -> Iterator[LearnResult]:
-        """Learn rows in their order, a request each; blocks of rows by ``learn`` are much faster.
+        """Learn rows in order, one request each; ``learn`` with blocks of rows is much faster.
 
-        Nothing is sent before the first receipt is asked for.
+        Requests are sent when the results are iterated over.
 
         Parameters
         ----------
         name : str
             Name of the learner.
         rows : iterable of tuple
-            Each what one request takes: X and y, and if they are wanted sample_weight and time, as
-            for ``learn``. It may be a generator, and endless: each is sent when it comes.
+            The rows of each request: X and y, and optionally sample_weight and time, as for
+            ``learn``. May be an infinite generator.
 
         Yields
         ------
-        receipt : Receipt
-            For each, in their order, once it is on the service's disk.
+        result : LearnResult
+            Of each request, in order, when its rows are on the service's disk.
 
         Raises
         ------
         TypeMismatchError
             If ``rows`` cannot be iterated over.
         ServiceError
-            If the service refuses one, or does not respond in time. Those before it are learned.
+            If the service refuses a request, or does not respond in time. The requests before it
+            are learned.
         """
         where = f"{type(self).__name__}.learn_each"
         return (_result(self._learn(name, row, where)) for row in _iterated(rows, where))

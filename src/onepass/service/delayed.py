@@ -1,8 +1,8 @@
-"""Delayed labels: rows that were predicted and stored, matched with labels that come later by id.
+"""Delayed labels: stored rows are matched by id with labels that arrive later.
 
-A row waits in the journal until it is labelled or its time is over. It is learned once: the id is
-the idempotency key of its label, so the same label again returns the first result, and another one
-is refused.
+A row is stored in the journal until it is labelled or expires. It is learned once: its id is the
+idempotency key of its label, so the same label again returns the first result, and another label is
+refused.
 """
 
 import re
@@ -12,35 +12,35 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onepass.errors import IdempotencyConflictError, ParameterError
-from onepass.service.journal import Answer, Journal
+from onepass.service.journal import Journal, StoredResult
 from onepass.service.requests import Block, LearnResult, Request, array_from_bytes, joined
 
-__all__ = ["Labelled", "id_list", "match"]
+__all__ = ["LabelledRows", "id_list", "match"]
 
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
-_KEY = "a"  # what the keys of labels begin with
+_KEY = "a"  # prefix of the keys of labels
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Rows with their labels.
+class LabelledRows:
+    """Pending rows with their labels.
 
     Parameters
     ----------
     rows : dict of str to Block
-        Those to be learned, by id.
+        Rows to be learned, by id.
     digests : dict of str to bytes
-        Of all labels.
-    known : dict of str to Answer
-        The results of those that were learned before.
+        Digests of all labels, by id.
+    duplicates : dict of str to StoredResult
+        Results of rows that were learned before, by id.
     """
 
     rows: dict[str, Block]
     digests: dict[str, bytes]
-    known: dict[str, Answer]
+    duplicates: dict[str, StoredResult]
 
     def request(self, where: str) -> Request:
-        """One request to learn the new rows.
+        """A request to learn the new rows.
 
         Parameters
         ----------
@@ -50,39 +50,42 @@ class Labelled:
         Raises
         ------
         ParameterError
-            If they have other columns than each other.
+            If the rows do not all have the same columns.
         """
         blocks = list(self.rows.values())
-        if any(block.like != blocks[0].like for block in blocks):
+        if any(block.layout != blocks[0].layout for block in blocks):
             raise ParameterError(
-                f"{where}: `ids` must be of rows with the same columns, got others. Answer them in "
+                f"{where}: `ids` must be of rows with the same columns, got others. Label them in "
                 "several calls; nothing was learned."
             )
         keys = [(_KEY + name, self.digests[name]) for name in self.rows]
         return Request(joined(blocks), keys=keys, ids=list(self.rows))
 
-    def receipt(self, ids: Sequence[str], learned: LearnResult | None) -> LearnResult:
+    def learn_result(self, ids: Sequence[str], learned: LearnResult | None) -> LearnResult:
         """The result for all ids.
 
         Parameters
         ----------
         ids : sequence of str
-        learned : Receipt or None
-            Of the new rows, if there are any.
+        learned : LearnResult or None
+            Result of the new rows, if there are any.
         """
         version, found = 0, {}
         if learned is not None:
             version = learned.version
-            found = {name: learned.said[i : i + 1] for i, name in enumerate(self.rows)}
-        for name, before in self.known.items():
-            version, found[name] = max(version, before.sequence), array_from_bytes(before.said)
+            found = {name: learned.predictions[i : i + 1] for i, name in enumerate(self.rows)}
+        for name, before in self.duplicates.items():
+            version, found[name] = (
+                max(version, before.sequence),
+                array_from_bytes(before.predictions),
+            )
         return LearnResult(
-            version, np.concatenate([found[name] for name in ids]), again=not self.rows
+            version, np.concatenate([found[name] for name in ids]), repeated=not self.rows
         )
 
 
 def id_list(ids: Iterable[str], where: str) -> list[str]:
-    """The ids that a user gives, as a list.
+    """Check ids, and return them as a list.
 
     Parameters
     ----------
@@ -93,7 +96,7 @@ def id_list(ids: Iterable[str], where: str) -> list[str]:
     Raises
     ------
     ParameterError
-        If they are no list of text, or there are none.
+        If they are not a non-empty list of text.
     """
     try:
         found = [] if isinstance(ids, str) else list(ids)
@@ -101,14 +104,16 @@ def id_list(ids: Iterable[str], where: str) -> list[str]:
         found = []
     if not found or not all(isinstance(each, str) for each in found):
         raise ParameterError(
-            f"{where}: `ids` must be a list of at least one id that came with a prediction, got "
-            f"{ids!r:.100}. Give a list, and an answer for each."
+            f"{where}: `ids` must be a list of at least one id of a pending row, got "
+            f"{ids!r:.100}. Give a list, and a label for each id."
         )
     return found
 
 
-def match(journal: Journal, now: float, ids: Sequence[str], labels: Block, where: str) -> Labelled:
-    """The rows with these ids and their labels; refused if an id is unknown or labelled otherwise.
+def match(
+    journal: Journal, now: float, ids: Sequence[str], labels: Block, where: str
+) -> LabelledRows:
+    """Match pending rows with labels; raises if an id is unknown or has another label.
 
     Parameters
     ----------
@@ -126,37 +131,37 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Block, where
     ParameterError, IdempotencyConflictError
     """
     digests: dict[str, bytes] = {}
-    known: dict[str, Answer] = {}
+    duplicates: dict[str, StoredResult] = {}
     rows: dict[str, Block] = {}
     for i, name in enumerate(ids):
         label = labels[i : i + 1]
         digest = label.digest()
-        found = next(journal.answers([_KEY + name]), None) if _ID.fullmatch(name) else None
+        found = next(journal.results([_KEY + name]), None) if _ID.fullmatch(name) else None
         if found is not None and found.digest in _former_digests(label):
             digest = found.digest
         if digest != digests.setdefault(name, digest if found is None else found.digest):
             raise IdempotencyConflictError(
-                f"{where}: each id must come with one answer, got another for {name!r} than "
-                "before. What was learned cannot be answered otherwise; nothing was learned."
+                f"{where}: each id must have one label, got another for {name!r} than before. "
+                "A learned label cannot be changed; nothing was learned."
             )
         if found is not None:
-            known[name] = found
+            duplicates[name] = found
         elif name not in rows:
             rows[name] = replace(label, X=_row(journal, name, now, where).X)
-    return Labelled(rows, digests, known)
+    return LabelledRows(rows, digests, duplicates)
 
 
 def _row(journal: Journal, name: str, now: float, where: str) -> Block:
-    waiting = next(journal.asked(name), None) if _ID.fullmatch(name) else None
-    if waiting is None or waiting.until < now:
+    row = next(journal.pending_rows(name), None) if _ID.fullmatch(name) else None
+    if row is None or row.until < now:
         raise ParameterError(
-            f"{where}: `ids` must be of rows that wait for their answers, got {name!r:.100}, "
-            "which is unknown, or its time was over. Nothing was learned; give more `seconds`."
+            f"{where}: `ids` must be of rows that wait for their labels, got {name!r:.100}, "
+            "which is unknown or has expired. Nothing was learned; give more `seconds`."
         )
-    return Block.from_bytes(waiting.body, str(journal.path))
+    return Block.from_bytes(row.body, str(journal.path))
 
 
 def _former_digests(label: Block) -> set[bytes]:
-    """The digests of a label in former versions, which depended on the width of its text."""
-    alone = replace(label, y=np.array(label.y.tolist()))  # type: ignore[union-attr]  # it has one
+    """Digests of a label in former versions, which depended on the width of its text."""
+    alone = replace(label, y=np.array(label.y.tolist()))  # type: ignore[union-attr]  # it is not None
     return {label.former_digest(), alone.former_digest()}

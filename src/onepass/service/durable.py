@@ -1,7 +1,7 @@
 """Durable learner: every row is on the disk before it is acknowledged.
 
-``Durable`` is the public face of the writer (one thread, which learns and commits) and its journal
-(what is on the disk). ``durable`` creates or opens its file.
+``Durable`` is the public interface of a writer (the thread that learns and commits) and its journal
+(the file). ``durable`` creates or opens the file.
 """
 
 import os
@@ -18,7 +18,7 @@ from onepass import validation
 from onepass.errors import ParameterError, StoreError
 from onepass.service.delayed import id_list
 from onepass.service.journal import Journal
-from onepass.service.model import ManagedModel, predictions
+from onepass.service.model import ManagedModel, predict_rows
 from onepass.service.requests import (
     Block,
     LearnResult,
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
 __all__ = ["Durable", "Version", "durable"]
 
 _DAY = 86400.0
-_LONGEST = 30 * _DAY
+_MAX_SECONDS = 30 * _DAY
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A snapshot, to which ``rollback`` can go back.
+    """A snapshot, which ``rollback`` can restore.
 
     Parameters
     ----------
     version : int
-        How many blocks the learner had learned.
+        Number of blocks learned.
     rows_seen : int
-        How many rows in all, those that were rolled back too.
+        Number of rows learned, including those that were rolled back.
     at : float
-        When it was taken, in seconds since 1970.
+        Time of the snapshot, in seconds since 1970.
     why : str
-        ``"beginning"``, ``"rows"``, ``"time"``, ``"asked"``, ``"close"`` or ``"rollback to …"``.
+        ``"beginning"``, ``"rows"``, ``"time"``, ``"request"``, ``"close"`` or ``"rollback to …"``.
     nbytes : int
-        Of the snapshot.
+        Size of the snapshot.
     """
 
     version: int
@@ -75,23 +75,23 @@ class Version:
 
 
 class Durable:
-    """A learner, and a file with everything that it has learned; see ``op.durable``.
+    """A learner whose state is stored in a file; see ``op.durable``.
 
-    Any thread may call any method. Those that learn return when their rows are on the disk, and
-    rows that several threads send at once are committed together. Predictions never wait for rows
-    to be learned: they use all rows that were acknowledged, and never half a block. An interrupt,
-    such as Ctrl-C, ends the waiting alone: the rows are committed or refused all the same, and the
-    same key returns the result.
+    All methods are thread-safe. Those that learn return when their rows are on the disk; rows that
+    several threads send at the same time are committed together. Predictions do not wait for rows
+    to be learned: they use all acknowledged rows, and never a part of a block. An interrupt, such
+    as Ctrl-C, ends only the waiting: the rows are committed or refused regardless, and a request
+    with the same key returns the result.
 
     Attributes
     ----------
     path : Path
     version : int
-        How many blocks were learned, including rollbacks.
+        Number of blocks learned, including rollbacks.
     rows_seen : int
-        How many rows, including those that were rolled back.
+        Number of rows learned, including those that were rolled back.
     positions : dict of str to str
-        The last position of each source that rows came from.
+        Last position of each source of rows.
     """
 
     def __init__(self, writer: Writer) -> None:
@@ -123,29 +123,30 @@ class Durable:
         y : array-like of shape (n,) or (n, c)
         sample_weight : array-like of shape (n,) or float, optional
         time : array-like of shape (n,), optional
-            As the learner's own verbs take them.
+            As for the learner's own ``partial_fit``.
         key : str, optional
-            An idempotency key: a request that is sent again with the same key is learned once, and
-            moves no position. The rows must have the same values, in whatever dtype or form.
+            Idempotency key: a request that is repeated with the same key is learned once, and does
+            not change positions. The rows must have the same values; dtype and container may
+            differ.
         source, position : str, optional
-            Where the rows came from, and where to go on reading when they are learned: committed
-            with them, and listed in ``positions``.
+            Source of the rows, and the position from which to continue reading it. Committed in the
+            same transaction as the rows, and listed in ``positions``.
 
         Returns
         -------
-        receipt : Receipt
-            Its ``said`` is the prediction for each row just before it was learned.
+        result : LearnResult
+            Its ``predictions`` are prequential: each row is predicted before it is learned.
 
         Raises
         ------
         OnepassError
-            Whatever the learner raises: then nothing was learned, and nothing written.
+            Any error of the learner; then nothing is learned or written.
         IdempotencyConflictError
-            If the key came with other rows before.
+            If the key was used with other rows.
         StoreError
-            If the disk is full: then nothing was learned. If it fails, that is not known; and
-            nothing more is learned until it is opened again. If it is called by a function that is
-            itself called with rows.
+            If the disk is full; then nothing is learned. If the disk fails: it is unknown whether
+            the rows were written, and nothing more is learned until the file is reopened. If it is
+            called from a callback or watcher, which would wait for itself.
         """
         self._writer.check_caller()
         return self.request(
@@ -161,7 +162,7 @@ class Durable:
         time: Any = None,
         key: str | None = None,
     ) -> LearnResult:
-        """Learn one row: an array of shape (d,), or a dict of named features; as ``learn`` does."""
+        """Learn one row, an array of shape (d,) or a dict of named features; see ``learn``."""
         x = named_row(x)
         X = [x] if isinstance(x, Mapping) else np.asarray(x)[None]
         weight = None if sample_weight == 1.0 else sample_weight
@@ -175,7 +176,7 @@ class Durable:
         *,
         time: TimeLike | None = None,
     ) -> Self:
-        """Learn rows, as the learner's own verb does."""
+        """Learn rows; see ``learn``."""
         self.learn(X, y, sample_weight, time=time)
         return self
 
@@ -187,8 +188,8 @@ class Durable:
         *,
         time: TimeLike | None = None,
     ) -> Array:
-        """Learn rows; the predictions for them just before."""
-        return self.learn(X, y, sample_weight, time=time).said
+        """Learn rows, and return their prequential predictions."""
+        return self.learn(X, y, sample_weight, time=time).predictions
 
     def request(
         self,
@@ -203,7 +204,7 @@ class Durable:
         done: Callable[[Request], None] | None = None,
         former: bytes = b"",
     ) -> Request:
-        """Have rows learned, without waiting.
+        """Enqueue rows to be learned, without waiting.
 
         Parameters
         ----------
@@ -212,16 +213,16 @@ class Durable:
         source, position
             As for ``learn``.
         done : callable, optional
-            Called with the request by the writer's thread once it is decided. It must be quick.
+            Called by the writer's thread with the request when it is completed; must be fast.
         former : bytes, optional
-            A digest under which a former version may have stored this request.
+            Digest that a former version may have stored for this request.
 
         Raises
         ------
         StoreError
-            If it was closed.
+            If the learner is closed.
         OnepassError
-            If these are no rows.
+            If the rows are invalid.
         """
         where = self._learning
         check_labelled(y, where)
@@ -247,12 +248,12 @@ class Durable:
         self._writer.put(request)
         return request
 
-    def settle(self) -> None:
-        """Wait until all requests that were made before are decided."""
+    def commit_pending(self) -> None:
+        """Wait until all enqueued requests are committed or refused."""
         self._writer.call(self._writer.maintain)
 
     def commit_position(self, source: str, position: str) -> None:
-        """Store where to go on reading a source, behind rows that were refused.
+        """Commit a source's position without rows, to skip rows that were refused.
 
         Parameters
         ----------
@@ -262,7 +263,7 @@ class Durable:
         Raises
         ------
         ParameterError
-            If these are no text.
+            If one of them is not text.
         StoreError
             If the disk is full or fails.
         """
@@ -273,41 +274,43 @@ class Durable:
 
     # -- delayed labels -------------------------------------------------------------------------
 
-    def ask(self, X: TableLike, *, seconds: float = _DAY) -> tuple[Array, list[str]]:
-        """Predictions for rows whose labels come later: the rows are stored until then.
+    def predict_pending(self, X: TableLike, *, seconds: float = _DAY) -> tuple[Array, list[str]]:
+        """Predict rows whose labels arrive later, and store the rows until then.
 
         Parameters
         ----------
         X : array-like of shape (n, d), frame, or sequence of dicts
         seconds : float, default one day
-            How long they are stored, at most 30 days.
+            How long the rows are stored, at most 30 days.
 
         Returns
         -------
-        said : ndarray of shape (n,) or (n, c)
+        predictions : ndarray of shape (n,) or (n, c)
         ids : list of str
-            One a row, for ``answer``. They are on the disk.
+            Id of each row, for ``learn_labels``. The rows are on the disk.
 
         Raises
         ------
         OnepassError
-            Whatever the learner raises: then nothing is stored.
+            Any error of the learner; then nothing is stored.
         BusyError
-            If more than ``max_pending`` rows would wait: then nothing is stored.
+            If more than ``max_pending`` rows would wait; then nothing is stored.
         StoreError
             If the disk is full or fails.
         """
-        return self.asked(X, seconds=seconds)[1:]
+        return self.predict_pending_versioned(X, seconds=seconds)[1:]
 
-    def asked(self, X: TableLike, *, seconds: float = _DAY) -> tuple[int, Array, list[str]]:
-        """The version that predicts, and what ``ask`` returns."""
-        where = f"{self._journal.where}.ask"
+    def predict_pending_versioned(
+        self, X: TableLike, *, seconds: float = _DAY
+    ) -> tuple[int, Array, list[str]]:
+        """``predict_pending``, with the version of the learner that predicts as first value."""
+        where = f"{self._journal.where}.predict_pending"
         block = read_rows(X, None, where=where)
-        check_encodable(block, where)  # each row will be encoded by itself
-        seconds = validation.in_range(seconds, "seconds", where, low=0.0, high=_LONGEST)
+        check_encodable(block, where)  # each row is encoded separately
+        seconds = validation.in_range(seconds, "seconds", where, low=0.0, high=_MAX_SECONDS)
         version, learner = self._writer.published
         with feature_limit(self.max_features):
-            predicted = predictions(learner, block.X)
+            predicted = predict_rows(learner, block.X)
         ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
         self._writer.check_caller()
         request = Request(block, ids=ids, until=self._writer.now() + seconds)
@@ -315,7 +318,7 @@ class Durable:
         request.wait()
         return version, predicted, ids
 
-    def answer(
+    def learn_labels(
         self,
         ids: Sequence[str],
         y: ArrayLike,
@@ -323,33 +326,32 @@ class Durable:
         *,
         time: TimeLike | None = None,
     ) -> LearnResult:
-        """Learn rows of ``ask`` with their labels, by their ids; each row is learned once.
+        """Learn rows of ``predict_pending`` from their labels; each row is learned once.
 
         Parameters
         ----------
         ids : sequence of str
-            All are learned, or none.
+            Ids of the rows. Either all rows are learned, or none.
         y : array-like of shape (n,) or (n, c)
         sample_weight : array-like of shape (n,) or float, optional
         time : array-like of shape (n,), optional
-            As in ``learn``; when the labels came, for a learner that forgets by time.
+            As in ``learn``; the times of the labels, for a learner that forgets by time.
 
         Returns
         -------
-        receipt : Receipt
-            ``again`` if all of them were labelled before.
+        result : LearnResult
+            ``repeated`` if all of the rows were learned before.
 
         Raises
         ------
         ParameterError
-            If an id is unknown, or its time was over; or if the rows have other columns than each
-            other, and so cannot be learned together.
+            If an id is unknown or has expired, or if the rows do not all have the same columns.
         IdempotencyConflictError
-            If a row was labelled otherwise before.
+            If a row was learned with another label.
         OnepassError
-            Whatever the learner raises: then nothing was learned.
+            Any error of the learner; then nothing is learned.
         """
-        where = f"{self._journal.where}.answer"
+        where = f"{self._journal.where}.learn_labels"
         names = id_list(ids, where)
         given = {"y": y, "sample_weight": sample_weight, "time": time}
         parts = [
@@ -357,78 +359,78 @@ class Durable:
             for name, part in given.items()
         ]
         labels = Block(np.empty((len(names), 0)), *parts)
-        return self._writer.call(lambda: self._writer.answer(names, labels, where))
+        return self._writer.call(lambda: self._writer.learn_labels(names, labels, where))
 
     @property
-    def waiting(self) -> int:
-        """How many rows wait for their labels."""
-        return self._writer.call(lambda: self._journal.waiting(self._writer.now()))
+    def labels_pending(self) -> int:
+        """Number of rows that wait for their labels."""
+        return self._writer.call(lambda: self._journal.count_pending(self._writer.now()))
 
     @property
-    def pending(self) -> int:
-        """The same without waiting; rows whose time ended within the last minute may be counted."""
+    def labels_pending_estimate(self) -> int:
+        """``labels_pending`` without waiting; may count rows that expired in the last minute."""
         return self._writer.pending
 
     # -- predictions ----------------------------------------------------------------------------
 
     def predict(self, X: TableLike) -> Array:
-        """Predictions for rows, by the learner as it was when it last learned."""
-        return predictions(self.frozen_copy, X)
+        """Predict rows with the state after the last acknowledged block."""
+        return predict_rows(self.frozen_copy, X)
 
     def predict_proba(self, X: TableLike) -> Array:
-        """The classes' probabilities, of a learner that has them."""
+        """Class probabilities, if the learner has them."""
         found: Array = self.frozen_copy.predict_proba(X)
         return found
 
     def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
-        """The prediction for one row."""
+        """Predict one row."""
         return self.frozen_copy.predict_one(x)
 
     @property
     def frozen_copy(self) -> "Learner | Pipeline":
-        """A frozen copy of the learner, which predicts as it does now; it must not learn."""
+        """A frozen copy of the learner, which predicts with its current state; it cannot learn."""
         return self._writer.published[1]
 
     @property
     def published(self) -> "tuple[int, Learner | Pipeline]":
-        """The present version, and its frozen copy: see ``frozen_copy``."""
+        """The current version and its ``frozen_copy``."""
         return self._writer.published
 
     # -- snapshots and rollback -----------------------------------------------------------------
 
     @property
     def versions(self) -> list[Version]:
-        """The snapshots, the oldest first; ``rollback`` goes to any block from the first on."""
+        """Snapshots, oldest first; ``rollback`` can restore any version since the oldest."""
         return [
             Version(each.sequence, each.seen, each.at, each.why, each.size)
             for each in self._writer.snapshots
         ]
 
     def snapshot(self) -> int:
-        """Take a snapshot now; the version.
+        """Take a snapshot now, and return its version.
 
         Raises
         ------
         StoreError
             If the disk is full or fails.
         """
-        return self._writer.call(lambda: self._writer.snapshot("asked"), writes=True)
+        return self._writer.call(lambda: self._writer.snapshot("request"), writes=True)
 
     def rollback(self, *, to: int) -> int:
-        """Restore the state after a block, to the last bit; the new version.
+        """Restore the state of an earlier version, bit for bit, and return the new version.
 
-        What came later is not learned again. Keys and positions stay: rows that were rolled back
-        do not come again by themselves. It can be undone: ``rollback(to=…)`` of a later version.
+        Later blocks are not learned again. Keys and positions are unchanged, so rows that were
+        rolled back are not read or accepted again. ``rollback(to=…)`` a later version undoes it.
 
         Parameters
         ----------
         to : int
-            A version, from the oldest of ``versions`` to the present one.
+            Version to restore, from the oldest of ``versions`` to the current one.
 
         Raises
         ------
         ParameterError
-            If there is no such version, or it is no longer kept.
+            If there is no such version, or it was deleted.
         StoreError
             If the disk is full or fails.
         """
@@ -439,57 +441,57 @@ class Durable:
             oldest, latest = self._writer.snapshots[0].sequence, self._journal.sequence
             if not oldest <= to <= latest:
                 raise ParameterError(
-                    f"{where}: `to` must be a version that is kept, from {oldest:,} to the present "
-                    f"one, {latest:,}, got {to:,}. `versions`, and /state of a service, lists "
-                    "the snapshots; `keep` is how many there are."
+                    f"{where}: `to` must be a stored version, from {oldest:,} to the current one, "
+                    f"{latest:,}, got {to:,}. `versions`, and /state of a service, list the "
+                    "snapshots; `snapshots` is how many are stored."
                 )
             return self._writer.rollback(to)
 
         return self._writer.call(work, writes=True)
 
     def model(self) -> "Learner | Pipeline":
-        """A copy of the learner, to learn elsewhere or to be saved by ``op.save``.
+        """A copy of the learner, which can learn and be saved by ``op.save``.
 
-        It works even if the file was removed or can no longer be written.
+        Available even if the file was removed or cannot be written.
 
         Raises
         ------
         StoreError
-            If it is unknown what was acknowledged, or it cannot be read.
+            If a write has failed with unknown outcome, or the file cannot be read.
         """
         return self._writer.call(self._writer.copied)
 
     @property
     def last_snapshot(self) -> tuple[int, float]:
-        """How many rows had been learned when the last snapshot was taken, and when it was."""
+        """Number of rows learned at the last snapshot, and its time."""
         return self._writer.last_snapshot
 
     # -- state ----------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
-        """How many blocks were learned."""
+        """Number of blocks learned."""
         return self._journal.sequence
 
     @property
     def rows_seen(self) -> int:
-        """How many rows were learned."""
+        """Number of rows learned."""
         return self._journal.seen
 
     @property
     def positions(self) -> dict[str, str]:
-        """The last position of each source."""
+        """Last position of each source."""
         return dict(self._writer.positions)
 
     @property
     def ready(self) -> bool:
-        """Whether it can learn, as far as is known."""
+        """Whether the file can be written, as far as is known."""
         return self._writer.ready
 
     @property
-    def trouble(self) -> str | None:
-        """What is wrong, even if it can learn; None if all is well."""
-        return self._writer.trouble
+    def error(self) -> str | None:
+        """The current error of the file, the disk or a callback, as text; None if there is none."""
+        return self._writer.error
 
     @property
     def max_features(self) -> int | None:
@@ -497,17 +499,17 @@ class Durable:
         return self._writer.policy.max_features
 
     def maintain(self, work: Callable[[], None]) -> None:
-        """Have the writer's thread call a function about once a second, and after each snapshot.
+        """Call a function in the writer's thread about once a second and after each snapshot.
 
         Parameters
         ----------
         work : callable
-            It must be quick, and call no verb that learns.
+            Must be fast, and must not call methods that learn.
         """
         self._writer.hook = work
 
     def check_compatible(self, model: "Learner | Pipeline") -> None:
-        """Refuse a learner of another class, or of other parameters, than this one.
+        """Check that a learner has the class and parameters of this one.
 
         Parameters
         ----------
@@ -522,7 +524,7 @@ class Durable:
         self._writer.call(lambda: self._writer.model.check_compatible(other, where))
 
     def check_in_place(self) -> None:
-        """Refuse where the file is not where it was opened.
+        """Check that the file is still at its path.
 
         Raises
         ------
@@ -533,7 +535,7 @@ class Durable:
     # -- closing --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Decide what waits, take a snapshot if rows were learned since, and close the file."""
+        """Complete all requests, take a snapshot if rows were learned, and close the file."""
         self._writer.close()
 
     def __enter__(self) -> Self:
@@ -558,7 +560,7 @@ def durable(
     *,
     snapshot_rows: int = 100_000,
     snapshot_seconds: float = 300.0,
-    keep: int = 8,
+    snapshots: int = 8,
     key_seconds: float = _WEEK,
     max_features: int | None = None,
     max_pending: int = 1 << 20,
@@ -566,63 +568,64 @@ def durable(
     clock: Callable[[], float] = time.time,
     watch: Callable[["Learner | Pipeline"], Watcher] | None = None,
 ) -> Durable:
-    """A learner that loses nothing: each row is on the disk before it is acknowledged.
+    """Create or open a durable learner: each row is on the disk before it is acknowledged.
 
-    Everything is in one SQLite file: the rows since some snapshots ago, in the blocks in which they
-    were learned, the snapshots, keys of requests, positions of sources, and rows that wait for
-    their labels. After a crash, opened again, it is the learner that it was: to the last bit, if
-    onepass, NumPy and the machine are the same. A small file beside it, ``.lock``, names the
-    process that has it. One thread, which ends with ``close``, learns and writes.
+    One SQLite file stores snapshots of the learner, the blocks learned since the oldest of them,
+    idempotency keys, positions of sources, and rows that wait for their labels. Reopened after a
+    crash, the learner is the same bit for bit, given the same versions of onepass and NumPy and
+    the same machine. A small file beside it, ``.lock``, identifies the process that holds it. One
+    thread, which ends with ``close``, learns and writes.
 
-    In a process that was forked it only predicts, as it did then.
+    In a forked process the learner only predicts, with its state at the fork.
 
     Parameters
     ----------
     path : path-like
-        The file; made if it is not there. One process at a time has it.
+        The file; created if it does not exist. One process at a time may open it.
     model : learner of tables or Pipeline, optional
-        What begins there; it is copied. For a file that is there it may be left out; if it is
-        given, it must be of the same class and parameters, and what is in the file goes on.
+        Learner to begin with; it is copied. Optional if the file exists; then it must have the
+        class and parameters of the stored learner, which continues.
     snapshot_rows : int, default 100,000
-        After so many rows a snapshot is taken.
+        Rows between two snapshots.
     snapshot_seconds : float, default 300
-        The same after so long, if rows were learned.
-    keep : int, default 8
-        How many snapshots are kept, and the log since the oldest of them.
+        Seconds between two snapshots, if rows were learned.
+    snapshots : int, default 8
+        Number of snapshots stored; the log reaches back to the oldest of them.
     key_seconds : float, default one week
-        How long idempotency keys are remembered.
+        How long idempotency keys are stored, in seconds.
     max_features : int, optional
-        Max features, classes and targets of the learner, including features that a Pipeline makes;
-        rows that would bring more are refused, and so are blocks that come to more than 16,777,216
-        numbers, and labels of more than 256 characters. Least squares take the square of their
-        features in memory. By default any number.
+        Max features, classes and targets of the learner, including the features that a Pipeline
+        makes; rows that would exceed it are refused, and so are blocks of more than 16,777,216
+        numbers and labels of more than 256 characters. Least squares take memory quadratic in the
+        number of features. By default there is no bound.
     max_pending : int, default 1,048,576
-        Max rows that wait for their labels; ``ask`` refuses more. Rows wait 30 days at most.
+        Max rows that wait for their labels; ``predict_pending`` refuses more. Rows expire after at
+        most 30 days.
     replacements : mapping of str to object, optional
-        Functions and networks that no file holds, as ``op.load`` takes them.
+        Functions and networks that a file cannot store, as for ``op.load``.
     clock : callable, default ``time.time``
-        Read once: later steps of a clock change nothing.
+        Read once; later changes of the system clock have no effect.
     watch : callable, optional
-        Called with a frozen copy of the learner; it returns a function that the writer's thread
-        calls with each block of rows and the predictions of its rows before, once they were
-        acknowledged, and on opening with those that are learned again. It delays the next rows, and
-        must call no method that waits for them.
+        Called with a frozen copy of the learner, it returns a watcher: a function that the writer's
+        thread calls with each block of rows and their prequential predictions, after they are
+        acknowledged and during replay. It delays the next rows, and must not call methods that
+        wait for rows.
 
     Returns
     -------
     learner : Durable
-        A context manager; ``close`` it in the end.
+        A context manager; ``close`` it when done.
 
     Raises
     ------
     LockedError
-        If another process has the file, or this one has it open.
+        If another process, or this one, has the file open.
     CorruptStoreError
         If the file is not as it was written.
     StoreError
-        If it cannot be opened, made or written, or there is neither a file nor a model.
+        If the file cannot be opened, created or written, or neither file nor model is given.
     ParameterError, TypeMismatchError
-        If the model is another than the file's, or none that can be kept.
+        If the model differs from the stored one, or cannot be stored.
 
     Examples
     --------
@@ -630,14 +633,14 @@ def durable(
     >>> import onepass as op
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with op.durable(f"{folder}/flow.db", op.RLSRegressor(ridge=1e-9)) as model:
-    ...         receipt = model.learn([[1.0], [2.0], [3.0]], [3.0, 5.0, 7.0], key="first three")
+    ...         result = model.learn([[1.0], [2.0], [3.0]], [3.0, 5.0, 7.0], key="first three")
     ...     with op.durable(f"{folder}/flow.db") as model:  # another day
     ...         print(model.rows_seen, model.predict([[4.0]]).round(6))
     3 [9.]
     """
     where = "op.durable"
     validation.whole(snapshot_rows, "snapshot_rows", where, low=1)
-    validation.whole(keep, "keep", where, low=1)
+    validation.whole(snapshots, "snapshots", where, low=1)
     validation.in_range(snapshot_seconds, "snapshot_seconds", where, low=0.0)
     validation.in_range(key_seconds, "key_seconds", where, low=0.0)
     if max_features is not None:
@@ -646,7 +649,7 @@ def durable(
     path = _file_path(path, where)
     given = None if model is None else ManagedModel.of(model, where)
     policy = Policy(
-        snapshot_rows, snapshot_seconds, keep, key_seconds, replacements or {}, clock, watch,
+        snapshot_rows, snapshot_seconds, snapshots, key_seconds, replacements or {}, clock, watch,
         max_features, max_pending,
     )  # fmt: skip
     journal = Journal(path, where)
@@ -659,8 +662,8 @@ def durable(
         elif given is not None:
             writer.begin(given)
         else:
-            raise StoreError(  # noqa: TRY301  the file is to be closed
-                f"{where}: {os.fspath(path)} must be there, or a `model` to begin with, got "
+            raise StoreError(  # noqa: TRY301  the file must be closed
+                f"{where}: {os.fspath(path)} must exist, or `model` be given to create it, got "
                 "neither. Give a learner, such as op.RLSRegressor()."
             )
         return Durable(writer)

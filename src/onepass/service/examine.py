@@ -24,40 +24,43 @@ __all__ = ["examine"]
 
 
 def examine(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a durable learner's file holds, once all of it was found to be as it was written.
+    """Verify a durable learner's file, and describe its content.
 
     Parameters
     ----------
     path : path-like
-        A file that nobody holds, such as a backup. It stays as it is, and its format too; where a
-        log of SQLite lies beside it, ``-wal``, SQLite may put a ``-shm`` there.
+        A file that no process holds, such as a backup. Neither its content nor its format is
+        changed; SQLite may create a ``-shm`` file beside it if there is a ``-wal``.
 
     Returns
     -------
     description : dict
-        ``class`` and ``parameters`` of the learner, as ``onepass inspect`` tells those of a model;
-        ``version``, how many blocks it has learned, rollbacks counted too, and ``rows_seen``;
-        ``snapshots``, a list of dicts of ``version``, ``rows_seen``, ``at``, ``why`` and ``bytes``;
-        how many ``blocks`` stand in the log since the oldest snapshot, how many ``keys`` are
-        remembered, and how many rows are ``waiting`` for their answers; ``positions`` of sources;
-        ``bytes`` and ``format`` of the file; and ``checked``. All of it is fit for JSON.
+        ``class`` and ``parameters`` of the learner, as ``onepass inspect`` shows those of a model;
+        ``version``, the number of blocks learned, including rollbacks, and ``rows_seen``;
+        ``snapshots``, dicts with ``version``, ``rows_seen``, ``at``, ``why`` and ``bytes``; the
+        numbers of ``blocks`` in the log since the oldest snapshot, of stored ``keys``, and of rows
+        with ``labels_pending``; ``positions`` of sources; ``bytes`` and ``format`` of the file; and
+        ``checked``. All values can be encoded as JSON.
 
     Raises
     ------
     LockedError
-        If a process holds it.
+        If a process holds the file.
     CorruptStoreError
-        If anything in it is not as it was written.
+        If any part of it is damaged.
     StoreError
-        If it cannot be read, or is too new.
+        If it cannot be read, or has a newer format.
     """
     where, file = "examine", Path(path)
-    with unlocked(file, where) as known, closing(Journal(file, where, read_only=True)) as journal:
-        return _description(journal, known)
+    with (
+        unlocked(file, where) as acknowledged,
+        closing(Journal(file, where, read_only=True)) as journal,
+    ):
+        return _description(journal, acknowledged)
 
 
 def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
-    """All that the file holds, verified; its log must reach the acknowledged block."""
+    """The verified content of a file, whose log must reach the acknowledged block."""
     snapshots, path = journal.snapshots(), str(journal.path)
     learner: dict[str, Any] = {}
     positions: dict[str, str] = {}
@@ -81,16 +84,18 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
     if not snapshots:
         raise journal.damaged("a snapshot is missing")
     if version < acknowledged:
-        came = f"its log ends at block {version:,}, but {acknowledged:,} were acknowledged"
-        raise journal.damaged(came)
+        problem = f"its log ends at block {version:,}, but {acknowledged:,} were acknowledged"
+        raise journal.damaged(problem)
     return {
         **{name: learner[name] for name in ("class", "parameters")},
         "version": version,
         "rows_seen": rows,
         "snapshots": [_line(each) for each in snapshots],
         "blocks": blocks,
-        "keys": sum(1 for _ in journal.answers()),
-        "waiting": sum(len(Block.from_bytes(each.body, path)) for each in journal.asked()),
+        "keys": sum(1 for _ in journal.results()),
+        "labels_pending": sum(
+            len(Block.from_bytes(each.body, path)) for each in journal.pending_rows()
+        ),
         "positions": positions,
         "bytes": journal.path.stat().st_size,
         "format": journal.format,
@@ -101,9 +106,9 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
 def _learner(journal: Journal, found: Snapshot) -> sealed.Contents:
     try:
         return sealed.loads(found.body, str(journal.path))
-    except CheckpointError as wrong:
-        came = f"the snapshot after block {found.sequence:,} holds no learner: {wrong}"
-        raise journal.damaged(came) from wrong
+    except CheckpointError as error:
+        problem = f"the snapshot after block {found.sequence:,} does not hold a learner: {error}"
+        raise journal.damaged(problem) from error
 
 
 def _line(snapshot: Snapshot) -> dict[str, Any]:

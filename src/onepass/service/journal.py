@@ -5,24 +5,24 @@ table     a row is
 ========= ==========================================================================================
 log       a block of rows as it was learned, in order: sequence 1, 2, …
 keys      the result of a request, by its idempotency key
-asked     a row that was predicted and whose label is still to come, by its id
-snapshots the whole learner after so many blocks
+asked     a predicted row that waits for its label, by its id
+snapshots the learner after a number of blocks
 ========= ==========================================================================================
 
 Guarantees
 ----------
-- A commit is atomic and durable: a block, the keys of its requests and the position of the source
-  it came from (in the block's note) are on the disk when it returns, or none of them is.
+- A commit is atomic and durable: when it returns, the block, the keys of its requests and the
+  position of its source (in the block's note) are on the disk, or none of them is.
 - The digest of each block covers the one before it; a snapshot's covers the log and the positions
-  at that time; keys and pending rows have digests of their own. Whatever is read is verified, so a
-  changed, missing or torn record raises ``CorruptStoreError``.
-- If a write fails other than for want of space, its outcome is unknown: the journal is ``broken``
-  and refuses all further writes, as retrying a failed commit may lose rows.
-- The file is created whole, with its first snapshot, or not at all.
+  at that time; keys and pending rows have their own digests. All records are verified when they are
+  read: a changed, missing or torn record raises ``CorruptStoreError``.
+- If a write fails for another reason than lack of space, its outcome is unknown: the journal is
+  ``broken`` and refuses further writes, as retrying a failed commit may lose rows.
+- The file is created completely, with its first snapshot, or not at all.
 
 One process and one connection hold the file: WAL, ``synchronous=FULL``, ``locking_mode=EXCLUSIVE``
-(https://www.sqlite.org/wal.html). Retention deletes a bounded amount at a time, so that no commit
-waits for it long.
+(https://www.sqlite.org/wal.html). Retention deletes a bounded amount at a time, so commits are not
+delayed for long.
 """
 
 import copy
@@ -43,7 +43,7 @@ from onepass.serialization.atomic import atomic_write
 from onepass.service.lock import FileIdentity, FileLock
 from onepass.service.schema import checked_format, create, open_database
 
-__all__ = ["Answer", "Asked", "Entry", "Group", "Journal", "Snapshot"]
+__all__ = ["Entry", "Group", "Journal", "PendingRow", "Snapshot", "StoredResult"]
 
 
 _BEGINNING = b"\0" * 32
@@ -54,38 +54,38 @@ _LATEST = 1 << 62  # beyond every block
 
 
 class Entry(NamedTuple):
-    """A block as it was learned."""
+    """A learned block."""
 
     sequence: int
     kind: str
     """"learn", "rollback" to an earlier block, or "pass": a source's position without rows."""
     rows: int
     seen: int
-    """Rows learned up to here, including those that were rolled back."""
-    aside: bool
-    """Whether the native state was written back before: replay does the same."""
+    """Rows learned so far, including those that were rolled back."""
+    reloaded: bool
+    """Whether the native state was written back before the block, as replay must do too."""
     note: str
-    """JSON: ``source`` and ``position``, or ``to`` of a rollback; empty where there is nothing."""
+    """JSON with ``source`` and ``position``, or ``to`` of a rollback; or empty."""
     body: bytes
 
 
-class Answer(NamedTuple):
+class StoredResult(NamedTuple):
     """The result of a request with an idempotency key."""
 
     key: str
     digest: bytes
-    """Of the request: the same key with another request is an error."""
+    """Digest of the request: the same key with another request is an error."""
     sequence: int
-    said: bytes
+    predictions: bytes
     at: float
 
     def seal(self) -> bytes:
         """The digest of all fields."""
         number = b"%d %a" % (self.sequence, self.at)
-        return _sealed(self.key.encode(), self.digest, number, self.said)
+        return _sealed(self.key.encode(), self.digest, number, self.predictions)
 
 
-class Asked(NamedTuple):
+class PendingRow(NamedTuple):
     """A row that waits for its label."""
 
     id: str
@@ -97,7 +97,7 @@ class Asked(NamedTuple):
         return _sealed(self.id.encode(), b"%a" % self.until, self.body)
 
 
-_Record = TypeVar("_Record", Answer, Asked)
+_Record = TypeVar("_Record", StoredResult, PendingRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,9 @@ class Snapshot:
     at: float
     why: str
     positions: str
-    """JSON: the sources' positions then."""
+    """JSON with the positions of sources."""
     digest: bytes
-    """Of the log up to here."""
+    """Digest of the log so far."""
     body: bytes = b""
     size: int = 0
 
@@ -124,20 +124,20 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Group:
-    """What is committed in one transaction."""
+    """Records to commit in one transaction."""
 
     entries: list[Entry] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
-    answered: list[str] = field(default_factory=list)
+    results: list[StoredResult] = field(default_factory=list)
+    pending_rows: list[PendingRow] = field(default_factory=list)
+    labelled: list[str] = field(default_factory=list)
     """Ids of rows that were labelled."""
     snapshot: Snapshot | None = None
 
 
 def _chained(before: bytes, entry: Entry) -> bytes:
     """The digest of a block, given that of the block before it."""
-    sequence, kind, rows, seen, aside, note, body = entry
-    head = f"{sequence} {kind} {rows} {seen} {aside:d} {note}\n".encode()
+    sequence, kind, rows, seen, reloaded, note, body = entry
+    head = f"{sequence} {kind} {rows} {seen} {reloaded:d} {note}\n".encode()
     digest = hashlib.sha256(before + head)
     digest.update(body)
     return digest.digest()
@@ -153,50 +153,50 @@ def _sealed(*parts: bytes) -> bytes:
 
 
 _SQLITE = (sqlite3.Error, UnicodeDecodeError)
-"""What Python's sqlite3 raises, of damaged files too."""
+"""Exceptions of Python's sqlite3, including those for damaged files."""
 
-_NOT_KEPT = {
-    "FULL": "Nothing of this was kept. Make room, then go on.",
-    "TOOBIG": "Nothing of this was kept: at most 1 GB can be written as one thing. Give less.",
+_NOT_WRITTEN = {
+    "FULL": "Nothing of this was written. Free space, then continue.",
+    "TOOBIG": "Nothing of this was written: a record can have at most 1 GB. Give less.",
 }
 """Kinds of errors after which nothing is on the disk, and their remedies."""
 
 _ADVICE = {
-    "opened": "Look at its permissions, and at those of its folder.",
-    "made": "Look at the permissions of its folder, and at the room on its disk.",
-    "read": "Look whether its disk is well.",
-    "written": "Whether this was kept is not known, and nothing more is written. Look whether its "
-    "disk is well, open it again, and ask again with the same keys.",
+    "opened": "Check its permissions and those of its folder.",
+    "made": "Check the permissions of its folder, and the free space of its disk.",
+    "read": "Check its disk.",
+    "written": "It is unknown whether this was written, and nothing more is written. Check its "
+    "disk, open it again, and repeat the requests with the same keys.",
 }
 _MOVED = (
-    "must stay where it is, but it was moved or removed, or another stands there. Nothing more is "
-    "written: put it back, with its -wal if there is one, and open it again."
+    "must stay at its path, but it was moved or removed, or replaced. Nothing more is written: "
+    "put it back, with its -wal if there is one, and open it again."
 )
 _LOG_MOVED = (
-    "must stay where it is, but it was moved or removed. Nothing more is written: stop this "
-    "process by SIGTERM or close, which saves all that was learned, and open it again."
+    "must stay at its path, but it was moved or removed. Nothing more is written: stop this "
+    "process by SIGTERM or close, which saves all learned rows, and open it again."
 )
-_OLDEST = (3, 37)  # SQLite with STRICT tables
-_ANSWERS = "SELECT key, digest, sequence, said, at, seal FROM keys"
-_ASKED = "SELECT id, until, body, seal FROM asked"
+_MIN_SQLITE = (3, 37)  # SQLite with STRICT tables
+_RESULTS = "SELECT key, digest, sequence, said, at, seal FROM keys"
+_PENDING_ROWS = "SELECT id, until, body, seal FROM asked"
 _SNAPSHOT = "sequence, seen, at, why, positions, digest"
-_ROOM = 1 << 16  # bytes that a full disk must have again before anything is learned
-_SOME = 1_000  # keys, and pending rows, that are deleted at once
-_BYTES = 1 << 27  # of blocks deleted at once
-_SPARE = 1024  # free pages that may stay in the file
-_PAGES = 256  # pages returned to the system at once
+_MIN_ROOM = 1 << 16  # free bytes that a full disk needs before learning resumes
+_MAX_DELETED = 1_000  # max keys, and pending rows, deleted at once
+_MAX_DELETED_BYTES = 1 << 27  # max bytes of blocks deleted at once
+_MAX_FREE_PAGES = 1024  # free pages that may stay in the file
+_PAGES_PER_VACUUM = 256  # pages returned to the system at once
 
-_TOGETHER = (16, 4, 1)  # keys per statement: each statement releases Python's lock
+_KEYS_PER_STATEMENT = (16, 4, 1)  # keys per statement: each statement releases Python's lock
 _KEYS = {
     many: "INSERT INTO keys (key, digest, sequence, said, at, seal) VALUES "  # noqa: S608
     + ", ".join(["(?, ?, ?, ?, ?, ?)"] * many)
-    for many in _TOGETHER
+    for many in _KEYS_PER_STATEMENT
 }
 _LOG = (
     "INSERT INTO log (sequence, kind, rows, seen, aside, note, body, digest) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_PENDING = "INSERT OR REPLACE INTO asked (id, until, body, seal) VALUES (?, ?, ?, ?)"
+_INSERT_PENDING = "INSERT OR REPLACE INTO asked (id, until, body, seal) VALUES (?, ?, ?, ?)"
 
 
 class Journal:
@@ -215,17 +215,17 @@ class Journal:
     Attributes
     ----------
     sequence : int
-        The last block.
+        Number of the last block.
     seen : int
-        Rows learned up to there.
+        Rows learned so far.
     digest : bytes
-        Of all blocks up to there.
+        Digest of all blocks so far.
     broken : StoreError or None
-        A failure after which nothing more is written.
+        An error after which nothing more is written.
     full : StoreError or None
-        Set where the disk was full at the last write.
+        Set if the disk was full at the last write.
     format : int
-        Of a file that is open for reading only.
+        Format of a file that is opened read-only.
 
     Raises
     ------
@@ -234,7 +234,7 @@ class Journal:
     StoreError
         If it cannot be opened or written, or is too new.
     CorruptStoreError
-        If it is no such file, or not as it was written.
+        If it is another kind of file, or damaged.
     """
 
     _db: sqlite3.Connection
@@ -248,16 +248,16 @@ class Journal:
         self.sequence, self.seen, self.digest = 0, 0, _BEGINNING
         self.broken: StoreError | None = None
         self.full: StoreError | None = None
-        if sqlite3.sqlite_version_info < _OLDEST:
+        if sqlite3.sqlite_version_info < _MIN_SQLITE:
             raise StoreError(
-                f"{where}: SQLite must be at least {'.'.join(map(str, _OLDEST))}, got "
+                f"{where}: SQLite must be at least {'.'.join(map(str, _MIN_SQLITE))}, got "
                 f"{sqlite3.sqlite_version}. Use a newer Python."
             )
         try:
             if read_only:
                 self._open_read_only()
             else:
-                self._exists()  # before a lock file is made beside it
+                self._exists()  # before a lock file is created beside it
                 self._lock = FileLock(self.path, where)
                 if self._exists():
                     self._open()
@@ -290,7 +290,7 @@ class Journal:
         self._open()
 
     def close(self) -> None:
-        """Release the file; what was committed stays."""
+        """Close the file and release its lock."""
         try:
             if not self.empty:
                 self._db.close()
@@ -298,9 +298,9 @@ class Journal:
             self._unlock()
 
     def abandon(self) -> None:
-        """In a process that was forked from the holder: never close SQLite's connection.
+        """Release the file in a forked process, without closing SQLite's connection.
 
-        Else SQLite would remove the log, to which the holder goes on writing.
+        Closing it would remove the log, to which the parent process still writes.
         """
         if not self.empty:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
@@ -312,14 +312,14 @@ class Journal:
             self._lock.close()
 
     def _exists(self) -> bool:
-        """Whether the file exists; refused if it is no such file, or only its log is there."""
+        """Whether the file exists; raises if it is not a regular file, or only its log exists."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
             for ending in ("-wal", "-journal"):
                 if (log := Path(f"{os.path.realpath(self.path)}{ending}")).exists():
                     raise self.damaged(
-                        f"{log} is there without it", ", or remove that too to begin anew"
+                        f"{log} exists without it", ", or remove that too to create a new file"
                     ) from None
             return False
         except OSError as error:
@@ -329,11 +329,11 @@ class Journal:
             ) from error
         if not stat.S_ISREG(found.st_mode):
             raise StoreError(
-                f"{self.where}: {self.path} must be an ordinary file, or none yet, got a folder or "
-                "a device. Choose another path."
+                f"{self.where}: {self.path} must be a regular file or not exist yet, got a folder "
+                "or a device. Choose another path."
             )
         if not found.st_size:
-            raise self.damaged("it is empty", ", or remove it to begin anew")
+            raise self.damaged("it is empty", ", or remove it to create a new file")
         return True
 
     def _open(self) -> None:
@@ -341,7 +341,7 @@ class Journal:
             self._db = open_database(self.path, self.where)
         except _SQLITE as error:
             raise self._error(error, "opened") from error
-        real = os.path.realpath(self.path)  # wherever the process changes its directory to
+        real = os.path.realpath(self.path)  # independent of the working directory
         self._file, self._log = FileIdentity(real), FileIdentity(f"{real}-wal")
 
     def _open_read_only(self) -> None:
@@ -361,7 +361,7 @@ class Journal:
     # -- checks -----------------------------------------------------------------------------------
 
     def check_writable(self, *, log: bool = False) -> None:
-        """Refuse to write after a failure, or if the file, or SQLite's log, was moved.
+        """Check that nothing has failed, and that the file and SQLite's log are at their paths.
 
         Raises
         ------
@@ -375,7 +375,7 @@ class Journal:
         self.check_sound()
 
     def check_in_place(self) -> None:
-        """Refuse where the file is not where it was opened.
+        """Check that the file is still at its path.
 
         Raises
         ------
@@ -385,7 +385,7 @@ class Journal:
             raise StoreError(f"{self.where}: {self.path} {_MOVED}")
 
     def check_sound(self) -> None:
-        """Refuse after a failure whose outcome is unknown.
+        """Check that no write has failed with unknown outcome.
 
         Raises
         ------
@@ -395,7 +395,7 @@ class Journal:
             raise copy.copy(self.broken)
 
     def check_complete(self) -> None:
-        """Refuse a log that ends before the last acknowledged block.
+        """Check that the log reaches the last acknowledged block.
 
         Raises
         ------
@@ -406,33 +406,33 @@ class Journal:
             raise self.damaged(
                 f"its log ends at block {self.sequence:,}, but {lock.acknowledged:,} were "
                 "acknowledged",
-                f"; if this is the backup, remove {lock.path} to go on from there",
+                f"; if this is the backup, remove {lock.path} to continue from it",
             )
 
     def check_room(self) -> None:
-        """Refuse while a disk that was full has no room yet.
+        """Check that a disk that was full has space again.
 
         Raises
         ------
         StoreError
         """
         if self.full is not None:
-            # the log holds pages many times over, and gives its room back
+            # a checkpoint frees the space of pages that the log has several times
             self._rows("PRAGMA wal_checkpoint(TRUNCATE)", verb="written")
             with self._transaction() as db:
-                db.execute(_PENDING, ("", 0.0, bytes(_ROOM), b""))
+                db.execute(_INSERT_PENDING, ("", 0.0, bytes(_MIN_ROOM), b""))
             with self._transaction() as db:
                 db.execute("DELETE FROM asked WHERE id = ''")
 
     # -- appending --------------------------------------------------------------------------------
 
     def commit(self, group: Group) -> None:
-        """Write a group to the disk, whole or not at all.
+        """Commit a group to the disk atomically.
 
         Raises
         ------
         StoreError
-            If the disk is full: then nothing of it is kept. If it fails, that is not known.
+            If the disk is full; then nothing is written. If the disk fails, that is unknown.
         """
         digest, rows = self.digest, []
         for entry in group.entries:
@@ -451,23 +451,23 @@ class Journal:
                 self._lock.acknowledge(self.sequence)
 
     def ends(self, sequence: int, seen: int, digest: bytes) -> None:
-        """Set where the log ends: its last block, the rows and the digest up to there."""
+        """Set the end of the log: its last block, and the rows and the digest so far."""
         self.sequence, self.seen, self.digest = sequence, seen, digest
 
     def _write_requests(self, db: sqlite3.Connection, group: Group) -> None:
-        first, answers = 0, group.answers
-        while first < len(answers):
-            count = next(many for many in _TOGETHER if many <= len(answers) - first)
-            some = answers[first : first + count]
+        first, results = 0, group.results
+        while first < len(results):
+            count = next(many for many in _KEYS_PER_STATEMENT if many <= len(results) - first)
+            some = results[first : first + count]
             first += count
             db.execute(_KEYS[count], [value for each in some for value in (*each, each.seal())])
-        if answers:
+        if results:
             self.reached("keys")
-        if group.asked:
-            db.executemany(_PENDING, [(*each, each.seal()) for each in group.asked])
+        if group.pending_rows:
+            db.executemany(_INSERT_PENDING, [(*each, each.seal()) for each in group.pending_rows])
             self.reached("asked")
-        if group.answered:
-            db.executemany("DELETE FROM asked WHERE id = ?", [(each,) for each in group.answered])
+        if group.labelled:
+            db.executemany("DELETE FROM asked WHERE id = ?", [(each,) for each in group.labelled])
             self.reached("answered")
 
     def _insert(self, db: sqlite3.Connection, taken: Snapshot) -> None:
@@ -481,58 +481,58 @@ class Journal:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def answers(self, keys: Sequence[str] | None = None) -> Iterator[Answer]:
-        """The results of requests with these keys, as far as there are; by default of all.
+    def results(self, keys: Sequence[str] | None = None) -> Iterator[StoredResult]:
+        """Stored results of requests with these keys; by default all.
 
         Raises
         ------
         CorruptStoreError
-            If one is not as it was written.
+            If a record is damaged.
         """
-        sql = _ANSWERS
+        sql = _RESULTS
         if keys is not None:
-            sql = f"{_ANSWERS} WHERE key IN ({', '.join('?' * len(keys))})"
-        return self._records(Answer, sql, keys or (), "the result of the request")
+            sql = f"{_RESULTS} WHERE key IN ({', '.join('?' * len(keys))})"
+        return self._records(StoredResult, sql, keys or (), "the result of the request")
 
-    def asked(self, name: str | None = None) -> Iterator[Asked]:
-        """The row with this id that waits for its label, if there is one; by default all.
+    def pending_rows(self, name: str | None = None) -> Iterator[PendingRow]:
+        """The pending row with this id, if there is one; by default all.
 
         Raises
         ------
         CorruptStoreError
-            If one is not as it was written.
+            If a record is damaged.
         """
         # a crash in ``check_room`` may have left a row without an id
         condition, values = ("id != ''", ()) if name is None else ("id = ?", (name,))
         what = "a row that waits for its label,"
-        return self._records(Asked, f"{_ASKED} WHERE {condition}", values, what)
+        return self._records(PendingRow, f"{_PENDING_ROWS} WHERE {condition}", values, what)
 
     def _records(
         self, kind: type[_Record], sql: str, values: Sequence[object], what: str
     ) -> Iterator[_Record]:
-        """Records, each verified by its seal."""
+        """Yield records, each verified by its seal."""
         for *row, seal in self._each(sql, values):
             found = kind(*row)
             if found.seal() != seal:
                 raise self.damaged(f"{what} {found[0]!r} was changed")
             yield found
 
-    def waiting(self, now: float) -> int:
-        """How many rows wait for their labels."""
+    def count_pending(self, now: float) -> int:
+        """Number of rows that wait for their labels."""
         return int(self._rows("SELECT count(*) FROM asked WHERE until >= ?", (now,))[0][0])
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots, the oldest first, without their bodies."""
+        """All snapshots without their bodies, oldest first."""
         sql = f"SELECT {_SNAPSHOT}, x'', length(body) FROM snapshots ORDER BY sequence"  # noqa: S608
         return [Snapshot(*row) for row in self._rows(sql)]
 
     def before(self, sequence: int | None = None) -> Snapshot:
-        """The last snapshot at or before a block; by default of all.
+        """The last snapshot at or before a block; by default the last one.
 
         Raises
         ------
         CorruptStoreError
-            If there is none, or it is not as it was written.
+            If there is none, or it is damaged.
         """
         rows = self._rows(
             f"SELECT {_SNAPSHOT}, body, length(body), seal FROM snapshots "  # noqa: S608
@@ -547,12 +547,12 @@ class Journal:
         return found
 
     def entries(self, after: Snapshot, until: int | None) -> Iterator[tuple[Entry, bytes]]:
-        """The blocks after a snapshot, in order, until one or the last, with their digests.
+        """Yield the blocks after a snapshot, up to one or the last, with their digests.
 
         Raises
         ------
         CorruptStoreError
-            If one is missing, or not as it was written.
+            If a block is missing or damaged.
         """
         digest, expected = after.digest, after.sequence + 1
         for *values, stored in self._each(
@@ -571,15 +571,15 @@ class Journal:
 
     # -- retention --------------------------------------------------------------------------------
 
-    def prune(self, keep: int) -> None:
-        """Delete all snapshots but the last ``keep``; ``trim`` deletes the blocks before them.
+    def prune(self, count: int) -> None:
+        """Delete all but the last ``count`` snapshots; ``trim`` deletes the blocks before them.
 
         Raises
         ------
         StoreError
         """
         oldest = self._rows(
-            "SELECT sequence FROM snapshots ORDER BY sequence DESC LIMIT 1 OFFSET ?", (keep - 1,)
+            "SELECT sequence FROM snapshots ORDER BY sequence DESC LIMIT 1 OFFSET ?", (count - 1,)
         )
         if oldest:
             with self._transaction() as db:
@@ -587,12 +587,12 @@ class Journal:
                 self.reached("pruned snapshots")
 
     def trim(self, count: int) -> bool:
-        """Delete some of the blocks before all snapshots, or free pages; whether more are left.
+        """Delete some blocks before the oldest snapshot, or free pages; whether more are left.
 
         Parameters
         ----------
         count : int
-            Blocks that are deleted at once, fewer if they are long.
+            Max blocks to delete; fewer if they are long.
 
         Raises
         ------
@@ -608,14 +608,14 @@ class Journal:
         size = 0
         for last, body in blocks:  # noqa: B007  the last is used below
             size += body
-            if size >= _BYTES:
+            if size >= _MAX_DELETED_BYTES:
                 break
         with self._transaction() as db:
             db.execute("DELETE FROM log WHERE sequence <= ?", (last,))
             self.reached("trimmed log")
         return True
 
-    def sweep(self, *, keys_before: float, now: float) -> bool:
+    def delete_expired(self, *, keys_before: float, now: float) -> bool:
         """Delete some old keys and expired rows; whether there may be more.
 
         Parameters
@@ -638,25 +638,27 @@ class Journal:
             keys = db.execute(
                 "DELETE FROM keys WHERE number IN "
                 "(SELECT number FROM keys WHERE at < ? ORDER BY at LIMIT ?)",
-                (keys_before, _SOME),
+                (keys_before, _MAX_DELETED),
             )
             self.reached("swept keys")
-            asked = db.execute(
+            pending_rows = db.execute(
                 "DELETE FROM asked WHERE number IN "
                 "(SELECT number FROM asked WHERE until < ? ORDER BY until LIMIT ?)",
-                (now, _SOME),
+                (now, _MAX_DELETED),
             )
-        return max(keys.rowcount, asked.rowcount) == _SOME
+        return max(keys.rowcount, pending_rows.rowcount) == _MAX_DELETED
 
     def _shrink(self) -> bool:
-        """Return some pages to the system, if many are free; whether that was done."""
+        """Return some pages to the file system if many are free; whether it did."""
         free = self._pages("freelist")
-        if free <= _SPARE + self._pages("page") // 4:
+        if free <= _MAX_FREE_PAGES + self._pages("page") // 4:
             return False
         with self._transaction() as db:
-            for _ in range(_PAGES):  # Python's sqlite3 makes one step of it, which is one page
+            for _ in range(
+                _PAGES_PER_VACUUM
+            ):  # Python's sqlite3 makes one step of it, which is one page
                 db.execute("PRAGMA incremental_vacuum(1)")
-        return self._pages("freelist") < free  # a user may have switched it off
+        return self._pages("freelist") < free  # a user may have disabled it
 
     def _pages(self, kind: str) -> int:
         return int(self._rows(f"PRAGMA {kind}_count")[0][0])
@@ -664,7 +666,7 @@ class Journal:
     # -- transactions, statements and errors -------------------------------------------------------
 
     def reached(self, step: str) -> None:
-        """Called at each step of a write, for tests that stop the process there."""
+        """Called at each step of a write; tests kill the process there."""
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -673,7 +675,7 @@ class Journal:
         Raises
         ------
         StoreError
-            If the disk is full or fails; ``broken`` is set if it is unknown what is on it now.
+            If the disk is full or fails; sets ``broken`` if the outcome is unknown.
         """
         self.check_sound()
         try:
@@ -685,7 +687,7 @@ class Journal:
         except sqlite3.Error as error:
             failure = self._error(error, "written")
             self.full = failure if failure.full else None
-            if _kind(error) not in _NOT_KEPT:
+            if _kind(error) not in _NOT_WRITTEN:
                 self.broken = failure
             self._roll_back()
             raise failure from error
@@ -705,34 +707,34 @@ class Journal:
         return list(self._each(sql, values, verb))
 
     def _each(self, sql: str, values: Sequence[object], verb: str = "read") -> Iterator[Any]:
-        """Row by row: together they may be larger than memory."""
+        """Yield rows one by one, as all may be larger than memory."""
         try:
             yield from self._db.execute(sql, values)
         except _SQLITE as error:
             raise self._error(error, verb) from error
 
     def _error(self, error: Exception, verb: str) -> StoreError:
-        """The error for one of SQLite."""
+        """The StoreError for an error of SQLite."""
         kind = _kind(error)
-        if kind in {"CORRUPT", "NOTADB", "FORMAT", ""}:  # without a name: text that is none
+        if kind in {"CORRUPT", "NOTADB", "FORMAT", ""}:  # without a name: invalid text
             return self.damaged(str(error))
         start = f"{self.where}: {self.path} could not be {verb}: {error}."
         if kind in {"BUSY", "LOCKED"}:
             return LockedError(
-                f"{start} Another process has it: stop that one first. A process that was forked "
-                "from one that had it open cannot open it: start it by `spawn`."
+                f"{start} Another process has it: stop that one first. A process forked from one "
+                "that had it open cannot open it: start it by `spawn`."
             )
-        if kind in _NOT_KEPT:
-            return StoreError(f"{start} {_NOT_KEPT[kind]}", full=kind == "FULL")
+        if kind in _NOT_WRITTEN:
+            return StoreError(f"{start} {_NOT_WRITTEN[kind]}", full=kind == "FULL")
         return StoreError(f"{start} {_ADVICE[verb]}")
 
     def damaged(self, why: str, otherwise: str = "") -> CorruptStoreError:
-        """The error for a file that is not as it was written.
+        """The error for a damaged file.
 
         Parameters
         ----------
         why, otherwise : str
-            What is wrong, and what to do other than to restore a backup.
+            The damage, and an alternative to restoring a backup.
         """
         return CorruptStoreError(
             f"{self.where}: {self.path} is not as it was written: {why}. Restore it from a "
@@ -741,5 +743,5 @@ class Journal:
 
 
 def _kind(error: BaseException) -> str:
-    """CORRUPT, FULL, IOERR, …; empty for what Python itself refuses to read."""
+    """CORRUPT, FULL, IOERR, …; empty for an error of Python, such as invalid text."""
     return str(getattr(error, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]

@@ -1,10 +1,10 @@
 """Lock and identity of the file of a durable learner.
 
-One process at a time may open a learner's file. It locks a small file beside it, ``.lock``, and
-writes into it which process it is; a second process names it in its error. The operating system
-releases the lock when the process ends, however it ends. The lock file also holds the number of
+One process at a time may open a learner's file. It locks a small file beside it, ``.lock``, which
+identifies the process; the error of a second process names it. The operating system releases the
+lock when the process ends for any reason. The lock file also holds the number of
 acknowledged blocks: if the end of SQLite's log is damaged, SQLite takes the last blocks for
-uncommitted ones and continues without them, which this number reveals.
+uncommitted and continues without them; this number detects that.
 """
 
 import json
@@ -30,7 +30,7 @@ class FileLock:
     Parameters
     ----------
     path : Path
-        The file; the lock is on ``path`` with ``.lock`` at its end.
+        The file; the lock file is ``path`` with ``.lock`` appended.
     where : str
         The public call, for messages.
 
@@ -53,8 +53,8 @@ class FileLock:
             self._file: int | None = os.open(self.path, _FLAGS, 0o644)
         except OSError as error:
             raise StoreError(
-                f"{where}: {path} must lie in a folder where files can be made, got: "
-                f"{error.strerror} ({self.path}). Make the folder, or choose another."
+                f"{where}: {path} must be in a folder where files can be created, got: "
+                f"{error.strerror} ({self.path}). Create the folder, or choose another."
             ) from error
         try:
             _lock(self._file, path, where)
@@ -63,7 +63,7 @@ class FileLock:
             raise
         self.acknowledged = _acknowledged(self._file)
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-        with suppress(OSError):  # a full disk: then the holder is not named
+        with suppress(OSError):  # on a full disk the holder is not named
             os.ftruncate(self._file, 0)
             self._write(b"%020d\n%s\n" % (self.acknowledged, json.dumps(holder).encode()))
 
@@ -86,7 +86,7 @@ class FileLock:
 
 @contextmanager
 def unlocked(path: Path, where: str) -> Iterator[int]:
-    """Within this context no process opens a file; no lock file is made if there is none.
+    """Prevent processes from opening a file; a missing lock file is not created.
 
     Yields
     ------
@@ -117,7 +117,7 @@ def _beside(path: Path) -> Path:
 def _lock(file: int, path: Path, where: str) -> None:
     try:
         free = lock_descriptor(file, blocking=False)
-    except OSError:  # a file system without locks: SQLite's own must suffice
+    except OSError:  # a file system without locks: SQLite's lock must suffice
         free = True
     if not free:
         raise LockedError(

@@ -1,7 +1,7 @@
 """The model of a durable learner: a learner or a Pipeline that the writer owns.
 
-It is a copy of the user's, is encoded for snapshots, and learns blocks so that the same blocks in
-the same order make the same learner, bit for bit.
+It is a copy of the user's learner and is encoded for snapshots. The same blocks in the same order
+give the same learner, bit for bit.
 """
 
 import copy
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["ManagedModel", "predictions"]
+__all__ = ["ManagedModel", "predict_rows"]
 
 
 class ManagedModel:
-    """A learner of onepass, or a Pipeline, that a writer owns.
+    """A learner or Pipeline that a writer owns.
 
     Parameters
     ----------
@@ -37,13 +37,14 @@ class ManagedModel:
 
     Attributes
     ----------
-    aside : bool
-        Whether the native state was written back to the learner since it last learned.
+    reloaded : bool
+        Whether the native state was written back to the learner after it last learned; it is loaded
+        from there when the next block is learned.
     """
 
     def __init__(self, learner: "Learner | Pipeline") -> None:
         self.learner = learner
-        self.aside = True
+        self.reloaded = True
 
     @classmethod
     def of(cls, learner: "Learner | Pipeline", where: str) -> "ManagedModel":
@@ -52,13 +53,13 @@ class ManagedModel:
         Raises
         ------
         TypeMismatchError
-            If it cannot be saved, or does not learn from targets.
+            If the learner cannot be saved, or does not learn from targets.
         """
         if getattr(type(learner), "saves_itself", False) is True:
             raise TypeMismatchError(
                 f"{where}: `model` must be a learner of tables or a Pipeline, got "
-                f"op.nn.{type(learner).__name__}, whose module no file can hold. Freeze the "
-                "network as a feature in front of a learner: op.features.Network."
+                f"op.nn.{type(learner).__name__}, whose module cannot be stored in a file. Freeze "
+                "the network as a feature before a learner: op.features.Network."
             )
         able = all(hasattr(learner, verb) for verb in ("test_then_train", "frozen_copy"))
         if isinstance(learner, type) or not able:
@@ -77,39 +78,39 @@ class ManagedModel:
         return cls(from_contents(archive.loads(data, where), where, replacements))
 
     def to_bytes(self, where: str) -> bytes:
-        """The learner as ``op.save`` would write it."""
-        self.put_aside()
+        """Encode the learner, as ``op.save`` does."""
+        self.write_back()
         return dumps(self.learner, where)
 
-    def put_aside(self) -> None:
-        """Write the native state back to the learner, from which it continues."""
+    def write_back(self) -> None:
+        """Write the native state back to the learner."""
         for part in (self.learner, getattr(self.learner, "learner_", None)):
             if part is not None:
                 vars(part)
-        self.aside = True
+        self.reloaded = True
 
     def copied(self) -> "Learner | Pipeline":
         """A copy for a user."""
-        self.put_aside()
+        self.write_back()
         return copy.deepcopy(self.learner)
 
     def learn(self, block: Block) -> Array:
-        """Learn a block, or nothing of it; the predictions of its rows before."""
+        """Learn a block, or nothing if it raises; its prequential predictions."""
         try:
             predicted: Array = self.learner.test_then_train(block.X, block.y, **block.named())
         except BaseException:
-            self.put_aside()  # checking the rows may have written some of the state back
+            self.write_back()  # checks may have written back a part of the state
             raise
-        self.aside = False
+        self.reloaded = False
         return predicted
 
     def frozen(self) -> "Learner | Pipeline":
-        """A copy that predicts, and shares the learned arrays."""
+        """A frozen copy, which predicts and shares the learned arrays."""
         frozen: Learner | Pipeline = self.learner.frozen_copy()
         return frozen
 
     def check_compatible(self, other: "Learner | Pipeline", where: str) -> None:
-        """Refuse a learner of another class, or with other parameters.
+        """Check that another learner has the same class and parameters.
 
         Raises
         ------
@@ -120,14 +121,14 @@ class ManagedModel:
         )
         if mine != theirs:
             raise ParameterError(
-                f"{where}: `model` must be as it was when the file was made, "
-                f"{clone(self.learner)!r}, got {clone(other)!r}. Leave it out to go on with what "
-                "is there, or begin another one, of another name."
+                f"{where}: `model` must be as it was when the file was created, "
+                f"{clone(self.learner)!r}, got {clone(other)!r}. Leave it out to continue the "
+                "stored one, or create another file."
             )
 
 
-def predictions(learner: "Learner | Pipeline", X: TableLike) -> Array:
-    """Predictions for rows; of a learner that has learned nothing, its initial ones.
+def predict_rows(learner: "Learner | Pipeline", X: TableLike) -> Array:
+    """Predict rows, by the initial predictions if nothing was learned yet.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ def predictions(learner: "Learner | Pipeline", X: TableLike) -> Array:
 
 
 def _initial(learner: "Learner | Pipeline", X: Array | Table) -> Array:
-    """Predictions before anything was learned: the same for all rows, but by initial weights."""
+    """Predictions before the first row: the same for all rows, unless there are initial weights."""
     each = X.rows() if isinstance(X, Table) else X
     if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
         return np.array([learner.predict_one(row) for row in each])

@@ -3,8 +3,8 @@
 Rows are counted when they are learned. The prequential error is that of :mod:`onepass.evaluate`:
 each row was predicted before it was learned. Durations of requests are a histogram of Prometheus.
 
-Drift detectors are objects of other libraries, which are updated with the error of each row. One
-that raises is switched off and reported in ``trouble``; the others continue.
+Drift detectors are objects of other libraries, which are updated with the error of each row. A
+detector that raises is disabled and reported in ``error``; the others continue.
 
 Metrics are stored in a file beside the learner's, after each of its snapshots and at intervals.
 When a learner is opened, the rows learned since the snapshot are counted again, except those that
@@ -70,12 +70,12 @@ class DriftMonitor:
         self.marks: deque[dict[str, Any]] = deque(maxlen=_MAX_MARKS)
 
     @property
-    def trouble(self) -> str | None:
-        """Which detectors have failed and why; None if all of them watch."""
+    def error(self) -> str | None:
+        """Which detectors have failed and why; None if none has."""
         return " ".join(self._failed.values()) or None
 
-    def watching(self) -> dict[str, bool]:
-        """Whether each detector watches, by its name."""
+    def active_detectors(self) -> dict[str, bool]:
+        """Whether each detector is active, by its name."""
         return dict.fromkeys(self._detectors, True) | dict.fromkeys(self._failed, False)
 
     def add(self, rows: int, errors: Array, *, replayed: bool = False) -> None:
@@ -109,8 +109,8 @@ class DriftMonitor:
         except Exception as error:  # noqa: BLE001  any failure: rows are counted all the same
             del self._detectors[name]
             self._failed[name] = (
-                f"The drift detector {name} has failed and watches no longer: "
-                f"{str(error) or repr(error)}. All else goes on; leave it out when you start again."
+                f"The drift detector {name} has failed and is disabled: "
+                f"{str(error) or repr(error)}. Everything else continues; leave it out."
             )
 
 
@@ -119,7 +119,7 @@ _METRICS = {
     "classification": ("accuracy", "accuracy"),
 }
 _MAX_POINTS = 400  # of a curve
-_OUTLIER = 6.0  # times the root mean square error: a row that contradicts the earlier ones
+_OUTLIER = 6.0  # times the root mean square error: the row is an outlier
 _SECONDS = 120  # of the curve of rates
 _MAX_REFUSED = 20
 _BUCKETS = (
@@ -129,7 +129,7 @@ _BUCKETS = (
 
 
 def task_of(learner: "Learner | Pipeline") -> str:
-    """What a learner or Pipeline does: "classification" or "regression"."""
+    """Task of a learner or Pipeline: "classification" or "regression"."""
     return "classification" if is_classifier(learner) else "regression"
 
 
@@ -143,7 +143,7 @@ class Gauges:
     ----------
     learner : learner or Pipeline
     window : int, default 1000
-        Number of the last rows that the recent error is about.
+        Number of rows over which the recent error is computed.
     detectors : mapping of str to detector, optional
         As :func:`onepass.integrations.river` gives them.
 
@@ -172,7 +172,7 @@ class Gauges:
         self._squares = 0.0
         self._replayed: list[tuple[Array, Array]] | None = []  # until resume; then None
         self._uncounted: list[tuple[Array, Array]] = []  # learned blocks: counting delays requests
-        self._rows = self._seen = self._contradictions = 0
+        self._rows = self._seen = self._outliers = 0
         self._drift = DriftMonitor(detectors or {})
         self._lock = Lock()  # of all else
         self._rates: deque[list[int]] = deque(maxlen=_SECONDS + 1)  # second, learned, predicted
@@ -215,34 +215,34 @@ class Gauges:
 
     @property
     def seen(self) -> int:
-        """Rows that the learner had learned when the last was counted."""
+        """Rows that the learner has learned, including the last counted one."""
         self.count()
         return self._seen
 
     @property
-    def contradictions(self) -> int:
-        """Rows of regression whose error was more than six times the root mean square error.
+    def outliers(self) -> int:
+        """Number of rows whose error exceeds six times the root mean square error; regression only.
 
-        It is that of all rows before them, after the first ``window`` rows.
+        The root mean square is over all rows before; the first ``window`` rows are not counted.
         """
         self.count()
-        return self._contradictions
+        return self._outliers
 
     @property
     def drift(self) -> DriftMonitor:
-        """Updated with the error of each row."""
+        """Drift monitor, updated with the error of each row."""
         self.count()
         return self._drift
 
-    def predicted(self, rows: int, seconds: float) -> None:
-        """Count a request that rows were predicted for, and its duration."""
+    def observe_predict(self, rows: int, seconds: float) -> None:
+        """Count predicted rows, and observe the duration of their request."""
         with self._lock:
             self.predicted_rows += rows
             self._rate(2, rows)
         self._predict.observe(seconds)
 
-    def answered(self, seconds: float) -> None:
-        """Count a request to learn, and its duration."""
+    def observe_learn(self, seconds: float) -> None:
+        """Observe the duration of a request to learn."""
         self._learn.observe(seconds)
 
     def refuse(self, rows: int, why: str) -> None:
@@ -258,7 +258,7 @@ class Gauges:
         self._rates[-1][column] += rows
 
     def _add(self, y: Array, predictions: Array) -> None:
-        """Count a block, and set a point of the curve where it passes a multiple of the stride."""
+        """Count a block, and add a point to the curve if it passes a multiple of the stride."""
         before = self._rows // self._stride
         self._count(y, predictions)
         if self._rows // self._stride > before:
@@ -270,7 +270,7 @@ class Gauges:
             self._curve = list(last.values())
 
     def _count(self, y: Array, predictions: Array) -> None:
-        """Count rows in the error, in the contradictions and by the detectors."""
+        """Add rows to the error, the outliers and the detectors."""
         self._tally.add(y, predictions)
         errors = self._row_errors(y, predictions, np.abs)
         self._drift.add(self._rows, errors)
@@ -278,7 +278,7 @@ class Gauges:
             for row, error in enumerate(errors.tolist(), self._rows):
                 square = error * error
                 if row >= self._window and square * row > _OUTLIER**2 * self._squares:
-                    self._contradictions += 1
+                    self._outliers += 1
                 self._squares += square
         self._rows += len(y)
 
@@ -294,25 +294,25 @@ class Gauges:
     # -- restarts ------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """All that is restored after a restart, as plain values and arrays."""
+        """The state to restore after a restart, as plain values and arrays."""
         self.count()
         with self._tracking, self._lock:
             return {
                 "task": self._task, "window": self._window, "rows": self._rows, "seen": self._seen,
                 "tally": self._tally.state(), "curve": list(self._curve), "every": self._stride,
-                "squares": self._squares, "contradictions": self._contradictions,
+                "squares": self._squares, "contradictions": self._outliers,
                 "drift": list(self._drift.marks), "alarms": self._drift.alarms,
                 "refused": list(self.refused), "rows_refused": self.rows_refused,
                 "predicted_rows": self.predicted_rows,
             }  # fmt: skip
 
     def resume(self, state: Any, seen: int) -> None:
-        """Restore a state, and count the rows replayed on opening that it does not include.
+        """Restore a state, and count the replayed rows that it does not include.
 
         Parameters
         ----------
         state : dict or None
-            What ``state`` gave; one that does not fit is ignored.
+            State returned by ``state``; one that does not fit is ignored.
         seen : int
             Rows that the learner has learned in all.
         """
@@ -327,13 +327,18 @@ class Gauges:
             self._seen = seen
 
     def _restore(self, state: Any, seen: int) -> None:
-        """Restore a state that fits, all of it or nothing."""
+        """Restore a state completely, or not at all if it does not fit."""
         if (state["task"], state["window"]) != (self._task, self._window) or state["seen"] > seen:
             return
-        counts = ("rows", "seen", "contradictions")
-        plain = {f"_{name}": state[name] for name in counts}
+        plain = {
+            "_rows": state["rows"],
+            "_seen": state["seen"],
+            "_outliers": state["contradictions"],
+        }
         plain |= {name: state[name] for name in ("rows_refused", "predicted_rows")}
-        curve = [[*point, None][:4] for point in state["curve"]]  # formerly without a time
+        curve = [
+            [*point, None][:4] for point in state["curve"]
+        ]  # points of former versions have no time
         refused, drift, alarms = list(state["refused"]), list(state["drift"]), state["alarms"]
         stride, squares = state["every"], state["squares"]
         tally = self._new_tally()
@@ -344,9 +349,9 @@ class Gauges:
         self._drift.marks.extend(drift)
         self._drift.add(self._rows, self._last_errors(np.abs), replayed=True)
 
-    # -- readings ------------------------------------------------------------------------------
+    # -- values --------------------------------------------------------------------------------
 
-    def error(self) -> dict[str, Any]:
+    def prequential_error(self) -> dict[str, Any]:
         """Prequential error over all rows, over the last ones, and along the stream."""
         self.count()
         with self._tracking:
@@ -362,7 +367,7 @@ class Gauges:
     def innovations(self) -> dict[str, float]:
         """Mean and standard deviation of target minus prediction over the last rows.
 
-        For classes they are those of mistakes.
+        For classification, errors are 0 or 1.
         """
         self.count()
         with self._tracking:
@@ -422,7 +427,7 @@ _INTERVAL = 30.0  # seconds
 
 
 class MetricsFile:
-    """The file in which the metrics of a learner outlive a restart.
+    """File that stores the metrics of a learner across restarts.
 
     Parameters
     ----------
@@ -439,7 +444,7 @@ class MetricsFile:
         Parameters
         ----------
         gauges : Gauges
-            Notified of the rows that were replayed on opening.
+            Has seen the rows that were replayed on opening.
         seen : int
             Rows that the learner has learned in all.
         """
@@ -448,7 +453,7 @@ class MetricsFile:
             state = archive.loads(self._path.read_bytes(), str(self._path)).tree
         gauges.resume(state, seen)
 
-    def tend(self, gauges: Gauges, snapshot: int) -> None:
+    def maintain(self, gauges: Gauges, snapshot: int) -> None:
         """Write the metrics after a new snapshot, and at intervals.
 
         Parameters

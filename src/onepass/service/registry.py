@@ -1,7 +1,7 @@
-"""The learners that a server holds, one file each in one folder.
+"""Registry of the learners of a server, which are stored in one folder, one file each.
 
-Predictions come from the last acknowledged copy of a learner, without waiting. Rows to be learned
-enter the queue of the learner's writer; if too many wait, the request gets 429 with Retry-After.
+Predictions use the last acknowledged copy of a learner, without waiting. Rows to be learned enter
+the queue of the learner's writer; if too many are queued, the request gets 429 with Retry-After.
 """
 
 import logging
@@ -26,7 +26,7 @@ from onepass.errors import (
 )
 from onepass.evaluate.drift import check_suited
 from onepass.integrations.detectors import detectors
-from onepass.service.consumer import Feeder
+from onepass.service.consumer import SourceConsumer
 from onepass.service.durable import Durable, durable
 from onepass.service.lock import unlocked
 from onepass.service.model import ManagedModel
@@ -47,18 +47,18 @@ _T = TypeVar("_T")
 
 
 class ModelServer:
-    """One learner while it is served.
+    """A learner that is served.
 
     Parameters
     ----------
     name : str
     durable : Durable
-        Closed when this is.
+        Closed by ``close``.
     gauges : Gauges
-    diary : Diary
-        Where the gauges are kept.
+    metrics_file : MetricsFile
+        File in which the gauges are stored.
     max_queued : int, default 65,536
-        Rows that may wait to be learned.
+        Max rows queued to be learned.
     """
 
     def __init__(
@@ -66,63 +66,65 @@ class ModelServer:
         name: str,
         durable: Durable,
         gauges: Gauges,
-        diary: MetricsFile,
+        metrics_file: MetricsFile,
         *,
         max_queued: int = 1 << 16,
     ) -> None:
         self.name = name
         self.durable = durable
         self.gauges = gauges
-        self.feeders: list[Feeder] = []
-        self._diary = diary
-        self._most, self._lock, self._ended = max_queued, Lock(), False
-        self.waiting = 0
-        """Rows that wait to be learned."""
-        self.pace = 1.0
+        self.consumers: list[SourceConsumer] = []
+        self._metrics_file = metrics_file
+        self._max_queued, self._lock, self._closed = max_queued, Lock(), False
+        self.queued = 0
+        """Rows queued to be learned."""
+        self.seconds_per_row = 1.0
         """CPU seconds per row of the slowest recent prediction."""
         self.failed: str | None = None
-        """Why the file could not be opened again; None if it is open."""
-        durable.maintain(lambda: diary.tend(gauges, durable.last_snapshot[0]))
+        """Why the file could not be reopened; None if it is open."""
+        durable.maintain(lambda: metrics_file.maintain(gauges, durable.last_snapshot[0]))
 
     # -- back-pressure -------------------------------------------------------------------------
 
-    def _admit(self, count: int) -> None:
-        """Count rows that wait, until they are ``_done``; refused if too many do.
+    def _enqueue_rows(self, count: int) -> None:
+        """Count rows as queued until ``_dequeue_rows``; raise BusyError if there are too many.
 
-        More rows at once than may wait are admitted if no others wait.
+        A request of more rows than the maximum is admitted if no others are queued.
         """
         with self._lock:
             self._check_open()
-            if self.waiting and self.waiting + count > self._most:
+            if self.queued and self.queued + count > self._max_queued:
                 raise BusyError(
-                    f"{self.name}: at most {self._most:,} rows may wait to be learned, "
-                    f"{self.waiting:,} do. Retry in a second with the same key.",
+                    f"{self.name}: at most {self._max_queued:,} rows may wait to be learned, got "
+                    f"{count:,} beside {self.queued:,}. Retry in a second with the same key.",
                     1.0,
                 )
-            self.waiting += count
+            self.queued += count
 
-    def _done(self, count: int) -> None:
+    def _dequeue_rows(self, count: int) -> None:
         with self._lock:
-            self.waiting -= count
+            self.queued -= count
 
     def _check_open(self) -> None:
-        if self._ended:
-            raise StoreError(f"{self.name}: it is being stopped. Retry later.")
+        if self._closed:
+            raise StoreError(
+                f"{self.name}: the learner must be open, but it is being stopped. Retry later."
+            )
 
     # -- verbs ---------------------------------------------------------------------------------
 
     def frozen_copy(self, version: str | None = None) -> "tuple[int, Learner | Pipeline]":
-        """The present version, and the learner that answers with it.
+        """The current version, and the frozen copy that predicts.
 
         Parameters
         ----------
         version : str, optional
-            That it must be.
+            Required version.
 
         Raises
         ------
         NotFoundError
-            If it is another.
+            If it is not the current one.
         """
         now, learner = self.durable.published
         if version is not None and version != str(now):
@@ -133,77 +135,78 @@ class ModelServer:
         return now, learner
 
     def learn(self, rows: Mapping[str, Any], done: Callable[[Request], None], **named: Any) -> None:
-        """Have rows learned.
+        """Enqueue rows to be learned.
 
         Parameters
         ----------
         rows : mapping
-            ``X``, ``y``, and if there are ``sample_weight`` and ``time``, as for ``Durable.learn``.
+            ``X``, ``y``, and optionally ``sample_weight`` and ``time``, as for ``Durable.learn``.
         done : callable
-            Called by the writer's thread, when they are on the disk or refused.
+            Called by the writer's thread when the rows are on the disk or refused.
         **named
             ``key``, ``former``, ``source``, ``position``, as for ``Durable.request``.
 
         Raises
         ------
         BusyError
-            If too many rows wait.
+            If too many rows are queued.
         StoreError
-            If it is being stopped.
+            If the learner is being stopped.
         OnepassError
-            If these are no rows.
+            If the rows are invalid.
         """
         count = len(rows["X"])
-        self._admit(count)
+        self._enqueue_rows(count)
 
-        def settled(request: Request) -> None:
-            self._done(count)
+        def completed(request: Request) -> None:
+            self._dequeue_rows(count)
             if request.error is not None:
-                self._note(count, request.error)
+                self._count_refused(count, request.error)
             done(request)
 
         try:
-            self.durable.request(**rows, **named, done=settled)
-        except BaseException as wrong:
-            self._done(count)
-            self._note(count, wrong)
+            self.durable.request(**rows, **named, done=completed)
+        except BaseException as error:
+            self._dequeue_rows(count)
+            self._count_refused(count, error)
             raise
 
-    def admitted(self, count: int, work: Callable[[], _T]) -> Callable[[], _T]:
-        """Work of ``ask`` or ``answer``, to be done once by a thread that may wait.
+    def admit(self, count: int, work: Callable[[], _T]) -> Callable[[], _T]:
+        """Reserve room for work with delayed labels, and return it, to be called once.
 
         Parameters
         ----------
         count : int
-            Rows that it brings to the disk; they wait until it is done.
+            Number of rows; they count as queued until the work is done.
         work : callable
+            Writes the rows; called by a thread that may wait.
 
         Raises
         ------
         PayloadTooLargeError
-            If these are too many rows at once.
+            If there are too many rows at once.
         BusyError
-            If too many rows wait.
+            If too many rows are queued.
         StoreError
-            If it is being stopped.
+            If the learner is being stopped.
         """
-        most = -(-self._most // 4)
-        if count > most:
+        max_count = -(-self._max_queued // 4)
+        if count > max_count:
             raise PayloadTooLargeError(
-                f"{self.name}: rows whose answers come later, and their answers, must be at most "
-                f"{most:,} at a time, got {count:,}. Send fewer at a time."
+                f"{self.name}: rows with delayed labels, and such labels, must be at most "
+                f"{max_count:,} at a time, got {count:,}. Send fewer at a time."
             )
-        self._admit(count)
+        self._enqueue_rows(count)
 
         def done() -> _T:
             try:
                 return work()
             finally:
-                self._done(count)
+                self._dequeue_rows(count)
 
         return done
 
-    def answer(
+    def learn_labels(
         self,
         ids: Sequence[str],
         y: Any,
@@ -211,29 +214,30 @@ class ModelServer:
         *,
         time: TimeLike | None = None,
     ) -> LearnResult:
-        """Learn rows that were asked, as ``Durable.answer`` does."""
+        """Learn pending rows from their labels; see ``Durable.learn_labels``."""
         try:
-            return self.durable.answer(ids, y, sample_weight, time=time)
-        except OnepassError as wrong:
-            self._note(len(ids), wrong)
+            return self.durable.learn_labels(ids, y, sample_weight, time=time)
+        except OnepassError as error:
+            self._count_refused(len(ids), error)
             raise
 
-    def feed(self, source: Source, log: Callable[..., object] | None = None) -> None:
-        """Learn what a source brings, as long as this is served; ``log`` as for :class:`.Feeder`.
+    def consume(self, source: Source, log: Callable[..., object] | None = None) -> None:
+        """Learn rows of a source until ``close``; ``log`` as for :class:`.SourceConsumer`.
 
         Raises
         ------
         ParameterError
-            If it is read already, or tells times to a learner that wants none, or none to another.
+            If the source is consumed already; if it has times and the learner takes none, or the
+            reverse.
         """
-        if any(feeder.source.name == source.name for feeder in self.feeders):
+        if any(consumer.source.name == source.name for consumer in self.consumers):
             raise ParameterError(
                 f"{self.name}: a source must be read once, got {source.name} twice. Leave one out."
             )
-        self.feeders.append(Feeder(self.durable, source, self.gauges, log))
+        self.consumers.append(SourceConsumer(self.durable, source, self.gauges, log))
 
     def check_ready(self) -> None:
-        """Refuse where the learner cannot learn now.
+        """Check that the learner can learn.
 
         Raises
         ------
@@ -241,74 +245,74 @@ class ModelServer:
         """
         self._check_open()
         if not self.ready:
-            raise StoreError(self.trouble or f"{self.name}: it could not learn. Retry.")
+            raise StoreError(
+                self.error or f"{self.name}: the learner must be ready, but it is not. Retry."
+            )
 
-    # -- what there is -------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """Whether it can learn, as far as is known."""
+        """Whether the learner can learn, as far as is known."""
         return self.failed is None and self.durable.ready
 
     @property
-    def trouble(self) -> str | None:
-        """What is wrong, even if it can learn; None if all is well."""
-        return self.failed or self.durable.trouble
+    def error(self) -> str | None:
+        """The current error of the learner, as text; None if there is none."""
+        return self.failed or self.durable.error
 
     @property
-    def source_trouble(self) -> str | None:
-        """What keeps it from reading its sources; it learns from whoever asks all the same."""
-        return " ".join(each.trouble for each in self.feeders if each.trouble) or None
+    def source_error(self) -> str | None:
+        """Errors of its sources, as text; requests are learned regardless."""
+        return " ".join(each.error for each in self.consumers if each.error) or None
 
     def close(self) -> None:
-        """Stop reading sources, learn the rows that wait, and close the file."""
-        for feeder in self.feeders:
-            feeder.close()
+        """Stop its consumers, learn the queued rows, and close the file."""
+        for consumer in self.consumers:
+            consumer.close()
         with self._lock:
-            self._ended = True
+            self._closed = True
         try:
             self.durable.close()
         finally:
-            self._diary.write(self.gauges)
+            self._metrics_file.write(self.gauges)
 
-    # -- what stands behind them ---------------------------------------------------------------
-
-    def _note(self, count: int, wrong: BaseException) -> None:
-        """Note that rows were refused; where it was the disk's fault, ``trouble`` tells it."""
-        if not isinstance(wrong, StoreError):
-            self.gauges.refuse(count, str(wrong))
+    def _count_refused(self, count: int, error: BaseException) -> None:
+        """Count refused rows; errors of the disk are in ``error`` instead."""
+        if not isinstance(error, StoreError):
+            self.gauges.refuse(count, str(error))
 
 
 _LOG = logging.getLogger("onepass.service")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_ENDING = ".db"
+_SUFFIX = ".db"
 _RETIRED = ".retired"
 _GAUGES = ".gauges"
-_OF_ONE = ("", "-wal", _GAUGES, _ENDING)  # the files that a name may have
+_SUFFIXES = ("", "-wal", _GAUGES, _SUFFIX)  # of the files of one name
 
 
 class ModelRegistry:
-    """Named learners.
+    """Named learners, one file each in one folder.
 
     Parameters
     ----------
     folder : path-like
-        Made if it is not there.
+        Created if it does not exist.
     where : str
         The public call, for messages.
     window : int
-        Rows of the recent error.
+        Number of rows over which the recent error is computed.
     drift : iterable of str
-        River's detectors, by name; those that count mistakes watch classifiers alone.
+        Names of River's detectors; those of wrong predictions are for classifiers only.
     max_queued : int
-        Rows that may wait to be learned, for each learner.
+        Max rows queued to be learned, for each learner.
     **options
         For :func:`onepass.service.durable`.
 
     Attributes
     ----------
     failed : dict of str to str
-        The learners whose files could not be opened, and the reasons. They are not served until
+        Reasons by the names of learners whose files could not be opened. They are not served until
         ``load`` opens them.
     """
 
@@ -323,52 +327,52 @@ class ModelRegistry:
         **options: Any,
     ) -> None:
         self.folder, self.where = Path(folder), where
-        self._window, self._drift, self._most = window, drift, max_queued
+        self._window, self._drift, self._max_queued = window, drift, max_queued
         self._options = options
         self._served: dict[str, ModelServer] = {}
         self.failed: dict[str, str] = {}
         self._sources: list[tuple[str, Source, Callable[..., object] | None]] = []
-        self._turn = RLock()
-        self._retiring = RLock()  # taken before the other
-        self._going: str | None = None  # what is being retired
-        detectors(drift, where)  # unknown names are refused before anything is opened
+        self._lock = RLock()
+        self._retire_lock = RLock()  # acquired before _lock
+        self._closing_name: str | None = None  # the learner that is being retired
+        detectors(drift, where)  # raises for unknown names, before a file is opened
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as failed:
+        except OSError as error:
             raise StoreError(
-                f"{where}: {folder} must be a folder, or one that can be made, got: "
-                f"{failed.strerror}. Choose another."
-            ) from failed
+                f"{where}: {folder} must be a folder, or a path where one can be created, got: "
+                f"{error.strerror}. Choose another."
+            ) from error
 
     def open_all(self) -> None:
-        """Open all files in the folder; a file that cannot be opened is noted in ``failed``.
+        """Open all files in the folder; those that cannot be opened are listed in ``failed``.
 
         Raises
         ------
         ParameterError
-            If a detector counts mistakes where a learner makes none.
+            If a detector requires classifiers and a learner is none.
         LockedError
-            If another process holds a file: most likely a second service of the same folder.
+            If another process holds a file, such as another service of the same folder.
         """
         try:
-            for path in sorted(self.folder.glob(f"*{_ENDING}")):
+            for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
                 if path.stem in self._served or not _NAME.fullmatch(path.stem):
                     continue
                 try:
                     self._open(path.stem, None)
                 except (LockedError, ParameterError):
                     raise
-                except Exception as wrong:  # noqa: BLE001  one file does not stop the others
-                    self._fail(path.stem, wrong)
+                except Exception as error:  # noqa: BLE001  the others are opened
+                    self._fail(path.stem, error)
         except BaseException:
             self.close()
             raise
 
     def load(self, name: str) -> ModelServer:
-        """Open a learner that failed, or a file that is not served yet.
+        """Reopen a learner that has failed, or open a file that is not served yet.
 
-        A learner that can learn is returned unchanged. One that cannot goes on predicting, also if
-        its file cannot be opened again.
+        A learner that can learn is returned unchanged. A failed one continues to predict, even if
+        its file cannot be reopened.
 
         Raises
         ------
@@ -377,7 +381,7 @@ class ModelRegistry:
         StoreError
             If the file cannot be opened.
         """
-        with self._retiring, self._turn:
+        with self._retire_lock, self._lock:
             before = self._served.get(name)
             if before is not None:
                 with suppress(StoreError):
@@ -390,100 +394,104 @@ class ModelRegistry:
                 if before is not None:
                     before.close()
                 return self._open(name, None)
-            except Exception as wrong:
+            except Exception as error:
                 if before is not None:
-                    before.failed = str(wrong) or repr(wrong)
+                    before.failed = str(error) or repr(error)
                     raise
-                self._fail(name, wrong)
+                self._fail(name, error)
                 return self[name]  # raises
 
-    def feed(self, name: str, source: Source, log: Callable[..., object] | None = None) -> None:
-        """Learn from a source, now or when the file of the learner is opened.
+    def consume(self, name: str, source: Source, log: Callable[..., object] | None = None) -> None:
+        """Consume a source, now or when the file of its learner is opened.
 
         Parameters
         ----------
         name, source, log
-            As for :meth:`.Served.feed`.
+            As for :meth:`.ModelServer.consume`.
         """
         if name in self._served:
-            self._served[name].feed(source, log)
+            self._served[name].consume(source, log)
         self._sources.append((name, source, log))
 
-    def create(self, name: str, model: "Learner | Pipeline", *, there: bool = False) -> ModelServer:
-        """Serve a new learner.
+    def create(
+        self, name: str, model: "Learner | Pipeline", *, exist_ok: bool = False
+    ) -> ModelServer:
+        """Create and serve a learner.
 
         Parameters
         ----------
         name : str
-            1 to 100 letters, digits, ``_``, ``.`` and ``-``; a letter or digit first.
+            1 to 100 letters, digits, ``_``, ``.`` and ``-``, beginning with a letter or digit.
         model : learner or Pipeline
-        there : bool, default False
-            Whether it may be there already: then what is there goes on.
+        exist_ok : bool, default False
+            Whether an existing learner of this name continues instead of raising.
 
         Raises
         ------
         AlreadyExistsError
-            If there is one of this name.
+            If the name is in use.
         ParameterError
-            If it is no name, or a detector counts mistakes where the learner makes none.
+            If the name is invalid, or a detector requires a classifier and the learner is none.
         TypeMismatchError, StoreError
-            As ``op.durable``.
+            As for ``op.durable``.
         """
         if not _NAME.fullmatch(name):
             raise ParameterError(
-                f"{self.where}: a name must be 1 to 100 letters, digits, '_', '.' and '-', a "
-                f"letter or digit first, got {name[:120]!r}. Choose another."
+                f"{self.where}: a name must be 1 to 100 letters, digits, '_', '.' and '-', "
+                f"beginning with a letter or digit, got {name[:120]!r}. Choose another."
             )
-        with self._turn:
-            if name in self._served and there:
+        with self._lock:
+            if name in self._served and exist_ok:
                 self._served[name].durable.check_compatible(model)
                 return self._served[name]
             if (
                 name in self._served
-                or name == self._going
-                or (not there and os.path.lexists(self._path(name)))
+                or name == self._closing_name
+                or (not exist_ok and os.path.lexists(self._path(name)))
             ):
                 raise AlreadyExistsError(
-                    f"{self.where}: there must be no learner {name!r} yet, but there is. Choose "
-                    "another name, or retire it first."
+                    f"{self.where}: the name must be unused, got {name!r}, which exists. Choose "
+                    "another name, or retire that learner first."
                 )
             return self._open(name, model)
 
     def retire(self, name: str) -> Path:
-        """Stop serving a learner; its file is renamed, and the new path returned.
+        """Stop serving a learner, rename its file, and return the new path.
 
         Raises
         ------
         NotFoundError
-            If there is none of this name.
+            If there is no such learner.
         StoreError
-            If its file was moved or removed, or another stands there: then it goes on answering.
+            If its file was moved, removed or replaced; then it continues to predict.
         """
-        with self._retiring:
-            with self._turn:
+        with self._retire_lock:
+            with self._lock:
                 if name in self.failed and os.path.lexists(self._path(name)):
                     with unlocked(self._path(name), self.where):
-                        moved = self._moved(name)
+                        moved = self._move_files(name)
                     del self.failed[name]
                     return moved
                 served = self[name]
-                served.durable.check_in_place()  # nor is another's file taken for its own
-                self._going = name
+                served.durable.check_in_place()
+                self._closing_name = name
                 del self._served[name]
             try:
-                served.close()  # what waits may take long: others are made meanwhile
-                return self._moved(name)
+                served.close()  # may take long; other learners can be created meanwhile
+                return self._move_files(name)
             except BaseException:
                 self._served[name] = served
                 raise
             finally:
-                self._going = None
+                self._closing_name = None
 
-    def _moved(self, name: str) -> Path:
+    def _move_files(self, name: str) -> Path:
         """Rename the files of a learner, and return the new path."""
-        old, new = self._path(name), self._free(name)
+        old, new = self._path(name), self._unused_path(name)
         old.rename(new)
-        with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
+        with suppress(
+            FileNotFoundError
+        ):  # on a full disk it has rows that the file has no room for
             Path(f"{old}-wal").rename(f"{new}-wal")
         with suppress(OSError):
             (self.folder / f"{name}{_GAUGES}").rename(f"{new}{_GAUGES}")
@@ -492,57 +500,57 @@ class ModelRegistry:
         return new
 
     def close(self) -> None:
-        """Stop all; what waits is learned first."""
-        with self._retiring, self._turn:
+        """Learn the queued rows, and close all learners."""
+        with self._retire_lock, self._lock:
             closing, self._served = self._served, {}
-            with ExitStack() as all_of_them:  # one that fails does not keep others open
+            with ExitStack() as stack:  # closes the others if one raises
                 for served in closing.values():
-                    all_of_them.callback(served.close)
+                    stack.callback(served.close)
 
     def __getitem__(self, name: str) -> ModelServer:
         found = self._served.get(name)
         if found is None and name in self.failed:
             raise StoreError(
-                f"{name}: its file must be one that can be opened, got: {self.failed[name]} Once "
-                "that is fixed, load the model again; or DELETE it, which renames the file: see "
+                f"{name}: its file must be one that can be opened, got: {self.failed[name]} Fix "
+                "that and load the model again, or DELETE it, which renames the file: see "
                 "/openapi.json."
             )
         if found is None:
             raise NotFoundError(
-                f"there is no learner of this name: {name[:120]!r}; "
-                "GET /v2/repository/index lists those that there are."
+                f"the name must be that of a learner, got {name[:120]!r}. GET /v2/repository/index "
+                "lists all."
             )
         return found
 
     @property
     def names(self) -> list[str]:
-        """The names of all learners, also of those whose files could not be opened."""
+        """Names of all learners, including those whose files could not be opened."""
         return [*self._served, *self.failed]
 
     def __iter__(self) -> Iterator[ModelServer]:
         return iter(list(self._served.values()))
 
-    def _fail(self, name: str, wrong: Exception) -> None:
-        """Note and log that a file could not be opened."""
-        self.failed[name] = str(wrong) or repr(wrong)
+    def _fail(self, name: str, error: Exception) -> None:
+        """Record and log that a file could not be opened."""
+        self.failed[name] = str(error) or repr(error)
         fields = {"name": name, "reason": self.failed[name]}
-        unexpected = None if isinstance(wrong, OnepassError) else wrong
+        unexpected = None if isinstance(error, OnepassError) else error
         _LOG.error("a learner cannot be opened", exc_info=unexpected, extra={"fields": fields})
 
-    def _free(self, name: str) -> Path:
-        """Where nothing is of one that was retired, nor of one that is served by that name."""
+    def _unused_path(self, name: str) -> Path:
+        """A path for a retired learner at which no file of another learner exists."""
         names = (f"{name}{_RETIRED}-{number}" for number in count(1))
         return next(
             self.folder / new
             for new in names
-            if not any((self.folder / f"{new}{end}").exists() for end in _OF_ONE)
+            if not any((self.folder / f"{new}{end}").exists() for end in _SUFFIXES)
         )
 
     def _path(self, name: str) -> Path:
-        return self.folder / f"{name}{_ENDING}"
+        return self.folder / f"{name}{_SUFFIX}"
 
     def _detectors(self, name: str, learner: "Learner | Pipeline") -> dict[str, Any]:
-        """New detectors for a learner; refused if they do not suit it."""
+        """New detectors for a learner; raises if they do not suit it."""
         chosen = detectors(self._drift, self.where)
         check_suited(chosen, task_of(learner), f"{self.where}: {name}")
         return chosen
@@ -555,16 +563,16 @@ class ModelRegistry:
             gauges.append(Gauges(learner, window=self._window, detectors=chosen))
             return gauges[0].learned
 
-        if model is not None:  # what is refused leaves no file
+        if model is not None:  # raises before a file is created
             self._detectors(name, ManagedModel.of(model, self.where).learner)
-        held = durable(self._path(name), model, watch=watched, **self._options)
-        diary = MetricsFile(self.folder / f"{name}{_GAUGES}")
-        diary.read(gauges[0], held.rows_seen)
-        served = ModelServer(name, held, gauges[0], diary, max_queued=self._most)
+        learner = durable(self._path(name), model, watch=watched, **self._options)
+        metrics_file = MetricsFile(self.folder / f"{name}{_GAUGES}")
+        metrics_file.read(gauges[0], learner.rows_seen)
+        served = ModelServer(name, learner, gauges[0], metrics_file, max_queued=self._max_queued)
         try:
-            for fed, source, log in self._sources:
-                if fed == name and model is None:  # not of a new learner of this name
-                    served.feed(source, log)
+            for model_name, source, log in self._sources:
+                if model_name == name and model is None:  # a new learner has no sources
+                    served.consume(source, log)
         except BaseException:
             served.close()
             raise

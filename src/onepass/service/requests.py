@@ -6,11 +6,11 @@ is encoded as::
 
     length of the header, 4 bytes | header, JSON | the arrays, one after the other
 
-The header is the number of rows, and of each array its part, its column where it is one of a table,
-its dtype, its shape and its bytes. An array of Python objects is JSON.
+The header has the number of rows and, for each array, its part, its column if it belongs to a
+table, its dtype, its shape and its number of bytes. Arrays of Python objects are encoded as JSON.
 
-The size of a block on the disk is checked before it is encoded: rows may share one text in memory
-that each of them stores by itself, so a kilobyte in memory may become gigabytes on the disk.
+The size of a block is checked before it is encoded: rows may share one text in memory, but each
+stores a copy of it, so a kilobyte in memory may become gigabytes on the disk.
 
 Also here: checks of idempotency keys, source names and positions.
 """
@@ -67,13 +67,13 @@ _Field = tuple[str, str | None, str, tuple[int, ...], int]
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """Rows as a learner's verbs take them.
+    """Rows, as arguments of a learner's methods.
 
     Parameters
     ----------
     X : ndarray of shape (n, …) or Table
     y : ndarray of shape (n,) or (n, c), or None
-        None of rows that wait for their answers.
+        None for rows that wait for their labels.
     weights : ndarray of shape (n,), optional
     time : ndarray of shape (n,), optional
     """
@@ -88,7 +88,7 @@ class Block:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a matrix of float64 with one such target a row, and nothing else."""
+        """Whether it is a float64 matrix with one float64 target per row, and nothing else."""
         X, y = self.X, self.y
         return (
             type(X) is np.ndarray
@@ -101,8 +101,8 @@ class Block:
         )
 
     @property
-    def like(self) -> tuple[object, ...]:
-        """What blocks must have in common to be learned as one."""
+    def layout(self) -> tuple[object, ...]:
+        """Columns, dtypes and shapes, which blocks must share to be learned as one."""
         if self.plain:
             return self.X.shape[1:]  # type: ignore[no-any-return]
         return tuple(
@@ -116,7 +116,7 @@ class Block:
         )
 
     def named(self) -> dict[str, Array]:
-        """Weights and time, as far as there are, by the names of the verbs' arguments."""
+        """Weights and time, if given, by the names of the arguments."""
         if self.weights is None and self.time is None:
             return {}
         given = {"sample_weight": self.weights, "time": self.time}
@@ -139,16 +139,16 @@ class Block:
         return Block(X, *parts).former_digest()
 
     def former_digest(self) -> bytes:
-        """The digest of former versions: of the bytes, so of dtypes and order of columns too."""
+        """The digest of former versions, which depends on dtypes and the order of columns."""
         return hashlib.sha256(self.to_bytes()).digest()
 
     def to_bytes(self) -> bytes:
-        """What ``from_bytes`` reads; equal blocks have equal bytes.
+        """Encode the block for ``from_bytes``; equal blocks have equal bytes.
 
         Raises
         ------
         TypeError
-            If it holds values that JSON cannot say.
+            If it contains values that JSON cannot represent.
         """
         if self.plain:
             return b"".join((_plain_head(*self.X.shape), self.X.tobytes(), self.y.tobytes()))  # type: ignore[union-attr]
@@ -164,12 +164,12 @@ class Block:
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Block":
-        """What ``to_bytes`` gave; ``where`` it stands, for messages.
+        """Decode what ``to_bytes`` encoded; ``where`` is the file, for messages.
 
         Raises
         ------
         CorruptStoreError
-            If it is not.
+            If the bytes are not an encoded block.
         """
         try:
             at = _LENGTH.size + _LENGTH.unpack_from(data)[0]
@@ -182,11 +182,10 @@ class Block:
                 at += size
             X = Table(columns, n) if table else parts.pop("X")
             return cls(X, **parts)
-        except (ValueError, TypeError, KeyError, struct.error) as wrong:
+        except (ValueError, TypeError, KeyError, struct.error) as error:
             raise CorruptStoreError(
-                f"{where}: a block in it is not as it was written: {wrong}. Restore it from a "
-                "backup."
-            ) from wrong
+                f"{where}: a block of the file is damaged: {error}. Restore the file from a backup."
+            ) from error
 
     def arrays(self) -> Iterator[tuple[str, str | None, Array]]:
         """Part, column and values of each array."""
@@ -199,7 +198,7 @@ class Block:
 
 
 def joined(blocks: Sequence[Block]) -> Block:
-    """Blocks that are alike as one.
+    """Concatenate blocks of the same layout.
 
     Parameters
     ----------
@@ -223,8 +222,8 @@ def joined(blocks: Sequence[Block]) -> Block:
 def _canonical(array: Array) -> Array:
     """Values in one canonical dtype, for digests.
 
-    Numbers are float64 where that holds them, text and mixed values objects, dates microseconds
-    where these hold them.
+    Numbers are float64 if that is exact, text and mixed values are objects, and dates are
+    microseconds if that is exact.
     """
     kind = array.dtype.kind
     if kind == "M":
@@ -246,10 +245,10 @@ def _canonical(array: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _block_header(n: int, fields: tuple[_Field, ...]) -> bytes:
-    """The header and its length; many blocks have the same."""
+    """The header with its length; cached, as many blocks have the same."""
     table = not any(part == "X" and column is None for part, column, *_ in fields)
-    said = json.dumps([n, table, fields], separators=(",", ":")).encode()
-    return _LENGTH.pack(len(said)) + said
+    header = json.dumps([n, table, fields], separators=(",", ":")).encode()
+    return _LENGTH.pack(len(header)) + header
 
 
 @lru_cache(maxsize=256)
@@ -262,7 +261,7 @@ def _plain_head(n: int, d: int) -> bytes:
 
 def _array(body: bytes, dtype: str, shape: list[int]) -> Array:
     if dtype == "|O":
-        if math.prod(shape) > len(body):  # each takes a byte at least
+        if math.prod(shape) > len(body):  # each takes at least one byte
             raise ValueError(f"{shape} values in {len(body)} bytes")
         found = np.empty(shape, dtype=object)
         values = json.loads(body)
@@ -273,54 +272,54 @@ def _array(body: bytes, dtype: str, shape: list[int]) -> Array:
     return np.frombuffer(body, dtype).reshape(shape).copy()
 
 
-_ROWS = 4096  # in a block of several requests
-_KINDS = "biufUM"  # of dtypes that stand as they are
+_ROWS = 4096  # max rows of a block of several requests
+_KINDS = "biufUM"  # dtypes whose bytes are stored
 
 
 class LearnResult(NamedTuple):
-    """What became of rows that were learned: they are on the disk."""
+    """The result of learning rows, which are on the disk."""
 
     version: int
-    """The learner's version with them: how many blocks it has learned."""
+    """Version of the learner that includes the rows: the number of blocks learned."""
 
-    said: Array
-    """What was said of each row just before it was learned, of the shape of y."""
+    predictions: Array
+    """Prequential predictions, of the shape of y: each row is predicted before it is learned."""
 
-    again: bool = False
-    """Whether they had been learned before, by a request with the same key."""
+    repeated: bool = False
+    """Whether the rows were learned before, by a request with the same key."""
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Rows to learn, or to store until their labels come, and the result.
+    """Rows to learn, or to store until their labels arrive, and the result.
 
     Parameters
     ----------
     block : Block
     body : bytes
-        The encoded block, where it was encoded to check that it can be.
+        The encoded block, if it was encoded already.
     size : int
-        About how many bytes it takes.
+        Approximate size in bytes.
     keys : sequence of tuple[str, bytes]
-        An idempotency key of all rows, or one of each, with the digest of the request.
+        An idempotency key of all rows, or one for each, with the digest of the request.
     source, position : str, optional
-        Where the rows came from.
+        Source of the rows, and the position after them.
     ids : sequence of str
-        Of rows that wait for their labels, or are labelled by this request.
+        Ids of rows that wait for their labels, or are labelled by this request.
     until : float
-        Until when they wait.
+        Time at which the rows expire.
     done : callable, optional
-        Called with the request once it is decided.
-    receipt, error : Receipt and exception, optional
-        The result, or why there is none.
-    settled : bool
-        Whether it is decided.
+        Called with the request when it is completed.
+    learn_result, error : LearnResult and exception, optional
+        The result, or the error.
+    completed : bool
+        Whether the request is completed.
     former : bytes
-        The digest of a former version for this request.
+        Digest of a former version for this request.
     gate : lock
-        Held until it is decided.
+        Locked until the request is completed.
     process : int
-        The process in which it is decided.
+        Id of the process that completes it.
     """
 
     block: Block
@@ -332,9 +331,9 @@ class Request:
     ids: Sequence[str] = ()
     until: float = 0.0
     done: Callable[["Request"], None] | None = None
-    receipt: LearnResult | None = None
+    learn_result: LearnResult | None = None
     error: BaseException | None = None
-    settled: bool = False
+    completed: bool = False
     former: bytes = b""
     gate: Any = field(default_factory=allocate_lock)
     process: int = field(default_factory=os.getpid)
@@ -343,52 +342,52 @@ class Request:
         self.gate.acquire()
 
     def wait(self) -> LearnResult:
-        """The receipt, once it is decided; raises the error if there is one."""
-        if self.process != os.getpid():  # no thread of a forked process opens the gate
+        """Wait until the request is completed; its result, or raise its error."""
+        if self.process != os.getpid():  # the gate is never released in a forked process
             return self.result()
         with self.gate:
             return self.result()
 
     def result(self) -> LearnResult:
-        """The receipt; raises the error if there is one."""
+        """The result, or raise the error."""
         if self.error is not None:
             raise self.error
-        if not self.settled or self.receipt is None:
+        if not self.completed or self.learn_result is None:
             raise StoreError(
-                f"a request: it must be decided before its result is read, by process "
-                f"{self.process}, which made it; this is process {os.getpid()}. Wait for it there, "
-                "or send it again with the same key."
+                f"a request: it must be completed by process {self.process}, which created it, "
+                f"before its result is read; this is process {os.getpid()}. Wait for it there, or "
+                "send it again with the same key."
             )
-        return self.receipt
+        return self.learn_result
 
 
 def runs(requests: Sequence[Request]) -> list[list[Request]]:
-    """Consecutive requests that can be learned as one block.
+    """Group consecutive requests that can be learned as one block.
 
     Parameters
     ----------
     requests : sequence of Request
-        A request of a source is a block by itself: it has a position.
+        A request of a source is a separate block, as it has a position.
     """
     if len(requests) == 1:
         return [list(requests)]
     found: list[list[Request]] = []
     run: list[Request] = []
-    rows, like = 0, None
+    rows, layout = 0, None
     for request in requests:
-        size, kind = len(request.block), request.block.like
+        size, kind = len(request.block), request.block.layout
         alone = request.source is not None
-        if not run or alone or kind != like or rows + size > _ROWS:
+        if not run or alone or kind != layout or rows + size > _ROWS:
             run, rows = [], 0
             found.append(run)
         run.append(request)
         rows += size
-        like = None if alone else kind
+        layout = None if alone else kind
     return found
 
 
 def array_to_bytes(array: Array) -> bytes:
-    """Predictions, encoded."""
+    """Encode predictions."""
     plain = array.dtype.kind in _KINDS
     body = array.tobytes() if plain else json.dumps(array.tolist()).encode()
     return _head(array.dtype.str, array.shape) + body
@@ -405,7 +404,7 @@ def array_from_bytes(data: bytes) -> Array:
     Raises
     ------
     CorruptStoreError
-        If these are other bytes.
+        If the bytes are not encoded predictions.
     """
     try:
         head, _, body = data.partition(b"\n")
@@ -415,14 +414,12 @@ def array_from_bytes(data: bytes) -> Array:
         array = np.empty(shape, dtype=object)
         array[...] = json.loads(body)
     except (ValueError, TypeError) as error:
-        raise CorruptStoreError(
-            f"stored predictions are not as they were written: {error}"
-        ) from error
+        raise CorruptStoreError(f"stored predictions are damaged: {error}") from error
     return array
 
 
 _NUMBERS = "biuf"
-_MIXED = "OUM"  # a matrix of text, dates or mixed values, for features that read it
+_MIXED = "OUM"  # dtypes of a matrix of text, dates or mixed values
 _NUMBER_BYTES = 8  # bytes of a number
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -435,9 +432,9 @@ def read_rows(
     *,
     where: str,
 ) -> Block:
-    """Rows as they came, as a block of their own: nothing of it is the caller's.
+    """Copy rows into a block, which shares no memory with the caller's arrays.
 
-    Whether they can be learned, the learner says.
+    The learner checks whether they can be learned.
 
     Parameters
     ----------
@@ -450,9 +447,9 @@ def read_rows(
     Raises
     ------
     ShapeError, TypeMismatchError
-        If these are no rows, or not as many answers.
+        If the rows are invalid, or the number of targets differs.
     """
-    given: Any = Block(X, y, sample_weight, time)  # type: ignore[arg-type]  # as far as it is one
+    given: Any = Block(X, y, sample_weight, time)  # type: ignore[arg-type]  # arguments of any type
     if given.plain:
         return Block(given.X.copy(), given.y.copy())
     rows = _rows(X, where)
@@ -466,7 +463,7 @@ def read_rows(
 
 
 def check_labelled(y: object, where: str) -> None:
-    """Refuse rows to be learned that have no answers.
+    """Check that rows to be learned have targets.
 
     Parameters
     ----------
@@ -480,8 +477,8 @@ def check_labelled(y: object, where: str) -> None:
     """
     if y is None:
         raise TypeMismatchError(
-            f"{where}: `y` must be an answer for each row, got None. Give the answers, or `ask` "
-            "for rows whose answers come later."
+            f"{where}: `y` must be a target for each row, got None. Give the targets, or use "
+            "`predict_pending` for rows whose labels arrive later."
         )
 
 
@@ -494,9 +491,9 @@ def _rows(X: Any, where: str) -> Any:
         return Table.from_rows(X)
     array = _copied(X)
     if array.ndim < 2 or array.dtype.kind not in _NUMBERS + _MIXED:
-        matrix(X, where)  # says what is wrong with it
+        matrix(X, where)  # raises the error
     if array.dtype.kind not in _NUMBERS:
-        if not isinstance(X, np.ndarray):  # NumPy would make text of the numbers among it
+        if not isinstance(X, np.ndarray):  # NumPy would convert its numbers to text
             array = np.array(X, dtype=object)
         _check_plain(array, "X", where)
     elif array.dtype.itemsize > _NUMBER_BYTES:
@@ -505,7 +502,7 @@ def _rows(X: Any, where: str) -> Any:
 
 
 def _column(values: Array, name: str) -> Array:
-    """A copy, of what a file can hold."""
+    """A copy, of a dtype that can be stored."""
     plain = values.dtype.kind in f"{_KINDS}O"
     return values.copy() if plain else to_column(values, name)
 
@@ -515,31 +512,31 @@ def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
 
     Parameters
     ----------
-    part : array-like of shape (n, …); weights and times may be one for all rows
+    part : array-like of shape (n, …); weights and times may be scalars
     name : str
-        Of the argument.
+        Name of the argument.
     n : int
-        How many rows there are.
+        Number of rows.
     where : str
         The public call, for messages.
 
     Raises
     ------
     ShapeError, TypeMismatchError
-        If it is not one value a row, or no number, text or date.
+        If there is not one value per row, or a value is not a number, text or date.
     """
     array = _copied(part)
     if name == "y" and array.dtype.kind == "U" and isinstance(part, (list, tuple)):
-        values = np.array(part, dtype=object)  # NumPy has made text of the numbers among them
+        values = np.array(part, dtype=object)  # NumPy has converted its numbers to text
         array = array if all(isinstance(v, str) for v in values.ravel().tolist()) else values
     if name == "time" and array.dtype.kind == "O":
         array = to_column(array, "time")
     if array.ndim == 0 and name != "y":
         array = np.full(n, array[()])
     if array.ndim == 0 or len(array) != n:
-        came = f"the shape {array.shape}" if array.ndim else "one that is no list"
+        got = f"the shape {array.shape}" if array.ndim else "one that is not a list"
         raise ShapeError(
-            f"{where}: `{name}` must have one value for each of {n} rows, got {came}. Give as many "
+            f"{where}: `{name}` must have one value for each of {n} rows, got {got}. Give as many "
             "values as rows."
         )
     if array.dtype.kind == "f" and array.dtype.itemsize > _NUMBER_BYTES:
@@ -550,7 +547,7 @@ def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
 
 
 def _copied(values: Any) -> Array:
-    """A copy, its rows one after the other."""
+    """A copy, in C order."""
     if type(values) not in {np.ndarray, list}:
         if hasattr(values, "detach"):  # a tensor
             values = values.detach().cpu().numpy()
@@ -564,25 +561,25 @@ def _copied(values: Any) -> Array:
 
 
 def _check_plain(array: Array, name: str, where: str) -> None:
-    """Refuse what no file can hold."""
+    """Check that values can be stored."""
     if array.dtype.kind in _KINDS:
         return
-    odd = next((v for v in array.ravel().tolist() if not isinstance(v, _PLAIN)), None)
-    if odd is not None or array.dtype.kind != "O":
-        came = type(odd).__name__ if array.dtype.kind == "O" else str(array.dtype)
+    invalid = next((v for v in array.ravel().tolist() if not isinstance(v, _PLAIN)), None)
+    if invalid is not None or array.dtype.kind != "O":
+        got = type(invalid).__name__ if array.dtype.kind == "O" else str(array.dtype)
         raise TypeMismatchError(
-            f"{where}: `{name}` must hold numbers or text, got {came}. Convert it, or give rows as "
-            "dicts or a frame, in which dates may stand."
+            f"{where}: `{name}` must hold numbers or text, got {got}. Convert it, or give rows "
+            "with dates as dicts or as a frame."
         )
 
 
-_LARGEST_ENCODED = 1 << 29  # bytes of rows at once
-_LONGEST = 12  # bytes of a character as JSON, at most
-_FEW = 512  # values, which are not too many bytes where each is a request's longest text
+_MAX_ENCODED = 1 << 29  # bytes of rows at once
+_LONGEST = 12  # max bytes of a character in JSON
+_FEW = 512  # values, which are never too many bytes
 
 
 def check_encodable(block: Block, where: str) -> None:
-    """Refuse a block that would take too many bytes, before it is encoded.
+    """Check the size of a block before it is encoded.
 
     Parameters
     ----------
@@ -600,14 +597,14 @@ def check_encodable(block: Block, where: str) -> None:
     size = sum(part.nbytes for part in parts if part.dtype.kind != "O")
     values = [part.ravel().tolist() for part in parts if part.dtype.kind == "O"]
     length = sum(len(each) for column in values for each in column if type(each) is str)
-    if size + _LONGEST * length > _LARGEST_ENCODED:  # few are: these are measured
+    if size + _LONGEST * length > _MAX_ENCODED:  # rare: measure it exactly
         for column in values:
             size += sum(len(json.dumps(each)) * n for each, n in Counter(column).items())
         check_size(size, where)
 
 
 def check_size(nbytes: int, where: str) -> None:
-    """Refuse rows that take too many bytes.
+    """Check that rows do not take too many bytes.
 
     Parameters
     ----------
@@ -619,25 +616,25 @@ def check_size(nbytes: int, where: str) -> None:
     ------
     ShapeError
     """
-    if nbytes > _LARGEST_ENCODED:
+    if nbytes > _MAX_ENCODED:
         raise ShapeError(
-            f"{where}: `X` must take at most {_LARGEST_ENCODED:,} bytes, got {nbytes:,}. Give "
+            f"{where}: `X` must take at most {_MAX_ENCODED:,} bytes, got {nbytes:,}. Give "
             "fewer rows at once."
         )
 
 
-_LONGEST_KEY = 512  # characters
-_HALVES = re.compile("[\ud800-\udfff]")
+_MAX_KEY = 512  # characters
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def check_text(word: object, name: str, where: str) -> None:
-    """Refuse what is no text, empty, too long, or of halves of characters.
+def check_text(value: object, name: str, where: str) -> None:
+    """Check that a value is text of suitable length, without lone surrogates.
 
     Parameters
     ----------
-    word : object
+    value : object
     name : str
-        Of the argument.
+        Name of the argument.
     where : str
         The public call, for messages.
 
@@ -645,12 +642,12 @@ def check_text(word: object, name: str, where: str) -> None:
     ------
     ParameterError
     """
-    came = type(word).__name__
-    if isinstance(word, str):
-        came = f"{len(word):,} characters"
-        if 0 < len(word) <= _LONGEST_KEY and not _HALVES.search(word):
+    got = type(value).__name__
+    if isinstance(value, str):
+        got = f"{len(value):,} characters"
+        if 0 < len(value) <= _MAX_KEY and not _SURROGATES.search(value):
             return
     raise ParameterError(
-        f"{where}: `{name}` must be text of 1 to {_LONGEST_KEY} characters, got {came}. Give "
+        f"{where}: `{name}` must be text of 1 to {_MAX_KEY} characters, got {got}. Give "
         "another, such as str(uuid.uuid4())."
     )

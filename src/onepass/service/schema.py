@@ -1,4 +1,4 @@
-"""Schema: the tables of a journal, made or upgraded.
+"""Schema of a journal: its tables, and upgrades of former formats.
 
 The format is SQLite's ``user_version``, and ``application_id`` marks the file as one of onepass. A
 newer format is refused; an older one is upgraded in one transaction, so a crash or a full disk
@@ -11,7 +11,7 @@ format tables ``keys`` and ``asked``
 2      ordered by arrival, with an index: half the bytes a commit, and fewer pages to read
 ====== =============================================================================================
 
-A new format is a line in ``_LAYOUTS``, and one in ``_UPGRADES`` that leads to it.
+For a new format, add a line to ``_LAYOUTS``, and one to ``_UPGRADES`` that leads to it.
 """
 
 import sqlite3
@@ -22,7 +22,7 @@ from onepass.errors import CorruptStoreError, StoreError
 __all__ = ["APPLICATION", "FORMAT", "checked_format", "create", "open_database"]
 
 APPLICATION = 0x6F6E6570
-"""The word "onep", which marks the file among others of SQLite."""
+"""The bytes "onep", which identify a file of onepass among those of SQLite."""
 
 _LOG = """CREATE TABLE log (
         sequence INTEGER PRIMARY KEY,
@@ -103,7 +103,7 @@ FORMAT = max(_LAYOUTS)
 """The newest format that this version reads, and the one that it writes."""
 
 _BEFORE = (
-    "PRAGMA locking_mode = EXCLUSIVE",  # first of all: then no memory is shared with others
+    "PRAGMA locking_mode = EXCLUSIVE",  # first, so that no shared memory is used
     "PRAGMA cell_size_check = ON",
     "PRAGMA trusted_schema = OFF",
 )
@@ -111,12 +111,12 @@ _AFTER = (
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",  # macOS: to the disk, not to its cache
     "PRAGMA checkpoint_fullfsync = ON",
-    f"PRAGMA journal_size_limit = {1 << 22}",  # of a log that a snapshot has made long
+    f"PRAGMA journal_size_limit = {1 << 22}",  # after a large snapshot
 )
 
 
 def create(path: Path) -> sqlite3.Connection:
-    """Open an empty file, in a transaction in which its tables are made."""
+    """Open an empty file, in an open transaction that creates its tables."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     db.execute("BEGIN EXCLUSIVE")
@@ -135,7 +135,7 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
     StoreError
         If the format is newer, or SQLite has no write-ahead log there.
     CorruptStoreError
-        If it is another program's, or damaged.
+        If it is another program's file, or damaged.
     sqlite3.Error
         If it cannot be opened or written; an older format is then unchanged.
     """
@@ -147,9 +147,9 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
         found = checked_format(db, path, where)
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
-            raise StoreError(  # noqa: TRY301  the connection is to be closed
-                f"{where}: {path} must lie where SQLite can have a write-ahead log, got its "
-                f"journal mode {mode!r}. Choose a local disk."
+            raise StoreError(  # noqa: TRY301  the connection must be closed
+                f"{where}: {path} must be on a disk where SQLite can use a write-ahead log, got "
+                f"the journal mode {mode!r}. Choose a local disk."
             )
         for pragma in _AFTER:
             db.execute(pragma)
@@ -173,8 +173,8 @@ def checked_format(db: sqlite3.Connection, path: Path, where: str) -> int:
     """
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise CorruptStoreError(
-            f"{where}: {path} must be a file that onepass made for a durable learner, got another "
-            "program's database. Choose another path."
+            f"{where}: {path} must be the file of a durable learner, got another program's "
+            "database. Choose another path."
         )
     found = int(db.execute("PRAGMA user_version").fetchone()[0])
     if found > FORMAT:
@@ -182,15 +182,15 @@ def checked_format(db: sqlite3.Connection, path: Path, where: str) -> int:
             f"{where}: {path} is format {found}; this version reads up to {FORMAT}. Upgrade "
             "onepass."
         )
-    wrong = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    problem = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     statements = db.execute(  # without the statistics of ANALYZE
         "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]'"
     )
-    if wrong == "ok" and {sql for (sql,) in statements} != set(_LAYOUTS.get(found, ())):
-        wrong = "its tables are not those of its format"
-    if wrong != "ok":
+    if problem == "ok" and {sql for (sql,) in statements} != set(_LAYOUTS.get(found, ())):
+        problem = "its tables are not those of its format"
+    if problem != "ok":
         raise CorruptStoreError(
-            f"{where}: {path} is not as it was written: {wrong}. Restore it from a backup."
+            f"{where}: {path} is not as it was written: {problem}. Restore it from a backup."
         )
     return found
 

@@ -1,6 +1,6 @@
-"""Sources of the service, whose rows have positions, so that reading resumes after a restart.
+"""Interface of the service's sources: rows with positions, from which reading resumes.
 
-They are not the sources of :mod:`onepass.stream`, which have no positions.
+The sources of :mod:`onepass.stream` have no positions, and are other classes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,32 +10,32 @@ from typing import Any, Protocol
 from onepass.types import Array
 from onepass.validation.table import Table
 
-__all__ = ["Piece", "Source"]
+__all__ = ["Source", "SourceBatch"]
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
-    """Rows that follow each other in one part of a source.
+class SourceBatch:
+    """Consecutive rows of one part of a source.
 
     Parameters
     ----------
     part : str
-        The part's name: a stream, or a partition of a topic.
+        Name of the part, such as a stream or a partition of a topic.
     position : str
-        Behind all of it, what is refused or gone too: from there on it is read again.
+        Position after the batch, including its refused and removed entries.
     positions : list of str
-        The same behind each row.
+        Position after each row.
     X : Table, or list of dict
     y : ndarray of shape (n,)
     time : ndarray of shape (n,), optional
-        When each row happened, where the source says so.
+        Time of each row, if the source has times.
     refused : list of tuple of int and str
-        Of each entry among them that is no row, how many rows come before it, and why.
-    gone : tuple of int and str, optional
-        How many entries before these were removed before they were read, and what to say of it;
-        0 if nobody can know how many.
-    behind : int
-        Entries that wait behind these.
+        For each invalid entry, the number of rows before it, and why it was refused.
+    removed : tuple of int and str, optional
+        Number of entries that were removed before they were read (0 if it is unknown), and the
+        message about them.
+    lag : int
+        Number of entries after the batch that were not read yet.
     """
 
     part: str
@@ -45,14 +45,14 @@ class Piece:
     y: Array
     time: Array | None = None
     refused: list[tuple[int, str]] = field(default_factory=list)
-    gone: tuple[int, str] | None = None
-    behind: int = 0
+    removed: tuple[int, str] | None = None
+    lag: int = 0
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def rows(self, first: int, end: int) -> dict[str, Any]:
-        """Some of the rows, and the position behind them, as ``Durable.learn`` takes them."""
+        """Rows from first to end and the position after them, as arguments of ``Durable.learn``."""
         some = slice(first, end)
         return {
             "X": self.X[some],
@@ -64,43 +64,43 @@ class Piece:
 
 
 class Source(Protocol):
-    """Rows in an order that stays, each with a position: the form of every kind of source.
+    """Interface of a source: rows in a fixed order, each with a position.
 
     Attributes
     ----------
     name : str
-        What its positions are kept under; without passwords.
+        Name under which its positions are stored; without passwords.
     has_time : bool
-        Whether its rows say when they happened.
+        Whether its rows have times.
     """
 
     name: str
     has_time: bool
 
     def positions(self) -> dict[str, str]:
-        """The parts, and the last position of each.
+        """Last position of each part, by name.
 
         Raises
         ------
         SourceError
-            If it cannot be reached, or is not there.
+            If the source cannot be reached or does not exist.
         """
 
-    def read(self, start: Mapping[str, str], *, seconds: float) -> Iterator[Piece]:
-        """Rows as they come.
+    def read(self, start: Mapping[str, str], *, seconds: float) -> Iterator[SourceBatch]:
+        """Yield batches of rows as they arrive.
 
         Parameters
         ----------
         start : mapping of str to str
-            Positions behind which to begin; a part that is not named is read from its beginning.
+            Positions after which to begin; a part without one is read from its beginning.
         seconds : float
-            After so long without a row it ends, to be called again.
+            Stop iterating after this time without a row.
 
         Raises
         ------
         SourceError
-            If it cannot be reached, is not there, or ends before a position.
+            If the source cannot be reached, does not exist, or ends before a position.
         """
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the source."""

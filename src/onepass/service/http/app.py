@@ -41,7 +41,7 @@ def create_app(
 
     Parameters
     ----------
-    registry : Shelf
+    registry : ModelRegistry
         Its learners; whoever opened it closes it.
     tokens : Tokens
         Without any, every local process may do everything.

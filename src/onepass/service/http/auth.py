@@ -20,7 +20,7 @@ __all__ = ["ADMIN", "LEARN", "PREDICT", "Tokens", "check_safe", "is_loopback"]
 PREDICT, LEARN, ADMIN = "predict", "learn", "admin"
 
 _INCLUDES = {PREDICT: {PREDICT}, LEARN: {PREDICT, LEARN}, ADMIN: {PREDICT, LEARN, ADMIN}}
-_SHORTEST = 16  # characters of a token
+_MIN_TOKEN = 16  # characters of a token
 _MAKE = "Make one with: openssl rand -hex 32"
 
 
@@ -73,10 +73,10 @@ class Tokens:
                     "of predict, learn and admin, got another line. Fix it."
                 )
             token = words[1]
-            if len(token) < _SHORTEST or not token.isascii():
+            if len(token) < _MIN_TOKEN or not token.isascii():
                 got = f"{len(token)}" if token.isascii() else "others"
                 raise ParameterError(
-                    f"{at}: a token must have at least {_SHORTEST} characters, all of them ASCII, "
+                    f"{at}: a token must have at least {_MIN_TOKEN} characters, all of them ASCII, "
                     f"got {got}. {_MAKE}"
                 )
             found.setdefault(token, []).extend(roles)
@@ -121,9 +121,9 @@ class Tokens:
         UnauthorizedError, ForbiddenError
         """
         if not self._roles:
-            wrong = _foreign(fields.get(b"host"), fields.get(b"origin"))
-            if wrong is not None:
-                raise ForbiddenError(wrong)
+            reason = _foreign(fields.get(b"host"), fields.get(b"origin"))
+            if reason is not None:
+                raise ForbiddenError(reason)
         elif role is not None:
             self._check_role(fields.get(b"authorization", b"").decode("latin-1"), role, what)
 

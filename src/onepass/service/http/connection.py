@@ -1,4 +1,4 @@
-"""HTTP/1.1 connection: that of uvicorn, with bounds on heads, connections and idle time."""
+"""HTTP/1.1 connection: uvicorn's, with limits on headers, connections and idle time."""
 
 import asyncio
 import sys
@@ -14,12 +14,12 @@ if sys.platform != "win32":
 __all__ = ["Connection", "max_connections"]
 
 _BODY = {b"content-length", b"transfer-encoding"}
-_HEAD = 1 << 16  # bytes without a complete head, or a part of a body
-_RESERVED_FILES = 128  # left to learners and to Python
+_HEAD = 1 << 16  # max bytes without complete headers or a part of the body
+_RESERVED_FILES = 128  # for learners and Python
 
 
 def max_connections() -> int:
-    """How many connections leave files for learners."""
+    """Max connections that leave enough file descriptors for learners."""
     if sys.platform == "win32":
         return 1 << 30
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -29,55 +29,55 @@ def max_connections() -> int:
 class Connection(HttpToolsProtocol):
     """One connection.
 
-    ``request_timeout`` is that of the whole server: seconds until a request must be complete.
+    ``request_timeout`` is the same for the whole server: seconds until a request must be complete.
     """
 
     request_timeout = 30.0
     limit = 1 << 30
-    """Connections at once; further ones are closed."""
+    """Max connections; further ones are closed."""
 
     _timer: asyncio.TimerHandle | None = None
-    _size = 0  # bytes since the last head or part of a body
-    _unsent = 0  # bytes of responses that the client had not received at the last look
+    _size = 0  # bytes since the last headers or part of a body
+    _unsent = 0  # bytes of responses not received by the client at the last check
 
     def connection_made(self, transport: Any) -> None:
-        """Close a connection beyond the limit; wait for its first request."""
+        """Close a connection beyond the limit; else start the timeout of its first request."""
         super().connection_made(transport)
         if len(self.connections) > self.limit:
             transport.abort()
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop the timeout."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Refuse a head that is too long; wait for the rest of a request."""
+        """Refuse headers that are too long; start the timeout of an incomplete request."""
         self._size += len(data)
         super().data_received(data)
         if self._size > _HEAD:
-            self._refuse(431, b"the head of the request is too long")
+            self._refuse(431, b"the headers of the request are too long")
         elif self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             self._wait()
         else:
             self._stop_waiting()
 
     def on_headers_complete(self) -> None:
-        """Refuse a body behind an upgrade: httptools would read it as the next request."""
+        """Refuse a body after an upgrade: httptools would read it as the next request."""
         self._size = 0
         if self.parser.should_upgrade() and not _BODY.isdisjoint(dict(self.headers)):
-            raise ParameterError("a body behind an upgrade")
+            raise ParameterError("a body after an upgrade")
         super().on_headers_complete()
-        self.headers = []  # of trailers, which are no headers of the request
+        self.headers = []  # trailers are not headers of the request
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Receive a part of the body."""
         self._size = 0
         super().on_body(body)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request."""
+        """Refuse an invalid request."""
         del msg
         self._size += 1
         self._refuse(400, b"the request must be one of HTTP/1.1, without an upgrade or a tunnel")
@@ -106,20 +106,23 @@ class Connection(HttpToolsProtocol):
 
     def _late(self) -> None:
         self._timer = None
-        if self.flow.read_paused:  # the rest may have come
+        if self.flow.read_paused:  # the rest may have arrived
             self._wait()
         else:
-            self._refuse(408, b"the request must arrive in time, but it did not; send it again")
+            self._refuse(
+                408,
+                b"the request must arrive within the request timeout, but did not; send it again",
+            )
 
     def _refuse(self, status: int, error: bytes) -> None:
-        """Close the connection, with a response to a request that has none."""
+        """Close the connection, after an error response if the request has no response yet."""
         idle = self.cycle is None or self.cycle.response_complete
         if self._size if idle else self.cycle.more_body and not self.pipeline:
             self.transport.write(
                 b"%bcontent-type: application/json\r\nconnection: close\r\n\r\n"
                 b'{"error":"%b"}' % (STATUS_LINE[status], error)
             )
-        if not idle:  # its handler need not wait for the rest
+        if not idle:  # its handler must not wait for the rest
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()

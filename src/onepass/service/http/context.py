@@ -13,14 +13,14 @@ from onepass.service.protocol.limits import Limits
 from onepass.service.registry import ModelRegistry
 from onepass.service.requests import Request
 
-__all__ = ["Completions", "Room", "Service"]
+__all__ = ["Budget", "Completions", "Service"]
 
 _T = TypeVar("_T")
-_BODIES = 16  # of the longest bodies at once
-_DISK_THREADS = 32  # they wait more than they work
+_BODIES = 16  # max bodies of the maximum size at once
+_DISK_THREADS = 32  # they mostly wait
 
 
-class Room:
+class Budget:
     """Bound on the bytes of all large request bodies in memory.
 
     Parameters
@@ -42,7 +42,7 @@ class Room:
         if nbytes > self._left:
             raise BusyError(
                 f"the bodies of all requests must have at most {self._size:,} bytes at a time, got "
-                "more. Send the request again in a second, with the same key.",
+                "more. Retry in a second with the same key.",
                 1.0,
             )
         self._left -= nbytes
@@ -62,7 +62,7 @@ class Completions:
             self._scheduled = True
             try:
                 future.get_loop().call_soon_threadsafe(self._deliver)
-            except RuntimeError:  # the loop is closed: nobody waits
+            except RuntimeError:  # the loop is closed: no handler waits
                 self._scheduled = False
                 self._finished.clear()
 
@@ -75,11 +75,11 @@ class Completions:
 
 
 class Service:
-    """What handlers need beside the request.
+    """State that the handlers of all requests share.
 
     Parameters
     ----------
-    registry : Shelf
+    registry : ModelRegistry
     tokens : Tokens
     limits : Limits
         Of one request.
@@ -105,7 +105,7 @@ class Service:
         self.registry, self.tokens, self.limits = registry, tokens, limits
         self.default_model = default_model
         self.commit_timeout = commit_timeout
-        self.room = Room(_BODIES * limits.nbytes)
+        self.budget = Budget(_BODIES * limits.nbytes)
         self.statuses: Counter[int] = Counter()
         self.completions = Completions()
         threads = max(4, min(8, os.cpu_count() or 1))

@@ -31,6 +31,8 @@ class Endpoint(NamedTuple):
     status: int = 200
     headers: Sequence[Mapping[str, Any]] = ()
     """Headers of the request, as OpenAPI describes them."""
+    deprecated: bool = False
+    """Whether it is a former path."""
 
 
 _JSON = "application/json"
@@ -122,6 +124,7 @@ def _operation(endpoint: Endpoint, kinds: Mapping[Any, Any]) -> dict[str, Any]:
         "responses": {str(endpoint.status): done, **{
             status: {"description": text, "content": error} for status, text in _ERRORS.items()
         }},
+        **({"deprecated": True} if endpoint.deprecated else {}),
         "security": [] if endpoint.role is None else [{"token": [endpoint.role]}],
     }  # fmt: skip
     if endpoint.request is not None:

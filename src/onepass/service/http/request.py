@@ -98,11 +98,11 @@ class ServiceRequest(Request):
     def release(self) -> None:
         """Release the memory that the body has reserved."""
         if self._reserved:
-            self.service.room.reserve(-self._reserved)
+            self.service.budget.reserve(-self._reserved)
 
     def _reserve(self, nbytes: int) -> None:
         if nbytes > _SMALL and nbytes > self._reserved:
-            self.service.room.reserve(nbytes - self._reserved)
+            self.service.budget.reserve(nbytes - self._reserved)
             self._reserved = nbytes
 
 

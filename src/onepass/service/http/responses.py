@@ -16,7 +16,7 @@ from starlette.responses import Response
 from onepass import errors
 from onepass.service.http.log import LOG
 from onepass.service.http.status import pathless
-from onepass.service.protocol.rows import Reply
+from onepass.service.protocol.rows import EncodedResponse
 from onepass.service.protocol.v2 import failed
 
 __all__ = ["ErrorResponses", "json_response", "sent"]
@@ -41,7 +41,9 @@ _CALL = re.compile(r"(?:op(?:\.\w+)+|[A-Z]\w*\.\w+)(?=: )")  # of Python, at the
 _LOG_INTERVAL = 60.0  # seconds until the same error of a file is logged again
 
 
-def sent(reply: Reply, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def sent(
+    reply: EncodedResponse, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """An encoded reply as a response."""
     return Response(
         reply.body, status, {**(reply.headers or {}), **(headers or {})}, media_type=reply.kind
@@ -95,7 +97,7 @@ class ErrorResponses:
         last, at = self._logged
         if text != last or time.monotonic() - at > _LOG_INTERVAL:
             self._logged = text, time.monotonic()
-            fields = {"trouble": text, "request": request_id}
+            fields = {"error": text, "request": request_id}
             LOG.error("a learner's file", extra={"fields": fields})
 
 

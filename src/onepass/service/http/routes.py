@@ -94,7 +94,7 @@ class RetiredModel(msgspec.Struct):
     """A learner that is served no longer, and its file."""
 
     name: str
-    kept: str
+    file: str
 
 
 # -- health and metadata ---------------------------------------------------------------------------
@@ -137,7 +137,7 @@ async def model_metadata(request: ServiceRequest) -> Response:
         versions=[str(now)],
         learner=type(learner).__name__,
         features=_features(learner),
-        answers=_DATATYPES.get(kind, "BYTES"),
+        datatype=_DATATYPES.get(kind, "BYTES"),
         outputs=int(getattr(final, "n_outputs_", 1)) if classes is None else 1,
         classes=(0 if classes is None else len(classes)) if is_classifier(final) else None,
         probabilities=hasattr(learner, "predict_proba"),
@@ -169,7 +169,7 @@ def _entry(served: ModelServer, folder: Path) -> IndexEntry:
         served.name,
         str(served.durable.published[0]),
         "READY" if served.ready else "UNAVAILABLE",
-        pathless(served.trouble or "", folder),
+        pathless(served.error or "", folder),
     )
 
 
@@ -312,9 +312,12 @@ ENDPOINTS = [
              example={"inputs": [_X]}, headers=[_LENGTH]),
     Endpoint("POST", f"{_VERSIONED}/infer", rows.infer, PREDICT, _INFER, _FOUND, _ROWS,
              example={"inputs": [_X]}, headers=[_LENGTH]),
-    Endpoint("POST", f"{_MODEL}/answers", rows.learn_labels, LEARN,
+    Endpoint("POST", f"{_MODEL}/labels", rows.learn_labels, LEARN,
              "Learn rows that infer stored, from their labels: columns id and y.", _FOUND, _ROWS,
              example={"inputs": [_ID, _ONE_Y]}, headers=[_LENGTH]),
+    Endpoint("POST", f"{_MODEL}/answers", rows.learn_labels, LEARN,
+             "The former path of labels, accepted for one release.", _FOUND, _ROWS,
+             example={"inputs": [_ID, _ONE_Y]}, headers=[_LENGTH], deprecated=True),
     Endpoint("POST", "/invocations", rows.invocations, PREDICT, "Predict rows in MLflow's formats.",
              {JSON: mlflow.Predictions}, {JSON: mlflow.Invocation, CSV: str},
              example={"instances": [[3.0], [4.0]]}),

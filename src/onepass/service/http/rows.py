@@ -2,7 +2,7 @@
 
 Requests and responses are in the formats of :mod:`onepass.service.protocol`. Short requests are
 decoded, predicted and encoded in the event loop; large ones in a thread. A request to learn is
-enqueued for the learner's thread, and answered once its rows are on disk.
+enqueued for the learner's thread, and gets its response when its rows are on disk.
 """
 
 import asyncio
@@ -20,9 +20,15 @@ from onepass.errors import OnepassError, ParameterError, RequestError
 from onepass.service.http.auth import LEARN
 from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import sent
-from onepass.service.model import predictions
+from onepass.service.model import predict_rows
 from onepass.service.protocol import arrow, mlflow, records, v2
-from onepass.service.protocol.rows import ANSWERS, ROLES, Asked, Output, Reply
+from onepass.service.protocol.rows import (
+    DEFAULT_OUTPUTS,
+    ROLES,
+    DecodedRequest,
+    EncodedResponse,
+    Output,
+)
 from onepass.service.registry import ModelServer
 from onepass.service.requests import LearnResult, Request
 from onepass.types import Array
@@ -51,23 +57,23 @@ _DAY = 86400.0
 class _Format(NamedTuple):
     """How requests are decoded and responses encoded."""
 
-    read: Callable[..., Asked]
-    write: Callable[..., Reply]
+    read: Callable[..., DecodedRequest]
+    write: Callable[..., EncodedResponse]
 
     def response(
         self,
         name: str,
         version: int,
-        asked: Asked,
+        decoded: DecodedRequest,
         found: Mapping[str, Array],
         *,
-        again: bool = False,
+        repeated: bool = False,
     ) -> Response:
-        """Outputs of a learner as a response; ``again`` if the rows had been learned before."""
+        """Outputs of a learner as a response; ``repeated`` if the rows had been learned before."""
         headers = {"X-Onepass-Version": str(version)}
-        if again:
+        if repeated:
             headers["Idempotent-Replayed"] = "true"
-        return sent(self.write(asked, found, model=name, version=str(version)), headers=headers)
+        return sent(self.write(decoded, found, model=name, version=str(version)), headers=headers)
 
 
 _V2 = _Format(v2.read, v2.write)
@@ -86,7 +92,7 @@ def media_type(content_type: bytes) -> str:
 
 async def _decoded(
     request: ServiceRequest, *, learning: bool, scoring: bool = False
-) -> tuple[_Format, bytes, Asked]:
+) -> tuple[_Format, bytes, DecodedRequest]:
     """Read and decode the rows of a request: its format, body, and rows.
 
     Without a content type, or with an unknown one, the body is JSON: many clients send none.
@@ -97,7 +103,7 @@ async def _decoded(
     header = request.field(_HEADER)
     text = kind != ARROW and (kind != CSV if scoring else header is None)
     body = await request.read(text=text)
-    form: _Format | None = None  # V2 or records, as the body tells
+    form: _Format | None = None  # None: V2 or records, depending on the body
     if kind == ARROW:
         form = _ARROW
     elif scoring:
@@ -108,7 +114,7 @@ async def _decoded(
         form = _NDJSON
     request.large |= kind == ARROW  # compressed: a short body may hold many rows
 
-    def read() -> tuple[_Format, bytes, Asked]:
+    def read() -> tuple[_Format, bytes, DecodedRequest]:
         chosen = form or (_RECORDS if records.is_records(body) else _V2)
         role = {} if scoring else {"learning": learning}
         return chosen, body, chosen.read(body, limits, **role)
@@ -131,7 +137,7 @@ class _RowErrors(NamedTuple):
     def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
         if isinstance(error, (TypeError, ValueError)) and not isinstance(
             error,
-            (OnepassError, LinAlgError),  # the second is about arithmetic, not about the rows
+            (OnepassError, LinAlgError),  # LinAlgError is not an error of the rows
         ):
             got = str(error).rstrip(".")
             raise RequestError(
@@ -144,7 +150,7 @@ class _RowErrors(NamedTuple):
 
 
 async def infer(request: ServiceRequest) -> Response:
-    """Predict the rows of a request; with the parameter ``ask`` also store them for labels."""
+    """Predict the rows of a request; with ``await_label`` also store them."""
     return await _predict(request, request.served, request.path_params.get("version"))
 
 
@@ -154,8 +160,8 @@ async def invocations(request: ServiceRequest) -> Response:
     name, names = service.default_model, service.registry.names
     if name is None and len(names) != 1:
         raise ParameterError(
-            f"/invocations needs one learner, got {len(names)}. Start the service with --first "
-            "NAME, or use /v2/models/NAME/infer."
+            f"/invocations needs one learner, got {len(names)}. Start the service with "
+            "--default-model NAME, or use /v2/models/NAME/infer."
         )
     return await _predict(request, service.registry[name or names[0]], scoring=True)
 
@@ -168,57 +174,64 @@ async def _predict(
     scoring: bool = False,
 ) -> Response:
     began = time.perf_counter()
-    form, _, asked = await _decoded(request, learning=False, scoring=scoring)
+    form, _, decoded = await _decoded(request, learning=False, scoring=scoring)
     now, learner = served.frozen_copy(version)
-    asked.X = _without_roles(learner, asked.X)
-    if _awaits_labels(asked.parameters, allowed=not scoring):
+    decoded.X = _without_roles(learner, decoded.X)
+    if _awaits_labels(decoded.parameters, allowed=not scoring):
         what = "infer with 'await_label', which stores rows"
         request.service.tokens.check(request.fields, LEARN, what)
-        return await _ask(request, served, form, asked, began)
-    rows = len(asked.X)
+        return await _predict_pending(request, served, form, decoded, began)
+    rows = len(decoded.X)
 
     def predicted() -> Response:
         start = time.thread_time()
         with _RowErrors(served.name), feature_limit(served.durable.max_features):
-            found = _outputs(learner, asked)
-        response = form.response(served.name, now, asked, found)
-        pace = (time.thread_time() - start) / (rows + _OVERHEAD)
-        served.pace = max(pace, served.pace / 2)
-        served.gauges.predicted(rows, time.perf_counter() - began)
+            found = _outputs(learner, decoded)
+        response = form.response(served.name, now, decoded, found)
+        seconds_per_row = (time.thread_time() - start) / (rows + _OVERHEAD)
+        served.seconds_per_row = max(seconds_per_row, served.seconds_per_row / 2)
+        served.gauges.observe_predict(rows, time.perf_counter() - began)
         return response
 
-    request.large = request.large or served.pace * (rows + _OVERHEAD) > _IN_LOOP
+    request.large = request.large or served.seconds_per_row * (rows + _OVERHEAD) > _IN_LOOP
     return await _run(request, predicted)
 
 
-async def _ask(
-    request: ServiceRequest, served: ModelServer, form: _Format, asked: Asked, began: float
+async def _predict_pending(
+    request: ServiceRequest,
+    served: ModelServer,
+    form: _Format,
+    decoded: DecodedRequest,
+    began: float,
 ) -> Response:
     """Predict rows and store them until their labels arrive."""
-    service, seconds = request.service, (asked.parameters or {}).get("seconds", _DAY)
-    work = served.admitted(len(asked.X), partial(served.durable.asked, asked.X, seconds=seconds))
+    service, seconds = request.service, (decoded.parameters or {}).get("seconds", _DAY)
+    work = served.admit(
+        len(decoded.X),
+        partial(served.durable.predict_pending_versioned, decoded.X, seconds=seconds),
+    )
     with _RowErrors(served.name):
         stored = asyncio.shield(service.disk(work))
         version, predictions, ids = await service.committed(stored, served.name)
-    served.gauges.predicted(len(ids), time.perf_counter() - began)
+    served.gauges.observe_predict(len(ids), time.perf_counter() - began)
     found = {"y": predictions, "id": np.array(ids, dtype=object)}
-    wanted = [each for each in asked.outputs if each.name == "y"] or ANSWERS
-    asked.outputs = (*wanted, Output("id", wanted[0].binary))
-    return await _run(request, lambda: form.response(served.name, version, asked, found))
+    wanted = [each for each in decoded.outputs if each.name == "y"] or DEFAULT_OUTPUTS
+    decoded.outputs = (*wanted, Output("id", wanted[0].binary))
+    return await _run(request, lambda: form.response(served.name, version, decoded, found))
 
 
-def _outputs(learner: "Learner | Pipeline", asked: Asked) -> dict[str, Array]:
-    """Predictions, and probabilities where they are wanted."""
-    if asked.outputs is ANSWERS or [each.name for each in asked.outputs] == ["y"]:
-        return {"y": predictions(learner, asked.X)}
+def _outputs(learner: "Learner | Pipeline", decoded: DecodedRequest) -> dict[str, Array]:
+    """Predictions, and probabilities if they are requested."""
+    if decoded.outputs is DEFAULT_OUTPUTS or [each.name for each in decoded.outputs] == ["y"]:
+        return {"y": predict_rows(learner, decoded.X)}
     if not hasattr(learner, "predict_proba"):
         raise ParameterError(
             "`outputs` may name 'probabilities' and 'classes' of learners that have them, got "
             f"{type(learner).__name__}. Use 'y'."
         )
     return {
-        "y": predictions(learner, asked.X),
-        "probabilities": learner.predict_proba(asked.X),
+        "y": predict_rows(learner, decoded.X),
+        "probabilities": learner.predict_proba(decoded.X),
         "classes": learner.classes_,
     }
 
@@ -235,9 +248,9 @@ def _without_roles(learner: "Learner | Pipeline", X: Array | Table) -> Array | T
 def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) -> bool:
     """Whether a request has ``await_label``: its rows are stored until their labels arrive.
 
-    Its former name is ``ask``. Other parameters are ignored: they may be meant for other servers of
-    the protocol. These and ``seconds`` in a wrong place are refused, or rows would be lost that
-    somebody means to label.
+    Its former name is ``ask``. Unknown parameters are ignored, as they may be for other servers of
+    the protocol. These and ``seconds`` in a wrong place are refused, as the rows would not be
+    stored for their labels.
     """
     if not parameters:
         return False
@@ -250,7 +263,7 @@ def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) ->
     if wanted and not allowed:
         raise ParameterError(
             f"the parameter {name!r} must come with infer, got true elsewhere. Send the rows to "
-            "/v2/models/NAME/infer, and their labels, with the ids of its response, to answers."
+            "/v2/models/NAME/infer, and their labels, with the ids of its response, to labels."
         )
     if "seconds" in parameters and not wanted:
         raise ParameterError(
@@ -266,23 +279,28 @@ def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) ->
 async def learn(request: ServiceRequest) -> Response:
     """Learn the rows of a request; they are on disk when the response is sent."""
     served, began = request.served, time.perf_counter()
-    form, body, asked = await _decoded(request, learning=True)
-    _check_labelled(asked)
-    if not len(asked.X):  # nothing is learned
+    form, body, decoded = await _decoded(request, learning=True)
+    _check_labelled(decoded)
+    if not len(decoded.X):  # nothing is learned
         result = LearnResult(served.durable.version, np.empty(0))
     else:
-        result = await _learned(request, served, asked, body)
-        served.gauges.answered(time.perf_counter() - began)
-    return await _run(request, partial(_learn_response, form, served, asked, result))
+        result = await _learned(request, served, decoded, body)
+        served.gauges.observe_learn(time.perf_counter() - began)
+    return await _run(request, partial(_learn_response, form, served, decoded, result))
 
 
 async def _learned(
-    request: ServiceRequest, served: ModelServer, asked: Asked, body: bytes
+    request: ServiceRequest, served: ModelServer, decoded: DecodedRequest, body: bytes
 ) -> LearnResult:
     service, key = request.service, request.field(b"idempotency-key")
     future: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
     done = partial(service.completions.post, future)
-    rows = {"X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time}
+    rows = {
+        "X": decoded.X,
+        "y": decoded.y,
+        "sample_weight": decoded.sample_weight,
+        "time": decoded.time,
+    }
     former = b"" if key is None else hashlib.sha256(body).digest()
     work = partial(served.learn, rows, done, key=key, former=former)
     with _RowErrors(served.name):
@@ -291,29 +309,30 @@ async def _learned(
 
 
 async def learn_labels(request: ServiceRequest) -> Response:
-    """Learn rows that infer stored with ``ask``, from their labels."""
+    """Learn rows that infer stored with ``await_label``, from their labels."""
     served, service = request.served, request.service
-    form, _, asked = await _decoded(request, learning=True)
-    columns = getattr(asked.X, "columns", {})
+    form, _, decoded = await _decoded(request, learning=True)
+    columns = getattr(decoded.X, "columns", {})
     if list(columns) != ["id"]:
         raise ParameterError(
             "labels must come as two columns, 'id' and 'y', got others. Send the ids that infer "
             "returned with the parameter 'await_label'."
         )
-    _check_labelled(asked)
+    _check_labelled(decoded)
     ids = columns["id"].tolist()
-    work = served.admitted(
-        len(ids), lambda: served.answer(ids, asked.y, asked.sample_weight, time=asked.time)
+    work = served.admit(
+        len(ids),
+        lambda: served.learn_labels(ids, decoded.y, decoded.sample_weight, time=decoded.time),
     )
     with _RowErrors(served.name):
         learned = asyncio.shield(service.disk(work))
         result = await service.committed(learned, served.name)
-    return await _run(request, partial(_learn_response, form, served, asked, result))
+    return await _run(request, partial(_learn_response, form, served, decoded, result))
 
 
-def _check_labelled(asked: Asked) -> None:
-    _awaits_labels(asked.parameters, allowed=False)
-    if asked.y is None:
+def _check_labelled(decoded: DecodedRequest) -> None:
+    _awaits_labels(decoded.parameters, allowed=False)
+    if decoded.y is None:
         raise ParameterError(
             "rows to be learned must come with 'y', a target for each row, got none. Send it; "
             "where targets come later, send the rows to infer with the parameter 'await_label' "
@@ -322,9 +341,13 @@ def _check_labelled(asked: Asked) -> None:
 
 
 def _learn_response(
-    form: _Format, served: ModelServer, asked: Asked, result: LearnResult
+    form: _Format, served: ModelServer, decoded: DecodedRequest, result: LearnResult
 ) -> Response:
     """Predictions of rows before they were learned."""
-    if asked.outputs is not ANSWERS:
-        asked.outputs = tuple(each for each in asked.outputs if each.name == "y") or ANSWERS
-    return form.response(served.name, result.version, asked, {"y": result.said}, again=result.again)
+    if decoded.outputs is not DEFAULT_OUTPUTS:
+        decoded.outputs = (
+            tuple(each for each in decoded.outputs if each.name == "y") or DEFAULT_OUTPUTS
+        )
+    return form.response(
+        served.name, result.version, decoded, {"y": result.predictions}, repeated=result.repeated
+    )

@@ -1,7 +1,7 @@
 """Start, run and stop the server: uvicorn with httptools and, if it is installed, uvloop.
 
-The first SIGINT or SIGTERM stops it after the requests under way, the second at once. Stopping at
-once loses nothing: all acknowledged rows are on disk.
+The first SIGINT or SIGTERM stops it after the pending requests, the second immediately. No
+acknowledged row is lost either way: they are on disk.
 """
 
 import gc
@@ -27,11 +27,11 @@ from onepass.service.source import Source
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["Listening", "Stopping", "feed", "open_registry", "parse_sources", "run"]
+__all__ = ["Listening", "Stopping", "consume", "open_registry", "parse_sources", "run"]
 
 _WHERE = "onepass serve"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_GRACE = 30  # seconds for requests under way when the server is stopped
+_GRACE = 30  # seconds for pending requests when the server is stopped
 
 
 class Stopping:
@@ -40,9 +40,10 @@ class Stopping:
     Attributes
     ----------
     code : int
-        The exit code after a signal, 128 and the signal's number; 0 before one.
+        Exit code after a signal, 128 plus its number; 0 before.
     stop : callable
-        What the first signal calls; by default it interrupts. The second ends the process.
+        Called at the first signal; raises KeyboardInterrupt by default. The second signal ends the
+        process.
     """
 
     def __init__(self) -> None:
@@ -187,7 +188,7 @@ def run(
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
     ready(f"{'http' if listening.certificate is None else 'https'}://{host}:{port}")
     gc.collect()
-    gc.freeze()  # what was imported is not looked through again: that would delay requests
+    gc.freeze()  # exclude imported modules from collections, which delay requests
     server.run(sockets)
 
 
@@ -239,12 +240,12 @@ def parse_sources(addresses: Iterable[str]) -> list[tuple[str, Source]]:
     return found
 
 
-def feed(registry: ModelRegistry, sources: Iterable[tuple[str, Source]]) -> None:
+def consume(registry: ModelRegistry, sources: Iterable[tuple[str, Source]]) -> None:
     """Learn from sources.
 
     Parameters
     ----------
-    registry : Shelf
+    registry : ModelRegistry
     sources : iterable of tuple[str, Source]
         As ``parse_sources`` returns them.
 
@@ -257,8 +258,8 @@ def feed(registry: ModelRegistry, sources: Iterable[tuple[str, Source]]) -> None
         names = registry.names
         if name not in names and (name or len(names) != 1):
             raise ParameterError(
-                f"{_WHERE}: --source must be NAME=ADDRESS, of a learner that is served, or an "
-                f"address where there is one alone; there are {', '.join(names) or 'none'}, got "
+                f"{_WHERE}: --source must be NAME=ADDRESS with the name of a served learner, or an "
+                f"address if there is only one; there are {', '.join(names) or 'none'}, got "
                 f"{name[:100] or 'no name'}. Name one of them."
             )
-        registry.feed(name or names[0], each, log)
+        registry.consume(name or names[0], each, log)

@@ -25,9 +25,9 @@ from onepass.service.registry import ModelRegistry, ModelServer
 __all__ = [
     "DriftState",
     "DurationState",
-    "ErrorState",
     "LatencyState",
     "ModelState",
+    "PrequentialErrorState",
     "RateState",
     "RefusalState",
     "State",
@@ -39,7 +39,7 @@ __all__ = [
 
 
 _FOLDERS = re.compile(r"(?:(?<=[\s'\"(=])|^)(?:[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])+")
-"""Those of an absolute path; an address, such as redis://…, is none."""
+"""Folders of an absolute path, but not a URL such as redis://…"""
 
 
 def pathless(text: str, folder: Path) -> str:
@@ -49,7 +49,7 @@ def pathless(text: str, folder: Path) -> str:
     ----------
     text : str
     folder : Path
-        Of the learners' files, which may be relative, or have blanks in it.
+        Folder of the learners' files; may be relative, or contain blanks.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def onepass_version() -> str:
 # -- GET /state -----------------------------------------------------------------------------------
 
 
-class ErrorState(msgspec.Struct):
+class PrequentialErrorState(msgspec.Struct):
     """Prequential error over all rows, over the last ``window_rows``, and along the stream.
 
     ``curve`` has at most 400 points ``[rows, all, window, at]``; ``at`` is null for points that a
@@ -127,32 +127,32 @@ class RefusalState(msgspec.Struct):
 
 
 class ModelState(msgspec.Struct):
-    """A model; one whose file could not be opened has ``name``, ``ready`` and ``trouble`` alone.
+    """A model; one whose file could not be opened has ``name``, ``ready`` and ``error`` alone.
 
     ``class`` and ``parameters`` are those of its constructor, ``"RLSRegressor"`` and
-    ``"ridge=1e-06"``; ``version`` is the number of blocks learned, rollbacks counted; ``waiting``
-    the number of rows that were predicted and wait for their labels; ``watching`` tells of each
-    drift detector whether it works; ``positions`` has the position in each source, null where
-    nothing was learned yet.
+    ``"ridge=1e-06"``; ``version`` is the number of blocks learned, including
+    rollbacks; ``labels_pending`` the number of predicted rows that wait for their labels;
+    ``detectors`` whether each drift detector is active; ``positions`` the position in each source,
+    null if nothing of it was learned yet.
     """
 
     name: str
     ready: bool
-    trouble: str | None
+    error: str | None
     class_: str | UnsetType = msgspec.field(default=UNSET, name="class")
     parameters: str | UnsetType = UNSET
     version: int | UnsetType = UNSET
     rows_seen: int | UnsetType = UNSET
     rows_refused: int | UnsetType = UNSET
     nbytes: int | UnsetType = UNSET
-    waiting: int | UnsetType = UNSET
-    error: ErrorState | UnsetType = UNSET
+    labels_pending: int | UnsetType = UNSET
+    prequential_error: PrequentialErrorState | UnsetType = UNSET
     rates: RateState | UnsetType = UNSET
     latency: LatencyState | UnsetType = UNSET
     drift: list[DriftState] | UnsetType = UNSET
     refused: list[RefusalState] | UnsetType = UNSET
     snapshots: list[Version] | UnsetType = UNSET
-    watching: dict[str, bool] | UnsetType = UNSET
+    detectors: dict[str, bool] | UnsetType = UNSET
     positions: dict[str, str | None] | UnsetType = UNSET
 
 
@@ -167,45 +167,45 @@ class State(msgspec.Struct):
     models: list[ModelState]
 
 
-def state(shelf: ModelRegistry) -> State:
+def state(registry: ModelRegistry) -> State:
     """State of all models.
 
     Parameters
     ----------
-    shelf : Shelf
+    registry : ModelRegistry
     """
     failed = [
-        ModelState(name, ready=False, trouble=pathless(reason, shelf.folder))
-        for name, reason in list(shelf.failed.items())
+        ModelState(name, ready=False, error=pathless(reason, registry.folder))
+        for name, reason in list(registry.failed.items())
     ]
-    models = [_model_state(served, shelf.folder) for served in shelf] + failed
+    models = [_model_state(served, registry.folder) for served in registry] + failed
     return State(time.time(), onepass_version(), models)
 
 
 def _model_state(served: ModelServer, folder: Path) -> ModelState:
     durable, gauges = served.durable, served.gauges
     text = pathless(repr(durable.frozen_copy).partition("(")[2], folder)
-    trouble = served.trouble or served.source_trouble or gauges.drift.trouble
-    sources = dict.fromkeys(feeder.source.name for feeder in served.feeders)
+    error = served.error or served.source_error or gauges.drift.error
+    sources = dict.fromkeys(consumer.source.name for consumer in served.consumers)
     return msgspec.convert(
         {
             "name": served.name,
             "ready": served.ready,
-            "trouble": trouble and pathless(trouble, folder),
+            "error": error and pathless(error, folder),
             "class": type(durable.frozen_copy).__name__,
             "parameters": text.removesuffix(")")[:1000],
             "version": durable.version,
             "rows_seen": durable.rows_seen,
             "rows_refused": gauges.rows_refused,
             "nbytes": nbytes(durable.frozen_copy),
-            "waiting": durable.pending,
-            "error": gauges.error(),
+            "labels_pending": durable.labels_pending_estimate,
+            "prequential_error": gauges.prequential_error(),
             "rates": gauges.rates(),
             "latency": gauges.latency(),
             "drift": list(gauges.drift.marks),
             "refused": list(gauges.refused)[::-1],
             "snapshots": durable.versions,
-            "watching": gauges.drift.watching(),
+            "detectors": gauges.drift.active_detectors(),
             "positions": {**sources, **durable.positions},
         },
         ModelState,
@@ -220,12 +220,12 @@ _Values = dict[tuple[str, ...], float | None]  # by labels; None has no sample
 
 
 def _errors(served: ModelServer) -> _Values:
-    error = served.gauges.error()
+    error = served.gauges.prequential_error()
     return {(error["name"], over): error[over] for over in ("all", "window")}
 
 
 _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _Values]], ...] = (
-    (CounterMetricFamily, "rows_learned", "Rows learned, those before a restart too.", (),
+    (CounterMetricFamily, "rows_learned", "Rows learned, including those before a restart.", (),
      lambda s: {(): s.durable.rows_seen}),
     (CounterMetricFamily, "blocks_learned", "Blocks learned: the version.", (),
      lambda s: {(): s.durable.version}),
@@ -235,34 +235,35 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _
      lambda s: {(): s.gauges.rows_refused}),
     (GaugeMetricFamily, "prequential_error",
      "Error of predictions made before their rows were learned.", ("measure", "over"), _errors),
-    (GaugeMetricFamily, "innovation", "Target minus prediction over the last rows.", ("is",),
+    (GaugeMetricFamily, "innovation", "Target minus prediction over the last rows.", ("statistic",),
      lambda s: {(k,): v for k, v in s.gauges.innovations().items()}),
     (CounterMetricFamily, "drift_alarms", "Alarms of the drift detectors.", (),
      lambda s: {(): s.gauges.drift.alarms}),
-    (GaugeMetricFamily, "drift_watching", "Whether a drift detector works.", ("detector",),
-     lambda s: {(k,): v for k, v in s.gauges.drift.watching().items()}),
-    (CounterMetricFamily, "contradictions",
-     "Rows whose error was beyond six times the root mean square of those before.", (),
-     lambda s: {(): s.gauges.contradictions}),
-    (GaugeMetricFamily, "rows_waiting", "Rows that wait to be learned.", (),
-     lambda s: {(): s.waiting}),
-    (GaugeMetricFamily, "answers_waiting", "Predicted rows that wait for their labels.", (),
-     lambda s: {(): s.durable.pending}),
+    (GaugeMetricFamily, "drift_detector_active", "Whether a drift detector is active.",
+     ("detector",),
+     lambda s: {(k,): v for k, v in s.gauges.drift.active_detectors().items()}),
+    (CounterMetricFamily, "outliers",
+     "Rows whose error exceeds six times the root mean square of the errors before.", (),
+     lambda s: {(): s.gauges.outliers}),
+    (GaugeMetricFamily, "rows_queued", "Rows queued to be learned.", (),
+     lambda s: {(): s.queued}),
+    (GaugeMetricFamily, "labels_pending", "Predicted rows that wait for their labels.", (),
+     lambda s: {(): s.durable.labels_pending_estimate}),
     (GaugeMetricFamily, "memory_bytes", "Size of the learned state.", (),
      lambda s: {(): nbytes(s.durable.frozen_copy)}),
     (GaugeMetricFamily, "ready", "Whether the model can learn.", (), lambda s: {(): s.ready}),
     (GaugeMetricFamily, "source_ready", "Whether a source can be read.", ("source",),
-     lambda s: {(f.source.name,): f.trouble is None for f in s.feeders}),
-    (GaugeMetricFamily, "source_behind", "Entries behind the last that were read of a source.",
-     ("source",), lambda s: {(f.source.name,): f.behind for f in s.feeders}),
+     lambda s: {(f.source.name,): f.error is None for f in s.consumers}),
+    (GaugeMetricFamily, "source_lag", "Entries of a source that were not read yet.",
+     ("source",), lambda s: {(f.source.name,): f.lag for f in s.consumers}),
 )  # fmt: skip
 
 
 class _Models(Collector):
     """Metrics of a server, read when they are collected."""
 
-    def __init__(self, shelf: ModelRegistry, statuses: Mapping[int, int]) -> None:
-        self._shelf, self._statuses = shelf, statuses
+    def __init__(self, registry: ModelRegistry, statuses: Mapping[int, int]) -> None:
+        self._registry, self._statuses = registry, statuses
 
     def collect(self) -> Iterator[Metric]:
         """The families with their samples."""
@@ -274,30 +275,30 @@ class _Models(Collector):
         for status, count in sorted(self._statuses.items()):
             requests.add_metric((str(status),), count)
         durations = Metric("onepass_request_seconds", "Duration of requests.", "histogram")
-        for served in self._shelf:
+        for served in self._registry:
             for sample, named, seconds in served.gauges.duration_samples():
                 durations.add_sample(sample, {"model": served.name, **named}, seconds)
         yield from (info, requests, durations)
         for kind, name, documentation, labels, values in _FAMILIES:
             family = kind(f"onepass_{name}", documentation, labels=("model", *labels))
-            for served in self._shelf:
+            for served in self._registry:
                 for given, value in values(served).items():
                     if value is not None:
                         family.add_metric((served.name, *given), value)
-            for failed in self._shelf.failed if name == "ready" else ():
+            for failed in self._registry.failed if name == "ready" else ():
                 family.add_metric((failed,), 0.0)
             yield family
 
 
-def exposition(shelf: ModelRegistry, statuses: Mapping[int, int]) -> str:
+def exposition(registry: ModelRegistry, statuses: Mapping[int, int]) -> str:
     """Metrics of all models in the text format of Prometheus.
 
     Parameters
     ----------
-    shelf : Shelf
+    registry : ModelRegistry
     statuses : mapping of int to int
         Number of requests by status.
     """
-    registry = CollectorRegistry()
-    registry.register(_Models(shelf, statuses))
-    return generate_latest(registry).decode()
+    collectors = CollectorRegistry()
+    collectors.register(_Models(registry, statuses))
+    return generate_latest(collectors).decode()

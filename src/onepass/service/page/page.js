@@ -1,7 +1,7 @@
-// Live page of a server: asks for `state` beside itself each second, and shows it.
+// Live page of a server: requests `state` each second and shows it.
 //
-// The fields of the state are described by /openapi.json; all but name, ready and trouble are absent
-// from a model whose file could not be opened. Text of the server is only ever set as text.
+// The fields of the state are described by /openapi.json; all but name, ready and error are absent
+// from a model whose file could not be opened. Text of the server is only set as text, never as markup.
 
 const POLL = 1000; // milliseconds
 const MAX_WAIT = 30000;
@@ -10,9 +10,10 @@ const MAX_ROWS = { refused: 12, snapshots: 12, drift: 12, sources: 12 };
 const MAX_TEXT = 300; // characters in a table
 const NONE = "–";
 const ABSENT = {
-  class: "", parameters: "", error: { name: "error", all: null, window: null, curve: [] },
+  class: "", parameters: "",
+  prequential_error: { name: "error", all: null, window: null, curve: [] },
   rates: { curve: [] }, latency: { learn: {}, predict: {} }, drift: [], refused: [], snapshots: [],
-  watching: {}, positions: {},
+  detectors: {}, positions: {},
 };
 
 // -- formats --------------------------------------------------------------------------------------
@@ -58,8 +59,8 @@ function ago(seconds) {
   return name ? ages.format(-Math.trunc(seconds / unit), name) : "now";
 }
 
-/** The class of each model, and the parameters in which models of this class differ. */
-function kinds(models) {
+/** The class of each model, and the parameters in which models of the same class differ. */
+function describe(models) {
   const all = models.map((model) => separate(model.parameters));
   return models.map((model, i) => {
     const alike = all.filter((_, j) => models[j].class === model.class);
@@ -68,7 +69,7 @@ function kinds(models) {
   });
 }
 
-/** Parameters that commas separate, but for commas within brackets. */
+/** Split parameters at commas outside brackets. */
 function separate(parameters) {
   const parts = [""];
   let depth = 0;
@@ -84,13 +85,13 @@ function separate(parameters) {
 
 const find = (id) => document.getElementById(id);
 
-/** Set the text of an element, given or by its id, where it has changed. */
+/** Set the text of an element, given by itself or by its id, if it has changed. */
 function put(at, text) {
   const node = typeof at === "string" ? find(at) : at;
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set attributes where they have changed; null removes one. */
+/** Set attributes that have changed; null removes one. */
 function mark(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null) node.removeAttribute(name);
@@ -115,7 +116,7 @@ function draw(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** A cell of a table: a class, and texts in elements of their own; `head`: it heads its row. */
+/** A cell of a table: its class, and its texts, an element each; `head` marks the header of a row. */
 const cell = (kind, ...parts) => ({ kind, parts });
 const number = (text) => cell("number", { text });
 const whole = (x) => number(count(x));
@@ -130,7 +131,7 @@ function words(text, kind = "data") {
   return cell(text.length <= 20 ? `${kind} short` : kind, { text: shown, title });
 }
 
-/** Fill a table with rows of cells, or say that there are none; what is unchanged stays. */
+/** Fill a table with rows of cells, or with the text `none`; unchanged nodes stay. */
 function fill(name, rows, none = "") {
   const body = find(`${name}-rows`);
   const shown = rows.length ? rows.slice(0, MAX_ROWS[name] ?? rows.length) : [[cell("", { text: none })]];
@@ -161,7 +162,7 @@ function write(node, { kind, parts }) {
 
 const LETTER = 6.6; // pixels of a digit at an axis
 const [ABOVE, RIGHT, BELOW] = [10, 16, 20];
-const MAX_LINES = 24; // of marks, which would hide the curves
+const MAX_LINES = 24; // of marks; more would hide the curves
 const TIME_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
   ...[1, 2, 4, 7, 14, 30, 60, 120, 240, 365].map((days) => days * DAY),
@@ -173,14 +174,14 @@ function multiples(low, high, step) {
 }
 
 /**
- * A vertical axis for numbers of 0 or more: ticks, and the place of a number between 0 and 1. It is
- * logarithmic if the numbers are far apart.
+ * A vertical axis for numbers >= 0: its ticks, and the function from a number to its place in [0, 1].
+ * It is logarithmic if the largest number is at least 50 times the smallest.
  */
-function level(values, most) {
+function level(values, max) {
   let [low, high] = [Math.min(...values), Math.max(...values)];
   if (low > 0 && high / low >= 50) {
     const [first, last] = [Math.log10(low), Math.log10(high)];
-    const every = Math.max(1, Math.ceil((last - first) / most));
+    const every = Math.max(1, Math.ceil((last - first) / max));
     const within = last - first < 3 ? [1, 2, 5] : [1];
     const ticks = multiples(Math.floor(first), Math.ceil(last), every)
       .flatMap((power) => within.map((each) => each * 10 ** power))
@@ -189,15 +190,15 @@ function level(values, most) {
   }
   if (low < 0.6 * high) low = 0;
   if (high - low <= 1e-9 * high || high === 0) [low, high] = [0, 2 * high || 1];
-  const power = 10 ** Math.floor(Math.log10((high - low) / most));
-  const step = power * [1, 2, 5, 10].find((each) => each * power * most >= 0.999 * (high - low));
+  const power = 10 ** Math.floor(Math.log10((high - low) / max));
+  const step = power * [1, 2, 5, 10].find((each) => each * power * max >= 0.999 * (high - low));
   [low, high] = [Math.floor(low / step + 1e-9) * step, Math.ceil(high / step - 1e-9) * step];
   return { log: false, ticks: multiples(low, high, step), place: (x) => (x - low) / (high - low) };
 }
 
-/** Round local times within a span, as numbers and in words. */
-function timeTicks(first, last, most) {
-  const step = TIME_STEPS.find((each) => each * most >= last - first) ?? TIME_STEPS.at(-1);
+/** Round local times within a span, as numbers and as text. */
+function timeTicks(first, last, max) {
+  const step = TIME_STEPS.find((each) => each * max >= last - first) ?? TIME_STEPS.at(-1);
   const zone = new Date(first * 1000).getTimezoneOffset() * 60;
   const label = (at) => {
     const time = timeOfDay(at);
@@ -208,7 +209,7 @@ function timeTicks(first, last, most) {
   return found.map((at) => [at, label(at)]);
 }
 
-/** A line through points in pixels, broken at nulls; a point alone is a dot. */
+/** The path through points in pixels, interrupted at nulls; an isolated point is a dot. */
 function path(xs, ys) {
   const part = (x, i) => {
     if (ys[i] === null) return "";
@@ -221,7 +222,7 @@ function path(xs, ys) {
 const nearest = (xs, x) =>
   xs.reduce((best, each, i) => (Math.abs(each - x) < Math.abs(xs[best] - x) ? i : best), 0);
 
-/** Curves over time in a figure, which pointer and keys read. */
+/** Curves over time in a figure, with a cursor for pointer and keyboard. */
 class Chart {
   constructor(id, { name, names, format, heading = "" }) {
     Object.assign(this, { name, names, format, chosen: null, xs: [], curves: [], marks: [] });
@@ -258,7 +259,7 @@ class Chart {
     this.draw();
   }
 
-  /** Look at a point; without one the last is read. */
+  /** Move the cursor to a point; null removes it, and the readout shows the last point. */
   look(chosen) {
     const last = this.xs.length - 1;
     const at = chosen === null ? last : Math.min(chosen, last);
@@ -343,25 +344,25 @@ const charts = {
 };
 
 function chip(model) {
-  if (model.trouble) return { text: "problem", class: "chip", "data-state": "bad" };
+  if (model.error) return { text: "problem", class: "chip", "data-state": "bad" };
   if (model.ready) return { text: "ready", class: "chip", "data-state": "good" };
   return { text: "not ready", class: "chip", "data-state": "wait" };
 }
 
 function showModel(model) {
-  const { error, rates, latency } = model;
+  const { prequential_error: error, rates, latency } = model;
   const last = error.window_rows ? `, last ${count(error.window_rows)} rows` : "";
   const { text, ...state } = chip(model);
   mark(find("state"), state);
-  reveal("trouble", Boolean(model.trouble));
+  reveal("problem", Boolean(model.error));
   const texts = {
-    name: model.name, state: text, trouble: model.trouble ?? "",
+    name: model.name, state: text, problem: model.error ?? "",
     made: model.class && `${model.class}(${model.parameters})`,
     "error-name": `Prequential ${error.name}`, "error-window-of": error.name + last,
     "error-window": amount(error.window), "error-all": `${amount(error.all)} over all rows`,
     "rows-seen": count(model.rows_seen), version: `version ${count(model.version)}`,
     learned: rate(rates.learned), predicted: rate(rates.predicted), memory: size(model.nbytes),
-    waiting: count(model.waiting), "rows-refused": count(model.rows_refused),
+    "labels-pending": count(model.labels_pending), "rows-refused": count(model.rows_refused),
   };
   for (const [id, shown] of Object.entries(texts)) put(id, shown);
   showCurves(model);
@@ -376,14 +377,14 @@ function showModel(model) {
   ]), "No snapshot yet.");
   fill("drift", model.drift.toReversed().map((each) => [
     whole(each.rows), when(each.at), words(each.detector),
-  ]), Object.keys(model.watching).length ? "No alarm yet." : "No detector: --drift adwin would be one.");
+  ]), Object.keys(model.detectors).length ? "No alarm yet." : "No detector. Choose one with --drift, such as --drift adwin.");
   fill("sources", Object.entries(model.positions).map(([source, position]) => [
     head(words(source, "data code")), words(position ?? "nothing yet", "data code"),
-  ]), "Rows come by request alone.");
+  ]), "No source. Rows come by request only.");
 }
 
 function showCurves(model) {
-  const points = model.error.curve.filter(([, , , at]) => at !== null); // former ones have no time
+  const points = model.prequential_error.curve.filter(([, , , at]) => at !== null); // points of former versions have no time
   const from = (1 - Number(find("span").value)) * (points.at(-1)?.[0] ?? 0);
   const curve = points.filter(([rows]) => rows >= from);
   const values = [2, 1].map((k) => curve.map((point) => point[k]));
@@ -403,12 +404,12 @@ const address = (name) => `#model=${encodeURIComponent(name)}`;
 
 function showOverview(chosen) {
   reveal("models", models.length > 1);
-  const all = kinds(models);
+  const all = describe(models);
   fill("models", models.map((model, i) => {
-    const { name, error, rates } = model;
+    const { name, prequential_error: error, rates } = model;
     const current = i === chosen ? "true" : null;
     const link = { tag: "a", text: name, class: "data", href: address(name), "aria-current": current };
-    const wide = [rate(rates.predicted), size(model.nbytes), count(model.waiting), count(model.rows_refused)];
+    const wide = [rate(rates.predicted), size(model.nbytes), count(model.labels_pending), count(model.rows_refused)];
     const cells = [
       head(cell("", link, { text: all[i].slice(0, MAX_TEXT), class: "data of" })), cell("", chip(model)),
       whole(model.rows_seen), cell("number", { text: amount(error.window), title: error.name }),
@@ -422,7 +423,7 @@ function showOverview(chosen) {
 // -- the server -----------------------------------------------------------------------------------
 
 let models = [];
-let server = null; // its time, and that of the page when it came
+let server = null; // its time, and the page's time when it arrived
 let retryAt = null;
 let token = stored();
 let [paused, locked, failures, turn] = [false, false, 0, 0];
@@ -442,7 +443,7 @@ function stored(given) {
   }
 }
 
-/** Which model the page's address names; else the first of those with most rows. */
+/** The model that the page's address names; by default the one with the most rows. */
 function chosen() {
   const named = models.findIndex((each) => address(each.name) === location.hash);
   const rows = models.map((each) => each.rows_seen ?? 0);
@@ -455,17 +456,17 @@ function show() {
   reveal("model", Boolean(model));
   reveal("nothing", server !== null && !model);
   if (model) showModel(model);
-  const title = model ? `${model.trouble ? "! " : ""}${model.name} · onepass` : "onepass";
+  const title = model ? `${model.error ? "! " : ""}${model.name} · onepass` : "onepass";
   if (document.title !== title) document.title = title;
   const left = Math.max(0, Math.ceil((retryAt - performance.now()) / 1000));
-  put("lost-wait", left ? `Next try in ${left} s.` : "Trying.");
+  put("disconnected-wait", left ? `Next try in ${left} s.` : "Trying.");
 }
 
-/** Show whether the server answers, and of the controls for that only these. */
+/** Show the state of the connection and only these of its controls. */
 function link(state, text, ...controls) {
   mark(find("link"), { "data-link": state });
   put("link-text", text);
-  for (const each of ["lost", "login", "pause", "forget"]) reveal(each, controls.includes(each));
+  for (const each of ["disconnected", "login", "pause", "forget"]) reveal(each, controls.includes(each));
 }
 
 function live(state) {
@@ -476,10 +477,10 @@ function live(state) {
   link("live", "Live", "pause", token && "forget");
 }
 
-function lost(why, wait) {
+function disconnected(why, wait) {
   retryAt = performance.now() + wait;
-  put("lost-why", `${why}. ${models.length ? "Below is its last state." : ""}`.trim());
-  link("lost", "No answer", "lost", "pause");
+  put("disconnected-why", `${why}. ${models.length ? "Its last state is below." : ""}`.trim());
+  link("disconnected", "No response", "disconnected", "pause");
   show();
 }
 
@@ -494,8 +495,8 @@ function lock() {
   find("token").focus();
 }
 
-/** Ask now, and go on asking; the answer to an earlier request is ignored. */
-function ask() {
+/** Request the state now and repeatedly; the response to an earlier request is ignored. */
+function refresh() {
   turn += 1;
   clearTimeout(timer);
   request?.abort();
@@ -510,7 +511,7 @@ async function poll(mine) {
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
     const reply = await fetch("state", { headers, cache: "no-store", signal });
     wait = Math.min(Number(reply.headers.get("Retry-After")), 300) * 1000;
-    why = reply.ok ? "The server's answer cannot be shown" : `The server answered ${reply.status}`;
+    why = reply.ok ? "The server's response is not valid" : `The server responded with status ${reply.status}`;
     const state = reply.ok ? await reply.json() : null;
     if (mine !== turn) return;
     if ([401, 403].includes(reply.status)) {
@@ -523,7 +524,7 @@ async function poll(mine) {
     if (mine !== turn) return;
     failures += 1;
     wait = Math.max(Math.min(MAX_WAIT, POLL * 2 ** failures), wait);
-    lost(error.name === "TimeoutError" ? `The server did not answer within ${TIMEOUT / 1000} s` : why, wait);
+    disconnected(error.name === "TimeoutError" ? `The server did not respond within ${TIMEOUT / 1000} s` : why, wait);
   }
   timer = setTimeout(() => poll(mine), wait);
 }
@@ -531,31 +532,31 @@ async function poll(mine) {
 function unlock(given) {
   token = stored(given);
   [locked, failures] = [false, 0];
-  ask();
+  refresh();
 }
 
 find("pause").addEventListener("click", () => {
   paused = !paused;
   mark(find("pause"), { "aria-pressed": paused });
   if (paused) link("paused", "Paused", "pause");
-  ask();
+  refresh();
 });
-find("retry").addEventListener("click", ask);
+find("retry").addEventListener("click", refresh);
 find("forget").addEventListener("click", () => unlock(""));
 find("login").addEventListener("submit", (event) => {
   event.preventDefault();
   const given = find("token").value.trim();
   if (/^[\x21-\x7e]+$/.test(given)) unlock(given);
-  else put("login-why", "A token is letters, digits and signs without spaces.");
+  else put("login-why", "A token consists of letters, digits and signs, without spaces.");
 });
 find("span").addEventListener("change", show);
 window.addEventListener("hashchange", () => {
   show();
   if (location.hash.startsWith("#model=")) find("name").scrollIntoView({ block: "nearest" });
 });
-document.addEventListener("visibilitychange", ask);
-window.addEventListener("online", ask);
+document.addEventListener("visibilitychange", refresh);
+window.addEventListener("online", refresh);
 setInterval(() => document.hidden || show(), 1000);
-ask();
+refresh();
 
-export { ago, amount, count, duration, kinds, level, rate, size, tick, timeTicks }; // for tests
+export { ago, amount, count, describe, duration, level, rate, size, tick, timeTicks }; // for tests

@@ -10,10 +10,10 @@
 :mod:`~.limits`  limits of one request
 ================ ===================================================================================
 
-Each reader turns bytes into an :class:`~.rows.Asked` or raises RequestError, which names the place,
-what was expected, what was received, and what to do. :class:`~.limits.Limits` bound the memory that
-a request takes. Numbers keep every bit, in both directions. The structs of JSON bodies also give
-their schemas: ``msgspec.json.schema_components([v2.InferRequest, …])``.
+Each reader decodes bytes into a :class:`~.rows.DecodedRequest` or raises RequestError, which names
+the place, what was expected, what was received, and what to do. :class:`~.limits.Limits` bound the
+memory that a request takes. Numbers are exact in both directions. The structs of JSON bodies also
+give their schemas: ``msgspec.json.schema_components([v2.InferRequest, …])``.
 """
 
 from onepass.errors import import_extra

@@ -4,12 +4,12 @@ Each column is one of a table: numbers, truth values, text, dates, or a dictiona
 column of fixed-size lists of numbers is a matrix: by itself, or beside y, sample_weight and time,
 it is rows without names. Other nested columns are refused.
 
-pyarrow reads the streams. Three things it does not bound, and they are checked here: it trusts the
-size that a compressed buffer declares at its beginning, and allocates that much; it trusts offsets
-within buffers until ``validate``; and indices of a dictionary, or views, may stand for the same
-text very often, which is counted before the text is made.
+pyarrow reads the streams. Three of its weaknesses are checked here: it allocates the size that a
+compressed buffer declares; it does not check offsets within buffers before ``validate``; and
+indices of a dictionary, or views, may refer to the same text many times, which is counted before
+the texts are created.
 
-The declared sizes stand where the message's table of buffers (FlatBuffers) says [1].
+The message's table of buffers (FlatBuffers) gives the places of the declared sizes [1].
 
 [1] https://arrow.apache.org/docs/format/Columnar.html, "Encapsulated message format", and
     format/Message.fbs of Apache Arrow.
@@ -26,8 +26,13 @@ from pyarrow import compute, ipc
 
 from onepass.errors import OnepassError
 from onepass.service.protocol.json import encoded, unwritable
-from onepass.service.protocol.limits import Limits, refused, shown
-from onepass.service.protocol.rows import Asked, Reply, asked, datatype_of
+from onepass.service.protocol.limits import Limits, request_error, shown
+from onepass.service.protocol.rows import (
+    DecodedRequest,
+    EncodedResponse,
+    build_request,
+    datatype_of,
+)
 from onepass.stream.arrow import dtype_codes, to_array
 from onepass.types import Array
 
@@ -37,11 +42,11 @@ KIND = "application/vnd.apache.arrow.stream"
 """The content type."""
 
 _NO_LIMITS = Limits()
-_MOST = 1 << 14  # messages
+_MAX_MESSAGES = 1 << 14  # messages
 _HEADER, _DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3  # fields of Message.fbs
 
 
-def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) -> Asked:
+def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) -> DecodedRequest:
     """Decode a request whose body is an Arrow stream.
 
     Parameters
@@ -60,33 +65,33 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
     try:
         _check_messages(ipc.MessageReader.open_stream(pa.BufferReader(body)), limits)
         with ipc.open_stream(source, options=ipc.IpcReadOptions(use_threads=False)) as reader:
-            limits.hold(0, len(reader.schema), "schema")
+            limits.check_size(0, len(reader.schema), "schema")
             table = reader.read_all()
             rest = len(body) - source.tell()
         named = arrays(table, limits, len(body))
     except OnepassError:
         raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, struct.error) as wrong:
-        got = f"one that breaks off or is damaged ({str(wrong)[:200]})"
-        raise refused("", "be a whole Arrow stream", got, "Check what wrote it") from wrong
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, struct.error) as error:
+        got = f"a truncated or damaged one ({str(error)[:200]})"
+        raise request_error("", "be a complete Arrow stream", got, "Check its writer") from error
     if rest:
         remedy = "Send one stream a request"
-        raise refused("", "end with its stream", f"{rest:,} bytes after it", remedy)
-    return asked(named, columns_place, learning=learning)
+        raise request_error("", "end with its stream", f"{rest:,} bytes after it", remedy)
+    return build_request(named, columns_place, learning=learning)
 
 
 def _check_messages(messages: Iterator["pa.ipc.Message"], limits: Limits) -> None:
     """Raise RequestError if a stream's buffers would be too large once decompressed."""
     unpacked = 0
     for count, message in enumerate(messages, start=1):
-        if count > _MOST:
-            must = f"have at most {_MOST:,} messages"
-            raise refused("stream", must, "more", "Write larger batches")
+        if count > _MAX_MESSAGES:
+            must = f"have at most {_MAX_MESSAGES:,} messages"
+            raise request_error("stream", must, "more", "Write larger batches")
         if message.type not in {"dictionary", "record batch"}:
             continue
         if message.metadata_version != ipc.MetadataVersion.V5:  # it may hide its compression
             remedy = "Write it with Arrow 1.0 or later"
-            raise refused("stream", "be of metadata version 5", "an earlier one", remedy)
+            raise request_error("stream", "be of metadata version 5", "an earlier one", remedy)
         unpacked += _unpacked(message)
         _check_decoded(unpacked, limits)
 
@@ -96,7 +101,7 @@ def _unpacked(message: "pa.ipc.Message") -> int:
     data, body = message.metadata.to_pybytes(), memoryview(message.body)
 
     def field(table: int, i: int) -> int:
-        """Where a field of a table points; 0 if the table lacks it."""
+        """Target of the offset in a field of a table; 0 if the table lacks the field."""
         vtable = table - struct.unpack_from("<i", data, table)[0]
         size = struct.unpack_from("<H", data, vtable)[0]
         start = struct.unpack_from("<H", data, vtable + 4 + 2 * i)[0] if 4 + 2 * i < size else 0
@@ -137,11 +142,13 @@ def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
     limits.check_text(max(map(len, names), default=0), "schema")
     for name, times in Counter(names).most_common(1):
         if times > 1:
-            raise refused("schema", "hold each name once", f"{shown(name)} again", "Rename one")
+            raise request_error(
+                "schema", "hold each name once", f"{shown(name)} again", "Rename one"
+            )
     for name, kind in zip(names, table.schema.types, strict=True):
         _check_type(kind, columns_place(name))
     values = [getattr(kind, "value_type", kind) for kind in table.schema.types]
-    limits.hold(n, len(names), "stream", texts=sum(map(_is_text, values)))
+    limits.check_size(n, len(names), "stream", texts=sum(map(_is_text, values)))
     limits.check_sparse(n * sum(map(pa.types.is_null, values)), nbytes, "stream")
     table.validate(full=True)
     size, named = 0, {}
@@ -158,7 +165,7 @@ def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
 def _check_decoded(nbytes: int, limits: Limits) -> None:
     if nbytes > limits.unpacked:
         must = f"have at most {limits.unpacked:,} bytes once it is decoded"
-        raise refused("stream", must, "more", "Send fewer rows at a time")
+        raise request_error("stream", must, "more", "Send fewer rows at a time")
 
 
 def _check_type(kind: pa.DataType, place: str) -> None:
@@ -168,7 +175,7 @@ def _check_type(kind: pa.DataType, place: str) -> None:
     if (matrix and known not in {"f", "b"}) or (known is None and not pa.types.is_null(inner)):
         must = "be numbers, truth values, text, dates, or fixed-size lists of numbers"
         remedy = "Leave it out, or send columns of plain values"
-        raise refused(place, must, f"Arrow's {str(kind)[:80]}", remedy)
+        raise request_error(place, must, f"Arrow's {str(kind)[:80]}", remedy)
 
 
 def _decoded_bytes(column: pa.Array) -> int:
@@ -199,10 +206,12 @@ def _is_text(kind: pa.DataType) -> bool:
 def _array(column: pa.Array, place: str, limits: Limits) -> Array:
     types, kind = pa.types, column.type
     if types.is_fixed_size_list(kind):
-        limits.hold(len(column), kind.list_size, place)
+        limits.check_size(len(column), kind.list_size, place)
         if column.null_count:
             got = f"{column.null_count:,} that are null"
-            raise refused(place, "hold a list in each row", got, "Send lists, of null if need be")
+            raise request_error(
+                place, "hold a list in each row", got, "Send lists, of null if need be"
+            )
         flat = to_array(column.flatten(), place, "the request")
         return flat.astype(np.float64).reshape(len(column), kind.list_size)
     if types.is_dictionary(kind):
@@ -220,19 +229,21 @@ def _array(column: pa.Array, place: str, limits: Limits) -> Array:
     return found
 
 
-def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: str = "") -> Reply:
+def write(
+    request: DecodedRequest, values: Mapping[str, Array], *, model: str, version: str = ""
+) -> EncodedResponse:
     """Encode a response: each output is a column, probabilities as fixed-size lists.
 
     Parameters
     ----------
-    asked : Asked
+    request : DecodedRequest
         Its ``outputs`` are those of the response.
-    answers : mapping of str to ndarray
+    values : mapping of str to ndarray
         By the names of the outputs: numbers, truth values or text, or objects of one of these with
         None among them.
     model, version : str
-        The model's name, and the version that predicted. They stand in the schema's metadata, as
-        JSON under "onepass", and the classes, if they are requested.
+        The model's name, and the version that predicted. Both are in the schema's metadata, as
+        JSON under "onepass", with the classes if they are requested.
 
     Raises
     ------
@@ -240,10 +251,10 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
         If a predicted text cannot be encoded in UTF-8.
     """
     about: dict[str, object] = {"model_name": model, "model_version": version}
-    about |= {"id": asked.id} if asked.id else {}
+    about |= {"id": request.id} if request.id else {}
     columns = {}
-    for output in asked.outputs:
-        array = answers[output.name]
+    for output in request.outputs:
+        array = values[output.name]
         if output.name == "classes":
             about["classes"] = array.tolist()
         else:
@@ -252,7 +263,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
-    return Reply(sink.getvalue().to_pybytes(), KIND)
+    return EncodedResponse(sink.getvalue().to_pybytes(), KIND)
 
 
 def _column(array: Array) -> pa.Array:
@@ -263,10 +274,10 @@ def _column(array: Array) -> pa.Array:
         array = array.astype(np.float64)
     try:
         return pa.array(array.tolist() if array.dtype.kind in "OU" else array)
-    except UnicodeEncodeError as wrong:
-        raise unwritable(wrong) from wrong
+    except UnicodeEncodeError as error:
+        raise unwritable(error) from error
 
 
 def columns_place(name: str) -> str:
-    """Where a column stands in the request, for messages."""
+    """Place of a column in the request, for messages."""
     return f"columns[{shown(name)}]"

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from onepass.errors import LabelError, NumericalError, RequestError, TypeMismatchError
-from onepass.service.protocol.limits import Limits, refused, shown
+from onepass.service.protocol.limits import Limits, request_error, shown
 from onepass.types import Array
 from onepass.validation.table import Table
 
@@ -82,16 +82,16 @@ def decoded(
     limits.check_json(len(text))
     try:
         return decoder.decode(text)
-    except RecursionError as wrong:
+    except RecursionError as error:
         must = "be nested a few levels deep"
-        raise refused(place, must, "hundreds", "Give plain lists") from wrong
-    except UnicodeDecodeError as wrong:
-        must, got = "be UTF-8", f"other bytes ({wrong.reason})"
-        raise refused(place, must, got, "Write text in UTF-8") from wrong
-    except msgspec.ValidationError as wrong:
-        raise _invalid(str(wrong), place, hints or {}) from wrong
-    except msgspec.DecodeError as wrong:
-        raise _malformed(str(wrong), text, place) from wrong
+        raise request_error(place, must, "hundreds", "Give plain lists") from error
+    except UnicodeDecodeError as error:
+        must, got = "be UTF-8", f"other bytes ({error.reason})"
+        raise request_error(place, must, got, "Write text in UTF-8") from error
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error), place, hints or {}) from error
+    except msgspec.DecodeError as error:
+        raise _malformed(str(error), text, place) from error
 
 
 def _invalid(problem: str, place: str, hints: Mapping[str, str]) -> RequestError:
@@ -108,7 +108,7 @@ def _invalid(problem: str, place: str, hints: Mapping[str, str]) -> RequestError
         must, got = f"be {_WORDS[bound[1]]} {bound[2]}", "another"
     else:
         must, got = "fit the schema", problem[0].lower() + problem[1:200]
-    return refused(place, must, got, hints.get(field, "See /openapi.json"))
+    return request_error(place, must, got, hints.get(field, "See /openapi.json"))
 
 
 def _in_words(types: str) -> str:
@@ -123,11 +123,11 @@ def _malformed(problem: str, text: bytes | memoryview, place: str) -> RequestErr
     at = int(found[1]) if found else 0
     if found and bytes(memoryview(text)[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
         remedy = "Give null for what is missing, or send binary tensors"
-        return refused(place, "be JSON", "NaN or Infinity, which JSON does not have", remedy)
+        return request_error(place, "be JSON", "NaN or Infinity, which JSON does not have", remedy)
     if not len(text):
-        return refused(place, "be JSON", "an empty body", "Send one")
+        return request_error(place, "be JSON", "an empty body", "Send one")
     problem = problem.removeprefix("JSON is malformed: ")
-    return refused(place, "be JSON", f"other text: {problem}", "Correct it")
+    return request_error(place, "be JSON", f"other text: {problem}", "Correct it")
 
 
 def encoded(value: object) -> bytes:
@@ -140,15 +140,15 @@ def encoded(value: object) -> bytes:
     """
     try:
         return _ENCODER.encode(value)
-    except UnicodeEncodeError as wrong:
-        raise unwritable(wrong) from wrong
+    except UnicodeEncodeError as error:
+        raise unwritable(error) from error
 
 
-def unwritable(wrong: UnicodeEncodeError) -> LabelError:
+def unwritable(error: UnicodeEncodeError) -> LabelError:
     """The error of a prediction that UTF-8 cannot encode."""
     return LabelError(
         "the predictions: text must be such as UTF-8 can encode, got half a character "
-        f"({wrong.object[:40]!a}). Learn other labels."
+        f"({error.object[:40]!a}). Learn other labels."
     )
 
 
@@ -191,9 +191,9 @@ def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Arr
         return _matrix(rows, place, limits)
     for i, row in enumerate(rows):
         if type(row) is not dict:
-            raise refused(place(i), "be an object, as the rows before", _kind(row), ALIKE)
+            raise request_error(place(i), "be an object, as the rows before", _kind(row), ALIKE)
     names = list(dict.fromkeys(chain.from_iterable(rows)))
-    limits.hold(len(rows), len(names), "columns")
+    limits.check_size(len(rows), len(names), "columns")
     limits.check_sparse(len(rows) * len(names), nbytes, "columns")
     try:
         table = Table.from_rows(rows)
@@ -203,7 +203,7 @@ def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Arr
             column([row.get(name) for row in rows], where, limits)
         raise
     words: list[Any] = [each for each in table.columns.values() if each.dtype == object]
-    limits.hold(len(rows), len(names), "columns", texts=len(words))
+    limits.check_size(len(rows), len(names), "columns", texts=len(words))
     for each in (names, *words):
         limits.check_text(max((len(text) for text in each if text), default=0), "columns")
     return table
@@ -216,16 +216,16 @@ def _in_column(place: _Place, name: str, i: int) -> str:
 def _matrix(rows: list[Any], place: _Place, limits: Limits) -> Array:
     """Rows of numbers, all as long as the first."""
     d = len(rows[0]) if rows else 0
-    limits.hold(len(rows), d, "rows")
+    limits.check_size(len(rows), d, "rows")
     for i, row in enumerate(rows):
         if type(row) is not list or len(row) != d:
             must = f"hold {d:,} values, as the rows before"
             got = f"{len(row):,}" if type(row) is list else _kind(row)
-            raise refused(place(i), must, got, "Send as many")
+            raise request_error(place(i), must, got, "Send as many")
     flat = column(list(chain.from_iterable(rows)), lambda i: f"{place(i // d)}[{i % d}]", limits)
     if flat.dtype == object or flat.ndim != 1:
         must = "hold numbers, as rows without names do"
-        raise refused(place(0), must, "text or lists", "Send numbers, or name the columns")
+        raise request_error(place(0), must, "text or lists", "Send numbers, or name the columns")
     return flat.astype(np.float64).reshape(len(rows), d)
 
 
@@ -265,7 +265,7 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
         first = next(kind for kind in kinds if kind != "null")
         fit = {first, "null"} if first in {"a number", "text"} else {first}
         i = next(i for i, kind in enumerate(kinds) if kind not in fit)
-        raise refused(place(i), f"be {first}, as the values before", shown(values[i]), ALIKE)
+        raise request_error(place(i), f"be {first}, as the values before", shown(values[i]), ALIKE)
     if types == {bool} and None not in values:
         return np.array(values)
     if types == {int} and None not in values:
@@ -274,10 +274,12 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
                 return np.array(values, dtype=dtype)
     try:
         return np.array(values, dtype=np.float64)
-    except OverflowError as wrong:
+    except OverflowError as error:
         i = max(range(len(values)), key=lambda i: abs(values[i] or 0))
         must = "be a number within float64"
-        raise refused(place(i), must, shown(values[i]), "Use larger units, or text") from wrong
+        raise request_error(
+            place(i), must, shown(values[i]), "Use larger units, or text"
+        ) from error
 
 
 def _kind(value: object) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from onepass import validation
 from onepass.errors import RequestError
 
-__all__ = ["Limits", "refused", "shown"]
+__all__ = ["Limits", "request_error", "shown"]
 
 _SHOWN = 60  # characters of a value in a message
 _SPARSE, _FEW = 64, 1 << 16  # missing values per byte of the request, and always
@@ -38,8 +38,8 @@ class Limits:
 
     Examples
     --------
-    >>> Limits(rows=1000).hold(20, 4, "inputs[0].shape")
-    >>> Limits(rows=1000).hold(2000, 4, "inputs[0].shape")
+    >>> Limits(rows=1000).check_size(20, 4, "inputs[0].shape")
+    >>> Limits(rows=1000).check_size(2000, 4, "inputs[0].shape")
     Traceback (most recent call last):
         ...
     onepass.errors.RequestError: the request's `inputs[0].shape` must have at most 1,000 rows, got
@@ -63,9 +63,9 @@ class Limits:
         if nbytes > self.json_bytes:
             must = f"have at most {self.json_bytes:,} bytes of JSON"
             remedy = "Send fewer rows at a time, or an Arrow stream or binary tensors"
-            raise refused("", must, f"{nbytes:,}", remedy)
+            raise request_error("", must, f"{nbytes:,}", remedy)
 
-    def hold(self, n: int, columns: int, place: str, *, texts: int = 0) -> None:
+    def check_size(self, n: int, columns: int, place: str, *, texts: int = 0) -> None:
         """Raise RequestError if there are too many rows, columns or values.
 
         Parameters
@@ -79,14 +79,16 @@ class Limits:
         """
         if n > self.rows:
             must = f"have at most {self.rows:,} rows"
-            raise refused(place, must, f"{n:,}", "Send fewer rows at a time")
+            raise request_error(place, must, f"{n:,}", "Send fewer rows at a time")
         if columns > self.columns:
             must = f"have at most {self.columns:,} columns"
-            raise refused(place, must, f"{columns:,}", "Leave out columns that are not needed")
+            raise request_error(
+                place, must, f"{columns:,}", "Leave out columns that are not needed"
+            )
         if n * (columns + (_TEXT_AS_NUMBERS - 1) * texts) > self.values:
             must = f"have at most {self.values:,} values, a text counted as {_TEXT_AS_NUMBERS}"
             got = f"{n:,} rows of {columns:,} columns, {texts:,} of them text"
-            raise refused(place, must, got, "Send fewer rows at a time")
+            raise request_error(place, must, got, "Send fewer rows at a time")
 
     def check_sparse(self, cells: int, nbytes: int, place: str) -> None:
         """Raise RequestError if a few bytes describe very many missing values.
@@ -103,16 +105,16 @@ class Limits:
         if cells > _SPARSE * nbytes + _FEW:
             must = f"have a byte for {_SPARSE} values"
             got = f"{nbytes:,} for {cells:,}, nearly all missing"
-            raise refused(place, must, got, "Send fewer rows, or fewer columns, at a time")
+            raise request_error(place, must, got, "Send fewer rows, or fewer columns, at a time")
 
     def check_text(self, longest: int, place: str) -> None:
         """Raise RequestError if a text of this many characters is too long."""
         if longest > self.text:
             must = f"hold texts of at most {self.text:,} characters"
-            raise refused(place, must, f"one of {longest:,}", "Shorten the text")
+            raise request_error(place, must, f"one of {longest:,}", "Shorten the text")
 
 
-def refused(place: str, must: str, got: object, remedy: str) -> RequestError:
+def request_error(place: str, must: str, got: object, remedy: str) -> RequestError:
     """The error of a request that cannot be read.
 
     Parameters

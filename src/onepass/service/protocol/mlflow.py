@@ -37,8 +37,8 @@ from onepass.service.protocol.json import (
     encoded,
     features,
 )
-from onepass.service.protocol.limits import Limits, refused, shown
-from onepass.service.protocol.rows import Asked, Reply, asked
+from onepass.service.protocol.limits import Limits, request_error, shown
+from onepass.service.protocol.rows import DecodedRequest, EncodedResponse, build_request
 from onepass.stream.csv import ParseError
 from onepass.types import Array
 
@@ -78,7 +78,7 @@ _FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 _NO_LIMITS = Limits()
 
 
-def read(body: bytes, limits: Limits = _NO_LIMITS) -> Asked:
+def read(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
     """Decode a request whose body is JSON.
 
     Parameters
@@ -103,14 +103,16 @@ def read(body: bytes, limits: Limits = _NO_LIMITS) -> Asked:
     forms = [form for form in _FORMS if getattr(invocation, form) is not None]
     if len(forms) != 1:
         must = "have one of `dataframe_split`, `dataframe_records`, `instances` and `inputs`"
-        raise refused("", must, " and ".join(forms) or "none", "Send the rows under one of them")
+        raise request_error(
+            "", must, " and ".join(forms) or "none", "Send the rows under one of them"
+        )
     (form,) = forms
     data: Any = getattr(invocation, form)
     if isinstance(data, Split):
         form = "dataframe_split.data"
         data = _unsplit(data)
     if not data:
-        raise refused(form, "hold rows", "none", "Send one or more")
+        raise request_error(form, "hold rows", "none", "Send one or more")
     if isinstance(data, dict):
         request = _columns(data, form, limits)
     else:
@@ -125,49 +127,51 @@ def _unsplit(split: Split) -> dict[str, list[Any]] | list[list[Any]]:
     for i, row in enumerate(rows):
         if names and len(row) != len(names):
             must = f"hold {len(names):,} values, one for each of `columns`"
-            raise refused(f"dataframe_split.data[{i}]", must, f"{len(row):,}", "Send as many")
+            raise request_error(f"dataframe_split.data[{i}]", must, f"{len(row):,}", "Send as many")
     if not names or names == list(range(len(names))):
         return rows
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     found = {str(name): list(each) for name, each in zip(names, columns, strict=True)}
     if len(found) < len(names):
         got = "one of them again"
-        raise refused("dataframe_split.columns", "hold each name once", got, "Rename one")
+        raise request_error("dataframe_split.columns", "hold each name once", got, "Rename one")
     return found
 
 
-def _columns(columns: dict[str, list[Any]], form: str, limits: Limits) -> Asked:
+def _columns(columns: dict[str, list[Any]], form: str, limits: Limits) -> DecodedRequest:
     def place(name: str, i: int | None = None) -> str:
         return f"{form}[{shown(name)}]" + ("" if i is None else f"[{i}]")
 
-    limits.hold(0, len(columns), form)
+    limits.check_size(0, len(columns), form)
     limits.check_text(max(map(len, columns)), form)
     named = {}
     for name, values in columns.items():
-        limits.hold(len(values), len(columns), place(name))
+        limits.check_size(len(values), len(columns), place(name))
         named[name] = column(values, partial(place, name), limits)
     texts = sum(each.dtype == object for each in named.values())
-    limits.hold(max(map(len, named.values())), len(columns), form, texts=texts)
-    return asked(named, place, learning=False)
+    limits.check_size(max(map(len, named.values())), len(columns), form, texts=texts)
+    return build_request(named, place, learning=False)
 
 
-def _rows(rows: list[Any], form: str, limits: Limits, nbytes: int) -> Asked:
+def _rows(rows: list[Any], form: str, limits: Limits, nbytes: int) -> DecodedRequest:
     def place(i: int) -> str:
         return f"{form}[{i}]"
 
     if type(rows[0]) in {dict, list}:
-        return Asked(features(rows, place, limits, nbytes))
-    return Asked(column(rows, place, limits).astype(np.float64)[:, None])
+        return DecodedRequest(features(rows, place, limits, nbytes))
+    return DecodedRequest(column(rows, place, limits).astype(np.float64)[:, None])
 
 
-def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: str) -> Reply:
+def write(
+    request: DecodedRequest, values: Mapping[str, Array], *, model: str, version: str
+) -> EncodedResponse:
     """Encode a response: the predictions alone, as MLflow's clients expect.
 
     Parameters
     ----------
-    asked : Asked
+    request : DecodedRequest
         Not used: other formats need it.
-    answers : mapping of str to ndarray
+    values : mapping of str to ndarray
         Its ``y`` are the predictions. nan and infinity are null.
     model, version : str
         Not used either.
@@ -183,14 +187,14 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     >>> write(None, {"y": np.array([0.5, 1])}, model="flow", version="7").body
     b'{"predictions":[0.5,1.0]}'
     """
-    del asked, model, version
-    return Reply(encoded(Predictions(answers["y"].tolist())))
+    del request, model, version
+    return EncodedResponse(encoded(Predictions(values["y"].tolist())))
 
 
 _LONGEST = 1 << 20  # bytes of the line of names
 
 
-def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> Asked:
+def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
     r"""Decode a request whose body is CSV: a line of names, and a line for each row.
 
     Parameters
@@ -221,15 +225,15 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> Asked:
                 convert_options=csv.ConvertOptions(strings_can_be_null=True),
             )
             if pa.binary() in table.schema.types:  # which pyarrow takes text of other codes for
-                raise refused("", "be UTF-8", "other bytes", "Write it in UTF-8")
+                raise request_error("", "be UTF-8", "other bytes", "Write it in UTF-8")
             named = arrays(table, limits, len(body))
         except OnepassError:
             raise
-        except (pa.ArrowException, OSError, ValueError) as wrong:
-            raise misread.error(wrong) from wrong
-    except SourceError as wrong:
-        raise RequestError(str(wrong).removeprefix("op.stream.read: ")) from wrong
-    return asked(named, columns_place, learning=False)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise misread.error(error) from error
+    except SourceError as error:
+        raise RequestError(str(error).removeprefix("op.stream.read: ")) from error
+    return build_request(named, columns_place, learning=False)
 
 
 def _check_size(body: bytes, limits: Limits) -> None:
@@ -237,9 +241,9 @@ def _check_size(body: bytes, limits: Limits) -> None:
     cells = body.count(b",") + body.count(b"\n") + body.count(b"\r")
     if cells > limits.values:
         must = f"have at most {limits.values:,} commas and ends of lines"
-        raise refused("", must, f"{cells:,}", "Send fewer rows at a time")
+        raise request_error("", must, f"{cells:,}", "Send fewer rows at a time")
     first = re.split(rb"[\r\n]", body[:_LONGEST].lstrip(), maxsplit=1)[0]
-    limits.hold(0, first.count(b",") + 1, "header")
+    limits.check_size(0, first.count(b",") + 1, "header")
     if len(first) == _LONGEST or first.count(b'"') % 2:
         got = "another, or one with quoted ends of lines"
-        raise refused("header", "be a line of names", got, "Begin with the columns' names")
+        raise request_error("header", "be a line of names", got, "Begin with the columns' names")

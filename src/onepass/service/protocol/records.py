@@ -34,14 +34,14 @@ from onepass.service.protocol.json import (
     encoded,
     features,
 )
-from onepass.service.protocol.limits import Limits, refused
+from onepass.service.protocol.limits import Limits, request_error
 from onepass.service.protocol.rows import (
     OUTPUTS,
     ROLES,
-    Asked,
+    DecodedRequest,
+    EncodedResponse,
     Output,
     OutputName,
-    Reply,
     with_roles,
 )
 from onepass.types import Array
@@ -107,7 +107,7 @@ def is_records(body: bytes) -> bool:
 
 def read(
     body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False, ndjson: bool = False
-) -> Asked:
+) -> DecodedRequest:
     """Decode a request.
 
     Parameters
@@ -134,7 +134,7 @@ def read(
     """
     records, places = _records(body, limits, ndjson=ndjson)
     if not records:
-        raise refused("", "hold records", "none", "Send one or more")
+        raise request_error("", "hold records", "none", "Send one or more")
     first, x = records[0], records[0].x
     if places == [""] and type(x) is list and x and type(x[0]) in {list, dict}:
         rows: list[Any] = x
@@ -142,7 +142,9 @@ def read(
         if several := [
             role for role, each in values.items() if type(each) not in {list, UnsetType}
         ]:
-            raise refused(several[0], "be a list, as x is", "one value", "Give one for each row")
+            raise request_error(
+                several[0], "be a list, as x is", "one value", "Give one for each row"
+            )
         places = [f"[{i}]" for i in range(len(rows))]
     else:
         _check_alike(records, places)
@@ -185,10 +187,10 @@ def _check_alike(records: list[Record], places: list[str]) -> None:
     first = _settings(records[0])
     for record, place in zip(records, places, strict=True):
         if type(record.x) is list and any(type(each) in {list, dict} for each in record.x):
-            raise refused(f"{place}x", "be one row", "several", "Send a record for each")
+            raise request_error(f"{place}x", "be one row", "several", "Send a record for each")
         if _settings(record) != first:
             must = "have the fields and settings of the first record"
-            raise refused(place.rstrip(".: "), must, "others", "Send such rows by themselves")
+            raise request_error(place.rstrip(".: "), must, "others", "Send such rows by themselves")
 
 
 def _settings(record: Record) -> list[Any]:
@@ -196,14 +198,16 @@ def _settings(record: Record) -> list[Any]:
     return [*given, record.outputs, record.await_label, record.seconds]
 
 
-def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: str = "0") -> Reply:
+def write(
+    request: DecodedRequest, values: Mapping[str, Array], *, model: str, version: str = "0"
+) -> EncodedResponse:
     """Encode a response.
 
     Parameters
     ----------
-    asked : Asked
+    request : DecodedRequest
         Its ``outputs`` are those of the response.
-    answers : mapping of str to ndarray
+    values : mapping of str to ndarray
         By the names of the outputs, "id" among them where labels come later.
     model, version : str
         The model's name, which is not in the response, and the version that predicted.
@@ -222,5 +226,5 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     """
     del model
     names = {"y": "predictions", "id": "ids"}
-    outputs = {names.get(o.name, o.name): answers[o.name].tolist() for o in asked.outputs}
-    return Reply(encoded(RecordsResponse(int(version), **outputs)))
+    outputs = {names.get(o.name, o.name): values[o.name].tolist() for o in request.outputs}
+    return EncodedResponse(encoded(RecordsResponse(int(version), **outputs)))

@@ -7,19 +7,19 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from onepass.service.protocol.limits import refused, shown
+from onepass.service.protocol.limits import request_error, shown
 from onepass.types import Array
 from onepass.validation.table import Table
 
 __all__ = [
-    "ANSWERS",
+    "DEFAULT_OUTPUTS",
     "OUTPUTS",
     "ROLES",
-    "Asked",
+    "DecodedRequest",
+    "EncodedResponse",
     "Output",
     "OutputName",
-    "Reply",
-    "asked",
+    "build_request",
     "datatype_of",
     "dates",
     "with_roles",
@@ -45,12 +45,12 @@ class Output(NamedTuple):
     """Whether as a binary tensor."""
 
 
-ANSWERS = (Output("y"),)
+DEFAULT_OUTPUTS = (Output("y"),)
 """The outputs of a request that names none."""
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class DecodedRequest:
     """A decoded request.
 
     Parameters
@@ -76,11 +76,11 @@ class Asked:
     sample_weight: Array | None = None
     time: Array | None = None
     id: str = ""
-    outputs: tuple[Output, ...] = ANSWERS
+    outputs: tuple[Output, ...] = DEFAULT_OUTPUTS
     parameters: Mapping[str, Any] | None = None
 
 
-class Reply(NamedTuple):
+class EncodedResponse(NamedTuple):
     """An encoded response."""
 
     body: bytes
@@ -90,7 +90,7 @@ class Reply(NamedTuple):
     """Further headers of HTTP."""
 
 
-def asked(named: dict[str, Array], place: _Place, *, learning: bool) -> Asked:
+def build_request(named: dict[str, Array], place: _Place, *, learning: bool) -> DecodedRequest:
     """Build a request from named arrays.
 
     Parameters
@@ -115,11 +115,13 @@ def asked(named: dict[str, Array], place: _Place, *, learning: bool) -> Asked:
         named = others
     if not named:
         got = " and ".join(parts) or "none"
-        raise refused("", "have columns that are features", got, "Send rows, one or more columns")
+        raise request_error(
+            "", "have columns that are features", got, "Send rows, one or more columns"
+        )
     return with_roles(_features(named, place), parts, place)
 
 
-def with_roles(X: Array | Table, parts: Mapping[str, Array], place: _Place) -> Asked:
+def with_roles(X: Array | Table, parts: Mapping[str, Array], place: _Place) -> DecodedRequest:
     """Build a request from features and the columns that belong to them.
 
     Parameters
@@ -135,12 +137,12 @@ def with_roles(X: Array | Table, parts: Mapping[str, Array], place: _Place) -> A
     RequestError
         If a column has another number of rows or other values than its role has.
     """
-    request = Asked(X)
+    request = DecodedRequest(X)
     for role, part in parts.items():
         where = place(role)
         if len(part) != len(X):
             must = f"have {len(X):,} rows, as the features have"
-            raise refused(where, must, f"{len(part):,}", "Send as many as there are rows")
+            raise request_error(where, must, f"{len(part):,}", "Send as many as there are rows")
         setattr(request, role, _CHECKS[role](part, where))
     return request
 
@@ -160,10 +162,10 @@ def _column(array: Array, n: int, place: str) -> Array:
     if array.ndim == 2 and array.shape[1] != 1:
         must = "be a column of shape [n] or [n, 1], as text or one of several is"
         remedy = "Send numbers as one matrix [n, d], or each column by its name"
-        raise refused(place, must, f"{list(array.shape)}", remedy)
+        raise request_error(place, must, f"{list(array.shape)}", remedy)
     if len(array) != n:
         must = f"have {n:,} rows, as the column before"
-        raise refused(place, must, f"{len(array):,}", "Send columns of equal length")
+        raise request_error(place, must, f"{len(array):,}", "Send columns of equal length")
     array = array.reshape(n)
     return array if array.dtype.kind in "OM" else array.astype(np.float64, copy=False)
 
@@ -173,7 +175,7 @@ def _targets(array: Array, place: str) -> Array:
     kind = array.dtype.kind
     if kind == "M" or (kind == "O" and array.ndim == 2 and array.shape[1] != 1):
         got = "dates" if kind == "M" else f"text of shape {list(array.shape)}"
-        raise refused(place, "be numbers, or one text a row", got, "Send such targets")
+        raise request_error(place, "be numbers, or one text a row", got, "Send such targets")
     if kind == "O":
         return array.reshape(len(array))
     if kind == "u" and (not array.size or int(array.max()) < 1 << 63):
@@ -183,7 +185,7 @@ def _targets(array: Array, place: str) -> Array:
 
 def _weights(array: Array, place: str) -> Array:
     if array.dtype.kind not in "iuf":
-        raise refused(place, "be numbers", "others", "Send one number a row")
+        raise request_error(place, "be numbers", "others", "Send one number a row")
     return _one_a_row(array, place).astype(np.float64, copy=False)
 
 
@@ -192,14 +194,14 @@ def _times(array: Array, place: str) -> Array:
     if array.dtype.kind == "O":
         return dates(array, lambda i: f"{place}, row {i}")
     if array.dtype.kind == "b":
-        raise refused(place, "be numbers or dates", "truth values", "Send one time a row")
+        raise request_error(place, "be numbers or dates", "truth values", "Send one time a row")
     return array
 
 
 def _one_a_row(array: Array, place: str) -> Array:
     if array.ndim == 2 and array.shape[1] != 1:
         must = "have the shape [n] or [n, 1]"
-        raise refused(place, must, f"{list(array.shape)}", "Send one value a row")
+        raise request_error(place, must, f"{list(array.shape)}", "Send one value a row")
     return array.reshape(len(array))
 
 
@@ -240,9 +242,9 @@ def _date(text: str, i: int, place: Callable[[int], str]) -> dt.datetime:
     try:
         date = dt.datetime.fromisoformat(text)
         return date if date.tzinfo is None else date.astimezone(dt.UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError) as wrong:
+    except (ValueError, OverflowError) as error:
         must = "be a date as ISO 8601 writes it, such as '2026-11-22T23:08:40Z'"
-        raise refused(place(i), must, shown(text), "Write it so") from wrong
+        raise request_error(place(i), must, shown(text), "Write it so") from error
 
 
 def datatype_of(array: Array) -> str:

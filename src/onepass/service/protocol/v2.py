@@ -33,15 +33,15 @@ import msgspec
 import numpy as np
 
 from onepass.service.protocol.json import Scalar, decoded, encoded, texts, unwritable
-from onepass.service.protocol.limits import Limits, refused, shown
+from onepass.service.protocol.limits import Limits, request_error, shown
 from onepass.service.protocol.rows import (
-    ANSWERS,
+    DEFAULT_OUTPUTS,
     OUTPUTS,
-    Asked,
+    DecodedRequest,
+    EncodedResponse,
     Output,
     OutputName,
-    Reply,
-    asked,
+    build_request,
     datatype_of,
     dates,
 )
@@ -267,7 +267,7 @@ def read(
     *,
     header: str | int | None = None,
     learning: bool = False,
-) -> Asked:
+) -> DecodedRequest:
     """Decode a request.
 
     Parameters
@@ -298,7 +298,7 @@ def read(
     limits.check_text(len(request.id or ""), "id")
     named = _arrays(request.inputs, body, length, limits)
     places = {name: f"inputs[{i}]" for i, name in enumerate(named)}
-    found = asked(named, places.__getitem__, learning=learning)
+    found = build_request(named, places.__getitem__, learning=learning)
     found.id = request.id or ""
     if request.parameters or request.outputs:
         found.parameters = request.parameters
@@ -315,7 +315,7 @@ def _head_length(header: str | int | None, body: bytes) -> int:
     if not 0 <= length <= len(body):
         must = f"be a whole number from 0 to {len(body):,}, the body's bytes"
         remedy = "Give the length of the JSON that comes first, in bytes"
-        raise refused("Inference-Header-Content-Length", must, repr(text[:20]), remedy)
+        raise request_error("Inference-Header-Content-Length", must, repr(text[:20]), remedy)
     return length
 
 
@@ -328,18 +328,18 @@ def _arrays(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> dict[
         if shape[0] != inputs[0].shape[0]:
             must = f"have {inputs[0].shape[0]:,} rows, as inputs[0] has"
             remedy = "Send as many values for each"
-            raise refused(f"inputs[{i}].shape", must, f"{shape[0]:,}", remedy)
+            raise request_error(f"inputs[{i}].shape", must, f"{shape[0]:,}", remedy)
         columns += shape[-1] if len(shape) == 2 else 1
         text_columns += tensor.kind.name == "BYTES"
-        limits.hold(shape[0], columns, f"inputs[{i}].shape", texts=text_columns)
+        limits.check_size(shape[0], columns, f"inputs[{i}].shape", texts=text_columns)
         limits.check_text(len(tensor.name), f"inputs[{i}].name")
         if tensor.name in named:
             remedy = "Give each tensor a name of its own"
-            raise refused(f"inputs[{i}].name", "be new", shown(tensor.name), remedy)
+            raise request_error(f"inputs[{i}].name", "be new", shown(tensor.name), remedy)
         named[tensor.name], at = _values(tensor, f"inputs[{i}]", body, at, limits)
     if at != len(body):
         must = f"have {at:,} bytes, the sum of its JSON and its tensors' `binary_data_size`"
-        raise refused("", must, f"{len(body):,}", "Correct the sizes, or send nothing more")
+        raise request_error("", must, f"{len(body):,}", "Correct the sizes, or send nothing more")
     return named
 
 
@@ -350,7 +350,7 @@ def _values(tensor: Tensor, place: str, body: bytes, at: int, limits: Limits) ->
     if (tensor.data is None) == (size is None):
         got = "both" if tensor.data is not None else "neither"
         must = "have either `data` or the parameter `binary_data_size`"
-        raise refused(place, must, got, "Send values once")
+        raise request_error(place, must, got, "Send values once")
     if size is None:
         array = _elements(tensor.data, tensor.kind, shape, f"{place}.data", limits)
     else:
@@ -382,9 +382,9 @@ def _elements(
     missing = type(None) in kinds
     try:
         array = np.array(data, dtype=np.float64 if missing else datatype.within)
-    except OverflowError as wrong:  # msgspec has no bounds beyond int64
+    except OverflowError as error:  # msgspec has no bounds beyond int64
         must = "hold whole numbers below 2**64, as UINT64 says"
-        raise refused(place, must, "one beyond", "Give another datatype") from wrong
+        raise request_error(place, must, "one beyond", "Give another datatype") from error
     if datatype.name in {"FP16", "FP32"}:  # as their bytes would be
         array = array.astype(datatype.dtype).astype(np.float64)
     return array.reshape(shape)
@@ -401,7 +401,7 @@ def _floats64(data: list[Any], shape: tuple[int, ...], count: int) -> Array | No
 
 def _miscounted(place: str, expected: int, got: str) -> Exception:
     must = f"hold {expected:,} values, as the shape says"
-    return refused(place, must, got, "Give all values, row after row, and their shape")
+    return request_error(place, must, got, "Give all values, row after row, and their shape")
 
 
 def _read_binary(
@@ -414,10 +414,10 @@ def _read_binary(
     if len(data) != count * datatype.dtype.itemsize:
         must = f"have {count * datatype.dtype.itemsize:,} bytes, as {datatype.name} and shape say"
         remedy = "Send all values, and their number of bytes as `binary_data_size`"
-        raise refused(place, must, f"{len(data):,}", remedy)
-    if datatype.name == "BOOL" and (wrong := data.translate(None, b"\0\1")):
+        raise request_error(place, must, f"{len(data):,}", remedy)
+    if datatype.name == "BOOL" and (invalid := data.translate(None, b"\0\1")):
         must = "have bytes 0 and 1, as BOOL says"
-        raise refused(place, must, f"{wrong[0]}", "Send 1 for true")
+        raise request_error(place, must, f"{invalid[0]}", "Send 1 for true")
     array = np.frombuffer(data, dtype=datatype.dtype).reshape(shape)
     return array.astype(datatype.within, copy=False)
 
@@ -434,7 +434,9 @@ def _texts(data: bytes, count: int, place: str) -> list[str]:
     if at != len(data) or len(found) != count:
         must = f"hold {count:,} texts, as the shape says, and nothing else"
         remedy = "Send each text as its number of bytes, of 4 bytes, and its UTF-8"
-        raise refused(place, must, f"{len(data):,} bytes, in which {len(found):,} are", remedy)
+        raise request_error(
+            place, must, f"{len(data):,} bytes, in which {len(found):,} are", remedy
+        )
     return found
 
 
@@ -443,27 +445,31 @@ def _outputs(request: InferRequest) -> tuple[Output, ...]:
     binary = (request.parameters or {}).get("binary_data_output", False)
     if not isinstance(binary, bool):
         place = "parameters.binary_data_output"
-        raise refused(place, "be true or false", shown(binary), "Give one of them")
+        raise request_error(place, "be true or false", shown(binary), "Give one of them")
     if not request.outputs:
-        return (Output("y", binary),) if binary else ANSWERS
+        return (Output("y", binary),) if binary else DEFAULT_OUTPUTS
     found: dict[str, Output] = {}
     for i, wanted in enumerate(request.outputs):
         parameters = wanted.parameters or _NO_OUTPUT_PARAMETERS
         if wanted.name in found:
-            raise refused(f"outputs[{i}].name", "be new", shown(wanted.name), "Name each once")
+            raise request_error(
+                f"outputs[{i}].name", "be new", shown(wanted.name), "Name each once"
+            )
         chosen = parameters.binary_data
         found[wanted.name] = Output(wanted.name, binary if chosen is None else chosen)
     return tuple(found.values())
 
 
-def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: str = "") -> Reply:
+def write(
+    request: DecodedRequest, values: Mapping[str, Array], *, model: str, version: str = ""
+) -> EncodedResponse:
     """Encode a response.
 
     Parameters
     ----------
-    asked : Asked
+    request : DecodedRequest
         Its ``outputs`` are those of the response, some of them as binary tensors.
-    answers : mapping of str to ndarray
+    values : mapping of str to ndarray
         By the names of the outputs: numbers, truth values or text, or objects of one of these with
         None among them.
     model, version : str
@@ -483,8 +489,8 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     [{'name': 'y', 'datatype': 'FP64', 'shape': [1], 'data': [0.5]}]
     """
     outputs, parts = [], []
-    for output in asked.outputs:
-        array = answers[output.name]
+    for output in request.outputs:
+        array = values[output.name]
         datatype = datatype_of(array)
         if array.dtype == object and datatype == "FP64":
             array = array.astype(np.float64)
@@ -495,10 +501,10 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
         else:
             tensor.data = array.ravel().tolist()
         outputs.append(tensor)
-    head = encoded(InferResponse(model, version, outputs, asked.id))
+    head = encoded(InferResponse(model, version, outputs, request.id))
     if not parts:
-        return Reply(head)
-    return Reply(b"".join((head, *parts)), _OCTETS, {HEADER: str(len(head))})
+        return EncodedResponse(head)
+    return EncodedResponse(b"".join((head, *parts)), _OCTETS, {HEADER: str(len(head))})
 
 
 def _write_binary(array: Array, datatype: Datatype) -> bytes:
@@ -507,8 +513,8 @@ def _write_binary(array: Array, datatype: Datatype) -> bytes:
         return array.astype(datatype.dtype, copy=False).tobytes()
     try:
         words = [b"" if each is None else each.encode() for each in array.ravel().tolist()]
-    except UnicodeEncodeError as wrong:
-        raise unwritable(wrong) from wrong
+    except UnicodeEncodeError as error:
+        raise unwritable(error) from error
     return b"".join(part for word in words for part in (_LENGTH.pack(len(word)), word))
 
 
@@ -516,7 +522,7 @@ _KINDS = {"number": "FP64", "truth": "BOOL", "text": "BYTES", "date": "BYTES"}
 _DATES = {"content_type": "datetime"}
 
 
-def server(version: str) -> Reply:
+def server(version: str) -> EncodedResponse:
     """The server's metadata.
 
     Parameters
@@ -524,7 +530,7 @@ def server(version: str) -> Reply:
     version : str
         Of onepass.
     """
-    return Reply(encoded(ServerMetadata("onepass", version, ["binary_tensor_data"])))
+    return EncodedResponse(encoded(ServerMetadata("onepass", version, ["binary_tensor_data"])))
 
 
 def model(
@@ -533,11 +539,11 @@ def model(
     versions: Sequence[str],
     learner: str,
     features: int | Mapping[str, str] | None = None,
-    answers: str = "FP64",
+    datatype: str = "FP64",
     outputs: int = 1,
     classes: int | None = None,
     probabilities: bool = False,
-) -> Reply:
+) -> EncodedResponse:
     """A model's metadata.
 
     Parameters
@@ -550,7 +556,7 @@ def model(
     features : int, mapping of str to str, or None
         The number of columns of rows without names; or the columns' names, and for each whether it
         holds a "number", "truth", "text" or "date"; None before any row was learned.
-    answers : {"FP64", "INT64", "UINT64", "BOOL", "BYTES"}, default "FP64"
+    datatype : {"FP64", "INT64", "UINT64", "BOOL", "BYTES"}, default "FP64"
         The datatype of its predictions.
     outputs : int, default 1
         How many targets a row has.
@@ -572,19 +578,23 @@ def model(
         ]
     else:
         inputs = [TensorMetadata("X", "FP64", [-1, -1 if features is None else features])]
-    found = [TensorMetadata("y", answers, [-1] if outputs == 1 else [-1, outputs])]
+    found = [TensorMetadata("y", datatype, [-1] if outputs == 1 else [-1, outputs])]
     if classes is not None:
         if probabilities:
             found.append(TensorMetadata("probabilities", "FP64", [-1, classes]))
-        found.append(TensorMetadata("classes", answers, [classes]))
-    return Reply(encoded(ModelMetadata(name, list(versions), f"onepass_{learner}", inputs, found)))
+        found.append(TensorMetadata("classes", datatype, [classes]))
+    return EncodedResponse(
+        encoded(ModelMetadata(name, list(versions), f"onepass_{learner}", inputs, found))
+    )
 
 
-def failed(message: str) -> Reply:
+def failed(message: str) -> EncodedResponse:
     """The response of a request that failed.
 
     Parameters
     ----------
     message : str
     """
-    return Reply(encoded(ErrorResponse(message.encode(errors="backslashreplace").decode())))
+    return EncodedResponse(
+        encoded(ErrorResponse(message.encode(errors="backslashreplace").decode()))
+    )
