@@ -1,42 +1,42 @@
-# Two commands do everything on a fresh machine:  make run   and   make test
+# On a fresh machine, "make run" and "make test" are all you need.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# What the tests install as PyTorch; users of the extra "torch" have whatever they like.
+# PyTorch version of the tests; the extra "torch" accepts other versions.
 TORCH ?= torch==2.13.0
-# KServe's client as it is, without what its package asks for beside: that is a whole server, and it
-# would have pandas 2 and protobuf 6. What the client imports stands among the group "clients".
+# KServe's client, installed without its dependencies, which include a server and restrict pandas to 2
+# and protobuf to 6. The packages that the client imports are in the dependency group "clients".
 KSERVE ?= kserve==0.21.0
-# For the tests bytecode is made of what is imported, when it is: of all it takes a minute more.
+# Bytecode is compiled on import only; compiling all packages would take another minute.
 QUIETLY := --quiet --no-compile
-# In how many processes the tests run; each keeps to one thread, and many wait for a server, a browser
-# or a clock, so that two cores do for three. Bytecode is kept, whatever the environment says: the
-# many processes that tests begin would compile the library anew.
+# Number of test processes, each on one thread. Many tests wait for a server, a browser or a clock, so
+# two cores suffice for three. Bytecode is always written: the processes that tests start would
+# otherwise compile the library again.
 JOBS ?= 3
 
-# Debian's programs that tests begin: a browser, and Redis. Where they are missing, their tests are
-# skipped; but where CI is set they are installed first, so that nothing goes untested unseen.
+# Debian packages of programs that tests start: a browser and Redis. Tests are skipped if they are
+# missing; if CI is set, they are installed first, so that no test is skipped.
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 MISSING = $(if $(shell command -v redis-server 2>/dev/null),,redis-server) \
 	$(if $(strip $(foreach each,$(BROWSERS),$(shell command -v $(each) 2>/dev/null))),,chromium)
 
 .PHONY: help run test test-all programs pytest check format bench bench-compare peers clean
 
-help:  ## this list
+help:  ## print this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The environment is made anew whenever what is installed changes.
+# The environment is updated when the package definition changes.
 INSTALLED := pyproject.toml setup.py $(wildcard native/*)
 
 $(VENV)/.ready: $(INSTALLED)
-	@echo "Setting up the environment in $(VENV): a minute or so."
+	@echo "Creating the environment in $(VENV); this takes about a minute."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[light]'
 	@touch $@
 
 $(VENV)/.ready-to-test: $(VENV)/.ready
-	@echo "Adding PyTorch and the tests' own packages to $(VENV)."
+	@echo "Installing PyTorch and the test dependencies into $(VENV)."
 	$(BIN)/python -m pip install $(QUIETLY) '$(TORCH)'
 	$(BIN)/python -m pip install $(QUIETLY) --editable '.[all]' --group test --group lint
 	$(BIN)/python -m pip install $(QUIETLY) --no-deps '$(KSERVE)'
@@ -47,30 +47,30 @@ run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
 		--set rls.forgetting=0.98 --set rls.ridge=10 --set sgd.step_size=0.3 \
 		--save runs/flights/model.onepass --restart --report runs/flights
 
-test: $(VENV)/.ready-to-test  ## everything that CI runs: the checks beside the tests
+test: $(VENV)/.ready-to-test  ## run everything that CI runs: checks and tests
 	@$(MAKE) --no-print-directory --jobs 2 check pytest
 
 test-all: export ONEPASS_TEST_ALL := 1
 test-all: test  ## the same, with all settings of all learners in the contract tests
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
-programs:  ## what tests begin: installs chromium and redis-server, if they are missing
+programs:  ## install chromium and redis-server for the tests, if they are missing
 	@test -z '$(strip $(MISSING))' || { echo 'Installing $(strip $(MISSING)).' && \
 		$(SUDO) apt-get update -qq && \
 		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq $(MISSING) >/dev/null; }
 
-pytest: $(VENV)/.ready-to-test $(if $(CI),programs)  ## the tests alone
-	@for each in $(MISSING); do echo "$$each is not installed, so its tests are skipped; make programs installs it."; done
+pytest: $(VENV)/.ready-to-test $(if $(CI),programs)  ## run the tests only
+	@for each in $(MISSING); do echo "$$each is not installed; its tests are skipped. Run make programs to install it."; done
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses $(JOBS) --dist worksteal
 
-check: $(VENV)/.ready-to-test  ## style, types, spelling, and the order of imports
+check: $(VENV)/.ready-to-test  ## check style, types, spelling and import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-format: $(VENV)/.ready-to-test  ## put the code into the shape that check asks for
+format: $(VENV)/.ready-to-test  ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -81,19 +81,19 @@ $(VENV)-peers/.ready: $(INSTALLED)
 	$(VENV)-peers/bin/python -m pip install $(QUIETLY) --editable '.[all]' --group peers
 	@touch $@
 
-bench: $(VENV)-peers/.ready  ## speed, beside other libraries and the machine's limits; half an hour
+bench: $(VENV)-peers/.ready  ## measure speed against other libraries and the machine's limits; half an hour
 	$(VENV)-peers/bin/python benchmarks/speed.py
 	$(VENV)-peers/bin/python benchmarks/tables.py
 
 BASE ?= main
-bench-compare: $(VENV)/.ready  ## accuracy and speed of this folder beside those of BASE=main
+bench-compare: $(VENV)/.ready  ## compare accuracy and speed with BASE=main
 	$(BIN)/python benchmarks/compare.py --base $(BASE)
 
-peers: $(VENV)-peers/.ready  ## other libraries beside this one: speed, stability, real streams
+peers: $(VENV)-peers/.ready  ## compare with other libraries: speed, stability, real streams
 	$(VENV)-peers/bin/python benchmarks/peers.py
 	$(VENV)-peers/bin/python benchmarks/stability.py
 	$(VENV)-peers/bin/python benchmarks/streams.py
 	$(VENV)-peers/bin/python benchmarks/tables.py
 
-clean:  ## remove the environment and all that was run
+clean:  ## remove the environments and the runs
 	rm -rf $(VENV) $(VENV)-peers runs

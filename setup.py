@@ -1,8 +1,8 @@
-"""The compiled loops of onepass: C without NumPy's headers, one file for every Python from 3.11 on.
+"""Build of the compiled loops: C without NumPy's headers, one binary for all Pythons from 3.11.
 
-All else about the package is in pyproject.toml. Where no C compiler is found, or one that does not
-know vectors as GCC and Clang do, the package is installed without them and runs on NumPy alone; so
-it is for a Python whose threads share no lock, which knows no such file for every version.
+Everything else about the package is in pyproject.toml. Without a C compiler that supports the
+vector extensions of GCC and Clang, the package is installed without the loops and runs on NumPy.
+The same applies to free-threaded Python, which has no stable ABI.
 """
 
 import sysconfig
@@ -11,14 +11,14 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 NATIVE = Path("native")
-FREE = sysconfig.get_config_var("Py_GIL_DISABLED")  # threads share no lock
+FREE = sysconfig.get_config_var("Py_GIL_DISABLED")  # free-threaded build
 
 loops = Extension(
     "onepass._compiled",
     sources=[str(path) for path in sorted(NATIVE.glob("*.c"))],
     depends=[str(path) for path in sorted(NATIVE.glob("*.h"))],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
-    # numbers are compared and rooted, but nobody reads errno or traps what overflows
+    # the code uses comparisons and square roots, but neither errno nor floating-point traps
     extra_compile_args=[
         "-std=gnu11",
         "-O3",

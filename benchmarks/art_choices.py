@@ -1,10 +1,10 @@
-"""Which choices that its paper leaves open move ART-IPCA on Split Fashion-MNIST, and how far.
+"""Sensitivity of ART-IPCA on Split Fashion-MNIST to choices that its paper leaves open.
 
-What can explain a difference to the published number is measured as published, on rows to test:
-which 2,000 rows of a class are learned (drawn anew in each run, or the first of the file), and in
-which order those of a task come (any, as in the file, or one class after the other). Settings are
-not chosen so: vigilance is tried on rows held out, 400 of each class's 2,000, which are then not
-learned. The mean ± the standard deviation over runs.
+Choices that may explain a difference from the published number are evaluated on test rows: which
+2,000 rows of a class are learned (sampled in each run, or the first of the file), and the order of
+the rows of a task (random, as in the file, or sorted by class). Settings are not chosen this way:
+vigilance is evaluated on 400 held-out rows of each class's 2,000, which are then not learned.
+Results are mean ± standard deviation over runs.
 
     python benchmarks/art_choices.py [fashion-mnist] [--runs 10] [--json FILE]
 """
@@ -26,7 +26,7 @@ ORDERS = ("any", "as in the file", "class after class")
 
 
 def rows_of(labels: Any, each: int, rng: Any, *, drawn: bool) -> dict[int, Any]:
-    """Places of so many rows of each class, in the file's order."""
+    """Return indices of ``each`` rows per class, in the order of the file."""
     found = {}
     for label in range(10):
         those = np.flatnonzero(labels == label)
@@ -35,14 +35,14 @@ def rows_of(labels: Any, each: int, rng: Any, *, drawn: bool) -> dict[int, Any]:
 
 
 def ordered(rows: Any, labels: Any, order: str, rng: Any) -> Any:
-    """The rows of a task, in the order in which they come."""
+    """Return the rows of a task in the given order."""
     if order == "any":
         return rng.permutation(rows)
     return np.sort(rows) if order == "as in the file" else rows[np.argsort(labels[rows], kind="s")]
 
 
 def learned(X: Any, y: Any, rows: dict[int, Any], order: str, rng: Any, **settings: Any) -> Any:
-    """The learner after all tasks."""
+    """Return the learner after all tasks."""
     model = op.ARTIPCAClassifier(pca="task", max_prototypes=None, **settings)
     for classes in TASKS:
         at = ordered(np.concatenate([rows[c] for c in classes]), y, order, rng)
@@ -51,12 +51,12 @@ def learned(X: Any, y: Any, rows: dict[int, Any], order: str, rng: Any, **settin
 
 
 def right(model: Any, X: Any, y: Any, rows: dict[int, Any]) -> float:
-    """Percent right among all classes; each has as many rows."""
+    """Return the accuracy in percent among all classes, which have equally many rows."""
     at = np.concatenate(list(rows.values()))
     return 100.0 * float((model.predict(X[at]) == y[at]).mean())
 
 
-def told(name: str, found: list[tuple[float, int]]) -> dict[str, Any]:
+def report(name: str, found: list[tuple[float, int]]) -> dict[str, Any]:
     each = [one for one, _ in found]
     line = {
         "choice": name,
@@ -83,21 +83,21 @@ def main() -> None:
             for run in range(given.runs):
                 rng = np.random.default_rng([0, run])
                 rows = rows_of(y, TRAIN, rng, drawn=drawn)
-                tested = rows_of(b, TEST, rng, drawn=drawn)  # the same for all orders
+                tested = rows_of(b, TEST, rng, drawn=drawn)  # equal for all orders
                 model = learned(X, y, rows, order, rng, n_components=k, vigilance=0.5)
                 found.append((right(model, A, b, tested), len(model.prototype_weights_)))
             which = "drawn" if drawn else "the first"
-            lines.append(told(f"rows {which}, order {order}; rows to test", found))
+            lines.append(report(f"rows {which}, order {order}; rows to test", found))
     for vigilance in VIGILANCES:
         found = []
         for run in range(given.runs):
             rng = np.random.default_rng([1, run])
             rows = {c: rng.permutation(at) for c, at in rows_of(y, TRAIN, rng, drawn=True).items()}
-            kept = {c: at[HELD:] for c, at in rows.items()}
-            model = learned(X, y, kept, "any", rng, n_components=k, vigilance=vigilance)
-            held = {c: at[:HELD] for c, at in rows.items()}
-            found.append((right(model, X, y, held), len(model.prototype_weights_)))
-        lines.append(told(f"vigilance {vigilance:g}; rows held out", found))
+            train_rows = {c: at[HELD:] for c, at in rows.items()}
+            model = learned(X, y, train_rows, "any", rng, n_components=k, vigilance=vigilance)
+            test_rows = {c: at[:HELD] for c, at in rows.items()}
+            found.append((right(model, X, y, test_rows), len(model.prototype_weights_)))
+        lines.append(report(f"vigilance {vigilance:g}; rows held out", found))
     if given.json:
         given.json.write_text(json.dumps(lines, indent=1, ensure_ascii=False) + "\n")
 

@@ -1,8 +1,8 @@
-"""Training ART-IPCA on Split MNIST: onepass, and the way of the published code.
+"""Training ART-IPCA on Split MNIST: onepass compared with the published code.
 
-Both learn the same 20,000 rows in the same order (2,000 of a class, k = 200, vigilance 0.5) on one
-thread. The published code projects all prototypes for every row; it is written here anew, with
-scikit-learn's IncrementalPCA, as the paper has Algorithm 1. Prototypes and accuracy are compared.
+Both learn the same 20,000 rows in the same order (2,000 per class, k = 200, vigilance 0.5) on one
+thread. The published code projects all prototypes for every row; it is reimplemented here with
+scikit-learn's IncrementalPCA, following Algorithm 1. Prototypes and accuracy are compared.
 
     ONEPASS_DATA=... python benchmarks/art_ipca.py [--json FILE]
 """
@@ -24,13 +24,13 @@ AXES, VIGILANCE = 200, 0.5
 
 
 class Published:
-    """Algorithm 1, every prototype projected for every row."""
+    """Algorithm 1; projects every prototype for every row."""
 
     def __init__(self) -> None:
         self.pca = IncrementalPCA(AXES)
         self.rows: list[Any] = []
         self.labels: list[int] = []
-        self.taken: list[int] = []
+        self.counts: list[int] = []
 
     def learn(self, X: Any, y: Any) -> None:
         self.pca.partial_fit(X)
@@ -39,12 +39,12 @@ class Published:
                 near = self._near(x[None])[0]
                 best = int(near.argmax())
                 if near[best] >= VIGILANCE and self.labels[best] == label:
-                    self.taken[best] += 1
-                    self.rows[best] = self.rows[best] + (x - self.rows[best]) / self.taken[best]
+                    self.counts[best] += 1
+                    self.rows[best] = self.rows[best] + (x - self.rows[best]) / self.counts[best]
                     continue
             self.rows.append(x)
             self.labels.append(label)
-            self.taken.append(1)
+            self.counts.append(1)
 
     def predict(self, X: Any) -> Any:
         return np.array(self.labels)[self._near(X).argmax(axis=1)]
@@ -55,7 +55,7 @@ class Published:
 
 
 class Ours:
-    """op.ARTIPCAClassifier with the tasks' axes."""
+    """op.ARTIPCAClassifier with one PCA update per task."""
 
     def __init__(self) -> None:
         self.model = op.ARTIPCAClassifier(AXES, VIGILANCE, pca="task", max_prototypes=None)
@@ -73,7 +73,7 @@ class Ours:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--json", type=Path, help="write what was found")
+    parser.add_argument("--json", type=Path, help="file for the results")
     given = parser.parse_args()
     tasks = [
         (one.X.astype(float), one.y, one.X_test.astype(float), one.y_test)
@@ -86,7 +86,7 @@ def main() -> None:
     }
     learned = {}
     with threadpool_limits(1):
-        for name, learner in (("onepass", Ours()), ("published way", Published())):
+        for name, learner in (("onepass", Ours()), ("published code", Published())):
             begin = time.perf_counter()
             for X, y, _, _ in tasks:
                 learner.learn(X, y)
@@ -101,10 +101,10 @@ def main() -> None:
     one, two = learned.values()
     same = one.shape == two.shape and bool(np.allclose(one, two, atol=1e-8))
     found["the same prototypes"] = same
-    found["times quicker"] = found["published way"]["seconds"] / found["onepass"]["seconds"]
+    found["times quicker"] = found["published code"]["seconds"] / found["onepass"]["seconds"]
     print(json.dumps(found, indent=1))
     if given.json:
-        from cells import write  # noqa: PLC0415  beside this file
+        from cells import write  # noqa: PLC0415  in this folder
 
         write(given.json, found)
 

@@ -1,4 +1,4 @@
-"""Two services written by hand, as peers of ``onepass serve`` for ``load.py``.
+"""Two hand-written services, compared with ``onepass serve`` in ``load.py``.
 
     BY_HAND=FOLDER uvicorn by_hand:bare --app-dir benchmarks
     BY_HAND=FOLDER uvicorn by_hand:group_commit --app-dir benchmarks
@@ -6,7 +6,7 @@
 ``bare`` reads the body and returns a constant: what Starlette on uvicorn costs by itself.
 ``group_commit`` predicts with constant weights and learns by recursive least squares in NumPy. One
 writer thread takes all rows that wait, learns them, commits them to SQLite in one transaction and
-then answers their requests. It looks up idempotency keys, but checks no rows, recovers nothing
+then responds to their requests. It looks up idempotency keys, but checks no rows, recovers nothing
 after a crash and takes no snapshots.
 """
 
@@ -72,9 +72,9 @@ class Writer:
                 self._changed.wait_for(lambda: self._waiting)
                 group = [self._waiting.popleft() for _ in range(min(len(self._waiting), 512))]
             db.execute("BEGIN IMMEDIATE")
-            answers = [(future, self._one(db, *row)) for _, future, *row in group]
+            results = [(future, self._one(db, *row)) for _, future, *row in group]
             db.execute("COMMIT")
-            group[0][0].call_soon_threadsafe(_resolve, answers)
+            group[0][0].call_soon_threadsafe(_resolve, results)
 
     def _one(self, db: Any, x: Any, y: float, body: bytes, key: str | None) -> tuple[int, float]:
         """Predict a row, learn it and log it, unless its key is known."""
@@ -94,9 +94,9 @@ class Writer:
         return self._version, prediction
 
 
-def _resolve(answers: list[tuple[asyncio.Future[Any], tuple[int, float]]]) -> None:
-    for future, answer in answers:
-        future.set_result(answer)
+def _resolve(results: list[tuple[asyncio.Future[Any], tuple[int, float]]]) -> None:
+    for future, result in results:
+        future.set_result(result)
 
 
 _DECODER, _ENCODER = msgspec.json.Decoder(Body), msgspec.json.Encoder()

@@ -1,7 +1,7 @@
-"""Which loss to take for classes: `one_hot` or `cross_entropy`, by how much noise.
+"""Comparison of the losses `one_hot` and `cross_entropy` for several noise levels.
 
-A perceptron 64–32–10 with tanh learns 800 of scikit-learn's digits in one pass, row by row, in a
-mixed order, and is tested on 500 others; the mean over two draws. Printed is the accuracy.
+A 64–32–10 perceptron with tanh learns 800 of scikit-learn's digits in one pass, row by row, in
+random order, and is tested on 500 others. Prints the accuracy as a mean over two draws.
 
     python benchmarks/class_losses.py
 """
@@ -20,7 +20,7 @@ LEARNERS = {
 
 
 def accuracy(learner: str, loss: str, noise: float, seed: int) -> float:
-    """The share of rows to test that is answered rightly after one pass."""
+    """Return the test accuracy after one pass."""
     X, y = load_digits(return_X_y=True)
     at = np.random.default_rng(seed).permutation(len(X))
     rows, test = at[:800], at[800:1300]
@@ -38,8 +38,8 @@ def main() -> None:
     for learner in LEARNERS:
         for loss in ("one_hot", "cross_entropy"):
             found = [np.mean([accuracy(learner, loss, r, s) for s in (0, 1)]) for r in NOISES]
-            said = (f"{100.0 * each:.0f} % |" for each in found)
-            print(f"| `{learner}` | `{loss}` |", *said, flush=True)
+            cells = (f"{100.0 * each:.0f} % |" for each in found)
+            print(f"| `{learner}` | `{loss}` |", *cells, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""What plain statistics of classes reach on split tasks, in one pass and without replay.
+"""Accuracy of class statistics on split tasks, in one pass and without replay.
 
 All rows of Split MNIST and Split Fashion-MNIST as pixels in [0, 1], two classes at a time, each row
-seen once, no task told. How much a covariance is shrunk is chosen on the last 10,000 pictures of
-those to learn; what is printed is learned from all of them and tested on those to test, the mean
-over tasks. Milliseconds a row depend on the machine. The last column is scikit-learn's own, fitted
-on all rows at once. What was found on the rows held out goes to standard error.
+seen once, without task labels. The shrinkage of covariances is chosen on the last 10,000 training
+images. The printed accuracy is the mean over tasks of models trained on all training rows and
+evaluated on test rows. Milliseconds per row depend on the machine. The last column is
+scikit-learn's model, fitted to all rows at once. Results on held-out rows are printed to standard
+error.
 
     ONEPASS_DATA=folder python benchmarks/class_statistics.py [mnist] [fashion-mnist]
 """
@@ -28,7 +29,7 @@ HELD_OUT = 10_000
 
 
 def learned(model: Any, tasks: Any) -> tuple[Any, float]:
-    """The model after all tasks, and the milliseconds that a row took."""
+    """Return the model after all tasks, and milliseconds per row."""
     seconds, rows = 0.0, 0
     for task in tasks:
         X, y = task.X, task.y
@@ -39,17 +40,17 @@ def learned(model: Any, tasks: Any) -> tuple[Any, float]:
 
 
 def average(model: Any, tests: Any) -> float:
-    """The mean over tasks of the accuracy on each, in percent."""
+    """Return the mean accuracy over tasks, in percent."""
     return 100.0 * float(np.mean([np.mean(model.predict(X) == y) for X, y in tests]))
 
 
 def tests_of(tasks: Any) -> list[tuple[Any, Any]]:
-    """Rows to test of each task."""
+    """Return the test rows of each task."""
     return [(task.X_test, task.y_test) for task in tasks]
 
 
 def chosen(model: Any, name: str, images: Any) -> float:
-    """The share that is best on rows held out of those to learn."""
+    """Return the shrinkage that is best on held-out training rows."""
     X, y = images.train_images, images.train_labels
     held = op.stream.Images(X[:-HELD_OUT], y[:-HELD_OUT], X[-HELD_OUT:], y[-HELD_OUT:])
     tasks = op.stream.split_mnist(held)
@@ -61,7 +62,7 @@ def chosen(model: Any, name: str, images: Any) -> float:
 
 
 def peer(name: str, share: float, tasks: Any, tests: list[tuple[Any, Any]]) -> float:
-    """scikit-learn's, on all rows at once; with StreamingLDA's shrinkage towards I by itself."""
+    """Evaluate scikit-learn's model on all rows, with the same shrinkage towards I."""
     X = np.concatenate([task.X for task in tasks]).astype(np.float64)
     y = np.concatenate([task.y for task in tasks])
     if name == "NearestClassMean":
@@ -76,26 +77,26 @@ def peer(name: str, share: float, tasks: Any, tests: list[tuple[Any, Any]]) -> f
 
 
 class Drawn:
-    """A covariance estimator of scikit-learn's kind: (1 − ε) Σ + ε I."""
+    """A scikit-learn covariance estimator: (1 − ε) Σ + ε I."""
 
     def __init__(self, share: float) -> None:
         self.share = share
 
     def fit(self, X: Any) -> "Drawn":
-        """Of rows of one class."""
+        """Fit the covariance to rows of one class."""
         Z = X - X.mean(axis=0)
         self.covariance_ = (1.0 - self.share) * (Z.T @ Z) / len(Z) + self.share * np.eye(Z.shape[1])
         return self
 
 
 def main() -> None:
-    """Print a table for each data set."""
+    """Print one table per data set."""
     for data in sys.argv[1:] or ["mnist", "fashion-mnist"]:
         images = op.stream.images(data)
         tasks = op.stream.split_mnist(images)
         tests = tests_of(tasks)
         print(f"\n{data}: {sum(len(task.y) for task in tasks):,} rows\n")
-        print("| learner | accuracy, % | shrunk by | KiB kept | ms a row | scikit-learn, % |")
+        print("| learner | accuracy, % | shrinkage | state, KiB | ms per row | scikit-learn, % |")
         print("| --- | --: | --: | --: | --: | --: |")
         for make, name in (
             (op.NearestClassMean, ""),
@@ -104,11 +105,15 @@ def main() -> None:
         ):
             share = chosen(make(), name, images) if name else 0.0
             model, took = learned(make(**({name: share} if name else {})), tasks)
-            kept = model.nbytes / 1024
+            kibibytes = model.nbytes / 1024
             whole = peer(make.__name__, share, tasks, tests)
-            said = (f"{average(model, tests):.2f}", f"{share:g}" if name else "", f"{kept:,.0f}")
+            cells = (
+                f"{average(model, tests):.2f}",
+                f"{share:g}" if name else "",
+                f"{kibibytes:,.0f}",
+            )
             print(
-                "|", " | ".join((f"`{make.__name__}`", *said, f"{took:.3f}", f"{whole:.2f}")), "|"
+                "|", " | ".join((f"`{make.__name__}`", *cells, f"{took:.3f}", f"{whole:.2f}")), "|"
             )
 
 

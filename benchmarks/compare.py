@@ -1,13 +1,12 @@
-"""Two versions side by side: what a change cost of accuracy or speed.
+"""Comparison of the accuracy and speed of two versions.
 
     python benchmarks/compare.py [--base main] [--head .] [--rounds 3] [--only NAME ...] [--profile]
 
-Each version is installed by pip as users have it, its compiled loops included, into a folder of its
-own; a version is a commit, a branch or a tag, or a folder. The measures of ``measures.py``, as they
-are here, are run with one and with the other in turn, in processes of their own, and the best of
-the rounds counts: what else the machine does can only make a round slower. What is worse than the
-measure's tolerance is marked, and then the exit status is 1. With ``--profile`` it is shown where
-the time goes in either version.
+Each version is installed with pip, including its compiled loops, into a separate folder. A version
+is a commit, a branch, a tag or a folder. The current ``measures.py`` is run with both versions in
+alternating processes, and the best round counts, since other load can only slow a round down.
+Results outside the tolerance of a measure are marked, and the exit status is then 1. ``--profile``
+shows the functions that take most time in each version.
 """
 
 import argparse
@@ -25,21 +24,21 @@ from cells import table, write
 from measures import MEASURES, Measure
 
 ROOT = Path(__file__).parents[1]
-HEAD = ["", "score", "base", "head", "may be worse", "rows/s, base", "head", "head / base"]
-HEAD += ["may be slower", ""]
+HEAD = ["", "score", "base", "head", "tolerance", "rows/s, base", "head", "head / base"]
+HEAD += ["tolerance", ""]
 Found = dict[str, dict[str, Any]]
 
 
 def main() -> None:
-    """The table, and 1 if anything is worse."""
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--base", default="main", help="a commit, branch, tag or folder")
-    asked.add_argument("--head", default=str(ROOT), help="the same; this folder as it is")
-    asked.add_argument("--rounds", type=int, default=3)
-    asked.add_argument("--only", nargs="+", choices=[each.name for each in MEASURES])
-    asked.add_argument("--profile", action="store_true")
-    asked.add_argument("--json", type=Path, help="where to write what was found")
-    args = asked.parse_args()
+    """Print the table; exit with 1 if anything is worse."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--base", default="main", help="a commit, branch, tag or folder")
+    parser.add_argument("--head", default=str(ROOT), help="the same; by default this folder")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=[each.name for each in MEASURES])
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--json", type=Path, help="file for the results")
+    args = parser.parse_args()
     chosen = [each for each in MEASURES if not args.only or each.name in args.only]
     with tempfile.TemporaryDirectory() as folder:
         installed = {}
@@ -66,15 +65,15 @@ def main() -> None:
 
 
 def install(version: str, folder: Path) -> Path:
-    """Install a version without what it needs, which this environment has; gives where it is."""
+    """Install a version without its dependencies and return its location."""
     tree = Path(version)
     if not tree.is_dir():
         tree = folder / "tree"
         tree.mkdir(parents=True)
-        kept = folder / "tree.zip"
-        command = ["git", "-C", str(ROOT), "archive", "--output", str(kept), version]
-        subprocess.run(command, check=True)  # noqa: S603  our own words
-        shutil.unpack_archive(kept, tree)
+        archive = folder / "tree.zip"
+        command = ["git", "-C", str(ROOT), "archive", "--output", str(archive), version]
+        subprocess.run(command, check=True)  # noqa: S603  trusted arguments
+        shutil.unpack_archive(archive, tree)
     place = folder / "installed"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
     given = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION": "0"}
@@ -83,7 +82,7 @@ def install(version: str, folder: Path) -> Path:
 
 
 def measured(place: Path, names: Sequence[str], *, profiled: bool) -> Found:
-    """What the measures find with the version that is installed there."""
+    """Run the measures with the version installed in a folder."""
     given = {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "benchmarks" / "measures.py"), "--only", *names]
     command += ["--profile"] * profiled
@@ -93,7 +92,7 @@ def measured(place: Path, names: Sequence[str], *, profiled: bool) -> Found:
 
 
 def join(found: Found, more: Found) -> None:
-    """The best speed of both; the score is the same in each round."""
+    """Merge results, with the better speed; the score is the same in each round."""
     for name, one in more.items():
         before = found.get(name, {})
         if "speed" in one and "speed" in before:
@@ -102,24 +101,24 @@ def join(found: Found, more: Found) -> None:
 
 
 def compared(measure: Measure, base: dict[str, Any], head: dict[str, Any]) -> list[str]:
-    """A line of the table; its last word says what is worse."""
+    """Return a row of the table; its last cell names what is worse."""
     words = [measure.name, measure.score]
     limits = [f"{measure.worse:.2%}" if measure.worse >= 1e-4 else f"{measure.worse:.0e}",
               f"{measure.slower:.0%}"]  # fmt: skip
-    if "wrong" in head:
-        return [*words, "", "", limits[0], "", "", "", limits[1], f"fails: {head['wrong']}"]
+    if "error" in head:
+        return [*words, "", "", limits[0], "", "", "", limits[1], f"fails: {head['error']}"]
     after = [f"{head['score']:.6g}", f"{head['speed']:,.0f}"]
-    if "wrong" in base:
+    if "error" in base:
         return [*words, "none", after[0], limits[0], "none", after[1], "", limits[1], ""]
     ratio = head["speed"] / base["speed"]
-    wrong = []
+    problems = []
     if head["score"] > base["score"] + measure.worse * abs(base["score"]):
-        wrong.append("**worse**")
+        problems.append("**worse**")
     if ratio < 1.0 - measure.slower:
-        wrong.append("**slower**")
+        problems.append("**slower**")
     return [
         *words, f"{base['score']:.6g}", after[0], limits[0], f"{base['speed']:,.0f}", after[1],
-        f"{ratio:.2f}×", limits[1], ", ".join(wrong),
+        f"{ratio:.2f}×", limits[1], ", ".join(problems),
     ]  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""Recursive least squares of several libraries behind one face: say a row's answer, then learn it.
+"""Recursive least squares of several libraries behind one interface: predict a row, then learn it.
 
-Each contender is given the same prior, w ~ N(0, I / ridge), the same rows, no intercept, and the
-same forgetting factor; where a library cannot be given one of these, its class says so. What a
-library wants a row to look like is made beforehand, in ``rows``, so that it costs no one time.
+Each contender gets the same prior, w ~ N(0, I / ridge), the same rows, no intercept and the same
+forgetting factor; exceptions are documented in its class. ``rows`` converts the rows to the format
+of the library beforehand, outside the timed part.
 """
 
 from collections.abc import Sequence
@@ -23,23 +23,23 @@ Floats = NDArray[np.float64]
 
 
 class Contender(Protocol):
-    """What a benchmark asks of a library."""
+    """Interface of a library in the benchmarks."""
 
     def rows(self, X: Floats) -> Sequence[Any]:
-        """The rows as the library wants them, one by one."""
+        """Convert rows to the library's format, one by one."""
 
-    def say(self, x: Any) -> float:
-        """The answer for a row."""
+    def predict(self, x: Any) -> float:
+        """Predict a row."""
 
     def learn(self, x: Any, y: float) -> None:
         """Learn a row."""
 
     def weights(self) -> Floats:
-        """The weights, shape (p,)."""
+        """Return the weights, shape (p,)."""
 
 
 class Loop(Contender):
-    """The textbook recursion with P (p × p) in NumPy, as people write it by hand."""
+    """The textbook recursion with P (p × p) in NumPy."""
 
     name: ClassVar[str] = "NumPy loop"
 
@@ -49,7 +49,7 @@ class Loop(Contender):
     def rows(self, X: Floats) -> Sequence[Any]:
         return list(X)
 
-    def say(self, x: Floats) -> float:
+    def predict(self, x: Floats) -> float:
         return float(self.w @ x)
 
     def learn(self, x: Floats, y: float) -> None:
@@ -63,20 +63,20 @@ class Loop(Contender):
 
 
 class Ours(Contender):
-    """onepass, a row at a time as an array."""
+    """onepass, one row at a time as an array."""
 
     name: ClassVar[str] = "onepass, arrays"
 
     def __init__(self, p: int, ridge: float, **settings: Any) -> None:
-        del p  # learned from the first row
+        del p  # taken from the first row
         self.model = op.RLSRegressor(ridge, fit_intercept=False, **settings)
 
     def rows(self, X: Floats) -> Sequence[Any]:
         return list(X)
 
-    def say(self, x: Any) -> float:
-        said: float = self.model.predict_one(x)
-        return said
+    def predict(self, x: Any) -> float:
+        predictions: float = self.model.predict_one(x)
+        return predictions
 
     def learn(self, x: Any, y: float) -> None:
         self.model.learn_one(x, y)
@@ -86,7 +86,7 @@ class Ours(Contender):
 
 
 class OursDicts(Ours):
-    """onepass, a row at a time as a dict of named features."""
+    """onepass, one row at a time as a dict of named features."""
 
     name: ClassVar[str] = "onepass, dicts"
 
@@ -95,20 +95,20 @@ class OursDicts(Ours):
 
 
 class OursBlocks(Ours):
-    """onepass, test-then-train over an array: each row said as if learned row by row."""
+    """onepass, test-then-train over an array, equivalent to learning row by row."""
 
     name: ClassVar[str] = "onepass, blocks"
 
-    def take(self, X: Floats, y: Floats) -> Floats:
-        """Say and learn all rows; what was said of each."""
+    def test_then_train(self, X: Floats, y: Floats) -> Floats:
+        """Predict and learn all rows; return the predictions."""
         return np.asarray(self.model.test_then_train(X, y))
 
 
 class River(Contender):
     """River's Bayesian linear regression, rows as dicts.
 
-    ``smoothing`` weighs the prior as 1 and each row as 1 − λ: the prior counts 1 / (1 − λ) times
-    as much as elsewhere, and fades as fast.
+    ``smoothing`` gives the prior the weight 1 and each row 1 − λ: the prior counts 1 / (1 − λ)
+    times as much as in other libraries, and decays at the same rate.
     """
 
     name: ClassVar[str] = "River BayesianLinearRegression"
@@ -121,7 +121,7 @@ class River(Contender):
     def rows(self, X: Floats) -> Sequence[Any]:
         return named(X)
 
-    def say(self, x: dict[str, float]) -> float:
+    def predict(self, x: dict[str, float]) -> float:
         return float(self.model.predict_one(x))
 
     def learn(self, x: dict[str, float], y: float) -> None:
@@ -131,8 +131,8 @@ class River(Contender):
         unit = named(np.eye(self.p))
         return np.array([self.model.predict_one(x) for x in unit])
 
-    def say_block(self, X: pd.DataFrame) -> Any:
-        """Answers for a block, none of which is learned yet."""
+    def predict_block(self, X: pd.DataFrame) -> Any:
+        """Predict a block before any of its rows is learned."""
         return self.model.predict_many(X)
 
     def learn_block(self, X: pd.DataFrame, y: Floats) -> None:
@@ -154,7 +154,7 @@ class Padasip(Contender):
     def rows(self, X: Floats) -> Sequence[Any]:
         return list(X)
 
-    def say(self, x: Floats) -> float:
+    def predict(self, x: Floats) -> float:
         return float(self.model.predict(x))
 
     def learn(self, x: Floats, y: float) -> None:
@@ -165,7 +165,7 @@ class Padasip(Contender):
 
 
 class ReservoirPy(Contender):
-    """reservoirpy's RLS node, without its bias (which is no least-squares intercept)."""
+    """reservoirpy's RLS node, without its bias, which is not a least-squares intercept."""
 
     name: ClassVar[str] = "reservoirpy RLS"
 
@@ -178,7 +178,7 @@ class ReservoirPy(Contender):
     def rows(self, X: Floats) -> Sequence[Any]:
         return [x[None] for x in X]
 
-    def say(self, x: Floats) -> float:
+    def predict(self, x: Floats) -> float:
         return float(self.model.step(x[0])[0])
 
     def learn(self, x: Floats, y: float) -> None:
@@ -187,8 +187,8 @@ class ReservoirPy(Contender):
     def weights(self) -> Floats:
         return np.asarray(self.model.Wout)[:, 0]
 
-    def say_block(self, X: Floats) -> Any:
-        """Answers for a block, none of which is learned yet."""
+    def predict_block(self, X: Floats) -> Any:
+        """Predict a block before any of its rows is learned."""
         return self.model.run(X)
 
     def learn_block(self, X: Floats, y: Floats) -> None:
@@ -210,7 +210,7 @@ class Bandits(Contender):
     def rows(self, X: Floats) -> Sequence[Any]:
         return [x[None] for x in X]
 
-    def say(self, x: Floats) -> float:
+    def predict(self, x: Floats) -> float:
         return float(self.model.predict(x)[0])
 
     def learn(self, x: Floats, y: float) -> None:
@@ -219,8 +219,8 @@ class Bandits(Contender):
     def weights(self) -> Floats:
         return np.asarray(self.model.coef_)
 
-    def say_block(self, X: Floats) -> Any:
-        """Answers for a block, none of which is learned yet."""
+    def predict_block(self, X: Floats) -> Any:
+        """Predict a block before any of its rows is learned."""
         return self.model.predict(X)
 
     def learn_block(self, X: Floats, y: Floats) -> None:
@@ -231,7 +231,7 @@ class Bandits(Contender):
 
 
 class FilterPy(Contender):
-    """filterpy's Kalman filter of a state that stands still: its fading memory is forgetting."""
+    """filterpy's Kalman filter of a constant state; its fading memory is forgetting."""
 
     name: ClassVar[str] = "filterpy KalmanFilter"
 
@@ -245,12 +245,12 @@ class FilterPy(Contender):
     def rows(self, X: Floats) -> Sequence[Any]:
         return [x[None] for x in X]
 
-    def say(self, x: Floats) -> float:
+    def predict(self, x: Floats) -> float:
         return float((x @ self.model.x)[0, 0])
 
     def learn(self, x: Floats, y: float) -> None:
         self.model.update(np.array([[y]]), H=x)
-        if self.forgets:  # without, the step from state to state changes nothing
+        if self.forgets:  # without forgetting, the prediction step has no effect
             self.model.predict()
 
     def weights(self) -> Floats:
@@ -264,9 +264,9 @@ def named(X: Floats) -> list[dict[str, float]]:
 
 
 def one_by_one(contender: Contender, rows: Sequence[Any], y: Floats) -> Floats:
-    """Say each row, then learn it; what was said."""
-    said = np.empty(len(rows))
+    """Predict each row, then learn it; return the predictions."""
+    predictions = np.empty(len(rows))
     for i, (x, t) in enumerate(zip(rows, y.tolist(), strict=True)):
-        said[i] = contender.say(x)
+        predictions[i] = contender.predict(x)
         contender.learn(x, t)
-    return said
+    return predictions

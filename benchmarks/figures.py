@@ -1,11 +1,10 @@
-"""Repeat experiments, and put figures and tables where the pages have them.
+"""Repeat experiments, and write their figures and tables into the pages of docs.
 
-The tables of a page stand between ``<!-- name: command -->`` and ``<!-- end -->``; tests hold them
-to what this wrote. MNIST is found or fetched as ``onepass.stream.images("mnist")`` says, and
-Fashion-MNIST likewise. Without a name ORFit's figures are repeated, which takes a minute or so;
-``art`` is both tables of ART-IPCA and takes ten minutes, ``orfit-deep`` most of an hour, and
-``continual`` one or two, on two cores. The last writes a page of its own, keeps its runs in
-runs/continual, and goes on where it was stopped.
+The tables of a page are between ``<!-- name: command -->`` and ``<!-- end -->``; tests check that
+they agree with the results. MNIST and Fashion-MNIST are loaded by ``onepass.stream.images``. By
+default ORFit's figures are repeated, which takes about a minute. ``art`` is both tables of ART-IPCA
+and takes ten minutes, ``orfit-deep`` most of an hour, and ``continual`` one or two hours, on two
+cores. ``continual`` writes a separate page, stores its runs in runs/continual and resumes there.
 
     python benchmarks/figures.py [orfit-fig6] [orfit-fig7] [orfit-deep] [art] [continual]
 """
@@ -27,20 +26,20 @@ RESULTS = Path(__file__).parent / "results"
 PAPERS = ("orfit-fig6", "orfit-fig7")
 DEEP = "orfit-deep"
 CONTINUAL = "continual"
-NETWORKS = "art-networks"  # those of the former that have published numbers
-KEPT = Path(__file__).parents[1] / "runs" / CONTINUAL
+NETWORKS = "art-networks"  # the part of the continual results with published numbers
+RUNS = Path(__file__).parents[1] / "runs" / CONTINUAL
 ART = ("art-table1", "art-table2")
 PAGES = {
     **dict.fromkeys(PAPERS, DOCS / "reproduce.md"),
     DEEP: DOCS / "deep.md",
     **dict.fromkeys((*ART, NETWORKS), DOCS / "prototypes.md"),
 }
-DOTS = 170  # an inch, of the pictures
-COLOURS = 96  # as many are enough for lines and their bands, and make small files
+DOTS = 170  # dots per inch of the pictures
+COLOURS = 96  # enough colours for lines and bands, with small files
 
 
 def picture(figure: Any, path: Path) -> None:
-    """A figure as a small PNG."""
+    """Write a figure as a small PNG."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DOTS, bbox_inches="tight", pad_inches=0.04)
     flat = Image.open(file).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
@@ -48,12 +47,12 @@ def picture(figure: Any, path: Path) -> None:
 
 
 def page(text: str, results: Path = RESULTS) -> str:
-    """A page, with each of its tables as it was found."""
+    """Return a page with its tables replaced by the current results."""
 
     def put(place: re.Match[str]) -> str:
         path = results / f"{place['name']}.md"
         if not path.exists():
-            return place[0]  # its turn is still to come
+            return place[0]  # not computed yet
         table = path.read_text(encoding="utf-8").strip()
         return f"<!-- {place['name']}: {place['command']} -->\n\n{table}\n\n<!-- end -->"
 
@@ -62,7 +61,7 @@ def page(text: str, results: Path = RESULTS) -> str:
 
 
 def figure(name: str) -> Any:
-    """A figure of the papers: its curves, and a picture."""
+    """Reproduce a figure of the papers: curves and a picture."""
     outcome: Any = EXPERIMENTS[name]()
     outcome.to_csv(RESULTS / f"{name}.csv")
     picture(outcome.plot(), DOCS / f"{name}.png")
@@ -70,9 +69,9 @@ def figure(name: str) -> Any:
 
 
 def deep() -> Any:
-    """The streams of tasks: each draw of each method, and two pictures."""
+    """Run ``orfit-deep``: all draws and two pictures."""
     done = os.cpu_count() or 1
-    outcome: Any = EXPERIMENTS[DEEP](processes=done, clock=process_time, progress=told)
+    outcome: Any = EXPERIMENTS[DEEP](processes=done, clock=process_time, progress=print_progress)
     outcome.to_csv(RESULTS / f"{DEEP}.csv")
     picture(outcome.plot(), DOCS / f"{DEEP}.png")
     picture(outcome.plot_curves(), DOCS / f"{DEEP}-curves.png")
@@ -80,9 +79,9 @@ def deep() -> Any:
 
 
 def art(processes: int | None = None) -> list[Any]:
-    """Both tables of ART-IPCA, from the same runs."""
+    """Reproduce both tables of ART-IPCA from the same runs."""
     processes = processes or os.cpu_count() or 1
-    outcomes: Any = art_tables(processes=processes, clock=process_time, progress=told)
+    outcomes: Any = art_tables(processes=processes, clock=process_time, progress=print_progress)
     for outcome in outcomes:
         outcome.to_csv(RESULTS / f"{outcome.name}.csv")
         picture(outcome.plot(), DOCS / f"{outcome.name}.png")
@@ -90,11 +89,14 @@ def art(processes: int | None = None) -> list[Any]:
 
 
 def continual() -> None:
-    """Continual learning in one table: the page, its picture, and each run."""
+    """Run ``continual``: the page, its picture, and all runs."""
     outcome: Any = EXPERIMENTS[CONTINUAL](
-        processes=os.cpu_count() or 1, path=KEPT / "runs", clock=process_time, progress=told
+        processes=os.cpu_count() or 1,
+        path=RUNS / "runs",
+        clock=process_time,
+        progress=print_progress,
     )
-    outcome.save(KEPT)
+    outcome.save(RUNS)
     outcome.to_csv(RESULTS / f"{outcome.name}.csv")
     picture(outcome.plot(), DOCS / f"{outcome.name}.png")
     (DOCS / f"{outcome.name}.md").write_text(outcome.to_markdown(), encoding="utf-8")
@@ -103,12 +105,12 @@ def continual() -> None:
     path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def told(done: int, of: int) -> None:
+def print_progress(done: int, of: int) -> None:
     print(f"{done} of {of}", flush=True)
 
 
 def main() -> None:
-    """Run what is named, and write what came of it."""
+    """Run the named experiments and write their results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     known = (*PAPERS, DEEP, "art", CONTINUAL)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(known))
@@ -124,7 +126,7 @@ def main() -> None:
 
 
 def put(outcome: Any) -> None:
-    """An outcome's table into the results, and onto its page."""
+    """Write the table of an outcome into the results and its page."""
     (RESULTS / f"{outcome.name}.md").write_text(outcome.to_markdown(), encoding="utf-8")
     print(f"{outcome.name}\n\n{outcome.to_markdown()}")
     path = PAGES[outcome.name]

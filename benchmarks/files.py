@@ -1,18 +1,18 @@
-"""A file larger than memory, learned in one pass: memory, rows a second, and how much overlaps.
+"""Learning a file larger than memory in one pass: memory, rows per second, and overlap.
 
     python benchmarks/files.py --gb 5 --json benchmarks/results/files.json
 
-A CSV file of ten features is made on the spot, and a Parquet file that is one row group. Recursive
-least squares reads and learns each in a process of its own, which notes its memory at ten points.
-Beside it stands what a user would write instead: pandas in chunks, and the same model as normal
-equations in NumPy, block by block. Both predict each block before they learn it, on one thread;
-the answers must agree. Times are of one run, the two side by side.
+The script generates a CSV file with ten features and a Parquet file with a single row group.
+Recursive least squares reads and learns each in a separate process, which records its memory at ten
+points. It is compared with what a user would write instead: pandas in chunks, and the same model as
+normal equations in NumPy, block by block. Both predict each block before they learn it, on one
+thread; the coefficients must agree. Times are from one run.
 
-How much of reading and learning overlaps is the best of several rounds in turn. It needs a core
-that has nothing else to do; so the load of the machine stands beside it.
+The overlap of reading and learning is the best of several interleaved rounds. It needs an idle
+core, so the load of the machine is recorded too.
 """
 
-# ruff: noqa: PLC0415  a process imports what it measures and no more
+# ruff: noqa: PLC0415  a process imports only what it measures
 
 import argparse
 import json
@@ -33,7 +33,7 @@ import numpy as np  # noqa: E402  the number of threads is read when it is impor
 
 P = 10
 BLOCK = 1024
-CHUNK = 65536  # rows that pandas reads at a time
+CHUNK = 65536  # rows per chunk of pandas
 NAMES = [f"x{j}" for j in range(P)]
 WEIGHTS = np.arange(1.0, P + 1)
 
@@ -65,14 +65,14 @@ def make_parquet(path: Path, n: int) -> None:
 
 
 def memory(what: str) -> int:
-    """Bytes that this process holds (RSS), or held at most (HWM)."""
+    """Return the resident size (RSS) or its peak (HWM) of this process in bytes."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     found = re.search(rf"Vm{what}:\s+(\d+) kB", status)
     return int(found[1]) * 1024 if found else 0
 
 
 def ours(path: Path, most: int | None = None, *, ahead: bool = True) -> dict[str, Any]:
-    """Read and learn; memory at ten points of the way."""
+    """Read and learn; record memory at ten points."""
     import onepass as op
 
     stream = op.stream.read(path, target="y", block=BLOCK)
@@ -81,8 +81,8 @@ def ours(path: Path, most: int | None = None, *, ahead: bool = True) -> dict[str
     points: list[dict[str, float]] = []
     began, n, error = time.perf_counter(), 0, 0.0
     for block in islice(stream, most):
-        said = model.test_then_train(block.X, block.y)
-        error += float(np.abs(said - block.y).sum())
+        predictions = model.test_then_train(block.X, block.y)
+        error += float(np.abs(predictions - block.y).sum())
         n += len(block)
         if (stream.fraction or 0.0) * 10 >= len(points) + 1:
             points.append({"rows": n, "rss": memory("RSS"), "peak": memory("HWM")})
@@ -92,7 +92,7 @@ def ours(path: Path, most: int | None = None, *, ahead: bool = True) -> dict[str
 
 
 def reading(path: Path, most: int) -> dict[str, Any]:
-    """Read alone."""
+    """Only read."""
     import onepass as op
 
     stream = op.stream.read(path, target="y", block=BLOCK)
@@ -103,7 +103,7 @@ def reading(path: Path, most: int) -> dict[str, Any]:
 
 
 def theirs(path: Path) -> dict[str, Any]:
-    """Chunks by pandas, and normal equations block by block in NumPy."""
+    """Read chunks with pandas and learn by normal equations in NumPy."""
     import pandas as pd
 
     A, b, w = np.zeros((P + 1, P + 1)), np.zeros(P + 1), np.zeros(P + 1)
@@ -125,7 +125,7 @@ def theirs(path: Path) -> dict[str, Any]:
 
 
 def apart(call: str, path: Path, *arguments: str) -> dict[str, Any]:
-    """A call of this file in a process of its own."""
+    """Call this file in a separate process."""
     done = subprocess.run(  # noqa: S603  our own interpreter
         [sys.executable, __file__, "--call", call, str(path), *arguments],
         capture_output=True, text=True, check=True,
@@ -135,7 +135,7 @@ def apart(call: str, path: Path, *arguments: str) -> dict[str, Any]:
 
 
 def overlap(path: Path, blocks: int, rounds: int) -> dict[str, float]:
-    """How much of the shorter of reading and learning is hidden behind the other."""
+    """Measure which part of the shorter of reading and learning overlaps with the other."""
     calls = {"read": "reading", "both, in turn": "turn", "both, ahead": "ahead"}
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
@@ -175,9 +175,9 @@ def compared(folder: Path, gb: float, parquet: int, rounds: int) -> dict[str, An
 def show(name: str, result: dict[str, Any]) -> None:
     print(f"  {name:8} {result['rows']:,} rows, {result['rows'] / result['seconds']:,.0f} rows/s")
     for point in result.get("memory", ()):
-        print(f"    {point['rows']:>12,} rows {point['peak'] / 1e6:8.1f} MB at most")
+        print(f"    {point['rows']:>12,} rows {point['peak'] / 1e6:8.1f} MB peak")
     if "peak" in result:
-        print(f"    {result['peak'] / 1e6:.1f} MB at most")
+        print(f"    {result['peak'] / 1e6:.1f} MB peak")
 
 
 def main() -> None:
@@ -185,8 +185,8 @@ def main() -> None:
     parser.add_argument("--gb", type=float, default=0.5, help="size of the CSV file")
     parser.add_argument("--parquet", type=int, default=3_000_000, help="rows of the Parquet file")
     parser.add_argument("--rounds", type=int, default=7, help="rounds for the overlap")
-    parser.add_argument("--folder", type=Path, help="where the files are made and removed")
-    parser.add_argument("--json", type=Path, help="where to write the numbers")
+    parser.add_argument("--folder", type=Path, help="folder for the temporary files")
+    parser.add_argument("--json", type=Path, help="file for the results")
     parser.add_argument("--call", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.call:

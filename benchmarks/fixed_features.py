@@ -1,9 +1,9 @@
-"""Which filters suit which pictures, by rows held out: how ``RandomConvolution`` was set.
+"""Choice of the settings of ``RandomConvolution`` on held-out rows.
 
-For each of a few recipes and ridges: 10,000 rows are learned, by the batch solution that RLS
-equals, and 5,000 others tested, all of those to learn; no row to test is looked at. What came is
-kept in results/fixed_features.json, and the best ridge of each recipe is put into the table of
-docs/features.md. What the chosen ones reach in one pass, ``onepass reproduce continual`` tells.
+For each of several recipes and ridges, 10,000 training rows are learned by the batch solution,
+which RLS equals, and 5,000 other training rows are evaluated; test rows are not used. The results
+are in results/fixed_features.json, and the best ridge of each recipe is in the table of
+docs/features.md. ``onepass reproduce continual`` measures the chosen settings in one pass.
 
     ONEPASS_DATA=folder python benchmarks/fixed_features.py [mnist] [fashion-mnist]
     python benchmarks/fixed_features.py table
@@ -30,7 +30,7 @@ SMOOTH = {"padding": 2, "overlap": 0.4, "power": 0.5}
 CLOTHES, DIGITS = FILTERS["fashion-mnist"][0], FILTERS["mnist"][0]
 GRID: list[dict[str, Any]] = [
     {},
-    {"size": 7, "source": "patches"},  # of the first task: they depend on the order of classes
+    {"size": 7, "source": "patches"},  # patches of the first task depend on the order of classes
     {"overlap": 0.4, "power": 0.5},
     SMOOTH | {"size": 7, "threshold": 0.5, "pool": 5},
     DIGITS,
@@ -45,15 +45,15 @@ def blocks(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
         yield X[i : i + BLOCK], y[i : i + BLOCK]
 
 
-def kept() -> dict[str, Any]:
-    """All that came so far: recipe -> data -> ridge -> percent right."""
+def load_results() -> dict[str, Any]:
+    """Return all results so far: recipe -> data -> ridge -> accuracy in percent."""
     return dict(json.loads(RESULTS.read_text())) if RESULTS.exists() else {}
 
 
-def keep(recipe: str, data: str, ridge: float, right: float) -> None:
-    said = kept()
-    said.setdefault(recipe, {}).setdefault(data, {})[f"{ridge:g}"] = right
-    RESULTS.write_text(json.dumps(said, indent=1, sort_keys=True) + "\n")
+def save_result(recipe: str, data: str, ridge: float, right: float) -> None:
+    results = load_results()
+    results.setdefault(recipe, {}).setdefault(data, {})[f"{ridge:g}"] = right
+    RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
 def named(features: Any) -> str:
@@ -61,7 +61,7 @@ def named(features: Any) -> str:
 
 
 def choose(data: str) -> None:
-    """Accuracy on 5000 rows held out, after 10,000 others: for each recipe and ridge."""
+    """Measure the accuracy on 5,000 held-out rows for each recipe and ridge."""
     images = op.stream.images(data)
     order = np.random.default_rng(0).permutation(len(images.train_labels))
     X = (images.train_images.reshape(len(order), -1) / 255.0).astype(np.float32)
@@ -79,16 +79,16 @@ def choose(data: str) -> None:
         gram, cross = (Z.T @ Z).astype(float), Z.T.astype(float) @ (Y - Y.mean(axis=0))
         for ridge in RIDGES:
             w = scipy.linalg.solve(gram + ridge * np.eye(len(gram)), cross, assume_a="pos")
-            said = ((A - mean) @ w + Y.mean(axis=0)).argmax(axis=1)
-            right = round(100.0 * float(np.mean(said == y[held])), 2)
-            keep(named(features), data, ridge, right)
+            predictions = ((A - mean) @ w + Y.mean(axis=0)).argmax(axis=1)
+            right = round(100.0 * float(np.mean(predictions == y[held])), 2)
+            save_result(named(features), data, ridge, right)
             print(data, named(features), ridge, right, flush=True)
 
 
 def lines() -> list[str]:
-    """The Markdown table: each recipe with its best ridge."""
-    said = ["| features | " + " | ".join(DATA.values()) + " |", "| --- |" + " --: |" * len(DATA)]
-    known = kept()
+    """Return the Markdown table: each recipe with its best ridge."""
+    table = ["| features | " + " | ".join(DATA.values()) + " |", "| --- |" + " --: |" * len(DATA)]
+    known = load_results()
     for recipe in GRID:
         name = named(RandomConvolution(**recipe))
         cells = []
@@ -98,12 +98,12 @@ def lines() -> list[str]:
             chosen = FILTERS[data][0] == recipe
             text = "–" if best is None else f"{found[best]:.2f}"
             cells.append(f"**{text}**" if chosen else text)
-        said.append(f"| `{name}` | {' | '.join(cells)} |")
-    return said
+        table.append(f"| `{name}` | {' | '.join(cells)} |")
+    return table
 
 
 def page(text: str) -> str:
-    """The page with the table as it is now."""
+    """Return the page with the current table."""
     begin, end = "<!-- python benchmarks/fixed_features.py -->\n", "<!-- end -->"
     before, _, rest = text.partition(begin)
     return before + begin + "\n" + "\n".join(lines()) + "\n\n" + end + rest.partition(end)[2]

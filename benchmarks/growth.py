@@ -1,12 +1,12 @@
-"""Growth: how the cost of a row grows with rows, features, outputs, directions, blocks, threads.
+"""Growth of the cost per row with rows, features, outputs, directions, block size and threads.
 
     python benchmarks/growth.py [--quick] [--only rows features ...]
 
-Rows are normal and are made a block at a time; only what the library does is timed. Seconds are
-the processor's, the best of some rounds; of threads they are those on the wall. Memory is what
-the learner keeps (``nbytes``), and for the curve over rows what the process holds. ``--quick`` ends
-at 10⁷ rows and 3,000 features, and takes two minutes in place of ten. Parts that are not asked for
-stay as the results have them.
+Rows are normal and generated in blocks; only the library is timed. Times are CPU seconds, the best
+of several rounds; for threads they are wall-clock seconds. Memory is the state of the learner
+(``nbytes``), and for the curve over rows the resident size of the process. ``--quick`` ends at 10⁷
+rows and 3,000 features, and takes two minutes instead of ten. Results of parts that are not
+selected are kept.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from tables import RESULTS, markdown
 import onepass as op
 
 RESULT = RESULTS / "growth.json"
-SECONDS = 0.4  # about what is timed for a point
+SECONDS = 0.4  # approximate time per point
 ROUNDS = 3
 
 Point = dict[str, float]
@@ -42,11 +42,11 @@ Curves = dict[str, list[Point]]
 Clock = Callable[[], float]
 
 
-# -- what is measured ------------------------------------------------------------------------------
+# -- measurements ----------------------------------------------------------------------------------
 
 
 def over_rows(*, quick: bool) -> Curves:
-    """A row after so many: time, and what the process holds, at five features."""
+    """Measure time per row and resident size over the number of rows, with five features."""
     most = 10**7 if quick else 10**8
     kinds = {
         "RLS": op.RLSRegressor(),
@@ -57,13 +57,13 @@ def over_rows(*, quick: bool) -> Curves:
 
 
 def stream(model: Any, most: int, p: int = 5, block: int = 8192) -> Iterator[Point]:
-    """Points at 1, 2 and 5 times the powers of ten, each of the rows since the last."""
+    """Yield points at 1, 2 and 5 times powers of ten, each over the rows since the last."""
     rng, w = np.random.default_rng(0), np.arange(1.0, p + 1)
     stops = [k * 10**e for e in range(4, 9) for k in (1, 2, 5) if k * 10**e <= most]
     seen, begun = 0, clone(model)
     begun.test_then_train(
         rng.normal(size=(block, p)), rng.normal(size=block)
-    )  # nothing loads later
+    )  # load everything before timing
     for stop in stops:
         first, spent = seen, 0.0
         while seen < stop:
@@ -78,13 +78,13 @@ def stream(model: Any, most: int, p: int = 5, block: int = 8192) -> Iterator[Poi
 
 
 def resident() -> int:
-    """Bytes that this process holds."""
+    """Return the resident size of this process in bytes."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
     return int(found[1]) * 1024 if found else 0
 
 
 def over_features(*, quick: bool) -> Curves:
-    """A row of so many features: the whole triangle, a hundred directions, a slope alone."""
+    """Measure time per row over features: RLS, ORFit with 100 directions, SGD."""
     sizes = [10, 30, 100, 300, 1000, 3000, 10_000, 20_000]
     sizes = [p for p in sizes if p <= 3000] if quick else sizes
     kinds: dict[str, Callable[[], Any]] = {
@@ -96,24 +96,24 @@ def over_features(*, quick: bool) -> Curves:
     for p in sizes:
         for name, make in kinds.items():
             if name.startswith("ORFit") and p < 300:
-                continue  # as many directions as features: nothing is left to learn
-            import_extra = 8 * p * p * 3  # the triangle before, after and at work
-            if name == "RLS" and import_extra > free():
-                print(f"  RLS of {p:,} features needs {import_extra / 1e9:.0f} GB: left out")
+                continue  # directions span all features
+            needed = 8 * p * p * 3  # three copies of the triangle
+            if name == "RLS" and needed > free():
+                print(f"  RLS of {p:,} features needs {needed / 1e9:.0f} GB: skipped")
                 continue
-            rows = 250 if name.startswith("ORFit") else 1024  # the memory turns twice in these
+            rows = 250 if name.startswith("ORFit") else 1024  # two rotations of the memory
             found[name].append(point(p, make, p, rows))
     return found
 
 
 def free() -> int:
-    """Bytes of memory that are free."""
+    """Return the available memory in bytes."""
     text = Path("/proc/meminfo").read_text(encoding="utf-8")
     return 1024 * int(re.findall(r"MemAvailable:\s+(\d+)", text)[0])
 
 
 def over_outputs(*, quick: bool) -> Curves:
-    """A row of a hundred features with so many answers, which share the triangle."""
+    """Measure time per row over outputs, which share the triangle, with 100 features."""
     sizes = [1, 2, 5, 10, 20, 50, 100, 200] + ([] if quick else [500, 1000])
     return {
         "RLS, p = 100": [point(c, op.RLSRegressor, 100, 1024, c) for c in sizes],
@@ -124,7 +124,7 @@ def over_outputs(*, quick: bool) -> Curves:
 
 
 def over_directions(*, quick: bool) -> Curves:
-    """A row of 10,000 features with so many directions kept; the memory is full."""
+    """Measure time per row over retained directions, with 10,000 features and a full memory."""
     sizes = [1, 2, 5, 10, 20, 50, 100] + ([] if quick else [200])
     kinds = {
         "ORFit (Principal)": op.memory.Principal,
@@ -138,12 +138,12 @@ def over_directions(*, quick: bool) -> Curves:
 
 
 def directions(kind: Callable[[int], Any], m: int) -> Any:
-    """A learner that keeps so many."""
+    """Return a learner with m directions."""
     return op.ORFitRegressor(memory=kind(m))
 
 
 def over_blocks(*, quick: bool) -> Curves:
-    """A row in blocks of so many."""
+    """Measure time per row over the block size."""
     sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]
     return {
         f"RLS, p = {p}": [
@@ -156,7 +156,7 @@ def over_blocks(*, quick: bool) -> Curves:
 
 
 def over_threads(*, quick: bool) -> Curves:
-    """A row on one thread and on two, each in a process of its own, in turns."""
+    """Measure time per row on one and two threads, in separate, interleaved processes."""
     sizes = [10, 100, 1000] + ([3000] if quick else [3000, 5000])
     found: Curves = {"1 thread": [], "2 threads": []}
     for p in sizes:
@@ -171,7 +171,7 @@ def over_threads(*, quick: bool) -> Curves:
 
 
 def threaded(p: int, threads: int) -> float:
-    """Seconds a row of a process that has so many threads."""
+    """Return seconds per row in a process with the given number of threads."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     settings = {**os.environ, **dict.fromkeys(names, str(threads))}
     command = [sys.executable, __file__, "--threads", str(p)]
@@ -182,7 +182,7 @@ def threaded(p: int, threads: int) -> float:
 
 
 def alone(p: int) -> float:
-    """Seconds a row on the wall, with the threads that this process has."""
+    """Return wall-clock seconds per row with the threads of this process."""
     rows = 8192 if p <= 100 else 1024
     return point(p, op.RLSRegressor, p, rows, rounds=1, clock=time.perf_counter)["s"]
 
@@ -208,14 +208,14 @@ def point(
     clock: Clock = time.process_time,
     seconds: float = SECONDS,
 ) -> Point:
-    """Seconds a row of blocks of this shape, the best of some rounds, and what is kept then."""
+    """Return seconds per row in blocks of this shape, best of several rounds, and the state."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(rows, p))
     Y = X[:, :1] * np.arange(1.0, c + 1) + rng.normal(size=(rows, c))
     y = Y[:, 0] if c == 1 else Y
     model = make()
     began = clock()
-    model.test_then_train(X, y)  # the first block finds an empty memory
+    model.test_then_train(X, y)  # the first block starts with an empty memory
     count = max(1, int(seconds / rounds / max(clock() - began, 1e-6)))
     best = float("inf")
     for _ in range(rounds if p < 5000 else 1):
@@ -229,18 +229,18 @@ def point(
     return found
 
 
-# -- what becomes of it ----------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Measure, write the results, and draw them."""
-    asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    asked.add_argument("--quick", action="store_true", help="10⁷ rows, 3,000 features")
-    asked.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    asked.add_argument("--json", type=Path, default=RESULT)
-    asked.add_argument("--draw", action="store_true", help="draw what was measured before")
-    asked.add_argument("--threads", type=int, help=argparse.SUPPRESS)
-    given = asked.parse_args()
+    """Measure, write the results and draw the figure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="10⁷ rows, 3,000 features")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--json", type=Path, default=RESULT)
+    parser.add_argument("--draw", action="store_true", help="only draw former results")
+    parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
     if given.threads:
         print(alone(given.threads))
         return
@@ -255,7 +255,7 @@ def main() -> None:
     write(given.json, found)
     print(markdown("growth", found))
     if given.json == RESULT:
-        from growth_figure import draw  # noqa: PLC0415  matplotlib is for this alone
+        from growth_figure import draw  # noqa: PLC0415  needs matplotlib
 
         draw(found)
 

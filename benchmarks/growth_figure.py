@@ -1,4 +1,4 @@
-"""The figure of growth: six small panels, logarithmic both ways, with slopes to compare by."""
+"""Figure of growth.json: six log-log panels with reference slopes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,20 +9,20 @@ from figures import DOCS, picture
 from onepass.evaluate.figures import COLOURS, GREY, new_figure
 
 TITLES = {
-    "rows": ("rows seen, p = 5", "Over rows: flat, and so is memory"),
-    "features": ("features p", "Over features: p², or p"),
-    "outputs": ("outputs c", "Over outputs: the triangle is shared"),
-    "directions": ("directions kept m, p = 10,000", "Over directions: m"),
-    "blocks": ("rows a block", "Over the rows of a block"),
-    "threads": ("features p", "One thread and two, on the wall"),
+    "rows": ("rows seen, p = 5", "Rows: time and memory are constant"),
+    "features": ("features p", "Features: p² or p"),
+    "outputs": ("outputs c", "Outputs: the triangle is shared"),
+    "directions": ("retained directions m, p = 10,000", "Directions: m"),
+    "blocks": ("rows per block", "Block size"),
+    "threads": ("features p", "One and two threads, wall-clock time"),
 }
-RIGHT = ("blocks",)  # where the curves come down, the names stand on the right
+RIGHT = ("blocks",)  # decreasing curves have their legend on the right
 SLOPES = {"features": (1, 2), "outputs": (1,), "directions": (1,)}
 MICRO = 1e6
 
 
 def draw(found: Mapping[str, Any]) -> None:
-    """All panels, as docs/growth.png."""
+    """Draw all panels to docs/growth.png."""
     with new_figure((8.6, 4.9), None, "benchmarks/growth.py") as figure:
         panels = figure.subplots(2, 3)
         for axes, (name, (along, title)) in zip(panels.flat, TITLES.items(), strict=True):
@@ -33,12 +33,12 @@ def draw(found: Mapping[str, Any]) -> None:
             if name == "rows":
                 memory(axes, curves)
         for axes in panels[:, 0]:
-            axes.set_ylabel("µs a row")
+            axes.set_ylabel("µs per row")
         picture(figure, DOCS / "growth.png")
 
 
 def panel(axes: Any, curves: Mapping[str, Any], slopes: tuple[int, ...], side: str) -> None:
-    """Time a row of each curve, named where it ends."""
+    """Plot time per row for each curve."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     low, high = np.inf, 0.0
@@ -64,7 +64,7 @@ def panel(axes: Any, curves: Mapping[str, Any], slopes: tuple[int, ...], side: s
 
 
 def memory(axes: Any, curves: Mapping[str, Any]) -> None:
-    """What the process holds, on an axis of its own."""
+    """Plot the resident size on a second axis."""
     points = next(iter(curves.values()), [])
     if not points:
         return
@@ -76,5 +76,5 @@ def memory(axes: Any, curves: Mapping[str, Any]) -> None:
     most = max(one["MB"] for one in points)
     other.set_ylim(0, 2.2 * most)
     other.grid(visible=False)
-    other.set_ylabel("MB held by the process (dotted)", color=GREY, fontsize=6.8)
+    other.set_ylabel("resident size, MB (dotted)", color=GREY, fontsize=6.8)
     other.tick_params(labelsize=6.5, colors=GREY)

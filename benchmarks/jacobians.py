@@ -1,7 +1,7 @@
-"""Jacobians of networks: all derivatives of all outputs of each row, by several libraries.
+"""Jacobians of networks by several libraries: derivatives of all outputs of each row.
 
-Each way gives one matrix (rows · outputs, weights), as a step of any second-order learner wants
-it; torch.func's recipe is also timed without that, as a dictionary of tensors by parameter.
+Each method returns one matrix (rows · outputs, weights), as second-order learners need it.
+torch.func is also timed without this conversion, with a dictionary of tensors by parameter.
 """
 
 import copy
@@ -29,7 +29,7 @@ def perceptron() -> Any:
 
 
 def convolutions() -> Any:
-    """Pictures of 28 × 28, two convolutions and a hidden layer: 51,786 weights."""
+    """Images of 28 × 28, two convolutions and a hidden layer: 52,180 weights."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=2, padding=1), nn.ReLU(),
         nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.ReLU(),
@@ -41,19 +41,19 @@ NETWORKS = (("MLP", perceptron, (784,)), ("conv net", convolutions, (1, 28, 28))
 
 
 def jacobians(rounds: int) -> Iterator[Work]:
-    """Of an MLP and of a network of convolutions, in float32."""
+    """Measure an MLP and a convolutional network, in float32."""
     for name, make, shape in NETWORKS:
         for n in ROWS:
             torch.manual_seed(0)
             module, X = make().eval(), torch.randn(n, *shape)
             ways = {"onepass": ours(module, X), **peers(module, X)}
-            held(ways)
+            check_equal(ways)
             rates = turns({key: repeated(way) for key, way in ways.items()}, rounds)
             p = sum(each.numel() for each in module.parameters())
             yield Work(
                 f"Jacobian of {n} row{'s' * (n > 1)}, {name} of {p:,} weights, {OUTPUTS} outputs",
                 "Jacobians", "onepass", rates, 1.0,
-                note="Each gives one matrix, but for the one that says so; float32.",
+                note="Each returns one matrix unless marked by parameter; float32.",
                 aside=tuple(key for key in ways if key.endswith(BY_NAME)), lead=n > 1,
             )  # fmt: skip
 
@@ -62,7 +62,7 @@ BY_NAME = "by parameter"
 
 
 def repeated(way: Callable[[], Any]) -> Way:
-    """So many times."""
+    """Return a function that repeats the call."""
 
     def several(count: int) -> None:
         for _ in range(count):
@@ -71,8 +71,8 @@ def repeated(way: Callable[[], Any]) -> Way:
     return several
 
 
-def held(ways: dict[str, Callable[[], Any]]) -> None:
-    """All give the same matrix."""
+def check_equal(ways: dict[str, Callable[[], Any]]) -> None:
+    """Check that all methods return the same matrix."""
     J = ways["onepass"]().clone()
     for name, way in ways.items():
         if not name.endswith(BY_NAME):
@@ -80,14 +80,14 @@ def held(ways: dict[str, Callable[[], Any]]) -> None:
 
 
 def ours(module: Any, X: Any) -> Callable[[], Any]:
-    """As learners ask for it: rows looked over at each call, memory for J given."""
+    """Return the Jacobian as learners compute it: checked rows, preallocated J."""
     net = op.nn.ORFit(module).network
     space = net.jacobian(X)[1]
     return lambda: net.jacobian(X, out=space)[1]
 
 
 def peers(module: Any, X: Any) -> dict[str, Callable[[], Any]]:
-    """torch.func's recipes, and hooks."""
+    """Return methods of torch.func and of opacus."""
     weights = {name: each.detach() for name, each in module.named_parameters()}
 
     def one(weights: Any, x: Any) -> Any:
@@ -106,17 +106,17 @@ def peers(module: Any, X: Any) -> dict[str, Callable[[], Any]]:
 
 
 def flat(parts: Any) -> Any:
-    """(n, c, *shape) of each parameter, as one matrix (n · c, p)."""
+    """Flatten tensors (n, c, *shape) by parameter to one matrix (n · c, p)."""
     return torch.cat([each.flatten(2) for each in parts], dim=2).flatten(0, 1)
 
 
 def hooks(module: Any, X: Any) -> dict[str, Callable[[], Any]]:
-    """Opacus' hooks: the gradients of each row, by a pass for each output, or of rows repeated."""
+    """Return methods of opacus: per-row gradients by one pass per output, or by repeated rows."""
     try:
         from opacus import GradSampleModule  # noqa: PLC0415  not on every machine
     except ImportError:
         return {}
-    warnings.filterwarnings("ignore", "Full backward hook")  # the pictures have no derivative
+    warnings.filterwarnings("ignore", "Full backward hook")  # inputs need no gradient
     hooked, n = GradSampleModule(copy.deepcopy(module).train(), loss_reduction="sum"), len(X)
     chosen = torch.eye(OUTPUTS).repeat(n, 1)
 

@@ -1,30 +1,30 @@
-"""The table of what ``tests/service/kills.py`` found: where it killed, and what was lost."""
+"""Table of the results of ``tests/service/kills.py``: kills by position and lost rows."""
 
 from cells import Found, table
 
 PLACES = {
-    "any moment": "at any moment",
-    "redis-server": "Redis itself, at any moment",
-    "made": "a new file is written, under another name",
-    "in place": "… and is in its place",
-    "begun": "a transaction is begun",
-    "entry": "a block is in the log",
-    "keys": "keys of requests are noted",
-    "asked": "rows that wait for answers are kept",
-    "answered": "rows that are answered wait no longer",
-    "snapshot": "a snapshot is written",
-    "pruned snapshots": "old snapshots are removed",
-    "trimmed log": "blocks before all snapshots are removed",
-    "swept keys": "old keys are removed, but not rows that waited too long",
-    "before commit": "it is to be committed",
-    "after commit": "it is committed",
-    "published": "others see it",
-    "acknowledged": "it is acknowledged",
+    "any moment": "at a random time",
+    "redis-server": "Redis itself, at a random time",
+    "made": "after writing a new file under a temporary name",
+    "in place": "after renaming it",
+    "begun": "after beginning a transaction",
+    "entry": "after appending a block to the log",
+    "keys": "after storing idempotency keys",
+    "asked": "after storing rows that await labels",
+    "answered": "after deleting labelled rows",
+    "snapshot": "after writing a snapshot",
+    "pruned snapshots": "after deleting old snapshots",
+    "trimmed log": "after deleting blocks before all snapshots",
+    "swept keys": "after deleting old keys, before deleting expired rows",
+    "before commit": "before the commit",
+    "after commit": "after the commit",
+    "published": "after publishing the model",
+    "acknowledged": "after the acknowledgement",
 }
 
 
 def kills(found: Found) -> str:
-    """Kills by place, and what came of them, for each way in which rows came."""
+    """Return kills by position and their outcome, for each source of rows."""
     ways = list(found["ways"].values())
     rows = [
         [words, *(f"{one['killed'].get(place, 0) or '–'}" for one in ways)]
@@ -35,6 +35,6 @@ def kills(found: Found) -> str:
         ["rows", *(f"{one['rows']:,}" for one in ways)],
         ["rows lost", *(f"{one['lost']:,}" for one in ways)],
         ["rows learned twice", *(f"{one['twice']:,}" for one in ways)],
-        ["equal to the unbroken run", *(f"{one['equal']} of {one['rounds']}" for one in ways)],
+        ["equal to an uninterrupted run", *(f"{one['equal']} of {one['rounds']}" for one in ways)],
     ]
-    return table(["killed when", *found["ways"]], rows)
+    return table(["killed", *found["ways"]], rows)

@@ -1,4 +1,4 @@
-"""Limits: what this machine can do at most, measured in the same run as all else."""
+"""Limits of this machine, measured in the same run as the benchmarks."""
 
 from dataclasses import dataclass
 
@@ -6,25 +6,25 @@ import numpy as np
 from scipy.linalg import blas
 from turns import turns
 
-ROWS = 1024  # of the matrices that are multiplied
-LONG = 1 << 25  # doubles that are read: 256 MB, more than any cache
+ROWS = 1024  # size of the multiplied matrices
+LONG = 1 << 25  # number of doubles to read: 256 MB, larger than any cache
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Operations a second of dgemm, and bytes a second that are read from memory; one thread."""
+    """Operations per second of dgemm, and bytes per second read from memory, on one thread."""
 
     peak: float
     bandwidth: float
 
 
 def measured(rounds: int) -> Limits:
-    """Both, here and now."""
+    """Measure both limits."""
     return Limits(peak(rounds), bandwidth(rounds))
 
 
 def peak(rounds: int) -> float:
-    """Floating-point operations a second of dgemm."""
+    """Measure floating-point operations per second of dgemm."""
     A = np.asfortranarray(np.random.default_rng(0).normal(size=(ROWS, ROWS)))
 
     def multiply(count: int) -> None:
@@ -35,7 +35,7 @@ def peak(rounds: int) -> float:
 
 
 def bandwidth(rounds: int) -> float:
-    """Bytes a second that are read from memory."""
+    """Measure bytes per second read from memory."""
     a = np.ones(LONG)
 
     def read(count: int) -> None:

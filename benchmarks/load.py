@@ -10,7 +10,7 @@ The services, each one process on this machine:
 - a group-commit service written by hand in about 80 lines (``by_hand.py``).
 
 A request has one row in JSON: 100 features to predict, 10 to learn. Every learned row is on the
-disk before its request is answered. Rounds alternate between the services; the table shows the
+disk before the response is sent. Rounds alternate between the services; the table shows the
 median round, with the lowest and highest. CPU time is that of the service's process, user and
 system, per request. Then one client sends a long stream in blocks while the server's memory is
 recorded. Requires wrk and Starlette; wrk itself occupies one core.
@@ -73,7 +73,7 @@ BY_HAND = {"bare": "bare Starlette handler", "group_commit": "group commit by ha
 
 
 class Run(NamedTuple):
-    """What one wrk requests."""
+    """Requests of one wrk process."""
 
     verb: str
     connections: int
@@ -119,7 +119,7 @@ def main() -> None:
 
 
 def lines(folder: Path, seconds: int, rounds: int, former: Path | None) -> Found:
-    """Commits alone and every load of every service: the median round of each."""
+    """Measure SQLite commits alone and every load of every service; return the median rounds."""
     alone = []
     found: dict[tuple[str, str, int], list[Found]] = {}
     with ExitStack() as services:
@@ -133,24 +133,24 @@ def lines(folder: Path, seconds: int, rounds: int, former: Path | None) -> Found
             alone.append(commits(folder))
             for what, connections, runs in LOADS:
                 for name, service in begun.items():
-                    kept = found.setdefault((what, name, connections), [])
-                    kept.append(measured(*service, runs, seconds))
+                    runs_of = found.setdefault((what, name, connections), [])
+                    runs_of.append(measured(*service, runs, seconds))
             for verb in VERBS:
                 process, address = begun["onepass"]
-                kept = found.setdefault((f"Python client: {verb}", "onepass", 1), [])
+                runs_of = found.setdefault((f"Python client: {verb}", "onepass", 1), [])
                 rates = by_client(verb, address, (PREDICTING, LEARNING), seconds)
-                kept.append({**rates, "CPU us": None, "MB": resident(process.pid)})
+                runs_of.append({**rates, "CPU us": None, "MB": resident(process.pid)})
     lines = [
         {"what": what, "service": name, "connections": connections,
-         **sorted(kept, key=lambda one: one["a second"][-1])[len(kept) // 2],
-         "all rounds": [one["a second"] for one in kept]}
-        for (what, name, connections), kept in found.items()
+         **sorted(runs_of, key=lambda one: one["a second"][-1])[len(runs_of) // 2],
+         "all rounds": [one["a second"] for one in runs_of]}
+        for (what, name, connections), runs_of in found.items()
     ]  # fmt: skip
     return {"commits alone": alone, "lines": lines}
 
 
 def stream(folder: Path, rows: int) -> Found:
-    """Rows of one client in blocks; at ten points the server's memory, its file, and its rate."""
+    """Send a stream of blocks; record the server's memory, file size and rate at ten points."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(BLOCK, LEARNING))
     y = X.sum(axis=1) + rng.normal(size=BLOCK)
@@ -169,7 +169,7 @@ def stream(folder: Path, rows: int) -> Found:
 
 
 def measured(process: Any, address: str, runs: list[Run], seconds: int) -> Found:
-    """One or two wrks at once: requests, latency, CPU time of the server and its memory."""
+    """Run one or two wrk processes: requests, latency, CPU time and memory of the server."""
     with tempfile.TemporaryDirectory() as folder:
         before = cpu(process.pid)
         begun = [wrk(Path(folder), address, run, seconds) for run in runs]
@@ -186,7 +186,7 @@ def measured(process: Any, address: str, runs: list[Run], seconds: int) -> Found
 
 
 def wrk(folder: Path, address: str, run: Run, seconds: int) -> Any:
-    """A client that has begun; its script is in the folder."""
+    """Start wrk with a script in the folder."""
     verb, connections = run.verb, run.connections
     d = PREDICTING if verb == "infer" else LEARNING
     name = "wide" if verb == "infer" else "flow"
@@ -203,7 +203,7 @@ def wrk(folder: Path, address: str, run: Run, seconds: int) -> Any:
 
 @contextmanager
 def serving(folder: Path, src: Path | None = None) -> Iterator[tuple[Any, str]]:
-    """The service with two learners that have learned some rows; ``src`` of another version."""
+    """Run the service with two fitted learners; ``src`` selects another version."""
     folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(0)
     for name, d in (("wide", PREDICTING), ("flow", LEARNING)):
@@ -240,7 +240,7 @@ def serving(folder: Path, src: Path | None = None) -> Iterator[tuple[Any, str]]:
 
 @contextmanager
 def by_hand(folder: Path, app: str) -> Iterator[tuple[Any, str]]:
-    """A service of ``by_hand.py``."""
+    """Run a service of ``by_hand.py``."""
     folder.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -261,7 +261,7 @@ def by_hand(folder: Path, app: str) -> Iterator[tuple[Any, str]]:
 
 
 def commits(folder: Path, count: int = 2000) -> float:
-    """Commits a second of SQLite alone, as the journal has it set, in a file of its own."""
+    """Measure commits per second of SQLite alone, with the settings of the journal."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as fresh,
         closing(sqlite3.connect(Path(fresh) / "alone.db", isolation_level=None)) as db,
@@ -278,28 +278,28 @@ def commits(folder: Path, count: int = 2000) -> float:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of processor time of a process, user and system."""
+    """Return the CPU time of a process in seconds, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> float:
-    """MB that a process holds."""
+    """Return the resident size of a process in MB."""
     text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024  # type: ignore[index]
 
 
 def processor() -> str:
-    """What the system calls it."""
+    """Return the name of the processor."""
     with suppress(OSError):
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        if name := re.search(r"^model name\s*: (.*)$", told, re.MULTILINE):
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        if name := re.search(r"^model name\s*: (.*)$", cpuinfo, re.MULTILINE):
             return name[1]
     return platform.processor()
 
 
 def versions() -> dict[str, str]:
-    """Of what answers."""
+    """Return the versions of the server's packages."""
     found = {"Python": platform.python_version()}
     for name in ("uvicorn", "msgspec", "uvloop", "httptools", "starlette"):
         with suppress(PackageNotFoundError):

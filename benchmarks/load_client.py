@@ -1,4 +1,4 @@
-"""How many requests a second the Python client has answered, for ``load.py``."""
+"""Requests per second of the Python client, for ``load.py``."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,15 +15,15 @@ Found = dict[str, Any]
 
 
 def by_client(verb: str, address: str, widths: tuple[int, int], seconds: float) -> Found:
-    """Requests a second of one client, a row each, and how long they took.
+    """Measure requests per second and latency of one client with one row per request.
 
     Parameters
     ----------
     verb : str
-        One of ``VERBS``. What is to be learned has a key each, as the client has it.
+        One of ``VERBS``. Learn requests have an idempotency key, as the client sets it.
     address : str
     widths : tuple of int
-        Features where it predicts, and where it learns.
+        Number of features for prediction and for learning.
     seconds : float
     """
     rng = np.random.default_rng(0)
@@ -35,14 +35,14 @@ def by_client(verb: str, address: str, widths: tuple[int, int], seconds: float) 
             count = sum(1 for _ in client.learn_each("flow", rows))
             rate = count / (time.perf_counter() - began)
             return {"a second": [rate], "p50 ms": [None], "p99 ms": [None]}
-        ask: Callable[[], object] = {
+        call: Callable[[], object] = {
             "predict": lambda: client.predict("wide", wide),
             "learn": lambda: client.learn("flow", flow, [1.5]),
         }[verb]
         took, began = [], time.perf_counter()
         for _ in _until(began + seconds):
             before = time.perf_counter()
-            ask()
+            call()
             took.append(time.perf_counter() - before)
         rate = len(took) / (time.perf_counter() - began)
     p50, p99 = 1000 * np.quantile(took, (0.5, 0.99))

@@ -1,4 +1,4 @@
-"""The tables of what ``load.py`` found: requests a second, and memory over many rows."""
+"""Tables of the results of ``load.py``: requests per second, and memory over a long stream."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -7,38 +7,37 @@ from cells import Found, table
 
 
 def load(found: Found) -> str:
-    """Requests a second by connections, then the memory of a long stream."""
+    """Return requests per second by connections, then the memory over a long stream."""
     versions = ", ".join(
         f"{name} {number}" for name, number in found["machine"]["versions"].items()
     )
     alone = found["commits alone"]
     head = (
-        f"{found['machine']['cores']} cores ({found['machine']['cpu']}), of which wrk takes one; "
-        f"{versions}. SQLite alone commits {median(alone):,.0f} times a second here "
-        f"({_range(alone)}). The medians of {found['rounds']} rounds, and beside them the lowest "
-        "and the highest:"
+        f"{found['machine']['cores']} cores ({found['machine']['cpu']}), one of them used by wrk; "
+        f"{versions}. SQLite alone makes {median(alone):,.0f} commits per second here "
+        f"({_range(alone)}). Medians of {found['rounds']} rounds, with the lowest and highest:"
     )
-    columns = ["", "service", "connections", "requests/s", "lowest to highest", "CPU, µs a request",
+    columns = ["", "service", "connections", "requests/s", "range", "CPU, µs per request",
                "median, ms", "p99, ms"]  # fmt: skip
     parts = [head, table(columns, [_line(one) for one in found["lines"]], 2)]
     if "stream" in found:
         points = found["stream"]["points"]
         parts.append(
-            f"{found['stream']['rows']:,} rows in requests of {found['stream']['block']:,}, by one "
-            f"client, {found['stream']['a second']:,.0f} rows a second, all on the disk before "
-            "they are acknowledged:"
+            f"{found['stream']['rows']:,} rows in requests of {found['stream']['block']:,} from "
+            f"one client, {found['stream']['a second']:,.0f} rows per second, each on the disk "
+            "before its acknowledgement:"
         )
         parts.append(table(
             ["rows", *(f"{rows:,}" for rows, *_ in points)],
-            [["MB of memory", *(f"{mb:.0f}" for _, mb, *_ in points)],
-             ["MB of the file", *(f"{mb:.0f}" for *_, mb, _ in points)],
-             ["thousand rows a second", *(f"{rate / 1000:.0f}" for *_, rate in points)]],
+            [["memory, MB", *(f"{mb:.0f}" for _, mb, *_ in points)],
+             ["file, MB", *(f"{mb:.0f}" for *_, mb, _ in points)],
+             ["thousand rows per second", *(f"{rate / 1000:.0f}" for *_, rate in points)]],
         ))  # fmt: skip
     return "\n\n".join(parts)
 
 
 def _line(one: Found) -> list[str]:
-    rounds = zip(*one["all rounds"], strict=True)  # of each verb
+    rounds = zip(*one["all rounds"], strict=True)  # one sequence per verb
     return [
         one["what"], one["service"], str(one["connections"]),
         ", ".join(f"{x:,.0f}" for x in one["a second"]),

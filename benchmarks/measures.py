@@ -1,7 +1,7 @@
-"""Measures: short pieces of work with a score and a speed, of whichever onepass is imported.
+"""Short benchmarks with a score and a speed, run with the onepass that is imported.
 
-``compare.py`` runs this file once for each of two versions. Each measure says, as it stands in the
-table, by how much its score may be worse and its speed lower before that counts.
+``compare.py`` runs this file once for each of two versions. Each measure has tolerances for a worse
+score and a lower speed.
 
     python benchmarks/measures.py [--only NAME ...]
 """
@@ -22,29 +22,29 @@ from threadpoolctl import threadpool_limits
 
 import onepass as op
 
-TOP = 5  # lines of a profile
+TOP = 5  # functions shown from a profile
 
 Measured = tuple[float, int]
-"""A score, and the units of work that were done."""
+"""A score, and the number of processed units."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A piece of work.
+    """A benchmark.
 
     Parameters
     ----------
     name : str
     score : str
-        What the score is; less is better.
+        Name of the score; lower is better.
     worse : float
-        By which part of itself the score may be worse.
+        Relative tolerance for a worse score.
     slower : float
-        By which part the speed may be lower.
+        Relative tolerance for a lower speed.
     unit : str
-        Of which the speed counts so many a second.
+        Unit of the speed, per second.
     make : callable
-        Sets up; gives what is timed.
+        Prepares the data and returns the function to time.
     """
 
     name: str
@@ -56,21 +56,21 @@ class Measure:
 
 
 def stream(n: int, p: int, c: int = 1) -> tuple[Any, Any]:
-    """Rows of p features, and c noisy answers of each."""
+    """Return rows of p features with c noisy targets."""
     rng = np.random.default_rng(p)
     X = rng.normal(size=(n, p))
     Y = X @ rng.normal(size=(p, c)) + rng.normal(size=(n, c))
     return X, Y[:, 0] if c == 1 else Y
 
 
-def error(said: Any, y: Any) -> float:
-    """The root of the mean squared error, but of the first tenth."""
+def error(predictions: Any, y: Any) -> float:
+    """Return the root mean square error, without the first tenth."""
     begun = len(y) // 10
-    return float(np.sqrt(np.mean((np.asarray(said) - y)[begun:] ** 2)))
+    return float(np.sqrt(np.mean((np.asarray(predictions) - y)[begun:] ** 2)))
 
 
 def blocks(make: Callable[[], Any], n: int, p: int, c: int = 1) -> Callable[[], Any]:
-    """Test-then-train over an array."""
+    """Return a benchmark of test-then-train over an array."""
 
     def begun() -> Callable[[], Measured]:
         X, y = stream(n, p, c)
@@ -80,7 +80,7 @@ def blocks(make: Callable[[], Any], n: int, p: int, c: int = 1) -> Callable[[], 
 
 
 def singles(make: Callable[[], Any], n: int, p: int, *, named: bool = False) -> Callable[[], Any]:
-    """predict_one, then learn_one."""
+    """Return a benchmark of predict_one followed by learn_one."""
 
     def begun() -> Callable[[], Measured]:
         X, y = stream(n, p)
@@ -89,11 +89,11 @@ def singles(make: Callable[[], Any], n: int, p: int, *, named: bool = False) -> 
             rows = [{f"x{j}": value for j, value in enumerate(row)} for row in X.tolist()]
 
         def work() -> Measured:
-            model, said = make(), []
-            for x, answer in zip(rows, y.tolist(), strict=True):
-                said.append(model.predict_one(x))
-                model.learn_one(x, answer)
-            return error(said, y), n
+            model, predictions = make(), []
+            for x, target in zip(rows, y.tolist(), strict=True):
+                predictions.append(model.predict_one(x))
+                model.learn_one(x, target)
+            return error(predictions, y), n
 
         return work
 
@@ -101,7 +101,7 @@ def singles(make: Callable[[], Any], n: int, p: int, *, named: bool = False) -> 
 
 
 def digits(make: Callable[[], Any]) -> Callable[[], Any]:
-    """Classes of scikit-learn's digits, in an order that is random."""
+    """Return a benchmark of classifying scikit-learn's digits in random order."""
 
     def begun() -> Callable[[], Measured]:
         X, y = load_digits(return_X_y=True)
@@ -110,8 +110,8 @@ def digits(make: Callable[[], Any]) -> Callable[[], Any]:
 
         def work() -> Measured:
             model = make().partial_fit(X[:10], y[:10], classes=range(10))
-            said = model.test_then_train(X[10:], y[10:])
-            return float(np.mean(said != y[10:])), len(y) - 10
+            predictions = model.test_then_train(X[10:], y[10:])
+            return float(np.mean(predictions != y[10:])), len(y) - 10
 
         return work
 
@@ -119,7 +119,7 @@ def digits(make: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def flights() -> Callable[[], Measured]:
-    """The bundled stream, from file to report."""
+    """Return a benchmark of the bundled stream, from file to report."""
 
     def work() -> Measured:
         model = op.Pipeline(
@@ -140,7 +140,7 @@ MEASURES = (
         blocks(lambda: op.RLSRegressor(forgetting=0.99), 50_000, 10),
     ),
     Measure(
-        "RLS, ten answers", "rmse", 1e-6, 0.2, "rows", blocks(op.RLSRegressor, 20_000, 100, 10)
+        "RLS, ten outputs", "rmse", 1e-6, 0.2, "rows", blocks(op.RLSRegressor, 20_000, 100, 10)
     ),
     Measure("RLS, single rows", "rmse", 1e-6, 0.3, "rows", singles(op.RLSRegressor, 20_000, 10)),
     Measure(
@@ -169,37 +169,39 @@ MEASURES = (
 
 
 def main() -> None:
-    """A line of JSON for each measure: its name, score and speed, or why there is none."""
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--only", nargs="+", choices=[each.name for each in MEASURES])
-    asked.add_argument("--times", type=int, default=3, help="the best of so many")
-    asked.add_argument("--profile", action="store_true", help="where the time goes, too")
-    args = asked.parse_args()
+    """Print a line of JSON per measure: name, score and speed, or the error."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=[each.name for each in MEASURES])
+    parser.add_argument(
+        "--times", type=int, default=3, help="number of repetitions; the best counts"
+    )
+    parser.add_argument("--profile", action="store_true", help="also profile")
+    args = parser.parse_args()
     for measure in MEASURES:
         if args.only and measure.name not in args.only:
             continue
         with threadpool_limits(1):
             found = measured(measure, args.times)
-            if args.profile and "wrong" not in found:
+            if args.profile and "error" not in found:
                 found["profile"] = profile(measure)
         print(json.dumps({"name": measure.name, **found}), flush=True)
 
 
 def measured(measure: Measure, times: int) -> dict[str, Any]:
-    """Score and speed; or what went wrong, which an older version may not know yet."""
+    """Return score and speed, or the error of a version that lacks a feature."""
     try:
         work, took, score, units = measure.make(), [], 0.0, 0
         for _ in range(times):
             began = time.process_time()
             score, units = work()
             took.append(time.process_time() - began)
-    except (AttributeError, TypeError, ValueError) as wrong:
-        return {"wrong": f"{type(wrong).__name__}: {wrong}"}
+    except (AttributeError, TypeError, ValueError) as error:
+        return {"error": f"{type(error).__name__}: {error}"}
     return {"score": score, "speed": units / min(took)}
 
 
 def profile(measure: Measure) -> list[tuple[str, float]]:
-    """The functions in which most time goes by, and their part of it; by cProfile."""
+    """Return the functions that take most time and their share, by cProfile."""
     work, watch = measure.make(), cProfile.Profile()
     work()
     watch.runcall(work)
@@ -211,7 +213,7 @@ def profile(measure: Measure) -> list[tuple[str, float]]:
 
 
 def _named(place: tuple[str, int, str]) -> str:
-    """A function as a reader knows it."""
+    """Format the name of a function."""
     file, _, name = place
     return name if file == "~" else f"{Path(file).stem}.{name}"
 

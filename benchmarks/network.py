@@ -1,15 +1,14 @@
-"""What ORFit's memory costs at the size of a network, beside plain reads of its columns.
+"""Cost of ORFit's memory for networks, compared with plain reads of its columns.
 
-Timed is the step of ``op.memory.Principal(m)`` for one gradient, over a whole cycle between two
-turns of its columns, so that the turn is in the mean. In turn with it, in the same process: three
-plain reads of the same columns (products with a vector, by whichever of torch and NumPy is
-quicker), and rotating at each step as the recursion is written, B ← [B u] Ũ. With one thread the
-clock is that thread's own time on a processor, so that other programs count less; with more, the
-wall's.
+The step of ``op.memory.Principal(m)`` for one gradient is timed over a whole cycle between two
+rotations of its columns, so that the mean includes the rotation. Interleaved in the same process:
+three plain reads of the same columns (products with a vector, by the faster of torch and NumPy),
+and a rotation at each step as in the recursion, B ← [B u] Ũ. The clock is the CPU time of the
+thread with one thread, and the wall clock otherwise.
 
-Gradients are random, with a part in common with others: ``common`` is how many times as long that
-part is as the rest. A step reads the columns twice, and a third time where little of a gradient
-is new. Each measurement runs in a process of its own, whose largest resident size is its peak.
+Gradients are random with a shared part; ``common`` is the ratio of its length to the rest. A step
+reads the columns twice, and a third time if little of a gradient is new. Each measurement runs in a
+separate process, whose largest resident size is its peak.
 
     python benchmarks/network.py [--quick] [--json benchmarks/results/network.json] [--figure FILE]
 """
@@ -51,12 +50,12 @@ CURVES = [
 ]
 NETWORKS = [{"part": "ResNet-18", "norm": norm} for norm in ("batch", "group")]
 STANDARD = {"m": 100, "p": 1_000_000, "dtype": "float32", "threads": 1, "common": 0.0}
-COMMON = 20  # directions that gradients have in common
+COMMON = 20  # directions shared by gradients
 READS = 3
 
 
 def best(reads: list[Callable[[], Any]], clock: Callable[[], float]) -> float:
-    """Seconds of the quicker way."""
+    """Return the time of the fastest method."""
     spans = []
     for read in reads:
         begin = clock()
@@ -67,7 +66,7 @@ def best(reads: list[Callable[[], Any]], clock: Callable[[], float]) -> float:
 
 
 def rotating(rows: Any, g: Any, clock: Callable[[], float]) -> float:
-    """Seconds of one step that projects once and rotates at once: B ← [B u] Ũ."""
+    """Time one step that projects once and rotates: B ← [B u] Ũ."""
     m = len(rows)
     turn = torch.linalg.qr(torch.randn(m + 1, m + 1, dtype=rows.dtype)).Q[:, :m]
     begin = clock()
@@ -78,7 +77,7 @@ def rotating(rows: Any, g: Any, clock: Callable[[], float]) -> float:
 
 
 def gradients(p: int, dtype: Any, common: float) -> Callable[[], Any]:
-    """A source of rows (1, p), written into the same memory."""
+    """Return a generator of rows (1, p), which reuses its memory."""
     J, some = torch.empty(1, p, dtype=dtype), torch.Generator().manual_seed(0)
     shared = torch.randn(COMMON if common else 0, p, dtype=dtype, generator=some)
 
@@ -92,12 +91,12 @@ def gradients(p: int, dtype: Any, common: float) -> Callable[[], Any]:
     return draw
 
 
-def step(said: dict[str, Any]) -> dict[str, Any]:
-    """The cost of steps of one memory."""
-    m, p, dtype = said["m"], said["p"], getattr(torch, said["dtype"])
-    torch.set_num_threads(said["threads"])
-    clock = time.thread_time if said["threads"] == 1 else time.perf_counter
-    draw, w = gradients(p, dtype, said["common"]), torch.zeros(p, dtype=dtype)
+def step(result: dict[str, Any]) -> dict[str, Any]:
+    """Measure steps of one memory."""
+    m, p, dtype = result["m"], result["p"], getattr(torch, result["dtype"])
+    torch.set_num_threads(result["threads"])
+    clock = time.thread_time if result["threads"] == 1 else time.perf_counter
+    draw, w = gradients(p, dtype, result["common"]), torch.zeros(p, dtype=dtype)
     before = resident()
     memory = op.memory.Principal(m).start(p, 1, 0.0, w[:0])
     cycle, error, none = (m + 1) // 2, torch.ones(1, dtype=torch.float64), np.zeros(1)
@@ -119,7 +118,7 @@ def step(said: dict[str, Any]) -> dict[str, Any]:
     each = [rotating(memory.subspace.B.rows[:m], draw()[0], clock) for _ in range(3)]
     mean, plain = float(np.mean(spans)), float(np.mean(reads))
     return {
-        **said,
+        **result,
         "step, ms": 1e3 * mean,
         "median step, ms": 1e3 * float(np.median(spans)),
         "three reads, ms": 1e3 * plain,
@@ -130,11 +129,11 @@ def step(said: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def network(said: dict[str, Any], rows: int = 60, m: int = 50) -> dict[str, Any]:
-    """Rows learned by a ResNet-18 of one output, and where the time went."""
+def network(result: dict[str, Any], rows: int = 60, m: int = 50) -> dict[str, Any]:
+    """Measure learning of a ResNet-18 with one output."""
     torch.set_num_threads(2)
     torch.manual_seed(0)
-    module = resnet18(said["norm"])
+    module = resnet18(result["norm"])
     net = op.nn.ORFit(module, memory=m)
     X, y = torch.randn(rows, 3, 32, 32), torch.randn(rows)
     net.learn(X[:2], y[:2])
@@ -151,28 +150,28 @@ def network(said: dict[str, Any], rows: int = 60, m: int = 50) -> dict[str, Any]
     net.network.jacobian = timed
     net.learn(X, y)
     total = time.perf_counter() - begin
-    wrong = float((net.predict(X[-1:]) - y[-1:]).abs().max())
+    last_error = float((net.predict(X[-1:]) - y[-1:]).abs().max())
     return {
-        **said,
+        **result,
         "p": net.network.p,
         "m": m,
         "rows": rows,
-        "forward and backward, ms a row": 1e3 * derived / rows,
-        "ORFit, ms a row": 1e3 * (total - derived) / rows,
+        "forward and backward, ms per row": 1e3 * derived / rows,
+        "ORFit, ms per row": 1e3 * (total - derived) / rows,
         "peak, GB": resident() / 1e9,
         "peak of learning, in m p numbers": (resident() - before) / (m * net.network.p * 4),
         "memory, GB": net.nbytes / 1e9,
-        "error on the last row": wrong,
+        "error on the last row": last_error,
     }
 
 
 def resident() -> float:
-    """Bytes: the largest resident size of this process so far."""
+    """Return the peak resident size of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
 def measured(setting: dict[str, Any]) -> dict[str, Any]:
-    """A setting, in a process of its own."""
+    """Run a setting in a separate process."""
     threads = str(setting.get("threads", 2))
     found = subprocess.run(  # noqa: S603  this file
         [sys.executable, __file__, "--one", json.dumps(setting)],
@@ -181,14 +180,14 @@ def measured(setting: dict[str, Any]) -> dict[str, Any]:
         capture_output=True,
         text=True,
     )
-    said: dict[str, Any] = json.loads(found.stdout)
-    print(json.dumps(said), flush=True)
-    return said
+    result: dict[str, Any] = json.loads(found.stdout)
+    print(json.dumps(result), flush=True)
+    return result
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """The curves over m and p."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  if it is there
+    """Draw the curves over m and p."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  optional
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for axes, part, over in zip(figure.subplots(1, 2), ("over m", "over p"), "mp", strict=True):
@@ -197,7 +196,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         for name in ("rotating, ms", "step, ms", "three reads, ms"):
             axes.loglog(at, [one[name] for one in rows], marker="o", label=name[:-4])
         other = "p" if over == "m" else "m"
-        axes.set(xlabel=over, ylabel="ms a row", title=f"{other} = {rows[0][other]:,}")
+        axes.set(xlabel=over, ylabel="ms per row", title=f"{other} = {rows[0][other]:,}")
         axes.grid(visible=True, alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=120)
@@ -206,8 +205,8 @@ def draw(found: dict[str, Any], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    parser.add_argument("--quick", action="store_true", help="the first setting alone")
-    parser.add_argument("--json", type=Path, help="write what was found")
+    parser.add_argument("--quick", action="store_true", help="only the first setting")
+    parser.add_argument("--json", type=Path, help="file for the results")
     parser.add_argument("--figure", type=Path, help="draw the curves")
     given = parser.parse_args()
     if given.one:
@@ -222,7 +221,7 @@ def main() -> None:
         "settings": settings,
     }
     if given.json:
-        from cells import write  # noqa: PLC0415  beside this file
+        from cells import write  # noqa: PLC0415  in this folder
 
         write(given.json, found)
     if given.figure:

@@ -1,9 +1,9 @@
-"""ORFit of rebayes (JAX) beside that of onepass: milliseconds a row, and how near the papers.
+"""ORFit of rebayes (JAX) and onepass: milliseconds per row, and deviation from the papers.
 
-Both learn the same rows in one process and in turn, linear models as networks. The references are
-dense, in float64, and say what the papers' recursions are: ``raw``, the principal directions of
-the gradients themselves (extended paper, Algorithm 3), and ``projected``, Algorithm 1 of 2022 as
-printed. Without rebayes, onepass is measured alone.
+Both learn the same rows in one process, interleaved, linear models as networks. The references are
+dense float64 implementations of the papers' recursions: ``raw``, the principal directions of the
+gradients (extended paper, Algorithm 3), and ``projected``, Algorithm 1 of 2022 as printed. Without
+rebayes only onepass is measured.
 
     ONEPASS_DATA=... python benchmarks/network_peers.py [--json FILE]
 """
@@ -32,24 +32,24 @@ except ImportError:
 
 Floats = NDArray[np.float64]
 SIZES = [(784, 10), (10_000, 50), (100_000, 50), (500_000, 50)]
-LINEAR = 10_000  # weights, up to which a linear learner is measured too
-ROUNDS = 20  # stretches that are measured there
-STRETCH = 50  # rows that a learner learns before the next one's turn, or nearly
-AT_MOST = 10  # rows of rebayes that are timed, each of the same cost
+LINEAR = 10_000  # max weights for which a linear learner is measured too
+ROUNDS = 20  # timed stretches
+STRETCH = 50  # approximate rows per learner and stretch
+AT_MOST = 10  # max timed rows of rebayes, which have equal cost
 
 
 def dense(X: Floats, y: Floats, w: Floats, m: int, *, raw: bool) -> Floats:
-    """The weights after all rows, by a full SVD at each row."""
-    kept = np.zeros((len(w), 0))
+    """Return the weights after all rows, with a full SVD at each row."""
+    directions = np.zeros((len(w), 0))
     for x, t in zip(X, y, strict=True):
-        U = kept / np.linalg.norm(kept, axis=0)
+        U = directions / np.linalg.norm(directions, axis=0)
         v = x - U @ (U.T @ x)
         v = v - U @ (U.T @ v)
         w = w + v * (t - x @ w) / (x @ v)
         left, sigma, _ = np.linalg.svd(
-            np.column_stack([kept, x if raw else v]), full_matrices=False
+            np.column_stack([directions, x if raw else v]), full_matrices=False
         )
-        kept = (left * sigma)[:, :m]
+        directions = (left * sigma)[:, :m]
     return w
 
 
@@ -74,7 +74,7 @@ class Ours:
 
 
 class OursLinear:
-    """op.ORFitRegressor, a row at a time."""
+    """op.ORFitRegressor, one row at a time."""
 
     def __init__(self, memory: int) -> None:
         self.model = op.ORFitRegressor(memory)
@@ -108,7 +108,7 @@ class Rebayes:
 
 
 def seconds(learner: Any, rows: Sequence[Any]) -> list[float]:
-    """What each row takes."""
+    """Return the seconds per row."""
     spans = []
     for row in rows:
         begin = time.perf_counter()
@@ -118,7 +118,7 @@ def seconds(learner: Any, rows: Sequence[Any]) -> list[float]:
 
 
 def digits(m: int = 10) -> dict[str, Any]:
-    """The papers' linear stream: 100 turned digits."""
+    """Compare weights on the papers' linear stream: 100 rotated digits."""
     drawn = RotatedDigits().draw(op.stream.images("mnist"), 1, [0])
     start = drawn.start[0]
     exact = {raw: dense(drawn.X, drawn.y, start, m, raw=raw) for raw in (True, False)}
@@ -136,12 +136,16 @@ def digits(m: int = 10) -> dict[str, Any]:
         w = learner.weights()
         off = [np.linalg.norm(w - e) / np.linalg.norm(e - start) for e in exact.values()]
         error = float(np.rad2deg(np.sqrt(np.mean((drawn.X_test @ w - drawn.y_test) ** 2))))
-        found[name] = {"off raw": off[0], "off projected": off[1], "test RMSE, degrees": error}
+        found[name] = {
+            "error, raw": off[0],
+            "error, projected": off[1],
+            "test RMSE, degrees": error,
+        }
     return found
 
 
 def speed(p: int, m: int) -> dict[str, Any]:
-    """Milliseconds a row with a full memory, over cycles of its turns; learners alternate."""
+    """Measure milliseconds per row with a full memory over rotation cycles; learners alternate."""
     cycle, some = (m + 1) // 2, np.random.default_rng(0)
     stretch = cycle * max(STRETCH // cycle, 1)
     start, draw = np.zeros(p), lambda n: (some.normal(size=(n, p)), some.normal(size=n))
@@ -153,7 +157,7 @@ def speed(p: int, m: int) -> dict[str, Any]:
         X, y = draw(stretch)
         for name, learner in learners.items():
             if learner is None or (learner is theirs and k < 0):
-                continue  # each of its rows costs the same
+                continue  # its rows have equal cost
             first = slice(None if linear or learner is not theirs else AT_MOST)
             found = seconds(learner, learner.rows(X[first], y[first]))
             spans[name] += found if k >= 0 else []
@@ -163,7 +167,7 @@ def speed(p: int, m: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--json", type=Path, help="write what was found")
+    parser.add_argument("--json", type=Path, help="file for the results")
     given = parser.parse_args()
     versions = {"torch": torch.__version__} | ({"jax": jax.__version__} if RebayesORFit else {})
     found: dict[str, Any] = {
@@ -176,7 +180,7 @@ def main() -> None:
         found["digits"] = digits()
     print(json.dumps(found, indent=1))
     if given.json:
-        from cells import write  # noqa: PLC0415  beside this file
+        from cells import write  # noqa: PLC0415  in this folder
 
         write(given.json, found)
 

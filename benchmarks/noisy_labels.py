@@ -1,8 +1,8 @@
-"""Noisy labels: networks that learn exact and noisy answers in one pass, and what they know then.
+"""One-pass learning of networks with exact and noisy targets.
 
-150 rows of sin x₁ − x₃ are learned by an MLP of 100 tanh units; the error is that of 1000 fresh
-rows without noise, the root mean square, over several runs with rows and start of their own. Prints
-the table of docs/networks.md. A minute or two:
+An MLP with 100 tanh units learns 150 rows of sin x₁ − x₃. The error is the root mean square error
+on 1,000 new rows without noise, over several runs with their own rows and initial weights. Prints
+the table of docs/networks.md in a minute or two:
 
     python benchmarks/noisy_labels.py
 """
@@ -25,7 +25,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "LoFi(memory=20)": lambda module: op.nn.LoFi(module, 20),
     "LoFi(memory=5)": lambda module: op.nn.LoFi(module, 5),
 }
-DEVIATION = 0.5  # of the noise
+DEVIATION = 0.5  # standard deviation of the noise
 
 
 def rows(n: int, rng: np.random.Generator) -> tuple[Any, Any]:
@@ -45,7 +45,7 @@ def network(rng: np.random.Generator, width: int = 100) -> Any:
 
 
 def error(method: Callable[[Any], Any], deviation: float, seed: int) -> float:
-    """What a method ends with, of one run."""
+    """Return the final error of a method in one run."""
     rng = np.random.default_rng(seed)
     X, y = rows(150, rng)
     y = y + deviation * torch.from_numpy(rng.normal(size=len(y)))
@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
     runs = parser.parse_args().runs
-    print("| | exact answers | noisy answers |\n| --- | --- | --- |")
+    print("| | exact targets | noisy targets |\n| --- | --- | --- |")
     for name, method in METHODS.items():
         cells = []
         for deviation in (0.0, DEVIATION):

@@ -1,7 +1,7 @@
-"""A ResNet-18 for pictures of 32 × 32, of one output: 11.2 million weights, in plain torch.
+"""ResNet-18 for images of 32 × 32 with one output: 11.2 million weights, in plain torch.
 
 K. He, X. Zhang, S. Ren, J. Sun, "Deep Residual Learning for Image Recognition", CVPR 2016; with
-their first layer for small pictures: 3 × 3, without pooling.
+their first layer for small images: 3 × 3, without pooling.
 """
 
 from typing import Any
@@ -12,17 +12,17 @@ WIDTHS = (64, 128, 256, 512)
 
 
 def normal(norm: str, width: int) -> Any:
-    """Batch normalisation, which answers by its running statistics; or by groups of channels."""
+    """Return batch normalisation, used with running statistics, or group normalisation."""
     return nn.BatchNorm2d(width) if norm == "batch" else nn.GroupNorm(32, width)
 
 
 def convolution(before: int, after: int, size: int, stride: int) -> Any:
-    """Without a bias, and as large as its input but for the stride."""
+    """Return a convolution without bias that preserves the size except for the stride."""
     return nn.Conv2d(before, after, size, stride, padding=size // 2, bias=False)
 
 
 class Block(nn.Module):
-    """Two convolutions, and a way around them."""
+    """Two convolutions with a skip connection."""
 
     def __init__(self, before: int, after: int, stride: int, norm: str) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Block(nn.Module):
 
 
 def resnet18(norm: str, outputs: int = 1) -> Any:
-    """The network; ``norm`` is ``"batch"`` or ``"group"``."""
+    """Return the network; ``norm`` is ``"batch"`` or ``"group"``."""
     layers: list[Any] = [convolution(3, WIDTHS[0], 3, 1), normal(norm, WIDTHS[0]), nn.ReLU()]
     before = WIDTHS[0]
     for width in WIDTHS:

@@ -1,7 +1,7 @@
-"""Speed: each piece of work by this library and by others, and what the machine can do at most.
+"""Speed of this library and of others, and the limits of the machine.
 
-All is measured in one run, on one thread, in turns; a section of works is a file of its own, and
-runs in a process of its own, so that no library's threads or memory are in another's way.
+Everything is measured in one run, on one thread, interleaved. Each section is a separate file and
+runs in a separate process, so that threads and memory of libraries do not interfere.
 
     python benchmarks/speed.py [--only SECTION ...] [--rounds 5] [--json FILE]
 """
@@ -34,13 +34,13 @@ VERSIONS = (
 
 
 def main() -> None:
-    """All sections, or those that are asked for."""
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
-    asked.add_argument("--rounds", type=int, default=5)
-    asked.add_argument("--json", type=Path, default=None)
-    asked.add_argument("--section", help=argparse.SUPPRESS)
-    args = asked.parse_args()
+    """Run all sections, or the selected ones."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--section", help=argparse.SUPPRESS)
+    args = parser.parse_args()
     if args.section:
         print(json.dumps(section(args.section, args.rounds)))
         return
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def section(name: str, rounds: int) -> dict[str, Any]:
-    """What a section finds, with the limits of the machine just before it."""
+    """Run a section, after measuring the limits of the machine."""
     limits = importlib.import_module("limits").measured(rounds)
     works = []
     for work in importlib.import_module(f"speed_{name}").works(rounds, limits):
@@ -71,7 +71,7 @@ def section(name: str, rounds: int) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on, and with."""
+    """Describe the machine and the versions."""
     model = platform.processor()
     listed = Path("/proc/cpuinfo")
     if listed.exists():

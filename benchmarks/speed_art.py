@@ -1,7 +1,7 @@
-"""Speed of ART-IPCA: training, beside the published way, and beside the ARTMAPs of artlib.
+"""Training speed of ART-IPCA, compared with the published code and the ARTMAPs of artlib.
 
-All learn the same pictures of ten classes, two classes a task, on one thread: Split MNIST where
-ONEPASS_DATA names a folder that has it, else clusters of as many numbers, drawn at random.
+All learn the same images of ten classes, two classes per task, on one thread: Split MNIST if it is
+in the folder named by ONEPASS_DATA, otherwise random clusters of the same size.
 """
 
 import time
@@ -21,14 +21,14 @@ from onepass.errors import OnepassError
 
 Floats = NDArray[np.float64]
 Task = tuple[Floats, NDArray[Any]]
-A_CLASS = 1000  # half of what the paper has, for the time that the published way takes
-FEW = 150  # rows of a class that artlib is given: each row of it takes milliseconds
+A_CLASS = 1000  # half as many as in the paper, since the published code is slow
+FEW = 150  # rows per class for artlib, which takes milliseconds per row
 VIGILANCE = {"FuzzyART": 0.77, "HypersphereART": 0.74}
-"""So that there are about as many prototypes as ours has."""
+"""Chosen for about as many prototypes as onepass has."""
 
 
 def tasks(a_class: int) -> tuple[str, list[Task]]:
-    """What they are, and rows and labels of each task."""
+    """Return the name of the data, and rows and labels of each task."""
     try:
         each = op.stream.split_mnist(rows_per_class=a_class, test_rows_per_class=1)
         return "Split MNIST", [(one.X.astype(float), np.asarray(one.y)) for one in each]
@@ -40,11 +40,11 @@ def tasks(a_class: int) -> tuple[str, list[Task]]:
             centres = rng.uniform(size=(40, 784)) * (rng.uniform(size=(40, 784)) < 0.2)
             X = centres[20 * (y - label) + rng.integers(20, size=len(y))]
             made.append((np.clip(X + 0.1 * rng.normal(size=X.shape), 0.0, 1.0), y))
-        return "drawn clusters", made
+        return "random clusters", made
 
 
 def works(rounds: int, limits: Limits) -> Iterator[Work]:
-    """All of this file."""
+    """Run all benchmarks of this file."""
     del limits
     with threadpool_limits(1):
         yield published(rounds)
@@ -52,25 +52,25 @@ def works(rounds: int, limits: Limits) -> Iterator[Work]:
 
 
 def published(rounds: int) -> Work:
-    """The paper's algorithm, and the way of the code that was published with it."""
+    """Compare with the published code."""
     name, given = tasks(A_CLASS)
-    rates: dict[str, list[float]] = {"onepass": [], "published way": []}
+    rates: dict[str, list[float]] = {"onepass": [], "published code": []}
     counts = {}
     trained(Ours, given[:1])
-    for way, make in (*[("onepass", Ours)] * rounds, ("published way", Published)):
-        learner, rate = trained(make, given)  # the other takes so long that it is timed once
+    for way, make in (*[("onepass", Ours)] * rounds, ("published code", Published)):
+        learner, rate = trained(make, given)  # the published code is slow and timed once
         rates[way].append(rate)
         counts[f"prototypes, {way}"] = float(len(learner.rows))
     what = f"training ART-IPCA, {name}, {sum(len(y) for _, y in given):,} rows"
     note = (
-        "The published way projects all prototypes for each row: the ratio grows with the rows, "
-        "and falls short of the goal for half as many; art_ipca.py has the paper's 20,000."
+        "The published code projects all prototypes for each row, so the ratio grows with the "
+        "number of rows and misses the target for half as many; art_ipca.py has the paper's 20,000."
     )
     return Work(what, "rows", "onepass", rates, 30.0, note=note, numbers=counts, lead=True)
 
 
 def trained(make: Callable[[], Any], given: list[Task]) -> tuple[Any, float]:
-    """A learner of all tasks, and its rows a second."""
+    """Train a learner on all tasks; return it and its rows per second."""
     learner = make()
     began = time.process_time()
     for X, y in given:
@@ -79,7 +79,7 @@ def trained(make: Callable[[], Any], given: list[Task]) -> tuple[Any, float]:
 
 
 def artmaps(rounds: int) -> Iterator[Work]:
-    """ARTMAPs of artlib, of numbers between 0 and 1."""
+    """Compare with ARTMAPs of artlib."""
     try:
         import artlib  # noqa: PLC0415  not on every machine
     except ImportError:
@@ -99,7 +99,7 @@ def artmaps(rounds: int) -> Iterator[Work]:
         )
     rates: dict[str, list[float]] = {way: [] for way in ways}
     counts = {}
-    for way in ways.values():  # what is compiled as it is first used is compiled here
+    for way in ways.values():  # compile before timing
         trained(way, [(X[:20], y[:20]) for X, y in given])
     for _ in range(rounds):
         for way, make in ways.items():
@@ -109,14 +109,14 @@ def artmaps(rounds: int) -> Iterator[Work]:
     yield Work(
         f"training, beside ARTMAPs, {name}, {sum(len(y) for _, y in given):,} rows", "rows",
         "onepass", rates, 1.0,
-        note="artlib's maps keep boxes or balls in place of means, and see the rows as they are, "
-        "between 0 and 1; compilation is not counted. Vigilances are chosen for about as many "
-        "prototypes.", numbers=counts,
+        note="artlib's maps store boxes or balls instead of means and use raw rows in [0, 1]; "
+        "compilation is not counted. Vigilances are chosen for about as many prototypes.",
+        numbers=counts,
     )  # fmt: skip
 
 
 class Artlib:
-    """A map of artlib, given rows as it wants them."""
+    """Adapter of an artlib map."""
 
     def __init__(self, model: Any, preparing: Any) -> None:
         self.model, self._preparing = model, preparing

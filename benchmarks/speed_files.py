@@ -1,9 +1,9 @@
-"""Speed from file to report: CSV and Parquet of 10⁷ rows, and how much of the work overlaps.
+"""Speed from file to report: CSV and Parquet with 10⁷ rows, and overlap of reading and learning.
 
-Both files are made on the spot. In turns with the others, over as many first rows as take a second
-or two, this library reads, learns and reports as ``onepass run`` does. Then that command goes
-through the whole file, in a process of its own, and its memory is looked at on the way. Seconds are
-those on the wall, for reading and learning may overlap; those of the processors stand beside.
+The script generates both files. Interleaved with the others, over as many first rows as take a
+second or two, onepass reads, learns and reports as ``onepass run`` does. Then that command
+processes the whole file in a separate process, and its memory is sampled. Times are wall-clock
+seconds, since reading and learning may overlap; CPU seconds are recorded too.
 """
 
 import csv
@@ -31,29 +31,29 @@ import onepass as op
 
 P = 20
 ROWS = int(os.environ.get("ONEPASS_FILE_ROWS", "10000000"))
-AT_ONCE = 250_000  # rows that are made at a time
-LEAST, MOST = 8192, 800_000  # rows that a way is given in a round
-SECONDS = 1.5  # about what a way is timed for in a round
-TEXT = 200_000  # rows that are made for Vowpal Wabbit, and gone through again if need be
-FEW = 500_000  # rows over which reading and learning are measured apart
-CHUNK = 65_536  # rows that pandas reads at a time
-POINTS = 10  # of the way, at which memory is looked at
+AT_ONCE = 250_000  # rows generated at a time
+LEAST, MOST = 8192, 800_000  # min and max rows per method and round
+SECONDS = 1.5  # approximate time per method and round
+TEXT = 200_000  # rows for Vowpal Wabbit, repeated if necessary
+FEW = 500_000  # rows for separate timing of reading and learning
+CHUNK = 65_536  # rows per chunk of pandas
+POINTS = 10  # number of memory samples
 NAMES = [f"x{j}" for j in range(P)]
 OURS = "onepass"
-WHOLE = "onepass run, the whole file, its start too"
+WHOLE = "onepass run, whole file including start-up"
 RIVER = "River BayesianLinearRegression"
-VW = "Vowpal Wabbit, its own text (SGD)"
+VW = "Vowpal Wabbit, native text (SGD)"
 VW_CSV = "Vowpal Wabbit, CSV (SGD)"
 PANDAS = "pandas in chunks, NumPy normal equations"
 NOTE = (
-    "The target is of River, which learns the same model. Vowpal Wabbit goes down slopes; its text "
-    "was made beforehand. pandas with NumPy squares the rows, says a chunk as a whole and counts "
-    "no more than one sum. onepass counts three metrics of three models and leaves a report."
+    "The target refers to River, which learns the same model. Vowpal Wabbit uses SGD; its text was "
+    "prepared. pandas with NumPy forms normal equations, predicts a chunk at a time and computes "
+    "one sum. onepass computes three metrics of three models and writes a report."
 )
 
 
 def works(rounds: int, limits: Limits) -> Iterator[Work]:
-    """Both files."""
+    """Run the benchmarks of both files."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         for path, rows in (made(place / "rows.csv"), rivers_csv), (
@@ -64,7 +64,7 @@ def works(rounds: int, limits: Limits) -> Iterator[Work]:
 
 
 def work(path: Path, rows: Callable[[Path], Any], rounds: int, limits: Limits) -> Work:
-    """One file by all."""
+    """Compare all methods on one file."""
     kind = {".csv": "CSV", ".parquet": "Parquet"}[path.suffix]
     ways: dict[str, Way] = {
         OURS: lambda n: learn(first(path, n)),
@@ -73,13 +73,13 @@ def work(path: Path, rows: Callable[[Path], Any], rounds: int, limits: Limits) -
         **vowpal_wabbit(path),
     }
     for way in ways.values():
-        way(LEAST)  # what they import costs no one time
+        way(LEAST)  # import everything before timing
     most = min(MOST, ROWS)
     rates = turns(ways, rounds, least=LEAST, most=most, seconds=SECONDS, clock=time.perf_counter)
     found, numbers = run(path)
     numbers |= overlap(path, rounds)
     size = path.stat().st_size
-    numbers["bytes a row"] = size / ROWS
+    numbers["bytes per row"] = size / ROWS
     return Work(
         f"{kind} of {ROWS:,} × {P}, from file to report",
         "rows",
@@ -98,11 +98,11 @@ def work(path: Path, rows: Callable[[Path], Any], rounds: int, limits: Limits) -
 
 
 def made(path: Path) -> Path:
-    """A file of rows of which the answers are a noisy sum; four decimals, as sensors write them."""
+    """Write a file of rows with four decimals, whose target is a noisy linear function."""
     rng = np.random.default_rng(0)
     schema = pa.schema([(name, pa.float64()) for name in (*NAMES, "y")])
     if path.suffix == ".csv":
-        # Vowpal Wabbit wants names without quotation marks, and an answer called _label
+        # Vowpal Wabbit needs unquoted names and a target called _label
         path.write_text(",".join((*NAMES, "_label")) + "\n", encoding="utf-8")
         options = arrow_csv.WriteOptions(include_header=False)
         with path.open("ab") as file:
@@ -118,14 +118,14 @@ def made(path: Path) -> Path:
 
 
 def some(rng: np.random.Generator, n: int, schema: Any) -> Any:
-    """Rows, as a table of Arrow's."""
+    """Return rows as an Arrow table."""
     X = rng.normal(size=(n, P)).round(4)
     y = (X @ np.arange(1.0, P + 1) + rng.normal(size=n)).round(4)
     return pa.table([*np.asfortranarray(X).T, y], schema=schema)
 
 
 def target(path: Path) -> str:
-    """The column of answers."""
+    """Return the name of the target column."""
     return "_label" if path.suffix == ".csv" else "y"
 
 
@@ -133,7 +133,7 @@ def target(path: Path) -> str:
 
 
 def run(path: Path) -> tuple[float, dict[str, float]]:
-    """Rows a second of the command line; its seconds, and its memory on the way."""
+    """Run the command line; return rows per second, seconds and memory."""
     report = path.with_suffix(".report")
     command = [sys.executable, "-m", "onepass", "run", str(path), "--target", target(path)]
     command += ["--report", str(report), "--quiet"]
@@ -149,21 +149,21 @@ def run(path: Path) -> tuple[float, dict[str, float]]:
     seen = [one for one in seen if one]
     later = seen[len(seen) // POINTS :]
     points = [max(part) for part in np.array_split(later, POINTS - 1)]
-    numbers = {"whole file, s": wall, "whole file, s of the processors": spent() - before}
-    numbers["MB at two tenths of the way"] = points[0] / 1e6
-    numbers["MB at nine tenths"] = points[-2] / 1e6
-    numbers["MB at most, with the report"] = max(seen) / 1e6
+    numbers = {"whole file, s": wall, "whole file, CPU s": spent() - before}
+    numbers["MB after 20 %"] = points[0] / 1e6
+    numbers["MB after 90 %"] = points[-2] / 1e6
+    numbers["max MB, including the report"] = max(seen) / 1e6
     return ROWS / wall, numbers
 
 
 def spent() -> float:
-    """Seconds of the processors that the children of this process have taken."""
+    """Return the CPU time of child processes in seconds."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def resident(pid: int) -> int:
-    """Bytes that a process holds; 0 where it has gone, or the system does not say."""
+    """Return the resident size of a process in bytes; 0 if it is not available."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
@@ -173,9 +173,9 @@ def resident(pid: int) -> int:
 
 
 def overlap(path: Path, rounds: int) -> dict[str, float]:
-    """Seconds of reading and learning apart and together, the best of the rounds.
+    """Measure reading, learning and both together; the best of the rounds counts.
 
-    What could be hidden is the shorter of the two, if there is a second core to hide it on.
+    The shorter of the two can overlap with the other if there is a second core.
     """
     few = min(FEW, ROWS)
     best = dict.fromkeys(("reading", "learning", "both"), float("inf"))
@@ -193,17 +193,17 @@ def overlap(path: Path, rounds: int) -> dict[str, float]:
     hidden = best["reading"] + best["learning"] - best["both"]
     shorter = min(best["reading"], best["learning"])
     named = {f"{what} {few:,} rows, s": value for what, value in best.items()}
-    return {**named, "of the shorter is hidden, %": 100 * hidden / shorter}
+    return {**named, "overlap, % of the shorter": 100 * hidden / shorter}
 
 
 def first(path: Path, n: int) -> Iterator[Any]:
-    """Blocks of the first rows."""
+    """Yield blocks of the first rows."""
     stream = op.stream.read(path, target=target(path))
     return islice(iter(stream), max(1, n // stream.block))
 
 
 def learn(blocks: Iterable[Any]) -> None:
-    """As ``onepass run`` does."""
+    """Learn as ``onepass run`` does."""
     models = op.models.pipelines(["rls"], "regression", {})
     op.evaluate.prequential(models, blocks, clock=time.perf_counter)
 
@@ -212,7 +212,7 @@ def learn(blocks: Iterable[Any]) -> None:
 
 
 def river(path: Path, rows: Callable[[Path], Any]) -> dict[str, Way]:
-    """River's exact regression, one row after the other, and one metric."""
+    """Return River's exact regression, row by row, with one metric."""
     try:
         from river import linear_model, metrics  # noqa: PLC0415  not on every machine
     except ImportError:
@@ -229,7 +229,7 @@ def river(path: Path, rows: Callable[[Path], Any]) -> dict[str, Way]:
 
 
 def rivers_csv(path: Path) -> Any:
-    """River's own reader."""
+    """Read rows with River's reader."""
     from river import stream  # noqa: PLC0415
 
     numbers = dict.fromkeys((*NAMES, target(path)), float)
@@ -237,15 +237,15 @@ def rivers_csv(path: Path) -> Any:
 
 
 def rivers_parquet(path: Path) -> Iterator[Any]:
-    """Rows as dicts, by Arrow: River has no reader of Parquet."""
+    """Read rows as dicts with Arrow, since River cannot read Parquet."""
     for batch in pq.ParquetFile(path).iter_batches(1024):
         for row in batch.to_pylist():
-            answer = row.pop("y")
-            yield row, answer
+            target = row.pop("y")
+            yield row, target
 
 
 def pandas(path: Path) -> Iterator[Any]:
-    """Frames of some rows."""
+    """Yield data frames."""
     if path.suffix == ".csv":
         yield from pd.read_csv(path, chunksize=CHUNK)
     else:
@@ -254,16 +254,16 @@ def pandas(path: Path) -> Iterator[Any]:
 
 
 def squares(frames: Iterator[Any], n: int) -> float:
-    """Normal equations with an intercept; each frame is said before it is learned."""
+    """Learn by normal equations with an intercept; each frame is predicted before it is learned."""
     gram, right, w = 1e-6 * np.eye(P + 1), np.zeros(P + 1), np.zeros(P + 1)
     error = seen = 0.0
     for frame in frames:
         values = frame.to_numpy()[: int(n - seen)]
         rows = np.column_stack([np.ones(len(values)), values[:, :P]])
-        answers = values[:, P]
-        error += float(np.abs(rows @ w - answers).sum())
+        targets = values[:, P]
+        error += float(np.abs(rows @ w - targets).sum())
         gram += rows.T @ rows
-        right += rows.T @ answers
+        right += rows.T @ targets
         w = np.linalg.solve(gram, right)
         seen += len(values)
         if seen >= n:
@@ -272,7 +272,7 @@ def squares(frames: Iterator[Any], n: int) -> float:
 
 
 def vowpal_wabbit(path: Path) -> dict[str, Way]:
-    """Its own text, and its reader of CSV; both in one thread more, which parses."""
+    """Return methods with its native text and its CSV reader, which use a parser thread."""
     try:
         from vowpalwabbit import Workspace  # noqa: PLC0415  not on every machine
     except ImportError:
@@ -284,8 +284,8 @@ def vowpal_wabbit(path: Path) -> dict[str, Way]:
         copy.writelines(islice(source, TEXT + 1))
     with few.open(encoding="utf-8") as source, text.open("w", encoding="utf-8") as out:
         for row in islice(csv.reader(source), 1, None):
-            told = " ".join(f"{name}:{value}" for name, value in zip(NAMES, row, strict=False))
-            out.write(f"{row[-1]} | {told}\n")
+            features = " ".join(f"{name}:{value}" for name, value in zip(NAMES, row, strict=False))
+            out.write(f"{row[-1]} | {features}\n")
 
     def way(options: str, n: int) -> None:
         for left in range(n, 0, -TEXT):

@@ -1,7 +1,7 @@
-"""Speed of memories of directions, float64 and float32, and of a network's Jacobian.
+"""Speed of memories of directions in float64 and float32, and of network Jacobians.
 
-A step is timed with its share of the turn of the columns, over whole cycles between two turns, for
-gradients of random numbers that are drawn beforehand.
+Steps are timed over whole cycles between two rotations of the columns, so that the mean includes
+the rotation. Random gradients are generated outside the timed part.
 """
 
 import time
@@ -32,8 +32,8 @@ M, P = 100, 1_000_000
 REBAYES = "rebayes ORFit (JAX)"
 READS = "three plain reads of the columns"
 ROTATING = "rotating at each step"
-FEWER = (60, 500_000)  # directions and weights where float32 stands beside float64
-KEPT = {
+FEWER = (60, 500_000)  # directions and weights for the comparison of float32 and float64
+MEMORIES = {
     "Principal (ORFit)": op.memory.Principal,
     "Sketch (frequent directions)": op.memory.Sketch,
     "LastDirections": op.memory.LastDirections,
@@ -42,7 +42,7 @@ KEPT = {
 
 
 class Steps:
-    """A memory of m directions of p weights, full, that takes steps."""
+    """A full memory of m directions of p weights."""
 
     def __init__(self, kind: Any, m: int, p: int, dtype: Any) -> None:
         self._some = torch.Generator().manual_seed(0)
@@ -55,16 +55,16 @@ class Steps:
 
     @property
     def columns(self) -> Any:
-        """B as rows (q, p)."""
+        """The basis B as rows (q, p)."""
         return self.memory.basis
 
     def gradient(self) -> Any:
-        """A fresh one, (1, p)."""
+        """Return a new gradient (1, p)."""
         self._J.normal_(generator=self._some)
         return self._J
 
     def __call__(self, count: int) -> float:
-        """Seconds of so many steps."""
+        """Return the seconds of ``count`` steps."""
         took, e, none = 0.0, torch.ones(1, dtype=torch.float64), np.zeros(1)
         for _ in range(count):
             J = self.gradient()
@@ -76,22 +76,22 @@ class Steps:
 
 
 def works(rounds: int, limits: Limits) -> Iterator[Work]:
-    """All of this file."""
+    """Run all benchmarks of this file."""
     torch.set_num_threads(1)
     with linalg.one_thread_for_tensors(P):
         yield orfit(rounds, limits.bandwidth)
-        for name, kind in KEPT.items():
+        for name, kind in MEMORIES.items():
             yield precisions(name, kind, rounds)
         yield from linear(rounds)
         yield from jacobians(rounds)
 
 
 def orfit(rounds: int, bandwidth: float) -> Work:
-    """A step of ORFit beside plain reads of its columns, and beside those who rotate or copy."""
+    """Compare a step of ORFit with plain reads of its columns, and with rotation at each step."""
     cycle, steps = M // 2, Steps(op.memory.Principal, M, P, torch.float64)
     rates: Rates = {name: [] for name in ("onepass", READS, ROTATING)}
     steps(2)
-    for _ in range(min(rounds, 2)):  # a cycle has fifty rows, of a quarter of a second each
+    for _ in range(min(rounds, 2)):  # a cycle has fifty rows of a quarter second
         spans, reads = [], []
         for k in range(0, cycle, 5):
             reads.append(plain(steps.columns, steps.gradient()[0]))
@@ -112,13 +112,13 @@ def orfit(rounds: int, bandwidth: float) -> Work:
         1 / 1.2,
         ("two reads of the columns", bound),
         lead=True,
-        note="The target is no more than 1.2 times the time of three plain reads (products with a "
-        "vector) of the same columns, of which there are 100 to 150. rebayes keeps another memory.",
+        note="The target is at most 1.2 times the time of three plain reads (products with a "
+        "vector) of the same 100 to 150 columns. rebayes has a different memory.",
     )
 
 
 def plain(rows: Any, g: Any) -> float:
-    """Seconds of three products of the columns with a vector, by the quicker library."""
+    """Time three products of the columns with a vector, by the faster library."""
     spans, near, flat = [], rows.numpy(), g.numpy()
     for read in (lambda: rows @ g, lambda: near @ flat):
         began = time.process_time()
@@ -129,7 +129,7 @@ def plain(rows: Any, g: Any) -> float:
 
 
 def rebayes(m: int, p: int, rounds: int) -> Rates:
-    """Steps of rebayes, in float64; none where it is not installed."""
+    """Time steps of rebayes in float64; empty if it is not installed."""
     if RebayesORFit is None:
         return {}
     learn = compiled(m, p)
@@ -144,7 +144,7 @@ def rebayes(m: int, p: int, rounds: int) -> Rates:
 
 
 def compiled(m: int, p: int) -> Callable[[Any, Any], None]:
-    """Rebayes' ORFit of wᵀx, compiled, that learns a row."""
+    """Return a compiled ORFit of rebayes for wᵀx that learns a row."""
     jax.config.update("jax_enable_x64", True)  # noqa: FBT003
     none: Any = None
     model = RebayesORFit(none, none, lambda w, x: w @ x, none, memory_size=m)
@@ -158,7 +158,7 @@ def compiled(m: int, p: int) -> Callable[[Any, Any], None]:
 
 
 def precisions(name: str, kind: Any, rounds: int) -> Work:
-    """Steps of a memory in float32 and in float64, in turns."""
+    """Compare steps of a memory in float32 and float64."""
     m, p = FEWER
     cycle = m // 2 if hasattr(kind(m).start(1, 1), "subspace") else 8
     rates: Rates = {"float32": [], "float64": []}
@@ -171,7 +171,7 @@ def precisions(name: str, kind: Any, rounds: int) -> Work:
 
 
 def linear(rounds: int) -> Iterator[Work]:
-    """Linear models of few weights, row by row."""
+    """Measure linear models with few weights, row by row."""
     for p, m in ((784, 10), (10_000, 50)):
         some = np.random.default_rng(0)
         X, y = some.normal(size=(512, p)), some.normal(size=512)

@@ -28,17 +28,17 @@ import onepass as op
 RIDGE = 1.0
 FEATURES = (10, 100, 1000)
 ROWS = {10: 200_000, 100: 50_000, 1000: 4_096}
-PIECE = {10: 4096, 100: 256, 1000: 16}  # of which all ways do whole multiples
+PIECE = {10: 4096, 100: 256, 1000: 16}  # all methods process multiples of this
 PEERS = (Padasip, ReservoirPy, River)
 WANTED = {
     "arrays": {10: 30.0, 100: 12.0, 1000: 20.0},
     "rows": {10: 2.5, 100: 3.0, 1000: 10.0},
 }
-"""Ratios to the best of the peers."""
+"""Target ratios to the best peer."""
 
 
 def stream(p: int, c: int = 1) -> tuple[Floats, Floats]:
-    """Rows of p features, and c noisy answers of each."""
+    """Return rows of p features with c noisy targets."""
     rng = np.random.default_rng(p)
     X = rng.normal(size=(ROWS[p], p))
     Y = X @ rng.normal(size=(p, c)) + rng.normal(size=(len(X), c))
@@ -46,14 +46,14 @@ def stream(p: int, c: int = 1) -> tuple[Floats, Floats]:
 
 
 def single(kind: Any, p: int) -> Way:
-    """Say a row and learn it, one after the other."""
+    """Return a method that predicts and learns row by row."""
     X, y = stream(p)
     rows = kind(p, RIDGE).rows(X)
     return lambda n: one_by_one(kind(p, RIDGE), rows[:n], y[:n])
 
 
 def blocks(p: int, verb: str = "test_then_train", dtype: Any = float, **settings: Any) -> Way:
-    """All rows of an array at once, as if one after the other."""
+    """Return a method that learns all rows of an array in one call."""
     X, y = stream(p)
     X = X.astype(dtype)
     settings = {"fit_intercept": False, **settings}
@@ -61,7 +61,7 @@ def blocks(p: int, verb: str = "test_then_train", dtype: Any = float, **settings
 
 
 def works(rounds: int, limits: Limits) -> Iterator[Work]:
-    """All of this file."""
+    """Run all benchmarks of this file."""
     yield from arrays(rounds, limits.peak)
     yield learning(rounds)
     yield from rows(rounds)
@@ -70,12 +70,12 @@ def works(rounds: int, limits: Limits) -> Iterator[Work]:
 
 
 def arrays(rounds: int, peak: float) -> Iterator[Work]:
-    """Test-then-train over arrays."""
+    """Measure test-then-train over arrays."""
     for p in FEATURES:
         ways = {"onepass": blocks(p), "with an intercept": blocks(p, fit_intercept=True)}
         ways |= {kind.name: single(kind, p) for kind in (*PEERS, Loop, Bandits, FilterPy)}
         found = turns(ways, rounds, least=PIECE[p], most=ROWS[p], whole=PIECE[p])
-        # JAX's threads go on for a while: it is not in turns with the others
+        # JAX's threads keep running, so it is not interleaved with the others
         found |= turns(scans(p), rounds, least=PIECE[p], most=ROWS[p], whole=PIECE[p])
         yield Work(
             f"exact RLS over arrays, {p} features",
@@ -83,17 +83,17 @@ def arrays(rounds: int, peak: float) -> Iterator[Work]:
             "onepass",
             found,
             WANTED["arrays"][p],
-            ("dgemm's peak, at 3 p² a row", peak / (3.0 * p * p)),
+            ("dgemm peak, 3p² per row", peak / (3.0 * p * p)),
             ("with an intercept", Loop.name),
             lead=True,
         )
 
 
 def scans(p: int) -> dict[str, Way]:
-    """A Kalman filter of constant weights by dynamax, compiled for so many rows before it is timed.
+    """Return a Kalman filter of constant weights by dynamax, compiled before it is timed.
 
-    The filter is given its answers' noise and no more than one length of stream, as JAX compiles
-    anew for another: so a way does its rows in pieces of that length, each from the beginning.
+    JAX recompiles for every stream length, so the rows are processed in pieces of one length, each
+    starting from the prior.
     """
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     try:
@@ -102,7 +102,7 @@ def scans(p: int) -> dict[str, Way]:
         from dynamax.linear_gaussian_ssm import LinearGaussianSSM, lgssm_filter  # noqa: PLC0415
     except ImportError:
         return {}
-    jax.config.update("jax_enable_x64", True)  # noqa: FBT003  its own way
+    jax.config.update("jax_enable_x64", True)  # noqa: FBT003  its API
     piece = PIECE[p]
     X, y = stream(p)
     model = LinearGaussianSSM(p, 1)
@@ -114,19 +114,19 @@ def scans(p: int) -> dict[str, Way]:
         emission_weights=jnp.asarray(X[:piece, None, :]),
         emission_covariance=jnp.eye(1),
     )
-    answers = jnp.asarray(y[:piece, None])
+    targets = jnp.asarray(y[:piece, None])
     step = jax.jit(lgssm_filter)
-    jax.block_until_ready(step(params, answers))
+    jax.block_until_ready(step(params, targets))
 
     def way(n: int) -> None:
         for _ in range(0, n, piece):
-            jax.block_until_ready(step(params, answers))
+            jax.block_until_ready(step(params, targets))
 
     return {"dynamax lgssm_filter": way}
 
 
 def rows(rounds: int) -> Iterator[Work]:
-    """One row at a time: predict_one, then learn_one."""
+    """Measure predict_one followed by learn_one."""
     for p in FEATURES:
         ways = {kind.name: single(kind, p) for kind in (Ours, *PEERS, Loop, Bandits, FilterPy)}
         found = turns(ways, rounds, least=16, most=ROWS[p])
@@ -142,20 +142,20 @@ def rows(rounds: int) -> Iterator[Work]:
 
 
 def latencies(p: int) -> dict[str, float]:
-    """Microseconds of a learn_one: the median, and what one in a hundred takes longer than."""
+    """Return microseconds of learn_one: the median and the 99th percentile."""
     X, y = stream(p)
     model = op.RLSRegressor(RIDGE, fit_intercept=False)
     took = np.empty(min(len(X), 20_000 if p < 1000 else 2_000))
-    for i, answer in enumerate(y[: len(took)].tolist()):
+    for i, target in enumerate(y[: len(took)].tolist()):
         began = time.perf_counter()
-        model.learn_one(X[i], answer)
+        model.learn_one(X[i], target)
         took[i] = time.perf_counter() - began
     later = 1e6 * took[len(took) // 10 :]
     return {"median, µs": float(np.median(later)), "p99, µs": float(np.quantile(later, 0.99))}
 
 
 def learning(rounds: int) -> Work:
-    """Learning alone, beside what squares the rows."""
+    """Measure learning only, compared with normal equations."""
     X, y = stream(1000)
     ways: dict[str, Way] = {
         "onepass": blocks(1000, "partial_fit"),
@@ -168,14 +168,14 @@ def learning(rounds: int) -> Work:
     else:
         ways["scikit-learn-intelex IncrementalRidge"] = partial(fitted, IncrementalRidge, X, y)
     found = turns(ways, rounds, least=1024, most=len(X))
-    note = "The others square the rows, and lose half of the digits."
+    note = "The others form normal equations and lose half of the digits."
     return Work(
-        "learning alone, 1000 features", "rows", "onepass", found, 0.45, note=note, lead=True
+        "learning only, 1000 features", "rows", "onepass", found, 0.45, note=note, lead=True
     )
 
 
 def normal(X: Floats, y: Floats, n: int) -> Floats:
-    """Gram matrix and right side in blocks of 1024 rows, solved once."""
+    """Accumulate normal equations in blocks of 1024 rows and solve them once."""
     p = X.shape[1]
     gram, right = np.asfortranarray(RIDGE * np.eye(p)), np.zeros(p)
     for i in range(0, n, 1024):
@@ -186,7 +186,7 @@ def normal(X: Floats, y: Floats, n: int) -> Floats:
 
 
 def fitted(kind: Callable[..., Any], X: Floats, y: Floats, n: int) -> Any:
-    """A learner of blocks of 1024 rows."""
+    """Fit a learner in blocks of 1024 rows."""
     model = kind(alpha=RIDGE, fit_intercept=False)
     for i in range(0, n, 1024):
         model.partial_fit(X[i : min(i + 1024, n)], y[i : min(i + 1024, n)])
@@ -194,7 +194,7 @@ def fitted(kind: Callable[..., Any], X: Floats, y: Floats, n: int) -> Any:
 
 
 def outputs(rounds: int) -> Work:
-    """Ten outputs of one hundred features."""
+    """Measure ten outputs with one hundred features."""
     X, Y = stream(100, 10)
     ways: dict[str, Way] = {
         "onepass": lambda n: op.RLSRegressor(RIDGE, fit_intercept=False).test_then_train(
@@ -208,7 +208,7 @@ def outputs(rounds: int) -> Work:
 
 
 def together(X: Floats, Y: Floats, n: int) -> None:
-    """Reservoirpy has one triangle for all outputs."""
+    """Run reservoirpy, with one matrix for all outputs."""
     from reservoirpy.nodes import RLS  # noqa: PLC0415
 
     model = RLS(alpha=RIDGE, fit_bias=False, input_dim=X.shape[1], output_dim=Y.shape[1])
@@ -219,14 +219,14 @@ def together(X: Floats, Y: Floats, n: int) -> None:
 
 
 def apart(X: Floats, Y: Floats, n: int) -> None:
-    """River has one for each."""
+    """Run River, with one model per output."""
     for k in range(Y.shape[1]):
         contender = River(X.shape[1], RIDGE)
         one_by_one(contender, contender.rows(X[:n]), Y[:n, k])
 
 
 def single_precision(rounds: int) -> Work:
-    """Rows of float32; the triangle is kept in float64."""
+    """Measure float32 rows; the triangle is float64."""
     ways = {"float32": blocks(100, dtype=np.float32), "float64": blocks(100)}
     found = turns(ways, rounds, least=64, most=ROWS[100])
     return Work("rows of float32, 100 features", "rows", "float32", found, 1.0)

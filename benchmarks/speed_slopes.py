@@ -1,4 +1,4 @@
-"""Speed of slopes and mistakes: SGD and the perceptron, over arrays and one row at a time."""
+"""Speed of SGD and the perceptron, over arrays and one row at a time."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ STEP = 1e-4
 BLOCK = 1024
 ROWS = {10: 40_000, 20: 200_000, 200: 40_000, 2000: 4_096}
 WRITTEN = {20: 20_000, 200: 4_096, 2000: 512}
-"""Rows that Vowpal Wabbit is given: its examples take a hundred times the room of a row."""
+"""Rows for Vowpal Wabbit, whose examples take a hundred times the memory of a row."""
 PLAIN: dict[str, Any] = {"penalty": None, "alpha": 0.0, "fit_intercept": False, "shuffle": False}
 STEPS: dict[str, Any] = {**PLAIN, "learning_rate": "constant", "eta0": STEP}
 OURS: dict[str, Any] = {"step": "constant", "step_size": STEP, "fit_intercept": False}
@@ -43,23 +43,24 @@ KINDS: Mapping[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any
     ),
     "perceptron": (op.Perceptron, partial(Perceptron, **PLAIN), RiverPerceptron),
 }
-"""Of each, ours, scikit-learn's and River's: the same steps, and no intercept."""
+"""Factories of onepass, scikit-learn and River, with equal steps and no intercept."""
 PARTS = "scikit-learn, partial_fit in blocks"
-SAID = "scikit-learn, predict and partial_fit in blocks"
+PREDICT_LEARN = "scikit-learn, predict and partial_fit in blocks"
 WHOLE = "in one block"
 HALF = "float32"
-BUILT = "Vowpal Wabbit, examples made beforehand"
-CACHED = "Vowpal Wabbit, its cache file"
+BUILT = "Vowpal Wabbit, prepared examples"
+CACHED = "Vowpal Wabbit, cache file"
 NOTE = (
-    f"Blocks of {BLOCK} rows. scikit-learn says a block before it learns it, onepass each row just "
-    "before it is learned. Vowpal Wabbit takes rows of float32; learning an example also says it. "
+    f"Blocks of {BLOCK} rows. scikit-learn predicts a block before learning it, onepass each "
+    "row just before it is learned. Vowpal Wabbit uses float32; its learning step includes a "
+    "prediction. "
 )
-NO_WABBIT = "It has no perceptron."
+NO_WABBIT = "Vowpal Wabbit has no perceptron."
 
 
 @cache
 def stream(kind: str, p: int) -> tuple[Floats, Any]:
-    """Rows of p features, and noisy answers or classes."""
+    """Return rows of p features with noisy targets or classes."""
     rng = np.random.default_rng(p)
     X = rng.normal(size=(ROWS[p], p))
     y = X @ rng.normal(size=p) / np.sqrt(p) + rng.normal(size=len(X))
@@ -67,11 +68,11 @@ def stream(kind: str, p: int) -> tuple[Floats, Any]:
 
 
 def works(rounds: int, limits: Limits) -> Iterator[Work]:
-    """All of this file."""
+    """Run all benchmarks of this file."""
     for p in (20, 200):
         for kind in KINDS:
             yield learning(kind, p, rounds, limits.bandwidth)
-            yield said(kind, p, rounds)
+            yield test_then_train(kind, p, rounds)
     yield learning("SGD, squared loss", 2000, rounds, limits.bandwidth)
     for kind in KINDS:
         yield single(kind, rounds)
@@ -79,7 +80,7 @@ def works(rounds: int, limits: Limits) -> Iterator[Work]:
 
 
 def learning(kind: str, p: int, rounds: int, bandwidth: float) -> Work:
-    """Learning alone."""
+    """Measure learning only."""
     X, y = stream(kind, p)
     ours, theirs, _ = KINDS[kind]
     classes = {} if kind == "SGD, squared loss" else {"classes": [0, 1]}
@@ -92,12 +93,12 @@ def learning(kind: str, p: int, rounds: int, bandwidth: float) -> Work:
         ways |= wabbits(kind, p, Path(folder))
         found = turns(ways, rounds, least=BLOCK, most=len(X))
     numbers = {}
-    if kind != "perceptron":  # of whose first row scikit-learn says the other class
+    if kind != "perceptron":  # scikit-learn predicts another class for the first row
         one, two = (blocks(make(), X[:BLOCK], y[:BLOCK], **classes) for make in (ours, theirs))
         off = float(np.abs(one.coef_ - two.coef_).max() / np.abs(one.coef_).max())
         numbers["largest difference to scikit-learn's weights, relative"] = off
     return Work(
-        f"{kind}, learning alone, {p} features", "rows", "onepass, partial_fit in blocks", found,
+        f"{kind}, learning only, {p} features", "rows", "onepass, partial_fit in blocks", found,
         1.0, ("reading the rows once", bandwidth / (8.0 * p)), (WHOLE,),
         NOTE + (NO_WABBIT if kind == "perceptron" else ""),
         numbers,
@@ -105,19 +106,21 @@ def learning(kind: str, p: int, rounds: int, bandwidth: float) -> Work:
     )  # fmt: skip
 
 
-def said(kind: str, p: int, rounds: int) -> Work:
-    """Test-then-train."""
+def test_then_train(kind: str, p: int, rounds: int) -> Work:
+    """Measure test-then-train."""
     X, y = stream(kind, p)
     ours, theirs, river = KINDS[kind]
     ways: dict[str, Way] = {
-        "onepass, test_then_train in blocks": lambda n: told(ours(), X[:n], y[:n]),
+        "onepass, test_then_train in blocks": lambda n: test_then_train_blocks(
+            ours(), X[:n], y[:n]
+        ),
         WHOLE: lambda n: ours().test_then_train(X[:n], y[:n]),
-        SAID: lambda n: tested(theirs(), X[:n], y[:n]),
+        PREDICT_LEARN: lambda n: predict_then_learn_blocks(theirs(), X[:n], y[:n]),
     }
-    ways |= examples(kind, p, answered=True)
+    ways |= examples(kind, p, with_prediction=True)
     rows = named(X[: ROWS[10] // p])
-    answers = y[: len(rows)].tolist()
-    ways["River, row by row"] = lambda n: each(river(), cycled(rows, n), cycled(answers, n))
+    targets = y[: len(rows)].tolist()
+    ways["River, row by row"] = lambda n: each(river(), cycled(rows, n), cycled(targets, n))
     found = turns(ways, rounds, least=BLOCK, most=len(X))
     return Work(
         f"{kind}, test-then-train, {p} features", "rows", "onepass, test_then_train in blocks",
@@ -126,14 +129,14 @@ def said(kind: str, p: int, rounds: int) -> Work:
 
 
 def single(kind: str, rounds: int) -> Work:
-    """One row at a time: predict_one, then learn_one."""
+    """Measure predict_one followed by learn_one."""
     X, y = stream(kind, 10)
     ours, _, river = KINDS[kind]
-    dicts, rows, answers = named(X), list(X), y.tolist()
+    dicts, rows, targets = named(X), list(X), y.tolist()
     ways: dict[str, Way] = {
-        "onepass, dicts": lambda n: each(ours(), dicts[:n], answers),
-        "onepass, arrays": lambda n: each(ours(), rows[:n], answers),
-        "River, dicts": lambda n: each(river(), dicts[:n], answers),
+        "onepass, dicts": lambda n: each(ours(), dicts[:n], targets),
+        "onepass, arrays": lambda n: each(ours(), rows[:n], targets),
+        "River, dicts": lambda n: each(river(), dicts[:n], targets),
     }
     found = turns(ways, rounds, least=64, most=len(X))
     name = f"{kind}, one row at a time, 10 features"
@@ -149,7 +152,7 @@ def single(kind: str, rounds: int) -> Work:
 
 
 def single_precision(rounds: int) -> Work:
-    """Rows of float32; the weights are kept in float64."""
+    """Measure float32 rows; the weights are float64."""
     X, y = stream("SGD, squared loss", 200)
     halves = X.astype(np.float32)
     ours = KINDS["SGD, squared loss"][0]
@@ -162,43 +165,43 @@ def single_precision(rounds: int) -> Work:
 
 
 def blocks(model: Any, X: Floats, y: Any, **settings: Any) -> Any:
-    """Learn blocks."""
+    """Learn in blocks."""
     for i in range(0, len(X), BLOCK):
         model.partial_fit(X[i : i + BLOCK], y[i : i + BLOCK], **settings)
     return model
 
 
-def told(model: Any, X: Floats, y: Any) -> None:
-    """Say and learn blocks, each row as if it came alone."""
+def test_then_train_blocks(model: Any, X: Floats, y: Any) -> None:
+    """Predict and learn blocks, equivalent to single rows."""
     for i in range(0, len(X), BLOCK):
         model.test_then_train(X[i : i + BLOCK], y[i : i + BLOCK])
 
 
-def tested(model: Any, X: Floats, y: Any) -> None:
-    """Say a block, then learn it; the first only if it can be said."""
+def predict_then_learn_blocks(model: Any, X: Floats, y: Any) -> None:
+    """Predict a block, then learn it, after fitting the first row."""
     model.partial_fit(X[:1], y[:1], *([[0, 1]] if y.dtype.kind == "i" else []))
     for i in range(0, len(X), BLOCK):
         model.predict(X[i : i + BLOCK])
         model.partial_fit(X[i : i + BLOCK], y[i : i + BLOCK])
 
 
-def each(model: Any, rows: Any, answers: Any) -> None:
-    """Say and learn one row after the other."""
-    for x, y in zip(rows, answers, strict=False):
+def each(model: Any, rows: Any, targets: Any) -> None:
+    """Predict and learn row by row."""
+    for x, y in zip(rows, targets, strict=False):
         model.predict_one(x)
         model.learn_one(x, y)
 
 
-def cycled(things: list[Any], n: int) -> list[Any]:
-    """So many, again from the first where there are too few."""
-    return (things * (n // len(things) + 1))[:n]
+def cycled(rows: list[Any], n: int) -> list[Any]:
+    """Return n elements, repeating the list if necessary."""
+    return (rows * (n // len(rows) + 1))[:n]
 
 
 # -- Vowpal Wabbit ---------------------------------------------------------------------------------
 
 
 def wabbits(kind: str, p: int, folder: Path) -> dict[str, Way]:
-    """Its Python package, fed by its cache file and by examples made beforehand."""
+    """Return methods of its Python package, with a cache file and with prepared examples."""
     if Workspace is None or kind == "perceptron":
         return {}
     data, cache_file = folder / "rows.txt", folder / "rows.cache"
@@ -211,14 +214,14 @@ def wabbits(kind: str, p: int, folder: Path) -> dict[str, Way]:
             several = ["--examples", str(min(left, WRITTEN[p]))]
             Workspace(arg_list=[*options(kind), *read, *several]).finish()
 
-    found = examples(kind, p, answered=False)
-    if p < 2000:  # of fewer rows the start would be most of it
+    found = examples(kind, p, with_prediction=False)
+    if p < 2000:  # with few rows, start-up would dominate
         found[CACHED] = cached
     return found
 
 
-def examples(kind: str, p: int, *, answered: bool) -> dict[str, Way]:
-    """Examples made beforehand, learned one after the other; and what was said of each."""
+def examples(kind: str, p: int, *, with_prediction: bool) -> dict[str, Way]:
+    """Return a method that learns prepared examples, optionally reading each prediction."""
     if Workspace is None or kind == "perceptron":
         return {}
     model = Workspace(arg_list=options(kind))
@@ -227,24 +230,24 @@ def examples(kind: str, p: int, *, answered: bool) -> dict[str, Way]:
     def learn(n: int) -> None:
         for example in cycled(built, n):
             model.learn(example)
-            if answered:
+            if with_prediction:
                 example.get_simplelabel_prediction()
 
     return {BUILT: learn}
 
 
 def options(kind: str) -> list[str]:
-    """Plain steps of one size, as the others take."""
+    """Return options for plain SGD with a constant step size."""
     loss = "logistic" if kind == "SGD, logistic loss" else "squared"
     steps = ["--sgd", "--power_t", "0", "--learning_rate", str(STEP), "--noconstant"]
     return ["--quiet", "--loss_function", loss, *steps]
 
 
 def lines(kind: str, p: int) -> list[str]:
-    """Rows as its own text."""
+    """Return rows in its text format."""
     X, y = stream(kind, p)
-    answers = y if kind == "SGD, squared loss" else 2 * y - 1
+    targets = y if kind == "SGD, squared loss" else 2 * y - 1
     return [
         f"{t:.9g} |" + "".join(f" {j}:{v:.9g}" for j, v in enumerate(x))
-        for x, t in zip(X[: WRITTEN[p]].tolist(), answers.tolist(), strict=False)
+        for x, t in zip(X[: WRITTEN[p]].tolist(), targets.tolist(), strict=False)
     ]

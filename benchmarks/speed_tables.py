@@ -1,4 +1,4 @@
-"""Tables of what ``speed.py`` found: each work, ours and the quickest other, and the goal."""
+"""Tables of the results of ``speed.py``: onepass, the fastest other library, and the target."""
 
 import re
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 def speed(found: Found) -> str:
-    """All works, with medians and how far the rounds lie apart."""
+    """Return all benchmarks, with medians and the spread of the rounds."""
     head = [
         "",
         "onepass",
         "± rounds",
-        "quickest other",
+        "fastest other",
         "",
         "± rounds",
         "ratio",
-        "goal",
-        "of the limit",
+        "target",
+        "share of the limit",
     ]
     rows = []
     for work in works(found):
@@ -33,7 +33,7 @@ def speed(found: Found) -> str:
                 per_unit(work, work["ours"]),
                 spread(work["rates"][work["ours"]]),
                 *other,
-                *judged(work),
+                *ratio_and_goal(work),
                 share(work),
             ]
         )
@@ -41,15 +41,15 @@ def speed(found: Found) -> str:
 
 
 def speed_short(found: Found) -> str:
-    """The works that lead, and all that are behind or miss their goal."""
-    head = ["", "onepass", "quickest other", "", "ratio", "goal"]
+    """Return the leading benchmarks, and all with a ratio below 1 or below the target."""
+    head = ["", "onepass", "fastest other", "", "ratio", "target"]
     rows = [
         [
             work["name"],
             per_unit(work, work["ours"]),
             work["best"],
             per_unit(work, work["best"]),
-            *judged(work),
+            *ratio_and_goal(work),
         ]
         for work in works(found)
         if work["best"] and (work.get("lead") or work["ratio"] < (work["target"] or 1.0))
@@ -58,16 +58,16 @@ def speed_short(found: Found) -> str:
 
 
 def speed_notes(found: Found) -> str:
-    """What is to be known of works, each said once."""
-    told: dict[str, list[str]] = {}
+    """Return the notes on benchmarks, each once."""
+    notes: dict[str, list[str]] = {}
     for work in works(found):
         if work["note"].strip(" ."):
-            told.setdefault(work["note"].strip(" ."), []).append(work["name"])
-    return "\n".join(f"- *{among(names)}*: {note}." for note, names in told.items())
+            notes.setdefault(work["note"].strip(" ."), []).append(work["name"])
+    return "\n".join(f"- *{among(names)}*: {note}." for note, names in notes.items())
 
 
 def speed_aside(found: Found) -> str:
-    """What else was measured: other ways of a work, and other numbers."""
+    """Return further measurements: other implementations and other numbers."""
     rows = []
     for work in works(found):
         aside = [[way, per_unit(work, way)] for way in work["aside"] if way in work["rates"]]
@@ -78,13 +78,13 @@ def speed_aside(found: Found) -> str:
 
 
 def among(names: list[str]) -> str:
-    """Names, or the first of many."""
+    """Join names; of three or more, give the first and the count."""
     return "; ".join(names) if len(names) < 3 else f"{names[0]}, and {len(names) - 1} others"
 
 
 def gains(found: Found) -> str:
-    """Two versions: rows a second, and where the time goes, most first."""
-    head = ["", "rows/s before", "after", "ratio", "before", "after"]
+    """Compare two versions: rows per second, and the functions that take most time."""
+    head = ["", "rows/s before", "after", "ratio", "profile before", "profile after"]
     rows = []
     for name, after in found["head"].items():
         before = found["base"][name]
@@ -96,19 +96,19 @@ def gains(found: Found) -> str:
 
 
 def parts(one: Found) -> str:
-    """The functions that take most of the time."""
+    """Format the functions that take most time."""
     shown = ((BUILT_IN.sub(r"\1", place), part) for place, part in one.get("profile", ())[:3])
     return ", ".join(f"`{place}` {part:.0%}" for place, part in shown)
 
 
 def works(found: Found) -> Iterator[Any]:
-    """Of all sections, in their order."""
+    """Yield the benchmarks of all sections, in order."""
     for section in found["sections"].values():
         yield from section["works"]
 
 
 def machine(found: Found) -> str:
-    """What it was measured on, and with what."""
+    """Describe the machine and the versions."""
     about, sections = found["machine"], found["sections"].values()
     peaks = sorted(section["peak"] / 1e9 for section in sections)
     reads = sorted(section["bandwidth"] / 1e9 for section in sections)
@@ -121,19 +121,19 @@ def machine(found: Found) -> str:
     )
 
 
-def judged(work: Any) -> list[str]:
-    """Ratio and goal; a ratio that misses its goal is in bold."""
+def ratio_and_goal(work: Any) -> list[str]:
+    """Format ratio and target; a ratio below the target is bold."""
     ratio, target = work["ratio"], work["target"]
     if ratio is None:
         return ["", ""]
-    said = times(ratio)
+    text = times(ratio)
     if target is not None and ratio < target:
-        said = f"**{said}**"
-    return [said, "" if target is None else f"≥ {target:.2g}×"]
+        text = f"**{text}**"
+    return [text, "" if target is None else f"≥ {target:.2g}×"]
 
 
 def share(work: Any) -> str:
-    """The rate as a part of what the machine can do."""
+    """Format the rate as a share of the machine's limit."""
     if work["limit"] is None:
         return ""
     name, rate = work["limit"]
@@ -141,22 +141,22 @@ def share(work: Any) -> str:
 
 
 def per_unit(work: Any, way: str) -> str:
-    """Time of a unit of work."""
-    return f"{span(1.0 / work['medians'][way])} a {work['unit'].removesuffix('s')}"
+    """Format the time per unit."""
+    return f"{span(1.0 / work['medians'][way])} per {work['unit'].removesuffix('s')}"
 
 
 def spread(rates: list[float]) -> str:
-    """How far the rounds lie from their median, at most."""
+    """Format the largest deviation of a round from the median."""
     middle = sorted(rates)[len(rates) // 2]
     return f"{max(abs(rate / middle - 1.0) for rate in rates):.0%}"
 
 
 def span(seconds: float) -> str:
-    """Seconds in the unit that suits them, three figures."""
+    """Format seconds with a suitable unit and three digits."""
     name, size = next(((n, s) for n, s in UNITS if seconds >= s), UNITS[-1])
     return f"{figure(seconds / size)} {name}"
 
 
 def figure(value: float) -> str:
-    """Three figures, or all before the point."""
+    """Format with three digits, or as an integer from 100."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

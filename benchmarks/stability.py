@@ -1,19 +1,19 @@
-"""Forgetting while features are silent: which rules wind up, and which still follow a change.
+"""Forgetting with unexcited features: covariance wind-up, and tracking of a later change.
 
-λ = 0.98. Five features, y = x·w + noise of 0.1; after 1,000 rows three of the features are zero for
-48,000 rows, then they are back. Of each rule the table has the root mean squared error
+λ = 0.98. Five features, y = x·w + noise of 0.1. After 1,000 rows three features are zero for 48,000
+rows, then they return. For each rule the table shows the root mean square error
 
-- of rows 1 to 5 after the return, where the truth is what it was before,
-- of rows 21 to 100 after it, where the truth of the three changed while they were silent,
-- on another stream, always excited, whose truth walks slowly: relative to onepass's exponential
-  forgetting, which is exact, on the same rows in float64,
+- of rows 1 to 5 after the return, if the true weights are unchanged,
+- of rows 21 to 100 after the return, if the weights of the three features changed meanwhile,
+- on another stream, always excited, whose true weights follow a random walk: relative to onepass's
+  exponential forgetting, which is exact, on the same rows in float64,
 
-as means over seeds. The noise alone has 0.1. Each rule starts from w ~ N(0, I), has no intercept
-and is given its rows one by one; but bayesianbandits, which is slow at that, takes the middle of
-the silence in blocks of 100. Its uniform rules are the same in blocks, by its documentation; the
-two others come back to what they are row by row in the last 1,000 rows of the silence, by a factor
-of λ¹⁰⁰⁰. With float32 all rows and answers are float32. ``--only`` measures some rules, and keeps
-the figures of the others.
+as means over seeds. The noise alone contributes 0.1. Each rule starts from w ~ N(0, I), has no
+intercept and gets single rows, except bayesianbandits, which is slow with single rows and gets the
+middle of the unexcited part in blocks of 100. By its documentation its uniform rules give the same
+result in blocks; for the two others the difference decays by λ¹⁰⁰⁰ in the last 1,000 rows before
+the return. With float32 all rows and targets are float32. ``--only`` measures some rules and keeps
+the results of the others.
 
     make peers    or    python benchmarks/stability.py [--seeds 10] [--only onepass]
 """
@@ -55,20 +55,20 @@ import onepass as op
 
 FORGETTING, RIDGE, NOISE = 0.98, 1.0, 0.1
 BEFORE, SILENT, AFTER = 1_000, 48_000, 100
-CALM = (2_000, 1_000)  # rows at the begin and the end of the silence that are always one by one
-WALK, LONG = 0.01, 3_000  # the walk's step for each row and weight, and the rows of that stream
+CALM = (2_000, 1_000)  # first and last unexcited rows, which are always learned one by one
+WALK, LONG = 0.01, 3_000  # step of the random walk, and rows of that stream
 LIBRARIES = ("river", "padasip", "reservoirpy", "bayesianbandits", "filterpy", "numpy", "scipy")
 
 Rule = Callable[[], Any]
 
 
 def ours(**settings: Any) -> Rule:
-    """A rule of onepass; its blocks are the same as row by row, by the tests."""
+    """Return a rule of onepass; blocks equal single rows, as the tests show."""
     return lambda: OursBlocks(5, RIDGE, **settings)
 
 
 def bandits(kind: Any) -> Rule:
-    """A rule of bayesianbandits."""
+    """Return a rule of bayesianbandits."""
     return lambda: Bandits(5, RIDGE, kind(FORGETTING))
 
 
@@ -89,16 +89,16 @@ RULES: dict[str, Rule] = {
 }
 
 
-def take(rule: Any, X: Floats, y: Floats) -> Floats:
-    """What a rule says of rows just before learning each."""
-    whole = getattr(rule, "take", None)
+def predict_then_learn(rule: Any, X: Floats, y: Floats) -> Floats:
+    """Return prequential predictions of a rule."""
+    whole = getattr(rule, "test_then_train", None)
     return whole(X, y) if whole else one_by_one(rule, rule.rows(X), y)
 
 
-def hear(rule: Any, X: Floats, y: Floats) -> None:
-    """Learn all up to the return, of which nothing is asked."""
+def learn_history(rule: Any, X: Floats, y: Floats) -> None:
+    """Learn all rows before the return."""
     if not isinstance(rule, Bandits):
-        take(rule, X, y)
+        predict_then_learn(rule, X, y)
         return
     at = 0
     while at < len(X):
@@ -108,7 +108,7 @@ def hear(rule: Any, X: Floats, y: Floats) -> None:
 
 
 def silent_stream(seed: int) -> tuple[Floats, Floats, Floats]:
-    """Features, answers with the truth unchanged, and answers where it changed in the silence."""
+    """Return features, targets with unchanged weights, and targets with changed weights."""
     rng = np.random.default_rng(seed)
     n = BEFORE + SILENT + AFTER
     X = rng.normal(size=(n, 5))
@@ -120,7 +120,7 @@ def silent_stream(seed: int) -> tuple[Floats, Floats, Floats]:
 
 
 def walking_stream(seed: int) -> tuple[Floats, Floats]:
-    """Features that are never silent, and answers of a truth that walks."""
+    """Return excited features, and targets whose weights follow a random walk."""
     rng = np.random.default_rng(1_000 + seed)
     X = rng.normal(size=(LONG, 5))
     truth = rng.normal(size=5) + WALK * rng.normal(size=(LONG, 5)).cumsum(axis=0)
@@ -128,36 +128,36 @@ def walking_stream(seed: int) -> tuple[Floats, Floats]:
 
 
 def rmse(errors: Floats) -> float:
-    """The root mean squared error; infinite where an error is not finite."""
+    """Return the root mean square error; infinite if an error is not finite."""
     with np.errstate(over="ignore"):
         found = float(np.sqrt(np.mean(errors.astype(float) ** 2)))
     return found if np.isfinite(found) else float("inf")
 
 
 def after_silence(start: Rule, seed: int, dtype: Any) -> dict[str, Any]:
-    """Errors after the silence, and what went wrong."""
+    """Return errors after the return, and the exception, if any."""
     X, same, changed = (part.astype(dtype) for part in silent_stream(seed))
     rule, back = start(), BEFORE + SILENT
     try:
-        hear(rule, X[:back], same[:back])
+        learn_history(rule, X[:back], same[:back])
         other = copy.deepcopy(rule)
-        kept = take(rule, X[back:], same[back:])
-        new = take(other, X[back:], changed[back:])
-    except (ArithmeticError, ValueError, np.linalg.LinAlgError) as wrong:
-        return {"raised": type(wrong).__name__, "unchanged": None, "changed": None}
-    fine = np.isfinite(kept).all() and np.isfinite(new).all()
+        unchanged = predict_then_learn(rule, X[back:], same[back:])
+        new = predict_then_learn(other, X[back:], changed[back:])
+    except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+        return {"raised": type(error).__name__, "unchanged": None, "changed": None}
+    fine = np.isfinite(unchanged).all() and np.isfinite(new).all()
     return {
         "raised": None if fine else "not finite",
-        "unchanged": rmse((kept - same[back:])[:5]),
+        "unchanged": rmse((unchanged - same[back:])[:5]),
         "changed": rmse((new - changed[back:])[20:]),
     }
 
 
 def tracking(start: Rule, seed: int, dtype: Any) -> float | None:
-    """The error on the stream that walks, after the first 200 rows."""
+    """Return the error on the random-walk stream, after the first 200 rows."""
     X, y = (part.astype(dtype) for part in walking_stream(seed))
     try:
-        return rmse((take(start(), X, y) - y)[200:])
+        return rmse((predict_then_learn(start(), X, y) - y)[200:])
     except (ArithmeticError, ValueError, np.linalg.LinAlgError):
         return None
 
@@ -172,7 +172,7 @@ def mean(values: list[float | None]) -> float | str | None:
 
 
 def measure(start: Rule, seeds: int, dtype: str) -> dict[str, Any]:
-    """All that is said of a rule, with rows of one precision."""
+    """Measure a rule with rows of one precision."""
     began = time.perf_counter()
     silences = [after_silence(start, seed, dtype) for seed in range(seeds)]
     walks = [tracking(start, seed, dtype) for seed in range(seeds)]
@@ -189,38 +189,39 @@ def measure(start: Rule, seeds: int, dtype: str) -> dict[str, Any]:
 
 
 def known(path: Path) -> dict[str, Any]:
-    """The rules measured before."""
+    """Return former results."""
     return dict(json.loads(path.read_text(encoding="utf-8"))["rules"]) if path.exists() else {}
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--seeds", type=int, default=10)
-    ask.add_argument("--only", default="", help="rules whose name begins so")
-    ask.add_argument("--json", type=Path, default=RESULTS / "stability.json")
-    asked = ask.parse_args()
-    if not any(name.startswith(asked.only) for name in RULES):
-        ask.error(f"--only must begin one of {'; '.join(RULES)}; got {asked.only!r}")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", default="", help="prefix of the rules to measure")
+    parser.add_argument("--json", type=Path, default=RESULTS / "stability.json")
+    arguments = parser.parse_args()
+    if not any(name.startswith(arguments.only) for name in RULES):
+        parser.error(f"--only must begin one of {'; '.join(RULES)}; got {arguments.only!r}")
     rules: dict[str, Any] = {}
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # overflows are what this is about
+        warnings.simplefilter("ignore")  # overflows are expected
         for name, start in RULES.items():
-            if name.startswith(asked.only):
+            if name.startswith(arguments.only):
                 rules[name] = {
-                    dtype: measure(start, asked.seeds, dtype) for dtype in ("float64", "float32")
+                    dtype: measure(start, arguments.seeds, dtype)
+                    for dtype in ("float64", "float32")
                 }
                 print(name, {d: f"{one['seconds']:.0f} s" for d, one in rules[name].items()})
-    if asked.only:
-        rules = known(asked.json) | rules
+    if arguments.only:
+        rules = known(arguments.json) | rules
     found = {
         "command": "python benchmarks/stability.py",
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         "versions": {name: version(name) for name in LIBRARIES},
-        "seeds": asked.seeds,
+        "seeds": arguments.seeds,
         "rules": {name: rules[name] for name in RULES if name in rules},
     }
     print("\n" + markdown("stability", found))
-    write(asked.json, found)
+    write(arguments.json, found)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Real streams, each row said before it is learned: onepass beside River's models, in one pass.
+"""Prequential evaluation on real streams: onepass and River's models, in one pass.
 
-All models get the same features, one pass of ``Encode`` and ``Impute`` over the data set's columns
-(and, for two of the sets, the stream's own past); those that need it scale them, each library by
-its own scaler. Each model runs as it comes, and again with the best of four settings (two of the
-perceptron), the one that says the first 4,000 rows best. The time is that of the processor in the
-model alone, as it comes, on one thread. Data sets are found as ``op.stream.dataset`` finds them.
+All models get the same features, one pass of ``Encode`` and ``Impute`` over the columns of the data
+set (and, for two of the sets, lagged targets). Models that need scaled features use the scaler of
+their library. Each model runs with its defaults, and again with the best of four settings (two for
+the perceptron) on the first 4,000 rows. The time is CPU time in the model with its defaults, on one
+thread. Data sets are loaded by ``op.stream.dataset``.
 
     make peers    or    python benchmarks/streams.py [--rows 2000] [--data elec2,bikeshare]
 """
@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 from cells import write
-from entrants import MODELS, Kind, Setting, worded
 from numpy.typing import NDArray
+from stream_models import MODELS, Kind, Setting, worded
 from tables import RESULTS, markdown
 from threadpoolctl import threadpool_limits
 
@@ -45,33 +45,33 @@ LIBRARIES = ("river", "numpy", "scipy")
 
 
 def features(name: str, lags: tuple[int, ...]) -> tuple[Floats, Any, str]:
-    """The features of all rows as each was seen at its time, the answers, and the task.
+    """Return the features of all rows as of their time, the targets, and the task.
 
-    With lags, the answers so many rows before are features too; before there were any, 0.
+    With lags, the targets of that many rows before are features too; 0 at the start.
     """
     stream = op.stream.dataset(name)
-    encode, impute, parts, answers = op.features.Encode(), op.features.Impute(), [], []
+    encode, impute, parts, targets = op.features.Encode(), op.features.Impute(), [], []
     for rows in stream:
         parts.append(impute.learn_transform(encode.learn_transform(rows.X)))
-        answers.append(rows.y)
+        targets.append(rows.y)
     width = max(part.shape[1] for part in parts)
     X = np.vstack([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
-    y = np.concatenate(answers)
+    y = np.concatenate(targets)
     past = [np.r_[np.zeros(lag), y[:-lag].astype(float)] for lag in lags]
     task = stream.task or ("regression" if y.dtype.kind == "f" else "classification")
     return np.column_stack([X, *past]), y.astype(int) if task == "classification" else y, task
 
 
 def run(models: Mapping[str, Any], X: Floats, y: Any, task: str, *, least: bool) -> Any:
-    """One pass of all models."""
-    asked = [METRIC[task], ALSO[task]]
+    """Evaluate all models in one pass."""
+    metrics = [METRIC[task], ALSO[task]]
     return op.evaluate.prequential(
-        dict(models), (X, y), asked, baselines=least, clock=time.process_time
+        dict(models), (X, y), metrics, baselines=least, clock=time.process_time
     )
 
 
 def chosen(kind: Kind, X: Floats, y: Any, task: str) -> Setting:
-    """The best of a model's settings on the first rows."""
+    """Return the best of a model's settings on the first rows."""
     trial = {worded(one): kind.make(one, y) for one in kind.settings}
     report = run(trial, X[:TUNING], y[:TUNING], task, least=False)
     values = {word: score.overall[METRIC[task]] for word, score in report.scores.items()}
@@ -81,14 +81,14 @@ def chosen(kind: Kind, X: Floats, y: Any, task: str) -> Setting:
 
 
 def compare(name: str, rows: int | None) -> dict[str, Any]:
-    """All models over one data set, as they come and tuned."""
+    """Evaluate all models on one data set, with defaults and tuned."""
     source, lags = SETS[name]
     X, y, task = features(source, lags)
     X, y = X[:rows], y[:rows]
     kinds = {model: kind for model, kind in MODELS[task].items() if kind.several or y.ndim == 1}
     picks = {model: chosen(kind, X, y, task) for model, kind in kinds.items()}
-    comes = {model: kind.make(kind.settings[0], y) for model, kind in kinds.items()}
-    plain = run(comes, X, y, task, least=True)
+    defaults = {model: kind.make(kind.settings[0], y) for model, kind in kinds.items()}
+    plain = run(defaults, X, y, task, least=True)
     other = {
         model: kind.make(picks[model], y)
         for model, kind in kinds.items()
@@ -105,7 +105,7 @@ def compare(name: str, rows: int | None) -> dict[str, Any]:
         "models": {
             model: {
                 "baseline": score.baseline,
-                "as it comes": score.overall[main],
+                "defaults": score.overall[main],
                 also: score.overall[also],
                 "tuned": tuned.get(model, score).overall[main],
                 "setting": worded(picks.get(model, {})),
@@ -117,23 +117,27 @@ def compare(name: str, rows: int | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--rows", type=int, help="only so many rows of each set")
-    ask.add_argument("--data", default=",".join(SETS), help="which sets; the others' figures stay")
-    ask.add_argument("--json", type=Path, help="by default results/streams.json, of whole sets")
-    asked = ask.parse_args()
-    path = asked.json or (None if asked.rows else RESULTS / "streams.json")
-    wanted = asked.data.split(",")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, help="max number of rows per data set")
+    parser.add_argument(
+        "--data", default=",".join(SETS), help="data sets to run; other results are kept"
+    )
+    parser.add_argument(
+        "--json", type=Path, help="result file; by default results/streams.json for whole sets"
+    )
+    arguments = parser.parse_args()
+    path = arguments.json or (None if arguments.rows else RESULTS / "streams.json")
+    wanted = arguments.data.split(",")
     if unknown := [name for name in wanted if name not in SETS]:
-        ask.error(f"--data must be of {', '.join(SETS)}; got {', '.join(unknown)}")
+        parser.error(f"--data must be of {', '.join(SETS)}; got {', '.join(unknown)}")
     known = {}
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in wanted:
             try:
-                known[name] = compare(name, asked.rows)
+                known[name] = compare(name, arguments.rows)
             except op.errors.SourceError as missing:
-                print(f"{name} is left out: {missing}")
+                print(f"{name} is skipped: {missing}")
     if set(wanted) != set(SETS) and path is not None and path.exists():
         known = json.loads(path.read_text(encoding="utf-8"))["sets"] | known
     found = {

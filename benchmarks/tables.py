@@ -1,8 +1,8 @@
-"""Tables of benchmarks/results, as Markdown; docs/comparison.md and README show them as they are.
+"""Markdown tables of benchmarks/results, for docs and README.
 
-Each benchmark writes what it found as JSON and prints it by this file. Run as a script, it puts
-each table into the pages, between ``<!-- name: command -->`` and ``<!-- end -->``; a test holds the
-pages to that, so that no figure in them is anything but what a command has found.
+Each benchmark writes its results as JSON and prints them with this module. Run as a script, it
+writes each table into the pages between ``<!-- name: command -->`` and ``<!-- end -->``. A test
+checks that the pages agree with the results.
 
     python benchmarks/tables.py
 """
@@ -29,24 +29,32 @@ Tables = dict[str, tuple[str, Callable[[Found], str]]]
 
 
 def markdown(name: str, found: Found) -> str:
-    """What a benchmark found, as Markdown."""
+    """Return the results of a benchmark as Markdown."""
     return TABLES[name][1](found)
 
 
 def peers(found: Found) -> str:
-    """Rows a second and exactness, one table for each number of features."""
-    head = ["", "answers", "rows/s", "median", "onepass, blocks / this", "off", "off, scaled"]
+    """Return rows per second and accuracy, one table per number of features."""
+    head = [
+        "",
+        "predictions",
+        "rows/s",
+        "median",
+        "onepass, blocks / this",
+        "error",
+        "error, scaled",
+    ]
     parts = []
     for p, ways in found["features"].items():
         rows = [
             [
                 one["name"],
-                one["said"],
+                one["prediction"],
                 f"{one['best']:,.0f}",
                 f"{one['median']:,.0f}",
                 times(one["ratio"]),
-                f"{one['off']:.0e}",
-                "" if one["off, scaled"] is None else f"{one['off, scaled']:.0e}",
+                f"{one['error']:.0e}",
+                "" if one["error, scaled"] is None else f"{one['error, scaled']:.0e}",
             ]
             for one in ways
         ]
@@ -55,13 +63,15 @@ def peers(found: Found) -> str:
 
 
 def stability(found: Found) -> str:
-    """Errors after a silence, with float64 and float32 rows."""
+    """Return errors after features were constant, with float64 and float32 rows."""
     head = ["", "unchanged", "changed", "tracking", "float32: unchanged", "changed", "tracking", ""]
     rows = [
         [
             name,
             *(shown(one[part]) for one in both.values() for part in PARTS),
-            "; ".join(said(dtype, one["raised"]) for dtype, one in both.items() if one["raised"]),
+            "; ".join(
+                exceptions(dtype, one["raised"]) for dtype, one in both.items() if one["raised"]
+            ),
         ]
         for name, both in found["rules"].items()
     ]
@@ -72,30 +82,30 @@ PARTS = ("unchanged", "changed", "tracking")
 
 
 def shown(value: float | str | None) -> str:
-    """An error; a dash where there is none."""
+    """Format an error; a dash for None."""
     if value is None:
         return "–"
     return f"{value:.3f}" if isinstance(value, float) and value < 1_000 else f"{float(value):.0e}"
 
 
-def said(dtype: str, raised: list[str]) -> str:
-    """What went wrong."""
+def exceptions(dtype: str, raised: list[str]) -> str:
+    """Format the exceptions raised with a dtype."""
     return f"{dtype}: {', '.join(raised)}"
 
 
 def streams(found: Found) -> str:
-    """A table for each data set."""
+    """Return one table per data set."""
     parts = []
     for name, one in found["sets"].items():
-        outputs = "" if one["outputs"] == 1 else f", {one['outputs']} answers a row"
+        outputs = "" if one["outputs"] == 1 else f", {one['outputs']} outputs per row"
         size = f"{one['rows']:,} rows, {one['features']} features{outputs}"
-        head = ["", one["metric"], "tuned", "by", "µs a row"]
+        head = ["", one["metric"], "tuned", "setting", "µs per row"]
         rows = [
             [
                 model,
-                score(one["metric"], each["as it comes"]),
+                score(one["metric"], each["defaults"]),
                 "" if each["baseline"] else score(one["metric"], each["tuned"]),
-                each["setting"] or ("" if each["baseline"] else "as it comes"),
+                each["setting"] or ("" if each["baseline"] else "defaults"),
                 f"{each['microseconds']:.1f}",
             ]
             for model, each in one["models"].items()
@@ -105,14 +115,14 @@ def streams(found: Found) -> str:
 
 
 def score(metric: str, value: float) -> str:
-    """An accuracy in percent; an error in four figures."""
+    """Format an accuracy in percent, or an error with four digits."""
     if metric == "accuracy":
         return f"{100 * value:.2f} %"
     return f"{value:,.0f}" if value >= 10_000 else f"{value:.4g}"
 
 
 def summary(found: Found) -> str:
-    """All data sets in one table, the models with the settings that were chosen for each."""
+    """Return one table of all data sets, with the settings chosen for each."""
     sets = found["sets"]
     each = [(name, model) for one in sets.values() for name, model in one["models"].items()]
     models = dict.fromkeys(name for name, _ in sorted(each, key=lambda pair: pair[1]["baseline"]))
@@ -130,8 +140,17 @@ def summary(found: Found) -> str:
 
 
 def cost(found: Found) -> str:
-    """What a step of ORFit costs, beside three reads and rotating each time."""
-    head = ["", "m", "p", "ms a row", "between turns", "three reads, ms", "step / reads", "slower"]
+    """Return the cost of a step of ORFit, compared with three reads and with rotation."""
+    head = [
+        "",
+        "m",
+        "p",
+        "ms per row",
+        "median ms",
+        "three reads, ms",
+        "step / reads",
+        "rotating / step",
+    ]
     head += ["peak / m p"]
     rows = [
         [
@@ -152,22 +171,22 @@ def cost(found: Found) -> str:
 
 
 def worded(one: Found) -> str:
-    """What sets a measurement apart."""
+    """Describe the settings of a measurement."""
     threads = "1 thread" if one["threads"] == 1 else f"{one['threads']} threads"
-    common = f", {one['common']:g} in common" if one["common"] else ""
+    common = f", shared part {one['common']:g}" if one["common"] else ""
     return f"{one['dtype']}, {threads}{common}"
 
 
 def resnet(found: Found) -> str:
-    """Rows learned by a ResNet-18."""
-    head = ["", "p", "m", "forward and backward, ms a row", "ORFit, ms a row", "peak / m p"]
+    """Return the cost of learning with a ResNet-18."""
+    head = ["", "p", "m", "forward and backward, ms per row", "ORFit, ms per row", "peak / m p"]
     rows = [
         [
             f"ResNet-18, {one['norm']} normalisation",
             f"{one['p']:,}",
             f"{one['m']}",
-            f"{one['forward and backward, ms a row']:,.0f}",
-            f"{one['ORFit, ms a row']:,.0f}",
+            f"{one['forward and backward, ms per row']:,.0f}",
+            f"{one['ORFit, ms per row']:,.0f}",
             f"{one['peak of learning, in m p numbers']:.2f}",
         ]
         for one in found["settings"]
@@ -177,13 +196,13 @@ def resnet(found: Found) -> str:
 
 
 def orfits(found: Found) -> str:
-    """How near the papers' recursions other code is, on their linear stream."""
-    head = ["", "off raw gradients", "off projected ones", "test RMSE"]
+    """Return deviations from the papers' recursions on their linear stream."""
+    head = ["", "error, raw gradients", "error, projected gradients", "test RMSE"]
     rows = [
         [
             name,
-            f"{one['off raw']:.0e}",
-            f"{one['off projected']:.0e}",
+            f"{one['error, raw']:.0e}",
+            f"{one['error, projected']:.0e}",
             f"{one['test RMSE, degrees']:.1f}°",
         ]
         for name, one in found["digits"].items()
@@ -192,8 +211,15 @@ def orfits(found: Found) -> str:
 
 
 def orfit_speed(found: Found) -> str:
-    """Milliseconds a row of ORFit by two libraries."""
-    head = ["p", "m", "op.nn.ORFit, ms a row", "ORFitRegressor", "rebayes", "rebayes / op.nn.ORFit"]
+    """Return milliseconds per row of ORFit for two libraries."""
+    head = [
+        "p",
+        "m",
+        "op.nn.ORFit, ms per row",
+        "ORFitRegressor",
+        "rebayes",
+        "rebayes / op.nn.ORFit",
+    ]
     rows = [
         [
             f"{one['p']:,}",
@@ -209,20 +235,20 @@ def orfit_speed(found: Found) -> str:
 
 
 def growth(found: Found) -> str:
-    """What a row costs at the ends of each curve."""
-    head = ["over", "from", "µs a row", "to", "µs a row", "slope at the end", "kept, kB"]
+    """Return the cost per row at both ends of each curve."""
+    head = ["curve", "from", "µs per row", "to", "µs per row", "slope at the end", "state, kB"]
     rows = []
     for part, curves in found["parts"].items():
         for name, points in curves.items():
             ends = ((f"{x['at']:,.0f}", three(1e6 * x["s"])) for x in (points[0], points[-1]))
-            kept = three(points[-1]["bytes"] / 1e3) if "bytes" in points[-1] else ""
+            megabytes = three(points[-1]["bytes"] / 1e3) if "bytes" in points[-1] else ""
             slope = f"{steepness(points):.2f}".replace("-", "−")
-            rows.append([f"{part}: {name}", *sum(ends, ()), slope, kept])
+            rows.append([f"{part}: {name}", *sum(ends, ()), slope, megabytes])
     return table(head, rows)
 
 
 def steepness(points: list[dict[str, float]]) -> float:
-    """The slope of a curve's last third, both ways logarithmic: 0 is flat, 1 in proportion."""
+    """Return the log-log slope of a curve's last third: 0 is constant, 1 is linear."""
     last = points[-max(len(points) // 3, 2) :]
     along, times = ([math.log(one[key]) for one in last] for key in ("at", "s"))
     middle = sum(along) / len(along)
@@ -251,14 +277,14 @@ TABLES: Tables = {
 
 
 def newest(name: str, results: Path = RESULTS) -> Found:
-    """What was found last of a table: a file whose name begins with the latest day."""
+    """Return the newest results of a table; file names start with the date."""
     path = max(results.glob(TABLES[name][0]))
     found: Found = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
 def page(text: str, results: Path = RESULTS) -> str:
-    """A page, with each of its tables as the results have it."""
+    """Return a page with its tables replaced by the current results."""
 
     def put(place: re.Match[str]) -> str:
         name = place["name"]
@@ -272,7 +298,7 @@ def page(text: str, results: Path = RESULTS) -> str:
 def main() -> None:
     for path in PAGES:
         path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
-        print(f"The tables in {path} are those of {RESULTS}.")
+        print(f"Updated the tables in {path} from {RESULTS}.")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Turns: ways to do the same work, timed one after the other in rounds, and what came of them.
+"""Interleaved timing of several implementations of the same task.
 
-A busy moment of the machine hits all ways alike; medians of the rounds are compared, and their
-spread is written down. Seconds are the processor's, of all threads of this process, where nothing
-else is asked for.
+Implementations are timed in rounds, one after the other, so that other load affects all alike. The
+medians of the rounds are compared and their spread is recorded. The default clock is the CPU time
+of all threads of this process.
 """
 
 import time
@@ -12,40 +12,40 @@ from typing import Any
 
 import numpy as np
 
-SECONDS = 0.3  # about what a way is timed for in a round
+SECONDS = 0.3  # approximate time per implementation and round
 
 Way = Callable[[int], object]
-"""Does so many units of work."""
+"""Processes the given number of units."""
 
 Clock = Callable[[], float]
-"""Seconds since some moment."""
+"""Returns seconds."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of work, and how quickly each does it.
+    """A task, and the rates of its implementations.
 
     Parameters
     ----------
     name : str
     unit : str
-        What a rate counts, a second.
+        Unit of the rates.
     ours : str
-        The way that is this library's.
+        Implementation of this library.
     rates : dict of str to list of float
-        Units a second of each way, in each round.
+        Implementation -> units per second in each round.
     target : float or None
-        The ratio to the best of the others that is wanted.
+        Target for the ratio to the fastest other implementation.
     limit : tuple of str and float, or None
-        What of the machine bounds it, and the rate at that.
+        Limit of the machine and the rate that it allows.
     aside : tuple of str
-        Ways that are shown, and are not peers.
+        Implementations that are shown but not compared.
     note : str
-        What a reader of the table should know besides.
+        Note below the table.
     numbers : dict of str to float
-        Others that were found beside it.
+        Further measurements.
     lead : bool
-        Whether it stands among the few that are shown first.
+        Whether it is in the short table.
     """
 
     name: str
@@ -60,22 +60,22 @@ class Work:
     lead: bool = False
 
     def median(self, way: str) -> float:
-        """Of the rounds."""
+        """Return the median rate over rounds."""
         return float(np.median(self.rates[way]))
 
     @property
     def best(self) -> str | None:
-        """The quickest of the others."""
+        """The fastest other implementation."""
         others = [way for way in self.rates if way != self.ours and way not in self.aside]
         return max(others, key=self.median, default=None)
 
     @property
     def ratio(self) -> float | None:
-        """Ours to the quickest of the others."""
+        """Ratio of this library to the fastest other implementation."""
         return None if self.best is None else self.median(self.ours) / self.median(self.best)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, with medians and ratio."""
+        """Return all fields with medians and ratio."""
         medians = {way: self.median(way) for way in self.rates}
         return {**asdict(self), "medians": medians, "best": self.best, "ratio": self.ratio}
 
@@ -90,20 +90,20 @@ def turns(
     seconds: float = SECONDS,
     clock: Clock = time.process_time,
 ) -> dict[str, list[float]]:
-    """Units a second of each way, in each round.
+    """Measure the rates of several implementations in interleaved rounds.
 
     Parameters
     ----------
     ways : mapping of str to callable
     rounds : int
     least, most : int
-        Units that a way may be given.
+        Min and max number of units per round.
     whole : int
-        Of which it is given multiples.
+        The number of units is a multiple of this.
     seconds : float
-        About what a way is timed for in a round.
+        Approximate time per implementation and round.
     clock : callable
-        ``time.perf_counter`` where what is measured waits, or has other processes work for it.
+        Use ``time.perf_counter`` if the task waits or runs in other processes.
     """
     counts = {name: _fitting(way, least, most, seconds, clock) for name, way in ways.items()}
     counts = {name: max(whole, count // whole * whole) for name, count in counts.items()}
@@ -121,7 +121,7 @@ def _seconds(way: Way, count: int, clock: Clock) -> float:
 
 
 def _fitting(way: Way, least: int, most: int, seconds: float, clock: Clock) -> int:
-    """As many units as take about so long; what is loaded or compiled at first is not counted."""
+    """Return the number of units that take about ``seconds``, after a warm-up."""
     way(least)
     count = least
     while (took := _seconds(way, count, clock)) < seconds / 4 and count < most:

@@ -4,16 +4,16 @@
 
     python tools/architecture.py [TREE]
 
-TREE is a checkout of this repository, by default the one of this file, so that two can be compared.
-Files are parsed, never imported. Definitions:
+TREE is a checkout of this repository, by default the one of this file. Files are parsed, never
+imported. Definitions:
 
 code line         a line with code: docstrings, comments and blank lines do not count
 import            an import statement at any depth, or a whole string that names a module, as in
-                  ``import_module("onepass.x")``; of ``import_module(name)`` only the place is known
+                  ``import_module("onepass.x")``; ``import_module(name)`` is reported by line only
 upward import     from a lower layer of the import-linter contract to a higher one, or between two
                   independent entries of one layer; also under TYPE_CHECKING
-import cycle      modules that reach each other by import statements; those under TYPE_CHECKING,
-                  which do no harm at run time, are counted in a line of their own
+import cycle      modules that reach each other by import statements; imports under TYPE_CHECKING,
+                  which are harmless at run time, are counted separately
 ancestor          a class of our packages that a class inherits from, directly or not
 single-user mixin a class with exactly one direct subclass in our packages that is never called by
                   its name or a value in a dict, not reachable through ``__all__`` from the package,
@@ -40,19 +40,19 @@ LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, toke
 
 
 def text(node: ast.AST) -> bool:
-    """Whether a node is a constant string."""
+    """Return whether a node is a string constant."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def prefixes(name: str) -> Iterator[str]:
-    """A dotted name and the names of what contains it, the longest first."""
+    """Yield a dotted name and its prefixes, the longest first."""
     parts = re.split(r"[.:]", name)
     return (".".join(parts[:n]) for n in range(len(parts), 0, -1))
 
 
 @dataclass(frozen=True)
 class Import:
-    """One import: of which module or name, where, and how."""
+    """One import: its target, line and kind."""
 
     target: str
     line: int
@@ -74,7 +74,7 @@ class Module:
 
     @property
     def code_lines(self) -> int:
-        """Lines with code."""
+        """Number of lines with code."""
         lines: set[int] = set()
         for token in tokenize.generate_tokens(io.StringIO(self.source).readline):
             if token.type not in LAYOUT:
@@ -86,11 +86,11 @@ class Module:
 
     @property
     def length(self) -> int:
-        """All lines."""
+        """Number of lines."""
         return len(self.source.splitlines())
 
     def collect(self) -> None:
-        """Note imports, and the names that they bind."""
+        """Collect imports and the names that they bind."""
         blocks = [node for node in ast.walk(self.tree) if isinstance(node, ast.If)]
         typed = [block for block in blocks if "TYPE_CHECKING" in ast.unparse(block.test)]
         typing = {node for block in typed for child in block.body for node in ast.walk(child)}
@@ -108,7 +108,7 @@ class Module:
                 self.computed += [node.lineno] * ast.unparse(node.func).endswith("import_module")
 
     def base(self, node: ast.ImportFrom) -> str:
-        """The module from which names are imported, in full."""
+        """Return the absolute name of the module from which names are imported."""
         if not node.level:
             return node.module or ""
         up = node.level - (self.path.stem == "__init__")
@@ -147,18 +147,18 @@ class Tree:
         self.layers = self._layers()
 
     def module_of(self, name: str) -> str | None:
-        """The module that a dotted name is or belongs to; none of other packages."""
+        """Return the module of a dotted name; None for other packages."""
         return next((prefix for prefix in prefixes(name) if prefix in self.modules), None)
 
     def class_of(self, module: Module, expression: ast.expr) -> str | None:
-        """The class of our packages that an expression in a module names."""
+        """Return the class of this repository that an expression in a module names."""
         if isinstance(expression, ast.Subscript):
             expression = expression.value
         name = ast.unparse(expression)
         return self.resolved(f"{module.name}.{name}") if re.fullmatch(r"[\w.]+", name) else None
 
     def resolved(self, name: str) -> str | None:
-        """The class behind a dotted name, through any number of imports."""
+        """Resolve a dotted name to a class, through any number of imports."""
         for _ in range(20):
             if name in self.classes:
                 return name
@@ -171,7 +171,7 @@ class Tree:
         return None
 
     def _layers(self) -> dict[str, tuple[int, bool]]:
-        """Entry -> number of its layer, 1 at the bottom, and whether it is independent there."""
+        """Return entry -> (layer number from 1 at the bottom, whether it is independent)."""
         with (self.root / "pyproject.toml").open("rb") as file:
             lint = tomllib.load(file)["tool"].get("importlinter", {})
         found: dict[str, tuple[int, bool]] = {}
@@ -185,12 +185,12 @@ class Tree:
         return found
 
     def entry(self, module: str) -> str:
-        """The entry of the contract, or else of the package, to which a module belongs."""
+        """Return the contract entry of a module, otherwise its top-level package."""
         own = ".".join(module.split(".")[:2])
         return next((prefix for prefix in prefixes(module) if prefix in self.layers), own)
 
     def upward(self, package: str) -> Iterator[str]:
-        """Imports that the contract forbids."""
+        """Yield imports that violate the contract."""
         for module in self.within(package):
             own = self.entry(module.name)
             for each in module.imports:
@@ -204,7 +204,7 @@ class Tree:
                     yield f"{self.at(module, each.line)} {module.name} -> {target}{how}"
 
     def cycles(self, package: str, *, typing: bool) -> list[str]:
-        """Groups of modules that reach each other, or do so if ``typing`` imports count."""
+        """Return import cycles; ``typing`` includes imports under TYPE_CHECKING."""
         arrows = {
             module.name: {
                 target
@@ -219,11 +219,11 @@ class Tree:
         return sorted({" <-> ".join(sorted(loop)) for loop in loops if loop})
 
     def ancestors(self, name: str) -> set[str]:
-        """The classes of our packages above a class."""
+        """Return the ancestors of a class in this repository."""
         return set(self.bases[name]).union(*(self.ancestors(base) for base in self.bases[name]))
 
     def single_user_mixins(self, package: str) -> Iterator[str]:
-        """See the definition at the head of the file."""
+        """Yield single-user mixins, as defined in the module docstring."""
         made = {
             self.class_of(module, each)
             for module in self.modules.values()
@@ -241,9 +241,9 @@ class Tree:
                 yield f"{self.at(module, node.lineno)} {node.name}, only of {user[name]}"
 
     def public(self, package: str) -> Iterator[str]:
-        """The classes that are reachable from a package through ``__all__``."""
+        """Yield the classes reachable from a package through ``__all__``."""
         module = self.modules[package]
-        names: Iterable[str] = module.bindings  # where __all__ is not written out
+        names: Iterable[str] = module.bindings  # if __all__ is not a literal
         for node in module.tree.body:
             assigned = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
             if assigned and isinstance(node.value, ast.List):
@@ -256,16 +256,16 @@ class Tree:
                 yield found
 
     def within(self, package: str) -> list[Module]:
-        """The modules of a top-level package."""
+        """Return the modules of a top-level package."""
         return [each for each in self.modules.values() if each.name.split(".")[0] == package]
 
     def at(self, module: Module, line: int) -> str:
-        """Where something stands."""
+        """Return the location as path:line."""
         return f"{module.path.relative_to(self.root)}:{line}"
 
 
 def reached(start: str, arrows: dict[str, set[str]]) -> set[str]:
-    """All that can be reached by arrows, ``start`` only by a cycle."""
+    """Return all nodes reachable from ``start``, including ``start`` only if it is in a cycle."""
     found, waiting = set[str](), [start]
     while waiting:
         new = arrows.get(waiting.pop(), set()) - found
@@ -275,7 +275,7 @@ def reached(start: str, arrows: dict[str, set[str]]) -> set[str]:
 
 
 def long_functions(tree: Tree, module: Module) -> Iterator[str]:
-    """Functions whose body is too long."""
+    """Yield functions whose body is too long."""
     for node in ast.walk(module.tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             body = node.body[1:] if ast.get_docstring(node) is not None else node.body
@@ -285,13 +285,13 @@ def long_functions(tree: Tree, module: Module) -> Iterator[str]:
 
 
 def listed(title: str, lines: Iterable[str]) -> None:
-    """Print a number and what it counts."""
+    """Print the number of lines and the lines."""
     found = list(lines)
     print("\n    ".join([f"{title}: {len(found)}", *found]))
 
 
 def report(tree: Tree, package: str) -> None:
-    """Print all measures of a package."""
+    """Print all measurements of a package."""
     modules = tree.within(package)
     code, files = Counter[str](), Counter[str]()
     for module in modules:

@@ -1,16 +1,18 @@
 """ART-IPCA on Split MNIST and Split Fashion-MNIST: Tables 1 and 2 of its paper.
 
-Five tasks of two classes each, 2,000 training and 500 test rows of each class, pixels from 0 to 1,
-in one pass. Accuracy is that on the test rows of each task after the last task, averaged over
-tasks: among all ten classes (Table 1), or among the two of the task (Table 2).
+Five tasks of two classes each, 2,000 training and 500 test rows per class, pixels scaled to [0, 1],
+one pass. Accuracy is measured on the test rows of each task after the last task and averaged over
+tasks: with predictions among all ten classes (Table 1), or among the two classes of the task
+(Table 2).
 
-The paper's runs differ in the order of a task's rows alone ([1] A.5.4); it does not publish which
-rows of a class it took. Here each run draws its own, for training and test. The paper's IPCA is
-given all rows of a task before prototypes are learned; *rows as they come* is the same without
-tasks. Methods are compared on the same rows in the same order, by a paired t-test ([1] A.5.2).
+The paper's runs differ only in the order of the rows within a task ([1] A.5.4); it does not publish
+which rows of a class were used. Here each run samples its own training and test rows. The paper's
+IPCA receives all rows of a task before prototypes are learned; *row by row* is the same method
+without task boundaries. Methods are compared on the same rows in the same order by a paired t-test
+([1] A.5.2).
 
-A run depends on its position and its seed alone, so its result is the same in any process. Tables
-and a figure show published beside repeated accuracy.
+A run depends only on its index and its seed, so its result is the same in any process. Tables and a
+figure show the published accuracy beside the reproduced one.
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
@@ -37,26 +39,28 @@ from onepass.types import Array, Floats
 from onepass_experiments.outcome import ExperimentOutcome, paired
 
 __all__ = [
-    "WAYS",
+    "PCA_MODES",
     "ArtOutcome",
     "Entry",
-    "Found",
+    "RunResult",
     "art_table1",
     "art_table2",
     "art_tables",
-    "drawn",
+    "comparison_figure",
 ]
 
 
-def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] | None) -> Any:
-    """What the paper has and what came, side by side, a panel for each data set.
+def comparison_figure(
+    title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] | None
+) -> Any:
+    """Plot published and reproduced accuracy side by side, one panel per data set.
 
     Parameters
     ----------
     title : str
     entries : sequence of Entry
     path : path or None
-        Where to write it.
+        File to write.
     """
     names = list(dict.fromkeys(one.data for one in entries))
     with new_figure((4.6 * len(names), 3.2), path, "ArtOutcome.plot") as figure:
@@ -75,7 +79,7 @@ def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] |
 
 
 _MEGABYTE = 1e6
-_BASE = "IPCA"  # what the others are compared with
+_BASE = "IPCA"  # the method that the others are compared with
 
 
 @dataclass(frozen=True)
@@ -86,17 +90,17 @@ class Entry:
     ----------
     data, method : str
     paper : tuple of two floats, or None
-        Accuracy and its standard deviation over runs, percent; None where the paper has none.
+        Published accuracy and its standard deviation over runs, in percent; None if not published.
     accuracy : list of float
-        Of each run, percent.
+        Accuracy of each run, in percent.
     prototypes : float
-        At the end, on average.
+        Number of prototypes at the end, averaged over runs.
     nbytes : int
-        Of the learner at the end, at most.
+        Size of the learner at the end, largest over runs.
     compact : int
-        Of what answering needs.
+        Size of the part that prediction needs.
     seconds : float or None
-        Learning, on average; None without a clock.
+        Training time, averaged over runs; None without a clock.
     """
 
     data: str
@@ -110,37 +114,37 @@ class Entry:
 
     @property
     def mean(self) -> float:
-        """Accuracy on average, percent."""
+        """Mean accuracy over runs, in percent."""
         return float(np.mean(self.accuracy))
 
     @property
     def deviation(self) -> float:
-        """Its standard deviation over runs; 0 of one run."""
+        """Standard deviation of the accuracy over runs; 0 for a single run."""
         return float(np.std(self.accuracy, ddof=1)) if len(self.accuracy) > 1 else 0.0
 
 
 @dataclass(frozen=True)
 class ArtOutcome(ExperimentOutcome):
-    """What came of a table.
+    """Outcome of reproducing one of the tables.
 
     Parameters
     ----------
     name : str
-        As the command line knows it: ``"art-table1"``.
+        Name on the command line: ``"art-table1"``.
     title : str
-        What is shown.
+        Title of the table and the figure.
     setup : dict of str to Any
-        All that was set, in plain values: enough to repeat it.
+        All settings as plain values, sufficient to repeat the run.
     entries : tuple of Entry
 
     Notes
     -----
-    The CSV has a row for each run: data, method, run, accuracy in percent. The figure shows
-    accuracy as published and as repeated.
+    The CSV has one row per run: data, method, run, accuracy in percent. The figure shows published
+    and reproduced accuracy.
     """
 
     columns: ClassVar[list[str]] = [
-        "data", "method", "paper", "here", "difference", "p of IPCA", "prototypes", "MB",
+        "data", "method", "paper", "here", "difference", "p vs. IPCA", "prototypes", "MB",
         "MB compact", "seconds",
     ]  # fmt: skip
     _groups: ClassVar[int] = 1
@@ -151,7 +155,7 @@ class ArtOutcome(ExperimentOutcome):
     entries: tuple[Entry, ...]
 
     def entry(self, data: str, method: str) -> Entry:
-        """What a method came to, such as ``outcome.entry("MNIST", "IPCA")``.
+        """Return the result of a method, such as ``outcome.entry("MNIST", "IPCA")``.
 
         Parameters
         ----------
@@ -160,14 +164,14 @@ class ArtOutcome(ExperimentOutcome):
         Raises
         ------
         KeyError
-            If there is none.
+            If there is no such result.
         """
         return {(one.data, one.method): one for one in self.entries}[data, method]
 
     def p_value(self, entry: Entry) -> float | None:
-        """How probable such a difference to IPCA is, were there none: p of a paired t-test.
+        """Return the p-value of a paired t-test against IPCA.
 
-        None of IPCA itself, of fewer than two runs, and where all runs differ by the same.
+        None for IPCA itself, for fewer than two runs, and if all runs differ by the same amount.
 
         Parameters
         ----------
@@ -176,25 +180,25 @@ class ArtOutcome(ExperimentOutcome):
         return paired(entry.accuracy, self.entry(entry.data, _BASE).accuracy)
 
     def _values(self) -> Iterator[dict[str, Any]]:
-        """One for each run: data, method, run, accuracy in percent."""
+        """Yield one record per run: data, method, run, accuracy in percent."""
         for one in self.entries:
             for i, accuracy in enumerate(one.accuracy):
                 row = {"data": one.data, "method": one.method, "run": i}
                 yield {**row, "accuracy": round(accuracy, 3)}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """Accuracy as published and as repeated, a panel for each data set."""
-        return drawn(self.title, self.entries, path)
+        """Plot published and reproduced accuracy, one panel per data set."""
+        return comparison_figure(self.title, self.entries, path)
 
     def _caption(self) -> str:
         setup = self.setup
         several = setup["draws"] > 1
-        counted = f"{setup['draws']} runs, each of rows" if several else "One run, of rows"
-        tested = "± standard deviation over runs; p of a paired t-test; " if several else ""
+        counted = f"{setup['draws']} runs, each" if several else "One run,"
+        tested = "± standard deviation over runs; p-value of a paired t-test; " if several else ""
         return (
-            f"{counted} drawn anew, in an order of its own; seed {setup['seed']}, vigilance "
-            f"{setup['vigilance']:g}. {tested}MB of all that was learned, and of what answering "
-            "needs."
+            f"{counted} with its own sample and order of rows; seed {setup['seed']}, vigilance "
+            f"{setup['vigilance']:g}. {tested}MB: size of the trained model; MB compact: size of "
+            "the part needed for prediction."
         )
 
     def _rows(self) -> Iterator[list[str]]:
@@ -215,34 +219,34 @@ class ArtOutcome(ExperimentOutcome):
             ]
 
 
-_TRAIN, _TEST = 2000, 500  # rows of a class
+_TRAIN, _TEST = 2000, 500  # rows per class
 _TASKS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 _AXES = {"Fashion-MNIST": 250}  # the paper, A.5.4
 _AXES_ELSE = 200
 
-WAYS = {
+PCA_MODES = {
     "No PCA": "none",
     "IPCA": "task",
     "Static PCA": "static",
-    "IPCA, rows as they come": "incremental",
+    "IPCA, row by row": "incremental",
 }
-"""Method -> how the classifier learns its axes."""
+"""Method -> argument ``pca`` of ARTIPCAClassifier."""
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What a run came to.
+class RunResult:
+    """Result of one run.
 
     Parameters
     ----------
     single, multi : float
-        Percent right among all classes, and among those of the task.
+        Accuracy in percent, among all classes and among those of the task.
     prototypes : int
-        At the end.
+        Number of prototypes at the end.
     nbytes, compact : int
-        Of all that was learned, and of what answering needs.
+        Size of the trained model, and of the part that prediction needs.
     seconds : float or None
-        Learning; None without a clock.
+        Training time; None without a clock.
     """
 
     single: float
@@ -259,10 +263,10 @@ def _run(
     vigilance: float,
     clock: "Clock | None",
     job: tuple[str, int, str],
-) -> Found:
-    """Learn the tasks of a data set's run one after the other, each row once; then test each."""
+) -> RunResult:
+    """Learn the tasks of one run in sequence, each row once; then test on every task."""
     data, run, method = job
-    known, way = images[data], WAYS[method]
+    known, way = images[data], PCA_MODES[method]
     rng = np.random.default_rng([seed, run])
     tasks = [_rows(known.train_images, known.train_labels, c, _TRAIN, rng) for c in _TASKS]
     tests = [_rows(known.test_images, known.test_labels, c, _TEST, rng) for c in _TASKS]
@@ -275,19 +279,20 @@ def _run(
         for X, y in tasks:
             model.partial_fit(X, y)
         took = clock() - began if clock else None
-        said = [(model.predict(X), model.predict(X, task=c), y) for c, (X, y) in
+        predictions = [(model.predict(X), model.predict(X, task=c), y) for c, (X, y) in
                 zip(_TASKS, tests, strict=True)]  # fmt: skip
     single, multi = (
-        100.0 * float(np.mean([(each[i] == each[2]).mean() for each in said])) for i in (0, 1)
+        100.0 * float(np.mean([(each[i] == each[2]).mean() for each in predictions]))
+        for i in (0, 1)
     )
     count = len(model.prototype_weights_)
-    return Found(single, multi, count, model.nbytes, model.compact().nbytes, took)
+    return RunResult(single, multi, count, model.nbytes, model.compact().nbytes, took)
 
 
 def _rows(
     pictures: Array, labels: Array, classes: Sequence[int], each: int, rng: np.random.Generator
 ) -> tuple[Floats, Array]:
-    """Rows of classes, so many of each, in any order; all where there are fewer."""
+    """Sample rows of some classes, ``each`` per class if there are as many, in random order."""
     chosen = []
     for label in classes:
         those = np.flatnonzero(labels == label)
@@ -327,7 +332,7 @@ PAPER: dict[int, dict[str, dict[str, tuple[float, float]]]] = {
         },
     },
 }
-"""Table -> data -> method -> accuracy and its standard deviation over 25 runs, percent ([1])."""
+"""Table -> data -> method -> accuracy and standard deviation over 25 runs, in percent [1]."""
 
 
 def art_table1(
@@ -340,25 +345,24 @@ def art_table1(
     clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> ArtOutcome:
-    """ART-IPCA, classes told apart among all ten: Table 1 of its paper.
+    """Reproduce Table 1 of the ART-IPCA paper: accuracy among all ten classes.
 
     Parameters
     ----------
     images : dict of str to Images, optional
-        ``"MNIST"`` and ``"Fashion-MNIST"``, or one of them; both as ``op.stream.images`` finds
-        them, if not given.
+        ``"MNIST"``, ``"Fashion-MNIST"`` or both. By default both, from ``op.stream.images``.
     draws : int, default=25
-        Runs, each of rows drawn anew.
+        Number of runs, each with its own sample of rows.
     seed : int, default=0
-        Of all that is drawn.
+        Seed of all random choices.
     vigilance : float, default=0.5
-        ρ.
+        Vigilance ρ, in [-1, 1].
     processes : int, default=1
-        In which runs are made side by side, each on one thread.
+        Number of processes for parallel runs, each on one thread.
     clock : callable, optional
-        Gives seconds, to tell how long learning takes.
+        Returns seconds; measures the training time.
     progress : callable, optional
-        Called with the runs done and their number.
+        Called with the number of completed runs and the total.
 
     Returns
     -------
@@ -369,7 +373,7 @@ def art_table1(
     ParameterError
         If a number is out of range.
     SourceError
-        If a data set cannot be had.
+        If a data set is not available.
     """
     given = (images, draws, seed, vigilance, processes, clock, progress)
     return _tables("art_table1", *given)[0]
@@ -385,12 +389,12 @@ def art_table2(
     clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> ArtOutcome:
-    """ART-IPCA, classes told apart among the two of a task: Table 2 of its paper.
+    """Reproduce Table 2 of the ART-IPCA paper: accuracy among the two classes of a task.
 
     Parameters
     ----------
     images, draws, seed, vigilance, processes, clock, progress
-        As in :func:`art_table1`; the runs are the same.
+        As in :func:`art_table1`. The runs are the same.
 
     Returns
     -------
@@ -399,7 +403,7 @@ def art_table2(
     Raises
     ------
     ParameterError, SourceError
-        As there.
+        As in :func:`art_table1`.
     """
     given = (images, draws, seed, vigilance, processes, clock, progress)
     return _tables("art_table2", *given)[1]
@@ -415,7 +419,7 @@ def art_tables(
     clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> tuple[ArtOutcome, ArtOutcome]:
-    """Tables 1 and 2 from the same runs.
+    """Reproduce Tables 1 and 2 from the same runs.
 
     Parameters
     ----------
@@ -429,7 +433,7 @@ def art_tables(
     Raises
     ------
     ParameterError, SourceError
-        As there.
+        As in :func:`art_table1`.
     """
     return _tables("art_tables", images, draws, seed, vigilance, processes, clock, progress)
 
@@ -449,8 +453,8 @@ def _tables(
     validation.in_range(vigilance, "vigilance", where, low=-1.0, high=1.0)
     validation.whole(seed, "seed", where, low=0)
     known = images if images is not None else {name: images_of(of) for name, of in _DATA.items()}
-    jobs = list(product(known, range(draws), WAYS))
-    runs: dict[tuple[str, int, str], Found] = {}
+    jobs = list(product(known, range(draws), PCA_MODES))
+    runs: dict[tuple[str, int, str], RunResult] = {}
     function = partial(_run, known, seed, vigilance, clock)
     for job, found in run_parallel(function, jobs, processes, where=where):
         runs[job] = found
@@ -465,7 +469,7 @@ def _tables(
             tuple(
                 _entry(number, data, way, [runs[data, run, way] for run in range(draws)])
                 for data in known
-                for way in WAYS
+                for way in PCA_MODES
             ),
         )
         for number, heads in ((1, "single-headed"), (2, "multi-headed"))
@@ -473,7 +477,7 @@ def _tables(
     return one, two
 
 
-def _entry(number: int, data: str, way: str, runs: Sequence[Found]) -> Entry:
+def _entry(number: int, data: str, way: str, runs: Sequence[RunResult]) -> Entry:
     seconds = [one.seconds for one in runs if one.seconds is not None]
     return Entry(
         data,

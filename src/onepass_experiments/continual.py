@@ -1,10 +1,10 @@
-"""Continual learning in one table: one-pass learners beside networks, on streams of tasks.
+"""Comparison of one-pass learners and network baselines on continual-learning streams.
 
-Learners that see each row once and store none are compared with networks that are regularised,
-grow, or store rows, on Split MNIST and Split Fashion-MNIST (few rows, and all), Rotated and
-Permuted MNIST, and a robot arm whose working region moves. After each task all tasks are tested, by
-:func:`onepass.evaluate.continual`: the average over tasks after the last one is shown, in a table a
-stream, a page, and a figure with a panel a stream and a dot a learner.
+Learners that see each row once and store none are compared with networks that are regularised, that
+grow, or that store rows. The streams are Split MNIST and Split Fashion-MNIST (20,000 rows, and all
+rows), Rotated and Permuted MNIST, and kin40k, a robot arm whose working region moves. After each
+task all tasks are tested by :func:`onepass.evaluate.continual`. A page with one table per stream
+and a figure with one panel per stream show the average over tasks after the last task.
 
 Streams, learners and their settings are in :mod:`onepass_experiments.continual_learners`.
 """
@@ -34,8 +34,8 @@ from onepass_experiments.continual_learners import (
     STREAMS,
     TITLES,
     Stream,
-    found,
-    held,
+    check_data,
+    load_data,
     settings_of,
 )
 from onepass_experiments.outcome import ExperimentOutcome, as_columns, paired
@@ -43,31 +43,31 @@ from onepass_experiments.outcome import ExperimentOutcome, as_columns, paired
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ContinualOutcome", "continual", "continual_names", "drawn"]
+__all__ = ["ContinualOutcome", "comparison_figure", "continual", "continual_names"]
 
 
-_SIDE = 2  # panels beside each other
-_WIDE, _HIGH, _HEAD = 4.6, 0.19, 0.75  # inches: a panel, a learner, and what is around
+_SIDE = 2  # panels per row
+_WIDE, _HIGH, _HEAD = 4.6, 0.19, 0.75  # inches: width of a panel, height per learner, margin
 
 
-def drawn(
+def comparison_figure(
     title: str,
     reports: Mapping[str, ContinualReport],
     path: str | os.PathLike[str] | None,
     *,
     paper: bool,
 ) -> Any:
-    """Each learner's average at the end ± its deviation, and what is published.
+    """Plot each learner's final average ± standard deviation, and the published numbers.
 
     Parameters
     ----------
     title : str
     reports : mapping of str to ContinualReport
-        By the stream's name.
+        Stream name -> report.
     path : path or None
-        Where to write it.
+        File to write.
     paper : bool
-        Whether what is published is shown, which is of all rows.
+        Whether to show published numbers, which apply to the full number of rows.
     """
     names = list(reports)
     rows = [names[i : i + _SIDE] for i in range(0, len(names), _SIDE)]
@@ -94,8 +94,8 @@ def _panel(axes: "Axes", name: str, report: ContinualReport, *, paper: bool) -> 
     once = np.array([one.repeated == 0 for one in scores.values()])
     known = [stream.published.get(key, (np.nan, None))[0] for key in scores] if paper else []
     kinds = [
-        Dots("each row once", COLOURS[0], np.where(once, means, np.nan), spreads, places=places),
-        Dots("rows again", COLOURS[1], np.where(once, np.nan, means), spreads, places=places),
+        Dots("one pass", COLOURS[0], np.where(once, means, np.nan), spreads, places=places),
+        Dots("repeats rows", COLOURS[1], np.where(once, np.nan, means), spreads, places=places),
         *([Dots("published", GREY, known, mark="|")] if paper else []),
     ]
     title = f"{stream.title}, {'accuracy, %' if share else 'RMSE'}"
@@ -107,30 +107,30 @@ _MEGABYTE = 1e6
 
 @dataclass(frozen=True, eq=False)
 class ContinualOutcome(ExperimentOutcome):
-    """What came of all streams.
+    """Outcome of the experiment ``continual``.
 
     Parameters
     ----------
     name : str
         ``"continual-results"``.
     title : str
-        What is shown.
+        Title of the page and the figure.
     setup : dict of str to Any
-        All that was set, in plain values: enough to repeat it.
+        All settings as plain values, sufficient to repeat the run.
     reports : dict of str to ContinualReport
-        What came of each stream, by its name on the command line.
+        Stream name on the command line -> report.
     settings : dict of str to dict of str to str
-        Stream and learner -> how it is made.
+        Stream -> learner -> constructor call.
 
     Notes
     -----
-    The CSV has a row for each run: stream, learner, seed, measures and costs. The figure has a
-    panel for each stream: the learners at its end, and what is published of them.
+    The CSV has one row per run: stream, learner, seed, measures and costs. The figure has one panel
+    per stream with the final averages and the published numbers.
     """
 
     columns: ClassVar[list[str]] = [
-        "stream", "learner", "paper", "here", "difference", "p of first", "forgetting",
-        "backward", "prototypes", "MB", "ms a row", "seconds", "rows again",
+        "stream", "learner", "paper", "here", "difference", "p vs. first", "forgetting",
+        "backward transfer", "prototypes", "MB", "ms per row", "seconds", "repeated rows",
     ]  # fmt: skip
     _groups: ClassVar[int] = 1
 
@@ -141,10 +141,10 @@ class ContinualOutcome(ExperimentOutcome):
     settings: dict[str, dict[str, str]]
 
     def p_value(self, stream: str, learner: str) -> float | None:
-        """How probable such a difference to the stream's first learner is, were there none.
+        """Return the p-value of a paired t-test against the first learner of the stream.
 
-        p of a paired t-test over seeds, not corrected for their number; None of the first itself,
-        of fewer than two seeds, and where all differ by the same.
+        The test pairs seeds and is not corrected for multiple comparisons. None for the first
+        learner itself, for fewer than two seeds, and if all seeds differ by the same amount.
 
         Parameters
         ----------
@@ -154,14 +154,14 @@ class ContinualOutcome(ExperimentOutcome):
         Raises
         ------
         KeyError
-            If there is none of that name.
+            If there is no such stream or learner.
         """
         scores = self.reports[stream].scores
         first = next(iter(scores))
         return paired(*(scores[name].values("average") for name in (learner, first)))
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, text and numbers."""
+        """Return the outcome as dicts, lists, strings and numbers."""
         return {
             "format": FORMAT,
             "name": self.name,
@@ -174,7 +174,7 @@ class ContinualOutcome(ExperimentOutcome):
         }
 
     def to_markdown(self) -> str:
-        """The page: a table a stream, who cannot work there and why, and all settings."""
+        """Return the page: one table per stream, known limits of learners, and all settings."""
         lines = [f"# {self.title}", "", self._caption(), "", f"![{self.title}]({self.name}.png)"]
         for name, report in self.reports.items():
             stream = STREAMS[name]
@@ -183,33 +183,33 @@ class ContinualOutcome(ExperimentOutcome):
             noted = {key: one.notes for key, one in report.scores.items() if one.notes}
             if noted:
                 lines += ["", *(f"- {TITLES[key]}: {'; '.join(n)}" for key, n in noted.items())]
-        lines += ["", "## Settings", "", "What differs between streams is named with them.", ""]
+        lines += ["", "## Settings", "", "The streams that share a setting are in parentheses.", ""]
         return "\n".join([*lines, *self._set(), ""])
 
     def published(self) -> str:
-        """Those of whom there are published numbers, as a table in Markdown."""
-        heads = ["data", "learner", "paper", "here", "difference", "MB", "seconds", "rows again"]
+        """Return a Markdown table of the learners with published numbers."""
+        heads = ["data", "learner", "paper", "here", "difference", "MB", "seconds", "repeated rows"]
         chosen = [self.columns.index(head) for head in ("stream", "learner", *heads[2:])]
         rows = [[row[i] for i in chosen] for row in self._rows() if row[2] != MISSING]
         return "\n".join(markdown(as_columns(heads, rows, self._words))) + "\n"
 
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write the page, its figure and all numbers; and of each stream its whole report.
+        """Write the page, its figure, all numbers, and the full report of each stream.
 
         Parameters
         ----------
         directory : path
-            Made if it is not there.
+            Created if it does not exist.
 
         Returns
         -------
         paths : list of Path
-            The page, its figure and numbers; reports lie in a folder a stream.
+            The page, its figure and numbers. The reports are in one folder per stream.
 
         Raises
         ------
         MissingExtraError
-            If matplotlib is not installed: then all but figures is written.
+            If matplotlib is not installed. Everything but the figures is written.
         SourceError
             If a file cannot be written.
         """
@@ -221,18 +221,18 @@ class ContinualOutcome(ExperimentOutcome):
 
     def _caption(self) -> str:
         metrics = {report.metric for report in self.reports.values()}
-        errors = "RMSE, which is better where it is lower"
+        errors = "RMSE (lower is better)"
         kinds = {
             "accuracy": "Accuracy in %",
-            "rmse": errors if len(metrics) == 1 else f"of kin40k {errors}",
+            "rmse": errors if len(metrics) == 1 else f"{errors} for kin40k",
         }
-        said = ", ".join(text for metric, text in kinds.items() if metric in metrics)
+        measures = ", ".join(text for metric, text in kinds.items() if metric in metrics)
         return (
-            f"{said}; mean ± standard deviation over seeds. p of a paired t-test with the first "
-            "learner of the stream; forgetting: loss from the best that was known of a task; "
-            "backward: what later tasks brought to earlier ones; MB: the most kept from row to "
-            "row, a network's weights among them; seconds: to learn the stream once through, on "
-            "one core; rows again: how often a row was learned a second time, 0 in one pass."
+            f"{measures}; mean ± standard deviation over seeds. p vs. first: p-value of a paired "
+            "t-test against the first learner of the stream; forgetting: drop from the best "
+            "result on a task; backward transfer: effect of later tasks on earlier ones; MB: "
+            "largest state between rows, including a network's weights; seconds: one pass over "
+            "the stream on one core; repeated rows: visits to rows beyond the first, 0 in one pass."
         )
 
     def _draws(self, name: str) -> str:
@@ -245,7 +245,7 @@ class ContinualOutcome(ExperimentOutcome):
             yield from self._of(name)
 
     def _of(self, name: str) -> Iterator[list[str]]:
-        """The rows of a stream."""
+        """Yield the table rows of a stream."""
         report = self.reports[name]
         share = report.metric == "accuracy"
         scale, places = (100.0, 2) if share else (1.0, 3)
@@ -272,7 +272,7 @@ class ContinualOutcome(ExperimentOutcome):
             ]
 
     def _values(self) -> Iterator[dict[str, Any]]:
-        """One for each run: stream, learner, seed, measures and costs."""
+        """Yield one record per run: stream, learner, seed, measures and costs."""
         costs = {name: name for name in ("rows", "nbytes", "prototypes", "repeated")}
         costs |= {"learning": "learning_seconds", "answering": "prediction_seconds"}
         measures = ("average", "average_incremental", "forgetting", "backward_transfer",
@@ -286,22 +286,25 @@ class ContinualOutcome(ExperimentOutcome):
                     yield row | {cost: getattr(run, name) for cost, name in costs.items()}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """A panel a stream: each learner at the end, and what is published of it."""
-        return drawn(self.title, self.reports, path, paper=self.setup["scale"] == 1.0)
+        """Plot final averages and published numbers, one panel per stream."""
+        return comparison_figure(self.title, self.reports, path, paper=self.setup["scale"] == 1.0)
 
     def _set(self) -> list[str]:
-        """How learners were made, once where they are made alike."""
-        said: dict[tuple[str, str], list[str]] = {}
+        """Return one line per learner and setting, with the streams that use it."""
+        streams_by_settings: dict[tuple[str, str], list[str]] = {}
         for stream, makers in self.settings.items():
             for key, made in makers.items():
-                said.setdefault((key, made), []).append(stream)
-        order = sorted(said, key=lambda one: list(TITLES).index(one[0]))
-        return [f"- {TITLES[key]}: `{made}` ({', '.join(said[key, made])})" for key, made in order]
+                streams_by_settings.setdefault((key, made), []).append(stream)
+        order = sorted(streams_by_settings, key=lambda one: list(TITLES).index(one[0]))
+        return [
+            f"- {TITLES[key]}: `{made}` ({', '.join(streams_by_settings[key, made])})"
+            for key, made in order
+        ]
 
 
 Progress: TypeAlias = Callable[[int, int], object]
 
-_BATCH = 10  # rows a step of networks that see each row once
+_BATCH = 10  # rows per step of networks that see each row once
 
 
 def continual(
@@ -316,28 +319,28 @@ def continual(
     clock: Callable[[], float] | None = None,
     progress: Progress | None = None,
 ) -> ContinualOutcome:
-    """One pass beside networks: what is left of the first tasks, and what that took.
+    """Compare one-pass learners and networks by final accuracy, forgetting, memory and time.
 
     Parameters
     ----------
     data : mapping, optional
-        ``"mnist"`` and ``"fashion-mnist"`` as Images, ``"kin40k"`` as (X, y); found or fetched as
-        ``op.stream`` does, if not given.
+        ``"mnist"`` and ``"fashion-mnist"`` as Images, ``"kin40k"`` as (X, y). By default loaded or
+        downloaded by ``op.stream``.
     streams, methods : iterable of str, optional
-        Which of :func:`continual_names`; all, if not given.
+        Some of :func:`continual_names`; by default all.
     draws : int, optional
-        Seeds: of rows and their order, first weights and whatever a learner draws. By default 5,
-        but 1 of Rotated and Permuted MNIST, which are long, and 3 of kin40k.
+        Number of seeds, which determine rows, their order, initial weights and random choices of
+        learners. By default 5; 1 for Rotated and Permuted MNIST, which are long; 3 for kin40k.
     scale : float, default=1.0
-        Rows to learn and to test, as a share, in (0, 1]: for a quick look.
+        Fraction of training and test rows, in (0, 1], for a quick run.
     processes : int, default=1
-        In which runs are made side by side, each on one thread.
+        Number of processes for parallel runs, each on one thread.
     path : path, optional
-        A folder in which each run is kept when it is done; called again, only the others are made.
+        Folder in which completed runs are stored. A later call computes only the missing runs.
     clock : callable, optional
-        Gives seconds, to tell the time a row takes.
+        Returns seconds; measures the time per row.
     progress : callable, optional
-        Called with the tasks learned in all runs and their number.
+        Called with the number of tasks learned in all runs and the total.
 
     Returns
     -------
@@ -346,12 +349,12 @@ def continual(
     Raises
     ------
     ParameterError
-        If a name is unknown, ``data`` holds something else, a number is out of range, or ``path``
-        is no folder or holds runs of other settings.
+        If a name is unknown, ``data`` holds anything else, a number is out of range, or ``path``
+        is not a folder or contains runs with other settings.
     MissingExtraError
-        If networks are wanted and torch is not installed.
+        If networks are selected and torch is not installed.
     SourceError
-        If a data set is wanted and cannot be had.
+        If a required data set is not available.
     """
     if draws is not None:
         validation.whole(draws, "draws", "continual", low=1)
@@ -359,58 +362,60 @@ def continual(
     validation.in_range(scale, "scale", "continual", above=0.0, high=1.0)
     if not isinstance(path, (str, os.PathLike, type(None))):
         raise ParameterError(
-            f"continual: `path` must be a folder in which runs are kept, got {path!r}. Name one."
+            f"continual: `path` must be a folder for the runs, got {path!r}. Pass a path."
         )
-    wanted = _wanted({"streams": streams, "methods": methods})
-    plan = _plan(**wanted)
+    selected = _selected({"streams": streams, "methods": methods})
+    plan = _plan(**selected)
     if any(name in NETWORKS["split"] for some in plan.values() for name in some):
         import_extra("torch", extra="torch", where="continual")
     of = {name: draws or STREAMS[name].draws for name in plan}
     total = sum(len(some) * of[name] * STREAMS[name].tasks for name, some in plan.items())
-    known = held(data)
+    known = check_data(data)
     reports: dict[str, ContinualReport] = {}
     past = 0
     for name, some in plan.items():
         stream = STREAMS[name]
         if stream.data not in known:
-            known[stream.data] = found(stream.data)
-        told = _told(progress, past, total)
+            known[stream.data] = load_data(stream.data)
+        on_progress = _progress_callback(progress, past, total)
         with threadpool_limits(1):
             reports[name] = evaluated(
                 {key: stream.learners[key] for key in some},
-                _Drawn(stream, known[stream.data], scale),
+                _StreamFactory(stream, known[stream.data], scale),
                 seeds=of[name],
                 jobs=processes,
                 path=None if path is None else Path(path) / name,
                 batch=_BATCH,
                 clock=clock,
-                on_progress=told,
+                on_progress=on_progress,
             )
         past += len(some) * of[name] * stream.tasks
-        _told(progress, past, total)(None)
-    setup = {"draws": of, "scale": scale, **wanted}
+        _progress_callback(progress, past, total)(None)
+    setup = {"draws": of, "scale": scale, **selected}
     settings = {n: settings_of({k: STREAMS[n].learners[k] for k in s}) for n, s in plan.items()}
-    title = "Continual learning: the average over tasks after the last one"
+    title = "Continual learning: average over tasks after the last task"
     return ContinualOutcome("continual-results", title, setup, reports, settings)
 
 
 def continual_names() -> dict[str, list[str]]:
-    """What ``streams`` and ``methods`` of :func:`continual` may name."""
+    """Return the choices of ``streams`` and ``methods`` of :func:`continual`."""
     return {"streams": list(STREAMS), "methods": list(TITLES.values())}
 
 
-def _told(progress: Progress | None, past: int, total: int) -> Callable[[Step | None], object]:
-    """Tells how far a stream's runs have come, after so many tasks of other streams."""
+def _progress_callback(
+    progress: Progress | None, past: int, total: int
+) -> Callable[[Step | None], object]:
+    """Return a callback that adds the ``past`` tasks of other streams and reports the sum."""
 
-    def tell(step: Step | None) -> None:
+    def report(step: Step | None) -> None:
         if progress is not None:
             progress(past + (step.done if step is not None else 0), total)
 
-    return tell
+    return report
 
 
-class _Drawn:
-    """Makes a stream of a seed; it can be sent to other processes, as a name and its data."""
+class _StreamFactory:
+    """Picklable factory of a stream from a seed."""
 
     def __init__(self, stream: Stream, data: Images | tuple[Floats, Floats], scale: float) -> None:
         self._make, self._data, self._scale = stream.make, data, scale
@@ -419,8 +424,8 @@ class _Drawn:
         return self._make(self._data, self._scale, seed)
 
 
-def _wanted(given: dict[str, Iterable[str] | None]) -> dict[str, list[str]]:
-    """The streams and methods that are wanted, by their names."""
+def _selected(given: dict[str, Iterable[str] | None]) -> dict[str, list[str]]:
+    """Return the selected streams and methods by name."""
     known = continual_names()
     if not isinstance(given["methods"], (str, type(None))):  # former names are keys of TITLES
         given = {**given, "methods": [TITLES.get(name, name) for name in given["methods"]]}
@@ -430,12 +435,13 @@ def _wanted(given: dict[str, Iterable[str] | None]) -> dict[str, list[str]]:
 
 
 def _plan(streams: list[str], methods: list[str]) -> dict[str, list[str]]:
-    """The learners of each stream that are wanted, in the order of tables."""
+    """Return the selected learners of each stream, in the order of the tables."""
     plan = {n: [key for key in TITLES if key in methods and key in STREAMS[n].learners]
             for n in streams}  # fmt: skip
     if not any(plan.values()):
         raise ParameterError(
-            f"continual: `methods` must learn some of the streams, got {', '.join(methods)} for "
-            f"{', '.join(streams)}. Choose others: rls-filters learns split streams, say."
+            "continual: `methods` must apply to at least one of the streams, got "
+            f"{', '.join(methods)} for {', '.join(streams)}. Choose others, for example "
+            "rls-filters for split streams."
         )
     return {name: some for name, some in plan.items() if some}

@@ -2,9 +2,9 @@
 
 Settings were chosen on held-out training rows, never on test rows:
 ``benchmarks/fixed_features.py`` for features of images, ``benchmarks/held_out.py`` for the other
-features and for networks, ``benchmarks/class_statistics.py`` for statistics of classes. ART-IPCA
-has the settings of its paper [1]. Published results are those of Table 1 of [1]; its EWC, iCaRL and
-DEN are others' results.
+features and for networks, ``benchmarks/class_statistics.py`` for class statistics. ART-IPCA uses
+the settings of its paper [1]. Published results are those of Table 1 of [1], which takes the
+results of EWC, iCaRL and DEN from other work.
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
@@ -50,20 +50,20 @@ __all__ = [
     "UNITS",
     "Maker",
     "Stream",
-    "arm",
-    "behind",
-    "domains",
-    "found",
-    "held",
-    "learner",
-    "network",
+    "check_data",
+    "domain_learners",
+    "kin40k_learners",
+    "load_data",
+    "make_estimator",
+    "make_network",
+    "make_pipeline",
     "settings_of",
-    "splits",
+    "split_learners",
 ]
 
 
 Maker: TypeAlias = Callable[[int], Any]
-"""Makes a learner of a seed."""
+"""Returns a learner for a seed."""
 
 TITLES: dict[str, str] = {
     "rls-filters": "RLS-filters",
@@ -95,13 +95,13 @@ FILTERS: dict[str, tuple[dict[str, Any], float]] = {
     "fashion-mnist": (_SMOOTH | {"size": 5, "threshold": 0.3, "contrast": 0.02, "pool": 5}, 1.0),
     "rotated-mnist": (_DIGITS, 0.3),
 }
-"""Data -> options of ``RandomConvolution``, and the ridge behind it; filters are noise."""
+"""Data -> options of ``RandomConvolution`` with random filters, and the ridge of the learner."""
 
 UNITS: tuple[dict[str, Any], float] = ({"width": 5000, "standardize": "row", "bias": 1.0}, 30.0)
-"""Options of ``RandomReLU`` where pixels are in another order and nothing is near anything."""
+"""Options of ``RandomReLU`` and the ridge for permuted pixels, which have no neighbourhoods."""
 
 _SHRUNK = {"mnist": (0.03, 0.1), "fashion-mnist": (0.001, 0.6)}
-"""Data -> how much the covariance of LDA is shrunk, and those of QDA."""
+"""Data -> shrinkage of the covariance of LDA, and of the covariances of QDA."""
 
 _AXES = {"mnist": 200, "fashion-mnist": 250}  # [1] A.5.4
 _HIDDEN = 400  # units of each of two layers
@@ -126,7 +126,7 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
         "replay": {"step_size": 0.05, "capacity": 2000},
     },
 }  # fmt: skip
-"""Kind of stream -> network baseline -> its settings."""
+"""Kind of stream -> network baseline -> settings."""
 
 _CLASSES = {
     "sgd": "SGD", "ewc": "EWC", "si": "SI", "lwf": "LwF", "den": "DEN", "icarl": "ICaRL",
@@ -134,33 +134,33 @@ _CLASSES = {
 }  # fmt: skip
 
 
-def splits(data: str, *, whole: bool = False) -> dict[str, Maker]:
-    """The learners of streams whose tasks bring classes of their own.
+def split_learners(data: str, *, whole: bool = False) -> dict[str, Maker]:
+    """Return the learners for streams in which every task has its own classes.
 
     Parameters
     ----------
     data : {"mnist", "fashion-mnist"}
     whole : bool, default=False
-        Of all rows: those alone that go through each once.
+        Whether the stream has all rows; then only one-pass learners are returned.
     """
     lda, qda = _SHRUNK[data]
     made: dict[str, Maker] = {
         "rls-filters": _least_squares(RandomConvolution, *FILTERS[data]),
         "art-ipca": _art(_AXES[data], "incremental"),
-        "qda": partial(learner, StreamingQDA, {"reg_param": qda}),
-        "lda": partial(learner, StreamingLDA, {"shrinkage": lda}),
-        "ncm": partial(learner, NearestClassMean, {}),
+        "qda": partial(make_estimator, StreamingQDA, {"reg_param": qda}),
+        "lda": partial(make_estimator, StreamingLDA, {"shrinkage": lda}),
+        "ncm": partial(make_estimator, NearestClassMean, {}),
     }
     if whole:
         return made
     made["rls-relu"] = _least_squares(RandomReLU, {"width": 2000}, 1.0)
-    made["rls-pixels"] = partial(learner, RLSClassifier, {"ridge": 1.0})
+    made["rls-pixels"] = partial(make_estimator, RLSClassifier, {"ridge": 1.0})
     made["art-ipca-tasks"] = _art(_AXES[data], "task")
     return {**made, **_networks("split")}
 
 
-def domains(stream: str) -> dict[str, Maker]:
-    """The learners of streams whose tasks share their classes.
+def domain_learners(stream: str) -> dict[str, Maker]:
+    """Return the learners for streams whose tasks share their classes.
 
     Parameters
     ----------
@@ -172,104 +172,104 @@ def domains(stream: str) -> dict[str, Maker]:
         else {"rls-relu": _least_squares(RandomReLU, *UNITS)}
     )
     plain: dict[str, Maker] = {
-        "rls-pixels": partial(learner, RLSClassifier, {"ridge": 1.0}),
-        "ncm": partial(learner, NearestClassMean, {}),
+        "rls-pixels": partial(make_estimator, RLSClassifier, {"ridge": 1.0}),
+        "ncm": partial(make_estimator, NearestClassMean, {}),
     }
     return {**features, **plain, **_networks("domain")}
 
 
-def arm() -> dict[str, Maker]:
-    """The learners of a robot arm."""
+def kin40k_learners() -> dict[str, Maker]:
+    """Return the learners for kin40k."""
     waves = {"width": 1000, "gamma": 0.1}
     return {
-        "rls-fourier": partial(behind, RandomFourier, waves, RLSRegressor, {"ridge": 1e-4}),
-        "sgd-fourier": partial(behind, RandomFourier, waves, SGDRegressor, {}),
+        "rls-fourier": partial(make_pipeline, RandomFourier, waves, RLSRegressor, {"ridge": 1e-4}),
+        "sgd-fourier": partial(make_pipeline, RandomFourier, waves, SGDRegressor, {}),
     }
 
 
 def settings_of(makers: Mapping[str, Maker]) -> dict[str, str]:
-    """How each learner is made, as text; without the layers of networks.
+    """Return the constructor call of each learner as text, without the layers of networks.
 
     Parameters
     ----------
     makers : mapping of str to Maker
     """
-    return {name: _shown(name, maker) for name, maker in makers.items()}
+    return {name: _constructor_call(name, maker) for name, maker in makers.items()}
 
 
-def _shown(name: str, maker: Maker) -> str:
+def _constructor_call(name: str, maker: Maker) -> str:
     if name not in _CLASSES:
         return " ".join(repr(maker(0)).split())
     settings: Any = maker
-    told = ", ".join(f"{key}={value!r}" for key, value in settings.args[1].items())
-    return f"{_CLASSES[name]}({told})"
+    arguments = ", ".join(f"{key}={value!r}" for key, value in settings.args[1].items())
+    return f"{_CLASSES[name]}({arguments})"
 
 
-def learner(kind: type, settings: Mapping[str, object], seed: int) -> Any:
-    """A learner that draws nothing.
+def make_estimator(kind: type, settings: Mapping[str, object], seed: int) -> Any:
+    """Return a learner without random choices.
 
     Parameters
     ----------
     kind : type
-        Its class.
+        Class of the learner.
     settings : mapping
-        What it is made with.
+        Arguments of the constructor.
     seed : int
-        Of no use to it.
+        Ignored.
     """
     del seed
     return kind(**settings)
 
 
-def behind(
+def make_pipeline(
     features: type,
     options: Mapping[str, object],
     kind: type,
     settings: Mapping[str, object],
     seed: int,
 ) -> Pipeline:
-    """A learner behind features that are drawn before data come.
+    """Return a pipeline of random features and a learner.
 
     Parameters
     ----------
     features : type
-        Their class.
+        Class of the features.
     options : mapping
-        What they are made with.
+        Arguments of their constructor.
     kind : type
-        The learner's class.
+        Class of the learner.
     settings : mapping
-        What it is made with.
+        Arguments of its constructor.
     seed : int
-        Of the features.
+        Seed of the features.
     """
     return Pipeline(features(**options, seed=seed), kind(**settings))
 
 
 def _least_squares(features: type, options: Mapping[str, object], ridge: float) -> Maker:
-    return partial(behind, features, options, RLSClassifier, {"ridge": ridge})
+    return partial(make_pipeline, features, options, RLSClassifier, {"ridge": ridge})
 
 
 def _art(axes: int, pca: str) -> Maker:
     settings = {"n_components": axes, "vigilance": 0.5, "pca": pca, "max_prototypes": None}
-    return partial(learner, ARTIPCAClassifier, settings)
+    return partial(make_estimator, ARTIPCAClassifier, settings)
 
 
 def _networks(kind: str) -> dict[str, Maker]:
-    return {name: partial(network, name, given) for name, given in NETWORKS[kind].items()}
+    return {name: partial(make_network, name, given) for name, given in NETWORKS[kind].items()}
 
 
-def network(name: str, settings: Mapping[str, object], seed: int) -> Any:
-    """A baseline in a perceptron of 784, 400, 400 and 10 units, whose weights the seed draws.
+def make_network(name: str, settings: Mapping[str, object], seed: int) -> Any:
+    """Return a baseline that trains a 784-400-400-10 perceptron.
 
     Parameters
     ----------
     name : str
         A key of ``NETWORKS``.
     settings : mapping
-        What it is made with.
+        Arguments of the constructor.
     seed : int
-        Of first weights, and of what it draws.
+        Seed of the initial weights and of the baseline's random choices.
     """
     torch, baselines = import_module("torch"), import_module("onepass_experiments.baselines")
     with torch.random.fork_rng(devices=[]):
@@ -294,21 +294,21 @@ class Stream:
     Parameters
     ----------
     title : str
-        In tables and figures.
+        Title in tables and figures.
     about : str
-        What is learned and tested.
+        Description of the training and test rows.
     data : str
-        Of what it is made: a name of :func:`found`.
+        Data set: a name that :func:`load_data` accepts.
     make : callable
         Called as ``make(data, scale, seed)``.
     tasks : int
-        How many.
+        Number of tasks.
     draws : int
-        Seeds, unless others are wanted.
+        Default number of seeds.
     learners : mapping of str to Maker
-        Who learns it.
+        Learner name -> factory.
     published : mapping of str to (float, float or None)
-        Learner -> accuracy and its standard deviation, percent [1].
+        Learner -> accuracy and its standard deviation, in percent [1].
     """
 
     title: str
@@ -321,8 +321,8 @@ class Stream:
     published: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
 
 
-def found(data: str) -> Any:
-    """Images, or a table of numbers and answers, as users have or fetch them.
+def load_data(data: str) -> Any:
+    """Load images, or the rows and targets of a table; downloads them if needed.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def found(data: str) -> Any:
     Raises
     ------
     SourceError
-        If it cannot be had.
+        If the data set is not available.
     """
     if data in _KNOWN:
         return images(data)
@@ -340,33 +340,33 @@ def found(data: str) -> Any:
     return X, np.concatenate([b.y for b in blocks])
 
 
-def held(data: Mapping[str, object] | None) -> dict[str, Any]:
-    """What users hand in, if streams can be made of it.
+def check_data(data: Mapping[str, object] | None) -> dict[str, Any]:
+    """Check the argument ``data`` of :func:`continual` and convert it.
 
     Parameters
     ----------
     data : mapping or None
-        Name of :func:`found` -> Images, or (X, y).
+        Name as in :func:`load_data` -> Images, or (X, y).
 
     Raises
     ------
     ParameterError
-        If a name is unknown, or something else is handed in.
+        If a name is unknown or a value is neither.
     """
-    taken: dict[str, Any] = {}
+    checked: dict[str, Any] = {}
     for name, given in (data or {}).items():
         if name in _KNOWN and isinstance(given, Images):
-            taken[name] = given
+            checked[name] = given
             continue
         pair = [np.asarray(part) for part in given] if isinstance(given, (tuple, list)) else []
         if name != _ARM or [part.ndim for part in pair] != [2, 1] or len({*map(len, pair)}) != 1:
             raise ParameterError(
                 f"continual: `data` must hold op.stream.Images by the names {', '.join(_KNOWN)}, "
                 f"or (X, y) of shapes (n, d) and (n,) by {_ARM}, got {name!r} with a "
-                f"{type(given).__name__}. Give these, or nothing, so that they are fetched."
+                f"{type(given).__name__}. Pass these, or omit `data` to download them."
             )
-        taken[name] = tuple(pair)
-    return taken
+        checked[name] = tuple(pair)
+    return checked
 
 
 def _rows(n: int, scale: float) -> int:
@@ -395,32 +395,34 @@ def _permuted(known: Images, scale: float, seed: int) -> Experiences:
     return permuted_mnist(known, n_tasks=10, rows_per_task=n, test_rows_per_task=k, seed=seed)
 
 
-def _arm(known: tuple[Floats, Floats], scale: float, seed: int) -> Experiences:
+def _kin40k(known: tuple[Floats, Floats], scale: float, seed: int) -> Experiences:
     X, y = known
     n = min(len(y), _rows(40_000, scale))
     return experiences(X[:n], y[:n], by=X[:n, 0], n_tasks=5, seed=seed, name="kin40k")
 
 
-def _splits(data: str, published: Mapping[str, tuple[float, float | None]]) -> dict[str, Stream]:
-    """Both protocols of a data set."""
+def _split_streams(
+    data: str, published: Mapping[str, tuple[float, float | None]]
+) -> dict[str, Stream]:
+    """Return the streams of both protocols of a data set."""
     name = f"Split {_KNOWN[data]}"
     return {
         f"split-{data}": Stream(
             name,
-            "Two classes a task, 2,000 rows of a class to learn and 500 to test, tested among all "
-            "ten classes: the protocol of the ART-IPCA paper.",
-            data, partial(_split, name), 5, 5, splits(data), published,
+            "Two classes per task, 2,000 training and 500 test rows per class, predictions among "
+            "all ten classes: the protocol of the ART-IPCA paper.",
+            data, partial(_split, name), 5, 5, split_learners(data), published,
         ),
         f"whole-{data}": Stream(
             f"{name}, all rows",
-            "The same of all 60,000 rows to learn and 10,000 to test.",
-            data, partial(_whole, f"{name}, all rows"), 5, 5, splits(data, whole=True),
+            "The same with all 60,000 training and 10,000 test rows.",
+            data, partial(_whole, f"{name}, all rows"), 5, 5, split_learners(data, whole=True),
         ),
     }  # fmt: skip
 
 
 STREAMS: dict[str, Stream] = {
-    **_splits(
+    **_split_streams(
         "mnist",
         {
             "art-ipca-tasks": (94.03, 0.26),
@@ -429,7 +431,7 @@ STREAMS: dict[str, Stream] = {
             "icarl": (94.57, None),
         },
     ),
-    **_splits(
+    **_split_streams(
         "fashion-mnist",
         {
             "art-ipca-tasks": (77.56, 0.60),
@@ -440,21 +442,22 @@ STREAMS: dict[str, Stream] = {
     ),
     "rotated-mnist": Stream(
         "Rotated MNIST",
-        "All classes in each of 15 tasks, of which each is turned by 5° more; 10,000 rows a task "
-        "to learn and 1,000 to test. Nobody is told the task.",
-        "mnist", _rotated, 15, 1, domains("rotated-mnist"),
+        "15 tasks with all classes, each rotated by 5° more than the last; 10,000 training and "
+        "1,000 test rows per task. Learners do not know the task.",
+        "mnist", _rotated, 15, 1, domain_learners("rotated-mnist"),
     ),
     "permuted-mnist": Stream(
         "Permuted MNIST",
-        "All classes in each of 10 tasks, of which each has its pixels in an order of its own; "
-        "10,000 rows a task to learn and 1,000 to test. Nobody is told the task.",
-        "mnist", _permuted, 10, 1, domains("permuted-mnist"),
+        "10 tasks with all classes, each with its own permutation of the pixels; 10,000 training "
+        "and 1,000 test rows per task. Learners do not know the task.",
+        "mnist", _permuted, 10, 1, domain_learners("permuted-mnist"),
     ),
     "kin40k": Stream(
         "kin40k",
-        "40,000 rows of a robot arm's kinematics in five ranges of its first input, so that the "
-        "working region moves; a fifth of each is tested. RMSE of standardised answers.",
-        "kin40k", _arm, 5, 3, arm(),
+        "40,000 rows of a robot arm's kinematics, split into five ranges of the first input, so "
+        "that the working region moves; a fifth of each range is held out for testing. RMSE of "
+        "standardised targets.",
+        "kin40k", _kin40k, 5, 3, kin40k_learners(),
     ),
 }  # fmt: skip
-"""The streams by name, in the order of tables."""
+"""Streams by name, in the order of the tables."""

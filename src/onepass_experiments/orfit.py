@@ -1,15 +1,15 @@
 """ORFit on rotated digits: Figures 6 and 7 of the extended paper, 2 and 3 of CDC 2022.
 
 A linear model learns the angle of rotation of a digit from 100 images, each seen once. The training
-rows come by growing angle, so that the last rows differ from the first ones ([1] section 5, [2]
+rows are sorted by angle, so that the last rows differ from the first ones ([1] section 5, [2]
 section V):
 
-    θ_k = 180° k / n,   x_k = (turned by θ_k(image_k) / 255 − 0.1307) / 0.3081,   k = 1 … n   (1)
-    y_k = θ_k in radians,   w₀ uniform in ±1/√784 = ±1/28, anew in each run                  (2)
+    θ_k = 180° k / n,   x_k = (rotated by θ_k(image_k) / 255 − 0.1307) / 0.3081,  k = 1 … n   (1)
+    y_k = θ_k in radians,   w₀ uniform in ±1/√784 = ±1/28, sampled for each run              (2)
 
-Test digits are rotated by angles uniform in [0°, 180°). The papers do not publish which images they
-took: a :class:`Draw` chooses them, and results are shown over several draws. After each row the
-error is measured, in degrees, over the test digits, over the training digits, and of one training
+Test digits are rotated by angles uniform in [0°, 180°). The papers do not publish which images were
+used: a :class:`Draw` samples them, and results are shown over several draws. After each row the
+error is measured, in degrees, over the test digits, over the training digits, and on one training
 row:
 
     test, train   √ mean over the rows of (f(x; w) − y)²                                     (3)
@@ -18,22 +18,22 @@ row:
                   [0°, 180°) is √ (180²/12 + (90 − θ_k)²), as the papers calculate           (5)
     learned       (3) over the k rows learned so far: zero while k <= m                      (6)
 
-The runs of a draw differ in w₀ alone, and so in no gradient: they are learned as the outputs of one
-model, each with its own weights ([1] Remark 3).
+The runs of a draw differ only in w₀, so all gradients agree: the runs are learned as the outputs of
+one model, each with its own weights ([1] Remark 3).
 
-One-pass learning is compared with multi-pass SGD ([1] section 5.2, Corollary 1), which takes for
-each row k, pass after pass,
+One-pass learning is compared with multi-pass SGD ([1] section 5.2, Corollary 1), which makes for
+each row k in every epoch the step
 
     w ← w + 2η (y_k − x_kᵀ w) x_k                                                           (7)
 
 Let r be the errors at the start of an epoch and δ_k = 2η (y_k − x_kᵀ w) the coefficient of row k in
-it. Row k depends on the steps of the rows before it, so that with K = X Xᵀ all coefficients solve
-one triangular system:
+the epoch. It depends on the steps of the preceding rows, so that with K = X Xᵀ all coefficients
+solve one triangular system:
 
     (I / 2η + stril K) δ = r,   w ← w + Xᵀ δ,   r ← r − K δ                                  (8)
 
-where stril K is the part of K below its diagonal, rows and columns in the order of the epoch. It
-equals (7) to rounding, for all runs together, and costs O(n²) an epoch in place of O(np).
+where stril K is the strictly lower triangle of K, with rows and columns in the order of the epoch.
+This equals (7) up to rounding, for all runs at once, and costs O(n²) per epoch instead of O(np).
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.
@@ -65,16 +65,16 @@ _MEAN, _DEVIATION = 0.1307, 0.3081  # of all pixels of MNIST's training images, 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Draw:
-    """One choice of images and angles, and where each run begins.
+    """One sample of images and angles, and the initial weights of each run.
 
     Parameters
     ----------
     X : ndarray of shape (n, p)
-        Rows to learn, by growing angle.
+        Training rows, sorted by angle.
     y : ndarray of shape (n,)
         Their angles, in radians.
     X_test : ndarray of shape (k, p)
-        Rows to test.
+        Test rows.
     y_test : ndarray of shape (k,)
         Their angles, in radians.
     start : ndarray of shape (runs, p)
@@ -90,22 +90,22 @@ class Draw:
 
 @dataclass(frozen=True)
 class RotatedDigits:
-    """The set-up of the experiment, as far as the papers tell; what they do not is a parameter.
+    """Set-up of the experiment. What the papers leave open is a parameter.
 
     Parameters
     ----------
     digit : int, default=2
-        Whose images are turned.
+        Digit whose images are rotated.
     n : int, default=100
-        Rows to learn.
+        Number of training rows.
     order : {0, 1, 2, 3, 4, 5}, default=0
-        Of the splines that interpolate between pixels: 0 takes the nearest pixel, which alone
-        gives the published training error of multi-pass SGD.
+        Order of the spline interpolation between pixels. 0 takes the nearest pixel; only this
+        reproduces the published training error of multi-pass SGD.
     clockwise : bool, default=True
-        The direction of turning. The published numbers do not settle it.
+        Direction of rotation. The published numbers do not determine it.
     bias : bool, default=False
-        Whether there is one more weight, of feature 1, as in PyTorch's ``Linear``. The papers'
-        model is wᵀx; the bias moves the errors by far less than another draw of images.
+        Whether to add a constant feature 1, as in PyTorch's ``Linear``. The papers' model is
+        wᵀx. The bias changes the errors by far less than another draw of images does.
     """
 
     digit: int = 2
@@ -115,21 +115,21 @@ class RotatedDigits:
     bias: bool = False
 
     def draw(self, images: Images, runs: int, seed: list[int]) -> Draw:
-        """Choose n images to learn, an angle for each image to test, and w₀ of each run.
+        """Sample n training images, an angle for each test image, and w₀ of each run.
 
         Parameters
         ----------
         images : Images
             A set such as ``op.stream.images("mnist")``.
         runs : int
-            How many runs begin, each at its own w₀.
+            Number of runs, each with its own w₀.
         seed : list of int
-            The same seed draws the same.
+            Seed of the sample.
 
         Raises
         ------
         ParameterError
-            If there are fewer than n images of the digit to learn, or none to test.
+            If there are fewer than n training images of the digit, or no test image.
         """
         known = images.train_images[images.train_labels == self.digit]
         unknown = images.test_images[images.test_labels == self.digit]
@@ -150,7 +150,7 @@ class RotatedDigits:
         return Draw(X, np.deg2rad(learned), X_test, np.deg2rad(tested), start)
 
     def _features(self, pictures: Array, degrees: Floats) -> Floats:
-        """Rows of (1)."""
+        """Return the rows x of (1)."""
         turns = -degrees if self.clockwise else degrees
         pixels = rotated(pictures, turns, self.order).reshape(len(pictures), -1)
         X = (pixels / 255.0 - _MEAN) / _DEVIATION
@@ -165,22 +165,22 @@ def multipass_sgd(
     steps: Array,
     shuffle: np.random.Generator | None = None,
 ) -> Floats:
-    """The weights of SGD on squared error after certain steps, for several runs at once.
+    """Return the weights of SGD on the squared error after given steps, for several runs at once.
 
     Parameters
     ----------
     X : ndarray of shape (n, p)
-        Rows to learn, each once an epoch.
+        Training rows, each used once per epoch.
     y : ndarray of shape (n,)
     start : ndarray of shape (runs, p)
         w₀ of each run.
     step_size : float
-        η of (7), > 0; below 1 / max ‖x_k‖² for it to converge.
+        η of (7), > 0. Converges below 1 / max ‖x_k‖².
     steps : ndarray of int of shape (t,)
-        Rising, from 1 on: step n is the end of the first epoch.
+        Increasing step numbers >= 1; step n is the end of the first epoch.
     shuffle : numpy.random.Generator, optional
-        Puts the rows in a new order for each epoch, the same in all runs; they stay in theirs
-        if it is not given.
+        Shuffles the rows in each epoch, in the same order for all runs. By default the order of
+        the rows is kept.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def multipass_sgd(
     Raises
     ------
     ParameterError
-        If the step size is not positive, or the steps do not rise from 1 on.
+        If the step size is not positive, or the steps are not increasing numbers >= 1.
 
     Examples
     --------
@@ -200,8 +200,8 @@ def multipass_sgd(
     """
     if not step_size > 0 or (np.diff(steps, prepend=0) < 1).any():
         raise ParameterError(
-            "multipass_sgd: `step_size` must be > 0 and `steps` must rise from 1 on, got "
-            f"{step_size!r} and {steps!r}. Give whole numbers in order, each once."
+            "multipass_sgd: `step_size` must be > 0 and `steps` must be increasing numbers >= 1, "
+            f"got {step_size!r} and {steps!r}. Sort the steps and remove duplicates."
         )
     n = len(X)
     K = X @ X.T
@@ -223,12 +223,12 @@ def multipass_sgd(
 def _epoch(
     K: Floats, r: Floats, step_size: float, shuffle: np.random.Generator | None
 ) -> tuple[Array, Floats]:
-    """The order of an epoch's rows, and their δ in this order, by (8)."""
+    """Return the order of the rows in an epoch, and δ in this order, by (8)."""
     n = len(K)
     rows = np.arange(n) if shuffle is None else shuffle.permutation(n)
     triangle = K[np.ix_(rows, rows)]
     triangle[np.arange(n), np.arange(n)] = 1.0 / (2.0 * step_size)
-    return rows, linalg.solve_lower(triangle, r[rows])  # what is above the diagonal is not read
+    return rows, linalg.solve_lower(triangle, r[rows])  # the upper triangle is not read
 
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -237,7 +237,7 @@ _Errors: TypeAlias = dict[tuple[str, str], tuple[Array, Floats]]
 _PUBLISHED = "orfit-published.json"
 _PRINTED = "ORFit, rule of 2022 as printed"
 _STEP_SIZE = 1e-5  # of multi-pass SGD on squared error ([1] section 5.2)
-_MARKS = 60  # ends of epochs of multi-pass SGD at which errors are measured, at most
+_MARKS = 60  # max epochs of multi-pass SGD after which errors are measured
 
 
 def orfit_figure6(
@@ -250,24 +250,24 @@ def orfit_figure6(
     digits: RotatedDigits | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """ORFit with a memory of m directions, beside One-Step SGD and Greedy: Figure 6.
+    """Reproduce Figure 6: ORFit with a memory of m directions, One-Step SGD and Greedy.
 
     Parameters
     ----------
     images : Images, optional
-        ``op.stream.images("mnist")`` if not given.
+        By default ``op.stream.images("mnist")``.
     m : int, default=10
-        Directions that ORFit may keep.
+        Number of directions that ORFit retains.
     draws : int, default=16
-        Choices of the images and the angles to test, of which the published is one.
+        Number of samples of images and test angles. The published result is one such sample.
     runs : int, default=10
-        Runs a draw, each from its own w₀.
+        Runs per draw, each from its own w₀.
     seed : int, default=0
-        Of all that is drawn.
+        Seed of all random choices.
     digits : RotatedDigits, optional
-        Another set-up than the paper's.
+        Set-up of the experiment; by default that of the paper.
     progress : callable, optional
-        Called with the draws done and their number.
+        Called with the number of completed draws and the total.
 
     Returns
     -------
@@ -276,9 +276,9 @@ def orfit_figure6(
     Raises
     ------
     ParameterError
-        If m, draws or runs is no whole number >= 1, or there are too few images of the digit.
+        If m, draws or runs is not a whole number >= 1, or there are too few images of the digit.
     SourceError
-        If MNIST is wanted and cannot be had.
+        If MNIST is required and not available.
     """
     memories = {
         "ORFit": Principal(m),
@@ -302,7 +302,7 @@ def orfit_figure6(
 
     errors = _over_draws(measured, images, digits, draws, runs, seed, progress)
     source, paper = published(_PUBLISHED, "orfit-fig6")
-    # the paper of 2022 prints another rule than the extended one, and shows the same numbers
+    # the paper of 2022 prints a different rule than the extended paper but shows the same numbers
     paper = {**paper, (_PRINTED, "test"): paper["ORFit", "test"]} if m == 10 else {}
     setup = {"m": m, "sample": sample, **_setup(digits, draws, runs, seed)}
     title = f"Rotated digits, memory of {m} directions"
@@ -321,17 +321,17 @@ def orfit_figure7(
     digits: RotatedDigits | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """ORFit without a limit, beside SGD in one pass and in many: Figure 7.
+    """Reproduce Figure 7: ORFit with unlimited memory, SGD in one pass and in many passes.
 
     Parameters
     ----------
     images : Images, optional
-        ``op.stream.images("mnist")`` if not given.
+        By default ``op.stream.images("mnist")``.
     epochs : int, default=1000
         Passes of multi-pass SGD over the rows, with step size 1e-5 on squared error.
     shuffled : bool, default=True
-        Whether it takes the rows in a new order in each epoch, or by growing angle. The papers
-        do not say; their curve over the first epoch is that of shuffled rows.
+        Whether to shuffle the rows in each epoch; otherwise they are sorted by angle. The papers
+        do not specify it; their curve over the first epoch matches shuffled rows.
     draws, runs, seed, digits, progress
         As in :func:`orfit_figure6`.
 
@@ -342,9 +342,9 @@ def orfit_figure7(
     Raises
     ------
     ParameterError
-        If epochs, draws or runs is no whole number >= 1, or there are too few images.
+        If epochs, draws or runs is not a whole number >= 1, or there are too few images.
     SourceError
-        If MNIST is wanted and cannot be had.
+        If MNIST is required and not available.
     """
     validation.whole(epochs, "epochs", "orfit_figure7", low=1)
     digits = digits or RotatedDigits()
@@ -379,21 +379,21 @@ def orfit_figure7(
         "sample": sample,
         **_setup(digits, draws, runs, seed),
     }
-    title = "Rotated digits, memory without a limit"
+    title = "Rotated digits, unlimited memory"
     lines = _lines(errors, paper, digits)
     return Outcome("orfit-fig7", title, source, setup, lines, _fitted(errors, digits.n))
 
 
 def _one_pass(memory: Any, drawn: Draw) -> tuple[Array, Floats]:
-    """The weights after each row (n, runs, p), by the library's own learner, all runs at once."""
+    """Return the weights after each row (n, runs, p), with ``ORFitRegressor`` for all runs."""
     model = ORFitRegressor(memory, initial_coef=drawn.start)
-    answers = np.ones(len(drawn.start))
-    weights = [model.learn_one(x, y * answers).coef_ for x, y in zip(drawn.X, drawn.y, strict=True)]
+    ones = np.ones(len(drawn.start))
+    weights = [model.learn_one(x, y * ones).coef_ for x, y in zip(drawn.X, drawn.y, strict=True)]
     return np.arange(1, len(weights) + 1), np.stack(weights)
 
 
 def _measured(weights: Floats, drawn: Draw, sample: int) -> dict[str, Floats]:
-    """(1), (2) of weights (t, runs, p): errors of shape (t, runs), in degrees."""
+    """Return the errors (3), (4) of weights (t, runs, p), of shape (t, runs), in degrees."""
     flat = weights.reshape(-1, weights.shape[2]).T
     shape = weights.shape[:2]
     test = drawn.X_test @ flat - drawn.y_test[:, None]
@@ -407,23 +407,23 @@ def _measured(weights: Floats, drawn: Draw, sample: int) -> dict[str, Floats]:
 
 
 def _learned(weights: Floats, drawn: Draw) -> Floats:
-    """(4) of weights (n, runs, p), one step a row: errors of shape (n, runs), in degrees."""
+    """Return the errors (6) of weights (n, runs, p) after each row, (n, runs), in degrees."""
     gaps = np.einsum("kp,trp->trk", drawn.X, weights) - drawn.y
     squares = np.cumsum(gaps**2, axis=2)[np.arange(len(gaps)), :, np.arange(len(gaps))]
     return np.rad2deg(np.sqrt(squares / np.arange(1, len(gaps) + 1)[:, None]))
 
 
 def _fitted(errors: _Errors, m: int) -> str:
-    """What (6) is at most while it must be zero."""
-    most = errors["ORFit", "learned"][1][:, :m].max()
+    """Report the largest value of (6) among the first m rows, where it must be zero."""
+    largest = errors["ORFit", "learned"][1][:, :m].max()
     return (
         f"ORFit: the largest error over the rows learned so far, at any of the first {m} rows in "
-        f"any run, is {most:.0e}."
+        f"any run, is {largest:.0e}."
     )
 
 
 def _greedy(drawn: Draw, sample: int) -> _Errors:
-    """(5), by the baseline that says the last answer: the same in every run."""
+    """Return (5), by the baseline that predicts the last target; it is the same in every run."""
     model, runs = LastValue(), len(drawn.start)
     test, one = [], []
     for x, y in zip(drawn.X, drawn.y, strict=True):
@@ -446,7 +446,7 @@ def _over_draws(
     seed: int,
     progress: Progress | None,
 ) -> _Errors:
-    """The errors of each draw, (draws, t, runs) for each line."""
+    """Return the errors of all draws, (draws, t, runs) for each line."""
     validation.whole(draws, "draws", "reproduce", low=1)
     validation.whole(runs, "runs", "reproduce", low=1)
     known = images_of("mnist") if images is None else images
@@ -465,7 +465,7 @@ def _over_draws(
 def _lines(
     errors: _Errors, paper: Mapping[tuple[str, str], Published], digits: RotatedDigits
 ) -> tuple[Line, ...]:
-    """The errors summed up, beside the paper's where the digits are the paper's."""
+    """Summarize the errors, with the published ones if the set-up is that of the paper."""
     usual = RotatedDigits()
     shown = paper if (digits.digit, digits.n) == (usual.digit, usual.n) else {}
     return tuple(

@@ -1,24 +1,24 @@
-"""ORFit for deep networks beside other one-pass learners, which the papers leave open.
+"""ORFit for deep networks compared with other one-pass learners, an experiment beyond the papers.
 
 A wide perceptron and a small convolutional network learn streams of tasks, each row once:
 
 =================  ==================================================================  =============
 Rotation angles    the rotation angle of a digit 2; 9 tasks of 20° each                RMSE, degrees
-Split MNIST        ten classes, two a task; tested among all ten ([1]'s hardest case)  accuracy
-  … task known     the same networks, tested among the two classes of the task         accuracy
+Split MNIST        ten classes, two per task; class-incremental ([1]'s hardest case)   accuracy
+  … task known     the same networks, predicting among the two classes of the task     accuracy
 Rotated MNIST      ten classes, 15 tasks, each rotated by 5° more                      accuracy
-Permuted MNIST     ten classes, 10 tasks, each with its own order of pixels            accuracy
+Permuted MNIST     ten classes, 10 tasks, each with its own permutation of pixels      accuracy
 =================  ==================================================================  =============
 
 After each task all tasks are tested (:mod:`onepass_experiments.orfit_deep_outcome`). No method gets
-the task of a row; some are notified when a task ends. A run depends on its position and its seed
-alone, so its result is the same in any process.
+the task of a row; some are notified when a task ends. A run depends only on its index and its seed,
+so its result is the same in any process.
 
-Settings were chosen without the test rows and are in ``orfit-deep-settings.json``. Of each task of
-a stream, drawn with a seed of its own, the last training rows are held out and tested in place of
-the test rows. Of a method's grid those settings are taken whose average at the end of the stream is
-best, (1) of :mod:`onepass_experiments.orfit_deep_outcome`; settings that stop a method are taken
-only if all do.
+Settings were chosen without the test rows and are in ``orfit-deep-settings.json``. For a stream
+sampled with a separate seed, the last training rows of each task are held out and used as test
+rows. From the grid of a method the settings with the best average at the end of the stream are
+selected, (1) of :mod:`onepass_experiments.orfit_deep_outcome`. Settings with which the method fails
+are selected only if all settings fail.
 
 [1] G. M. van de Ven, A. S. Tolias, "Three scenarios for continual learning", 2019.
 """
@@ -46,7 +46,7 @@ from onepass_experiments.orfit_deep_networks import (
     STREAMS,
     Grid,
     Method,
-    Task,
+    TargetKind,
     halved,
     network,
 )
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Run",
-    "Setting",
+    "RunContext",
     "Settings",
     "choose_settings",
     "chosen_settings",
-    "known_names",
+    "option_names",
     "orfit_deep",
     "run",
-    "task_of",
+    "target_kind",
 ]
 
 
@@ -73,21 +73,21 @@ _CLASSES = 10
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What one run gave.
+    """Result of one run.
 
     Parameters
     ----------
     matrix : ndarray of shape (T, T)
-        On the rows to test of task j after task t: percent right among all classes, or the root
-        mean square error in degrees.
+        Score on the test rows of task j after task t: accuracy in percent among all classes, or
+        the root mean square error in degrees.
     within : ndarray of shape (T, T), or None
-        Percent right among the classes of the task alone; None where tasks share their classes.
+        Accuracy in percent among the classes of the task; None if tasks share their classes.
     nbytes : int
-        Kept beside the weights, at the end.
+        Size of the state besides the weights, at the end.
     seconds : float or None
-        Learning one row; None without a clock.
+        Training time per row; None without a clock.
     stopped : str or None
-        Why it could not go on.
+        Error that stopped the method.
     """
 
     matrix: Floats
@@ -97,8 +97,8 @@ class Run:
     stopped: str | None
 
 
-def task_of(tasks: Sequence[Experience]) -> Task:
-    """What is to be said in a stream."""
+def target_kind(tasks: Sequence[Experience]) -> TargetKind:
+    """Return the kind of target of a stream."""
     return "classes" if tasks[0].classes else "angles"
 
 
@@ -110,22 +110,22 @@ def run(
     seed: list[int],
     clock: Callable[[], float] | None = None,
 ) -> Run:
-    """Learn the tasks one after the other, each row once.
+    """Learn the tasks in sequence, each row once.
 
     Parameters
     ----------
     method : Method
-        Which learns.
+        Method to run.
     settings : dict of str to object
-        Of the method.
+        Settings of the method.
     tasks : sequence of Experience
-        Of pictures of shape (n, 1, 28, 28).
+        Tasks with images of shape (n, 1, 28, 28).
     which : str
         The network, one of ``NETWORKS``.
     seed : list of int
-        Where its weights begin, and what the method draws.
+        Seed of the initial weights and of the method's random choices.
     clock : callable, optional
-        Gives seconds.
+        Returns seconds.
     """
     with _one_thread():
         return _run(method, settings, tasks, which, seed, clock)
@@ -139,7 +139,7 @@ def _run(
     seed: list[int],
     clock: Callable[[], float] | None,
 ) -> Run:
-    kind = task_of(tasks)
+    kind = target_kind(tasks)
     module = network(which, _CLASSES if kind == "classes" else 1, seed)
     learner = method.make(module, kind, seed[-1], **settings)
     known, within, took, stopped = [], [], 0.0, None
@@ -148,10 +148,10 @@ def _run(
         try:
             if stopped is None:
                 _learn(learner, method, task, last=t == len(tasks) - 1)
-        except OnepassError as refused:
-            stopped = f"{task.name}: {refused}"
+        except OnepassError as error:
+            stopped = f"{task.name}: {error}"
         took += clock() - began if clock else 0.0
-        tested = [_tested(module, other) for other in tasks]
+        tested = [_test(module, other) for other in tasks]
         known.append([all_classes for all_classes, _ in tested])
         within.append([own for _, own in tested])
     matrix = np.array(known)
@@ -165,7 +165,7 @@ def _run(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """These tensors are small: several threads would mostly wait for each other."""
+    """Limit torch to one thread: with small tensors, several threads mostly wait."""
     torch = import_extra("torch", extra="torch", where="orfit_deep")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -176,7 +176,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _learn(learner: Any, method: Method, task: Experience, *, last: bool) -> None:
-    """All rows of a task, in batches, and its end."""
+    """Learn all rows of a task in batches, then end the task."""
     torch = import_extra("torch", extra="torch", where="orfit_deep")
     x = torch.from_numpy(_features(task.X))
     if not task.classes:
@@ -191,42 +191,45 @@ def _learn(learner: Any, method: Method, task: Experience, *, last: bool) -> Non
 
 
 def _features(X: Floats) -> Floats:
-    """Pixels less the mean of MNIST's training pixels, over their deviation."""
+    """Standardize pixels by the mean and deviation of MNIST's training pixels."""
     return (X - np.float32(0.1307)) / np.float32(0.3081)
 
 
-def _tested(module: "Module", task: Experience) -> tuple[float, float]:
-    """Percent right among all classes and among the task's; or the error in degrees, twice."""
+def _test(module: "Module", task: Experience) -> tuple[float, float]:
+    """Return the accuracy among all classes and among the task's, or the error twice."""
     torch = import_extra("torch", extra="torch", where="orfit_deep")
     with torch.no_grad():
-        said = module(torch.from_numpy(_features(task.X_test))).numpy()
+        outputs = module(torch.from_numpy(_features(task.X_test))).numpy()
     if not task.classes:
-        error = float(np.rad2deg(np.sqrt(np.mean((said[:, 0] - task.y_test) ** 2))))
+        error = float(np.rad2deg(np.sqrt(np.mean((outputs[:, 0] - task.y_test) ** 2))))
         return error, error
     own = np.array(task.classes)
-    right = (said.argmax(axis=1) == task.y_test, own[said[:, own].argmax(axis=1)] == task.y_test)
+    right = (
+        outputs.argmax(axis=1) == task.y_test,
+        own[outputs[:, own].argmax(axis=1)] == task.y_test,
+    )
     return 100.0 * float(right[0].mean()), 100.0 * float(right[1].mean())
 
 
-_APART = 10_000  # draws of one seed, at most, until they meet those of the next
+_APART = 10_000  # max draws per seed without overlap with the next seed
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
-    """What all runs have in common.
+class RunContext:
+    """Data and settings that all runs share.
 
     Parameters
     ----------
     images : Images
-        As networks take them.
+        Images at the input size of the networks.
     scale : float
-        Rows, as a share of those that a stream has by default.
+        Fraction of the default number of training rows.
     seed : int
-        Of all that is drawn.
+        Seed of all random choices.
     settings : dict of tuple of str to dict
-        Stream, network and method to the method's settings.
+        (stream, network, method) -> settings of the method.
     clock : callable, optional
-        Gives seconds.
+        Returns seconds.
     """
 
     images: Images
@@ -236,7 +239,7 @@ class Setting:
     clock: Callable[[], float] | None
 
     def run(self, job: tuple[int, tuple[str, str, str]]) -> Run:
-        """A run of one draw, on a stream, with a network, by a method."""
+        """Run one draw of a stream with a network and a method."""
         draw, (stream, which, method) = job
         tasks = STREAMS[stream].make(self.images, self.scale, _APART * self.seed + draw)
         settings, seed = self.settings[stream, which, method], [self.seed, draw]
@@ -263,28 +266,28 @@ def orfit_deep(
     clock: Callable[[], float] | None = None,
     progress: Progress | None = None,
 ) -> DeepOutcome:
-    """ORFit and its rivals on networks: accuracy, forgetting, memory and time on streams of tasks.
+    """Compare ORFit and other methods on networks: accuracy, forgetting, memory and time.
 
     Parameters
     ----------
     images : Images, optional
-        ``op.stream.images("mnist")`` if not given.
+        By default ``op.stream.images("mnist")``.
     streams, networks, methods : iterable of str, optional
-        Which of ``STREAMS``, ``NETWORKS`` and ``METHODS``; all, if not given.
+        Some of ``STREAMS``, ``NETWORKS`` and ``METHODS``; by default all.
     draws : int, default=3
-        Choices of rows, first weights and whatever a method draws.
+        Number of samples of rows, initial weights and random choices of methods.
     scale : float, default=1.0
-        Rows to learn, as a share of 900 angles, 800 split, 750 rotated and 800 permuted digits.
+        Fraction of the training rows: 900 angles, 800 split, 750 rotated, 800 permuted digits.
     seed : int, default=0
-        Of all that is drawn.
+        Seed of all random choices.
     processes : int, default=1
-        In which runs are made side by side, each on one thread.
+        Number of processes for parallel runs, each on one thread.
     settings : dict, optional
-        Stream, network and method to the method's settings, in place of those chosen.
+        Stream -> network -> method -> settings; by default :func:`chosen_settings`.
     clock : callable, optional
-        Gives seconds, to tell the time a row takes.
+        Returns seconds; measures the time per row.
     progress : callable, optional
-        Called with the runs done and their number.
+        Called with the number of completed runs and the total.
 
     Returns
     -------
@@ -293,11 +296,11 @@ def orfit_deep(
     Raises
     ------
     ParameterError
-        If a name is unknown, draws is no whole number >= 1, or scale is not positive.
+        If a name is unknown, draws is not a whole number >= 1, or scale is not positive.
     MissingExtraError
         If torch is not installed.
     SourceError
-        If MNIST is wanted and cannot be had.
+        If MNIST is required and not available.
     """
     import_extra("torch", extra="torch", where="orfit_deep")
     validation.whole(draws, "draws", "orfit_deep", low=1)
@@ -306,32 +309,32 @@ def orfit_deep(
     given_names = {"streams": streams, "networks": networks, "methods": methods}
     chosen = {
         what: validation.check_subset(given_names[what], names, what, "orfit_deep")
-        for what, names in known_names().items()
+        for what, names in option_names().items()
     }
     known = halved(images_of("mnist") if images is None else images)
     of = chosen_settings() if settings is None else settings
     every = list(product(chosen["streams"], chosen["networks"], chosen["methods"]))
     given = {place: _settings(of, place) for place in every}
     jobs = list(product(range(draws), every))
-    setting = Setting(known, scale, seed, given, clock)
+    context = RunContext(known, scale, seed, given, clock)
     runs: dict[tuple[_Place, int], Run] = {}
-    for (draw, place), one in run_parallel(setting.run, jobs, processes, where="orfit_deep"):
+    for (draw, place), one in run_parallel(context.run, jobs, processes, where="orfit_deep"):
         runs[place, draw] = one
         if progress is not None:
             progress(len(runs), len(jobs))
     by_place = {place: [runs[place, draw] for draw in range(draws)] for place in every}
     setup = {"draws": draws, "scale": scale, "seed": seed, **chosen}
-    found = _in_order(by_place, given)
+    found = _ordered_results(by_place, given)
     return DeepOutcome("orfit-deep", "One pass over streams of tasks", setup, found)
 
 
-def known_names() -> dict[str, list[str]]:
-    """What ``streams``, ``networks`` and ``methods`` of :func:`orfit_deep` may name."""
+def option_names() -> dict[str, list[str]]:
+    """Return the choices of ``streams``, ``networks`` and ``methods`` of :func:`orfit_deep`."""
     return {"streams": list(STREAMS), "networks": list(NETWORKS), "methods": list(METHODS)}
 
 
 def chosen_settings() -> Settings:
-    """The settings that were chosen on rows held out: stream, network and method to settings.
+    """Return the settings chosen on held-out rows: stream -> network -> method -> settings.
 
     Examples
     --------
@@ -343,28 +346,28 @@ def chosen_settings() -> Settings:
 
 
 def _settings(of: Settings, place: _Place) -> dict[str, object]:
-    """The settings of a method where it is to be run."""
+    """Return the settings of a method for a stream and a network."""
     stream, which, method = place
     try:
         return of[stream][which][method]
     except KeyError as missing:
         raise ParameterError(
-            f"orfit_deep: `settings` must hold some for {method} of {which} on {stream}, got none. "
-            "Choose them with onepass_experiments.choose_settings."
+            f"orfit_deep: `settings` must contain an entry for stream {stream}, network {which} "
+            f"and method {method}, got none. Create one with onepass_experiments.choose_settings."
         ) from missing
 
 
-def _in_order(
+def _ordered_results(
     runs: dict[_Place, list[Run]], given: dict[_Place, dict[str, object]]
 ) -> tuple[Result, ...]:
-    """All results, those of a stream together."""
-    found = [one for place in runs for one in _summed_up(place, runs[place], given[place])]
+    """Return all results, grouped by stream."""
+    found = [one for place in runs for one in _summarize(place, runs[place], given[place])]
     titles = list(dict.fromkeys(one.stream for one in found))
     return tuple(sorted(found, key=lambda one: titles.index(one.stream)))
 
 
-def _summed_up(place: _Place, runs: list[Run], settings: dict[str, object]) -> list[Result]:
-    """All draws of a method as one result, or as two where tasks have classes of their own."""
+def _summarize(place: _Place, runs: list[Run], settings: dict[str, object]) -> list[Result]:
+    """Combine all draws of a method in one result, or two if tasks have separate classes."""
     stream, (_, which, method) = STREAMS[place[0]], place
     within = [one.within for one in runs if one.within is not None]
     readings = {stream.title: [one.matrix for one in runs]}
@@ -391,7 +394,7 @@ def _plain(matrix: Floats) -> list[list[float | None]]:
     return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
 
 
-_SEED = 9_999  # far from the draws that are shown
+_SEED = 9_999  # apart from the draws of the experiment
 
 
 def choose_settings(
@@ -403,23 +406,23 @@ def choose_settings(
     scale: float = 1.0,
     log: Callable[[str], object] | None = None,
 ) -> Settings:
-    """Choose settings on rows held out of those to learn.
+    """Choose settings on held-out training rows.
 
     Parameters
     ----------
     images : Images, optional
-        ``op.stream.images("mnist")`` if not given; its rows to test are not used.
+        By default ``op.stream.images("mnist")``. Test rows are not used.
     streams, networks, methods : iterable of str, optional
         As in :func:`onepass_experiments.orfit_deep`.
     scale : float, default=1.0
-        Rows, held out and learned, as a share of those that ``orfit_deep`` learns.
+        Fraction of the training rows of ``orfit_deep``, including the held-out ones.
     log : callable, optional
-        Called with a line of text about each choice.
+        Called with a line of text for each result and each choice.
 
     Returns
     -------
     settings : dict
-        Stream, network and method to the method's settings.
+        Stream -> network -> method -> settings.
     """
     known = halved(images_of("mnist") if images is None else images)
     found: Settings = {}
@@ -441,8 +444,8 @@ def _best(
     which: str,
     log: Callable[[str], object] | None,
 ) -> dict[str, Any]:
-    """The best settings of the method's grid."""
-    kind = task_of(tasks)
+    """Return the best settings of the method's grid."""
+    kind = target_kind(tasks)
     sign = -1.0 if kind == "classes" else 1.0
     every = list(_candidates(method.grid(kind)))
     if len(every) == 1:

@@ -5,12 +5,12 @@ learner with ``learn(x, y)``, ``after_task()`` and ``nbytes``; its settings are 
 on held-out training rows. All learn batches of ``BATCH`` rows, each once.
 
 Optimizers that use task boundaries run in a training loop in which each batch is one step. The rows
-of a task are held until it ends and then shown to the optimizer again, as the authors of GPM do;
-they do not count as memory, and are dropped.
+of a task are stored until it ends and are then passed to the optimizer again, as the authors of GPM
+do; they do not count as memory and are discarded.
 
 Networks are a wide perceptron and a small convolutional one. Weights and biases are uniform in
-±1/√(inputs of a unit), as PyTorch initialises its own layers, from a seed of their own; no global
-generator is touched. Streams are of images at half the height and width.
+±1/√(inputs of a unit), as in PyTorch's own layers, with a separate seed; no global generator is
+used. Streams consist of images at half the height and width.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,28 +47,28 @@ __all__ = [
     "Loop",
     "Method",
     "Stream",
-    "Task",
+    "TargetKind",
     "halved",
     "network",
 ]
 
 
 class Loop:
-    """A module and an optimizer with ``after_task(loader)``, as a learner with the usual verbs.
+    """Adapter from a module and an optimizer with ``after_task(loader)`` to a learner.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place.
+        Trained in place.
     optimizer : torch.optim.Optimizer
         Such as ``op.nn.optim.GPM``.
     loss : {"cross_entropy", "squared"}
-        What is lowered; half the squared error.
+        Loss: cross entropy, or half the squared error.
 
     Raises
     ------
     NumericalError
-        By ``learn`` and ``after_task``, where training has diverged.
+        In ``learn`` and ``after_task``, if training has diverged.
     """
 
     def __init__(self, module: "Module", optimizer: "GPM | OrthogonalGradient", loss: str) -> None:
@@ -77,29 +77,29 @@ class Loop:
         self._task: list[tuple[Tensor, Tensor]] = []
 
     def learn(self, x: "Tensor", y: "Tensor") -> Self:
-        """One step on a batch."""
+        """Make one step on a batch."""
         functional = self._torch.nn.functional
         self.optimizer.zero_grad()
-        said = self.module(x)
+        outputs = self.module(x)
         if self.loss == "cross_entropy":
-            loss = functional.cross_entropy(said, y)
+            loss = functional.cross_entropy(outputs, y)
         else:
-            loss = 0.5 * functional.mse_loss(said, y, reduction="sum") / len(x)
-        self._hold([loss])
+            loss = 0.5 * functional.mse_loss(outputs, y, reduction="sum") / len(x)
+        self._check_finite([loss])
         loss.backward()
         self.optimizer.step()
         self._task.append((x, y))
         return self
 
     def after_task(self) -> Self:
-        """Let the optimizer hold on to what the task needs."""
-        self._hold(self.module.parameters())
+        """End the task: pass its rows to the optimizer, then discard them."""
+        self._check_finite(self.module.parameters())
         self.optimizer.after_task(self._task)
         self._task = []
         return self
 
-    def _hold(self, tensors: "Iterable[Tensor]") -> None:
-        """Stop where training has diverged."""
+    def _check_finite(self, tensors: "Iterable[Tensor]") -> None:
+        """Raise if training has diverged."""
         if not all(bool(tensor.isfinite().all()) for tensor in tensors):
             raise NumericalError(
                 "orfit_deep: loss and weights must be finite, got some that are not. Lower the "
@@ -108,32 +108,32 @@ class Loop:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the optimizer keeps."""
+        """Size of the optimizer's state in bytes."""
         return int(self.optimizer.nbytes)
 
 
-BATCH = 10  # rows a step, as GPM's authors had it
-Task: TypeAlias = Literal["classes", "angles"]
-"""What is to be said: one of ten classes, or a number."""
+BATCH = 10  # rows per step, as in the GPM paper
+TargetKind: TypeAlias = Literal["classes", "angles"]
+"""Kind of target: one of ten classes, or a number."""
 
 Grid: TypeAlias = Mapping[str, Sequence[object]]
-"""Names of settings and the values they may have."""
+"""Name of a setting -> candidate values."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One way to learn a stream.
+    """A method to learn a stream.
 
     Parameters
     ----------
     name : str
-        In tables.
+        Name in tables.
     make : callable
         Called as ``make(module, task, seed, **settings)``.
     classes, angles : Grid
-        What settings are chosen from, by what is to be said.
+        Candidate settings for each kind of target.
     at_the_end : bool
-        Whether it learns when all tasks are over.
+        Whether it learns only after the last task.
     """
 
     name: str
@@ -142,15 +142,15 @@ class Method:
     angles: Grid
     at_the_end: bool = False
 
-    def grid(self, task: Task) -> Grid:
-        """What settings are chosen from."""
+    def grid(self, task: TargetKind) -> Grid:
+        """Return the candidate settings."""
         return self.classes if task == "classes" else self.angles
 
 
 def _baseline(name: str) -> Callable[..., Any]:
-    """A maker of a baseline, by its loss for what is to be said."""
+    """Return a factory of a baseline with the loss for the kind of target."""
 
-    def make(module: "Module", task: Task, seed: int, **settings: object) -> Any:
+    def make(module: "Module", task: TargetKind, seed: int, **settings: object) -> Any:
         loss = "cross_entropy" if task == "classes" else "squared"
         seeded = {} if name == "SGD" else {"seed": seed}
         made = getattr(import_module("onepass_experiments.baselines"), name)
@@ -160,10 +160,10 @@ def _baseline(name: str) -> Callable[..., Any]:
 
 
 def _network(name: str, **fixed: object) -> Callable[..., Any]:
-    """A maker of a learner of op.nn, which takes the rows of a batch one by one."""
+    """Return a factory of a learner of op.nn, which learns a batch row by row."""
 
-    def make(module: "Module", task: Task, seed: int, **settings: object) -> Any:
-        del seed  # it draws nothing
+    def make(module: "Module", task: TargetKind, seed: int, **settings: object) -> Any:
+        del seed  # no random choices
         given = {**fixed, **settings}
         if task == "angles":
             given["loss"] = "squared"
@@ -172,11 +172,13 @@ def _network(name: str, **fixed: object) -> Callable[..., Any]:
     return make
 
 
-def _gpm(module: "Module", task: Task, seed: int, *, step_size: float, **settings: object) -> Loop:
-    """Plain SGD within GPM."""
-    plain = import_module("torch.optim").SGD(module.parameters(), lr=step_size)
-    held = import_module("onepass.nn.optim").GPM(plain, module, seed=seed, **settings)
-    return Loop(module, held, "cross_entropy" if task == "classes" else "squared")
+def _gpm(
+    module: "Module", task: TargetKind, seed: int, *, step_size: float, **settings: object
+) -> Loop:
+    """Return SGD wrapped in GPM."""
+    sgd = import_module("torch.optim").SGD(module.parameters(), lr=step_size)
+    gpm = import_module("onepass.nn.optim").GPM(sgd, module, seed=seed, **settings)
+    return Loop(module, gpm, "cross_entropy" if task == "classes" else "squared")
 
 
 _STEPS = {"step_size": (0.01, 0.03, 0.1, 0.3, 1.0)}
@@ -241,23 +243,23 @@ _ALL = (
 )
 
 METHODS: dict[str, Method] = {method.name: method for method in _ALL}
-"""All methods by name, in the order of tables."""
+"""All methods by name, in the order of the tables."""
 
 _WHERE = "orfit_deep"
 _PIXELS, _WIDTH = 14 * 14, 256
 
 
 def network(name: str, c: int, seed: list[int]) -> "Module":
-    """A network for pictures of 14 × 14 pixels.
+    """Return a network for images of 14 × 14 pixels.
 
     Parameters
     ----------
     name : str
         One of ``NETWORKS``.
     c : int
-        Outputs.
+        Number of outputs.
     seed : list of int
-        Where its weights begin.
+        Seed of the initial weights.
 
     Returns
     -------
@@ -275,7 +277,7 @@ def network(name: str, c: int, seed: list[int]) -> "Module":
     53002
     """
     torch = import_extra("torch", extra="torch", where=_WHERE)
-    with torch.device("meta"):  # layers of no content: making them draws nothing
+    with torch.device("meta"):  # no storage, so construction uses no random numbers
         module = NETWORKS[name](torch.nn, c)
     module.to_empty(device="cpu")
     words = np.random.SeedSequence(seed).generate_state(1)
@@ -290,12 +292,12 @@ def network(name: str, c: int, seed: list[int]) -> "Module":
 
 
 def _mlp(nn: ModuleType, c: int) -> "Module":
-    """196–256–c."""
+    """Perceptron with 196, 256 and c units."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_PIXELS, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, c))
 
 
 def _conv(nn: ModuleType, c: int) -> "Module":
-    """16 and 32 filters of 3 × 3 at stride 2, then a linear layer."""
+    """Convolutions with 16 and 32 filters of 3 × 3 at stride 2, then a linear layer."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=2, padding=1),
         nn.ReLU(),
@@ -307,7 +309,7 @@ def _conv(nn: ModuleType, c: int) -> "Module":
 
 
 NETWORKS: dict[str, Callable[[ModuleType, int], Any]] = {"mlp": _mlp, "conv": _conv}
-"""Name on the command line -> what makes its layers of torch.nn and the number of outputs."""
+"""Name on the command line -> factory, called with ``torch.nn`` and the number of outputs."""
 
 
 def _angles(images: Images, scale: float, seed: int) -> Experiences:
@@ -345,11 +347,11 @@ class Stream:
     Parameters
     ----------
     title : str
-        In tables and figures.
+        Title in tables and figures.
     make : callable
         Called as ``make(images, scale, seed)``.
     measure : {"accuracy", "error"}
-        What is told of it.
+        Score of the stream.
     """
 
     title: str
@@ -363,18 +365,18 @@ STREAMS: dict[str, Stream] = {
     "rotated": Stream("Rotated MNIST", _rotated),
     "permuted": Stream("Permuted MNIST", _permuted),
 }
-"""The streams by name, in the order of tables."""
+"""Streams by name, in the order of the tables."""
 
 
 def halved(images: Images) -> Images:
-    """The same pictures at half the height and width: each pixel the mean of four.
+    """Return the images at half the height and width: each pixel is the mean of four.
 
-    Networks for them have a fifth of the weights.
+    Networks for these images have a fifth of the weights.
 
     Parameters
     ----------
     images : Images
-        Of an even height and width.
+        Images of even height and width.
 
     Returns
     -------

@@ -7,7 +7,8 @@ With a_tj the accuracy on the test rows of task j after the t-th of T tasks was 
     forgetting         (1/(T − 1)) Σ_{j<T} (max_{j≤t<T} a_tj − a_Tj)                       [2] (2)
 
 For errors the minimum replaces the maximum and the sign is reversed, so that more forgetting is
-always a larger number. Figures show bars at the end of the streams, and curves along them.
+always a larger number. Figures show the final averages as bars, and the averages over time as
+curves.
 
 [1] D. Lopez-Paz, M. Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
 [2] A. Chaudhry et al., "Riemannian walk for incremental learning", ECCV 2018, section 3.
@@ -31,23 +32,23 @@ from onepass_experiments.outcome import ExperimentOutcome, as_columns
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DeepOutcome", "Measure", "Result", "average", "bars", "curves", "forgotten"]
+__all__ = ["DeepOutcome", "Measure", "Result", "average", "bars", "curves", "forgetting"]
 
 
-_WIDE, _HIGH = 1.95, 0.145  # inches: a panel, and a bar
-_SHORT = 15.0  # percent, up to which a bar is too short for its number
+_WIDE, _HIGH = 1.95, 0.145  # inches: width of a panel, height of a bar
+_SHORT = 15.0  # percent; shorter bars have no room for their number
 _DASHES = ("-", (0, (4, 1.4)), (0, (1.2, 1.2)))
 
 
 def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
-    """A panel a stream and network: each method's average at the end, ± its deviation.
+    """Plot each method's final average ± standard deviation, one panel per stream and network.
 
     Parameters
     ----------
     outcome : DeepOutcome
-        What to show.
+        Outcome to plot.
     path : path or None
-        Where to write the figure: .png, .svg or .pdf.
+        File to write: .png, .svg or .pdf.
 
     Returns
     -------
@@ -74,7 +75,7 @@ def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
 def _panels(
     figure: Any, outcome: "DeepOutcome", *, sharey: bool
 ) -> "Iterator[tuple[Any, dict[str, Result]]]":
-    """Empty panels, a column a stream and a row a network, with the results to draw in each."""
+    """Yield an empty panel for each stream (column) and network (row) with its results."""
     streams, networks, _ = _sides(outcome)
     panels = figure.subplots(len(networks), len(streams), sharey=sharey, squeeze=False)
     for row, network in zip(panels, networks, strict=True):
@@ -82,7 +83,7 @@ def _panels(
             here = (stream, network)
             found = {r.method: r for r in outcome.results if (r.stream, r.network) == here}
             error = any(result.measure == "error" for result in found.values())
-            kind = "RMSE, degrees (less is better)" if error else "accuracy, %"
+            kind = "RMSE, degrees (lower is better)" if error else "accuracy, %"
             if axes.get_subplotspec().is_first_row():
                 axes.set_title(f"{stream}\n{kind}", fontsize=7)
             if axes.get_subplotspec().is_first_col():
@@ -102,7 +103,7 @@ def _bars(axes: "Axes", found: "dict[str, Result]", methods: list[str]) -> None:
         axes.barh(place, mean, height=0.72, color=colour, alpha=0.85)
         axes.errorbar(mean, place, xerr=spread, color=DARK, lw=0.8, capsize=1.5)
         short = found[method].measure == "accuracy" and mean - spread < _SHORT
-        if short:  # no room within the bar
+        if short:  # no room inside the bar
             axes.text(mean + spread + 2.0, place, f"{mean:.1f}", va="center", fontsize=5.6)
             continue
         axes.text(
@@ -117,14 +118,14 @@ def _bars(axes: "Axes", found: "dict[str, Result]", methods: list[str]) -> None:
 
 
 def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
-    """A panel a stream and network: the average over the tasks so far, after each task.
+    """Plot the average over the tasks so far after each task, per stream and network.
 
     Parameters
     ----------
     outcome : DeepOutcome
-        What to show.
+        Outcome to plot.
     path : path or None
-        Where to write the figure: .png, .svg or .pdf.
+        File to write: .png, .svg or .pdf.
 
     Returns
     -------
@@ -165,18 +166,18 @@ def _curve(axes: "Axes", result: "Result", methods: list[str]) -> Any:
     colour = _colour(result.method)
     alike = [name for name in methods if _colour(name) == colour]
     dash = _DASHES[alike.index(result.method) % len(_DASHES)]
-    if np.isnan(mean[:-1]).all():  # measured at the end alone
+    if np.isnan(mean[:-1]).all():  # measured only at the end
         return axes.plot(tasks[-1], mean[-1], "*", color=colour, ms=6, clip_on=False, zorder=5)[0]
     return band(axes, tasks, mean, spread, alpha=0.12, color=colour, ls=dash, lw=1.2)
 
 
 def _so_far(matrices: Floats) -> Floats:
-    """After each task the mean over the tasks so far, (draws, T)."""
+    """Return the mean over the tasks so far after each task, (draws, T)."""
     return np.stack([matrices[:, t, : t + 1].mean(axis=1) for t in range(matrices.shape[1])], 1)
 
 
 def _sides(outcome: "DeepOutcome") -> tuple[list[str], list[str], list[str]]:
-    """Streams, networks and methods, each in order."""
+    """Return streams, networks and methods, each in order."""
     return tuple(  # type: ignore[return-value]
         list(dict.fromkeys(getattr(result, side) for result in outcome.results))
         for side in ("stream", "network", "method")
@@ -184,7 +185,7 @@ def _sides(outcome: "DeepOutcome") -> tuple[list[str], list[str], list[str]]:
 
 
 def _colour(method: str) -> str:
-    """One colour a family, so that the sizes of one memory are seen as such."""
+    """Return the colour of the method's family; memory sizes of one method share a colour."""
     families = ("ORFit", "OGD", "GPM", "EWC", "LO-FI", "Replay")
     for family, colour in zip(families, COLOURS, strict=True):
         if method.startswith(family):
@@ -196,7 +197,7 @@ Measure: TypeAlias = Literal["accuracy", "error"]
 
 
 def average(matrix: Floats) -> float:
-    """(1) of a matrix (T, T); what was not measured is nan, but in the last row.
+    """Return (1) for a matrix (T, T); rows but the last may hold nan.
 
     Examples
     --------
@@ -206,12 +207,19 @@ def average(matrix: Floats) -> float:
     return MEASURES["average"](_scored(matrix))
 
 
-def forgotten(matrix: Floats, measure: Measure = "accuracy") -> float:
-    """(2) of a matrix (T, T); nan where only the last row was measured.
+def forgetting(matrix: Floats, measure: Measure = "accuracy") -> float:
+    """Return (2) for a matrix (T, T); nan if only the last row was measured.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (T, T)
+        a_tj.
+    measure : {"accuracy", "error"}, default="accuracy"
+        Whether higher (accuracy) or lower (error) is better.
 
     Examples
     --------
-    >>> forgotten(np.array([[90.0, 10.0], [50.0, 80.0]]))
+    >>> forgetting(np.array([[90.0, 10.0], [50.0, 80.0]]))
     40.0
     """
     return MEASURES["forgetting"](_scored(matrix, 1.0 if measure == "accuracy" else -1.0))
@@ -229,19 +237,19 @@ class Result:
     Parameters
     ----------
     stream, network, method : str
-        What was learned, what learned it, and how.
+        Names of the stream, the network and the method.
     measure : {"accuracy", "error"}
-        Percent, where more is better, or degrees, where less is.
+        Accuracy in percent (higher is better), or error in degrees (lower is better).
     settings : dict of str to Any
-        Of the method.
+        Settings of the method.
     matrices : list of list of list of float or None
-        a_tj of each draw, (draws, T, T); None where it was not measured.
+        a_tj of each draw, (draws, T, T); None if not measured.
     nbytes : int
-        Kept from row to row beside the weights, at the end.
+        Size of the state besides the weights, at the end.
     seconds : list of float or None
-        Of each draw: learning one row. None without a clock.
+        Training time per row for each draw; None without a clock.
     stopped : str or None
-        Why the method could not go on, if it could not; what it knew till then counts.
+        Error that stopped the method, if any; the model at that point is scored.
     """
 
     stream: str
@@ -255,44 +263,44 @@ class Result:
     stopped: str | None = None
 
     def matrix(self) -> Floats:
-        """a_tj of all draws, (draws, T, T); nan where it was not measured."""
+        """Return a_tj of all draws, (draws, T, T); nan if not measured."""
         return np.array(self.matrices, dtype=float)
 
     @property
     def last(self) -> list[float]:
-        """(1) of each draw."""
+        """Average (1) for each draw."""
         return [average(one) for one in self.matrix()]
 
     @property
-    def forgotten(self) -> list[float]:
-        """(2) of each draw."""
-        return [forgotten(one, self.measure) for one in self.matrix()]
+    def forgetting(self) -> list[float]:
+        """Forgetting (2) for each draw."""
+        return [forgetting(one, self.measure) for one in self.matrix()]
 
 
 @dataclass(frozen=True)
 class DeepOutcome(ExperimentOutcome):
-    """What came of ``orfit-deep``.
+    """Outcome of the experiment ``orfit-deep``.
 
     Parameters
     ----------
     name : str
-        As the command line knows it.
+        Name on the command line.
     title : str
-        What is shown.
+        Title of the table and the figures.
     setup : dict of str to Any
-        All that was set, in plain values: enough to repeat it.
+        All settings as plain values, sufficient to repeat the run.
     results : tuple of Result
-        In the order in which they were measured.
+        Results, grouped by stream.
 
     Notes
     -----
-    The CSV has a row for each draw of each result: stream, network, method, draw, measure, last,
-    forgetting, bytes, seconds_per_row. The figure shows the averages at the end as bars. ``save``
-    writes NAME-curves.png as well.
+    The CSV has one row per draw and result: stream, network, method, draw, measure, last,
+    forgetting, bytes, seconds_per_row. The figure shows the final averages as bars.
+    ``save`` also writes NAME-curves.png.
     """
 
     columns: ClassVar[list[str]] = [
-        "stream", "network", "method", "at the end", "forgetting", "memory", "ms a row",
+        "stream", "network", "method", "final average", "forgetting", "memory", "ms per row",
     ]  # fmt: skip
     _words: ClassVar[int] = 3
     _groups: ClassVar[int] = 2
@@ -303,23 +311,23 @@ class DeepOutcome(ExperimentOutcome):
     results: tuple[Result, ...]
 
     def result(self, stream: str, network: str, method: str) -> Result:
-        """The result of a method, such as ``outcome.result("Split MNIST", "mlp", "SGD")``.
+        """Return the result of a method, such as ``outcome.result("Split MNIST", "mlp", "SGD")``.
 
         Raises
         ------
         KeyError
-            If there is none.
+            If there is no such result.
         """
         known = {(r.stream, r.network, r.method): r for r in self.results}
         return known[stream, network, method]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, text and numbers, those to six digits."""
+        """Return the outcome as dicts, lists, strings and numbers, rounded to six digits."""
         tree: dict[str, Any] = map_floats(super().to_dict(), _six)
         return tree
 
     def to_markdown(self) -> str:
-        """A table in Markdown for each stream, networks side by side."""
+        """Return one Markdown table per stream."""
         parts = []
         for stream in dict.fromkeys(result.stream for result in self.results):
             chosen = [row for row in self._rows() if row[0] == stream]
@@ -328,7 +336,7 @@ class DeepOutcome(ExperimentOutcome):
         return "\n\n".join(parts) + "\n"
 
     def plot_curves(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """What was known of the tasks so far, after each task; as :meth:`plot` otherwise."""
+        """Plot the average over the tasks so far after each task; see :meth:`plot`."""
         return curves(self, path)
 
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
@@ -341,23 +349,23 @@ class DeepOutcome(ExperimentOutcome):
         return map(_row, self.results)
 
     def _values(self) -> Iterator[dict[str, Any]]:
-        """One for each draw of a result, numbers to six digits."""
+        """Yield one record per draw and result, rounded to six digits."""
         for r in self.results:
             row = {"stream": r.stream, "network": r.network, "method": r.method}
             for i, last in enumerate(r.last):
-                values = {"last": last, "forgetting": r.forgotten[i]}
+                values = {"last": last, "forgetting": r.forgetting[i]}
                 rest = {**values, "bytes": r.nbytes, "seconds_per_row": r.seconds[i]}
                 yield {**row, "draw": i, "measure": r.measure, **map_floats(rest, _six)}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """Average accuracy of all methods as bars, a panel a stream and network."""
+        """Plot the final averages as bars, one panel per stream and network."""
         return bars(self, path)
 
 
 def _row(r: Result) -> list[str]:
-    """A result as text: mean ± deviation over the draws."""
+    """Format a result: mean ± standard deviation over the draws."""
     unit = " %" if r.measure == "accuracy" else "°"
-    lost = [value for value in r.forgotten if not np.isnan(value)]
+    lost = [value for value in r.forgetting if not np.isnan(value)]
     known = [seconds for seconds in r.seconds if seconds is not None]
     pace = f"{1000 * np.mean(known):.2f}" if known else "–"
     end = _spread(r.last, unit) + (" (stopped)" if r.stopped else "")
@@ -377,5 +385,5 @@ def _size(nbytes: int) -> str:
 
 
 def _six(value: float) -> float:
-    """To six digits."""
+    """Round to six significant digits."""
     return float(f"{value:.6g}")

@@ -1,6 +1,7 @@
-"""Outcome of repeating a paper's experiment, beside the published one: tables, figures and files.
+"""Outcome of a reproduced experiment beside the published one: tables, figures and files.
 
-Published curves are read from files of this package and drawn on the left, ours on the right.
+Published curves are read from files of this package and drawn on the left, reproduced curves on the
+right.
 """
 
 import json
@@ -43,21 +44,21 @@ __all__ = [
 _SIZE = (7.2, 5.0)  # inches: two columns of a page
 _TRAIN = (0, (1.5, 1.2))
 _LEARNED = "--"
-_BEHIND = 0.022  # of an axis, from one range over draws to the next
+_BEHIND = 0.022  # fraction of the axis between the ranges over draws
 
 
 def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
-    """Four panels: as published and here, over many rows and of the one learned on the way.
+    """Plot four panels: published and reproduced errors, over all rows and on a single row.
 
-    Bands are the standard deviation over the runs; the bars behind the last step, the range over
-    the draws of the images. Where the paper shows nothing, there is no left side.
+    Bands show the standard deviation over the runs, and bars after the last step the range over the
+    draws of the images. Without published curves the left column is omitted.
 
     Parameters
     ----------
     outcome : Outcome
-        What to show.
+        Outcome to plot.
     path : path or None
-        Where to write the figure: .png, .svg or .pdf.
+        File to write: .png, .svg or .pdf.
 
     Returns
     -------
@@ -88,7 +89,7 @@ def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
         for axes in panels[1]:
             axes.axvline(sample, color=DARK, ls=_LEARNED, lw=0.8, zorder=1)
             _label(axes, f"row {sample} is learned", sample)
-        for axes, title in zip(panels[0], ("as published", "here")[-sides:], strict=True):
+        for axes, title in zip(panels[0], ("published", "reproduced")[-sides:], strict=True):
             axes.set_title(title, loc="left", fontsize=8, color=DARK)
         kinds = " and ".join(dict.fromkeys(line.error for line in many))
         panels[0][0].set_ylabel(f"{kinds} error, degrees")
@@ -98,11 +99,11 @@ def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
 
 
 def _published(axes: "Axes", lines: "Iterable[Line]", colours: dict[str, str]) -> None:
-    """The paper's curves, with the deviations that it shows after the last step."""
+    """Plot the published curves, with the published deviations after the last step."""
     traced = []
     for line in lines:
         paper = line.paper
-        if paper is None or paper in traced:  # one curve may be the paper's for two methods
+        if paper is None or paper in traced:  # two methods may share a published curve
             continue
         traced.append(paper)
         colour = colours[line.method]
@@ -113,7 +114,7 @@ def _published(axes: "Axes", lines: "Iterable[Line]", colours: dict[str, str]) -
 
 
 def _ours(axes: "Axes", lines: "Sequence[Line]", colours: dict[str, str]) -> None:
-    """Our curves in bands of the deviation over runs; behind them, the range over draws."""
+    """Plot the reproduced curves with bands (deviation over runs) and bars (range over draws)."""
     for line in lines:
         ours, colour = line.ours, colours[line.method]
         low, high = _reach(ours)
@@ -144,11 +145,11 @@ def _reach(ours: "Band") -> tuple[Floats, Floats]:
 
 
 def _frame(row: "Sequence[Any]", lines: "Sequence[Line]") -> None:
-    """Scales: rows from 1 on, in powers of ten where they are many; degrees from 0 on."""
+    """Set the axes: rows from 1, logarithmic for many epochs; degrees from 0."""
     last = max(line.ours.steps[-1] for line in lines)
     rows = min(line.ours.steps[-1] for line in lines)
     top = 1.04 * max(_high(line) for line in lines) or 1.0
-    row[0].set_ylim(-0.015 * top, top)  # a line at zero is seen whole
+    row[0].set_ylim(-0.015 * top, top)  # keep a line at zero visible
     for axes in row:
         if last > 10 * rows:
             axes.set_xscale("log")
@@ -164,7 +165,7 @@ def _high(line: "Line") -> float:
 
 
 def _label(axes: "Axes", text: str, x: float) -> None:
-    """Words at the head of an upright line."""
+    """Label a vertical line at its top."""
     place: dict[str, Any] = {
         "xytext": (3, -1),
         "textcoords": "offset points",
@@ -178,7 +179,7 @@ def _label(axes: "Axes", text: str, x: float) -> None:
 def _key(
     figure: "Figure", lines: "list[Line]", colours: dict[str, str], outcome: "Outcome"
 ) -> None:
-    """Names and what the strokes mean, above the panels."""
+    """Draw the legend above the panels."""
     strokes = import_extra("matplotlib.lines", extra="plot", where="Outcome.plot")
     shown = [
         strokes.Line2D([], [], color=colours[name], lw=1.4, label=name)
@@ -199,7 +200,7 @@ def _key(
         handlelength=2.0,
         columnspacing=1.6,
         title=(
-            f"{outcome.title}. Bands: ± standard deviation over {setup['runs']} runs; bars behind "
+            f"{outcome.title}. Bands: ± standard deviation over {setup['runs']} runs; bars after "
             f"the last step: range over {setup['draws']} draws of the images"
         ),
         title_fontsize=7.5,
@@ -209,16 +210,16 @@ def _key(
 
 @dataclass(frozen=True)
 class Published:
-    """A curve of a paper.
+    """A published curve.
 
     Parameters
     ----------
     steps : list of int
-        Rows learned so far, rows of later epochs counted again.
+        Number of rows learned so far, counted in every epoch.
     values : list of float
-        Means over the runs.
+        Mean error over the runs.
     deviation : float, or None
-        Standard deviation over the runs after the last step, where the paper shows it.
+        Standard deviation over the runs after the last step, if published.
     """
 
     steps: list[int]
@@ -227,14 +228,14 @@ class Published:
 
 
 def published(file: str, figure: str) -> tuple[str, Mapping[tuple[str, str], Published]]:
-    """What a paper shows in a figure, and where.
+    """Return the source and the published curves of a figure.
 
     Parameters
     ----------
     file : str
-        Such as ``"orfit-published.json"``.
+        Name of the file in this package, such as ``"orfit-published.json"``.
     figure : str
-        Such as ``"orfit-fig6"``.
+        Name of the figure, such as ``"orfit-fig6"``.
 
     Returns
     -------
@@ -258,56 +259,56 @@ def published(file: str, figure: str) -> tuple[str, Mapping[tuple[str, str], Pub
 
 
 class ExperimentOutcome(BaseReport):
-    """An outcome with a name, a title and rows of text.
+    """Base class of outcomes with a name, a title and rows of text.
 
-    ``save`` writes NAME.json, NAME.csv, NAME.md and NAME.png: all, numbers, table and figure.
+    ``save`` writes NAME.json (everything), NAME.csv (numbers), NAME.md (table) and NAME.png.
 
     Attributes
     ----------
     name : str
-        As the command line knows it.
+        Name on the command line.
     title : str
-        What is shown.
+        Title of the table and the figure.
     columns : list of str
-        Heads of the table.
+        Column headings of the table.
     """
 
     columns: ClassVar[list[str]]
     _words: ClassVar[int] = 2
-    """Columns of words, which come first; the others hold numbers."""
+    """Number of leading text columns; the others hold numbers."""
     _groups: ClassVar[int] = 0
-    """Columns that rows of a section of the table have in common."""
+    """Number of leading columns that are equal within a section of the table."""
 
     name: str
     title: str
 
     @abstractmethod
     def _values(self) -> Iterable[dict[str, Any]]:
-        """All numbers, as records with the same keys; None where there is no number."""
+        """Yield all numbers as records with the same keys; None for missing numbers."""
 
     @abstractmethod
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """The figure, and where to write it."""
+        """Return the figure, and write it if ``path`` is given."""
 
     @abstractmethod
     def _rows(self) -> Iterator[list[str]]:
-        """The table's rows."""
+        """Yield the rows of the table."""
 
     @abstractmethod
     def _caption(self) -> str:
-        """What is said below the table."""
+        """Return the text below the table."""
 
     def _table(self) -> Table:
         columns = as_columns(self.columns, self._rows(), self._words)
         return Table(self.title, columns, self._caption(), groups=self._groups)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """The figure that the class describes.
+        """Plot the figure that the class describes.
 
         Parameters
         ----------
         path : path, optional
-            Where to write it; the suffix says how: .png, .svg, .pdf.
+            File to write: .png, .svg or .pdf.
 
         Returns
         -------
@@ -325,12 +326,12 @@ class ExperimentOutcome(BaseReport):
         return self._draw(path)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """All numbers as one tidy table, whose columns the class lists; empty where there is none.
+        """Write all numbers as one tidy table; cells without a number are empty.
 
         Parameters
         ----------
         path : path
-            Where to write it: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
+            File to write: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
 
         Raises
         ------
@@ -343,7 +344,7 @@ class ExperimentOutcome(BaseReport):
         write([{name: _array([row[name] for row in records]) for name in records[0]}], path)
 
     def to_markdown(self) -> str:
-        """The table in Markdown, with what is said of it below."""
+        """Return the table in Markdown, with its caption."""
         table = self._table()
         return "\n".join([*markdown(table.columns), "", table.caption, ""])
 
@@ -357,14 +358,14 @@ class ExperimentOutcome(BaseReport):
 
 
 def as_columns(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int) -> list[Column]:
-    """Rows of text as the columns of a table.
+    """Convert rows of text to table columns.
 
     Parameters
     ----------
     heads : sequence of str
     rows : iterable of sequence of str
     words : int
-        How many of the first columns hold words.
+        Number of leading text columns.
     """
     cells = list(zip(*rows, strict=True)) or [() for _ in heads]
     return [
@@ -374,21 +375,21 @@ def as_columns(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int) 
 
 
 def _array(values: Sequence[Any]) -> Array:
-    """A column of text, or of numbers with nan for None."""
+    """Return a column of text, or of numbers with nan for None."""
     if any(isinstance(value, str) for value in values):
         return np.array(values, dtype=object)
     return np.array([np.nan if value is None else value for value in values])
 
 
 def paired(ours: Sequence[float] | Floats, base: Sequence[float] | Floats) -> float | None:
-    """The p of a paired t-test, two-sided; None where there is nothing to test.
+    """Return the p-value of a two-sided paired t-test; None if the test is undefined.
 
-    That is of fewer than two pairs, if all differ by the same, or if one is not finite.
+    It is undefined for fewer than two pairs, equal differences, and values that are not finite.
 
     Parameters
     ----------
     ours, base : sequence of float, or array
-        A number each of every run.
+        One number per run.
     """
     if len(ours) < 2 or not (np.isfinite(ours).all() and np.isfinite(base).all()):
         return None
@@ -399,18 +400,18 @@ def paired(ours: Sequence[float] | Floats, base: Sequence[float] | Floats) -> fl
 
 @dataclass(frozen=True)
 class Band:
-    """An error along the stream, over runs and draws of the data, in degrees.
+    """Error along the stream over runs and draws of the data, in degrees.
 
     Parameters
     ----------
     steps : list of int
-        Rows learned so far, rows of later epochs counted again.
+        Number of rows learned so far, counted in every epoch.
     mean : list of float
-        Over runs and draws.
+        Mean over runs and draws.
     low, high : list of float
-        Smallest and largest mean over the runs that any draw gave.
+        Smallest and largest over draws of the mean over runs.
     deviation : list of float
-        Standard deviation over the runs of a draw, averaged over the draws.
+        Standard deviation over the runs of a draw, averaged over draws.
     """
 
     steps: list[int]
@@ -422,18 +423,18 @@ class Band:
 
 @dataclass(frozen=True)
 class Line:
-    """One method's error of one kind: ours, and the paper's.
+    """Reproduced and published error of one kind for one method.
 
     Parameters
     ----------
     method : str
-        As the papers call it.
+        Name of the method in the papers.
     error : {"test", "train", "sample", "learned"}
-        Over the rows to test, over the rows to learn, of one row that is learned on the way, or
-        over the rows that have been learned so far.
+        Error over the test rows, over the training rows, on a single training row, or over the
+        training rows learned so far.
     ours : Band
     paper : Published, or None
-        None where the papers do not show it.
+        None if not published.
     """
 
     method: str
@@ -444,27 +445,27 @@ class Line:
 
 @dataclass(frozen=True)
 class Outcome(ExperimentOutcome):
-    """What came of an experiment.
+    """Outcome of an experiment with curves.
 
     Parameters
     ----------
     name : str
-        As the command line knows it: ``"orfit-fig6"``.
+        Name on the command line: ``"orfit-fig6"``.
     title : str
-        What is shown.
+        Title of the table and the figure.
     source : str
-        Where the published numbers stand.
+        Source of the published numbers.
     setup : dict of str to Any
-        All that was set, in plain values: enough to repeat it.
+        All settings as plain values, sufficient to repeat the run.
     lines : tuple of Line
     remark : str
-        What is to be said of them besides.
+        Additional text for the caption.
 
     Notes
     -----
-    The CSV has a row for each step of each line: figure, method, error, step; mean, low, high and
-    deviation, as in :class:`Band`; and published, what the paper shows. The figure is the paper's,
-    as published on the left and as repeated on the right.
+    The CSV has one row per step and line: figure, method, error, step; mean, low, high and
+    deviation, as in :class:`Band`; and the published value. The figure shows the published
+    curves on the left and the reproduced ones on the right.
     """
 
     columns: ClassVar[list[str]] = [
@@ -484,14 +485,14 @@ class Outcome(ExperimentOutcome):
     remark: str = ""
 
     def line(self, method: str, error: str = "test") -> Line:
-        """The line of a method, such as ``outcome.line("ORFit", "train")``.
+        """Return the line of a method, such as ``outcome.line("ORFit", "train")``.
 
         Parameters
         ----------
         method : str
-            One of those in ``lines``.
+            Name of a method in ``lines``.
         error : {"test", "train", "sample", "learned"}, default="test"
-            Of what kind.
+            Kind of error.
 
         Raises
         ------
@@ -501,12 +502,12 @@ class Outcome(ExperimentOutcome):
         return {(line.method, line.error): line for line in self.lines}[method, error]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, text and numbers, those to a thousandth of a degree."""
+        """Return dicts, lists, strings and numbers, rounded to a thousandth of a degree."""
         tree: dict[str, Any] = map_floats(super().to_dict(), lambda value: round(value, 3))
         return tree
 
     def _values(self) -> Iterator[dict[str, Any]]:
-        """One for each step of a line: figure, method, error, step; as in :class:`Band`."""
+        """Yield one record per step and line: figure, method, error, step; as in :class:`Band`."""
         for line in self.lines:
             paper = line.paper
             published = {} if paper is None else dict(zip(paper.steps, paper.values, strict=True))
@@ -520,16 +521,16 @@ class Outcome(ExperimentOutcome):
                 yield {**row, "step": step, **values}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """The figure of the paper, as published on the left and as repeated on the right."""
+        """Plot the figure, published on the left and reproduced on the right."""
         return draw(self, path)
 
     def _caption(self) -> str:
         draws, runs = self.setup["draws"], self.setup["runs"]
-        said = f"Degrees; {draws} draws of the images, {runs} runs each, seed {self.setup['seed']}."
-        return f"{said} {self.remark}".strip()
+        text = f"Degrees; {draws} draws of the images, {runs} runs each, seed {self.setup['seed']}."
+        return f"{text} {self.remark}".strip()
 
     def _rows(self) -> Iterator[list[str]]:
-        """The table, the errors that the papers show one kind after the other."""
+        """Yield the rows of the table, grouped by kind of error."""
         for error in dict.fromkeys(line.error for line in self.lines):
             if error != "learned":
                 yield from (
@@ -538,7 +539,7 @@ class Outcome(ExperimentOutcome):
 
 
 def _row(line: Line, sample: int) -> list[str]:
-    """What is said of a line's last step."""
+    """Return the table row of a line: its errors after the last step."""
     paper, ours = "–", line.ours
     if line.paper is not None and line.paper.steps[-1] >= 0.99 * ours.steps[-1]:
         spread = "" if line.paper.deviation is None else f" ± {line.paper.deviation:.1f}"
@@ -550,14 +551,14 @@ def _row(line: Line, sample: int) -> list[str]:
 
 
 def band(steps: Array, errors: Floats) -> Band:
-    """Sum up errors over draws and runs.
+    """Summarize errors over draws and runs.
 
     Parameters
     ----------
     steps : ndarray of int of shape (t,)
-        When they were measured.
+        Steps at which the errors were measured.
     errors : ndarray of shape (draws, t, runs)
-        In degrees.
+        Errors in degrees.
     """
     means = errors.mean(axis=2)
     return Band(
@@ -570,4 +571,4 @@ def band(steps: Array, errors: Floats) -> Band:
 
 
 def _thousandth(value: float | None) -> float | None:
-    return None if value is None else round(value, 3) + 0.0  # no minus before zero
+    return None if value is None else round(value, 3) + 0.0  # + 0.0 turns -0.0 into 0.0

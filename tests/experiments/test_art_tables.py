@@ -1,4 +1,4 @@
-"""The tables of ART-IPCA: what is measured, compared and written, on drawn pictures."""
+"""The tables of ART-IPCA on synthetic images: measurements, comparison and files."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ from onepass_experiments.art_ipca import PAPER
 
 @pytest.fixture(scope="module")
 def images() -> dict[str, Images]:
-    """Ten kinds of pictures: a bar at a place of its own, or of another's, with noise."""
+    """Ten classes of images: a bar at the position of the class, sometimes another, with noise."""
     rng = np.random.default_rng(0)
     labels = np.tile(np.arange(10, dtype=np.uint8), 40)
     pictures = rng.integers(0, 160, (400, 28, 28)).astype(np.uint8)
@@ -34,7 +34,7 @@ def outcomes(images: dict[str, Images]) -> tuple[ArtOutcome, ArtOutcome]:
     return art_tables(images, draws=3, clock=lambda: float(next(ticks)))
 
 
-def test_both_tables_are_of_the_same_runs(outcomes: Any, images: Any) -> None:
+def test_both_tables_use_the_same_runs(outcomes: Any, images: Any) -> None:
     one, two = outcomes
     assert one.entries[0].seconds == 1.0
     assert one.entry("MNIST", "IPCA").mean > 40.0
@@ -59,14 +59,14 @@ def test_a_paired_test_compares_methods_with_ipca(outcomes: Any) -> None:
     assert base.paper == PAPER[1]["MNIST"]["IPCA"] == (94.03, 0.26)
 
 
-def test_it_is_written_in_all_forms(outcomes: Any, tmp_path: Path) -> None:
+def test_save_writes_all_formats(outcomes: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     paths = outcomes[0].save(tmp_path)
     assert [path.name for path in paths] == [
         f"art-table1{suffix}" for suffix in (".json", ".csv", ".md", ".png")
     ]
-    said = json.loads(paths[0].read_text())
-    assert said["setup"] == {"draws": 3, "seed": 0, "vigilance": 0.5}
+    tree = json.loads(paths[0].read_text())
+    assert tree["setup"] == {"draws": 3, "seed": 0, "vigilance": 0.5}
     with paths[1].open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 4 * 3
@@ -75,17 +75,17 @@ def test_it_is_written_in_all_forms(outcomes: Any, tmp_path: Path) -> None:
     )
     text = paths[2].read_text()
     assert "| MNIST | IPCA | 94.03 ± 0.26 |" in text
-    assert "3 runs, each of rows drawn anew" in text
+    assert "3 runs, each with its own sample and order of rows" in text
     assert paths[3].stat().st_size > 10_000
 
 
-def test_one_run_has_no_deviation_and_no_chance(images: Any) -> None:
+def test_a_single_run_has_no_deviation_and_no_p_value(images: Any) -> None:
     one = art_table1(images, draws=1)
     assert {each.deviation for each in one.entries} == {0.0}
     assert {one.p_value(each) for each in one.entries} == {None}
 
 
-def test_bad_numbers_are_refused(images: Any) -> None:
+def test_invalid_numbers_are_rejected(images: Any) -> None:
     for given in ({"draws": 0}, {"processes": 0}, {"vigilance": 2.0}):
         with pytest.raises(ParameterError, match=f"art_table1: `{next(iter(given))}`"):
             art_table1(images, **given)
@@ -111,9 +111,9 @@ def test_the_command_shows_the_table(
         )
         == 0
     )
-    said = capsys.readouterr().out
-    assert "One run, of rows" in said
-    assert "± 0.00" not in said  # one run has no deviation
-    assert "Fashion-MNIST" in said
-    assert "vigilance 0.4" in " ".join(said.split())
-    assert "99.47 ± 0.05" in said
+    output = capsys.readouterr().out
+    assert "One run, with its own sample" in output
+    assert "± 0.00" not in output  # one run has no deviation
+    assert "Fashion-MNIST" in output
+    assert "vigilance 0.4" in " ".join(output.split())
+    assert "99.47 ± 0.05" in output

@@ -1,4 +1,4 @@
-"""DEN: each of its steps worked out by hand on small layers, and the whole of it on digits."""
+"""DEN: each step computed by hand on small layers, and the complete method on digits."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,13 +22,13 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from onepass_experiments.baselines.den import (  # noqa: E402  # noqa: E402
-    Freedom,
+    FitOptions,
     Layers,
-    all_free,
-    fitted,
-    needed,
-    new_free,
-    path_free,
+    all_weights,
+    fit_layers,
+    needed_units,
+    new_unit_weights,
+    path_weights,
     split,
 )
 
@@ -60,24 +60,24 @@ def rows(n: int = 10, classes: tuple[int, ...] = (2, 3)) -> Any:
 # -- layers ---------------------------------------------------------------------------------------
 
 
-def test_a_class_is_answered_by_the_units_that_its_task_knew() -> None:
+def test_a_class_is_predicted_by_the_units_of_its_task() -> None:
     some = layers(heads=(1, 2, 1, 0))
     x, _ = rows()
     old = some.without(tuple(s == 1 for s in some.stamps))
-    said = some.answer(x)
-    torch.testing.assert_close(said[:, [0, 2]], old.say(x)[:, [0, 2]])
-    torch.testing.assert_close(said[:, 1], some.say(x)[:, 1])
-    assert bool((said[:, 3] == -torch.inf).all())
+    outputs = some.class_outputs(x)
+    torch.testing.assert_close(outputs[:, [0, 2]], old.forward(x)[:, [0, 2]])
+    torch.testing.assert_close(outputs[:, 1], some.forward(x)[:, 1])
+    assert bool((outputs[:, 3] == -torch.inf).all())
 
 
-def test_new_units_change_no_earlier_answer() -> None:
+def test_new_units_do_not_change_predictions_of_earlier_classes() -> None:
     some = layers()
     x, _ = rows()
-    grown = some.grown((2, 3), task=3, seed=0)
-    assert [tuple(w.shape) for w in grown.weights] == [(5, 2), (6, 5), (4, 6)]
-    torch.testing.assert_close(grown.answer(x), some.answer(x))
-    kept = grown.without(tuple(s < 3 for s in grown.stamps))
-    for a, b in zip(kept.weights, some.weights, strict=True):
+    with_new_units = some.with_new_units((2, 3), task=3, seed=0)
+    assert [tuple(w.shape) for w in with_new_units.weights] == [(5, 2), (6, 5), (4, 6)]
+    torch.testing.assert_close(with_new_units.class_outputs(x), some.class_outputs(x))
+    smaller = with_new_units.without(tuple(s < 3 for s in with_new_units.stamps))
+    for a, b in zip(smaller.weights, some.weights, strict=True):
         assert bool((a == b).all())
 
 
@@ -89,40 +89,44 @@ def test_new_units_change_no_earlier_answer() -> None:
         ({}, lambda u: u),
     ],
 )
-def test_a_step_is_sgds_and_what_is_paid(paid: dict[str, float], moved: Any) -> None:
+def test_a_step_is_sgd_followed_by_the_proximal_operator(
+    paid: dict[str, float], moved: Any
+) -> None:
     some, (x, y) = layers(), rows()
-    free = all_free(some, 2)
-    found = fitted(
+    free = all_weights(some, 2)
+    found = fit_layers(
         some, (x, y), replace(free, **paid), task=2, step_size=0.1, epochs=1, batch=99,
         rng=np.random.default_rng(0),
     )  # fmt: skip
     held = [w.clone().requires_grad_() for w in (*some.weights, *some.biases)]
     now = replace(some, weights=tuple(held[:3]), biases=tuple(held[3:]))
-    loss = functional.cross_entropy(now.say(x)[:, 2:], y - 2)
-    slopes = torch.autograd.grad(loss, held)
+    loss = functional.cross_entropy(now.forward(x)[:, 2:], y - 2)
+    gradients = torch.autograd.grad(loss, held)
     for i in range(2):
-        torch.testing.assert_close(found.weights[i], moved(some.weights[i] - 0.1 * slopes[i]))
-        torch.testing.assert_close(found.biases[i], some.biases[i] - 0.1 * slopes[i + 3])
+        torch.testing.assert_close(found.weights[i], moved(some.weights[i] - 0.1 * gradients[i]))
+        torch.testing.assert_close(found.biases[i], some.biases[i] - 0.1 * gradients[i + 3])
     head = found.weights[2]
-    torch.testing.assert_close(head[2:], moved(some.weights[2] - 0.1 * slopes[2])[2:])
-    assert bool((head[:2] == some.weights[2][:2]).all())  # classes of the other task stay
+    torch.testing.assert_close(head[2:], moved(some.weights[2] - 0.1 * gradients[2])[2:])
+    assert bool((head[:2] == some.weights[2][:2]).all())  # classes of the other task are unchanged
 
 
-def test_groups_vanish_and_drift_is_drawn_back() -> None:
+def test_group_and_drift_penalties() -> None:
     some, data = layers(), rows()
     settings: dict[str, Any] = {"task": 2, "step_size": 0.1, "epochs": 1, "batch": 99}
-    none = Freedom(
+    none = FitOptions(
         tuple(torch.zeros_like(w, dtype=torch.bool) for w in some.weights),
         tuple(torch.zeros_like(b, dtype=torch.bool) for b in some.biases),
     )
-    found = fitted(some, data, replace(none, group=3.0), rng=np.random.default_rng(0), **settings)
+    found = fit_layers(
+        some, data, replace(none, group=3.0), rng=np.random.default_rng(0), **settings
+    )
     norms = some.weights[0].norm(dim=1)
     wanted = some.weights[0][2] * max(0.0, 1 - 0.3 / float(norms[2]))
     torch.testing.assert_close(found.weights[0][2], wanted)  # the unit of task 2
     assert bool((found.weights[0][:2] == some.weights[0][:2]).all())
     anchors = tuple(torch.zeros_like(w) for w in some.weights[:-1])
     pulled = replace(none, drift=1e9, anchors=anchors)
-    found = fitted(some, data, pulled, rng=np.random.default_rng(0), **settings)
+    found = fit_layers(some, data, pulled, rng=np.random.default_rng(0), **settings)
     assert float(found.weights[0].abs().max()) < 1e-7
     assert bool((found.weights[2] == some.weights[2]).all())
 
@@ -130,30 +134,30 @@ def test_groups_vanish_and_drift_is_drawn_back() -> None:
 # -- units ----------------------------------------------------------------------------------------
 
 
-def test_needed_are_the_units_on_a_path_to_the_classes() -> None:
+def test_needed_units_have_a_path_to_the_classes() -> None:
     some = layers()
     w = [m.clone() for m in some.weights]
     w[2][2:] = 0.0
     w[2][3, 1] = 1.0  # class 3 needs unit 1 alone,
     w[1][1] = torch.tensor([0.0, 0.0, 2.0])  # which needs unit 2 alone
-    found = needed(replace(some, weights=tuple(w)), 2)
+    found = needed_units(replace(some, weights=tuple(w)), 2)
     assert [f.tolist() for f in found] == [
         [False, False, True], [False, True, False], [False, False, True, True],
     ]  # fmt: skip
-    free = path_free(replace(some, weights=tuple(w)), 2)
+    free = path_weights(replace(some, weights=tuple(w)), 2)
     assert [int(f.sum()) for f in free.weights] == [2, 1, 2]
 
 
-def test_free_of_new_units_is_what_leads_in_and_out() -> None:
-    grown = layers().grown((1, 1), task=3, seed=0)
-    grown = replace(grown, heads=torch.tensor([1, 1, 2, 3]))
-    free = new_free(grown, 3)
+def test_new_unit_weights_lead_into_and_out_of_new_units() -> None:
+    with_new_units = layers().with_new_units((1, 1), task=3, seed=0)
+    with_new_units = replace(with_new_units, heads=torch.tensor([1, 1, 2, 3]))
+    free = new_unit_weights(with_new_units, 3)
     assert free.weights[0].tolist() == [[False] * 2] * 3 + [[True] * 2]
     assert free.weights[1].tolist() == [[False, False, False, True]] * 3 + [[True] * 4]
     assert free.weights[2].tolist() == [[False] * 4] * 3 + [[False, False, False, True]]
 
 
-def test_a_split_gives_old_units_back_and_leaves_copies_to_the_task() -> None:
+def test_a_split_restores_units_and_assigns_copies_to_the_task() -> None:
     before = layers()
     before = replace(before, stamps=tuple(torch.ones_like(s) for s in before.stamps))
     w = [m.clone() for m in before.weights]
@@ -177,13 +181,13 @@ def test_a_split_gives_old_units_back_and_leaves_copies_to_the_task() -> None:
     assert bool((last[:2, :3] == before.weights[2][:2]).all())
     x, _ = rows()
     small = replace(before, weights=(found.weights[0][:3], *before.weights[1:]))
-    torch.testing.assert_close(found.answer(x)[:, :2], small.answer(x)[:, :2])
+    torch.testing.assert_close(found.class_outputs(x)[:, :2], small.class_outputs(x)[:, :2])
 
 
-# -- the whole ------------------------------------------------------------------------------------
+# -- the complete method --------------------------------------------------------------------------
 
 
-def test_den_grows_where_it_must_and_nowhere_else() -> None:
+def test_den_grows_only_if_the_loss_or_the_drift_is_too_large() -> None:
     x = torch.randn(40, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     y = (x[:, 0] > 0).long()
     still = baselines.DEN(net(), loss_threshold=99.0, drift_threshold=99.0)
@@ -204,10 +208,10 @@ def test_den_grows_where_it_must_and_nowhere_else() -> None:
     assert (grows.rows_stored_, grows.nbytes) == (0, 8 * (sum(shape) + 4))
     fewer = baselines.DEN(net(), loss_threshold=0.0, drift_threshold=99.0, units=2, group=1e3)
     fewer.learn(x, y).after_task().learn(x, y + 2).after_task()
-    assert fewer.units_added_ == 0  # all weights into them are 0: they went again
+    assert fewer.units_added_ == 0  # removed: all their weights are 0
 
 
-def test_what_fails_leaves_no_trace() -> None:
+def test_a_failure_leaves_the_learner_unchanged() -> None:
     model = baselines.DEN(net())
     x, y = torch.randn(8, 3, dtype=torch.float64), torch.tensor([0, 1] * 4)
     with pytest.raises(NotFittedError, match="a task must have ended"):
@@ -229,19 +233,21 @@ def test_what_fails_leaves_no_trace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "error", "said"),
+    ("module", "error", "message"),
     [
         (nn.Linear(2, 2), TypeMismatchError, "Sequential"),
         (nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)), ParameterError, "got .*Tanh"),
         (nn.Sequential(nn.Linear(2, 2, bias=False)), ParameterError, "with biases"),
     ],
 )
-def test_modules_that_cannot_grow(module: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_modules_that_cannot_grow_are_rejected(
+    module: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
         baselines.DEN(module)
     frozen = net()
     frozen[0].weight.requires_grad = False
-    with pytest.raises(ParameterError, match="must learn"):
+    with pytest.raises(ParameterError, match="must be trainable"):
         baselines.DEN(frozen)
     for name in ("sparsity", "group", "drift", "drift_threshold", "units"):
         with pytest.raises(ParameterError, match=f"`{name}`"):
@@ -255,15 +261,15 @@ def test_den_in_continual_evaluation() -> None:
     def make() -> Any:
         return baselines.DEN(net(64, (32, 32), 10).float(), epochs=5, batch=16)
 
-    told = op.evaluate.continual({"DEN": make}, tasks, scenario="task")
-    assert told["DEN"].average_accuracy > 0.9
-    assert told["DEN"].repeated > 0
+    report = op.evaluate.continual({"DEN": make}, tasks, scenario="task")
+    assert report["DEN"].average_accuracy > 0.9
+    assert report["DEN"].repeated > 0
     alone = op.evaluate.continual({"DEN": make}, tasks)
-    assert 0.2 < alone["DEN"].average_accuracy < told["DEN"].average_accuracy
-    assert "made for tasks that are known" in str(alone)
+    assert 0.2 < alone["DEN"].average_accuracy < report["DEN"].average_accuracy
+    assert "designed for prediction with known tasks" in str(alone)
 
 
 @pytest.mark.parametrize("x", [{"input": np.ones((2, 3))}, (np.ones((2, 3)), np.ones((2, 3)))])
-def test_rows_of_several_arguments_are_refused(x: Any) -> None:
+def test_rows_of_several_arguments_are_rejected(x: Any) -> None:
     with pytest.raises(TypeMismatchError, match="one tensor or array"):
         baselines.DEN(net()).learn(x, np.array([0, 1]))

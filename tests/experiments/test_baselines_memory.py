@@ -1,4 +1,4 @@
-"""EWC, Replay and Joint: each against its equation, worked out plainly."""
+"""EWC, Replay and Joint, compared with plain implementations of their equations."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def flat(tensors: Any) -> Any:
     return torch.cat([t.detach().reshape(-1) for t in tensors])
 
 
-def slopes(module: Any, loss: Any) -> Any:
+def gradients(module: Any, loss: Any) -> Any:
     return flat(torch.autograd.grad(loss, list(module.parameters())))
 
 
@@ -38,7 +38,7 @@ def slopes(module: Any, loss: Any) -> Any:
 
 
 @pytest.mark.parametrize(("mode", "decay"), [("tasks", 1.0), ("online", 1.0), ("online", 0.5)])
-def test_ewc_is_its_equations(mode: Any, decay: float) -> None:
+def test_ewc_follows_its_equations(mode: Any, decay: float) -> None:
     ours, plain = net(), net()
     model = baselines.EWC(
         ours, step_size=0.1, penalty=7.0, mode=mode, decay=decay, fisher="empirical"
@@ -49,10 +49,10 @@ def test_ewc_is_its_equations(mode: Any, decay: float) -> None:
         for x, y in batches(4, seed=task):
             model.learn(x, y)
             each = [functional.cross_entropy(plain(x[i : i + 1]), y[i : i + 1]) for i in range(6)]
-            squares = torch.stack([slopes(plain, one) for one in each]).square().sum(dim=0)
+            squares = torch.stack([gradients(plain, one) for one in each]).square().sum(dim=0)
             total, rows = squares + (total if rows else 0), rows + 6
             w = flat(plain.parameters())
-            u = w - 0.1 * slopes(plain, functional.cross_entropy(plain(x), y))
+            u = w - 0.1 * gradients(plain, functional.cross_entropy(plain(x), y))
             nn.utils.vector_to_parameters(after(u, ended, mode, decay), plain.parameters())
             torch.testing.assert_close(flat(ours.parameters()), flat(plain.parameters()))
         model.after_task()
@@ -62,7 +62,7 @@ def test_ewc_is_its_equations(mode: Any, decay: float) -> None:
 
 
 def after(u: Any, ended: list[tuple[Any, Any]], mode: str, decay: float) -> Any:
-    """The w at which (w − u) / η + λ Σ F (w − w*) = 0, with η = 0.1 and λ = 7."""
+    """Return the w with (w − u) / η + λ Σ F (w − w*) = 0, with η = 0.1 and λ = 7."""
     if mode == "online" and ended:
         age = range(len(ended) - 1, -1, -1)
         ended = [(sum(decay**k * f for k, (f, _) in zip(age, ended, strict=True)), ended[-1][1])]
@@ -85,7 +85,7 @@ def test_ewc_without_tasks_or_penalty_is_sgd() -> None:
     torch.testing.assert_close(flat(free.parameters()), flat(plain.parameters()))
 
 
-def test_no_penalty_makes_ewc_diverge() -> None:
+def test_ewc_does_not_diverge_with_a_large_penalty() -> None:
     module = net()
     model = baselines.EWC(module, step_size=0.5, penalty=1e12)
     for x, y in batches(3):
@@ -95,7 +95,7 @@ def test_no_penalty_makes_ewc_diverge() -> None:
     for x, y in batches(20, seed=1):
         model.learn(x, y)
     moved = (flat(module.parameters()) - held).abs()
-    # a weight of any importance stays where it was
+    # important weights do not move
     assert float(moved[flat(model.importance_) > 1e-6].max()) < 1e-4
 
 
@@ -123,7 +123,7 @@ def test_sampled_fisher_of_squared_error_is_that_of_unit_noise() -> None:
 
 
 class Wrapped(nn.Module):
-    """A module that nothing can be known of but what it says."""
+    """A module whose structure is hidden."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class Wrapped(nn.Module):
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "squared"])
 @pytest.mark.parametrize("frozen", [None, 0, 4])
-def test_a_perceptron_has_the_squares_that_its_rows_have_alone(
+def test_squared_gradients_of_a_perceptron_equal_those_of_single_rows(
     loss: Any, frozen: int | None
 ) -> None:
     def perceptron() -> nn.Sequential:
@@ -162,13 +162,11 @@ def test_a_perceptron_has_the_squares_that_its_rows_have_alone(
     "make",
     [
         lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)),
-        lambda: nn.Sequential(
-            nn.Linear(3, 4), nn.Flatten(), nn.Linear(20, 2)
-        ),  # of 5 vectors a row
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Flatten(), nn.Linear(20, 2)),  # 5 vectors per row
         lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).eval(),
     ],
 )
-def test_other_networks_have_them_as_well(make: Any) -> None:
+def test_squared_gradients_of_other_networks_equal_those_of_single_rows(make: Any) -> None:
     torch.manual_seed(0)
     module = make()
     torch.manual_seed(0)
@@ -183,7 +181,7 @@ def test_other_networks_have_them_as_well(make: Any) -> None:
         torch.testing.assert_close(ours, alone)
 
 
-def test_rows_that_vmap_cannot_take_are_taken_one_by_one() -> None:
+def test_modules_without_vmap_support_are_evaluated_row_by_row() -> None:
     class Branching(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -209,7 +207,7 @@ def test_rows_that_vmap_cannot_take_are_taken_one_by_one() -> None:
     "settings",
     [{"penalty": -1.0}, {"mode": "both"}, {"decay": 0.0}, {"fisher": "true"}, {"seed": -1}],
 )
-def test_settings_of_ewc(settings: Any) -> None:
+def test_invalid_settings_of_ewc_are_rejected(settings: Any) -> None:
     with pytest.raises(ParameterError, match=rf"baselines\.EWC: `{next(iter(settings))}`"):
         baselines.EWC(net(), **settings)
 
@@ -217,29 +215,29 @@ def test_settings_of_ewc(settings: Any) -> None:
 # -- Replay ---------------------------------------------------------------------------------------
 
 
-def test_every_row_is_kept_with_the_same_probability() -> None:
+def test_every_row_is_stored_with_the_same_probability() -> None:
     times = np.zeros(30)
     for seed in range(150):
         model = baselines.Replay(nn.Linear(1, 1), loss="squared", capacity=6, seed=seed)
         for begin in range(0, 30, 7):
             rows = np.arange(begin, min(begin + 7, 30), dtype=np.float32)
             model.learn(rows[:, None] / 30, rows / 30)
-        kept = np.rint(model.buffer_[0][:, 0].numpy() * 30).astype(int)
-        assert len(set(kept)) == 6
+        retained = np.rint(model.buffer_[0][:, 0].numpy() * 30).astype(int)
+        assert len(set(retained)) == 6
         assert (model.buffer_[0][:, 0] == model.buffer_[1]).all()
-        times[kept] += 1
-    # 30 times each, if all are alike: a binomial's deviation is 5
+        times[retained] += 1
+    # 30 times each on average, with a binomial standard deviation of 5
     assert np.abs(times - 30).max() < 20
     assert np.abs(times.reshape(6, 5).mean(axis=1) - 30).max() < 8
 
 
-def test_a_step_is_over_the_batch_and_as_many_rows_again() -> None:
+def test_a_step_uses_the_batch_and_as_many_replayed_rows() -> None:
     ours, plain = net(), net()
     model = baselines.Replay(ours, step_size=0.1, capacity=3)
     (x, y), (x2, y2) = batches(2, n=3)
     model.learn(x, y).learn(x2, y2)
     for rows, labels in ((x, y), (torch.cat([x2, x]), torch.cat([y2, y]))):
-        g = slopes(plain, functional.cross_entropy(plain(rows), labels))
+        g = gradients(plain, functional.cross_entropy(plain(rows), labels))
         w = flat(plain.parameters()) - 0.1 * g
         nn.utils.vector_to_parameters(w, plain.parameters())
     torch.testing.assert_close(flat(ours.parameters()), flat(plain.parameters()))
@@ -254,7 +252,7 @@ def test_memory_of_replay_does_not_grow() -> None:
     assert model.rows_replayed_ == 19 * 4
 
 
-def test_the_seed_alone_draws() -> None:
+def test_results_depend_only_on_the_seed() -> None:
     runs = []
     for seed in (1, 1, 2):
         module = net()
@@ -267,7 +265,7 @@ def test_the_seed_alone_draws() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"capacity": 0}, {"replayed": 0}, {"seed": 1.5}])
-def test_settings_of_replay(settings: Any) -> None:
+def test_invalid_settings_of_replay_are_rejected(settings: Any) -> None:
     with pytest.raises(ParameterError, match=rf"baselines\.Replay: `{next(iter(settings))}`"):
         baselines.Replay(net(), **settings)
 
@@ -275,7 +273,7 @@ def test_settings_of_replay(settings: Any) -> None:
 # -- Joint ----------------------------------------------------------------------------------------
 
 
-def test_joint_is_many_passes_over_all_rows() -> None:
+def test_joint_makes_several_passes_over_all_rows() -> None:
     ours, plain = net(), net()
     model = baselines.Joint(ours, step_size=0.1, momentum=0.9, epochs=4, batch=5, seed=2)
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
@@ -308,6 +306,6 @@ def test_joint_learns_nothing_before_a_task_ends() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"epochs": 0}, {"batch": 0}, {"seed": -1}])
-def test_settings_of_joint(settings: Any) -> None:
+def test_invalid_settings_of_joint_are_rejected(settings: Any) -> None:
     with pytest.raises(ParameterError, match=rf"baselines\.Joint: `{next(iter(settings))}`"):
         baselines.Joint(net(), **settings)

@@ -1,4 +1,4 @@
-"""Verbs and steps that all baselines share, held against torch's own optimizer."""
+"""Methods and steps common to all baselines, compared with torch's optimizer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def made(name: str, module: Any, **settings: Any) -> Any:
 
 def state(model: Any) -> list[Any]:
     held = [t.clone() for t in model.module.state_dict().values()]
-    return held + [t.clone() for t in model._kept()] + [model.rows_seen_]
+    return held + [t.clone() for t in model._stored()] + [model.rows_seen_]
 
 
 def same(before: list[Any], after: list[Any]) -> bool:
@@ -57,7 +57,7 @@ def same(before: list[Any], after: list[Any]) -> bool:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("norm", [False, True])
-def test_sgd_is_torchs_own(momentum: float, *, norm: bool) -> None:
+def test_sgd_equals_torch_sgd(momentum: float, *, norm: bool) -> None:
     ours, theirs = net(norm=norm), net(norm=norm)
     model = baselines.SGD(ours, step_size=0.1, momentum=momentum)
     optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=momentum)
@@ -84,7 +84,7 @@ def test_squared_loss_is_half_the_squared_error() -> None:
         torch.testing.assert_close(a, b - 0.1 * b.grad)
 
 
-def test_a_column_of_answers_fits_one_output() -> None:
+def test_a_column_of_targets_fits_one_output() -> None:
     x = np.ones((3, 4), dtype=np.float32)
     flat, column = net(1), net(1)
     baselines.SGD(flat, loss="squared").learn(x, [1.0, 2.0, 3.0])
@@ -93,7 +93,7 @@ def test_a_column_of_answers_fits_one_output() -> None:
 
 
 @each
-def test_what_was_not_asked_for_stays(name: str) -> None:
+def test_frozen_parts_modes_and_gradients_are_unchanged(name: str) -> None:
     module = net(norm=True)
     module[0].weight.requires_grad = False
     module[1].eval()
@@ -113,7 +113,7 @@ def test_what_was_not_asked_for_stays(name: str) -> None:
 
 
 @each
-def test_learning_works_where_gradients_are_switched_off(name: str) -> None:
+def test_learning_works_under_no_grad(name: str) -> None:
     ours, theirs = net(), net()
     (x, y), *_ = batches(1)
     with torch.no_grad():
@@ -124,7 +124,7 @@ def test_learning_works_where_gradients_are_switched_off(name: str) -> None:
 
 
 @each
-def test_no_global_randomness_is_touched(name: str) -> None:
+def test_the_global_random_state_is_unchanged(name: str) -> None:
     module = net()
     before = torch.get_rng_state()
     model = made(name, module)
@@ -134,26 +134,26 @@ def test_no_global_randomness_is_touched(name: str) -> None:
     assert bool((torch.get_rng_state() == before).all())
 
 
-# -- verbs ----------------------------------------------------------------------------------------
+# -- methods --------------------------------------------------------------------------------------
 
 
 @each
-def test_answers_come_as_rows_came(name: str) -> None:
+def test_predictions_have_the_type_of_the_rows(name: str) -> None:
     model = made(name, net())
     (x, y), *_ = batches(1)
     model.learn(x, y).after_task()
-    said = model.predict(x)
-    assert isinstance(said, np.ndarray)
-    assert said.shape == (6,)
-    assert set(said) <= {0, 1, 2}
+    predictions = model.predict(x)
+    assert isinstance(predictions, np.ndarray)
+    assert predictions.shape == (6,)
+    assert set(predictions) <= {0, 1, 2}
     tensor = model.predict(torch.tensor(x))
     assert isinstance(tensor, torch.Tensor)
-    assert_array_equal(tensor.numpy(), said)
+    assert_array_equal(tensor.numpy(), predictions)
     assert made(name, net(2), loss="squared").predict(x).shape == (6, 2)
 
 
 @each
-def test_no_rows_are_learned_as_nothing(name: str) -> None:
+def test_an_empty_batch_has_no_effect(name: str) -> None:
     model = made(name, net())
     before = state(model)
     model.learn(np.zeros((0, 4), dtype=np.float32), np.zeros(0, dtype=int)).after_task()
@@ -161,7 +161,7 @@ def test_no_rows_are_learned_as_nothing(name: str) -> None:
 
 
 @each
-def test_rows_that_are_reused_change_nothing_that_was_learned(name: str) -> None:
+def test_stored_rows_are_copies(name: str) -> None:
     model = made(name, net())
     (x, y), *_ = batches(1)
     model.learn(x, y)
@@ -171,7 +171,7 @@ def test_rows_that_are_reused_change_nothing_that_was_learned(name: str) -> None
 
 
 @each
-def test_float64_arrays_and_whole_numbers_are_taken(name: str) -> None:
+def test_float64_arrays_and_integers_are_accepted(name: str) -> None:
     rows = np.random.default_rng(0).integers(0, 5, (4, 4))
     model = made(name, nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(8, 2)))
     model.learn(rows, [0, 1, 1, 0]).after_task()
@@ -179,7 +179,7 @@ def test_float64_arrays_and_whole_numbers_are_taken(name: str) -> None:
     made(name, net()).learn(np.ones((2, 4)), np.array([0.0, 2.0])).after_task()
 
 
-# -- refusals -------------------------------------------------------------------------------------
+# -- errors -------------------------------------------------------------------------------------
 
 X = np.ones((2, 4), dtype=np.float32)
 NAN = X.copy()
@@ -188,10 +188,10 @@ NAN[1, 2] = np.nan
 
 @each
 @pytest.mark.parametrize(
-    ("x", "y", "error", "said"),
+    ("x", "y", "error", "message"),
     [
         (NAN, [0, 1], NotFiniteError, "`x` must be finite in torch.float32, got nan in row 1"),
-        (X, [0], ShapeError, "as many rows, got 2 and 1"),
+        (X, [0], ShapeError, "same number of rows, got 2 and 1"),
         (X, 0, ShapeError, "a single number"),
         (1.0, [0], ShapeError, "an axis of rows, its first"),
         ([["a"]], [0], TypeMismatchError, "must hold numbers"),
@@ -199,21 +199,21 @@ NAN[1, 2] = np.nan
         (X, [0.0, np.inf], NotFiniteError, "`y` must be finite"),
     ],
 )
-def test_what_does_not_fit_leaves_no_trace(
-    name: str, x: Any, y: Any, error: type[Exception], said: str
+def test_invalid_input_leaves_the_learner_unchanged(
+    name: str, x: Any, y: Any, error: type[Exception], message: str
 ) -> None:
     model = made(name, net(norm=True))
     for rows in batches(2):
         model.learn(*rows)
     before = state(model)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         model.learn(x, y)
     assert same(before, state(model))
 
 
 @pytest.mark.parametrize("name", ["SGD", "EWC", "SI", "LwF", "Replay"])
 @pytest.mark.parametrize(
-    ("x", "y", "error", "said"),
+    ("x", "y", "error", "message"),
     [
         (X, [0, 3], LabelError, r"classes 0 … 2, one output each, got \[3\]"),
         (X, [0, 0.5], LabelError, "classes 0"),
@@ -222,21 +222,21 @@ def test_what_does_not_fit_leaves_no_trace(
         (X * np.float32(3e38), [0, 1], NumericalError, "must be finite"),
     ],
 )
-def test_what_the_module_refuses_leaves_no_trace(
-    name: str, x: Any, y: Any, error: type[Exception], said: str
+def test_input_invalid_for_the_module_leaves_the_learner_unchanged(
+    name: str, x: Any, y: Any, error: type[Exception], message: str
 ) -> None:
     module = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
     model = made(name, module, momentum=0.5)
     for rows in batches(2):
         model.learn(*rows)
     before = state(model)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         model.learn(x, y)
     assert same(before, state(model))
 
 
 @pytest.mark.parametrize("name", ["SGD", "EWC", "SI", "LwF", "Replay"])
-def test_a_step_that_is_not_finite_is_not_taken(name: str) -> None:
+def test_a_step_that_is_not_finite_is_not_applied(name: str) -> None:
     model = made(name, net(1), loss="squared", step_size=1e38)
     before = state(model)
     with pytest.raises(NumericalError, match=r"no finite step of .*2\.weight.*Lower `step_size`"):
@@ -244,7 +244,7 @@ def test_a_step_that_is_not_finite_is_not_taken(name: str) -> None:
     assert same(before, state(model))
 
 
-def test_joint_is_as_it_was_where_it_fails_on_the_way() -> None:
+def test_joint_is_unchanged_after_a_failed_pass() -> None:
     model = baselines.Joint(net(1), loss="squared", step_size=30.0, epochs=50, momentum=0.9)
     model.learn(*next(iter(batches(1))))
     before = state(model)
@@ -270,26 +270,28 @@ def test_joint_is_as_it_was_where_it_fails_on_the_way() -> None:
         ({"module": nn.Linear(1, 1).requires_grad_(False)}, ParameterError),  # noqa: FBT003
     ],
 )
-def test_settings_outside_their_range(name: str, settings: Any, error: type[Exception]) -> None:
+def test_settings_outside_their_range_are_rejected(
+    name: str, settings: Any, error: type[Exception]
+) -> None:
     with pytest.raises(error, match=rf"baselines\.{name}"):
         made(name, **{"module": net(), **settings})
 
 
-@pytest.mark.parametrize("answer", [lambda x: x[:0], lambda x: x.sum(), lambda x: x[:1]])
-def test_modules_that_do_not_answer_row_by_row(answer: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("function", [lambda x: x[:0], lambda x: x.sum(), lambda x: x[:1]])
+def test_modules_without_one_output_per_row_are_rejected(function: Callable[[Any], Any]) -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.line = nn.Linear(4, 3)
 
         def forward(self, x: Any) -> Any:
-            return answer(self.line(x))
+            return function(self.line(x))
 
-    with pytest.raises(ShapeError, match="must answer with a tensor"):
+    with pytest.raises(ShapeError, match="must return a tensor"):
         baselines.SGD(Odd()).learn(X, [0, 1])
 
 
-def test_a_forward_pass_cut_off_from_weights_teaches_nothing() -> None:
+def test_outputs_independent_of_weights_change_nothing() -> None:
     class Cut(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -304,11 +306,11 @@ def test_a_forward_pass_cut_off_from_weights_teaches_nothing() -> None:
     assert bool((module.line.weight == before).all())
 
 
-def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     for name in baselines.__all__:
         with pytest.raises(ImportError, match=r"pip install 'onepass\[torch\]'"):
             getattr(baselines, name)
-    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+    with pytest.raises(AttributeError, match="no attribute 'NoMemory'"):
         _ = baselines.NoMemory
     assert dir(baselines) == sorted(baselines.__all__)

@@ -1,4 +1,4 @@
-"""SI, LwF, EWC in several passes and iCaRL: each against its equations, worked out plainly."""
+"""SI, LwF, EWC in several passes and iCaRL, compared with plain implementations."""
 
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from torch.nn import functional  # noqa: E402
 
 from onepass_experiments.baselines.icarl import herded  # noqa: E402
 
-HOLDING = ("EWC", "SI", "LwF")
+STORING = ("EWC", "SI", "LwF")
 
 
 def net(c: int = 3) -> Any:
@@ -37,7 +37,7 @@ def flat(tensors: Any) -> Any:
     return torch.cat([t.detach().reshape(-1) for t in tensors])
 
 
-def slopes(module: Any, loss: Any) -> Any:
+def gradients(module: Any, loss: Any) -> Any:
     return flat(torch.autograd.grad(loss, list(module.parameters())))
 
 
@@ -48,7 +48,7 @@ def put(module: Any, w: Any) -> None:
 # -- SI -------------------------------------------------------------------------------------------
 
 
-def test_si_is_its_equations() -> None:
+def test_si_follows_its_equations() -> None:
     ours, plain = net(), net()
     model = baselines.SI(ours, step_size=0.1, strength=0.7, damping=0.01)
     importance, anchor = torch.zeros(()), flat(plain.parameters())
@@ -57,8 +57,8 @@ def test_si_is_its_equations() -> None:
         for x, y in batches(4, seed=task):
             model.learn(x, y)
             w = flat(plain.parameters())
-            g = slopes(plain, functional.cross_entropy(plain(x), y))
-            # where the penalty's slope is taken at the end of the step
+            g = gradients(plain, functional.cross_entropy(plain(x), y))
+            # with the gradient of the penalty at the end of the step
             fresh = (w - 0.1 * g + 0.14 * importance * anchor) / (1 + 0.14 * importance)
             path = path - g * (fresh - w)
             put(plain, fresh)
@@ -74,7 +74,7 @@ def test_si_is_its_equations() -> None:
 # -- LwF ------------------------------------------------------------------------------------------
 
 
-def test_lwf_is_its_equations() -> None:
+def test_lwf_follows_its_equations() -> None:
     ours, plain = net(4), net(4)
     model = baselines.LwF(ours, step_size=0.1, strength=0.6, temperature=2.0)
     before: Any = None
@@ -84,9 +84,9 @@ def test_lwf_is_its_equations() -> None:
             loss = functional.cross_entropy(plain(x), y)
             if before is not None:
                 wanted = (before(x)[:, :2] / 2).softmax(dim=1).detach()
-                # cross entropy with probabilities for answers
+                # cross entropy with probabilities as targets
                 loss = loss + 0.6 * functional.cross_entropy(plain(x)[:, :2] / 2, wanted)
-            put(plain, flat(plain.parameters()) - 0.1 * slopes(plain, loss))
+            put(plain, flat(plain.parameters()) - 0.1 * gradients(plain, loss))
             torch.testing.assert_close(flat(ours.parameters()), flat(plain.parameters()))
         model.after_task()
         before = net(4)
@@ -110,8 +110,8 @@ def test_without_strength_it_is_sgd(name: str) -> None:
 # -- several passes -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", HOLDING)
-def test_several_passes_are_steps_over_the_rows_held(name: str) -> None:
+@pytest.mark.parametrize("name", STORING)
+def test_several_passes_are_sgd_steps_over_the_stored_rows(name: str) -> None:
     ours, plain = net(), net()
     model = getattr(baselines, name)(ours, step_size=0.1, epochs=3, batch=4, seed=5)
     fed = batches(3)
@@ -127,22 +127,22 @@ def test_several_passes_are_steps_over_the_rows_held(name: str) -> None:
         for rows in torch.from_numpy(rng.permutation(18)).split(4):
             peer.learn(X[rows], Y[rows])
     torch.testing.assert_close(flat(ours.parameters()), flat(plain.parameters()))
-    seen = 4 * 18 if name == "EWC" else 3 * 18  # its Fisher information is a pass of its own
+    seen = 4 * 18 if name == "EWC" else 3 * 18  # the Fisher information takes an extra pass
     assert (model.rows_seen_, model.visits_, model.rows_repeated_) == (18, seen, seen - 18)
     assert (model.rows_stored_, model.max_rows_stored_, model.rows_of_task_) == (0, 18, 0)
 
 
-def test_importance_of_ewc_in_several_passes_is_taken_at_the_end() -> None:
+def test_importance_of_ewc_in_several_passes_is_computed_at_the_end() -> None:
     module = net()
     model = baselines.EWC(module, epochs=2, batch=3, fisher="empirical", step_size=0.1)
     (x, y), *_ = batches(1)
     model.learn(x, y).after_task()
-    each = [slopes(module, functional.cross_entropy(module(x[[i]]), y[[i]])) for i in range(6)]
+    each = [gradients(module, functional.cross_entropy(module(x[[i]]), y[[i]])) for i in range(6)]
     torch.testing.assert_close(flat(model.importance_), torch.stack(each).square().mean(dim=0))
 
 
-@pytest.mark.parametrize("name", [*HOLDING, "ICaRL"])
-def test_what_fails_in_several_passes_leaves_no_trace(name: str) -> None:
+@pytest.mark.parametrize("name", [*STORING, "ICaRL"])
+def test_a_failure_in_several_passes_leaves_the_learner_unchanged(name: str) -> None:
     module = net()
     model = getattr(baselines, name)(module, epochs=3, step_size=0.1)
     for x, y in batches(2):
@@ -169,33 +169,33 @@ def test_what_fails_in_several_passes_leaves_no_trace(name: str) -> None:
 
 
 def test_every_baseline_counts_rows_and_visits() -> None:
-    told = {}
-    for name in sorted({*baselines.__all__} - {"DEN"}):  # which takes a perceptron with ReLU
+    counts = {}
+    for name in sorted({*baselines.__all__} - {"DEN"}):  # DEN requires a perceptron with ReLU
         settings = {"capacity": 4} if name in {"Replay", "ICaRL"} else {}
         if name not in {"SGD", "SI", "EWC", "LwF", "Replay"}:
             settings["epochs"] = 2
         model = getattr(baselines, name)(net(), **settings)
         for x, y in batches(2):
             model.learn(x, y).after_task()
-        told[name] = (model.rows_seen_, model.rows_repeated_, model.rows_stored_)
+        counts[name] = (model.rows_seen_, model.rows_repeated_, model.rows_stored_)
     for name in ("SGD", "EWC", "SI", "LwF"):
-        assert told[name] == (12, 0, 0)
-    assert told["Replay"] == (12, 4, 4)
-    assert told["Joint"] == (12, 2 * 6 + 2 * 12 - 12, 12)
-    assert told["ICaRL"] == (12, 2 * 6 + 2 * 9 - 12, 3)  # 4 // 3 of each class are kept
+        assert counts[name] == (12, 0, 0)
+    assert counts["Replay"] == (12, 4, 4)
+    assert counts["Joint"] == (12, 2 * 6 + 2 * 12 - 12, 12)
+    assert counts["ICaRL"] == (12, 2 * 6 + 2 * 9 - 12, 3)  # 4 // 3 of each class are stored
 
 
-def test_answers_among_the_classes_of_a_task() -> None:
+def test_predictions_can_be_restricted_to_the_classes_of_a_task() -> None:
     model = baselines.SGD(net(5))
     x = batches(1)[0][0]
     for some in ([1, 3], (4,), np.array([3, 1])):
-        said, scores = model.predict(x, classes=some), model.outputs(x)
-        assert set(said.tolist()) <= set(np.asarray(some).tolist())
+        predictions, scores = model.predict(x, classes=some), model.outputs(x)
+        assert set(predictions.tolist()) <= set(np.asarray(some).tolist())
         best = torch.tensor(np.asarray(some))[scores[:, list(some)].argmax(dim=1)]
-        assert bool((said == best).all())
-    for wrong in ([5], [-1], [], [0.5], [[0]], "ab"):
+        assert bool((predictions == best).all())
+    for classes in ([5], [-1], [], [0.5], [[0]], "ab"):
         with pytest.raises(LabelError, match=r"some of 0 … 4"):
-            model.predict(x, classes=wrong)
+            model.predict(x, classes=classes)
     with pytest.raises(ParameterError, match="must be left out"):
         baselines.SGD(net(5), loss="squared").predict(x, classes=[1])
 
@@ -203,7 +203,7 @@ def test_answers_among_the_classes_of_a_task() -> None:
 # -- iCaRL ----------------------------------------------------------------------------------------
 
 
-def test_herding_is_its_algorithm() -> None:
+def test_herding_follows_its_algorithm() -> None:
     features = functional.normalize(torch.randn(30, 3, generator=torch.Generator().manual_seed(0)))
     mean = features.mean(dim=0)
     chosen: list[int] = []
@@ -216,16 +216,16 @@ def test_herding_is_its_algorithm() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
-def test_icarl_is_its_algorithms(temperature: float) -> None:
+def test_icarl_follows_its_algorithms(temperature: float) -> None:
     ours, plain, settings = net(4), net(4), {"temperature": temperature}
     model = baselines.ICaRL(ours, step_size=0.2, capacity=8, epochs=2, batch=100, **settings)
     (x, y), (x2, y2) = (batches(1, 9, seed=s, labels=(2 * s, 2 * s + 2))[0] for s in (0, 1))
     model.learn(x, y).after_task()
-    for _ in range(2):  # one batch: no order
+    for _ in range(2):  # one batch, so the order is irrelevant
         loss = functional.binary_cross_entropy_with_logits(
             plain(x)[:, :2], functional.one_hot(y, 2).double(), reduction="sum"
         )
-        put(plain, flat(plain.parameters()) - 0.2 * slopes(plain, loss / 9))
+        put(plain, flat(plain.parameters()) - 0.2 * gradients(plain, loss / 9))
     torch.testing.assert_close(flat(ours.parameters()), flat(plain.parameters()))
     old = model.exemplars_
     rows = torch.cat([x2, *old])
@@ -235,11 +235,11 @@ def test_icarl_is_its_algorithms(temperature: float) -> None:
     model.learn(x2, y2).after_task()
     for _ in range(2):
         loss = functional.binary_cross_entropy_with_logits(plain(rows), wanted, reduction="sum")
-        put(plain, flat(plain.parameters()) - 0.2 * slopes(plain, loss / len(rows)))
+        put(plain, flat(plain.parameters()) - 0.2 * gradients(plain, loss / len(rows)))
     torch.testing.assert_close(flat(ours.parameters()), flat(plain.parameters()))
     assert model.classes_ == (0, 1, 2, 3)
-    for one, kept in zip(old, model.exemplars_, strict=False):
-        assert bool((kept == one[:2]).all())  # the best of the past stay
+    for one, retained in zip(old, model.exemplars_, strict=False):
+        assert bool((retained == one[:2]).all())  # the best exemplars are retained
     phi = functional.normalize(plain[:2](x2), dim=1)
     means = [functional.normalize(functional.normalize(plain[:2](p), dim=1).mean(dim=0), dim=0)
              for p in model.exemplars_]  # fmt: skip
@@ -250,13 +250,13 @@ def test_icarl_is_its_algorithms(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_icarl_answers_in_half_precision(dtype: torch.dtype) -> None:
+def test_icarl_predicts_in_half_precision(dtype: torch.dtype) -> None:
     (x, y), _ = batches(2)
     model = baselines.ICaRL(net().to(dtype), capacity=6).learn(x, y).after_task()
     assert model.predict(x).shape == y.shape
 
 
-def test_icarl_learns_a_class_that_comes_again_and_says_what_it_wants() -> None:
+def test_icarl_learns_a_recurring_class_and_rejects_invalid_settings() -> None:
     model = baselines.ICaRL(net(), capacity=6, epochs=1)
     (x, y), (x2, y2) = batches(2)
     with pytest.raises(NotFittedError, match="a task must have ended"):
@@ -265,7 +265,7 @@ def test_icarl_learns_a_class_that_comes_again_and_says_what_it_wants() -> None:
     assert model.classes_ == (0, 1, 2)
     assert model.predict(x[:0]).shape == (0,)
     few = baselines.ICaRL(net(), capacity=1)
-    with pytest.raises(ParameterError, match="a row a class at least, got 1 for 3 classes"):
+    with pytest.raises(ParameterError, match="at least one row per class, got 1 for 3 classes"):
         few.learn(x, y).after_task()
     with pytest.raises(ParameterError, match=r"must have a torch\.nn\.Linear"):
         baselines.ICaRL(nn.Conv2d(1, 1, 1))
@@ -276,7 +276,7 @@ def test_icarl_learns_a_class_that_comes_again_and_says_what_it_wants() -> None:
 # -- in continual evaluation ----------------------------------------------------------------------
 
 
-def test_all_take_part_in_continual_evaluation() -> None:
+def test_continual_evaluation_of_all_baselines() -> None:
     X, y = load_digits(return_X_y=True)
     X = X / 16.0
 

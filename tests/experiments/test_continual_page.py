@@ -1,4 +1,4 @@
-"""docs/continual-results.md says what a command found, and that keeps what the project promises."""
+"""docs/continual-results.md agrees with the results, which reach the documented accuracy."""
 
 import csv
 import re
@@ -12,7 +12,7 @@ from onepass_experiments.continual_learners import STREAMS, TITLES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "continual-results.md").read_text(encoding="utf-8")
-REACHED = {
+STREAM_OF_ROW = {
     "Split MNIST, 20,000 rows": "split-mnist",
     "Split MNIST, 60,000 rows": "whole-mnist",
     "Split Fashion-MNIST, 20,000 rows": "split-fashion-mnist",
@@ -20,25 +20,25 @@ REACHED = {
     "Rotated MNIST, 15 × 10,000 rows": "rotated-mnist",
     "Permuted MNIST, 10 × 10,000 rows": "permuted-mnist",
 }
-BEHIND = {"`RandomConvolution`": "rls-filters", "`RandomReLU`": "rls-relu"}
+LEARNER_OF_FEATURES = {"`RandomConvolution`": "rls-filters", "`RandomReLU`": "rls-relu"}
 
 
 def section(page: str, title: str) -> str:
-    """A part of a page."""
+    """Return a section of a page."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return re.split(r"\n## ", text.split(f"\n## {title}\n")[1])[0]
 
 
 @pytest.fixture(scope="module")
 def runs() -> list[dict[str, str]]:
-    """All runs, as the command wrote them."""
+    """All runs in the CSV file."""
     path = ROOT / "benchmarks" / "results" / "continual-results.csv"
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def of(runs: list[dict[str, str]], measure: str = "average") -> dict[tuple[str, str], list[float]]:
-    """Stream and learner -> a number of each run."""
+    """Return (stream, learner) -> one number per run."""
     found = defaultdict(list)
     for row in runs:
         if row[measure]:
@@ -48,22 +48,24 @@ def of(runs: list[dict[str, str]], measure: str = "average") -> dict[tuple[str, 
 
 @pytest.fixture(scope="module")
 def found(runs: list[dict[str, str]]) -> dict[tuple[str, str], list[float]]:
-    """Stream and learner -> the average at the end of each run."""
+    """(stream, learner) -> the final average of each run."""
     return of(runs)
 
 
 def percent(values: list[float], places: int) -> str:
-    """Mean ± deviation, as pages have it."""
+    """Format mean ± standard deviation as on the pages."""
     spread = f" ± {100 * stdev(values):.{places}f}" if len(values) > 1 else ""
     return f"{100 * mean(values):.{places}f}{spread}"
 
 
-def test_every_stream_and_learner_is_there(found: dict[tuple[str, str], list[float]]) -> None:
+def test_results_cover_every_stream_and_learner(found: dict[tuple[str, str], list[float]]) -> None:
     assert set(found) == {(s, key) for s, stream in STREAMS.items() for key in stream.learners}
     assert all(len(runs) == STREAMS[stream].draws for (stream, _), runs in found.items())
 
 
-def test_the_page_has_the_means_of_the_runs(found: dict[tuple[str, str], list[float]]) -> None:
+def test_the_results_page_has_the_means_of_the_runs(
+    found: dict[tuple[str, str], list[float]],
+) -> None:
     parts = dict(re.findall(r"\n## ([^\n]+)\n(.*?)(?=\n## |\Z)", PAGE, flags=re.DOTALL))
     for (stream, learner), runs in found.items():
         lines = parts[STREAMS[stream].title].splitlines()
@@ -84,65 +86,65 @@ def test_the_page_has_the_means_of_the_runs(found: dict[tuple[str, str], list[fl
         ("permuted-mnist", "rls-relu", 0.895),
     ],
 )
-def test_one_pass_on_fixed_features_is_as_good_as_promised(
+def test_rls_on_fixed_features_reaches_the_documented_accuracy(
     found: dict[tuple[str, str], list[float]], stream: str, learner: str, least: float
 ) -> None:
     ours = found[stream, learner]
     assert sum(ours) / len(ours) >= least
-    for other, runs in found.items():  # and the best of all learners of the stream
+    for other, runs in found.items():  # and is the best learner of the stream
         assert other[0] != stream or sum(runs) / len(runs) <= sum(ours) / len(ours)
 
 
-def test_what_features_reach_is_what_came(runs: list[dict[str, str]]) -> None:
+def test_the_features_page_agrees_with_the_runs(runs: list[dict[str, str]]) -> None:
     lines = section("features.md", "What it reaches").splitlines()
     table = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "`Random" in line
     ]
     average, nbytes, pace = (of(runs, name) for name in ("average", "nbytes", "learning"))
-    assert {row[0] for row in table} == set(REACHED)
+    assert {row[0] for row in table} == set(STREAM_OF_ROW)
     for stream, features, _, right, ms, megabytes in table:
-        key = REACHED[stream], BEHIND[features]
+        key = STREAM_OF_ROW[stream], LEARNER_OF_FEATURES[features]
         assert right == percent(average[key], 2), key
         assert ms == f"{1000 * mean(pace[key]):.1f}", key
         assert megabytes == f"{mean(nbytes[key]) / 1e6:.0f}", key
 
 
-SPLITS, TURNED = ("split-mnist", "split-fashion-mnist"), ("rotated-mnist", "permuted-mnist")
-SAID = [
+SPLITS, DOMAINS = ("split-mnist", "split-fashion-mnist"), ("rotated-mnist", "permuted-mnist")
+STATEMENTS = [
     ("included: {} and {} %", [(s, "rls-filters") for s in SPLITS]),
     ("({} and {} of all rows)", [(s.replace("split", "whole"), "rls-filters") for s in SPLITS]),
-    ("{} on turned and {} on permuted", [(TURNED[0], "rls-filters"), (TURNED[1], "rls-relu")]),
+    ("{} on turned and {} on permuted", [(DOMAINS[0], "rls-filters"), (DOMAINS[1], "rls-relu")]),
     ("Streaming QDA {} and {}", [(s, "qda") for s in SPLITS]),
     ("ART-IPCA {} and {}", [(s, "art-ipca") for s in SPLITS]),
     *[
         (f"{TITLES[name]} {{}}", [("split-mnist", name)])
         for name in ("sgd", "ewc", "si", "lwf", "den")
     ],
-    ("pass has {} on turned and {} on permuted", [(s, "sgd") for s in TURNED]),
-    ("digits, EWC {} and {}", [(s, "ewc") for s in TURNED]),
+    ("pass has {} on turned and {} on permuted", [(s, "sgd") for s in DOMAINS]),
+    ("digits, EWC {} and {}", [(s, "ewc") for s in DOMAINS]),
     ("iCaRL {} and {}", [(s, "icarl") for s in SPLITS]),
     ("replay {} and {}", [(s, "replay") for s in SPLITS]),
 ]
-"""Words of docs/continual.md, and whose numbers stand in them."""
+"""Text of docs/continual.md, and (stream, learner) of its numbers."""
 
 
-@pytest.mark.parametrize(("words", "whose"), SAID)
-def test_what_learners_reach_is_what_came(
+@pytest.mark.parametrize(("words", "whose"), STATEMENTS)
+def test_the_continual_page_agrees_with_the_runs(
     found: dict[tuple[str, str], list[float]], words: str, whose: list[tuple[str, str]]
 ) -> None:
     text = " ".join(section("continual.md", "What learners reach").split())
     numbers = [f"{100 * mean(found[one]):.1f}" for one in whose]
-    said = re.escape(words).replace(r"\{\}", "{}").format(*map(re.escape, numbers))
-    assert re.search(rf"{said}(?!\d)", text)
+    statement = re.escape(words).replace(r"\{\}", "{}").format(*map(re.escape, numbers))
+    assert re.search(rf"{statement}(?!\d)", text)
 
 
-def test_the_robot_arm_is_what_came(runs: list[dict[str, str]]) -> None:
+def test_the_kin40k_section_agrees_with_the_runs(runs: list[dict[str, str]]) -> None:
     text = section("continual.md", "Continual regression")
     for learner in ("rls-fourier", "sgd-fourier"):
-        (ends, lost, back) = (
+        (final, forgetting, backward) = (
             of(runs, name)["kin40k", learner]
             for name in ("average", "forgetting", "backward_transfer")
         )
-        assert f"{mean(ends):.3f} ± {stdev(ends):.3f}" in text
-        assert f"{mean(lost):.3f}" in text
-        assert f"{mean(back):.3f}".replace("-", "−") in text
+        assert f"{mean(final):.3f} ± {stdev(final):.3f}" in text
+        assert f"{mean(forgetting):.3f}" in text
+        assert f"{mean(backward):.3f}".replace("-", "−") in text

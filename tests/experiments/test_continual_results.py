@@ -1,4 +1,4 @@
-"""The experiment ``continual``: what is run, kept, gone on with and written, on drawn pictures."""
+"""The experiment ``continual`` on synthetic images: runs, storage, resumption and files."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ QUICK = ["ncm", "art-ipca", "rls-pixels"]
 
 
 def _pictures() -> tuple[Any, Any, Any, Any]:
-    """To learn and to test, with their labels."""
+    """Return training and test images with labels."""
     rng = np.random.default_rng(0)
     labels = np.tile(np.arange(10, dtype=np.uint8), 30)
     pictures = rng.integers(0, 120, (300, 28, 28)).astype(np.uint8)
@@ -33,7 +33,7 @@ def _pictures() -> tuple[Any, Any, Any, Any]:
 
 @pytest.fixture(scope="module")
 def data() -> dict[str, Any]:
-    """Ten kinds of pictures, a bar at a place of its own with noise; and an arm of two joints."""
+    """Ten classes of images, a bar at the position of the class with noise; and a two-joint arm."""
     known = Images(*_pictures())
     rng = np.random.default_rng(1)
     X = rng.uniform(-2.0, 2.0, (400, 2))
@@ -51,7 +51,7 @@ def outcome(data: dict[str, Any]) -> ContinualOutcome:
     )  # fmt: skip
 
 
-def test_each_stream_is_learned_by_those_that_can(outcome: ContinualOutcome) -> None:
+def test_each_stream_has_its_learners(outcome: ContinualOutcome) -> None:
     assert list(outcome.reports) == ["split-mnist", "rotated-mnist", "kin40k"]
     assert list(outcome.reports["split-mnist"].scores) == ["rls-pixels", "art-ipca", "ncm"]
     assert list(outcome.reports["rotated-mnist"].scores) == ["rls-pixels", "ncm"]
@@ -62,13 +62,13 @@ def test_each_stream_is_learned_by_those_that_can(outcome: ContinualOutcome) -> 
     assert outcome.setup["draws"] == dict.fromkeys(outcome.reports, 2)
 
 
-def test_what_each_learner_is_made_of_is_told(outcome: ContinualOutcome) -> None:
+def test_settings_are_reported_for_each_learner(outcome: ContinualOutcome) -> None:
     assert outcome.settings["split-mnist"]["rls-pixels"] == "RLSClassifier(ridge=1.0)"
-    told = settings_of(STREAMS["split-mnist"].learners)
-    assert told["icarl"].startswith("ICaRL(")
-    assert "capacity=2000" in told["icarl"]
-    assert "RandomConvolution(" in told["rls-filters"]
-    assert set(told) | {"rls-fourier", "sgd-fourier"} == set(TITLES)
+    settings = settings_of(STREAMS["split-mnist"].learners)
+    assert settings["icarl"].startswith("ICaRL(")
+    assert "capacity=2000" in settings["icarl"]
+    assert "RandomConvolution(" in settings["rls-filters"]
+    assert set(settings) | {"rls-fourier", "sgd-fourier"} == set(TITLES)
 
 
 def test_the_table_compares_with_the_first_of_the_stream(outcome: ContinualOutcome) -> None:
@@ -84,8 +84,10 @@ def test_the_table_compares_with_the_first_of_the_stream(outcome: ContinualOutco
     assert all(len(row) == len(outcome.columns) for row in rows)
 
 
-def test_those_with_published_numbers_stand_beside_them(outcome: ContinualOutcome) -> None:
-    assert outcome.published().count("\n") == 2  # the paper has none of so few rows
+def test_published_numbers_are_shown(outcome: ContinualOutcome) -> None:
+    assert (
+        outcome.published().count("\n") == 2
+    )  # published numbers apply to the full number of rows
     some = continual(
         {"mnist": Images(*_pictures())}, streams=["split-mnist"], methods=["art-ipca-tasks"],
         draws=1, scale=0.001,
@@ -95,15 +97,15 @@ def test_those_with_published_numbers_stand_beside_them(outcome: ContinualOutcom
     assert row.startswith("| Split MNIST | ART-IPCA-tasks | 94.03 ± 0.26 | ")
 
 
-def test_it_is_written_in_all_forms(outcome: ContinualOutcome, tmp_path: Path) -> None:
+def test_save_writes_all_formats(outcome: ContinualOutcome, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     paths = outcome.save(tmp_path)
     assert [path.name for path in paths] == [
         f"continual-results{suffix}" for suffix in (".json", ".csv", ".md", ".png")
     ]
-    said = json.loads(paths[0].read_text())
-    assert said["reports"]["kin40k"]["tasks"]
-    assert said["setup"]["scale"] == 0.001
+    tree = json.loads(paths[0].read_text())
+    assert tree["reports"]["kin40k"]["tasks"]
+    assert tree["setup"]["scale"] == 0.001
     with paths[1].open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * (3 + 2 + 1)
@@ -117,7 +119,9 @@ def test_it_is_written_in_all_forms(outcome: ContinualOutcome, tmp_path: Path) -
     assert (tmp_path / "kin40k" / "continual-curves.png").exists()
 
 
-def test_a_stopped_one_goes_on_and_is_the_same(data: dict[str, Any], tmp_path: Path) -> None:
+def test_an_interrupted_experiment_resumes_with_the_same_result(
+    data: dict[str, Any], tmp_path: Path
+) -> None:
     given: dict[str, Any] = {
         "streams": ["split-mnist", "split-fashion-mnist"], "methods": QUICK, "draws": 2,
         "scale": 0.001, "path": tmp_path,
@@ -130,13 +134,13 @@ def test_a_stopped_one_goes_on_and_is_the_same(data: dict[str, Any], tmp_path: P
 
     with pytest.raises(KeyboardInterrupt):
         continual(data, **given, progress=stop)
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
-    assert len(kept) == 8
+    saved = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    assert len(saved) == 8
     steps: list[int] = []
     again = continual(data, **given, progress=lambda done, _: steps.append(done))
     assert steps[0] == 30
     assert steps[-1] == 60
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert {path: path.stat().st_mtime_ns for path in saved} == saved
     whole = continual(data, **{**given, "path": None})
     for name, report in whole.reports.items():
         for run, other in zip(report.runs, again.reports[name].runs, strict=True):
@@ -145,7 +149,7 @@ def test_a_stopped_one_goes_on_and_is_the_same(data: dict[str, Any], tmp_path: P
         continual(data, **{**given, "scale": 0.01})
 
 
-def test_networks_are_in_it(data: dict[str, Any]) -> None:
+def test_networks_run(data: dict[str, Any]) -> None:
     pytest.importorskip("torch")
     found = continual(
         data, streams=["split-mnist"], methods=list(NETWORKS["split"]), draws=1, scale=0.001
@@ -156,7 +160,7 @@ def test_networks_are_in_it(data: dict[str, Any]) -> None:
     assert "known to forget" in found.to_markdown()
 
 
-def test_bad_names_and_numbers_are_refused(data: dict[str, Any]) -> None:
+def test_invalid_names_and_numbers_are_rejected(data: dict[str, Any]) -> None:
     for given in ({"draws": 0}, {"processes": 0}, {"scale": 2.0}, {"scale": 0.0}):
         with pytest.raises(ParameterError, match=f"continual: `{next(iter(given))}`"):
             continual(data, **given)  # type: ignore[arg-type]
@@ -165,12 +169,12 @@ def test_bad_names_and_numbers_are_refused(data: dict[str, Any]) -> None:
         match=r"`streams` must be .* got 'splt-mnist'.*Did you mean",
     ):
         continual(data, streams=["splt-mnist"])
-    with pytest.raises(ParameterError, match="`methods` must learn some of the streams"):
+    with pytest.raises(ParameterError, match="`methods` must apply to at least one of the streams"):
         continual(data, streams=["kin40k"], methods=["ewc"])
 
 
 @pytest.mark.parametrize(
-    ("handed", "came"),
+    ("given", "message"),
     [
         ({"kin": 3}, "'kin' with a int"),
         ({"mnist": (np.zeros((3, 784)), np.zeros(3))}, "'mnist' with a tuple"),
@@ -178,12 +182,12 @@ def test_bad_names_and_numbers_are_refused(data: dict[str, Any]) -> None:
         ({"kin40k": (np.zeros((3, 8)), np.zeros(2))}, "'kin40k' with a tuple"),
     ],
 )
-def test_what_is_no_data_is_refused(handed: dict[str, Any], came: str) -> None:
-    with pytest.raises(ParameterError, match=f"`data` must hold .* got {came}"):
-        continual(handed, streams=["kin40k"], draws=1)
+def test_invalid_data_are_rejected(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=f"`data` must hold .* got {message}"):
+        continual(given, streams=["kin40k"], draws=1)
 
 
-def test_a_place_that_cannot_hold_it_is_refused(outcome: ContinualOutcome, tmp_path: Path) -> None:
+def test_invalid_paths_are_rejected(outcome: ContinualOutcome, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="`path` must be a folder"):
         continual(path=3)  # type: ignore[arg-type]
     file = tmp_path / "file"
@@ -192,27 +196,34 @@ def test_a_place_that_cannot_hold_it_is_refused(outcome: ContinualOutcome, tmp_p
         outcome.save(file)
 
 
-def test_the_command_keeps_runs_and_writes_the_page(
+def test_the_command_stores_runs_and_writes_the_page(
     data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:  # fmt: skip
     pytest.importorskip("matplotlib")
     # the function has the module's name
-    monkeypatch.setattr(sys.modules["onepass_experiments.continual"], "found", data.__getitem__)
+    monkeypatch.setattr(sys.modules["onepass_experiments.continual"], "load_data", data.__getitem__)
     monkeypatch.chdir(tmp_path)
-    words = ["reproduce", "continual", "--streams", "split-mnist", "--methods", "ncm,rls-pixels"]
-    words += ["--draws", "1", "--scale", "0.001", "--processes", "1"]
-    assert main(words) == 0
-    said = capsys.readouterr()
-    assert "Finished runs are stored in runs/continual/runs" in said.err
-    assert "NCM" in said.out
+    arguments = [
+        "reproduce",
+        "continual",
+        "--streams",
+        "split-mnist",
+        "--methods",
+        "ncm,rls-pixels",
+    ]
+    arguments += ["--draws", "1", "--scale", "0.001", "--processes", "1"]
+    assert main(arguments) == 0
+    output = capsys.readouterr()
+    assert "Finished runs are stored in runs/continual/runs" in output.err
+    assert "NCM" in output.out
     assert Path("runs/continual/continual-results.md").exists()
     assert len(list(Path("runs/continual/runs/split-mnist").glob("*.json"))) == 2
-    assert main([*words[:3], "splt-mnist"]) == 2
+    assert main([*arguments[:3], "splt-mnist"]) == 2
     assert "split-mnist" in capsys.readouterr().err
 
 
-def test_the_arm_ends_as_ridge_regression_on_all_rows(data: dict[str, Any]) -> None:
+def test_rls_on_kin40k_equals_ridge_regression_on_all_rows(data: dict[str, Any]) -> None:
     stream = STREAMS["kin40k"]
     tasks = stream.make(data["kin40k"], 1.0, 0)
     ours = stream.learners["rls-fourier"](0)

@@ -1,4 +1,4 @@
-"""What a careless caller does to a baseline: it is told, or it does not matter."""
+"""Misuse of baselines: it raises an error or has no effect."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def flat(module: Any) -> Any:
 
 
 @each_kind
-def test_in_inference_mode_of_the_caller_it_learns_the_same(kind: str) -> None:
+def test_learning_is_the_same_in_inference_mode(kind: str) -> None:
     X, y = stream()
     plain, held = (
         getattr(baselines, kind)(network(), loss="squared", step_size=0.1) for _ in range(2)
@@ -43,7 +43,7 @@ def test_in_inference_mode_of_the_caller_it_learns_the_same(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Replay", "Joint"])
-def test_running_statistics_that_would_overflow_are_not_taken(kind: str) -> None:
+def test_overflowing_running_statistics_are_not_applied(kind: str) -> None:
     X, y = stream()
     model = getattr(baselines, kind)(network(torch.nn.BatchNorm1d(8)), loss="squared")
     model.learn(X, y).after_task()
@@ -55,7 +55,7 @@ def test_running_statistics_that_would_overflow_are_not_taken(kind: str) -> None
 
 
 @each_kind
-def test_a_buffer_of_minus_infinity_is_no_hindrance(kind: str) -> None:
+def test_a_buffer_of_minus_infinity_is_accepted(kind: str) -> None:
     X, y = stream()
     module = network()
     module.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
@@ -72,7 +72,7 @@ def test_classes_given_as_numbers_are_not_rounded_in_half_precision(kind: str) -
     assert sorted(module.bias.topk(2).indices.tolist()) == [257, 513]
 
 
-def test_replay_takes_classes_of_any_whole_kind_and_refuses_rows_of_another() -> None:
+def test_replay_accepts_integer_dtypes_of_classes_and_rejects_another_dtype_of_rows() -> None:
     X, y = stream()
     model = baselines.Replay(torch.nn.Linear(3, 2), capacity=8)
     classes = (y > 0.0).long()

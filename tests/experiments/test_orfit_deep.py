@@ -1,4 +1,4 @@
-"""The experiment orfit-deep: its streams, its measures, what it writes, on drawn pictures."""
+"""The experiment orfit-deep on synthetic images: streams, measures and files."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ from onepass_experiments.orfit_deep_networks import (
     halved,
     network,
 )
-from onepass_experiments.orfit_deep_outcome import Result, average, forgotten
+from onepass_experiments.orfit_deep_outcome import Result, average, forgetting
 
 torch = pytest.importorskip("torch")
 
@@ -33,7 +33,7 @@ QUICK = ("SGD", "Replay-100", "Joint")
 
 @pytest.fixture(scope="module")
 def images() -> Images:
-    """Ten kinds of pictures: a bar at a place of its own, with noise."""
+    """Ten classes of images: a bar at the position of the class, with noise."""
     rng = np.random.default_rng(0)
     labels = np.tile(np.arange(10, dtype=np.uint8), 220)
     pictures = rng.integers(0, 60, (2200, 28, 28)).astype(np.uint8)
@@ -68,21 +68,21 @@ def plain() -> Any:
 # -- measures -------------------------------------------------------------------------------------
 
 
-def test_measures_are_their_formulas() -> None:
+def test_measures_follow_their_formulas() -> None:
     a = np.array([[90.0, 20.0, 10.0], [70.0, 95.0, 30.0], [60.0, 80.0, 85.0]])
     assert average(a) == 75.0
-    assert forgotten(a) == ((90 - 60) + (95 - 80)) / 2
-    assert forgotten(np.array([[5.0, 60.0], [25.0, 10.0]]), "error") == 20.0
+    assert forgetting(a) == ((90 - 60) + (95 - 80)) / 2
+    assert forgetting(np.array([[5.0, 60.0], [25.0, 10.0]]), "error") == 20.0
     late = np.array([[50.0, 0.0], [70.0, 90.0]])
-    assert forgotten(late) == -20.0  # what was learned later helped: negative
-    assert math.isnan(forgotten(np.array([[50.0]])))
-    assert math.isnan(forgotten(np.array([[np.nan, np.nan], [70.0, 90.0]])))
+    assert forgetting(late) == -20.0  # negative: later tasks improved earlier ones
+    assert math.isnan(forgetting(np.array([[50.0]])))
+    assert math.isnan(forgetting(np.array([[np.nan, np.nan], [70.0, 90.0]])))
 
 
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def test_halved_pictures_are_means_of_four(images: Images) -> None:
+def test_halved_images_are_means_of_four_pixels(images: Images) -> None:
     small = halved(images)
     assert small.train_images.shape == (1100, 14, 14)
     block = images.test_images[3, 4:6, 8:10].astype(float).mean()
@@ -91,7 +91,7 @@ def test_halved_pictures_are_means_of_four(images: Images) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_follows_from_its_seed_alone(name: str) -> None:
+def test_a_network_depends_only_on_its_seed(name: str) -> None:
     before = torch.get_rng_state()
     one, same, other = (network(name, 10, seed) for seed in ([0, 1], [0, 1], [0, 2]))
     assert bool((torch.get_rng_state() == before).all())
@@ -120,7 +120,7 @@ def test_every_method_learns(images: Images, name: str, stream: str) -> None:
     assert (one.within is None) == (stream == "angles")
 
 
-def test_a_method_that_cannot_go_on_is_told_of(images: Images) -> None:
+def test_a_failed_method_is_reported(images: Images) -> None:
     class Stuck:
         nbytes = 0
 
@@ -134,7 +134,7 @@ def test_a_method_that_cannot_go_on_is_told_of(images: Images) -> None:
     assert (found.matrix == found.matrix[0]).all()
 
 
-def test_settings_are_chosen_without_rows_to_test(images: Images) -> None:
+def test_settings_are_chosen_without_test_rows(images: Images) -> None:
     blind = Images(
         images.train_images,
         images.train_labels,
@@ -155,7 +155,7 @@ def test_settings_are_chosen_without_rows_to_test(images: Images) -> None:
     assert chosen[0]["split"]["mlp"]["SGD"] == {"step_size": best}
 
 
-def test_chosen_settings_are_of_the_grids() -> None:
+def test_chosen_settings_are_in_the_grids() -> None:
     chosen = chosen_settings()
     assert set(chosen) == set(STREAMS)
     for stream, networks in chosen.items():
@@ -170,7 +170,7 @@ def test_chosen_settings_are_of_the_grids() -> None:
 # -- the experiment -------------------------------------------------------------------------------
 
 
-def test_all_that_was_asked_for_is_there(outcome: DeepOutcome) -> None:
+def test_results_cover_all_selected_streams_and_methods(outcome: DeepOutcome) -> None:
     places = [(r.stream, r.method) for r in outcome.results]
     titles = ["Rotation angles", "Split MNIST", "Split MNIST, task known", "Permuted MNIST"]
     assert places == [(title, method) for title in titles for method in QUICK]
@@ -182,13 +182,13 @@ def test_all_that_was_asked_for_is_there(outcome: DeepOutcome) -> None:
         assert all(seconds is not None and seconds > 0 for seconds in result.seconds)
 
 
-def test_what_is_known_of_learning_streams_is_seen(outcome: DeepOutcome) -> None:
+def test_results_show_known_effects(outcome: DeepOutcome) -> None:
     def last(stream: str, method: str) -> float:
         return float(np.mean(outcome.result(stream, "mlp", method).last))
 
     assert last("Split MNIST", "SGD") < last("Split MNIST", "Joint")
     assert last("Split MNIST", "SGD") < last("Split MNIST, task known", "SGD")
-    assert np.mean(outcome.result("Split MNIST", "mlp", "SGD").forgotten) > 0
+    assert np.mean(outcome.result("Split MNIST", "mlp", "SGD").forgetting) > 0
     replay = outcome.result("Split MNIST", "mlp", "Replay-100")
     assert replay.nbytes == 100 * (14 * 14 * 4 + 8)
 
@@ -210,7 +210,7 @@ def test_the_same_seed_gives_the_same_outcome(images: Images) -> None:
     assert one.results[0].matrices[0] != one.results[0].matrices[1]
 
 
-def test_processes_change_nothing(images: Images) -> None:
+def test_results_do_not_depend_on_processes(images: Images) -> None:
     settled: dict[str, Any] = {
         "methods": ["SGD"], "networks": ["mlp"], "streams": ["split"], "draws": 2, "scale": 0.05,
         "settings": plain(),
@@ -219,7 +219,7 @@ def test_processes_change_nothing(images: Images) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("arguments", "message"),
     [
         ({"methods": ["SDG"]}, "`methods` must be a list of some of .*'SDG'. Did you mean"),
         ({"streams": ["cifar"]}, "`streams` must be a list of some of"),
@@ -227,15 +227,15 @@ def test_processes_change_nothing(images: Images) -> None:
         ({"draws": 0}, "`draws` must be a whole number >= 1"),
         ({"processes": 0}, "`processes` must be a whole number >= 1"),
         ({"scale": 0.0}, "`scale` must be a number"),
-        ({"settings": {}}, "`settings` must hold some for SGD of mlp on angles"),
+        ({"settings": {}}, "`settings` must contain an entry for stream angles, network mlp"),
     ],
 )
-def test_what_is_not_there_is_refused(images: Images, wrong: Any, said: str) -> None:
-    with pytest.raises(ParameterError, match=said):
-        orfit_deep(images, **wrong)
+def test_invalid_arguments_are_rejected(images: Images, arguments: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        orfit_deep(images, **arguments)
 
 
-# -- what comes of it -----------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------
 
 
 def test_an_outcome_is_a_table(outcome: DeepOutcome) -> None:
@@ -246,9 +246,9 @@ def test_an_outcome_is_a_table(outcome: DeepOutcome) -> None:
     assert "± over 2 draws" in text
     page = outcome.to_markdown()
     assert page.count("### ") == 4
-    assert "| network | method | at the end | forgetting | memory | ms a row |" in page
+    assert "| network | method | final average | forgetting | memory | ms per row |" in page
     row = next(line for line in page.splitlines() if line.startswith("| mlp | Joint"))
-    assert row.split("|")[4].strip() == "–"  # it was tested at the end alone
+    assert row.split("|")[4].strip() == "–"  # tested only at the end
 
 
 def test_an_outcome_is_numbers(outcome: DeepOutcome, tmp_path: Path) -> None:
@@ -279,15 +279,15 @@ def test_an_outcome_is_two_figures(outcome: DeepOutcome, tmp_path: Path) -> None
     assert len(outcome.plot_curves().axes) == 4
 
 
-def test_options_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_of_the_command_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "orfit-fig6", "--scale", "0.1"]) == 2
     assert "--scale" in capsys.readouterr().err
     assert main(["reproduce", "orfit-deep", "--methods", "SDG"]) == 2
     assert "Did you mean" in capsys.readouterr().err
 
 
-def test_a_loop_is_plain_training() -> None:
-    class Told(torch.optim.SGD):
+def test_a_loop_is_an_ordinary_training_loop() -> None:
+    class RecordingSGD(torch.optim.SGD):
         nbytes = 12
         tasks: Any = ()
 
@@ -295,7 +295,7 @@ def test_a_loop_is_plain_training() -> None:
             self.tasks = (*self.tasks, [len(x) for x, _ in loader])
 
     ours, plain = network("mlp", 10, [0]), network("mlp", 10, [0])
-    optimizer = Told(ours.parameters(), lr=0.1)
+    optimizer = RecordingSGD(ours.parameters(), lr=0.1)
     loop = Loop(ours, optimizer, "cross_entropy")
     other = baselines.SGD(plain, step_size=0.1)
     for n in (4, 3):

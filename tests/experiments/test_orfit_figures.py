@@ -1,4 +1,4 @@
-"""Figures 6 and 7 of ORFit: the experiment on drawn digits, and on MNIST where it is."""
+"""Figures 6 and 7 of ORFit on synthetic digits, and on MNIST if available."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ PRINTED = "ORFit, rule of 2022 as printed"
 
 
 def strokes(n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Pictures of a bent stroke, no two alike: an upright bar and a foot to the right."""
+    """Return distinct images of a stroke: an upright bar and a foot to the right."""
     i, j = np.mgrid[:28, :28].astype(float)
     pictures = np.empty((n, 28, 28))
     for k in range(n):
@@ -37,7 +37,7 @@ def strokes(n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
 
 @pytest.fixture(scope="module")
 def images() -> Images:
-    """A stand-in for MNIST: strokes for twos, and noise for what is not to be used."""
+    """A substitute for MNIST: strokes for twos, and noise for unused digits."""
     rng = np.random.default_rng(0)
     noise = rng.integers(0, 256, (20, 28, 28), dtype=np.uint8)
     return Images(
@@ -76,7 +76,7 @@ def test_pixels_stay_in_range() -> None:
     assert turned.max() <= 255.0
 
 
-def test_a_draw_is_the_set_up_of_the_papers(images: Images) -> None:
+def test_a_draw_has_the_set_up_of_the_papers(images: Images) -> None:
     drawn = RotatedDigits().draw(images, 4, [0, 0])
     assert_allclose(np.rad2deg(drawn.y), 1.8 * np.arange(1, 101))
     assert drawn.X.shape == (100, 784)
@@ -85,15 +85,15 @@ def test_a_draw_is_the_set_up_of_the_papers(images: Images) -> None:
     assert 0.9 / 28 < np.abs(drawn.start).max() <= 1 / 28
     assert 0 <= drawn.y_test.min() < drawn.y_test.max() < np.pi
     assert_allclose(drawn.X.min(), -0.1307 / 0.3081)  # the background
-    half = drawn.X[99].reshape(28, 28)[::-1, ::-1]  # turned by 180°, then back
+    half = drawn.X[99].reshape(28, 28)[::-1, ::-1]  # rotated by 180°, then back
     pixels = np.rint((half * 0.3081 + 0.1307) * 255)
     assert (images.train_images[:130] == pixels).all(axis=(1, 2)).sum() == 1
     quarter = drawn.X[49].reshape(28, 28)
-    back = np.rint((np.rot90(quarter, 1) * 0.3081 + 0.1307) * 255)  # the clock's way is -90°
+    back = np.rint((np.rot90(quarter, 1) * 0.3081 + 0.1307) * 255)  # clockwise is -90°
     assert (images.train_images[:130] == back).all(axis=(1, 2)).sum() == 1
 
 
-def test_a_draw_follows_from_its_seed_alone(images: Images) -> None:
+def test_a_draw_depends_only_on_its_seed(images: Images) -> None:
     one, same = (RotatedDigits().draw(images, 2, [0, 3]) for _ in range(2))
     other = RotatedDigits().draw(images, 2, [0, 4])
     assert (one.X == same.X).all()
@@ -109,7 +109,7 @@ def test_a_bias_is_one_more_feature(images: Images) -> None:
 
 
 @pytest.mark.parametrize("digits", [RotatedDigits(n=131), RotatedDigits(digit=3)])
-def test_too_few_images_are_refused(images: Images, digits: RotatedDigits) -> None:
+def test_too_few_images_are_rejected(images: Images, digits: RotatedDigits) -> None:
     with pytest.raises(ParameterError, match="`images` must hold"):
         digits.draw(images, 1, [0])
 
@@ -117,19 +117,19 @@ def test_too_few_images_are_refused(images: Images, digits: RotatedDigits) -> No
 # -- multi-pass SGD -------------------------------------------------------------------------------
 
 
-def test_multi_pass_sgd_is_the_plain_loop() -> None:
+def test_multi_pass_sgd_equals_the_loop() -> None:
     rng = np.random.default_rng(0)
     X, y, start = rng.normal(size=(7, 12)), rng.normal(size=7), rng.normal(size=(3, 12))
     steps = np.array([1, 3, 7, 8, 20, 35, 700])
     weights = multipass_sgd(X, y, start, 0.01, steps)
     for step, found in zip(steps, weights, strict=True):
         for run in range(3):
-            w = sgd_multipass(X, y, start[run], 0.02, step // 7)  # its gradient lacks the 2
+            w = sgd_multipass(X, y, start[run], 0.02, step // 7)  # its gradient has no factor 2
             w = sgd_multipass(X[: step % 7], y[: step % 7], w, 0.02, 1)
             assert_allclose(found[run], w, atol=1e-12)
 
 
-def test_shuffled_multi_pass_sgd_takes_each_row_once_an_epoch() -> None:
+def test_shuffled_multi_pass_sgd_uses_each_row_once_per_epoch() -> None:
     rng = np.random.default_rng(0)
     X, y, start = rng.normal(size=(5, 9)), rng.normal(size=5), rng.normal(size=(1, 9))
     steps = np.array([3, 5, 9])
@@ -142,7 +142,7 @@ def test_shuffled_multi_pass_sgd_takes_each_row_once_an_epoch() -> None:
 
 
 @pytest.mark.parametrize(("step_size", "steps"), [(0.0, [1]), (0.1, [0, 1]), (0.1, [2, 2])])
-def test_steps_that_do_not_rise_are_refused(step_size: float, steps: list[int]) -> None:
+def test_steps_that_do_not_increase_are_rejected(step_size: float, steps: list[int]) -> None:
     with pytest.raises(ParameterError, match="multipass_sgd"):
         multipass_sgd(np.eye(2), np.ones(2), np.zeros((1, 2)), step_size, np.array(steps))
 
@@ -157,7 +157,7 @@ def test_the_order_of_methods_is_the_published_one(figure6: Outcome) -> None:
     assert last[0] < last[1]
 
 
-def test_runs_at_once_are_runs_one_by_one(images: Images, figure6: Outcome) -> None:
+def test_simultaneous_runs_equal_separate_runs(images: Images, figure6: Outcome) -> None:
     drawn = RotatedDigits().draw(images, 3, [0, 1])
     errors = []
     for w in drawn.start:
@@ -169,30 +169,28 @@ def test_runs_at_once_are_runs_one_by_one(images: Images, figure6: Outcome) -> N
     assert min(abs(second - found) for found in of_two_draws) < 1e-9
 
 
-def test_greedy_says_the_last_angle(figure6: Outcome) -> None:
+def test_greedy_predicts_the_last_angle(figure6: Outcome) -> None:
     _, paper = published("orfit-published.json", "orfit-fig6")
-    greedy = figure6.line("Greedy").ours  # by the angles drawn, of which there are 60
+    greedy = figure6.line("Greedy").ours  # over 60 sampled angles
     assert_allclose(greedy.mean, paper["Greedy", "test"].values, atol=12)
-    assert_allclose(greedy.deviation, 0, atol=1e-9)  # all runs say the same
+    assert_allclose(greedy.deviation, 0, atol=1e-9)  # all runs predict the same
     alone = paper["Greedy", "sample"]
     shown = figure6.line("Greedy", "sample").ours.mean[: len(alone.values)]
     assert_allclose(shown, alone.values, atol=0.02)
 
 
-def test_the_row_that_is_watched_is_fitted_when_it_is_learned(
-    figure6: Outcome, figure7: Outcome
-) -> None:
+def test_the_sample_row_is_fitted_when_it_is_learned(figure6: Outcome, figure7: Outcome) -> None:
     assert figure6.setup["sample"] == 16
     assert figure7.setup["sample"] == 11
     for method in ("ORFit", "One-Step SGD", PRINTED):
         watched = figure6.line(method, "sample").ours.mean
         assert watched[15] < 1e-9 < watched[14]
-        assert watched[99] > 1e-3  # with 10 directions it is forgotten in part
+        assert watched[99] > 1e-3  # with 10 directions it is partly forgotten
     watched = figure7.line("ORFit", "sample").ours.high
-    assert max(watched[10:]) < 1e-8  # without a limit it is not
+    assert max(watched[10:]) < 1e-8  # with unlimited memory it is not
 
 
-def test_without_a_limit_all_rows_are_fitted(figure7: Outcome) -> None:
+def test_with_unlimited_memory_all_rows_are_fitted(figure7: Outcome) -> None:
     assert figure7.line("ORFit", "train").ours.high[-1] < 1e-8
     assert figure7.line("One-Step SGD", "train").ours.mean[-1] > 10
     many = figure7.line("SGD, 30 epochs", "train").ours
@@ -209,14 +207,16 @@ def test_the_same_seed_gives_the_same_outcome(images: Images, figure6: Outcome) 
     assert orfit_figure6(images, draws=2, runs=3, seed=1) != figure6
 
 
-def test_rows_in_order_are_another_first_epoch(images: Images, figure7: Outcome) -> None:
+def test_sorted_rows_change_the_first_epoch(images: Images, figure7: Outcome) -> None:
     ordered = orfit_figure7(images, draws=2, runs=3, epochs=30, shuffled=False)
     assert ordered.line("ORFit") == figure7.line("ORFit")
     means = [outcome.line("SGD, 30 epochs").ours.mean for outcome in (ordered, figure7)]
-    assert means[0][30] > means[1][30]  # small angles alone teach little of large ones
+    assert means[0][30] > means[1][30]  # small angles carry little information about large ones
 
 
-def test_the_paper_is_beside_what_is_the_papers_set_up(images: Images, figure6: Outcome) -> None:
+def test_published_curves_are_shown_only_for_the_set_up_of_the_paper(
+    images: Images, figure6: Outcome
+) -> None:
     shown = figure6.line("ORFit").paper
     assert shown is not None
     assert shown.values[-1] == pytest.approx(41.06)
@@ -228,20 +228,20 @@ def test_the_paper_is_beside_what_is_the_papers_set_up(images: Images, figure6: 
     assert small.setup["sample"] == 8
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, True])
-def test_what_is_no_number_of_times_is_refused(images: Images, wrong: Any) -> None:
+@pytest.mark.parametrize("count", [0, -1, 1.5, True])
+def test_invalid_counts_are_rejected(images: Images, count: Any) -> None:
     for experiment in (orfit_figure6, orfit_figure7):
         with pytest.raises(ParameterError, match="`draws` must be a whole number >= 1"):
-            experiment(images, draws=wrong)
+            experiment(images, draws=count)
         with pytest.raises(ParameterError, match="`runs` must be a whole number >= 1"):
-            experiment(images, runs=wrong)
+            experiment(images, runs=count)
     with pytest.raises(ParameterError, match="`epochs` must be a whole number >= 1"):
-        orfit_figure7(images, epochs=wrong)
+        orfit_figure7(images, epochs=count)
     with pytest.raises(ParameterError, match="`m` must be a whole number >= 1"):
-        orfit_figure6(images, m=wrong)
+        orfit_figure6(images, m=count)
 
 
-def test_rows_learned_so_far_are_fitted_while_there_is_room(
+def test_rows_learned_so_far_are_fitted_until_the_memory_is_full(
     images: Images, figure6: Outcome, figure7: Outcome
 ) -> None:
     """Training error zero for i <= m, at each step: by the learner itself, and in the outcome."""
@@ -254,7 +254,7 @@ def test_rows_learned_so_far_are_fitted_while_there_is_room(
     few, all_rows = (one.line("ORFit", "learned").ours for one in (figure6, figure7))
     assert few.steps == all_rows.steps == list(range(1, 101))
     assert max(few.high[:10]) < 1e-9
-    assert min(few.low[11:]) > 1e-3  # the next row is learned before anything is let go
+    assert min(few.low[11:]) > 1e-3  # the next row is learned before a direction is dropped
     assert max(all_rows.high) < 1e-8
     assert "first 10 rows in any run, is" in figure6.remark
     assert "first 100 rows in any run, is" in figure7.remark
@@ -265,17 +265,17 @@ def test_the_error_over_rows_learned_so_far_ends_as_the_training_error(figure7: 
     assert so_far.mean[-1] == pytest.approx(train.mean[-1], abs=1e-12)
 
 
-# -- what comes of them ---------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------
 
 
-def test_a_band_sums_up_runs_and_draws() -> None:
+def test_a_band_summarizes_runs_and_draws() -> None:
     errors = np.array([[[1.0, 3.0]], [[5.0, 5.0]]])  # two draws, one step, two runs
     found = band(np.array([7]), errors)
     assert (found.steps, found.mean, found.low, found.high) == ([7], [3.5], [2.0], [5.0])
     assert found.deviation == [0.5]
 
 
-def test_the_published_curves_are_whole() -> None:
+def test_the_published_curves_are_complete() -> None:
     for name in ("orfit-fig6", "orfit-fig7"):
         source, curves = published("orfit-published.json", name)
         assert "Min" in source
@@ -298,7 +298,7 @@ def test_an_outcome_is_a_table(figure6: Outcome, figure7: Outcome) -> None:
     assert lines[8].startswith("| ORFit | row 11 | 0.0 | 0.0 | 0.0 |")
     assert "2 draws of the images, 3 runs each, seed 0. ORFit: the largest error over" in lines[-1]
     greedy = next(line for line in figure6.to_markdown().splitlines() if "Greedy | row 16" in line)
-    assert "| – |" in greedy  # the paper's curve ends before the last row
+    assert "| – |" in greedy  # the published curve ends before the last row
 
 
 def test_an_outcome_is_json(figure6: Outcome, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_an_outcome_is_one_tidy_table(figure7: Outcome, tmp_path: Path) -> None:
         figure7.to_csv(tmp_path / "outcome.odd")
 
 
-def test_places_where_no_outcome_can_stand(figure6: Outcome, tmp_path: Path) -> None:
+def test_invalid_paths_are_rejected(figure6: Outcome, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(SourceError, match=r"Outcome.to_json: .* must be a file that can be"):
         figure6.to_json(tmp_path / "none" / "a.json")
@@ -350,12 +350,12 @@ def test_an_outcome_is_a_figure(figure7: Outcome, tmp_path: Path, suffix: str) -
     figure = figure7.plot(tmp_path / f"figure.{suffix}")
     assert (tmp_path / f"figure.{suffix}").stat().st_size > 5_000
     many, here, one, _ = figure.axes
-    assert [axes.get_title(loc="left") for axes in (many, here)] == ["as published", "here"]
+    assert [axes.get_title(loc="left") for axes in (many, here)] == ["published", "reproduced"]
     assert many.get_xscale() == here.get_xscale() == "log"
     assert "row 11" in one.get_ylabel()
 
 
-def test_a_figure_has_the_papers_curves_ours_their_bands_and_the_row(figure6: Outcome) -> None:
+def test_a_figure_shows_published_and_reproduced_curves(figure6: Outcome) -> None:
     pytest.importorskip("matplotlib")
     paper, ours, paper_alone, ours_alone = figure6.plot().axes
     for axes, error in ((paper, "test"), (paper_alone, "sample")):
@@ -375,7 +375,7 @@ def test_a_figure_has_the_papers_curves_ours_their_bands_and_the_row(figure6: Ou
         assert [line.get_linestyle() for line in dashed] == ["--"]
 
 
-def test_without_the_papers_set_up_a_figure_has_no_side_for_it(images: Images) -> None:
+def test_without_published_curves_a_figure_has_one_column(images: Images) -> None:
     pytest.importorskip("matplotlib")
     outcome = orfit_figure6(images, m=5, draws=1, runs=1, digits=RotatedDigits(n=8))
     assert len(outcome.plot().axes) == 2

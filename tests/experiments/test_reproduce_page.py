@@ -1,4 +1,4 @@
-"""docs/reproduce.md says what a command found, and what it says of that is so."""
+"""docs/reproduce.md agrees with the results, and its statements hold."""
 
 import csv
 import re
@@ -17,7 +17,7 @@ PAGE = figures.PAGES["orfit-fig6"].read_text(encoding="utf-8")
 
 
 def last(name: str) -> dict[tuple[str, str], dict[str, float]]:
-    """The last step that both the paper and we show, of each line."""
+    """Return the last published and reproduced step of each line."""
     found = {}
     with (figures.RESULTS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -28,7 +28,7 @@ def last(name: str) -> dict[tuple[str, str], dict[str, float]]:
     return found
 
 
-def test_every_table_is_what_the_command_found() -> None:
+def test_every_table_agrees_with_the_results() -> None:
     assert figures.page(PAGE) == PAGE, "run: python benchmarks/figures.py"
     for name in figures.PAPERS:
         assert f"<!-- {name}: python benchmarks/figures.py -->" in PAGE
@@ -41,7 +41,7 @@ def test_figures_are_small(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", figures.PAPERS)
-def test_published_errors_lie_in_the_range_over_draws_as_the_page_says(name: str) -> None:
+def test_published_errors_are_in_the_range_over_draws(name: str) -> None:
     table = (figures.RESULTS / f"{name}.md").read_text(encoding="utf-8")
     cells = [
         [c.strip() for c in row.split("|")[1:-1]] for row in table.splitlines()[2:] if "|" in row
@@ -55,9 +55,9 @@ def test_published_errors_lie_in_the_range_over_draws_as_the_page_says(name: str
     assert outside == (["ORFit, rule of 2022 as printed"] if name == "orfit-fig6" else [])
 
 
-def test_the_order_of_methods_is_the_published_one_as_the_page_says() -> None:
+def test_the_order_of_methods_is_the_published_one() -> None:
     found = last("orfit-fig6")
-    for between in ("ORFit-random", "ORFit-latest"):  # which are close to one another
+    for between in ("ORFit-random", "ORFit-latest"):  # which are close to each other
         order = ("ORFit", between, "One-Step SGD", "Greedy")
         assert [found[name, "test"]["step"] for name in order] == [100] * 4
         for what in ("mean", "published"):

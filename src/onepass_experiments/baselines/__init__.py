@@ -1,19 +1,21 @@
-"""Baselines: what one-pass learning of networks is compared with (extra ``torch``).
+"""Baselines for one-pass learning of networks (extra ``torch``).
 
-======== ================================================================ ====================
-SGD      stochastic gradient descent in one pass, with momentum           nothing, or velocity
-EWC      the same, drawn back to what mattered for earlier tasks          3 numbers a weight
-SI       the same, drawn back to what lowered the loss of earlier tasks   3 numbers a weight
-LwF      the same, and the network of before is heeded on the new rows    1 number a weight
-Replay   the same, over some past rows as well                            rows
-ICaRL    chosen rows of each class: the nearest of their means            rows
-DEN      a network that is retrained in part, grows and splits units       a number a unit
-Joint    many passes over all rows: what could be had without one pass    all rows
-======== ================================================================ ====================
+The last column is the state besides the weights.
 
-All have the verbs ``learn(x, y)``, ``predict(x)`` and ``after_task()``, and say with ``nbytes``
-what they keep beside the weights, with ``rows_stored_`` how many rows, and with ``rows_repeated_``
-how often a row was learned again. Each is one file with its paper and its equation.
+======== =================================================================== ====================
+SGD      stochastic gradient descent in one pass, with momentum              none, or velocity
+EWC      SGD with a penalty on weights important by the Fisher information   3 numbers per weight
+SI       SGD with a penalty on weights that lowered the loss of past tasks   3 numbers per weight
+LwF      SGD with distillation from the network before the task              1 number per weight
+Replay   SGD on the batch and on stored past rows                            rows
+ICaRL    nearest mean of stored exemplars of each class                      rows
+DEN      a network that is partly retrained, grows and splits units          1 number per unit
+Joint    multi-pass SGD over all rows: an upper bound                        all rows
+======== =================================================================== ====================
+
+All have the methods ``learn(x, y)``, ``predict(x)`` and ``after_task()``. ``nbytes`` is the size of
+the state besides the weights, ``rows_stored_`` the number of stored rows and ``rows_repeated_`` the
+number of visits to rows beyond the first. Each baseline is one file with its paper and equations.
 """
 
 from importlib import import_module
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from onepass_experiments.baselines.sgd import SGD as SGD
     from onepass_experiments.baselines.si import SI as SI
 
-# A name and the file it comes from: loaded, and torch with it, when first asked for.
+# name -> module; the module, and with it torch, is imported on first access
 _PUBLIC = {
     "DEN": "den",
     "EWC": "ewc",

@@ -17,15 +17,16 @@ The diagonal of the Fisher information is a mean over rows, with the gradient of
     F = E_x E_y (∂ log p(y | x; w) / ∂w)²                                                    (4)
 
 ``sampled``: y is drawn from the model's own distribution, once a row: an unbiased estimate [3, 4].
-``empirical``: y is the target, which is cheaper by a forward pass and is not the Fisher
-information, though often used for it [4].
+``empirical``: y is the target. This saves a forward pass and is not the Fisher information, though
+often used in its place [4].
 
-In one pass F_t is the mean over the task's rows at the weights with which each was seen. With
-``epochs`` > 1 rows of the task are held until it ends, learned so many times, and passed once more
-for F_t at w*_t, as in the papers.
+In one pass F_t is the mean over the task's rows, each at the weights before its step. With
+``epochs`` > 1 rows of the task are stored until it ends, learned in that many passes, and evaluated
+once more for F_t at w*_t, as in the papers.
 
-Cost: SGD's, and a backward pass for each row, all rows of a piece at once by vmap. In a perceptron
-the gradient of a row by W is δ aᵀ, with a the layer's input and δ the gradient by its output, so
+Cost: that of SGD, and a backward pass per row, vectorised over chunks of rows by vmap. In a
+perceptron the gradient of a row by W is δ aᵀ, with a the layer's input and δ the gradient by its
+output, so
 
     Σ (δ aᵀ)² = Σ δ² (a²)ᵀ                                                                   (5)
 
@@ -51,21 +52,27 @@ from onepass import validation
 from onepass.errors import NumericalError, ParameterError
 from onepass.nn.batch import Batch, chosen
 from onepass.nn.function import evaluation_mode
-from onepass_experiments.baselines.learner import LossName, Tasked, forward, loss_of_rows, predicted
+from onepass_experiments.baselines.learner import (
+    LossName,
+    Tasked,
+    eval_outputs,
+    forward,
+    loss_of_rows,
+)
 
 __all__ = ["EWC"]
 
 
-_SCRATCH = 1 << 24  # numbers that the gradients of a piece may take
+_SCRATCH = 1 << 24  # max numbers in the gradients of a chunk
 _PLAIN = (
     torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.GELU, torch.nn.SiLU,
     torch.nn.Softplus, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Identity, torch.nn.Flatten,
 )  # fmt: skip
-"""Layers without weights, each row for itself."""
+"""Layers without weights that treat rows independently."""
 
 
-def _drawn(outputs: Tensor, loss: LossName, seed: int) -> Tensor:
-    """An answer for each row, from the distribution that the outputs stand for."""
+def _sampled_targets(outputs: Tensor, loss: LossName, seed: int) -> Tensor:
+    """Sample a target for each row from the distribution that the outputs define."""
     generator = torch.Generator(outputs.device).manual_seed(seed)
     if loss == "squared":
         noise = torch.randn(
@@ -75,37 +82,37 @@ def _drawn(outputs: Tensor, loss: LossName, seed: int) -> Tensor:
     return torch.multinomial(outputs.softmax(dim=1), 1, generator=generator)[:, 0]
 
 
-def _squared_slopes(
+def _squared_gradients(
     module: torch.nn.Module,
-    learning: Mapping[str, Tensor],
+    parameters: Mapping[str, Tensor],
     loss: LossName,
     x: Batch | Tensor,
     y: Tensor,
 ) -> list[Tensor]:
-    """Σ over rows of (∂ loss of the row / ∂w)², a tensor a parameter, in eval mode."""
-    layers = _perceptron(module, learning) if isinstance(x, torch.Tensor) else None
-    quick = None if layers is None else _of_perceptron(layers, learning, loss, x, y)
+    """Return Σ over rows of (∂ loss of the row / ∂w)², a tensor per parameter, in eval mode."""
+    layers = _perceptron(module, parameters) if isinstance(x, torch.Tensor) else None
+    quick = None if layers is None else _perceptron_squares(layers, parameters, loss, x, y)
     if quick is not None:
         return quick
-    weights = {name: w.detach() for name, w in learning.items()}
+    weights = {name: w.detach() for name, w in parameters.items()}
     rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x))
 
-    def of_row(given: Mapping[str, Tensor], answer: Tensor, *leaves: Tensor) -> Tensor:
+    def of_row(given: Mapping[str, Tensor], target: Tensor, *leaves: Tensor) -> Tensor:
         row = rows.with_tensors((leaf[None] for leaf in leaves), 1)
-        said = chosen(forward(module, given, row), "baselines")
-        return loss_of_rows(loss, said, answer[None])[0]
+        outputs = chosen(forward(module, given, row), "baselines")
+        return loss_of_rows(loss, outputs, target[None])[0]
 
-    slope = torch.func.grad(of_row)
-    slopes = torch.func.vmap(slope, in_dims=(None, 0, *(0 for _ in rows.tensors)))
+    gradient = torch.func.grad(of_row)
+    gradients = torch.func.vmap(gradient, in_dims=(None, 0, *(0 for _ in rows.tensors)))
     total = [torch.zeros_like(w) for w in weights.values()]
     step = max(1, _SCRATCH // sum(w.numel() for w in weights.values()))
     with evaluation_mode(module.modules()):
         for begin in range(0, len(x), step):
             piece = y[begin : begin + step], *rows[begin : begin + step].tensors
             try:
-                found = slopes(weights, *piece)
-            except RuntimeError:  # something in the module that vmap does not know
-                each = [slope(weights, *row) for row in zip(*piece, strict=True)]
+                found = gradients(weights, *piece)
+            except RuntimeError:  # an operation that vmap does not support
+                each = [gradient(weights, *row) for row in zip(*piece, strict=True)]
                 found = {name: torch.stack([one[name] for one in each]) for name in weights}
             for sum_so_far, name in zip(total, weights, strict=True):
                 sum_so_far.add_(found[name].square().sum(dim=0))
@@ -113,9 +120,9 @@ def _squared_slopes(
 
 
 def _perceptron(
-    module: torch.nn.Module, learning: Mapping[str, Tensor]
+    module: torch.nn.Module, parameters: Mapping[str, Tensor]
 ) -> list[tuple[str, torch.nn.Module]] | None:
-    """The layers of a plain perceptron with their names; None of any other module."""
+    """Return the layers of a plain perceptron with their names; None for other modules."""
     if type(module) is not torch.nn.Sequential or _is_hooked(module):
         return None
     layers = list(module.named_children())
@@ -124,59 +131,61 @@ def _perceptron(
     plain = all(type(one) in _PLAIN and not getattr(one, "inplace", False) for one in others)
     alone = len(list(module.parameters())) == sum(len(list(one.parameters())) for one in linear)
     names = {f"{name}.{part}" for name, _ in layers for part in ("weight", "bias")}
-    whole = plain and alone and len(layers) == len(module) and set(learning) <= names
+    whole = plain and alone and len(layers) == len(module) and set(parameters) <= names
     return None if not whole or any(_is_hooked(layer) for _, layer in layers) else layers
 
 
 def _is_hooked(module: torch.nn.Module) -> bool:
-    """Whether a call of the module does more than its forward."""
+    """Return whether the module has hooks."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return any(getattr(module, kind, None) for kind in kinds)
 
 
-def _of_perceptron(
+def _perceptron_squares(
     layers: list[tuple[str, torch.nn.Module]],
-    learning: Mapping[str, Tensor],
+    parameters: Mapping[str, Tensor],
     loss: LossName,
     x: Tensor,
     y: Tensor,
 ) -> list[Tensor] | None:
-    """Σ of squares by (5); None where a layer is given more than a vector a row."""
+    """Return Σ of squares by (5); None if a layer receives more than one vector per row."""
     given: dict[str, tuple[Tensor, Tensor]] = {}
     with torch.enable_grad():
-        said = x.detach()
+        outputs = x.detach()
         for name, layer in layers:
-            taken, said = said, layer(said)
+            inputs, outputs = outputs, layer(outputs)
             if type(layer) is torch.nn.Linear:
-                if taken.shape[:-1] != (len(x),):
+                if inputs.shape[:-1] != (len(x),):
                     return None
-                said = said.detach().requires_grad_() if not said.requires_grad else said
-                given[name] = taken.detach(), said
-        total = loss_of_rows(loss, said, y).sum()
-        slopes = torch.autograd.grad(total, [one for _, one in given.values()])
+                outputs = (
+                    outputs.detach().requires_grad_() if not outputs.requires_grad else outputs
+                )
+                given[name] = inputs.detach(), outputs
+        total = loss_of_rows(loss, outputs, y).sum()
+        gradients = torch.autograd.grad(total, [one for _, one in given.values()])
     squares = {}
-    for (name, (taken, _)), slope in zip(given.items(), slopes, strict=True):
-        squares[f"{name}.weight"] = slope.square().T @ taken.square()
-        squares[f"{name}.bias"] = slope.square().sum(dim=0)
-    return [squares[name] for name in learning]
+    for (name, (inputs, _)), gradient in zip(given.items(), gradients, strict=True):
+        squares[f"{name}.weight"] = gradient.square().T @ inputs.square()
+        squares[f"{name}.bias"] = gradient.square().sum(dim=0)
+    return [squares[name] for name in parameters]
 
 
 _Mode: TypeAlias = Literal["tasks", "online"]
 _Fisher: TypeAlias = Literal["sampled", "empirical"]
-_Word = TypeVar("_Word", bound=str)
+_Choice = TypeVar("_Choice", bound=str)
 
 
 class EWC(Tasked):
-    """SGD with a quadratic penalty on leaving what earlier tasks needed.
+    """SGD with a quadratic penalty on changes of weights important for earlier tasks.
 
-    Where tasks bring new classes (class-incremental), EWC is known to forget nearly as SGD does.
+    In class-incremental learning, EWC is known to forget nearly as much as SGD.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place, in the mode it is in; parameters that require no gradient stay.
+        Trained in place, in its current mode. Parameters that require no gradient are unchanged.
     loss : {"cross_entropy", "squared"}, default="cross_entropy"
-        What is lowered: −log softmax, or half the squared error; the mean over the batch.
+        Loss, averaged over the batch: −log softmax, or half the squared error.
     step_size : float, default=0.01
         η > 0.
     momentum : float, default=0.0
@@ -184,37 +193,37 @@ class EWC(Tasked):
     penalty : float, default=100.0
         λ >= 0; 0 is SGD.
     mode : {"tasks", "online"}, default="tasks"
-        A penalty for each task (1), or one for the last weights (2).
+        One penalty per task (1), or a single one at the last weights (2).
     decay : float, default=1.0
-        γ in (0, 1] of (2).
+        γ of (2), in (0, 1].
     fisher : {"sampled", "empirical"}, default="sampled"
-        Whose answers F_t is of: drawn from the model, or those that came.
+        Targets in F_t: sampled from the model, or observed.
     epochs : int, default=1
-        Passes over the rows of a task. With more than one they are held till ``after_task``.
+        Passes over the rows of a task. With more than one, rows are stored until ``after_task``.
     batch : int, default=32
-        Rows a step where there are several passes.
+        Rows per step if there are several passes.
     seed : int, default=0
-        Draws the answers, and the order of rows in several passes.
+        Seed of the sampled targets and of the order of rows in several passes.
 
     Attributes
     ----------
     rows_seen_, visits_, rows_repeated_ : int
-        Rows learned, each counted once; how often a row was gone through; and that beyond once.
+        Rows learned, each counted once; visits to rows; and visits beyond the first.
     rows_stored_, max_rows_stored_ : int
-        Rows held now, and at most.
+        Rows stored now, and the maximum so far.
     tasks_ : int
-        Tasks that ended.
+        Number of completed tasks.
     importance_ : list of Tensor
-        ΣF_t, or F̃, a tensor a parameter; empty before the first task ended.
+        ΣF_t, or F̃, one tensor per parameter; empty before the first task has ended.
     anchor_ : list of Tensor
         ΣF_t w*_t, or F̃ w*.
     squared_gradients_ : list of Tensor
-        Σ of squared gradients of the present task's rows.
+        Σ of squared gradients over the rows of the current task.
 
     Raises
     ------
     TypeMismatchError, ParameterError
-        If an argument is none of these.
+        If an argument is invalid.
 
     Examples
     --------
@@ -230,10 +239,10 @@ class EWC(Tasked):
     """
 
     limits: ClassVar[Mapping[str, str]] = {
-        "class": "known to forget nearly as SGD does where tasks bring new classes: the penalty "
-        "holds weights, but nothing holds the scores of old classes apart from new ones"
+        "class": "known to forget nearly as much as SGD when tasks introduce new classes: the "
+        "penalty protects weights, but no loss separates old classes from new ones"
     }
-    """Settings in which it is known not to work, and why."""
+    """Scenarios in which the method is known to fail, and the reason."""
 
     def __init__(
         self,
@@ -260,27 +269,27 @@ class EWC(Tasked):
             seed=seed,
         )
         self.penalty = validation.in_range(penalty, "penalty", self._where, low=0.0)
-        self.mode = _one_of(mode, ("tasks", "online"), "mode", self._where)
+        self.mode = _check_choice(mode, ("tasks", "online"), "mode", self._where)
         self.decay = validation.in_range(decay, "decay", self._where, above=0.0, high=1.0)
-        self.fisher = _one_of(fisher, ("sampled", "empirical"), "fisher", self._where)
+        self.fisher = _check_choice(fisher, ("sampled", "empirical"), "fisher", self._where)
         self.importance_: list[Tensor] = []
         self.anchor_: list[Tensor] = []
         self.squared_gradients_: list[Tensor] = []
 
-    def _end(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
-        """Hold on to the weights from now on, each as much as it mattered."""
+    def _end_task(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
+        """Add the penalty of the finished task."""
         passing = self.squared_gradients_
         if rows is not None:
             passing = self._squares(*rows)
             self.visits_ = self.visits_ + len(rows[0])
         with torch.no_grad():
-            weights = list(self._learning.values())
+            weights = list(self._trainable.values())
             importance = [f / self.rows_of_task_ for f in passing]
             anchor = [f * w for f, w in zip(importance, weights, strict=True)]
             if self.importance_:
-                kept = self.decay if self.mode == "online" else 1.0
+                factor = self.decay if self.mode == "online" else 1.0
                 past = self.importance_
-                importance = [kept * p + f for p, f in zip(past, importance, strict=True)]
+                importance = [factor * p + f for p, f in zip(past, importance, strict=True)]
                 anchor = [a + b for a, b in zip(self.anchor_, anchor, strict=True)]
             if self.mode == "online":
                 anchor = [f * w for f, w in zip(importance, weights, strict=True)]
@@ -289,30 +298,30 @@ class EWC(Tasked):
     def _learn_batch(self, x: Batch | Tensor, y: Tensor, **counts: int) -> None:
         step = self._step(x, y)
         passing = self.squared_gradients_
-        if not self._holds:
+        if not self._stores_rows:
             passing = self._squares(x, y)
             if self.squared_gradients_:
                 passing = [a + b for a, b in zip(self.squared_gradients_, passing, strict=True)]
-        self._take(step, squared_gradients_=passing, **counts)
+        self._apply(step, squared_gradients_=passing, **counts)
 
     def _squares(self, x: Batch | Tensor, y: Tensor) -> list[Tensor]:
-        """Σ over rows of the squares in the mean F_t, at the weights before the step."""
-        outputs = predicted(self.module, {}, x, f"{self._where}.learn")
+        """Return the sum over rows in F_t, at the weights before the step."""
+        outputs = eval_outputs(self.module, {}, x, f"{self._where}.learn")
         if self.fisher == "empirical":
-            answers = self._targets(y, outputs)
+            targets = self._targets(y, outputs)
         else:
-            # from the rows seen alone: learning again after a refusal draws the same
+            # depends only on rows_seen_: retrying after an error samples the same
             words = np.random.SeedSequence([self.seed, self.rows_seen_]).generate_state(2)
-            answers = _drawn(outputs, self.loss, int(words[0]) << 31 | int(words[1]) >> 1)
-        squares = _squared_slopes(self.module, self._learning, self.loss, x, answers)
+            targets = _sampled_targets(outputs, self.loss, int(words[0]) << 31 | int(words[1]) >> 1)
+        squares = _squared_gradients(self.module, self._trainable, self.loss, x, targets)
         if not bool(torch.stack([torch.isfinite(s).all() for s in squares]).all()):
             raise NumericalError(
                 f"{self._where}.learn: the squared gradients of the rows must be finite, got some "
-                "that are not. Nothing was learned of these rows. Scale the rows."
+                "that are not. These rows were not learned. Scale the rows."
             )
         return squares
 
-    def _pulled(self, weights: list[Tensor]) -> list[Tensor]:
+    def _penalized(self, weights: list[Tensor]) -> list[Tensor]:
         if not self.importance_:
             return weights
         pull = self.step_size * self.penalty
@@ -321,11 +330,11 @@ class EWC(Tasked):
             for u, a, f in zip(weights, self.anchor_, self.importance_, strict=True)
         ]
 
-    def _kept(self) -> list[Batch | Tensor]:
-        return [*super()._kept(), *self.importance_, *self.anchor_, *self.squared_gradients_]
+    def _stored(self) -> list[Batch | Tensor]:
+        return [*super()._stored(), *self.importance_, *self.anchor_, *self.squared_gradients_]
 
 
-def _one_of(value: _Word, known: tuple[str, ...], name: str, where: str) -> _Word:
+def _check_choice(value: _Choice, known: tuple[str, ...], name: str, where: str) -> _Choice:
     if value not in known:
         raise ParameterError(
             f"{where}: `{name}` must be one of {', '.join(known)}, got {value!r}. "

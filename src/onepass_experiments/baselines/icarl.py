@@ -4,24 +4,24 @@ With φ(x) the features of the last layer, of length one, and P_y = (p_1, p_2, �
 class y, in the order in which they were chosen,
 
     prediction  argmin_y ‖φ(x) − μ_y‖,   μ_y = mean of φ(p), of length one          Algorithm 1
-    learning    on the task's rows and all exemplars, with g = sigmoid of an output and q the
-                sigmoid of what it was before the task, over T: mean over rows of
+    learning    on the task's rows and all exemplars, with g the sigmoid of an output and q the
+                sigmoid of the output before the task divided by T: mean over rows of
                 −Σ_new [y] log g_y + [not y] log(1 − g_y)
                 −Σ_old q_y log g_y + (1 − q_y) log(1 − g_y)                         Algorithm 3
     herding     p_k = argmin_x ‖μ − (φ(x) + Σ_{j<k} φ(p_j)) / k‖, x not yet chosen   Algorithm 4
-    budget      of each class the first ⌊K / classes⌋                               Algorithm 5
+    budget      the first ⌊K / classes⌋ of each class                               Algorithm 5
 
-With T = 1, as in the paper, a new row that resembles an old class must keep that class's
-probability, and the difference between the two is not learned. T = 2 softens the former outputs as
-in distillation [2]. There the outputs of the student are softened too; here they are not, so they
+With T = 1, as in the paper, a new row that resembles an old class has to retain that class's
+probability, so the difference between the two is not learned. T = 2 softens the former outputs as
+in distillation [2]. In [2] the outputs of the student are softened too; here they are not, so they
 shrink from task to task, which does not affect the means of features.
 
-It stores exemplars, holds the rows of the current task until it ends, and makes ``epochs`` passes
-over all of them: a bound for methods that may store rows, and no one-pass learning. A class that
-comes again in a later task is learned as a new one, from its new rows and its exemplars, of which
-exemplars are chosen anew.
+It stores exemplars and the rows of the current task until the task ends, and makes ``epochs``
+passes over all of them: it is not a one-pass learner, but a bound for methods that may store rows.
+A class that recurs in a later task is learned as a new class from its new rows and its exemplars,
+from which new exemplars are chosen.
 
-Cost: epochs · (rows of the task + K) a task; herding takes m · n · features a class.
+Cost: epochs · (rows of the task + K) per task; herding takes m · n · features per class.
 
 [1] S.-A. Rebuffi, A. Kolesnikov, G. Sperl, C. H. Lampert, "iCaRL: incremental classifier and
     representation learning", CVPR 2017: algorithms 1 to 5.
@@ -37,56 +37,55 @@ from torch.nn import functional
 from onepass import validation
 from onepass.errors import NotFittedError, ParameterError
 from onepass.nn.batch import Batch, RowsLike, joined
-from onepass_experiments.baselines.learner import Tasked, predicted
+from onepass_experiments.baselines.learner import Tasked, eval_outputs
 
 __all__ = ["ICaRL", "herded"]
 
 
 class ICaRL(Tasked):
-    """Nearest mean of exemplars, in features that are learned with distillation.
+    """Nearest mean of exemplars, in features learned with distillation.
 
-    Answers are those of ended tasks: ``after_task`` learns.
+    Predictions cover completed tasks only: ``after_task`` learns.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place; what enters the last ``torch.nn.Linear`` in it are the features, what
-        leaves it are c outputs, one a class.
+        Trained in place. The inputs of its last ``torch.nn.Linear`` are the features, and its
+        outputs are one per class.
     step_size : float, default=0.1
         η > 0.
     momentum : float, default=0.0
         μ in [0, 1].
     capacity : int, default=2000
-        K, exemplars that are kept in all.
+        K, max number of exemplars in total.
     temperature : float, default=1.0
-        T > 0, by which old outputs are divided when they become what is wanted of new ones.
+        T > 0, divisor of the former outputs in the distillation targets.
     epochs : int, default=10
-        Passes over the rows of a task and the exemplars, when it ends.
+        Passes over the rows of a task and the exemplars when the task ends.
     batch : int, default=32
-        Rows a step.
+        Rows per step.
     seed : int, default=0
-        Draws the order of rows in each pass.
+        Seed of the order of rows in each pass.
 
     Attributes
     ----------
     classes_ : tuple of int
-        Classes of ended tasks.
+        Classes of completed tasks.
     exemplars_ : tuple of Tensor
-        Of each class (m, …), the best first.
+        Exemplars of each class (m, …), the best first.
     means_ : Tensor of shape (classes, features)
         μ.
     rows_seen_, visits_, rows_repeated_ : int
-        Rows learned, each counted once; how often a row, or an exemplar, was gone through; and
-        that beyond once.
+        Rows learned, each counted once; visits to rows and exemplars; and visits beyond the first.
     rows_stored_, max_rows_stored_ : int
-        Exemplars and rows held now, and at most.
+        Exemplars and rows stored now, and the maximum so far.
     tasks_ : int
-        Tasks that ended.
+        Number of completed tasks.
 
     Raises
     ------
     TypeMismatchError, ParameterError
-        If an argument is none of these, or there is no Linear layer.
+        If an argument is invalid, or there is no Linear layer.
 
     Examples
     --------
@@ -94,7 +93,7 @@ class ICaRL(Tasked):
     >>> from onepass_experiments import baselines
     >>> module = torch.nn.Linear(2, 4)
     >>> model = baselines.ICaRL(module, capacity=6)
-    >>> for a, b in ((0, 1), (2, 3)):  # four points of a circle, two a task
+    >>> for a, b in ((0, 1), (2, 3)):  # four points on a circle, two per task
     ...     turn = torch.tensor([a, a, a, b, b, b])
     ...     x = torch.stack([torch.cos(1.5 * turn), torch.sin(1.5 * turn)], dim=1)
     ...     model = model.learn(x, turn).after_task()
@@ -130,8 +129,8 @@ class ICaRL(Tasked):
         layers = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
         if not layers:
             raise ParameterError(
-                f"{self._where}: `module` must have a torch.nn.Linear, whose input are the "
-                f"features, got {type(module).__name__} without one. End it with one."
+                f"{self._where}: `module` must have a torch.nn.Linear, whose inputs are "
+                f"the features, got {type(module).__name__} without one. Add one as the last layer."
             )
         self._head = layers[-1]
         self._passing = False
@@ -139,78 +138,80 @@ class ICaRL(Tasked):
         self.exemplars_: tuple[Batch | Tensor, ...] = ()
         self.means_: Any = None
 
-    # -- answers ---------------------------------------------------------------------------------
+    # -- prediction ------------------------------------------------------------------------------
 
     def _outputs(self, x: RowsLike, verb: str) -> Tensor:
-        """−‖φ(x) − μ_y‖ of the classes of ended tasks, −∞ of others."""
+        """Return −‖φ(x) − μ_y‖ for the classes of completed tasks, −∞ for others."""
         where = f"{self._where}.{verb}"
         rows = self._rows(x, verb)
         if self.means_ is None:
             raise NotFittedError(
-                f"{where}: a task must have ended before answers, got none. Call learn(x, y), "
+                f"{where}: a task must have ended before prediction, got none. Call learn(x, y), "
                 "then after_task()."
             )
         near = self._like.new_full((len(rows), self._head.out_features), -torch.inf)
         if len(rows):
-            wide = torch.promote_types(near.dtype, torch.float32)  # cdist knows none below
+            wide = torch.promote_types(
+                near.dtype, torch.float32
+            )  # cdist supports no lower precision
             away = torch.cdist(self._features(rows).to(wide), self.means_.to(wide))
             near[:, list(self.classes_)] = -away.to(near.dtype)
         return near
 
     def _features(self, x: Batch | Tensor) -> Tensor:
-        """φ(x), (n, features) of length one."""
+        """Return φ(x), (n, features), of length one."""
         caught: list[tuple[Tensor, Tensor]] = []
         hook = self._head.register_forward_hook(lambda _, given, z: caught.append((given[0], z)))
         try:
-            outputs = predicted(self.module, {}, x, self._where)
+            outputs = eval_outputs(self.module, {}, x, self._where)
         finally:
             hook.remove()
         if not caught or not torch.equal(caught[-1][1], outputs):
             raise ParameterError(
                 f"{self._where}: the torch.nn.Linear that was made last in `module` must produce "
-                "its outputs, got outputs of another layer. Make the output layer last."
+                "its outputs, got outputs of another layer. Construct the output layer last."
             )
         return functional.normalize(caught[-1][0].reshape(len(x), -1), dim=1)
 
     # -- learning --------------------------------------------------------------------------------
 
     @property
-    def _holds(self) -> bool:
+    def _stores_rows(self) -> bool:
         return True
 
-    def _learn_held(self, x: Batch | Tensor, y: Tensor) -> None:
-        """Algorithm 3, and then exemplars."""
+    def _learn_stored(self, x: Batch | Tensor, y: Tensor) -> None:
+        """Run Algorithm 3, then choose exemplars."""
         fresh = sorted(set(y.tolist()))
         old = [k for k in self.classes_ if k not in fresh]
         classes = tuple(sorted({*fresh, *old}))
         if len(classes) > self.capacity:
             raise ParameterError(
-                f"{self._where}.after_task: `capacity` must be a row a class at least, got "
+                f"{self._where}.after_task: `capacity` must be at least one row per class, got "
                 f"{self.capacity} for {len(classes)} classes. Raise it."
             )
         rows = joined([x, *self.exemplars_])
         pairs = zip(self.classes_, self.exemplars_, strict=True)
         y = torch.cat([y, *(torch.full((len(p),), k).to(y) for k, p in pairs)])
-        wanted = self._wanted(rows, y, old, classes)
+        targets = self._output_targets(rows, y, old, classes)
         self._passing = True
-        self._go_over(rows, wanted)
+        self._run_epochs(rows, targets)
         self._passing = False
         self._choose(rows, y, classes, self.capacity // len(classes), fresh)
 
-    def _wanted(
+    def _output_targets(
         self, x: Batch | Tensor, y: Tensor, old: list[int], classes: tuple[int, ...]
     ) -> Tensor:
-        """What each output is to be; nan for classes that are not there yet."""
-        wanted = self._like.new_full((len(x), self._head.out_features), torch.nan)
-        wanted[:, list(classes)] = 0.0
-        wanted[torch.arange(len(x)), y] = 1.0
+        """Return the target of each output; nan for classes not seen yet."""
+        targets = self._like.new_full((len(x), self._head.out_features), torch.nan)
+        targets[:, list(classes)] = 0.0
+        targets[torch.arange(len(x)), y] = 1.0
         if old:
-            before = predicted(self.module, {}, x, self._where)[:, old]
-            wanted[:, old] = (before / self.temperature).sigmoid()
-        return wanted
+            before = eval_outputs(self.module, {}, x, self._where)[:, old]
+            targets[:, old] = (before / self.temperature).sigmoid()
+        return targets
 
     def _targets(self, y: Tensor, outputs: Tensor) -> Tensor:
-        # in a pass they were made here, a number an output
+        # during the passes, y holds one target per output
         return y if self._passing else super()._targets(y, outputs)
 
     def _objective(self, x: Batch | Tensor, outputs: Tensor, y: Tensor) -> Tensor:
@@ -223,30 +224,30 @@ class ICaRL(Tasked):
     def _choose(
         self, x: Batch | Tensor, y: Tensor, classes: tuple[int, ...], m: int, fresh: list[int]
     ) -> None:
-        """Algorithms 4 and 5, and the means of what is kept."""
+        """Run Algorithms 4 and 5, and compute the means of the exemplars."""
         before = dict(zip(self.classes_, self.exemplars_, strict=True))
-        kept = []
+        exemplars = []
         for label in classes:
             if label in fresh:
                 rows = x[y == label]
                 features = self._features(rows)
-                kept.append(rows[herded(features, _mean(features), m)])
+                exemplars.append(rows[herded(features, _mean(features), m)])
             else:
-                kept.append(before[label][:m].clone())
-        means = [_mean(self._features(p)) for p in kept]
-        count = sum(map(len, kept))
-        held = sum(len(rows) for rows, _ in self.task_batches_)
+                exemplars.append(before[label][:m].clone())
+        means = [_mean(self._features(p)) for p in exemplars]
+        count = sum(map(len, exemplars))
+        waiting = sum(len(rows) for rows, _ in self.task_batches_)
         self.__dict__.update(
             classes_=classes,
-            exemplars_=tuple(kept),
+            exemplars_=tuple(exemplars),
             means_=torch.stack(means),
-            rows_stored_=count + held,
-            max_rows_stored_=max(self.max_rows_stored_, count + held),
+            rows_stored_=count + waiting,
+            max_rows_stored_=max(self.max_rows_stored_, count + waiting),
         )
 
-    def _kept(self) -> list[Batch | Tensor]:
+    def _stored(self) -> list[Batch | Tensor]:
         means = [] if self.means_ is None else [self.means_]
-        return [*super()._kept(), *self.exemplars_, *means]
+        return [*super()._stored(), *self.exemplars_, *means]
 
 
 def _mean(features: Tensor) -> Tensor:
@@ -254,21 +255,21 @@ def _mean(features: Tensor) -> Tensor:
 
 
 def herded(features: Tensor, mean: Tensor, m: int) -> Tensor:
-    """The rows whose running mean stays nearest to the mean of all, Algorithm 4.
+    """Choose the rows whose running mean is nearest to the mean of all rows (Algorithm 4).
 
     Parameters
     ----------
     features : Tensor of shape (n, k)
-        φ(x) of the rows of a class.
+        φ(x) for the rows of a class.
     mean : Tensor of shape (k,)
         μ.
     m : int
-        How many, at most.
+        Max number of rows.
 
     Returns
     -------
     chosen : Tensor of shape (min(m, n),)
-        Places of rows, none twice, the best first.
+        Distinct row indices, the best first.
 
     Examples
     --------
@@ -281,7 +282,7 @@ def herded(features: Tensor, mean: Tensor, m: int) -> Tensor:
     left = torch.ones(len(features), dtype=torch.bool, device=features.device)
     chosen = []
     for k in range(1, min(m, len(features)) + 1):
-        # k² ‖μ − (φ + Σ) / k‖² less ‖k μ − Σ‖², which is the same for all
+        # k² ‖μ − (φ + Σ) / k‖² minus ‖k μ − Σ‖², which is equal for all rows
         away = lengths - 2.0 * (features @ (k * mean - total))
         best = int(away.masked_fill(~left, torch.inf).argmin())
         chosen.append(best)

@@ -1,9 +1,9 @@
 """Joint training: many passes over all rows so far, an upper bound without forgetting.
 
-All rows are stored. When a task ends, SGD makes ``epochs`` passes over all of them, each in a new
-order, by batches; steps are those of :class:`~onepass_experiments.baselines.SGD`.
+All rows are stored. When a task ends, SGD makes ``epochs`` passes over all of them in batches, each
+in a new order. Steps are those of :class:`~onepass_experiments.baselines.SGD`.
 
-Cost: memory for all rows, and epochs · rows of all tasks so far a task. It is a bound, and not a
+Cost per task: epochs · (rows of all tasks so far); memory for all rows. It is an upper bound, not a
 method for streams.
 """
 
@@ -23,14 +23,14 @@ __all__ = ["Joint"]
 class Joint(Learner):
     """Multi-pass SGD over all rows of all tasks so far.
 
-    ``learn`` only keeps rows; ``after_task`` learns them.
+    ``learn`` only stores rows; ``after_task`` learns them.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place, in the mode it is in; parameters that require no gradient stay.
+        Trained in place, in its current mode. Parameters that require no gradient are unchanged.
     loss : {"cross_entropy", "squared"}, default="cross_entropy"
-        What is lowered: −log softmax, or half the squared error; the mean over the batch.
+        Loss, averaged over the batch: −log softmax, or half the squared error.
     step_size : float, default=0.01
         η > 0.
     momentum : float, default=0.0
@@ -38,25 +38,25 @@ class Joint(Learner):
     epochs : int, default=5
         Passes over all rows when a task ends.
     batch : int, default=32
-        Rows a step.
+        Rows per step.
     seed : int, default=0
-        Draws the order of rows in each pass.
+        Seed of the order of rows in each pass.
 
     Attributes
     ----------
     rows_seen_ : int
-        Rows kept, each counted once.
+        Rows stored, each counted once.
     rows_replayed_ : int
-        Rows seen when a task ended, each time counted; with ``rows_repeated_``, the first is not.
+        Visits to rows in all passes, including the first visit; ``rows_repeated_`` excludes it.
     rows_stored_, max_rows_stored_ : int
-        Rows that are kept.
+        Rows stored now, and the maximum so far.
     stored_batches_ : list of tuple of Tensor
-        All batches and their answers.
+        All batches and their targets.
 
     Raises
     ------
     TypeMismatchError, ParameterError
-        If an argument is none of these.
+        If an argument is invalid.
 
     Examples
     --------
@@ -89,28 +89,28 @@ class Joint(Learner):
         self.tasks_ = 0
 
     def after_task(self) -> Self:
-        """Learn all rows kept so far, ``epochs`` times; none are learned as nothing.
+        """Learn all stored rows in ``epochs`` passes; does nothing without rows.
 
         Raises
         ------
         ShapeError, LabelError
-            If rows that were kept do not fit the module. It is then as it was.
+            If stored rows do not fit the module. The learner is then unchanged.
         NumericalError
-            If a step is not finite. The learner is then as it was.
+            If a step is not finite. The learner is then unchanged.
         """
         if self.stored_batches_:
-            with torch.inference_mode(mode=False):  # else there would be no derivative
+            with torch.inference_mode(mode=False):  # otherwise there would be no gradient
                 self._learn_all()
         return self
 
     def _learn_all(self) -> None:
         x, y = (joined(parts) for parts in zip(*self.stored_batches_, strict=True))
         rng = np.random.default_rng([self.seed, self.tasks_])
-        with all_or_nothing(self, self._changing()):
+        with all_or_nothing(self, self._mutable_tensors()):
             for _ in range(self.epochs):
                 order = torch.from_numpy(rng.permutation(len(x))).to(self._like.device)
                 for rows in order.split(self.batch):
-                    self._take(self._step(x[rows], y[rows]))
+                    self._apply(self._step(x[rows], y[rows]))
             seen = self.epochs * len(x)
             self.__dict__.update(
                 rows_replayed_=self.rows_replayed_ + seen,
@@ -120,11 +120,14 @@ class Joint(Learner):
 
     def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
         self.__dict__.update(
-            stored_batches_=[*self.stored_batches_, (x.clone(), self._answers(x, y).clone())],
+            stored_batches_=[
+                *self.stored_batches_,
+                (x.clone(), self._stored_targets(x, y).clone()),
+            ],
             rows_seen_=self.rows_seen_ + len(x),
             rows_stored_=self.rows_stored_ + len(x),
             max_rows_stored_=self.rows_stored_ + len(x),
         )
 
-    def _kept(self) -> list[Batch | Tensor]:
+    def _stored(self) -> list[Batch | Tensor]:
         return [*self.velocity_, *(part for batch in self.stored_batches_ for part in batch)]

@@ -4,13 +4,13 @@ The step on a batch with mean loss L, velocity v, step size η and momentum μ [
 
     v ← μ v + ∇L(w),   w ← w − η v                                                           (1)
 
-is computed apart from the weights and copied into the module only if it is finite; on errors the
-learner is unchanged. The module learns in its current mode: BatchNorm in training mode takes its
+is computed on copies and copied into the module only if it is finite; on errors the learner is
+unchanged. The module learns in its current mode: BatchNorm in training mode takes its
 statistics from the batch, or its running statistics for a batch of one row. Predictions are made in
 eval mode, and the mode is restored.
 
 Rows become tensors on the module's device and in its precision. NumPy arrays are moved to the
-device; a tensor on another device is refused, since moving it would be a hidden cost at every step.
+device; a tensor on another device raises an error, since moving it would be a hidden cost per step.
 
 The loss of a batch is the mean over its rows of
 
@@ -20,8 +20,9 @@ The loss of a batch is the mean over its rows of
 the negative log-likelihood of a class, and of targets with noise of variance 1.
 
 Learners with tasks are notified when a task ends. With ``epochs=1`` every batch is one step and is
-then dropped. With more, as in the papers, rows of the current task are held until ``after_task``,
-followed by ``epochs`` passes over them, each in a new order, by batches. Every visit is counted.
+then discarded. With more, as in the papers, rows of the current task are stored until
+``after_task``, which makes ``epochs`` passes over them in batches, each in a new order. Every visit
+is counted.
 
 [1] B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the
     form of I. Sutskever et al., "On the importance of initialization and momentum in deep
@@ -68,26 +69,27 @@ __all__ = [
     "Step",
     "Tasked",
     "all_or_nothing",
-    "answers",
+    "check_targets",
+    "eval_outputs",
     "forward",
-    "learning",
+    "gradients",
     "loss_of_rows",
-    "plain",
-    "predicted",
-    "said",
-    "slopes",
+    "module_outputs",
+    "trainable_parameters",
+    "unwrap",
 ]
 
 
-def learning(module: torch.nn.Module, where: str) -> dict[str, torch.nn.Parameter]:
-    """The parameters that require a gradient, by name; shared ones once.
+def trainable_parameters(module: torch.nn.Module, where: str) -> dict[str, torch.nn.Parameter]:
+    """Return the parameters that require a gradient, by name; shared ones once.
 
     Raises
     ------
     TypeMismatchError
-        If it is no module.
+        If ``module`` is not a torch.nn.Module.
     ParameterError
-        If none of its parameters learns, they lie on several devices, or it rescales its own.
+        If no parameter requires a gradient, parameters are on several devices, or the module
+        rescales its own weights (``max_norm``).
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
@@ -120,23 +122,25 @@ def _as_batch(
     return found
 
 
-def plain(found: Batch) -> Batch | Tensor:
-    """The tensor of a batch that holds one tensor; another batch unchanged."""
+def unwrap(found: Batch) -> Batch | Tensor:
+    """Return the tensor of a batch that holds a single tensor; otherwise the batch."""
     single = len(found.args) == 1 and not found.kwargs and isinstance(found.args[0], torch.Tensor)
     return found.args[0] if single else found
 
 
-def answers(y: ArrayLike | Tensor, outputs: Tensor, loss: str, like: Tensor, where: str) -> Tensor:
-    """The answers as the loss takes them: (n,) of classes, or of the outputs' shape.
+def check_targets(
+    y: ArrayLike | Tensor, outputs: Tensor, loss: str, like: Tensor, where: str
+) -> Tensor:
+    """Check targets and convert them for the loss: classes (n,), or the shape of the outputs.
 
     Parameters
     ----------
     y : Tensor or array-like
-        Classes from 0 on of shape (n,) for cross entropy, else numbers.
+        Classes >= 0 of shape (n,) for cross entropy; numbers for the squared loss.
     outputs : Tensor of shape (n, …)
-        What the module says.
+        Outputs of the module.
     loss : {"cross_entropy", "squared"}
-        Which.
+        Loss.
     like : Tensor
         A parameter of the module.
     where : str
@@ -145,30 +149,30 @@ def answers(y: ArrayLike | Tensor, outputs: Tensor, loss: str, like: Tensor, whe
     Raises
     ------
     ShapeError
-        If there is not one for each row and output.
+        If there is not one target per row and output.
     LabelError
-        If a class is no whole number from 0 to c − 1.
+        If a class is not a whole number from 0 to c − 1.
     TypeMismatchError
-        If they are no numbers, or on another device.
+        If targets are not numbers, or on another device.
     NotFiniteError
-        If one is nan or infinite.
+        If a target is nan or infinite.
     """
     tensor = _as_tensor(y, like, where)
     if loss == "squared":
         if tensor.numel() != outputs.numel() or len(tensor) != len(outputs):
             raise ShapeError(
-                f"{where}: `y` must be of shape {tuple(outputs.shape)}, as the module answers, "
+                f"{where}: `y` must be of shape {tuple(outputs.shape)}, as the module's outputs, "
                 f"got {tuple(tensor.shape)}. Give one number for each output of each row."
             )
         return tensor.to(like.dtype).reshape(outputs.shape)
     if outputs.ndim != 2 or tensor.shape not in {outputs.shape[:1], (len(outputs), 1)}:
         raise ShapeError(
-            f"{where}: for cross entropy the module must answer (n, c) and `y` be of shape "
+            f"{where}: for cross entropy the module must return (n, c) and `y` be of shape "
             f"({len(outputs)},), got {tuple(outputs.shape)} and {tuple(tensor.shape)}. "
-            "Give one class a row, and the module one output a class."
+            "Give one class per row, and the module one output per class."
         )
     labels = tensor.reshape(-1).long()
-    # one look at the answers: a class that is not there would end a GPU's whole context
+    # one synchronisation: an invalid class would abort the whole CUDA context
     bad = (labels < 0) | (labels >= outputs.shape[1]) | (labels != tensor.reshape(-1))
     if bool(bad.any()):
         came = np.unique(tensor.reshape(-1)[bad].cpu().numpy()).tolist()
@@ -180,21 +184,21 @@ def answers(y: ArrayLike | Tensor, outputs: Tensor, loss: str, like: Tensor, whe
     return labels
 
 
-def _among(classes: Sequence[int], told: Tensor, loss: str, where: str) -> Tensor:
-    """The classes among which to choose, as places of outputs."""
+def _among(classes: Sequence[int], outputs: Tensor, loss: str, where: str) -> Tensor:
+    """Check ``classes`` and return them as a tensor of output indices."""
     if loss != "cross_entropy":
         raise ParameterError(
             f"{where}: `classes` must be left out for the loss {loss!r}, got {classes!r}. "
-            "It is for learners of classes."
+            "It is for classification."
         )
     some = np.asarray(classes)
     right = some.ndim == 1 and some.size and some.dtype.kind in "iu"
-    if not right or some.min() < 0 or some.max() >= told.shape[1]:
+    if not right or some.min() < 0 or some.max() >= outputs.shape[1]:
         raise LabelError(
-            f"{where}: `classes` must be some of 0 … {told.shape[1] - 1}, got {classes!r}. "
+            f"{where}: `classes` must be some of 0 … {outputs.shape[1] - 1}, got {classes!r}. "
             "Give the classes of the task."
         )
-    return torch.from_numpy(some.astype(np.int64)).to(told.device)
+    return torch.from_numpy(some.astype(np.int64)).to(outputs.device)
 
 
 def _as_tensor(y: ArrayLike | Tensor, like: Tensor, where: str) -> Tensor:
@@ -202,7 +206,7 @@ def _as_tensor(y: ArrayLike | Tensor, like: Tensor, where: str) -> Tensor:
     tensor = numbers(y, "y", where, "Encode text first.").to(like.device)
     tensor = tensor.clone() if tensor.is_inference() else tensor
     good = torch.isfinite(tensor.to(like.dtype))
-    if not bool(good.all()):  # one look at each block: nothing bad may reach the weights
+    if not bool(good.all()):  # one synchronisation per block, before the weights change
         row = int((~good.reshape(len(tensor), -1).all(dim=1)).nonzero()[0])
         raise NotFiniteError(
             f"{where}: `y` must be finite, got nan or infinity in row {row}. Drop the row, "
@@ -212,17 +216,17 @@ def _as_tensor(y: ArrayLike | Tensor, like: Tensor, where: str) -> Tensor:
 
 
 def forward(module: torch.nn.Module, tensors: Mapping[str, Tensor], rows: Batch) -> Any:
-    """Outputs of a module with its parameters and buffers of these names replaced."""
+    """Return the outputs of a module with the named parameters and buffers replaced."""
     known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     given = {id(known[name]): each for name, each in tensors.items()}
     with substituted(list(module.modules()), given):
         return module(*rows.args, **rows.kwargs)
 
 
-def said(
+def module_outputs(
     module: torch.nn.Module, buffers: dict[str, Tensor], x: Batch | Tensor, where: str
 ) -> Tensor:
-    """The outputs (n, …) of a module with these buffers.
+    """Return the outputs (n, …) of a module with the given buffers.
 
     Batch normalisation uses its running statistics for a batch of one row.
     """
@@ -235,54 +239,54 @@ def said(
             if len(x) > 1 or not norms or any(each.running_mean is None for each in norms):
                 raise
             fresh = {name: b.clone() for name, b in module.named_buffers() if name in buffers}
-            buffers.update(fresh)  # earlier layers have written into those
+            buffers.update(fresh)  # earlier layers have modified the given buffers
             with evaluation_mode(norms):
                 outputs = forward(module, buffers, rows)
         outputs = chosen(outputs, where)
     if outputs.ndim and len(outputs) == len(x):
         return outputs
     raise ShapeError(
-        f"{where}: `module` must answer with a tensor, one row for each of the {len(x)} rows, got "
+        f"{where}: `module` must return a tensor with one row for each of the {len(x)} rows, got "
         f"{tuple(outputs.shape)}. Wrap it in a module that does."
     )
 
 
-def predicted(
+def eval_outputs(
     module: torch.nn.Module, buffers: dict[str, Tensor], x: Batch | Tensor, where: str
 ) -> Tensor:
-    """The outputs of a module in evaluation mode, without a derivative."""
+    """Return the outputs of a module in evaluation mode, without a gradient."""
     with evaluation_mode(module.modules()), torch.no_grad():
-        return said(module, buffers, x, where).detach()  # scripted modules ignore no_grad
+        return module_outputs(module, buffers, x, where).detach()  # scripted modules ignore no_grad
 
 
-def slopes(loss: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """∇L; zeros for weights that the loss does not depend on."""
-    if not loss.requires_grad:  # a forward pass that is cut off from all weights
+def gradients(loss: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
+    """Return ∇L, with zeros for weights that the loss does not depend on."""
+    if not loss.requires_grad:  # the outputs do not depend on any weight
         return [torch.zeros_like(w) for w in weights]
     found = torch.autograd.grad(loss, weights, allow_unused=True)
     return [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
 
 
 @contextmanager
-def all_or_nothing(learner: "Learner", held: list[Tensor]) -> Iterator[None]:
-    """Whatever is raised within, the learner and its module are as they were.
+def all_or_nothing(learner: "Learner", tensors: list[Tensor]) -> Iterator[None]:
+    """Restore the learner and its module if an exception is raised in the context.
 
     Parameters
     ----------
     learner : Learner
-        Its attributes are replaced and not written into.
-    held : list of Tensor
-        What may be written into, such as weights.
+        Learner whose attributes are reassigned, not modified in place.
+    tensors : list of Tensor
+        Tensors that may be modified in place, such as weights.
     """
-    before, known = [t.detach().clone() for t in held], dict(learner.__dict__)
+    before, attributes = [t.detach().clone() for t in tensors], dict(learner.__dict__)
     try:
         yield
     except BaseException:
         with torch.no_grad():
-            for tensor, was in zip(held, before, strict=True):
+            for tensor, was in zip(tensors, before, strict=True):
                 tensor.copy_(was)
         learner.__dict__.clear()
-        learner.__dict__.update(known)
+        learner.__dict__.update(attributes)
         raise
 
 
@@ -291,16 +295,16 @@ LOSSES = ("cross_entropy", "squared")
 
 
 def loss_of_rows(name: LossName, outputs: Tensor, y: Tensor) -> Tensor:
-    """The loss of each row.
+    """Return the loss of each row.
 
     Parameters
     ----------
     name : {"cross_entropy", "squared"}
-        Which.
+        Loss.
     outputs : Tensor of shape (n, c), or (n,) for the squared loss
-        What the module says.
+        Outputs of the module.
     y : Tensor of shape (n,) of classes, or of the shape of outputs
-        The answers.
+        Targets.
 
     Returns
     -------
@@ -320,35 +324,35 @@ def loss_of_rows(name: LossName, outputs: Tensor, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A step that was worked out and is not yet taken.
+    """A computed step that is not yet applied.
 
     Parameters
     ----------
     weights : list of Tensor
-        As they will be, in the order of the parameters that learn.
+        New values of the trainable parameters, in their order.
     velocity : list of Tensor
         v of (1); empty without momentum.
     buffers : list of Tensor
-        Of the module, as the forward pass leaves them.
-    slopes : list of Tensor
+        Buffers of the module after the forward pass.
+    gradients : list of Tensor
         ∇L, without momentum.
     """
 
     weights: list[Tensor]
     velocity: list[Tensor]
     buffers: list[Tensor]
-    slopes: list[Tensor]
+    gradients: list[Tensor]
 
 
 class Learner:
-    """A module that learns batches, each once, by (1).
+    """Base class of learners that train a module with one step (1) per batch.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place; parameters that require no gradient stay as they are.
+        Trained in place. Parameters that require no gradient are unchanged.
     loss : {"cross_entropy", "squared"}
-        What is lowered.
+        Loss.
     step_size : float
         η > 0.
     momentum : float
@@ -357,7 +361,7 @@ class Learner:
     Raises
     ------
     TypeMismatchError, ParameterError
-        If an argument is none of these.
+        If an argument is invalid.
     """
 
     def __init__(
@@ -373,54 +377,55 @@ class Learner:
         self.loss = loss
         self.step_size = validation.in_range(step_size, "step_size", self._where, above=0.0)
         self.momentum = validation.in_range(momentum, "momentum", self._where, low=0.0, high=1.0)
-        self._learning = learning(module, self._where)
+        self._trainable = trainable_parameters(module, self._where)
         self._columns: Any = None
-        self._whole: bool | None = None  # whether the module accepts integers
+        self._whole: bool | None = None  # whether the module accepts integers; None if unknown
         self.velocity_: list[Tensor] = []
         self.rows_seen_ = 0
         self.visits_ = 0
         self.rows_stored_ = 0
         self.max_rows_stored_ = 0
 
-    # -- the verbs -------------------------------------------------------------------------------
+    # -- public methods --------------------------------------------------------------------------
 
     def learn(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
-        """Learn a batch of rows by one step.
+        """Learn a batch of rows with one step.
 
         Parameters
         ----------
         x : Tensor or array of shape (n, …), or tuple or dict of them
-            Rows, as the module takes them: a tuple holds positional arguments of its forward, a
-            dict keyword arguments. No rows are learned as nothing.
-        y : Tensor or array of shape (n,), or of the shape of the module's answers
-            Classes from 0 on for cross entropy; numbers for the squared loss.
+            Inputs of the module: a tuple holds positional arguments of its forward, a dict
+            keyword arguments. An empty batch has no effect.
+        y : Tensor or array of shape (n,), or of the shape of the module's outputs
+            Classes >= 0 for cross entropy; numbers for the squared loss.
 
         Raises
         ------
         ShapeError, TypeMismatchError, LabelError, NotFiniteError
-            If the rows or answers do not fit.
+            If the rows or targets do not fit.
         NumericalError
-            If the loss or the step is not finite. The learner is then as it was.
+            If the loss or the step is not finite. The learner is then unchanged.
         """
-        with torch.inference_mode(mode=False):  # else there would be no derivative
-            return self._looked_over(x, y)
+        with torch.inference_mode(mode=False):  # otherwise there would be no gradient
+            return self._learn_checked(x, y)
 
-    def _looked_over(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
+    def _learn_checked(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
         rows = self._rows(x, "learn")
         labels = _as_tensor(y, self._like, f"{self._where}.learn")
         if labels.ndim < 1 or len(labels) != len(rows):
             raise ShapeError(
-                f"{self._where}.learn: `x` and `y` must have as many rows, got {len(rows)} and "
-                f"{labels.shape[0] if labels.ndim else 'a single number'}. Give one answer a row."
+                f"{self._where}.learn: `x` and `y` must have the same number of rows, got "
+                f"{len(rows)} and {labels.shape[0] if labels.ndim else 'a single number'}. Give "
+                "one target per row."
             )
         if len(rows):
             first = not self.rows_seen_
-            self._learn(plain(rows), labels)
+            self._learn(unwrap(rows), labels)
             self._columns = rows.columns if first else self._columns
         return self
 
     def _rows(self, x: RowsLike, verb: str) -> Batch:
-        """Rows; integers are converted to floats if the module refuses integers."""
+        """Convert rows; integers become floats if the module does not accept integers."""
         where = f"{self._where}.{verb}"
         rows = _as_batch(x, self._like, where, self._columns)
         if not len(rows) or not holds_indices(rows):
@@ -429,42 +434,42 @@ class Learner:
         for each, whole in ((rows, True), (real, False)):
             if self._whole is None:
                 with suppress(Exception):
-                    predicted(self.module, {}, each[:1], where)
+                    eval_outputs(self.module, {}, each[:1], where)
                     self._whole = whole
         return real if self._whole is False else rows
 
     def predict(self, x: RowsLike, *, classes: Sequence[int] | None = None) -> ArrayOrTensor:
-        """Say the class of each row, or its answers.
+        """Predict the class of each row, or its targets.
 
         Parameters
         ----------
         x : Tensor or array of shape (n, …)
             Rows.
         classes : sequence of int, optional
-            Those among which to choose, where the task is known; all, if not given.
+            Classes to choose from, if the task is known; by default all.
 
         Returns
         -------
-        said : Tensor, or ndarray where x holds no tensor
-            Classes of shape (n,) for cross entropy, else the module's answers.
+        predictions : Tensor, or ndarray if x holds no tensor
+            Classes of shape (n,) for cross entropy, otherwise the module's outputs.
 
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
             If the rows do not fit.
         LabelError, ParameterError
-            If ``classes`` are none of the module's, or the loss knows none.
+            If ``classes`` are not classes of the module, or the loss has no classes.
         """
-        told = self._outputs(x, "predict")
+        outputs = self._outputs(x, "predict")
         if classes is not None:
-            some = _among(classes, told, self.loss, f"{self._where}.predict")
-            told = some[told[:, some].argmax(dim=1)]
+            some = _among(classes, outputs, self.loss, f"{self._where}.predict")
+            outputs = some[outputs[:, some].argmax(dim=1)]
         elif self.loss == "cross_entropy":
-            told = told.argmax(dim=1)
-        return _of_kind(x, told)
+            outputs = outputs.argmax(dim=1)
+        return _as_input_type(x, outputs)
 
     def outputs(self, x: RowsLike) -> ArrayOrTensor:
-        """What the module answers, of which ``predict`` says the largest for cross entropy.
+        """Return the outputs of the module; for cross entropy ``predict`` takes their argmax.
 
         Parameters
         ----------
@@ -473,50 +478,50 @@ class Learner:
 
         Returns
         -------
-        said : Tensor of shape (n, …), or ndarray where x holds no tensor
+        outputs : Tensor of shape (n, …), or ndarray if x holds no tensor
 
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
             If the rows do not fit.
         """
-        return _of_kind(x, self._outputs(x, "outputs"))
+        return _as_input_type(x, self._outputs(x, "outputs"))
 
     def _outputs(self, x: RowsLike, verb: str) -> Tensor:
-        return predicted(self.module, {}, self._rows(x, verb), f"{self._where}.{verb}")
+        return eval_outputs(self.module, {}, self._rows(x, verb), f"{self._where}.{verb}")
 
     def after_task(self) -> Self:
-        """Be told that a task ended; most learners need not be."""
+        """Notify the learner that a task has ended. Does nothing by default."""
         return self
 
     @property
     def rows_repeated_(self) -> int:
-        """How often a row was learned again: visits beyond the first; 0 in one pass."""
+        """Number of visits to rows beyond the first; 0 in one pass."""
         return max(0, self.visits_ - self.rows_seen_)
 
     @property
     def nbytes(self) -> int:
-        """Bytes kept from row to row beside the module's own weights."""
-        return sum(each.numel() * each.element_size() for each in tensors(self._kept()))
+        """Size of the state besides the module's weights, in bytes."""
+        return sum(each.numel() * each.element_size() for each in tensors(self._stored()))
 
-    # -- what a baseline may change --------------------------------------------------------------
+    # -- hooks of baselines ----------------------------------------------------------------------
 
-    def _kept(self) -> Sequence[Batch | Tensor]:
-        """All tensors, and batches of tensors, stored beside the weights."""
+    def _stored(self) -> Sequence[Batch | Tensor]:
+        """Return all tensors and batches stored besides the weights."""
         return self.velocity_
 
     def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
-        self._take(self._step(x, y), **self._visited(len(x)))
+        self._apply(self._step(x, y), **self._visit_counts(len(x)))
 
-    def _visited(self, fresh: int, again: int = 0) -> dict[str, int]:
-        """The counts after a visit to fresh rows, and to some again."""
+    def _visit_counts(self, fresh: int, again: int = 0) -> dict[str, int]:
+        """Return the counters after a visit to new rows and to repeated rows."""
         return {
             "rows_seen_": self.rows_seen_ + fresh,
             "visits_": self.visits_ + fresh + again,
         }
 
-    def _answers(self, x: Batch | Tensor, y: Tensor) -> Tensor:
-        """The answers as a tensor of one shape a row, to be kept; the loss checks them later."""
+    def _stored_targets(self, x: Batch | Tensor, y: Tensor) -> Tensor:
+        """Convert targets to a tensor for storage; the loss checks them later."""
         tensor = _as_tensor(y, self._like, f"{self._where}.learn")
         if self.loss == "squared":
             tensor = tensor.to(self._like.dtype)
@@ -525,42 +530,42 @@ class Learner:
         return tensor.reshape(len(x)) if tensor.numel() == len(x) else tensor
 
     def _targets(self, y: Tensor, outputs: Tensor) -> Tensor:
-        """The answers as the objective takes them, or a refusal."""
-        return answers(y, outputs, self.loss, self._like, f"{self._where}.learn")
+        """Check targets and convert them for the objective."""
+        return check_targets(y, outputs, self.loss, self._like, f"{self._where}.learn")
 
     def _objective(self, x: Batch | Tensor, outputs: Tensor, y: Tensor) -> Tensor:
-        """L of the batch."""
-        del x  # for those that ask another network about the rows
+        """Return the loss L of the batch."""
+        del x  # for baselines that evaluate another network on the rows
         return loss_of_rows(self.loss, outputs, y).mean()
 
-    def _changing(self) -> list[Tensor]:
-        """All tensors that a step writes into."""
-        return [*self._learning.values(), *self.module.buffers()]
+    def _mutable_tensors(self) -> list[Tensor]:
+        """Return all tensors that a step modifies."""
+        return [*self._trainable.values(), *self.module.buffers()]
 
-    def _pulled(self, weights: list[Tensor]) -> list[Tensor]:
-        """The weights after (1), as what else is wanted of them would have them."""
+    def _penalized(self, weights: list[Tensor]) -> list[Tensor]:
+        """Return the weights of (1) after a penalty; unchanged by default."""
         return weights
 
     # -- one step --------------------------------------------------------------------------------
 
     @property
     def _like(self) -> torch.nn.Parameter:
-        return next(iter(self._learning.values()))
+        return next(iter(self._trainable.values()))
 
     def _step(self, x: Batch | Tensor, y: Tensor) -> Step:
-        """(1), beside the weights."""
-        where, weights = f"{self._where}.learn", list(self._learning.values())
+        """Compute (1) without modifying the module."""
+        where, weights = f"{self._where}.learn", list(self._trainable.values())
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
         with torch.enable_grad():
-            outputs = said(self.module, buffers, x, where)
-            answers = self._targets(y, outputs)
-            loss = self._objective(x, outputs, answers)
-            found = slopes(loss, weights)
+            outputs = module_outputs(self.module, buffers, x, where)
+            targets = self._targets(y, outputs)
+            loss = self._objective(x, outputs, targets)
+            found = gradients(loss, weights)
         with torch.no_grad():
             ways = found
             if self.velocity_:
                 ways = [self.momentum * v + g for v, g in zip(self.velocity_, found, strict=True)]
-            fresh = self._pulled(
+            fresh = self._penalized(
                 [w.sub(v, alpha=self.step_size) for w, v in zip(weights, ways, strict=True)]
             )
             self._refuse_nonfinite(loss, fresh, buffers, where)
@@ -569,7 +574,7 @@ class Learner:
     def _refuse_nonfinite(
         self, loss: Tensor, fresh: list[Tensor], buffers: dict[str, Tensor], where: str
     ) -> None:
-        # what is not finite makes a sum so, which is quicker; a sum of large numbers may overflow
+        # fast check: sums of non-finite values are not finite, but large finite sums may overflow
         every = (loss, *fresh, *buffers.values())
         if bool(torch.isfinite(torch.stack([t.sum().float() for t in every]).sum())):
             return
@@ -577,45 +582,45 @@ class Learner:
         was = dict(self.module.named_buffers())
         seen = [torch.isfinite(b) | ~torch.isfinite(was[name]) for name, b in buffers.items()]
         good = torch.stack([t.all() for t in (*map(torch.isfinite, (loss, *fresh)), *seen)])
-        # the one look at the device: nothing that is not finite may reach the weights
+        # one synchronisation with the device, before the weights change
         if bool(good.all()):
             return
         bad = [
             name
-            for name, fine in zip([*self._learning, *buffers], good[1:].tolist(), strict=True)
+            for name, fine in zip([*self._trainable, *buffers], good[1:].tolist(), strict=True)
             if not fine
         ]
         raise NumericalError(
             f"{where}: the loss and the step must be finite, got a loss of {float(loss):g} and no "
-            f"finite step of {', '.join(bad) or 'no weight'}. Nothing was learned of these rows. "
+            f"finite step of {', '.join(bad) or 'no weight'}. These rows were not learned. "
             "Lower `step_size`, or scale the rows."
         )
 
-    def _take(self, step: Step, **learned: object) -> None:
-        """Copy a step into the module; what else was learned comes with it."""
+    def _apply(self, step: Step, **learned: object) -> None:
+        """Copy a step into the module and update the given attributes."""
         with torch.no_grad():
-            torch._foreach_copy_(self._changing(), [*step.weights, *step.buffers])
+            torch._foreach_copy_(self._mutable_tensors(), [*step.weights, *step.buffers])
         self.__dict__.update(velocity_=step.velocity, **learned)
 
 
-def _of_kind(x: RowsLike, found: Tensor) -> ArrayOrTensor:
+def _as_input_type(x: RowsLike, found: Tensor) -> ArrayOrTensor:
     """Predictions as a tensor if x holds tensors, else as an array."""
     return found.cpu().numpy() if next(tensors(x), None) is None else found
 
 
 class Tasked(Learner):
-    """A learner of tasks.
+    """Base class of learners that use task boundaries.
 
     Parameters
     ----------
     module, loss, step_size, momentum
-        As of Learner.
+        As for :class:`Learner`.
     epochs : int
         Passes over the rows of a task.
     batch : int
-        Rows a step where there are several passes.
+        Rows per step if there are several passes.
     seed : int
-        Draws the order of rows in each pass.
+        Seed of the order of rows in each pass.
     """
 
     def __init__(
@@ -638,44 +643,44 @@ class Tasked(Learner):
         self.tasks_ = 0
 
     def after_task(self) -> Self:
-        """End a task: learn the rows that were held, if any, and let them go.
+        """End a task: learn the stored rows, if any, and discard them.
 
-        A task of no rows is none.
+        A task without rows is not counted.
 
         Raises
         ------
         NumericalError
-            If a step is not finite. The learner is then as it was.
+            If a step is not finite. The learner is then unchanged.
         """
         if self.rows_of_task_:
-            with torch.inference_mode(mode=False), all_or_nothing(self, self._changing()):
+            with torch.inference_mode(mode=False), all_or_nothing(self, self._mutable_tensors()):
                 rows = None
                 if self.task_batches_:
                     rows = tuple(joined(parts) for parts in zip(*self.task_batches_, strict=True))
-                    self._learn_held(*rows)
-                self._end(rows)
-                kept = self.rows_stored_ - sum(len(x) for x, _ in self.task_batches_)
+                    self._learn_stored(*rows)
+                self._end_task(rows)
+                stored = self.rows_stored_ - sum(len(x) for x, _ in self.task_batches_)
                 self.__dict__.update(
-                    task_batches_=[], rows_stored_=kept, rows_of_task_=0, tasks_=self.tasks_ + 1
+                    task_batches_=[], rows_stored_=stored, rows_of_task_=0, tasks_=self.tasks_ + 1
                 )
         return self
 
-    # -- what a baseline may change --------------------------------------------------------------
+    # -- hooks of baselines ----------------------------------------------------------------------
 
     def _learn_batch(self, x: Batch | Tensor, y: Tensor, **counts: int) -> None:
-        """Learn a batch by a step, and take the counts with it."""
-        self._take(self._step(x, y), **counts)
+        """Learn a batch with one step and update the counters."""
+        self._apply(self._step(x, y), **counts)
 
-    def _end(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
-        """What is to be remembered of a task, whose rows are there if they were held."""
+    def _end_task(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
+        """Update the state at the end of a task; ``rows`` are its stored rows, if any."""
 
-    def _learn_held(self, x: Batch | Tensor, y: Tensor) -> None:
-        """Go over the rows of a task."""
-        self._go_over(x, y)
+    def _learn_stored(self, x: Batch | Tensor, y: Tensor) -> None:
+        """Learn the stored rows of a task."""
+        self._run_epochs(x, y)
 
     # -- passes ----------------------------------------------------------------------------------
 
-    def _go_over(self, x: Batch | Tensor, y: Tensor) -> None:
+    def _run_epochs(self, x: Batch | Tensor, y: Tensor) -> None:
         rng = np.random.default_rng([self.seed, self.tasks_])
         for _ in range(self.epochs):
             order = torch.from_numpy(rng.permutation(len(x))).to(self._like.device)
@@ -685,31 +690,32 @@ class Tasked(Learner):
 
     def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
         counts = {"rows_of_task_": self.rows_of_task_ + len(x)}
-        if self._holds:
-            self._hold(x, y)
+        if self._stores_rows:
+            self._store(x, y)
             self.__dict__.update(counts, rows_seen_=self.rows_seen_ + len(x))
         else:
-            self._learn_batch(x, y, **counts, **self._visited(len(x)))
+            self._learn_batch(x, y, **counts, **self._visit_counts(len(x)))
 
     @property
-    def _holds(self) -> bool:
+    def _stores_rows(self) -> bool:
         return self.epochs > 1
 
-    def _hold(self, x: Batch | Tensor, y: Tensor) -> None:
-        """Keep rows till the task ends; those that do not fit are refused now."""
+    def _store(self, x: Batch | Tensor, y: Tensor) -> None:
+        """Store rows until the task ends; raise now if they do not fit."""
         if self.task_batches_ and self.task_batches_[0][0].shape[1:] != x.shape[1:]:
+            shape = ("n", *self.task_batches_[0][0].shape[1:])
             raise ShapeError(
-                f"{self._where}.learn: `x` must be of shape {('n', *self.task_batches_[0][0].shape[1:])}, "
-                f"as the rows before, got {tuple(x.shape)}. Give rows of one shape."
+                f"{self._where}.learn: `x` must be of shape {shape}, as the rows before, got "
+                f"{tuple(x.shape)}. Give rows of one shape."
             )
-        first = predicted(self.module, {}, x[:1], f"{self._where}.learn")
-        answers = self._targets(y, first.expand(len(x), *first.shape[1:]))
-        kept = self.rows_stored_ + len(x)
+        first = eval_outputs(self.module, {}, x[:1], f"{self._where}.learn")
+        targets = self._targets(y, first.expand(len(x), *first.shape[1:]))
+        stored = self.rows_stored_ + len(x)
         self.__dict__.update(
-            task_batches_=[*self.task_batches_, (x.clone(), answers.clone())],
-            rows_stored_=kept,
-            max_rows_stored_=max(kept, self.max_rows_stored_),
+            task_batches_=[*self.task_batches_, (x.clone(), targets.clone())],
+            rows_stored_=stored,
+            max_rows_stored_=max(stored, self.max_rows_stored_),
         )
 
-    def _kept(self) -> list[Batch | Tensor]:
+    def _stored(self) -> list[Batch | Tensor]:
         return [*self.velocity_, *(part for pair in self.task_batches_ for part in pair)]

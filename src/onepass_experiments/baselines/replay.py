@@ -1,13 +1,13 @@
 """Experience replay: SGD on each batch and on rows sampled from a buffer of past rows.
 
-The buffer is a reservoir [1]: row t = 1, 2, … is stored with probability capacity / t, in place of
-a random row, so that each row so far is in it with the same probability. A step lowers the mean
-loss over the batch and as many rows of the buffer [2]:
+The buffer is a reservoir [1]: row t = 1, 2, … is stored with probability capacity / t, replacing a
+random row, so that each row so far is in the buffer with the same probability. A step minimises the
+mean loss over the batch and as many rows of the buffer [2]:
 
     L = mean over batch ∪ replayed of loss(y, f(x; w))                                       (1)
 
-Cost: two batches a step; memory for ``capacity`` rows. It stores rows and repeats them, which
-one-pass learning does not: a bound, and a strong method where rows may be stored.
+Cost: two batches per step; memory for ``capacity`` rows. It stores and repeats rows, which one-pass
+learning does not: a strong method if rows may be stored.
 
 [1] J. S. Vitter, "Random sampling with a reservoir", 1985, algorithm R.
 [2] A. Chaudhry et al., "On tiny episodic memories in continual learning", 2019.
@@ -27,40 +27,40 @@ __all__ = ["Replay"]
 
 
 class Replay(Learner):
-    """SGD that sees some past rows again with each batch.
+    """SGD on each batch and on rows from a reservoir of past rows.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place, in the mode it is in; parameters that require no gradient stay.
+        Trained in place, in its current mode. Parameters that require no gradient are unchanged.
     loss : {"cross_entropy", "squared"}, default="cross_entropy"
-        What is lowered: −log softmax, or half the squared error; the mean over all rows.
+        Loss, averaged over all rows: −log softmax, or half the squared error.
     step_size : float, default=0.01
         η > 0.
     momentum : float, default=0.0
         μ in [0, 1].
     capacity : int, default=500
-        Rows that are kept, at most.
+        Max number of stored rows.
     replayed : int, optional
-        Rows that are seen again with each batch; as many as the batch has, if not given.
+        Stored rows used with each batch; by default as many as the batch has.
     seed : int, default=0
-        Draws which rows are kept, and which are seen again.
+        Seed of the choice of stored and replayed rows.
 
     Attributes
     ----------
     rows_seen_ : int
         Rows learned, each counted once.
     rows_replayed_ : int
-        Rows seen again, each time counted.
+        Number of replayed rows, counted each time.
     rows_stored_, max_rows_stored_ : int
-        Rows in the buffer.
+        Rows in the buffer now, and the maximum so far.
     buffer_ : tuple of Tensor
-        Kept rows (capacity, …) and their answers; empty before the first.
+        Stored rows (capacity, …) and their targets; empty before the first batch.
 
     Raises
     ------
     TypeMismatchError, ParameterError
-        If an argument is none of these.
+        If an argument is invalid.
 
     Examples
     --------
@@ -97,64 +97,68 @@ class Replay(Learner):
         self.rows_replayed_ = 0
 
     def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
-        # from the rows seen alone: learning again after a refusal draws the same
+        # depends only on rows_seen_: retrying after an error samples the same
         rng = np.random.default_rng([self.seed, self.rows_seen_])
-        answers = self._answers(x, y)
+        targets = self._stored_targets(x, y)
         again = 0
         if self.rows_stored_:
             again = min(self.replayed or len(x), self.rows_stored_)
-            chosen = self._places(rng.choice(self.rows_stored_, again, replace=False))
-            batch = zip((x, answers), self._alike(x, answers), strict=True)
-            step = self._step(*(joined([fresh, kept[chosen]]) for fresh, kept in batch))
+            chosen = self._as_indices(rng.choice(self.rows_stored_, again, replace=False))
+            batch = zip((x, targets), self._checked_buffer(x, targets), strict=True)
+            step = self._step(*(joined([fresh, stored[chosen]]) for fresh, stored in batch))
         else:
-            step = self._step(x, answers)
-        buffer, kept = self._sampled(x, answers, rng)
-        self._take(
+            step = self._step(x, targets)
+        buffer, stored = self._updated_buffer(x, targets, rng)
+        self._apply(
             step,
             buffer_=buffer,
-            rows_stored_=kept,
-            max_rows_stored_=kept,
-            **self._visited(len(x), again),
+            rows_stored_=stored,
+            max_rows_stored_=stored,
+            **self._visit_counts(len(x), again),
             rows_replayed_=self.rows_replayed_ + again,
         )
 
-    def _alike(self, x: Batch | Tensor, y: Tensor) -> tuple[Batch | Tensor, ...]:
-        """The buffer, if a batch has rows and answers of its kind."""
-        for name, fresh, kept in zip("xy", (x, y), self.buffer_, strict=True):
-            if fresh.shape[1:] != kept.shape[1:]:
+    def _checked_buffer(self, x: Batch | Tensor, y: Tensor) -> tuple[Batch | Tensor, ...]:
+        """Return the buffer after checking that rows and targets match its shape and dtype."""
+        for name, fresh, stored in zip("xy", (x, y), self.buffer_, strict=True):
+            if fresh.shape[1:] != stored.shape[1:]:
                 raise ShapeError(
-                    f"{self._where}.learn: `{name}` must be of shape {('n', *kept.shape[1:])}, as "
-                    f"the rows before, got {tuple(fresh.shape)}. Start a new learner for a new "
-                    "kind of rows."
+                    f"{self._where}.learn: `{name}` must be of shape {('n', *stored.shape[1:])}, "
+                    f"as the rows before, got {tuple(fresh.shape)}. Start a new learner for rows "
+                    "of another shape."
                 )
-            if name == "x" and fresh.dtype != kept.dtype:
-                held, came = (str(each.dtype).removeprefix("torch.") for each in (kept, fresh))
+            if name == "x" and fresh.dtype != stored.dtype:
+                expected, given = (
+                    str(each.dtype).removeprefix("torch.") for each in (stored, fresh)
+                )
                 raise TypeMismatchError(
-                    f"{self._where}.learn: `{name}` must hold {held}, as the rows "
-                    f"before, got {came}. Convert them, or start a new learner "
+                    f"{self._where}.learn: `{name}` must hold {expected}, as the rows "
+                    f"before, got {given}. Convert them, or start a new learner "
                     "for a module of another precision."
                 )
         return self.buffer_
 
-    def _sampled(
+    def _updated_buffer(
         self, x: Batch | Tensor, y: Tensor, rng: np.random.Generator
     ) -> tuple[tuple[Batch | Tensor, ...], int]:
-        """The buffer with its share of the batch, by algorithm R."""
+        """Return the buffer after sampling from the batch by algorithm R, and its size."""
         t = self.rows_seen_ + np.arange(1, len(x) + 1)
         slots = np.where(t <= self.capacity, t - 1, rng.integers(0, t))
-        taken = {int(slot): i for i, slot in enumerate(slots) if slot < self.capacity}
-        kept = min(int(t[-1]), self.capacity)
-        if not taken:
-            return self.buffer_, kept
+        replaced = {int(slot): i for i, slot in enumerate(slots) if slot < self.capacity}
+        stored = min(int(t[-1]), self.capacity)
+        if not replaced:
+            return self.buffer_, stored
         # a copy: references to the former buffer stay valid
         order = np.arange(self.capacity) if self.buffer_ else np.zeros(self.capacity, np.int64)
-        order[list(taken)] = np.array(list(taken.values())) + (self.capacity * bool(self.buffer_))
+        order[list(replaced)] = np.array(list(replaced.values())) + (
+            self.capacity * bool(self.buffer_)
+        )
         past = [[part] for part in self.buffer_] or [[], []]
         parts = (joined([*p, fresh]) for p, fresh in zip(past, (x, y), strict=True))
-        return tuple(part[self._places(order)] for part in parts), kept
+        return tuple(part[self._as_indices(order)] for part in parts), stored
 
-    def _places(self, places: Array) -> Tensor:
+    def _as_indices(self, places: Array) -> Tensor:
         return torch.from_numpy(places).to(self._like.device)
 
-    def _kept(self) -> list[Batch | Tensor]:
+    def _stored(self) -> list[Batch | Tensor]:
         return [*self.velocity_, *self.buffer_]

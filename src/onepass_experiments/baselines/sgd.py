@@ -1,10 +1,10 @@
-"""SGD: stochastic gradient descent in one pass, one step a batch.
+"""SGD: stochastic gradient descent in one pass, one step per batch.
 
 For a batch with mean loss L, velocity v, step size η and momentum μ:
 
     v ← μ v + ∇L(w),   w ← w − η v                                                           (1)
 
-Cost: one forward and one backward pass a batch; memory for v alone, and none without momentum.
+Cost: one forward and one backward pass per batch; memory for v, none without momentum.
 
 H. Robbins, S. Monro, "A stochastic approximation method", 1951; L. Bottou, "Online learning and
 stochastic approximations", 1998.
@@ -18,14 +18,14 @@ __all__ = ["SGD"]
 
 
 class SGD(Learner):
-    """Ordinary SGD, each batch once: what forgets freely.
+    """Plain SGD, each batch once, without protection against forgetting.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place, in the mode it is in; parameters that require no gradient stay.
+        Trained in place, in its current mode. Parameters that require no gradient are unchanged.
     loss : {"cross_entropy", "squared"}, default="cross_entropy"
-        What is lowered: −log softmax, or half the squared error; the mean over the batch.
+        Loss, averaged over the batch: −log softmax, or half the squared error.
     step_size : float, default=0.01
         η > 0.
     momentum : float, default=0.0
@@ -34,18 +34,18 @@ class SGD(Learner):
     Attributes
     ----------
     rows_seen_, visits_ : int
-        Rows learned, and how many steps had a row in them, over all rows: the same in one pass.
+        Rows learned, and visits to rows; equal in one pass.
     rows_repeated_ : int
         Visits beyond the first.
     rows_stored_, max_rows_stored_ : int
-        Rows that are kept now, and at most: none.
+        Rows stored now, and the maximum so far: 0.
     velocity_ : list of Tensor
-        v, a tensor a parameter; empty without momentum.
+        v, one tensor per parameter; empty without momentum.
 
     Raises
     ------
     TypeMismatchError, ParameterError
-        If an argument is none of these.
+        If an argument is invalid.
 
     Examples
     --------

@@ -1,19 +1,19 @@
 """SI, synaptic intelligence: weights are protected by their contribution to lowering the loss.
 
-The contribution of each weight is summed along the path of a task, with g the gradient of the loss
-and Δw the step; at the end of the task it is related to the weight's total change [1]:
+The contribution of each weight is summed over the steps of a task, with g the gradient of the loss
+and Δw the step. At the end of the task it is divided by the weight's total change [1]:
 
     ω ← ω − g Δw                                                                        (3)
     Ω ← Ω + max(0, ω) / ((w − w̃)² + ξ),   w̃ ← w,   ω ← 0                                (5)
     L̃ = L + c Ω (w̃ − w)²                                                                (4)
 
-It needs only what SGD computes: no pass of its own, which suits one-pass learning. A weight that
-moved against the gradient on the whole would have a negative importance; it gets none. The penalty
-is taken at the weights after the step, where it cannot overshoot:
+It uses only quantities that SGD computes, without an extra pass, which suits one-pass learning. A
+negative contribution is set to zero. The penalty is taken at the weights after the step, where it
+cannot overshoot:
 
     w = (u + 2 η c Ω w̃) / (1 + 2 η c Ω),   u the weights after SGD's step
 
-Cost: SGD's; memory for ω, Ω and w̃.
+Cost: that of SGD; memory for ω, Ω and w̃.
 
 [1] F. Zenke, B. Poole, S. Ganguli, "Continual learning through synaptic intelligence", ICML 2017,
     its equations (3) to (5).
@@ -38,9 +38,9 @@ class SI(Tasked):
     Parameters
     ----------
     module : torch.nn.Module
-        Learns in place, in the mode it is in; parameters that require no gradient stay.
+        Trained in place, in its current mode. Parameters that require no gradient are unchanged.
     loss : {"cross_entropy", "squared"}, default="cross_entropy"
-        What is lowered: −log softmax, or half the squared error; the mean over the batch.
+        Loss, averaged over the batch: −log softmax, or half the squared error.
     step_size : float, default=0.01
         η > 0.
     momentum : float, default=0.0
@@ -50,31 +50,31 @@ class SI(Tasked):
     damping : float, default=0.001
         ξ > 0.
     epochs : int, default=1
-        Passes over the rows of a task. With more than one they are held till ``after_task``.
+        Passes over the rows of a task. With more than one, rows are stored until ``after_task``.
     batch : int, default=32
-        Rows a step where there are several passes.
+        Rows per step if there are several passes.
     seed : int, default=0
-        Draws the order of rows in several passes.
+        Seed of the order of rows in several passes.
 
     Attributes
     ----------
     rows_seen_, visits_, rows_repeated_ : int
-        Rows learned, each counted once; how often a row was gone through; and that beyond once.
+        Rows learned, each counted once; visits to rows; and visits beyond the first.
     rows_stored_, max_rows_stored_ : int
-        Rows held now, and at most.
+        Rows stored now, and the maximum so far.
     tasks_ : int
-        Tasks that ended.
+        Number of completed tasks.
     importance_ : list of Tensor
-        Ω, a tensor a parameter; empty before the first task ended.
+        Ω, one tensor per parameter; empty before the first task has ended.
     anchor_ : list of Tensor
-        w̃, from the first step on.
+        w̃; empty before the first step.
     path_ : list of Tensor
-        ω of the present task.
+        ω of the current task.
 
     Raises
     ------
     TypeMismatchError, ParameterError
-        If an argument is none of these.
+        If an argument is invalid.
 
     Examples
     --------
@@ -83,17 +83,17 @@ class SI(Tasked):
     >>> line = torch.nn.Linear(2, 1, bias=False)
     >>> _ = torch.nn.init.zeros_(line.weight)
     >>> model = baselines.SI(line, loss="squared", step_size=0.5, strength=1e9)
-    >>> model = model.learn([[1.0, 0.0]], [4.0]).after_task()  # the first feature lowered it
+    >>> model = model.learn([[1.0, 0.0]], [4.0]).after_task()  # the first feature lowered the loss
     >>> model = model.learn([[1.0, 1.0]], [8.0])
     >>> line.weight.detach().round(decimals=3).tolist()
     [[2.0, 3.0]]
     """
 
     limits: ClassVar[Mapping[str, str]] = {
-        "class": "known to forget nearly as SGD does where tasks bring new classes: the penalty "
-        "holds weights, but nothing holds the scores of old classes apart from new ones"
+        "class": "known to forget nearly as much as SGD when tasks introduce new classes: the "
+        "penalty protects weights, but no loss separates old classes from new ones"
     }
-    """Settings in which it is known not to work, and why."""
+    """Scenarios in which the method is known to fail, and the reason."""
 
     def __init__(
         self,
@@ -126,19 +126,19 @@ class SI(Tasked):
     def _learn_batch(self, x: Batch | Tensor, y: Tensor, **counts: int) -> None:
         step = self._step(x, y)
         with torch.no_grad():
-            weights = list(self._learning.values())
+            weights = list(self._trainable.values())
             anchor = self.anchor_ or [w.clone() for w in weights]
             past = self.path_ or [torch.zeros_like(w) for w in weights]
             path = [
                 p - g * (fresh - w)  # (3)
-                for p, g, fresh, w in zip(past, step.slopes, step.weights, weights, strict=True)
+                for p, g, fresh, w in zip(past, step.gradients, step.weights, weights, strict=True)
             ]
-        self._take(step, path_=path, anchor_=anchor, **counts)
+        self._apply(step, path_=path, anchor_=anchor, **counts)
 
-    def _end(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
-        del rows  # all is known from the way
+    def _end_task(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
+        del rows  # the sums over the steps suffice
         with torch.no_grad():
-            weights = [w.clone() for w in self._learning.values()]
+            weights = [w.clone() for w in self._trainable.values()]
             fresh = [
                 p.clamp(min=0.0) / ((w - a).square() + self.damping)  # (5)
                 for p, w, a in zip(self.path_, weights, self.anchor_, strict=True)
@@ -147,7 +147,7 @@ class SI(Tasked):
                 fresh = [p + f for p, f in zip(self.importance_, fresh, strict=True)]
         self.__dict__.update(importance_=fresh, anchor_=weights, path_=[])
 
-    def _pulled(self, weights: list[Tensor]) -> list[Tensor]:
+    def _penalized(self, weights: list[Tensor]) -> list[Tensor]:
         if not self.importance_:
             return weights
         pull = 2.0 * self.step_size * self.strength
@@ -156,5 +156,5 @@ class SI(Tasked):
             for u, o, a in zip(weights, self.importance_, self.anchor_, strict=True)
         ]
 
-    def _kept(self) -> list[Batch | Tensor]:
-        return [*super()._kept(), *self.importance_, *self.anchor_, *self.path_]
+    def _stored(self) -> list[Batch | Tensor]:
+        return [*super()._stored(), *self.importance_, *self.anchor_, *self.path_]

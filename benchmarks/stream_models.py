@@ -1,4 +1,4 @@
-"""The models of benchmarks/streams.py, and the four settings of each; the first is as it comes."""
+"""Models of benchmarks/streams.py with up to four settings each; the first is the default."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,33 +16,33 @@ Setting = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """How to make a model, what it is tried with, and whether for several answers too."""
+    """Factory of a model, its candidate settings, and whether it supports several outputs."""
 
     build: Callable[..., Any]
     settings: Sequence[Setting]
     several: bool = True
 
     def make(self, setting: Setting, y: Any) -> Any:
-        """A new model, for answers like these."""
+        """Return a new model for targets like ``y``."""
         if self.build in THEIRS and np.ndim(y) == 2:
-            return OnePerAnswer([self.build(**setting) for _ in range(y.shape[1])])
+            return OneModelPerOutput([self.build(**setting) for _ in range(y.shape[1])])
         return self.build(**setting)
 
 
 def worded(setting: Setting) -> str:
-    """A setting in words."""
+    """Format a setting."""
     return ", ".join(f"{name}={value}" for name, value in setting.items())
 
 
-class OnePerAnswer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A model for each of several answers, for models that give one."""
+class OneModelPerOutput(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """One model per output, for models with a single output."""
 
     def __init__(self, models: Sequence[Any]) -> None:
         self.models = models
 
     def test_then_train(self, X: Any, y: Any) -> Any:
-        said = [model.test_then_train(X, y[:, j]) for j, model in enumerate(self.models)]
-        return np.column_stack(said)
+        predictions = [model.test_then_train(X, y[:, j]) for j, model in enumerate(self.models)]
+        return np.column_stack(predictions)
 
 
 def scaled(learner: Any) -> op.Pipeline:
@@ -88,7 +88,7 @@ def logistic(step: float = 0.01) -> Any:
 
 
 def grown(kind: Any, **fixed: Any) -> Callable[..., Any]:
-    """A tree or forest of River."""
+    """Return a factory of a River tree or forest."""
 
     def build(**settings: Any) -> Any:
         return adopt(kind(**fixed, **settings))
@@ -118,7 +118,7 @@ MODELS: dict[str, dict[str, Kind]] = {
         "River LinearRegression": Kind(linear, STEPS),
         "River HoeffdingTree": Kind(TREE, GROWTH),
         "River HoeffdingAdaptiveTree": Kind(ADAPTIVE, GROWTH),
-        "River ARF, 3 trees": Kind(FOREST, FORESTS, several=False),  # it would take minutes
+        "River ARF, 3 trees": Kind(FOREST, FORESTS, several=False),  # takes minutes
     },
     "classification": {
         "onepass RLS": Kind(rls_classes, PRIORS),
