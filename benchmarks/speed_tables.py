@@ -40,23 +40,6 @@ def speed(found: Found) -> str:
     return f"{machine(found)}\n\n{table(head, rows)}"
 
 
-def speed_short(found: Found) -> str:
-    """Return the leading benchmarks, and all with a ratio below 1 or below the target."""
-    head = ["", "onepass", "fastest other", "", "ratio", "target"]
-    rows = [
-        [
-            work["name"],
-            per_unit(work, work["ours"]),
-            work["best"],
-            per_unit(work, work["best"]),
-            *ratio_and_goal(work),
-        ]
-        for work in works(found)
-        if work["best"] and (work.get("lead") or work["ratio"] < (work["target"] or 1.0))
-    ]
-    return table(head, rows)
-
-
 def speed_notes(found: Found) -> str:
     """Return the notes on benchmarks, each once."""
     notes: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Markdown tables of benchmarks/results, for docs and README.
+"""Markdown tables of benchmarks/results, for docs.
 
 Each benchmark writes its results as JSON and prints them with this module. Run as a script, it
 writes each table into the pages between ``<!-- name: command -->`` and ``<!-- end -->``. A test
@@ -16,14 +16,13 @@ from pathlib import Path
 from cells import Found, table, three, times
 from kill_tables import kills
 from load_tables import load
-from speed_tables import gains, speed, speed_aside, speed_notes, speed_short
+from speed_tables import gains, speed, speed_aside, speed_notes
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(
     ROOT / "docs" / f"{name}.md" for name in ("comparison", "cost", "performance", "serving")
 )
-PAGES = (*PAGES, ROOT / "README.md")
 
 Tables = dict[str, tuple[str, Callable[[Found], str]]]
 
@@ -264,7 +263,6 @@ TABLES: Tables = {
     "load": ("load.json", load),
     "resnet": ("network.json", resnet),
     "speed": ("20*.json", speed),
-    "speed_short": ("20*.json", speed_short),
     "speed_aside": ("20*.json", speed_aside),
     "speed_notes": ("20*.json", speed_notes),
     "orfits": ("network_peers.json", orfits),

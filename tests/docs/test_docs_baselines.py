@@ -17,9 +17,9 @@ def test_the_page_runs(
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     assert run_document(PAGE, "docs/baselines.md", tmp_path) == 1
-    told = dict(re.findall(r"(.+): (\d+) %", capsys.readouterr().out))
-    assert float(told["iCaRL"]) > 75
-    assert float(told["EWC"]) < 50
+    described = dict(re.findall(r"(.+): (\d+) %", capsys.readouterr().out))
+    assert float(described["iCaRL"]) > 75
+    assert float(described["EWC"]) < 50
 
 
 def test_all_is_named() -> None:

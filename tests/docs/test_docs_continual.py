@@ -15,9 +15,9 @@ def test_the_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_document(PAGE, "docs/continual.md", tmp_path) >= 1
-    told = capsys.readouterr().out
+    described = capsys.readouterr().out
     for name, score in re.findall(r"(NearestClassMean|Streaming.DA|SGDClassifier) (\d+)", PAGE):
-        assert re.search(rf"'{name}': (np\.float64\()?{score}\b", told), (name, told)
+        assert re.search(rf"'{name}': (np\.float64\()?{score}\b", described), (name, described)
 
 
 def test_plain_peers_are_what_a_batch_fit_says() -> None:

@@ -13,7 +13,7 @@ from scripts import script
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8")
 ONE_PASS = ("SGD", "One-step SGD", "ORFit-10", "ORFit-100", "ORFit-100 noisy", "LO-FI-10")
-"""Those that see each row once, keep none and are not told where a task ends."""
+"""Those that see each row once, keep none and are not described where a task ends."""
 
 Place = tuple[str, str]
 
@@ -39,9 +39,9 @@ def test_the_page_runs(
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     assert run_document(PAGE, "docs/deep.md", tmp_path) == 2
-    told = capsys.readouterr().out
-    assert "0–1 (20, 784) (40, 784) (0, 1)" in told
-    assert "['0°', '5°', '10°'] (200, 1, 28, 28)" in told
+    described = capsys.readouterr().out
+    assert "0–1 (20, 784) (40, 784) (0, 1)" in described
+    assert "['0°', '5°', '10°'] (200, 1, 28, 28)" in described
 
 
 def test_all_is_named() -> None:

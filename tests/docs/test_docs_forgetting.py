@@ -19,7 +19,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", forgetting.__all__)
-def test_every_rule_and_parameter_is_told_of(name: str) -> None:
+def test_every_rule_and_parameter_is_described(name: str) -> None:
     assert f"op.forgetting.{name}" in PAGE
     for parameter in inspect.signature(getattr(forgetting, name)).parameters:
         assert parameter in PAGE

@@ -15,9 +15,9 @@ def test_the_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_document(PAGE, "docs/sources.md", tmp_path) > 6
-    told = capsys.readouterr().out
-    assert "32 []" in told
-    assert "day-11.jsonl: row 0 (counting from 0), column 'room.warm'" in told
+    described = capsys.readouterr().out
+    assert "32 []" in described
+    assert "day-11.jsonl: row 0 (counting from 0), column 'room.warm'" in described
 
 
 def test_every_suffix_is_named() -> None:

@@ -19,6 +19,7 @@ from fates import ANY, LONGEST, Fate, Fates, Found, meet
 from redis_server import RedisServer, redis, until
 
 import onepass as op
+from fork_server import ForkServer
 from onepass.service.consumer import SourceConsumer, source
 from onepass.service.monitoring import Gauges
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from durable_files import bits, changed, crashed, query
-from fork_server import ForkServer
 from former_files import FORMER, array, predictions, rows
 from safetensors.numpy import load as arrays_of
 from upgrades import Plan, carried_out

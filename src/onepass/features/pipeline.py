@@ -101,9 +101,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     An error in any step leaves all steps unchanged. The steps given are specifications and are not
     fitted; copies of them are, as ``features_`` and ``learner_``.
 
-    Before a learner whose predictions do not depend on the units of the features (``_scale_invariant``,
-    as recursive least squares), transformers that only rescale (``rescales``, as ``Scale``) are
-    skipped: running statistics would give every row other units, and the learner would no longer be
+    Before a learner whose predictions do not depend on the units of the features, as recursive
+    least squares, transformers that only rescale (``rescales``, as ``Scale``) are skipped: running statistics would give every row other units, and the learner would no longer be
     exact. They are kept before a transformer that depends on units (``uses_units``, as
     ``RandomReLU``). ``describe`` shows which steps are skipped.
 

@@ -36,13 +36,13 @@ from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
 from onepass.types import Floats
 
-__all__ = ["LeastSquaresState", "add_unstored_prior", "align_rows", "merge_sums", "merged_state"]
+__all__ = ["MergeState", "add_unstored_prior", "align_rows", "merge_sums", "merged_state"]
 
 
 _MIN_FACTOR = 1e-300  # the memory raises smaller values to its minimum anyway
 
 
-class LeastSquaresState(NamedTuple):
+class MergeState(NamedTuple):
     """The state of a least-squares learner that determines a merge."""
 
     memory: Triangle
@@ -54,7 +54,7 @@ class LeastSquaresState(NamedTuple):
     """Π, the parameter of the learner."""
 
     @classmethod
-    def of(cls, learner: Any) -> "LeastSquaresState":
+    def of(cls, learner: Any) -> "MergeState":
         """The state of a learner."""
         parts = (
             learner.memory_.current(),
@@ -64,7 +64,7 @@ class LeastSquaresState(NamedTuple):
         )
         return cls(*parts, learner.ridge)
 
-    def faded(self, factor: float) -> "LeastSquaresState":
+    def faded(self, factor: float) -> "MergeState":
         """The state after the weights of all rows and of the prior are multiplied by ``factor``."""
         memory, factor = self.memory, max(factor, _MIN_FACTOR)
         if factor < GAP and self.centering.mass > 0.0:
@@ -73,7 +73,7 @@ class LeastSquaresState(NamedTuple):
         centering, prior = self.centering.faded(factor), self.prior.faded(factor)
         return self._replace(memory=memory, centering=centering, prior=prior)
 
-    def aligned(self, layout: Layout, c: int) -> "LeastSquaresState":
+    def aligned(self, layout: Layout, c: int) -> "MergeState":
         """The state, except the memory, in the features and outputs of the merged learner."""
         at, d = layout.features, layout.d
 
@@ -103,12 +103,12 @@ class LeastSquaresState(NamedTuple):
         return self._replace(centering=center, prior=prior, start=start)
 
 
-def merged_state(a: LeastSquaresState, b: LeastSquaresState, layout: Layout) -> LeastSquaresState:
+def merged_state(a: MergeState, b: MergeState, layout: Layout) -> MergeState:
     """The state of a after learning the rows of b too.
 
     Parameters
     ----------
-    a, b : LeastSquaresState
+    a, b : MergeState
         b has seen rows; a has all outputs of b, but not yet its features.
     layout : Layout
         The positions of b's features and outputs.
@@ -133,7 +133,7 @@ def merged_state(a: LeastSquaresState, b: LeastSquaresState, layout: Layout) -> 
 
 
 def _with_evidence(
-    own: LeastSquaresState, center: Centering, evidence: Evidence, fresh: Floats
+    own: MergeState, center: Centering, evidence: Evidence, fresh: Floats
 ) -> Triangle:
     """The memory after the evidence of other rows, centred at their means, and pseudo-rows."""
     rows = np.vstack((evidence.rows, fresh))
@@ -170,7 +170,7 @@ def _padded(start: Floats, d: int) -> Floats:
     return np.vstack((start, np.zeros((d - len(start), start.shape[1]))))
 
 
-def _grown(own: LeastSquaresState, d: int, share: Floats, fade: float) -> LeastSquaresState:
+def _grown(own: MergeState, d: int, share: Floats, fade: float) -> MergeState:
     """The state, decayed and extended to d features; ``share`` of their ridge remains."""
     own = own.faded(fade)
     memory, before = own.memory, len(own.memory.z)
@@ -182,7 +182,7 @@ def _grown(own: LeastSquaresState, d: int, share: Floats, fade: float) -> LeastS
     return own._replace(memory=memory, centering=center, prior=prior)
 
 
-def _with_older_prior(own: LeastSquaresState, other: Prior) -> LeastSquaresState:
+def _with_older_prior(own: MergeState, other: Prior) -> MergeState:
     """For concurrent streams: the state with the prior decayed as that of the older learner."""
     prior = own.prior
     share = np.minimum(prior.share, other.share)
@@ -203,7 +203,7 @@ def _with_older_prior(own: LeastSquaresState, other: Prior) -> LeastSquaresState
     return own._replace(memory=memory, prior=replace(prior, share=share, remains=remains))
 
 
-def _merged_prior(own: LeastSquaresState, other: LeastSquaresState) -> tuple[Floats, Prior, Floats]:
+def _merged_prior(own: MergeState, other: MergeState) -> tuple[Floats, Prior, Floats]:
     """Lengths of b's pseudo-rows to remove, the prior of both, and pseudo-rows to add."""
     first, second, d = own.prior, other.prior, len(own.start)
     none = np.zeros((0, d))
@@ -228,7 +228,7 @@ def _merged_prior(own: LeastSquaresState, other: LeastSquaresState) -> tuple[Flo
     )
 
 
-def _evidence(state: LeastSquaresState, layout: Layout, doubled: Floats) -> Evidence:
+def _evidence(state: MergeState, layout: Layout, doubled: Floats) -> Evidence:
     """The evidence of the rows: the triangle without the ridge and the doubled pseudo-rows."""
     memory, prior = state.memory, state.prior
     d = len(memory.z)
@@ -280,7 +280,7 @@ def merge_sums(learner: Any, other: Any, layout: Layout) -> None:
             "learn the same features in all parts."
         )
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        one, two = LeastSquaresState.of(learner), LeastSquaresState.of(other)
+        one, two = MergeState.of(learner), MergeState.of(other)
         if rule(learner.forgetting, type(learner).__name__).clock is not None:
             layout = layout._replace(concurrent=True)
             one, two = _at_common_time(learner, one, two, other, who)
@@ -301,8 +301,8 @@ def merge_sums(learner: Any, other: Any, layout: Layout) -> None:
 
 
 def _at_common_time(
-    learner: Any, one: LeastSquaresState, two: LeastSquaresState, other: Any, where: str
-) -> tuple[LeastSquaresState, LeastSquaresState]:
+    learner: Any, one: MergeState, two: MergeState, other: Any, where: str
+) -> tuple[MergeState, MergeState]:
     """Both states, decayed to the later of their last times."""
     time = getattr(learner, "time_", None)
     if time is None:
