@@ -37,8 +37,10 @@ double read_number(PyObject *given)
         value = PyFloat_AsDouble(given);
     else if (PyLong_CheckExact(given)) {
         value = PyLong_AsDouble(given);
-        if (PyErr_Occurred())
+        if (PyErr_Occurred()) { /* overflow: the returned value is -1 */
             PyErr_Clear();
+            value = NAN;
+        }
     }
     return fabs(value) <= LARGEST ? value : NAN;
 }

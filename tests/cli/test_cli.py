@@ -415,7 +415,7 @@ def test_reproduce_runs_an_experiment(
     ("words", "message"),
     [
         ("run flihgts --target y", "SourceError.*Did you mean 'flights'"),
-        ("run nothing.csv --target y", "SourceError.*nothing by that name"),
+        ("run nothing.csv --target y", "SourceError.*no such file"),
         ("predict none.onepass trips.csv", "CheckpointError"),
         ("predict m.onepass other.csv", "ColumnError.*none of them"),
         ("inspect trips.csv", "CheckpointError"),

@@ -265,7 +265,7 @@ def test_tasks_of_several_kinds_are_refused() -> None:
 
 def test_tasks_without_rows_to_test_are_refused() -> None:
     for none in ([(X, Y), (X[:0], Y[:0])], [(X, Y, X[:0], Y[:0])], iter([(X[:2], Y[:2])])):
-        with pytest.raises(ShapeError, match="rows to test"):
+        with pytest.raises(ShapeError, match="must have test rows"):
             continual(Plain(), none)
 
 

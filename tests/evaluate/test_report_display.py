@@ -38,7 +38,7 @@ def test_answers_apart_from_their_rows_are_refused(y: Any) -> None:
 
 
 def test_remedies_for_answers_are_for_answers() -> None:
-    with pytest.raises(NotFiniteError, match="Leave the row out, of X too"):
+    with pytest.raises(NotFiniteError, match="Leave the row out of both X and y"):
         RLSRegressor().partial_fit([[1.0], [2.0]], [1.0, np.nan])
-    with pytest.raises(TypeMismatchError, match="Learn labels with a classifier"):
+    with pytest.raises(TypeMismatchError, match="Use a classifier for labels"):
         RLSRegressor().partial_fit([[1.0], [2.0]], ["a", "b"])

@@ -15,7 +15,7 @@ from onepass.cli import main
 from onepass.errors import ParameterError, SourceError
 from onepass.stream import Images
 from onepass_experiments import ContinualOutcome, continual
-from onepass_experiments.continual import _wanted
+from onepass_experiments.continual import _selected
 from onepass_experiments.continual_learners import NETWORKS, STREAMS, TITLES, settings_of
 
 QUICK = ["ncm", "art-ipca", "rls-pixels"]
@@ -241,4 +241,4 @@ def test_rls_on_kin40k_equals_ridge_regression_on_all_rows(data: dict[str, Any])
 
 @pytest.mark.parametrize("named", [list(TITLES.values()), list(TITLES)])
 def test_methods_are_named_as_in_tables_or_as_formerly(named: list[str]) -> None:
-    assert _wanted({"streams": None, "methods": named})["methods"] == list(TITLES)
+    assert _selected({"streams": None, "methods": named})["methods"] == list(TITLES)

@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone, is_classifier
 
 import onepass as op
-from cases import LEARNERS, PIPELINES, Case, answers, features, snapshot
+from cases import LEARNERS, PIPELINES, Case, features, make_targets, snapshot
 from onepass import native
 from onepass.errors import CheckpointError, NotFittedError
 from onepass.learners import linear
@@ -34,7 +34,7 @@ each_case = pytest.mark.parametrize("case", [*LEARNERS, *PIPELINES], ids=lambda 
 
 def stream(case: Case, n: int, d: int = 4) -> tuple[Any, Any]:
     X = features(n, d)
-    return X, answers(case, X)
+    return X, make_targets(case, X)
 
 
 def predictions(learner: Any, X: Any) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def test_memory_error_in_forgetting_count_changes_nothing(
     def no_room(*_: object) -> float:
         raise MemoryError
 
-    monkeypatch.setattr(kind, "forgets", no_room)
+    monkeypatch.setattr(kind, "forgetting_bound", no_room)
     for i in range(3):
         with pytest.raises(MemoryError):
             net.learn(X[i : i + 1], y[i : i + 1])

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.checkpoint import checkpoint  # noqa: E402  if there is torch
 
-from onepass.nn.jacobian import InseparableRowsError, LayerRecorder  # noqa: E402
+from onepass.nn.jacobian import InseparableRows, LayerRecorder  # noqa: E402
 from onepass.nn.module import Network  # noqa: E402
 
 nn = torch.nn
@@ -164,7 +164,7 @@ def test_overwritten_inputs_raise() -> None:
     watch.write(out, v, J, {"weight": slice(0, 12)})
     assert J.sum() == 12.0
     x.mul_(2.0)
-    with pytest.raises(InseparableRowsError):
+    with pytest.raises(InseparableRows):
         watch.write(out, v, J, {"weight": slice(0, 12)})
 
 

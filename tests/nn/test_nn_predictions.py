@@ -270,7 +270,7 @@ def test_networks_in_prequential_evaluation() -> None:
     classes = op.nn.ORFit(network(2), 50, 1.0, loss="one_hot")
     report = op.evaluate.prequential({"net": classes}, (X, labels))
     assert report.scores["net"].overall["accuracy"] > 0.7
-    with pytest.raises(ParameterError, match="all models must do one task"):
+    with pytest.raises(ParameterError, match="all models must have the same task"):
         op.evaluate.prequential({"net": classes, "rls": op.RLSRegressor()}, (X, labels))
 
 

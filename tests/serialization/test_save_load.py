@@ -57,7 +57,7 @@ class NoisyLearner(Regressor):
         self.weights_ += 0.01 * self.random_.normal(size=self.weights_.shape)
         return predictions
 
-    def _unlearned(self, row: Any) -> float:
+    def _initial_prediction(self, row: Any) -> float:
         del row
         return 0.0
 

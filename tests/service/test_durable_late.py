@@ -215,7 +215,7 @@ def test_weights_and_times_come_with_the_labels(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(forgetting=rule)) as durable:
         durable.learn(X[:20], Y[:20], time=np.arange(20.0))
         ids = durable.predict_pending(X[20:23])[1]
-        with pytest.raises(ParameterError, match="`time` must say"):
+        with pytest.raises(ParameterError, match="`time` must be given"):
             durable.learn_labels(ids, Y[20:23])
         with pytest.raises(ParameterError, match="must not decrease"):
             durable.learn_labels(ids, Y[20:23], time=[5.0, 6.0, 7.0])

@@ -32,7 +32,7 @@ class Read(HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.inline = ""
-        self.consume(text(name))
+        self.feed(text(name))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))

@@ -117,7 +117,7 @@ def test_the_environment_says_it_in_secret(
         (("other=redis://h/0?stream=s&target=y",), "there are flow, got other"),
         (("redis://h/0?stream=s",), "got no 'target'"),
         (("http://h/",), "must begin with"),
-        (("redis://h/0?stream=s&target=y&time=id",), "must not say"),
+        (("redis://h/0?stream=s&target=y&time=id",), "must not name"),
         (("redis://h/0?stream=s&target=y", "flow=redis://h/0?stream=s&target=y"), "read once"),
     ],
 )

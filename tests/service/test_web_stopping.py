@@ -98,8 +98,10 @@ def test_all_goes_on_after_a_restart(tmp_path: Path) -> None:
             assert [each["name"] for each in after] == ["rls", "two"]
             for one, other in zip(before, after, strict=True):
                 for each in (one, other):  # replayed rows are counted at another time
-                    each["error"]["curve"] = [point[:3] for point in each["error"]["curve"]]
-                for field in ("version", "rows_seen", "error", "rows_refused", "class"):
+                    each["prequential_error"]["curve"] = [
+                        point[:3] for point in each["prequential_error"]["curve"]
+                    ]
+                for field in ("version", "rows_seen", "prequential_error", "rows_refused", "class"):
                     assert one[field] == other[field], field
             status, response, _ = server.send("POST", "/v2/models/two/infer", rows([[3]]))
             assert (status, response["model_version"]) == (200, "30")

@@ -39,8 +39,8 @@ def test_a_classifier_of_columns() -> None:
         "late",
         versions=["7"],
         learner="Pipeline",
-        features={"speed": "number", "wet": "truth", "gear": "text", "at": "date"},
-        answers="BYTES",
+        features={"speed": "number", "wet": "bool", "gear": "text", "at": "date"},
+        datatype="BYTES",
         classes=2,
         probabilities=True,
     )

@@ -116,5 +116,7 @@ def test_a_data_directory_is_served(data: Path) -> None:
     with served(data) as client:
         same(client.predict("m", table(60, 66)).tolist(), then["before"])
         [model] = json.loads(state(client))["models"]
-    same([point[:3] for point in model["error"]["curve"]], then["error"]["curve"])  # without times
-    assert np.isclose(model["error"]["window"], then["error"]["window"], rtol=1e-9)
+    same(
+        [point[:3] for point in model["prequential_error"]["curve"]], then["error"]["curve"]
+    )  # without times
+    assert np.isclose(model["prequential_error"]["window"], then["error"]["window"], rtol=1e-9)

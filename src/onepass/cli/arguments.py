@@ -276,7 +276,9 @@ _OPTIONS = {"types": "type", "every": "checkpoint", "checkpoint": "save"}
 
 _PREFIX = re.compile(r"^op\.(stream[.\w]*|evaluate\.\w+|models|durable): ")
 _PLACE = re.compile(r"^model '\w+', [^:]*: ")
-_REMEDY = re.compile(r"(Construct (the learner|it) with|Give) (another( `\w+`)?|one of these)\.$")
+_REMEDY = re.compile(
+    r"(Construct (the learner|it) with|Give|Choose) (another( `\w+`)?|one of these)\.$"
+)
 
 
 @contextmanager

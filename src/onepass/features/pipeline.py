@@ -102,9 +102,10 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     fitted; copies of them are, as ``features_`` and ``learner_``.
 
     Before a learner whose predictions do not depend on the units of the features, as recursive
-    least squares, transformers that only rescale (``rescales``, as ``Scale``) are skipped: running statistics would give every row other units, and the learner would no longer be
-    exact. They are kept before a transformer that depends on units (``uses_units``, as
-    ``RandomReLU``). ``describe`` shows which steps are skipped.
+    least squares, transformers that only rescale (``rescales``, as ``Scale``) are skipped: running
+    statistics would give every row other units, and the learner would no longer be exact. They
+    are kept before a transformer that depends on units (``uses_units``, as ``RandomReLU``).
+    ``describe`` shows which steps are skipped.
 
     Rows of weight 0 are predicted, and learned by no step. Other weights are passed to the learner;
     transformers weight all rows equally.

@@ -45,10 +45,10 @@ from onepass.nn.batch import Batch
 from onepass.nn.function import Function, differentiable_kernels
 from onepass.nn.probe import check_has_gradient, tolerance
 
-__all__ = ["Derivative", "InseparableRowsError", "LayerRecorder"]
+__all__ = ["Derivative", "InseparableRows", "LayerRecorder"]
 
 
-class InseparableRowsError(Exception):
+class InseparableRows(Exception):  # noqa: N818  caught within onepass.nn
     """The derivatives of single rows cannot be separated by this method."""
 
 
@@ -108,19 +108,19 @@ class LayerRecorder(TorchFunctionMode):  # type: ignore[misc]  # torch has no ty
 
         Raises
         ------
-        InseparableRowsError
+        InseparableRows
             If some derivatives of several rows need autograd, or an input of a layer was modified.
         """
         n, uses, leaves = len(J), self._uses, list(self._weights.values())
         if any(_version(use.x) != use.version for use in uses):
-            raise InseparableRowsError
+            raise InseparableRows
         inputs = [*(use.z for use in uses), *leaves]
         found = torch.autograd.grad(
             out, inputs, v, retain_graph=True, allow_unused=True, is_grads_batched=True
         )
         deltas, rest = found[: len(uses)], found[len(uses) :]
         if n > 1 and any(each is not None for each in rest):
-            raise InseparableRowsError
+            raise InseparableRows
         blank = dict(slices)
         for name, each in zip(self._weights, rest, strict=True):
             if each is not None:
@@ -231,12 +231,12 @@ def _by_rows(numbers: Tensor, n: int, at: int, last: int) -> Tensor:
 
     Raises
     ------
-    InseparableRowsError
+    InseparableRows
         If that axis does not have n entries.
     """
     before, shape = numbers.shape[:at], numbers.shape[at:]
     if n > 1 and shape[0] != n:
-        raise InseparableRowsError
+        raise InseparableRows
     return numbers.reshape(*before, n, -1, *shape[len(shape) - last :])
 
 
@@ -254,7 +254,7 @@ _SCRATCH = 2**26
 _SCRATCH_ON_DEVICE = 2**28
 
 
-class _OutputCountError(Exception):
+class _OutputCountMismatch(Exception):  # noqa: N818  caught within onepass.nn
     """A row has another number of outputs than the row before, for which J was allocated."""
 
     def __init__(self, c: int) -> None:
@@ -301,7 +301,7 @@ class Derivative:
                 self._piece(rows[i : i + step], J[i * c : (i + step) * c], at_once)
                 for i in range(0, rows.n, step)
             ]
-        except _OutputCountError as other:
+        except _OutputCountMismatch as other:
             self._c = other.c
             try:
                 return self.jacobian(rows, room)
@@ -392,7 +392,7 @@ class Derivative:
             with recorder:
                 out = self._width(self._function(weights, rows), c)
             if not self._has_graph(out, rows):
-                raise InseparableRowsError
+                raise InseparableRows
             step, each = max(at_once // rows.n, 1), J.view(rows.n, c, -1)
             for k in range(0, c, step):
                 v = out.new_zeros((min(step, c - k), *out.shape))
@@ -454,7 +454,7 @@ class Derivative:
                 if not trusted:
                     warnings.filterwarnings("error", message=".*performance drop.*")
                 out = compute()
-        except (_OutputCountError, torch.OutOfMemoryError):
+        except (_OutputCountMismatch, torch.OutOfMemoryError):
             raise
         except Exception:  # noqa: BLE001  the plain method raises errors of the module
             return None
@@ -535,7 +535,7 @@ class Derivative:
 
     def _width(self, out: Tensor, c: int) -> Tensor:
         if out.shape[1] != c:
-            raise _OutputCountError(out.shape[1])
+            raise _OutputCountMismatch(out.shape[1])
         return out
 
     def _batched_kernels(self) -> ExitStack:

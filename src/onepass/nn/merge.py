@@ -230,7 +230,7 @@ def differences(first: Any, second: Any) -> Iterator[str]:
 
     Parameters
     ----------
-    one, second : learners of op.nn
+    first, second : learners of op.nn
     """
     if type(first) is not type(second):
         yield (
@@ -330,7 +330,7 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object, where
 
     Parameters
     ----------
-    one, second : learners of op.nn
+    first, second : learners of op.nn
     w : Tensor of shape (p,)
         The merged weights.
     rows : tuple (x, y)
@@ -392,7 +392,7 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
 
     Parameters
     ----------
-    one, second : ORFit
+    first, second : ORFit
         The second is not changed.
     rows : tuple (x, y), optional
         Validation rows.

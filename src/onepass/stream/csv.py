@@ -25,7 +25,7 @@ from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP_REMEDY
 from onepass.stream.sources import BaseSource, Chunk, RawColumn
 
-__all__ = ["Delimited", "Lines", "ParseError", "Records", "skip_unterminated"]
+__all__ = ["Delimited", "Lines", "ParseErrors", "Records", "skip_unterminated"]
 
 
 _WHERE = "op.stream.read"
@@ -40,7 +40,7 @@ _DELIMITERS = (b";", b"\t", b",", b"|")
 _SHELL = {"\t": "tab"}
 
 
-class ParseError:
+class ParseErrors:
     """Creates the errors of one text.
 
     Parameters
@@ -349,7 +349,7 @@ class Delimited(BaseSource):
         self._header = header
         self._na = list(na)
         self._skip, self.leave, self._declared = skip, leave, declared
-        self._errors = ParseError(name, headed=header is None)
+        self._errors = ParseErrors(name, headed=header is None)
         self._names: list[str] | None = None
         self._waiting: Bytes | None = None  # a pipe whose header has been read
 

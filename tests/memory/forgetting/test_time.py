@@ -199,7 +199,7 @@ def _with(i: int, value: Any, time: Any = T) -> Any:
 @pytest.mark.parametrize(
     ("rule", "time", "words"),
     [
-        (Bounded(half_life=1.0), None, "when each row happened"),
+        (Bounded(half_life=1.0), None, "must be given"),
         (Bounded(half_life=1.0), T[:-1], "one time for each row"),
         (Bounded(half_life=1.0), T[:, None], "one time for each row"),
         (Bounded(half_life=1.0), _with(7, np.nan), "row 7"),
@@ -215,8 +215,8 @@ def _with(i: int, value: Any, time: Any = T) -> Any:
         (Bounded(half_life="1h"), pd.Series([*HOURS[:59], pd.NaT], dtype=object), "NaT in row 59"),
         (Bounded(half_life=1.0), np.ma.masked_array(T, T == 7), "nan in row 7"),
         (Bounded(half_life="1h"), np.ma.masked_array(HOURS, T == 7), "NaT in row 7"),
-        (Window(span=3.0), None, "when each row happened"),
-        (Directional(half_life=3.0), None, "when each row happened"),
+        (Window(span=3.0), None, "must be given"),
+        (Directional(half_life=3.0), None, "must be given"),
         (Bounded(0.9), T, "must be left out"),
         (1.0, T, "must be left out"),
     ],
@@ -296,7 +296,7 @@ def test_a_pipeline_and_an_evaluation_pass_time_on(tmp_path: Path) -> None:
     for model in (pipe, again):
         model.learn_one({"kind": "a", "x": 1.0}, 2.0, time=HOURS[-1] + np.timedelta64(3, "h"))
     assert (again.learner.coef_ == pipe.learner.coef_).all()
-    with pytest.raises(OnepassError, match=r"model 'timed'.*when each row happened"):
+    with pytest.raises(OnepassError, match=r"model 'timed'.*must be given"):
         op.evaluate.prequential({"timed": clone(copy)}, (frame[["kind", "x"]], Y))
 
 

@@ -39,7 +39,7 @@ from onepass.service.protocol.json import (
 )
 from onepass.service.protocol.limits import Limits, request_error, shown
 from onepass.service.protocol.rows import DecodedRequest, EncodedResponse, build_request
-from onepass.stream.csv import ParseError
+from onepass.stream.csv import ParseErrors
 from onepass.types import Array
 
 __all__ = ["Invocation", "Predictions", "Split", "read", "read_csv", "write"]
@@ -215,7 +215,7 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
     """
     _check_size(body, limits)
     try:
-        misread = ParseError("the request")
+        misread = ParseErrors("the request")
         misread.check_beginning(body[:_LONGEST], ",")
         try:
             table = csv.read_csv(

@@ -518,7 +518,7 @@ def _write_binary(array: Array, datatype: Datatype) -> bytes:
     return b"".join(part for word in words for part in (_LENGTH.pack(len(word)), word))
 
 
-_KINDS = {"number": "FP64", "truth": "BOOL", "text": "BYTES", "date": "BYTES"}
+_KINDS = {"number": "FP64", "bool": "BOOL", "text": "BYTES", "date": "BYTES"}
 _DATES = {"content_type": "datetime"}
 
 
@@ -555,7 +555,7 @@ def model(
         The class of its learner.
     features : int, mapping of str to str, or None
         The number of columns of rows without names; or the columns' names, and for each whether it
-        holds a "number", "truth", "text" or "date"; None before any row was learned.
+        holds a "number", "bool", "text" or "date"; None before any row was learned.
     datatype : {"FP64", "INT64", "UINT64", "BOOL", "BYTES"}, default "FP64"
         The datatype of its predictions.
     outputs : int, default 1
