@@ -112,7 +112,7 @@ def test_a_state_is_shown(opened: Open) -> None:
     assert not shown(tab, "problem")
     assert texts(tab, "dl dt") == [
         "Mean absolute error, last 1,000 rows", "Rows learned", "Learning", "Predicting", "Memory",
-        "Pending", "Refused",
+        "Labels pending", "Refused",
     ]  # fmt: skip
     assert texts(tab, "dl dd") == [
         "0.7900", "0.8100 over all rows", "3,002", "version 1,004", "812", "rows/s", "12,034",
@@ -667,7 +667,7 @@ def test_accessible_names_and_roles(opened: Open) -> None:
     assert roles.count("rowheader") == 12 + 2 + 4 + 2
     live = "[role=status], [role=alert], [aria-live]"
     ids = f"[...document.querySelectorAll('{live}')].map((each) => each.id).join()"
-    assert tab.evaluate(ids) == "disconnected-why,link-text,login-why,problem"
+    assert tab.evaluate(ids) == "link-text,disconnected-why,login-why,problem"
 
 
 def test_all_is_reached_with_the_keyboard(opened: Open) -> None:
