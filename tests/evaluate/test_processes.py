@@ -75,3 +75,14 @@ def failing(job: int) -> float:
 def test_an_error_that_cannot_be_sent_keeps_its_text() -> None:
     with pytest.raises(ProcessError, match="TwoArgumentsError: 1: no such thing"):
         list(run_parallel(failing, [1, 1], 2, where="here"))
+
+
+def failing_with_a_lock(job: int) -> float:
+    error = ValueError(f"job {job} diverged")
+    error.model = threading.Lock()  # type: ignore[attr-defined]
+    raise error
+
+
+def test_an_error_that_holds_what_cannot_be_sent_keeps_its_text() -> None:
+    with pytest.raises(ProcessError, match="ValueError: job 1 diverged"):
+        list(run_parallel(failing_with_a_lock, [1, 1], 2, where="here"))

@@ -3,12 +3,11 @@
 import http.client
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from web_server import Server, rows
+from web_server import Server, rows, unchanging_state
 
 from onepass.service.http.routes import ENDPOINTS
 
@@ -63,21 +62,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         assert "Traceback" not in log, log[-4000:]
 
 
-def standing(server: Server) -> Any:
-    """All that a refused request must not change."""
-    state = server.send("GET", "/state")[1]["models"]
-    fields = (
-        "name",
-        "version",
-        "rows_seen",
-        "snapshots",
-        "positions",
-        "prequential_error",
-        "nbytes",
-    )
-    return [{field: each[field] for field in fields} for each in state]
-
-
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     where=st.sampled_from(SAFE),
@@ -101,7 +85,7 @@ def test_whatever_is_sent(
     body: bytes,
 ) -> None:
     path = where[1].replace("{name}", name).replace("{version}", "1").replace("{file}", "page.js")
-    before = standing(server)
+    before = unchanging_state(server)
     try:
         status, response, _ = server.send(
             method or where[0], path, body, {"Content-Type": kind, **more}
@@ -113,7 +97,7 @@ def test_whatever_is_sent(
         text = response if isinstance(response, bytes) else json.dumps(response).encode()
         assert b"Traceback" not in text
         assert str(server.folder).encode() not in text
-        assert standing(server) == before
+        assert unchanging_state(server) == before
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from web_server import TOKEN, Server, rows
+from web_server import TOKEN, Server, rows, unchanging_state
 
 pytest.importorskip("requests")
 pytest.importorskip("schemathesis")
@@ -74,26 +74,11 @@ def session() -> Iterator[Any]:
         yield session
 
 
-def standing(server: Server) -> Any:
-    """All that a refused request must not change."""
-    state = server.send("GET", "/state")[1]["models"]
-    fields = (
-        "name",
-        "version",
-        "rows_seen",
-        "snapshots",
-        "positions",
-        "prequential_error",
-        "nbytes",
-    )
-    return [{field: each[field] for field in fields} for each in state]
-
-
 @schema.parametrize()
 @settings(max_examples=30, suppress_health_check=list(HealthCheck),
           phases=[Phase.explicit, Phase.generate])  # fmt: skip
 def test_what_is_described_holds(case: Any, server: Server, session: Any) -> None:
-    before = standing(server)
+    before = unchanging_state(server)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     answer = case.call(base_url=server.url, session=session, headers=headers)
     case.validate_response(answer, checks=CHECKS, headers=headers)
@@ -102,4 +87,4 @@ def test_what_is_described_holds(case: Any, server: Server, session: Any) -> Non
     assert str(server.folder) not in answer.text
     if answer.status_code >= 400:
         assert "Traceback" not in answer.text
-        assert standing(server) == before
+        assert unchanging_state(server) == before

@@ -148,3 +148,11 @@ def rows(X: Any, y: Any = None, **parameters: Any) -> dict[str, Any]:
 def output(answer: Any, name: str = "y") -> Any:
     """The values of one of an answer's tensors."""
     return next(each["data"] for each in answer["outputs"] if each["name"] == name)
+
+
+def unchanging_state(server: Server) -> list[dict[str, Any]]:
+    """The fields of ``/state`` that a refused request must not change, for each model."""
+    fields = ("name", "version", "rows_seen", "snapshots", "positions", "prequential_error",
+              "nbytes")  # fmt: skip
+    models = server.send("GET", "/state")[1]["models"]
+    return [{field: model[field] for field in fields} for model in models]

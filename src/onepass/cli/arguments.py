@@ -285,7 +285,7 @@ _REMEDY = re.compile(
 def usage_errors(
     command: str, *, settings: Sequence[str] = (), started: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Raise errors of the library about names and values as wrong usage of options.
+    """Convert parameter and column errors of the library to command-line usage errors.
 
     Parameters
     ----------

@@ -90,20 +90,14 @@ class _NaiveRegressor(_Naive, Regressor):
         return np.float64(0.0)
 
 
-class _Last(_Naive):
-    """The last target of each output; of labels, 1 for the last and 0 for the others."""
-
-    _scored = "last_"
-    last_: Floats
-
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
-        del X, s, class_mask
-        predictions = np.vstack([self.last_, Y[:-1]])
-        self.last_ = Y[-1].astype(np.float64)
-        return predictions
+def _learn_last(learner: Any, Y: Floats) -> Floats:
+    """Set ``last_`` to the last targets; return the targets before each row."""
+    predictions = np.vstack([learner.last_, Y[:-1]])
+    learner.last_ = Y[-1].astype(np.float64)
+    return predictions
 
 
-class LastValue(_Last, _NaiveRegressor):
+class LastValue(_NaiveRegressor):
     """Predict the last target; 0 before the first.
 
     Examples
@@ -111,6 +105,13 @@ class LastValue(_Last, _NaiveRegressor):
     >>> LastValue().test_then_train([["a"], [None], ["c"]], [3.0, 5.0, 4.0])
     array([0., 3., 5.])
     """
+
+    _scored = "last_"
+    last_: Floats
+
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del X, s, class_mask
+        return _learn_last(self, Y)
 
 
 class RunningMean(_NaiveRegressor):
@@ -167,7 +168,7 @@ class _NaiveClassifier(_Naive, Classifier):
         return super().partial_fit(_zeros(X), y, classes=classes, sample_weight=sample_weight)
 
 
-class LastLabel(_Last, _NaiveClassifier):
+class LastLabel(_NaiveClassifier):
     """Predict the last label; None before the first.
 
     Parameters
@@ -180,6 +181,13 @@ class LastLabel(_Last, _NaiveClassifier):
     >>> LastLabel().test_then_train([[0.0]] * 4, ["up", "up", "down", "up"]).tolist()
     [None, 'up', 'up', 'down']
     """
+
+    _scored = "last_"
+    last_: Floats
+
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del X, s, class_mask
+        return _learn_last(self, Y)
 
 
 class Majority(_NaiveClassifier):

@@ -1,9 +1,9 @@
 """Independent jobs in several joblib processes, each with one thread for linear algebra."""
 
-import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.reduction import ForkingPickler
 from pickle import PicklingError
 from typing import TypeVar
 
@@ -86,7 +86,7 @@ def _with_job(function: Callable[[_Job], _Result], job: _Job) -> tuple[_Job, _Re
         return job, function(job)
     except Exception as error:
         try:
-            copy.copy(error)  # rebuilds it as pickle does
+            ForkingPickler.loads(ForkingPickler.dumps(error))
         except Exception:  # noqa: BLE001  whatever its class raises
             raise ProcessError(f"{type(error).__name__}: {error}") from error
         raise

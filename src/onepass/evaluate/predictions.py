@@ -57,7 +57,7 @@ def predictions(
     >>> block["km"].tolist(), block["prediction"].round(3).tolist()
     ([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
     """
-    before = 0
+    before, keep = 0, tuple(keep)
     for rows in stream:
         check_keep(rows.X, keep)
         copied = {name: rows.X[name] for name in keep}

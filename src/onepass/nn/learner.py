@@ -155,12 +155,6 @@ class Learner(ABC):
         self._full = False  # whether MemoryFullWarning was issued
         self._refuse_broken()
 
-    def __init_subclass__(cls) -> None:
-        """Set ``arguments`` from the constructor, unless the class defines them."""
-        super().__init_subclass__()
-        if "arguments" not in vars(cls):
-            cls.arguments = tuple(inspect.signature(cls).parameters)[1:]
-
     # -- hooks -----------------------------------------------------------------------------------
 
     @abstractmethod
@@ -369,7 +363,7 @@ class Learner(ABC):
         given = [type(self.module).__name__]
         for name in self.arguments:
             value = getattr(self, name)
-            if value != defaults[name].default:
+            if name not in defaults or value != defaults[name].default:
                 given.append(f"{name}={value!r}")
         name, p = type(self).__name__, self.network.p
         return f"<{name}({', '.join(given)}), p={p}, rows_seen_={self.rows_seen_}>"

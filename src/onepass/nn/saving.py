@@ -15,6 +15,7 @@ Tensors, also in states of wrapped optimizers, are stored by their bytes:
 ``{"@": "tensor", "dtype": "bfloat16", "of": array}``.
 """
 
+import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -88,7 +89,12 @@ _LEARNERS: dict[str, Any] = {}
 
 
 def register(cls: _Class) -> _Class:
-    """Class decorator that registers a learner of op.nn for :func:`load`."""
+    """Register a learner of op.nn for :func:`load`; a decorator.
+
+    ``arguments`` are those of the constructor, unless the class defines them.
+    """
+    if "arguments" not in vars(cls):
+        setattr(cls, "arguments", tuple(inspect.signature(cls).parameters)[1:])  # noqa: B010  mypy
     _LEARNERS[cls.__name__] = cls
     return cls
 

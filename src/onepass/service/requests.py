@@ -353,6 +353,8 @@ class Request:
         if self.error is not None:
             raise self.error
         if not self.completed or self.learn_result is None:
+            if self.process == os.getpid():
+                raise StoreError("a request: its result must be available, got none. Call wait().")
             raise StoreError(
                 f"a request: it must be completed by process {self.process}, which created it, "
                 f"before its result is read; this is process {os.getpid()}. Wait for it there, or "

@@ -156,9 +156,8 @@ def skip_unterminated(source: str, row: int, leave: int | None) -> bool:
     if leave is None or row < leave:
         return False
     warnings.warn(
-        f"{source}: row {row} (counting from 0) was left unread, as no line break outside of "
-        "quotation "
-        "marks ends it and it may still be being written. End it with a line break if complete.",
+        f"{source}: row {row} (counting from 0) was left unread: it does not end with a line "
+        "break, so it may be incomplete. If it is complete, add a line break.",
         RowsRefusedWarning,
         stacklevel=2,
     )
@@ -174,7 +173,7 @@ class Lines:
         The name of the source, for messages.
     """
 
-    _remedy = "Write each object on a line of its own, an array as with: jq -c '.[]'"
+    _remedy = "Write one object per line; to convert an array: jq -c '.[]'"
 
     def __init__(self, source: str) -> None:
         self._source = source

@@ -167,13 +167,14 @@ class ColumnTypes:
         """One column as an array; values of another type are refused."""
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
-        text_format = chunk.text_format and isinstance(column, (list, pa.Array))
+        # arrays in a chunk of CSV or JSON are keys of folders, which are not parsed
+        parsed = chunk.text_format and not isinstance(column, np.ndarray)
         if isinstance(column, np.ndarray) and column.dtype == object:
             column = column.tolist()
         self._forms.setdefault(name)
         if name in self._types:
             array, unfit, values = self._of_given_type(name, column, first)
-        elif text_format and isinstance(column, (list, pa.Array)):
+        elif parsed and isinstance(column, (list, pa.Array)):
             array, unfit, values = self._of_text(name, column, first)
         else:
             array, unfit, values = self._of_own_type(name, column, first)

@@ -78,8 +78,9 @@ class JsonLines(BaseSource):
         try:
             pieces = Lines(self.name).chunks(opened, _SAMPLE, _CHUNK, whole=self.leave is None)
             for text, whole in pieces:
-                if not whole and skip_unterminated(self.name, first, self.leave):
-                    break
+                blank = not text.strip()
+                if not whole and (blank or skip_unterminated(self.name, first, self.leave)):
+                    return
                 if not first and text.lstrip().startswith(b"["):
                     raise self._error(
                         "one JSON object a line, got an array. Write its elements as lines, as "

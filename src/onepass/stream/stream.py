@@ -749,7 +749,7 @@ class Stream:
             blocks.close()
             if self.bad_rows:
                 n, first = self.bad_rows, self._bad[: self.bad_rows]
-                shown = "; ".join(_REMEDY.split(one)[0] for one in first)
+                shown = "; ".join(_REMEDY.split(one)[0].rstrip(".") for one in first)
                 warnings.warn(
                     f"{self.name}: {n:,} bad {'row was' if n == 1 else 'rows were'} skipped: "
                     f"{shown.replace('op.stream.read: ', '')}{'; and others' * (n > _MAX_SHOWN)}.",

@@ -1,6 +1,7 @@
 """Responses in JSON, and errors as responses.
 
-Errors of onepass are returned with their message. Messages about a learner's file omit its folder;
+Errors of onepass are returned with their message, in which the method and path of the request
+replace the Python call. Messages about a learner's file omit its folder;
 the log has the full path. Any other exception is a server error: the response has the request's id,
 under which the log has the traceback.
 """
@@ -37,7 +38,9 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
 )
 _ABOUT_FILES = (errors.StoreError, errors.CheckpointError, errors.SourceError)
 _LONGEST_MESSAGE = 4000  # characters
-_CALL = re.compile(r"(?:op(?:\.\w+)+|[A-Z]\w*\.\w+)(?=: )")  # of Python, at the head of a message
+_CALL = re.compile(  # of Python, at the head of a message
+    r"(?:op(?:\.\w+)+|[A-Z]\w*\.(?:fit|partial_fit|test_then_train|learn\w*|predict\w*))(?=: )"
+)
 _LOG_INTERVAL = 60.0  # seconds until the same error of a file is logged again
 
 

@@ -127,10 +127,16 @@ async def _run(request: ServiceRequest, work: Callable[[], _T]) -> _T:
     return await request.service.compute(work) if request.large else work()
 
 
-class _RowErrors(NamedTuple):
-    """Errors of scikit-learn, NumPy or a user's feature as errors of the request."""
+class _RowErrors:
+    """Errors of scikit-learn, NumPy or a user's feature as errors of the request.
 
-    name: str
+    A class, since a generator is slower and each request enters it.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def __enter__(self) -> None: ...
 
