@@ -59,7 +59,7 @@ class ManagedModel:
             raise TypeMismatchError(
                 f"{where}: `model` must be a learner of tables or a Pipeline, got "
                 f"op.nn.{type(learner).__name__}, whose module cannot be stored in a file. Freeze "
-                "the network as a feature before a learner: op.features.Network."
+                "the network as a feature before a learner: op.features.ONNXFeatures."
             )
         able = all(hasattr(learner, verb) for verb in ("test_then_train", "frozen_copy"))
         if isinstance(learner, type) or not able:
