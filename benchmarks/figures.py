@@ -31,7 +31,7 @@ RUNS = Path(__file__).parents[1] / "runs" / CONTINUAL
 ART = ("art-table1", "art-table2")
 PAGES = {
     **dict.fromkeys(PAPERS, DOCS / "reproduce.md"),
-    DEEP: DOCS / "deep.md",
+    DEEP: DOCS / "results" / "orfit-deep.md",
     **dict.fromkeys((*ART, NETWORKS), DOCS / "prototypes.md"),
 }
 DOTS = 170  # dots per inch of the pictures

@@ -2,7 +2,7 @@
 
 An MLP with 100 tanh units learns 150 rows of sin x₁ − x₃. The error is the root mean square error
 on 1,000 new rows without noise, over several runs with their own rows and initial weights. Prints
-the table of docs/networks.md in a minute or two:
+the table of docs/network-methods.md in a minute or two:
 
     python benchmarks/noisy_labels.py
 """

@@ -68,7 +68,8 @@ def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     with new_figure(size, path, "DeepOutcome.plot") as figure:
         for axes, found in _panels(figure, outcome, sharey=True):
             _bars(axes, found, methods)
-        figure.suptitle(f"{outcome.title}; ± over {outcome.setup['draws']} draws", fontsize=8)
+        draws = f"mean ± standard deviation over {outcome.setup['draws']} draws"
+        figure.suptitle(f"{outcome.title}; {draws}", fontsize=8)
     return figure
 
 
@@ -153,8 +154,8 @@ def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
         figure.legend(
             shown.values(), shown.keys(), loc="outside upper left", ncols=6, frameon=False,
             fontsize=6.5, handlelength=2.4, alignment="left", title_fontsize=7.5,
-            title="Average over the tasks so far, after each task; bands: ± deviation over "
-            f"{outcome.setup['draws']} draws",
+            title="Average over the tasks so far, after each task; bands: ± standard deviation "
+            f"over {outcome.setup['draws']} draws",
         )  # fmt: skip
     return figure
 
