@@ -3,7 +3,7 @@
 For each of several recipes and ridges, 10,000 training rows are learned by the batch solution,
 which RLS equals, and 5,000 other training rows are evaluated; test rows are not used. The results
 are in results/fixed_features.json, and the best ridge of each recipe is in the table of
-docs/features.md. ``onepass reproduce continual`` measures the chosen settings in one pass.
+docs/results/features.md. ``onepass reproduce continual`` measures the chosen settings in one pass.
 
     ONEPASS_DATA=folder python benchmarks/fixed_features.py [mnist] [fashion-mnist]
     python benchmarks/fixed_features.py table
@@ -23,7 +23,7 @@ from onepass.features import RandomConvolution
 from onepass_experiments.continual_learners import FILTERS
 
 RESULTS = Path(__file__).parent / "results" / "fixed_features.json"
-PAGE = Path(__file__).parents[1] / "docs" / "features.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "features.md"
 DATA = {"mnist": "MNIST, %", "fashion-mnist": "Fashion-MNIST, %"}
 BLOCK = 1000
 SMOOTH = {"padding": 2, "overlap": 0.4, "power": 0.5}

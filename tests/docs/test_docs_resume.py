@@ -1,4 +1,4 @@
-"""What docs/resume.md shows runs, and says what is there."""
+"""The blocks of docs/resume.md run and give the documented results."""
 
 from pathlib import Path
 

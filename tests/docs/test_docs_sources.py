@@ -1,4 +1,4 @@
-"""What stands in docs/sources.md runs, and names every format and suffix."""
+"""The blocks of docs/sources.md run, and the page names every format and suffix."""
 
 from pathlib import Path
 

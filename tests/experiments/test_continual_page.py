@@ -96,7 +96,7 @@ def test_rls_on_fixed_features_reaches_the_documented_accuracy(
 
 
 def test_the_features_page_agrees_with_the_runs(runs: list[dict[str, str]]) -> None:
-    lines = section("features.md", "What it reaches").splitlines()
+    lines = section("results/features.md", "Streams of tasks").splitlines()
     table = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "`Random" in line
     ]

@@ -39,7 +39,8 @@ def reproduce(
     scale
         orfit-deep, continual: number of rows, as a fraction of the default.
     vigilance
-        art-table1, art-table2: vigilance of ART-IPCA (default 0.5, as in the paper).
+        art-table1, art-table2: vigilance of ART-IPCA, the similarity above which a row updates a
+        prototype (default 0.5, as in the paper).
     streams
         orfit-deep: some of angles, split, rotated and permuted. continual: some of split-mnist,
         split-fashion-mnist, whole-mnist, whole-fashion-mnist, rotated-mnist, permuted-mnist and
@@ -52,8 +53,9 @@ def reproduce(
         orfit-deep, art-table1, art-table2, continual: number of processes, each with one thread.
         The number of cores by default.
     out
-        Folder for the figure, the table, all curves and all numbers. continual stores each finished
-        run there, and continues when called again; its default is runs/continual.
+        Folder for the figure (PNG), the table (Markdown), all curves (CSV) and all numbers (JSON).
+        continual stores each finished run there, and continues when called again; its default is
+        runs/continual.
     quiet
         Print only the table.
     """

@@ -189,7 +189,8 @@ def run(
     drop
         Columns to exclude from the features.
     time
-        Column with the time of each row, used for the learning curve.
+        Column with the time of each row, for the learning curve, for --delay-until, and for models
+        that forget by time.
     types
         Type of a column: NAME=number, truth, text or date. By default from the first values.
     na
@@ -202,22 +203,24 @@ def run(
     settings
         Parameter of a model or feature: rls.forgetting=0.99, encode.categories=hash.
     metrics
-        Metrics, such as mae, rmse, r2; accuracy, macro_f1.
+        Metrics: mae, rmse, r2; accuracy, macro_f1; mean_loss and cumulative_loss for both tasks. By
+        default all but the losses.
     window
         Compute the metrics also over this number of last rows.
     block
         Rows read and learned at a time; by default 1024 to 8192, depending on the columns. Affects
         only the speed.
     delay
-        Number of rows after which a target arrives; 0 (default) is before the next row.
+        Number of rows after which a target arrives; 0 (default) is before the next row. A row is
+        learned just before the Nth row after it.
     delay_until
         Column with the time at which a target arrives, like --time for rows. Not used as a
         feature.
     max_waiting
         Maximum number of rows that wait for their targets, in memory (default 100,000).
     drift
-        Drift detectors for the errors of each model: adwin, kswin, pagehinkley; for classifiers
-        also ddm, eddm, hddma. Alarms are in the report.
+        River's drift detectors for the errors of each model: adwin, kswin, pagehinkley; for
+        classifiers also ddm, eddm, fhddm, hddma, hddmw. Alarms are in the report.
     save
         Model file; several models get one file each, such as m-rls.onepass. The checkpoint of the
         run is m.onepass.run.

@@ -108,8 +108,8 @@ def serve(
     window
         Number of rows over which the recent error is computed (default 1000).
     drift
-        River's drift detectors, such as adwin. Those that take wrong predictions as input, such as
-        ddm, require that all learners are classifiers.
+        River's drift detectors: adwin, kswin, pagehinkley; if all learners are classifiers, also
+        ddm, eddm, fhddm, hddma, hddmw. A detector that fails is disabled, and the page shows why.
     source
         A Redis stream to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD, with NAME=
         before it if there are several learners. May be given more than once, or in the environment
@@ -123,7 +123,8 @@ def serve(
     max_rows
         Max rows of a request (default 1,048,576).
     max_bytes
-        Max bytes of a request's body (default 67,108,864); JSON bodies have at most 8,388,608.
+        Max bytes of a request's body (default 67,108,864); JSON bodies have at most 8,388,608. Send
+        larger blocks as Arrow streams or binary tensors.
     max_features
         Max features of a learner (default 4096), including those that categories are encoded as.
         Least squares take 8 bytes for each pair of features. The same bound holds for classes and
@@ -132,7 +133,8 @@ def serve(
         Request timeout in seconds (default 30). On timeout, before the headers and the body have
         arrived, the request fails with 408.
     idle_timeout
-        Idle timeout in seconds (default 75), after which a connection without a request is closed.
+        Idle timeout in seconds (default 75), after which a connection without a request is closed,
+        and a client that receives nothing of its response is disconnected.
     commit_timeout
         Commit timeout in seconds (default 60). On timeout the request fails with 503; retry with
         the same Idempotency-Key.
