@@ -92,7 +92,7 @@ def test_token_and_tls_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (shown,) = blocks(OPERATING, "python", "import ssl")
         shown = shown.replace("localhost:8080", f"localhost:{server.port}")
         names: dict[str, Any] = {"token": roles["predict,learn"]}
-        exec(f"from onepass.service import Client\n{shown}", names)  # noqa: S102  our own page
+        exec(shown, names)  # noqa: S102  our own page
         with names["client"] as client:
             assert client.learn("rls", [{"km": 1.0}], [1.0]).version == 1
 
