@@ -30,9 +30,9 @@ def rows_of(name: str) -> Iterator[dict[str, str]]:
 def orfit_outcome(name: str) -> Outcome:
     """Return the outcome of ``orfit-fig6`` or ``orfit-fig7``."""
     table = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
-    draws, runs = re.findall(r"(\d+) draws of the images, (\d+) runs each", table)[0]
-    sample = re.findall(r"\| row (\d+) \|", table)[0]
-    setup = {"draws": int(draws), "runs": int(runs), "sample": int(sample)}
+    counts = re.findall(r"(\d+) draws of the images, (\d+) runs each, seed (\d+)", table)[0]
+    setup = dict(zip(("draws", "runs", "seed"), map(int, counts), strict=True))
+    setup["sample"] = int(re.findall(r"\| row (\d+) \|", table)[0])
     curves: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
     for row in rows_of(name):
         if row["mean"]:
