@@ -126,10 +126,10 @@ def test_the_classes_page_agrees_with_the_runs(runs: list[dict[str, str]]) -> No
     table = cells(section("classes.md", "What they reach"))
     full = {row[0]: row[1:] for row in table if len(row) == 5}
     assert len(full) == 14
-    for title, (digits, clothes, megabytes, ms) in full.items():
+    for title, (digits, fashion, megabytes, ms) in full.items():
         key = KEYS[title]
         assert digits == percent(average["split-mnist", key], 1).split()[0], title
-        assert clothes == percent(average["split-fashion-mnist", key], 1).split()[0], title
+        assert fashion == percent(average["split-fashion-mnist", key], 1).split()[0], title
         assert megabytes == f"{mean(nbytes['split-mnist', key]) / 1e6:.1f}", title
         assert ms == f"{1000 * mean(pace['split-mnist', key]):.2f}", title
     domains = [row for row in table if len(row) == 3]

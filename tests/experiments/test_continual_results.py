@@ -215,7 +215,7 @@ def test_the_command_stores_runs_and_writes_the_page(
         "--streams",
         "split-mnist",
         "--methods",
-        "ncm,rls-pixels",
+        "NCM,RLS-pixels",
     ]
     arguments += ["--draws", "1", "--scale", "0.001", "--processes", "1"]
     assert main(arguments) == 0
