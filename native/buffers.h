@@ -11,11 +11,11 @@
 /* n * m; -1 on overflow or negative sizes. */
 Py_ssize_t numbers_in(Py_ssize_t n, Py_ssize_t m);
 
-/* The numbers of an object that has so many, one after the other, of a type ("d" or "?");
-   NULL with an error if not. */
+/* The `count` contiguous numbers of an object, of a type ("d" or "?"). Returns NULL with an error
+   if the object has another size or type. */
 void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable, Py_buffer *view);
 
-enum { ARRAYS = 10 }; /* maximum per call */
+enum { ARRAYS = 10 }; /* maximum number of arrays per call */
 
 /* The arrays of a call, and their buffers. */
 typedef struct {
@@ -25,8 +25,9 @@ typedef struct {
     int held;
 } Arrays;
 
-/* Whether all are what they must be; a bit of `written` says that an array is written to, one of
-   `spared` that it may be None. They are let go of in either case. */
+/* Open the buffers of the arrays; returns 0 with an error if a type or size is wrong. Each bit of
+   `written` marks an array that is written to, each bit of `spared` one that may be None. The
+   caller must call `let_go` in either case. */
 int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written,
          int spared);
 void let_go(Arrays *arrays);
@@ -39,7 +40,7 @@ PyObject *columns_into(PyObject *module, PyObject *args);
 PyObject *columns_without(PyObject *module, PyObject *args);
 PyObject *columns_lengths(PyObject *module, PyObject *args);
 
-/* Functions of others. */
+/* Other functions, to be added to a module. */
 PyObject *secular(PyObject *module, PyObject *args);
 PyObject *named_row(PyObject *module, PyObject *args);
 

@@ -10,10 +10,10 @@
 
 enum {
     TOGETHER = 4,      /* columns that are processed together */
-    AT_HAND = 1 << 19, /* bytes of a piece, of all columns */
+    AT_HAND = 1 << 19, /* bytes of a piece of all columns */
     SHORT = 1 << 8,    /* minimum width of a piece */
-    LONG = 1 << 11,    /* maximum width: sums of so many are accurate in float too */
-    LINE = 64          /* bytes */
+    LONG = 1 << 11,    /* maximum width, for which sums in float are accurate enough */
+    LINE = 64          /* bytes of a cache line */
 };
 
 /* Width of a piece, a multiple of a cache line. */

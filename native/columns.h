@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Columns are rows in memory: q of them, p numbers each; first to last are the numbers of each that
-   are read here. */
+/* q columns of p numbers, stored as rows; of each column the numbers from index `first` to before
+   `last` are processed. */
 typedef struct {
     ptrdiff_t q, p, first, last;
 } Extent;
@@ -14,8 +14,8 @@ typedef struct {
 double into_floats(const Extent *at, const float *rows, const float *g, double *C);
 double into_doubles(const Extent *at, const double *rows, const double *g, double *C);
 
-/* rest = g + c B, lifted = rest + d B where d is given; again = B rest (q) where it is asked for,
-   summed in double. Returns rest . rest. The vectors g and rest may be one. */
+/* rest = g + c B; lifted = rest + d B unless d is NULL; again = B rest (q), summed in double,
+   unless again is NULL. Returns rest . rest. The vectors g and rest may be the same. */
 double without_floats(const Extent *at, const float *rows, const float *g, const float *c,
                       const float *d, float *rest, float *lifted, double *again);
 double without_doubles(const Extent *at, const double *rows, const double *g, const double *c,

@@ -7,7 +7,7 @@ static int inside(const Extent *e)
 {
     if (e->q >= 0 && e->p >= 0 && e->first >= 0 && e->first <= e->last && e->last <= e->p)
         return 1;
-    PyErr_SetString(PyExc_ValueError, "expected 0 <= first <= last <= p");
+    PyErr_SetString(PyExc_ValueError, "expected sizes with 0 <= first <= last <= p");
     return 0;
 }
 
@@ -49,7 +49,7 @@ PyObject *columns_without(PyObject *module, PyObject *args)
         return NULL;
     const Py_ssize_t sizes[] = {numbers_in(e.q, e.p), e.p, e.q, e.q, e.p, e.p, e.q};
     const int wide = type[0] == 'd', written = 1 << 4 | 1 << 5 | 1 << 6;
-    const int both = a.given[3] != Py_None || a.given[5] != Py_None; /* d and lifted */
+    const int both = a.given[3] != Py_None || a.given[5] != Py_None; /* d and lifted are required */
     const int spared = 1 << 6 | (both ? 0 : 1 << 3 | 1 << 5);
     const int good = hold(&a, 7, wide ? "ddddddd" : "ffffffd", sizes, written, spared);
     if (good) {

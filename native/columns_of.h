@@ -1,4 +1,4 @@
-/* Columns of one type of NUMBER; see columns.c, which includes this once for each. */
+/* Columns of one type of NUMBER; columns.c includes this file once for each type. */
 
 enum { NAMED(LANES) = LINE / sizeof(NUMBER) };
 
@@ -17,7 +17,7 @@ WITHIN double NAMED(all)(lanes v)
     return sum;
 }
 
-/* sums += the products of some columns with x, each of n numbers; what comes next is called for. */
+/* sums += the products of some columns with x, n numbers each; prefetches `ahead` numbers later. */
 WITHIN void NAMED(products)(const NUMBER *const *rows, int many, const NUMBER *x, ptrdiff_t n,
                             ptrdiff_t ahead, double *sums)
 {
@@ -38,7 +38,7 @@ WITHIN void NAMED(products)(const NUMBER *const *rows, int many, const NUMBER *x
     }
 }
 
-/* x += c rows, and y += d rows where d is given. */
+/* x += c rows, and y += d rows unless d is NULL. */
 WITHIN void NAMED(combine)(const NUMBER *const *rows, int many, const NUMBER *c, const NUMBER *d,
                            NUMBER *x, NUMBER *y, ptrdiff_t n)
 {
@@ -109,7 +109,7 @@ void NAMED(lengths)(const Extent *e, const NUMBER *rows, double *squares)
     }
 }
 
-/* One piece of what without() does: n numbers of each column. */
+/* without() for one piece: n numbers of each column. */
 WITHIN void NAMED(piece)(const NUMBER *rows, ptrdiff_t q, ptrdiff_t p, ptrdiff_t n, ptrdiff_t ahead,
                          const NUMBER *c, const NUMBER *d, NUMBER *rest, NUMBER *lifted,
                          double *again)
@@ -124,7 +124,7 @@ WITHIN void NAMED(piece)(const NUMBER *rows, ptrdiff_t q, ptrdiff_t p, ptrdiff_t
         else
             NAMED(combine)(these, many, c + j, d ? d + j : NULL, rest, lifted, n);
     }
-    if (d) /* what was summed for it alone lies on top of the rest */
+    if (d) /* up to here `lifted` contains d B only */
         for (ptrdiff_t i = 0; i < n; i++)
             lifted[i] += rest[i];
     for (ptrdiff_t j = 0; again && j < q; j += TOGETHER) {

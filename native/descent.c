@@ -15,7 +15,7 @@ static const double LATER[2 * WIDE] = {[WIDE] = 1, 1, 1, 1, 1, 1, 1, 1};
 
 #define at(numbers) (*(const loose *)(numbers))
 
-/* w . x; the numbers after the last whole vector are the end of one that overlaps it. */
+/* w . x; the numbers after the last whole vector are read by a vector that overlaps it. */
 WITHIN double product(const double *w, const double *x, ptrdiff_t d)
 {
     if (d < WIDE) {
@@ -85,7 +85,7 @@ WITHIN double slope(int loss, double parameter, double s, double y)
     return NAN;
 }
 
-/* 1 / length; 0 if it is 0, nan if it overflowed. */
+/* 1 / length; 0 if the length is 0, nan if it has overflowed. */
 WITHIN double inverse(double length)
 {
     return length < DBL_MIN ? 0.0 : length <= DBL_MAX ? 1.0 / length : NAN;

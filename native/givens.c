@@ -1,9 +1,10 @@
 #include "givens.h"
 
-static const double MUCH = 0.25;    /* a smaller D / D' is a sharp row */
+static const double MUCH = 0.25;    /* a row with a smaller D / D' is sharp */
 
-/* (2) of k rows and a row of the triangle, of m numbers. Left of its diagonal, which is 1, the
-   triangle is 0, and the rows are 0 there after their columns were taken in: so they stay. */
+/* (2) for k rows and a row of the triangle with m numbers. Left of its diagonal, which is 1, the
+   triangle is 0, and after their columns were added the rows are 0 there too: these zeros remain.
+   */
 WITHIN void take(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
                  const double *a, const double *gain, const int k)
 {
@@ -20,7 +21,7 @@ WITHIN void take(const double *row, double *next, double *rows, ptrdiff_t wide, 
     }
 }
 
-/* The same if some rows have much more information than all before them. */
+/* (2) if some of the k rows have much more information than all rows before them. */
 WITHIN void take_sharp(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
                        const double *a, const double *gain, const double *kept, const int k)
 {
@@ -36,7 +37,7 @@ WITHIN void take_sharp(const double *row, double *next, double *rows, ptrdiff_t 
     }
 }
 
-/* (1) of k rows and a column; returns D after them. */
+/* (1) for k rows and a column; returns D after these rows. */
 WITHIN double turn_of(Turn *turn, const double *rows, ptrdiff_t wide, double *q, double known,
                       const int k)
 {
@@ -54,7 +55,7 @@ WITHIN double turn_of(Turn *turn, const double *rows, ptrdiff_t wide, double *q,
         turn->gain[i] *= over;
         q[i] *= turn->kept[i];
     }
-    turn->sharp = D[0] <= MUCH * D[k]; /* of all k rows, and so of none of them if not */
+    turn->sharp = D[0] <= MUCH * D[k]; /* if the k rows together are not sharp, no row is */
     return D[k];
 }
 
@@ -67,7 +68,7 @@ WITHIN void take_either(const double *row, double *next, double *rows, ptrdiff_t
         take(row, next, rows, wide, m, turn->a, turn->gain, k);
 }
 
-/* Note a and k of (1). */
+/* Store a and k of (1). */
 WITHIN void note(double *noted, ptrdiff_t j, const Turn *turn, const int k)
 {
     if (!noted)
@@ -76,8 +77,8 @@ WITHIN void note(double *noted, ptrdiff_t j, const Turn *turn, const int k)
     memcpy(noted + 2 * K * j + K, turn->gain, k * sizeof(double));
 }
 
-/* Turn the columns of a panel, and its rows up to `stop`. The groups follow each other at a column's
-   distance, so that one need not wait for what another has just done. */
+/* Rotate the columns of a panel, and its rows up to column `stop`. Each group is one column behind
+   the group before it, so that no operation depends on the one just before. */
 WITHIN void turn_columns(Panel *panel, double *q, double due, const double *diagonal, double *after,
                          double *noted, const int k)
 {
@@ -99,7 +100,7 @@ WITHIN void turn_columns(Panel *panel, double *q, double due, const double *diag
         }
 }
 
-/* pass, for known k. */
+/* `pass` for a k that is a compile-time constant. */
 WITHIN void pass_of(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
                     ptrdiff_t groups, double due, const double *row, const double *diagonal,
                     double *next, double *after, double *noted, const int k)

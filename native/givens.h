@@ -9,9 +9,9 @@
 #include "rows.h"
 #include "strips.h"
 
-static const double FAINT = 1e-100;  /* smaller D are left to the general algorithm */
+static const double FAINT = 1e-100;  /* smaller D require the general algorithm */
 
-/* The start of row j of the triangle: the vector of its diagonal. */
+/* The offset of row j of the triangle, which begins with the vector that contains its diagonal. */
 WITHIN ptrdiff_t place(ptrdiff_t wide, ptrdiff_t j)
 {
     const ptrdiff_t whole = j / WIDE;
@@ -19,16 +19,16 @@ WITHIN ptrdiff_t place(ptrdiff_t wide, ptrdiff_t j)
     return before + j % WIDE * (wide - whole * WIDE);
 }
 
-/* Take groups of k rows, 1 or K, the last of which may be zero, into rows `first` to before `last` of
-   a triangle; `first` begins a vector, and `last` does or is the end. `row` and `next` are where row
-   `first` of the triangle stands and is to stand, `diagonal` and `after` where all of D does; D fades
-   by `due`, and q is left as it is after them. Notes each a and k of (1) of one group if there is a
-   place for it. */
+/* Add groups of k rows (1 or K; the last ones may be zero) to rows `first` to before `last` of a
+   triangle. `first` must be the start of a vector, and `last` the start of a vector or d. `row`
+   points to row `first` of the triangle, and the result is written to `next`; `diagonal` points to
+   D, and the result is written to `after`. D is multiplied by `due` before; q is updated. If
+   `noted` is not NULL, a and k of (1) of a single group are stored there. */
 void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
           ptrdiff_t groups, double due, const double *row, const double *diagonal, double *next,
           double *after, double *noted, int k);
 
-/* Go on with a copy of the triangle, which has taken them in; 0 if a direction lost its digits. */
+/* Make a copy of the triangle the current one; returns 0 if a direction has lost its digits. */
 WITHIN int go_on(Rows *rows, int copy)
 {
     const double *after = rows->diagonal[copy];

@@ -8,8 +8,8 @@
 #include "machine.h"
 #include "reading.h"
 
-enum { MOST = 1 << 24 };          /* features, or outputs */
-static const double FAR = 1e100;  /* rows with larger updates are left to Python */
+enum { MOST = 1 << 24 };          /* maximum number of features, and of outputs */
+static const double FAR = 1e100;  /* rows with larger updates are learned in Python */
 
 typedef struct {
     PyObject_HEAD
@@ -19,15 +19,15 @@ typedef struct {
     double parameter;
     double *numbers;      /* storage of the arrays below */
     double *row;          /* the current row (d) */
-    double *answer;       /* its targets (c) */
-    double *said, *moved; /* (c) each */
+    double *answer;       /* the targets of the current row (c) */
+    double *said, *moved; /* predictions and steps (c each) */
     double *pace;         /* rate, limit, keep, damping of the next rows */
-    Pace next;            /* those of the next row */
+    Pace next;            /* pointers to the values of the next row in `pace` */
     Py_ssize_t coming, seen, mistakes;
     int released;         /* whether learn_one is disabled */
 } Object;
 
-/* put(W, b, rate, limit, keep, damping): set the state and the steps of the next rows. */
+/* put(n, W, b, rate, limit, keep, damping): set the state and the steps of the next n rows. */
 static PyObject *put(Object *self, PyObject *args)
 {
     const ptrdiff_t d = self->model.d, c = self->model.c;
@@ -39,7 +39,8 @@ static PyObject *put(Object *self, PyObject *args)
                           &given[4], &given[5]))
         return NULL;
     if (n < 0 || n > MOST || self->pace)
-        return PyErr_Format(PyExc_ValueError, "Linear.put: once, and so many rows to come");
+        return PyErr_Format(PyExc_ValueError,
+                            "Linear.put: expected to be called once, with 0 <= n <= 2**24");
     self->pace = PyMem_Calloc(4 * n + 1, sizeof(double));
     if (!self->pace)
         return PyErr_NoMemory();
@@ -61,7 +62,7 @@ static PyObject *put(Object *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* get(): copies of W and b as bytes, the rows learned, and the mistakes among them. */
+/* get(): return copies of W and b as bytes, and the numbers of rows learned and of mistakes. */
 static PyObject *get(Object *self, PyObject *none)
 {
     const Py_ssize_t d = self->model.d, c = self->model.c;
@@ -92,7 +93,7 @@ static int answered(Object *self, PyObject *given)
     return 1;
 }
 
-/* learn_one(x, y, weight): whether it was learned; if not, nothing has changed. */
+/* learn_one(x, y, weight): return whether the row was learned; if not, the state is unchanged. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 3)
@@ -100,7 +101,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     if (read_number(args[2]) != 1.0 || !read_row(&self->reading, args[0], self->row) ||
         !answered(self, args[1]))
         Py_RETURN_FALSE;
-    if (self->released || !self->coming) /* reading the row may have released it */
+    if (self->released || !self->coming) /* code run to read the row may have called release */
         Py_RETURN_FALSE;
     Pace *next = &self->next;
     const unsigned was = begin_swift();
@@ -165,12 +166,14 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     if (!reading_open(&self->reading, d, kept)) {
         Py_DECREF(self);
-        return PyErr_Format(PyExc_ValueError, "Linear: expected a name a feature, labels, places");
+        return PyErr_Format(PyExc_ValueError,
+                            "Linear: expected one name per feature, and labels with their places");
     }
     const Py_ssize_t labels = kept[3] == Py_None ? 1 : PyTuple_Size(kept[3]);
     if (labels != c && !(labels == 2 && c == 1 && loss)) {
         Py_DECREF(self);
-        return PyErr_Format(PyExc_ValueError, "Linear: expected an output a label, or one for two");
+        return PyErr_Format(PyExc_ValueError,
+                            "Linear: expected one output per label, or one output for two labels");
     }
     double *at = self->numbers = PyMem_Calloc(c * d + d + 4 * c, sizeof(double));
     if (!at) {
@@ -199,12 +202,12 @@ static void drop(Object *self)
 }
 
 static PyMethodDef methods[] = {
-    {"put", (PyCFunction)put, METH_VARARGS, "put(n, W, b, rate, limit, keep, damping): set the state, once."},
-    {"get", (PyCFunction)get, METH_NOARGS, "get(): W and b as bytes, rows learned, mistakes."},
+    {"put", (PyCFunction)put, METH_VARARGS, "put(n, W, b, rate, limit, keep, damping): set the state; call once."},
+    {"get", (PyCFunction)get, METH_NOARGS, "get(): return W and b as bytes, rows learned, mistakes."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
-     "learn_one(x, y, weight): whether it was learned."},
+     "learn_one(x, y, weight): return whether the row was learned."},
     {"release", (PyCFunction)release, METH_NOARGS, "release(): disable learn_one."},
-    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the prediction, or None."},
+    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): return the prediction, or None."},
     {NULL, NULL, 0, NULL},
 };
 

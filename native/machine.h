@@ -1,9 +1,9 @@
-/* Vectors of doubles, and one compiled form of a function for each kind of machine. */
+/* Vectors of doubles, and compilation of a function for several kinds of processors. */
 #ifndef ONEPASS_MACHINE_H
 #define ONEPASS_MACHINE_H
 
 #include <stddef.h>
-#include <stdlib.h> /* defines which C library this is */
+#include <stdlib.h> /* defines the macro of the C library */
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && __GNUC__ >= 12
 #define MACHINES
@@ -17,8 +17,9 @@ enum { WIDE = 8 }; /* doubles in a vector */
 typedef double vector __attribute__((vector_size(8 * WIDE), may_alias));
 typedef double loose __attribute__((vector_size(8 * WIDE), aligned(8), may_alias));
 
-/* Numbers below 1e-308 count as zero from here on, until they are as they were: means and weights of
-   what is long silent fade to there, and a processor takes a hundred times as long for each. */
+/* Treat subnormal numbers, below 1e-308, as zero until `end_swift` restores the former mode. Means
+   and weights of features that are unexcited for long decay to such numbers, which are a hundred
+   times slower. */
 static inline unsigned begin_swift(void)
 {
 #if defined(__x86_64__)
@@ -45,8 +46,9 @@ WITHIN ptrdiff_t edge(ptrdiff_t j)
     return j & ~(ptrdiff_t)(WIDE - 1);
 }
 
-/* Room for parts of so many doubles, in zeros, each from a vector's beginning on and with a vector
-   to spare; to be freed. NULL if there is none. */
+/* Allocate parts of these sizes, in doubles, filled with zeros. Each part is aligned to a vector
+   and followed by a spare vector. Returns the memory, to be freed by the caller; NULL on failure.
+   */
 static inline void *room_for(double **const *parts, const size_t *sizes, int count)
 {
     size_t all = WIDE;

@@ -66,16 +66,17 @@ static PyObject *corrected(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"descend", descended, METH_VARARGS,
-     "descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, said, room)"},
+     "descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, predictions, "
+     "work)"},
     {"correct", corrected, METH_VARARGS,
-     "correct(n, d, c, unit, X, y, moves, known, W, b, said): the mistakes."},
-    {"into", columns_into, METH_VARARGS, "into(type, q, p, first, last, rows, g, C): g . g."},
+     "correct(n, d, c, unit, X, y, moves, known, W, b, predictions): return the mistakes."},
+    {"into", columns_into, METH_VARARGS, "into(type, q, p, first, last, rows, g, C): return g . g."},
     {"without", columns_without, METH_VARARGS,
-     "without(type, q, p, first, last, rows, g, c, d, rest, lifted, again): rest . rest."},
+     "without(type, q, p, first, last, rows, g, c, d, rest, lifted, again): return rest . rest."},
     {"lengths", columns_lengths, METH_VARARGS,
      "lengths(type, q, p, first, last, rows, squares)."},
-    {"secular", secular, METH_VARARGS, "secular(dlasd4, n, d, z, vectors, roots, work): success."},
-    {"named_row", named_row, METH_VARARGS, "named_row(x, names, row): success."},
+    {"secular", secular, METH_VARARGS, "secular(dlasd4, n, d, z, vectors, roots, work): return success."},
+    {"named_row", named_row, METH_VARARGS, "named_row(x, names, row): return success."},
     {NULL, NULL, 0, NULL},
 };
 

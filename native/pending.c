@@ -1,4 +1,4 @@
-/* Single rows when the triangle exceeds the caches: each row reads it once.
+/* Single rows if the triangle exceeds the caches: it is read once per row.
  *
  * Both prediction and update of a row b need its coefficients a in rows of the triangle, a U = b
  * (rows.c, (2), without gain). Learned rows that are not yet in the triangle are represented by
@@ -9,10 +9,10 @@
  *
  * with e_i the error of row i before it was learned: the recursion of least squares in the
  * coordinates of the triangle. It is used for so few rows that (3) loses no digits, and not for
- * rows with much more information than the past. While rows are collected, earlier ones are added
+ * rows with much more information than the past. While rows are collected, earlier rows are added
  * to a second copy of the triangle, some of its columns with each new row, which bounds the
- * latency. When they have been added, a of the others is updated: a row with coefficients a and
- * gains k changes a' to
+ * latency. When they have been added, the coefficients a' of each collected row are updated for
+ * each added row, with coefficients a and gains k:
  *
  *     a'_j <- a'_j - g a_j,   g <- g + a'_j k_j,   g = 0 at first                              (5)
  */
@@ -20,34 +20,34 @@
 
 #include "givens.h"
 
-enum { AHEAD = K }; /* rows per batch: a group, and a vector */
+enum { AHEAD = K }; /* rows per batch; equals the size of a group and of a vector */
 static const double SURE = 4096.0; /* maximum information of a row relative to the past */
 
 typedef struct {
     ptrdiff_t count;
-    double *rows;        /* as they were prepared (wide each) */
+    double *rows;        /* prepared rows (wide each) */
     double *a, *h;       /* (tall each) */
     double *moved;       /* e / s (c each) */
-    double q[AHEAD], over[AHEAD]; /* weights, 1 / s; 0 where there is no row */
+    double q[AHEAD], over[AHEAD]; /* weights, 1 / s; 0 in unused entries */
 } Batch;
 
 struct Pending {
-    ptrdiff_t tall;      /* d, filled up to pairs of vectors */
+    ptrdiff_t tall;      /* d, rounded up to pairs of vectors */
     Batch old, now;      /* rows being added, and rows being collected */
     int open;            /* whether there are pending rows */
-    ptrdiff_t column;    /* to which the old are taken in */
-    double left[AHEAD];  /* what is left of their weights there */
-    double *noted;       /* a and k of (1) of the old */
-    double *across;      /* a of the rows that are collected, side by side (AHEAD each) */
+    ptrdiff_t column;    /* the column before which the old rows have been added */
+    double left[AHEAD];  /* the remaining weights q of the old rows at this column */
+    double *noted;       /* a and k of (1) of the old rows */
+    double *across;      /* a of the collected rows, transposed (d, AHEAD) */
     double *inverse;     /* 1 / D (d) */
-    double least;        /* D */
-    double grown;        /* a later row is as much larger as the past would be smaller */
-    double *x, *a, *rest; /* a row that was asked for: as it came, a, and the rest of its answers */
-    int known, said;     /* whether x and a are of now; whether any was asked for */
+    double least;        /* the smallest D */
+    double grown;        /* the factor of later weights, in place of fading the past */
+    double *x, *a, *rest; /* the last predicted row: x, a, and the remainder of its targets */
+    int known, said;     /* whether x and a are current; whether a row was predicted since the last */
     void *memory;
 };
 
-/* The coefficients of a row; what is left of its answers stays in it. */
+/* Compute the coefficients a of a row; the remainder of its targets is left in the row. */
 WITHIN void eliminate(const Rows *rows, double *row, double *a)
 {
     const ptrdiff_t d = rows->d, wide = rows->wide;
@@ -86,7 +86,7 @@ WITHIN double lanes(const vector *v)
     return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }
 
-/* h . a of all rows of a batch; h and a are filled up to whole vectors. */
+/* h . a for all rows of a batch; h and a are padded to whole vectors. */
 WITHIN void against(const Batch *batch, ptrdiff_t tall, const double *a, double *dots)
 {
     for (ptrdiff_t i = 0; i < batch->count; i++) {
@@ -101,7 +101,7 @@ WITHIN void against(const Batch *batch, ptrdiff_t tall, const double *a, double 
     }
 }
 
-/* The contribution of a batch to the prediction of a row, by h . a. */
+/* Add the contribution of a batch to the prediction of a row, given h . a. */
 WITHIN void answer(const Batch *batch, ptrdiff_t c, const double *dots, double sign, double *to)
 {
     for (ptrdiff_t i = 0; i < batch->count; i++)
@@ -112,7 +112,7 @@ WITHIN void answer(const Batch *batch, ptrdiff_t c, const double *dots, double s
 /* Subtract the contributions of a batch: the sum in (3). */
 WITHIN void lessen(const Batch *batch, ptrdiff_t tall, const double *dots, double *h)
 {
-    for (ptrdiff_t i = 0; i < batch->count; i += 4) { /* four at a time, some of weight 0 */
+    for (ptrdiff_t i = 0; i < batch->count; i += 4) { /* four rows at once, padded with weight 0 */
         const double *rows = batch->h + i * tall;
         double by[4];
         for (int l = 0; l < 4; l++)
@@ -123,7 +123,7 @@ WITHIN void lessen(const Batch *batch, ptrdiff_t tall, const double *dots, doubl
     }
 }
 
-/* Start with the present triangle. */
+/* Start to collect rows, relative to the current triangle. */
 WITHIN void begin(Rows *rows)
 {
     Pending *pending = rows->pending;
@@ -152,7 +152,7 @@ WITHIN void take_old(Rows *rows, ptrdiff_t last)
     pending->column = last;
 }
 
-/* a of a batch, of feature j of row i at [j][i]. */
+/* Transpose a of a batch: feature j of row i is at [j][i]. */
 WITHIN void turned(const Batch *batch, ptrdiff_t d, ptrdiff_t tall, double *to)
 {
     for (ptrdiff_t j = 0; j < d; j++)
@@ -160,7 +160,7 @@ WITHIN void turned(const Batch *batch, ptrdiff_t d, ptrdiff_t tall, double *to)
             to[j * AHEAD + i] = batch->a[i * tall + j];
 }
 
-/* (5): a (as [j][i]) of the rows that are collected, where the old are in the triangle. */
+/* (5): update a of the collected rows, at [j][i], after the old rows were added to the triangle. */
 WITHIN void carry_over(const Pending *pending, ptrdiff_t d, double *across)
 {
     const double *noted = pending->noted;
@@ -177,7 +177,8 @@ WITHIN void carry_over(const Pending *pending, ptrdiff_t d, double *across)
     }
 }
 
-/* (3) of all rows of a whole batch that stands alone beside the triangle, and (4) to the same ends. */
+/* Compute (3) anew for the rows of a full batch, without other pending rows, and the e / s of (4).
+   */
 WITHIN void recur_all(Batch *batch, ptrdiff_t d, ptrdiff_t c, ptrdiff_t tall,
                       const double *across, const double *inverse)
 {
@@ -218,7 +219,7 @@ WITHIN void recur_all(Batch *batch, ptrdiff_t d, ptrdiff_t c, ptrdiff_t tall,
     }
 }
 
-/* No rows in a batch. */
+/* Remove all rows of a batch. */
 WITHIN void clear(Batch *batch, ptrdiff_t wide)
 {
     if (batch->count == 0)
@@ -315,7 +316,7 @@ EVERY_MACHINE int pending_learn(Rows *rows, const double *x, const double *row, 
     pending->grown /= rows->factor;
     pending->said = 0;
     rows->fresh = 0;
-    if (pending->old.count > 0) /* as many numbers of the triangle with each row */
+    if (pending->old.count > 0) /* process the same number of entries of the triangle per row */
         take_old(rows, edge((ptrdiff_t)(d * (1.0 - sqrt(1.0 - (double)now->count / AHEAD)))));
     if (now->count == AHEAD) {
         if (pending->old.count > 0) {

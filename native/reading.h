@@ -1,4 +1,5 @@
-/* Conversion of plain rows, targets and labels from Python; others are left to Python. */
+/* Conversion of plain rows, targets and labels from Python; all other objects are handled in
+   Python. */
 #ifndef ONEPASS_READING_H
 #define ONEPASS_READING_H
 
@@ -8,27 +9,27 @@
 typedef struct {
     Py_ssize_t d;     /* features */
     PyObject *array;  /* the accepted array type */
-    PyObject *names;  /* of features, a tuple; or None */
-    PyObject *number; /* the type of predictions; None for labels */
+    PyObject *names;  /* the names of the features, a tuple; or None */
+    PyObject *number; /* the type of numeric predictions; None for labels */
     PyObject *labels; /* the labels, a tuple; or None */
-    PyObject *places; /* label -> its place in labels, a dict; or None */
+    PyObject *places; /* a dict from labels to their indices in `labels`; or None */
 } Reading;
 
-/* Whether the parts are of the kinds that they must be; then they are held. */
+/* Set the parts, with new references; returns 0 if a part has the wrong type. */
 int reading_open(Reading *reading, Py_ssize_t d, PyObject *const parts[5]);
 void reading_close(Reading *reading);
 
-/* An array of floats or doubles, or a dict of plain numbers under the known names, none of them
-   infinite or huge; 0 where it is neither. */
+/* Read an array of floats or doubles, or a dict of plain numbers with the given names. Returns 0
+   for any other object, and if a number is not finite or is huge. */
 int read_row(const Reading *reading, PyObject *given, double *row);
 
-/* A number as a double that is not huge; NAN otherwise, without an error. */
+/* Convert a number to a double; NAN without an error if the object is no number or is huge. */
 double read_number(PyObject *given);
 
-/* The place of a label; -1 if it is unknown, without an error. */
+/* The index of a label; -1 without an error if the label is unknown. */
 Py_ssize_t read_label(const Reading *reading, PyObject *given);
 
-/* A numeric prediction, or the label at a place. */
+/* A numeric prediction, or the label with an index, as a Python object. */
 PyObject *number_said(const Reading *reading, double value);
 PyObject *label_said(const Reading *reading, Py_ssize_t place);
 

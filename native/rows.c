@@ -9,7 +9,7 @@
  * The remainder of b is the row's error before it was learned, and the least sum of squares grows by
  * q times its square. Fading multiplies D. For K rows all (1) of a column are computed together,
  * since D_j is a running sum, and each number of the triangle is read and written once.
- * If a row has far more information than all before it, (2) would subtract large numbers; then
+ * If a row has far more information than all rows before it, (2) would subtract large numbers; then
  * [U theta]_j <- D_j / D_j' [U theta]_j + k [a b], with the original row, is used instead.
  * Cost: 2 d^2 + O(d) operations per row.
  *
@@ -28,13 +28,13 @@ double *rows_at(const Rows *rows, ptrdiff_t j)
     return rows->triangle[rows->now] + place(rows->wide, j) - edge(j);
 }
 
-/* Solve U w = theta, from the last row on. */
+/* Solve U w = theta by back substitution. */
 EVERY_MACHINE void rows_solve(Rows *rows)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     if (rows->fresh)
         return;
-    memset(rows->w, 0, d * c * sizeof(double)); /* a vector is read whole */
+    memset(rows->w, 0, d * c * sizeof(double)); /* whole vectors are read */
     for (ptrdiff_t j = d - 1; j >= 0; j--) {
         const double *row = rows_at(rows, j);
         double *w = rows->w + j * c;
@@ -49,7 +49,7 @@ EVERY_MACHINE void rows_solve(Rows *rows)
         const ptrdiff_t last = edge(d - 1);
         vector sum = {0.0};
         const double theta = w[0];
-        w[0] = 0.0; /* its own; those before it are, and those of the vectors beyond d */
+        w[0] = 0.0; /* the entries before w[0], and those beyond d, are zero already */
         for (ptrdiff_t l = edge(j); l <= last; l += WIDE)
             sum += *(const vector *)(row + l) * *(const vector *)(rows->w + l);
         w[0] = theta;
@@ -59,7 +59,7 @@ EVERY_MACHINE void rows_solve(Rows *rows)
     rows->fresh = 1;
 }
 
-/* Means move by a part of what lies between them and a row: the sum, and what rounding left. */
+/* Update means by a part of the difference from a row; `rest` contains their rounding errors. */
 WITHIN void centre(double *restrict mean, double *restrict rest, const double *restrict x,
                    double *restrict moved, ptrdiff_t n, double part)
 {
@@ -72,7 +72,7 @@ WITHIN void centre(double *restrict mean, double *restrict rest, const double *r
     }
 }
 
-/* Update the floor with a row: its energy, and whether each feature was excited. */
+/* Update the floor with a row: the sum of squares and the excitation of each feature. */
 WITHIN void note(Rows *rows, const double *x, const double *moved, double weight)
 {
     for (ptrdiff_t j = 0; j < rows->d; j++) {
@@ -84,7 +84,8 @@ WITHIN void note(Rows *rows, const double *x, const double *moved, double weight
     rows->count++;
 }
 
-/* Add a row to the block: centred, its target relative to w0. Returns its weight there. */
+/* Write a row to the block: centred, with targets relative to w0. Returns its weight in the block.
+   */
 WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, double weight)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
@@ -112,14 +113,15 @@ WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, 
     return q;
 }
 
-/* How many rows may be taken in together: so few that the first of them still counts for 1e-100. */
+/* The maximum number of rows per block: the first row must not fade below 1e-100 within it. */
 WITHIN ptrdiff_t at_once(const Rows *rows)
 {
     const double most = rows->factor < 1.0 ? -230.0 / log(rows->factor) : AT_ONCE;
     return most >= AT_ONCE ? AT_ONCE : most >= 1.0 ? (ptrdiff_t)most : 1;
 }
 
-/* Whether rounding errors of n rows are small beside the earlier information of each weight. */
+/* Whether rounding errors of n rows are small relative to the earlier information on each weight.
+   */
 WITHIN int calm(const Rows *rows, ptrdiff_t n, const double *q)
 {
     int good = 1;
@@ -133,9 +135,9 @@ WITHIN int calm(const Rows *rows, ptrdiff_t n, const double *q)
     return good;
 }
 
-/* Learn up to AT_ONCE rows, as if one after the other, in groups of k, into a copy of the triangle.
-   0 if a direction lost its digits; -1 if rows are not calm: then the means and sums have changed,
-   but not the triangle. */
+/* Learn up to AT_ONCE rows, as if one after the other, in groups of k; write a copy of the
+   triangle. Returns 0 if a direction has lost its digits, and -1 if the rows are not calm: then the
+   means and sums have changed, but not the triangle. */
 WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const double *Y,
                  const double *weights, double *errors, const int k)
 {
@@ -144,7 +146,7 @@ WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const doubl
     for (ptrdiff_t i = 0; i < n; i++) {
         double *row = rows->block + i * wide;
         q[i] = prepare(rows, row, X + i * d, Y + i * c, weights ? weights[i] : 1.0) * grown;
-        grown /= rows->factor; /* a later row is as much larger as the past would be smaller */
+        grown /= rows->factor; /* the weights of later rows grow, in place of fading the past */
         fade *= i ? rows->factor : 1.0;
     }
     for (ptrdiff_t i = n; i < groups * k; i++) {
@@ -170,8 +172,9 @@ WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const doubl
     return good;
 }
 
-/* Put a floor under what is known of each weight: rows that the weights as they are answer. They are
-   taken in where the triangle stands, from the column on that they begin with. */
+/* Raise the information on each weight to the floor, by pseudo-rows that the current weights fit.
+   They are added to the triangle in place, starting at their first nonzero column. Returns 0 if a
+   direction has lost its digits. */
 WITHIN int hold(Rows *rows)
 {
     const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide;
@@ -197,7 +200,7 @@ WITHIN int hold(Rows *rows)
     for (ptrdiff_t j = 0; j < d; j++)
         smallest = D[j] < smallest ? D[j] : smallest;
     rows->age = 0.0;
-    return smallest > FAINT; /* and the weights are as they were: they answered all */
+    return smallest > FAINT; /* the weights fit all pseudo-rows and have not changed */
 }
 
 int rows_say(Rows *rows, const double *x, double *scores)
@@ -214,7 +217,7 @@ int rows_say(Rows *rows, const double *x, double *scores)
     return 1;
 }
 
-/* Whether numbers are so small that squares of them, and sums of those, are far from overflow. */
+/* Whether the squares of numbers, and sums of such squares, are far from overflow. */
 WITHIN int tame(const double *x, ptrdiff_t n)
 {
     int good = 1;
@@ -223,7 +226,7 @@ WITHIN int tame(const double *x, ptrdiff_t n)
     return good;
 }
 
-/* Whether weights are so large, too, that they are far from underflow. */
+/* Whether weights are far from overflow and underflow. */
 WITHIN int fair(const double *weights, ptrdiff_t n)
 {
     int good = 1;
@@ -232,15 +235,15 @@ WITHIN int fair(const double *weights, ptrdiff_t n)
     return good;
 }
 
-/* Bytes of the parts that are overwritten. */
+/* The number of bytes from `squares` to `last`, which are overwritten by learning. */
 WITHIN size_t written(const Rows *rows)
 {
     return (rows->last + rows->d - rows->squares) * sizeof(double);
 }
 
-/* Learn rows one after the other, as many together as possible: first into a copy of the triangle,
-   then in place. Returns how many were learned before rows that are not calm or not tame; -1 if
-   the state is unusable. */
+/* Learn rows as if one after the other, in blocks as large as possible; the first block is written
+   to a copy of the triangle, later ones in place. Returns the number of rows learned before a block
+   that is not calm or has extreme values; -1 if the state is no longer valid. */
 EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, const double *X,
                                          const double *Y, const double *weights, double *errors)
 {
@@ -285,7 +288,7 @@ ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
     return learn_all(rows, rows->now, n, X, Y, weights, errors);
 }
 
-/* The floor after a row, if it is time. */
+/* Apply the floor after a row, if it is due. */
 WITHIN void visit(Rows *rows)
 {
     if (rows->level > 0.0) {
@@ -297,14 +300,14 @@ WITHIN void visit(Rows *rows)
     }
 }
 
-/* As it was, where the triangle before is still there. */
+/* Restore the state before a row; the triangle before the row must not have been overwritten. */
 WITHIN void go_back(Rows *rows, const Rows *was)
 {
     *rows = *was;
     memcpy(rows->squares, rows->before, written(rows));
 }
 
-/* Solve for w; whether it is finite. */
+/* Solve for w; return whether it is finite. */
 WITHIN int solved(Rows *rows)
 {
     int good = 1;
@@ -361,7 +364,7 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
     rows->d = d;
     rows->c = c;
     rows->wide = edge(d + c + WIDE - 1);
-    if (rows->wide % (8 * WIDE) == 0) /* or rows would lie in each other's way in the caches */
+    if (rows->wide % (8 * WIDE) == 0) /* avoid cache conflicts between rows */
         rows->wide += WIDE;
     rows->factor = rows->due = rows->faded = 1.0;
     const size_t m = d + c, size = rows_at(rows, d) - rows_at(rows, 0) + rows->wide;

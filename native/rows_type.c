@@ -1,4 +1,4 @@
-/* The type Rows for Python; onepass/native.py says what its parts are. */
+/* The Python type Rows, documented in onepass/native.py. */
 #include "buffers.h"
 
 #include <math.h>
@@ -12,24 +12,24 @@
 #include "pending.h"
 #include "reading.h"
 
-enum { WIDEST = 1 << 14 }; /* features, or outputs */
-enum { LONG = 1 << 20 };   /* at least so many multiplications release the GIL */
-enum { WAITS = 1 << 17 };  /* of 0.1 ms each, then an error: after a fork the thread may not exist */
+enum { WIDEST = 1 << 14 }; /* maximum number of features, and of outputs */
+enum { LONG = 1 << 20 };   /* minimum number of multiplications that release the GIL */
+enum { WAITS = 1 << 17 };  /* maximum of waits of 0.1 ms: after a fork the thread may not exist */
 
 typedef struct {
     PyObject_HEAD
     Rows rows;
     Reading reading;
     Py_ssize_t seen;   /* rows learned one by one */
-    double *row;       /* the row that came (d), and its answers (c) */
-    double *said;      /* (c) */
-    double *weights;   /* w0 + w (d, c), and the offset (c), if they are fresh */
+    double *row;       /* the current row (d), and its targets (c) */
+    double *said;      /* predictions (c) */
+    double *weights;   /* w0 + w (d, c), and the offset (c), if `fresh` */
     int fresh;
-    int released;      /* no more rows are learned one by one */
-    int busy;          /* another thread learns rows */
+    int released;      /* whether learn_one is disabled */
+    int busy;          /* whether another thread learns rows */
 } Object;
 
-/* Wait until no other thread learns rows; 0 with an error after WAITS. */
+/* Wait until no other thread learns rows; returns 0 with an error after WAITS. */
 static int idle(const Object *self)
 {
     for (int i = 0; self->busy && i < WAITS; i++) {
@@ -43,7 +43,7 @@ static int idle(const Object *self)
         Py_END_ALLOW_THREADS
     }
     if (self->busy)
-        PyErr_Format(PyExc_RuntimeError, "Rows: another thread is in it");
+        PyErr_Format(PyExc_RuntimeError, "Rows: another thread is learning rows");
     return !self->busy;
 }
 
@@ -61,7 +61,7 @@ static void enter(Object *self, PyThreadState *state)
     self->busy = 0;
 }
 
-/* A part of the state by its name, and its size; NULL with an error if there is none. */
+/* A part of the state, by name, and its size; NULL with an error if the name is unknown. */
 static double *part(Rows *rows, PyObject *name, Py_ssize_t *size)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
@@ -79,7 +79,7 @@ static double *part(Rows *rows, PyObject *name, Py_ssize_t *size)
             *size = known[i].size;
             return known[i].at;
         }
-    PyErr_Format(PyExc_KeyError, "Rows: no part %R", name);
+    PyErr_Format(PyExc_KeyError, "Rows: unknown part %R of the state", name);
     return NULL;
 }
 
@@ -109,7 +109,7 @@ static PyObject *get(Object *self, PyObject *name)
 {
     Py_ssize_t size;
     if (!PyUnicode_Check(name))
-        return PyErr_Format(PyExc_TypeError, "Rows.get: expected a name");
+        return PyErr_Format(PyExc_TypeError, "Rows.get: expected the name of a part");
     if (!idle(self))
         return NULL;
     rows_solve(&self->rows);
@@ -117,8 +117,8 @@ static PyObject *get(Object *self, PyObject *name)
     return from ? PyBytes_FromStringAndSize((const char *)from, size * sizeof(double)) : NULL;
 }
 
-/* Rows j to before j + k of R, whose columns lie one after the other, and of z into the triangle,
-   divided by their diagonals; or out of it. A few rows at once: they share the columns' lines. */
+/* Copy rows j to before j + k of R, stored by columns, and of z to the triangle, divided by their
+   diagonal entries. Several rows are copied together, since they share the columns' cache lines. */
 static void load(Rows *rows, ptrdiff_t j, ptrdiff_t k, const double *R, const double *z)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
@@ -216,7 +216,7 @@ static PyObject *numbers(Object *self, PyObject *args)
     if (given && !PyArg_ParseTuple(args, "ddn:numbers", &mass, &age, &count))
         return NULL;
     if (given && (count < 0 || count > PY_SSIZE_T_MAX / 2))
-        return PyErr_Format(PyExc_ValueError, "Rows.numbers: expected a count of rows");
+        return PyErr_Format(PyExc_ValueError, "Rows.numbers: expected a number of rows >= 0");
     if (!idle(self))
         return NULL;
     if (given) {
@@ -229,7 +229,7 @@ static PyObject *numbers(Object *self, PyObject *args)
                          self->seen);
 }
 
-/* learn_one(x, y, weight): whether it was learned; if not, nothing has changed. */
+/* learn_one(x, y, weight): return whether the row was learned; if not, the state is unchanged. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
     const ptrdiff_t d = self->rows.d, c = self->rows.c;
@@ -245,7 +245,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     if (!(weight > 0.0) || place < 0 || isnan(answer) ||
         !read_row(&self->reading, args[0], self->row))
         Py_RETURN_FALSE;
-    if (self->released || self->busy) /* also by what was done to read the row */
+    if (self->released || self->busy) /* code run to read the row may have changed these */
         Py_RETURN_FALSE;
     memset(answers, 0, c * sizeof *answers);
     answers[place] = answer;
@@ -259,7 +259,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     return PyBool_FromLong(good);
 }
 
-/* The present weights, and the offset: a prediction is (x - means) weights + offset. */
+/* Compute the current weights and offset: a prediction is (x - means) weights + offset. */
 static void refresh(Object *self)
 {
     Rows *rows = &self->rows;
@@ -291,7 +291,8 @@ static void score(Object *self, const double *x, double *scores)
             scores[k] += (x[j] - self->rows.means[j]) * self->weights[i];
 }
 
-/* Numbers of an array that has so many, none of them huge; NULL without an error if not. */
+/* The `count` numbers of an array; NULL without an error if their number or type differs, or if one
+   is huge. */
 static const double *plain(PyObject *given, Py_ssize_t count, Py_buffer *view)
 {
     const double *at = numbers_of(given, "d", count, 0, view);
@@ -305,7 +306,8 @@ static const double *plain(PyObject *given, Py_ssize_t count, Py_buffer *view)
     return good ? at : NULL;
 }
 
-/* learn_few(n, X, y, errors): whether the rows were learned; if not, nothing has changed. */
+/* learn_few(n, X, y, errors): return whether the rows were learned; if not, the state is unchanged.
+   */
 static PyObject *learn_few(Object *self, PyObject *args)
 {
     Rows *rows = &self->rows;
@@ -324,7 +326,7 @@ static PyObject *learn_few(Object *self, PyObject *args)
         return NULL;
     const double *X = plain(given[0], n * rows->d, &view[0]);
     const double *Y = X ? plain(given[1], n * rows->c, &view[1]) : NULL;
-    if (Y && !self->released && !self->busy) { /* by what was done to read them, too */
+    if (Y && !self->released && !self->busy) { /* changed by code run to read X */
         PyThreadState *state = leave(self, n);
         const unsigned was = begin_swift();
         good = rows_learn_few(rows, n, X, Y, errors);
@@ -341,7 +343,7 @@ static PyObject *learn_few(Object *self, PyObject *args)
     return PyBool_FromLong(good);
 }
 
-/* predict_few(n, X, scores): whether they were predicted. */
+/* predict_few(n, X, scores): return whether the rows were predicted. */
 static PyObject *predict_few(Object *self, PyObject *args)
 {
     const ptrdiff_t d = self->rows.d, c = self->rows.c;
@@ -412,7 +414,8 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!reading_open(&self->reading, d, kept) ||
         (kept[3] != Py_None && PyTuple_Size(kept[3]) != c)) {
         Py_DECREF(self);
-        return PyErr_Format(PyExc_ValueError, "Rows: expected a name a feature, a label an output");
+        return PyErr_Format(PyExc_ValueError,
+                            "Rows: expected one name per feature and one label per output");
     }
     self->row = PyMem_Calloc(d + 3 * c + d * c, sizeof(double));
     if (!self->row || !rows_open(&self->rows, d, c)) {
@@ -440,20 +443,20 @@ static void drop(Object *self)
 }
 
 static PyMethodDef methods[] = {
-    {"put", (PyCFunction)put, METH_VARARGS, "put(name, doubles): set a part."},
-    {"get", (PyCFunction)get, METH_O, "get(name): a copy of a part, as bytes."},
+    {"put", (PyCFunction)put, METH_VARARGS, "put(name, doubles): set a part of the state."},
+    {"get", (PyCFunction)get, METH_O, "get(name): return a copy of a part of the state, as bytes."},
     {"triangle", (PyCFunction)triangle, METH_VARARGS, "triangle(R.T, z, out): copy in, or out."},
     {"numbers", (PyCFunction)numbers, METH_VARARGS, "numbers([mass, age, count]): set or return."},
     {"learn", (PyCFunction)learn, METH_VARARGS,
-     "learn(n, X, Y, weights, errors): how many were learned, or -1."},
+     "learn(n, X, Y, weights, errors): return the number of rows learned, or -1."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
-     "learn_one(x, y, weight): whether it was learned."},
+     "learn_one(x, y, weight): return whether the row was learned."},
     {"learn_few", (PyCFunction)learn_few, METH_VARARGS,
-     "learn_few(n, X, y, errors): whether they were learned."},
+     "learn_few(n, X, y, errors): return whether the rows were learned."},
     {"predict_few", (PyCFunction)predict_few, METH_VARARGS,
-     "predict_few(n, X, scores): whether they were predicted."},
+     "predict_few(n, X, scores): return whether the rows were predicted."},
     {"release", (PyCFunction)release, METH_NOARGS, "release(): disable learn_one."},
-    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the prediction, or None."},
+    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): return the prediction, or None."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,11 +8,12 @@
 
 #include "machine.h"
 
-/* LAPACK's dlasd4: d_j - s_i and d_j + s_i of root i, from 1, and the root s_i. */
+/* LAPACK's dlasd4: computes d_j - s_i, d_j + s_i and the root s_i for an index i, which starts at
+   1. */
 typedef void Roots(int *n, int *i, double *d, double *z, double *below, double *rho, double *root,
                    double *above, int *info);
 
-/* Row i of gaps: s_i^2 - d_j^2, of the nearest pole to all digits. */
+/* Row i of the gaps s_i^2 - d_j^2; the gap of the nearest pole is accurate to all digits. */
 WITHIN void gaps_of(ptrdiff_t n, const double *d, const double *below, const double *above,
                     double *gaps)
 {
@@ -26,8 +27,8 @@ WITHIN void gaps_of(ptrdiff_t n, const double *d, const double *below, const dou
         gaps[j] = (pole - d[j]) * (pole + d[j]) + gap;
 }
 
-/* Left singular vectors as rows, and singular values, both in the order of d; room of 3 n. 0 if
-   LAPACK finds no root. */
+/* Compute left singular vectors as rows, and singular values, both in the order of d; `room` is
+   work space of 3 n numbers. Returns 0 if LAPACK fails. */
 EVERY_MACHINE static int decompose(Roots *dlasd4, ptrdiff_t n, double *d, const double *z,
                                    double *vectors, double *roots, double *room)
 {
@@ -79,7 +80,8 @@ PyObject *secular(PyObject *module, PyObject *args)
                           &a.given[2], &a.given[3], &a.given[4]))
         return NULL;
     if (!PyCapsule_CheckExact(capsule) || n < 3 || n > 1 << 20)
-        return PyErr_Format(PyExc_ValueError, "secular: expected LAPACK's dlasd4, and 3 rows");
+        return PyErr_Format(PyExc_ValueError,
+                            "secular: expected LAPACK's dlasd4 in a capsule, and at least 3 rows");
     union {
         void *plain;
         Roots *function;

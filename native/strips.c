@@ -4,14 +4,14 @@
 
 #include "machine.h"
 
-enum { TILE = 64 }; /* numbers of a row in a tile: whole strips */
+enum { TILE = 64 }; /* numbers of a row in a tile; a multiple of the width of a strip */
 
-#if defined(__AVX__) /* set by a compiler flag */
+#if defined(__AVX__) /* defined if enabled by a compiler flag */
 #define LANES 4
 #define MANY 1
 #elif defined(__aarch64__)
 #define LANES 2
-#define MANY 2 /* of its 32 registers K rows take 16 */
+#define MANY 2 /* K rows occupy 16 of the 32 registers */
 #else
 #define LANES 2
 #define MANY 4

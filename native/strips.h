@@ -1,29 +1,29 @@
-/* Strips of the triangle, beyond the columns that are turned: rows of a panel and the rows that come. */
+/* Updates of strips: the columns of the triangle and of the new rows to the right of a panel. */
 #ifndef ONEPASS_STRIPS_H
 #define ONEPASS_STRIPS_H
 
 #include <stddef.h>
 
-enum { K = 8, PANEL = 16, GROUPS = 16 }; /* rows of a group; of the triangle; groups at most */
+enum { K = 8, PANEL = 16, GROUPS = 16 }; /* rows per group; rows per panel; maximum of groups */
 
-/* What k rows do to a row of the triangle: rows.c, (1). */
+/* The rotation of a row of the triangle by k new rows: rows.c, (1). */
 typedef struct {
     double a[K], gain[K], kept[K];
     int sharp;
 } Turn;
 
-/* Rows `from` to before `to` of the triangle, whose numbers from `stop` on are still to be turned. */
+/* Rows `from` to before `to` of the triangle; columns from `stop` on are not rotated yet. */
 typedef struct {
     ptrdiff_t wide, from, to, stop;
-    const double *row; /* where row `from` stands, and is to stand */
-    double *next;
+    const double *row; /* row `from` before the update */
+    double *next;      /* row `from` after the update */
     double *block;     /* groups of k rows, wide each */
     ptrdiff_t groups;
     Turn turns[GROUPS][PANEL];
-    int sharp[GROUPS]; /* whether a turn of the group is */
+    int sharp[GROUPS]; /* whether any rotation of the group is sharp */
 } Panel;
 
-/* (2) of all groups of k rows, 1 or K, one after the other, with the turns that are known. */
+/* (2) for all groups of k rows (1 or K), one after the other, with the rotations of the panel. */
 void turn_strips(const Panel *panel, int k);
 
 #endif

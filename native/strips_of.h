@@ -1,12 +1,12 @@
-/* Strips of MANY vectors of LANES doubles, for one kind of MACHINE; strips.c includes this for each.
-   All that is called here is of that kind too: nothing else can be put within it by a compiler that
-   was told of another. */
+/* Strips of MANY vectors of LANES doubles, for one MACHINE; strips.c includes this file once for
+   each. All functions called here are compiled for the same MACHINE, since a compiler cannot inline
+   functions for another target. */
 
 typedef double NAMED(lanes) __attribute__((vector_size(8 * LANES), may_alias));
 #define lanes NAMED(lanes)
 
-/* rows.c, (2), of k rows and those of the panel, in `many` vectors; where some say much more than all
-   before them, by what is kept. */
+/* rows.c, (2), for k rows and the rows of the panel, in `many` vectors; sharp rotations use `kept`.
+   */
 WITHIN MACHINE void NAMED(strip)(const Panel *panel, const double *row, double *next, double *rows,
                                  const Turn *turns, const int many, const int k, const int sharp)
 {
@@ -35,7 +35,7 @@ WITHIN MACHINE void NAMED(strip)(const Panel *panel, const double *row, double *
 #pragma GCC unroll 4
         for (int v = 0; v < many; v++)
             *(lanes *)(next + at + v * LANES) = u[v];
-        at += wide - ((j + 1) & -WIDE); /* a row begins with the vector of its diagonal: its edge */
+        at += wide - ((j + 1) & -WIDE); /* a row begins with the vector that contains its diagonal */
     }
 #pragma GCC unroll 8
     for (int i = 0; i < k; i++)
