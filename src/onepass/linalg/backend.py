@@ -37,7 +37,7 @@ def is_tensor(array: object) -> TypeGuard["torch.Tensor"]:
 def on_device(array: ArrayOrTensor) -> bool:
     """Whether an array is on an accelerator, so that reading a number from it synchronizes.
 
-    No control flow depends on such numbers; results that must not count are masked instead.
+    No control flow depends on numbers on an accelerator; invalid results are masked instead.
     """
     return is_tensor(array) and array.device.type != "cpu"
 
@@ -57,16 +57,16 @@ def host(array: ArrayOrTensor) -> Any:
 
 def all_to_numpy(*arrays: ArrayOrTensor) -> list[Any]:
     """Convert small matrices to float64 NumPy arrays, with one synchronization for all tensors."""
-    tensors = [each.detach().double() for each in arrays if is_tensor(each)]
+    tensors = [array.detach().double() for array in arrays if is_tensor(array)]
     if len(tensors) < 2:
-        return [host(each) for each in arrays]
+        return [host(array) for array in arrays]
     import torch  # noqa: PLC0415  only if there is a tensor
 
-    numbers = host(torch.cat([each.reshape(-1) for each in tensors]))
-    cuts = np.cumsum([each.numel() for each in tensors])[:-1]
+    numbers = host(torch.cat([tensor.reshape(-1) for tensor in tensors]))
+    cuts = np.cumsum([tensor.numel() for tensor in tensors])[:-1]
     parts = zip(np.split(numbers, cuts), tensors, strict=True)
-    converted = iter([part.reshape(tuple(each.shape)) for part, each in parts])
-    return [next(converted) if is_tensor(each) else host(each) for each in arrays]
+    converted = iter([part.reshape(tuple(tensor.shape)) for part, tensor in parts])
+    return [next(converted) if is_tensor(array) else host(array) for array in arrays]
 
 
 def like(array: ArrayOrTensor, other: ArrayOrTensor) -> Any:
@@ -109,7 +109,7 @@ def numpy_view(array: ArrayOrTensor) -> Any:
 
 
 def finite(*arrays: ArrayOrTensor) -> bool:
-    """Whether all numbers are finite; the sum is checked first: nan and infinity propagate."""
+    """Whether all numbers are finite; their sum, to which nan and infinity propagate, is tested."""
     for array in arrays:
         near = numpy_view(array)
         if is_tensor(near):
@@ -121,7 +121,7 @@ def finite(*arrays: ArrayOrTensor) -> bool:
 
 
 def _summed(array: ArrayOrTensor) -> float:
-    """The sum of all numbers, or of their magnitudes, whichever is faster."""
+    """The sum of all numbers or of their magnitudes, whichever is faster to compute."""
     if 0 < array.size < _FEW and array.dtype == np.float64:
         return float(blas.dasum(array.ravel(order="K")))
     with np.errstate(over="ignore", invalid="ignore"):

@@ -50,7 +50,7 @@ class CentredRows(NamedTuple):
     ages: Floats
     """The factor by which the state before the first row has faded when each row arrives, (n,)."""
     fade: float
-    """The last of these: the factor by which past and block must fade after the block."""
+    """The last of ``ages``: the factor by which past and block must fade after the block."""
 
 
 class MeanDifference(NamedTuple):
@@ -120,7 +120,7 @@ class Centering:
         return replace(self, mass=self.mass * factor)
 
     def joined(self, other: "Centering") -> MeanDifference:
-        """The means of the rows of both, with the same features and targets: (4)."""
+        """The common means of two sets of rows with the same features and targets: (4)."""
         mass = self.mass + other.mass
         x = (other.features - self.features) + (other.features_rest - self.features_rest)
         y = (other.targets - self.targets) + (other.targets_rest - self.targets_rest)
@@ -192,7 +192,7 @@ class Centering:
 
 
 def _ages(forgetting: float | Floats, n: int) -> tuple[float, Floats]:
-    """λ of the first row, and cumulative products of λ of the rows after it, (n,), from 1 on."""
+    """λ of the first row, and cumulative products of the λ of later rows, (n,), starting at 1."""
     if isinstance(forgetting, float):
         return forgetting, np.ones(n) if forgetting == 1.0 else forgetting ** np.arange(float(n))
     ages = forgetting.copy()
@@ -201,7 +201,7 @@ def _ages(forgetting: float | Floats, n: int) -> tuple[float, Floats]:
 
 
 def _moved(old: Centering, by_x: Floats, by_y: Floats, mass: float) -> Centering:
-    """The means plus differences, with a new mass."""
+    """Add differences to the means, and set a new mass."""
     features, features_rest = _sum(old.features, old.features_rest + by_x)
     targets, targets_rest = _sum(old.targets, old.targets_rest + by_y)
     return Centering(features, targets, mass, old.free, features_rest, targets_rest)

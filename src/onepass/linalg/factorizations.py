@@ -1,8 +1,8 @@
 """Factorizations of small float64 matrices: Cholesky, QR, SVD and triangular solves.
 
 Arrays are NumPy arrays or tensors on an accelerator. On an accelerator no control flow depends on
-computed numbers: every row is factorized, and rows that must not count are masked. Long
-computations on NumPy arrays call BLAS and LAPACK without the GIL, which SciPy's wrappers hold.
+computed numbers: every row is factorized, and skipped rows are masked. Long computations on NumPy
+arrays call BLAS and LAPACK without the GIL, which SciPy's wrappers do not release.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ __all__ = [
 
 
 LONG = 1 << 22
-"""Number of multiplications from which on a call releases the GIL."""
+"""Minimum number of multiplications for which a call releases the GIL."""
 
 
 @cache
@@ -52,7 +52,7 @@ def _routine(name: str) -> Any:
 
 
 def call(name: str, *arguments: str | float | Floats) -> int:
-    """Call a BLAS or LAPACK routine; return its last argument afterwards, ``info`` for LAPACK.
+    """Call a BLAS or LAPACK routine; return the new value of its last argument, LAPACK's ``info``.
 
     Parameters
     ----------
@@ -235,8 +235,8 @@ def solve_lower_transposed(L: Floats, b: Floats) -> Floats:
 def ordered_cholesky(S: ArrayOrTensor, least: ArrayOrTensor) -> tuple[Any, Any]:
     """Cholesky factor of a positive semidefinite S, without pivoting; dependent rows are skipped.
 
-    Rows are not reordered, since their order is the order of test-then-train: of two inconsistent
-    rows the first one must win.
+    Rows are not reordered, since their order is the order of test-then-train: if two rows are
+    inconsistent, the first must be fitted.
 
     Parameters
     ----------

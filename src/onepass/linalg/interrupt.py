@@ -12,12 +12,12 @@ __all__ = ["Background", "Interrupt"]
 class Background:
     """A SIGINT handler for a program that inherited an ignored SIGINT, as from a shell's ``&``.
 
-    It ignores signals until ``asked`` is set.
+    SIGINT is ignored until ``asked`` is set.
 
     Attributes
     ----------
     asked : bool
-        Whether a SIGINT interrupts the program from now on.
+        Whether a SIGINT raises KeyboardInterrupt.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Background:
 class Interrupt:
     """Defers a keyboard interrupt while a model is updated.
 
-    As ``asyncio.run`` does, it replaces only Python's own SIGINT handler, or a `Background`. In
+    As in ``asyncio.run``, only Python's default SIGINT handler, or a `Background`, is replaced. In
     other threads, and if the program has installed a handler, nothing changes. A second interrupt
     while the first is deferred is raised at once.
 

@@ -11,12 +11,12 @@ most ``block`` of them; then
 
     [σ V; v …] = Ũ Σ̃ Ṽᵀ,    V ← Ṽ[:k],    σ ← Σ̃[:k]                                     (2)
 
-which is the sequential Karhunen-Loève algorithm [2], applied after a fixed number of rows however
-the stream is cut. A batch, such as a task, can be added as a whole
+which is the sequential Karhunen-Loève algorithm [2], applied after a fixed number of rows,
+independent of the division into blocks. A batch, such as a task, can be added as a whole
 (:meth:`IncrementalPCAState.joined`), as in scikit-learn's IncrementalPCA.
 
 Rows are transformed by a :class:`PrincipalAxes`: axes and mean that change only at checkpoints,
-which are after rows 1, 2, 4, … and then whenever (2) is applied.
+which follow rows 1, 2, 4, … and then each application of (2).
 
 Cost: O(d (k + block)) memory; the share of a row in (2) is O(d (k + block)² / block).
 
@@ -135,7 +135,7 @@ class IncrementalPCAState:
         return cls(n_components, block, centred, np.zeros(d), 0.0, 0, 0.0, no_axes, recent, no_axes)
 
     def checkpoints(self, n: int) -> Iterator[int]:
-        """The checkpoints within the next n rows, as numbers of rows from here; n is the last."""
+        """The checkpoints within the next n rows, as numbers of rows from now; n is the last."""
         now, end = self.rows, self.rows + n
         while now < end:
             due = (now // self.block + 1) * self.block
@@ -196,7 +196,7 @@ class IncrementalPCAState:
         return self.along(np.vstack((retained, self.recent.rows)))
 
     def merged(self, other: "IncrementalPCAState") -> "IncrementalPCAState":
-        """The truncated state of the rows of both."""
+        """The truncated state for the rows of both states."""
         if not other.mass:
             return self
         mass = self.mass + other.mass
@@ -238,7 +238,7 @@ class IncrementalPCAState:
         return self.mean.nbytes + self.recent.nbytes + sum(a.nbytes for a in arrays)
 
     def fixed(self) -> "IncrementalPCAState":
-        """The state without what further rows would need; it still transforms rows."""
+        """The state for transforming rows only, without the data that learning requires."""
         none = OrthonormalBasis.start(len(self.mean), np.float64)
         return replace(self, retained=self.view, recent=none)
 
@@ -316,7 +316,7 @@ def checked_components(given: object, where: str) -> float:
     Raises
     ------
     ParameterError
-        If it is neither.
+        If ``n_components`` is neither.
     """
     if isinstance(given, (float, np.floating)) and not isinstance(given, bool):
         share = float(given)
@@ -326,7 +326,7 @@ def checked_components(given: object, where: str) -> float:
         return int(given)
     raise ParameterError(
         f"{where}: `n_components` must be a whole number >= 1, or a share of the variance in "
-        f"(0, 1), got {given!r}. Construct it with another `n_components`."
+        f"(0, 1), got {given!r}. Construct the estimator with another `n_components`."
     )
 
 
@@ -336,7 +336,7 @@ def rows_between(block: object, k: float, d: int, where: str) -> int:
     Raises
     ------
     ParameterError
-        If it is not an integer >= 1.
+        If ``block`` is not an integer >= 1.
     """
     if block is not None:
         return validation.whole(block, "block", where, low=1)
@@ -365,7 +365,7 @@ def initial_state(
 
 
 def accumulate(axes: IncrementalPCAState, X: Floats, rows: int, k: float) -> IncrementalPCAState:
-    """Add rows of the first ``rows`` rows; after the last of them the axes are frozen."""
+    """Add rows X, all among the first ``rows`` rows; freeze the axes after the last of these."""
     begin = 0
     while begin < len(X):
         end = min(len(X), begin + axes.block - axes.rows % axes.block)
@@ -376,7 +376,7 @@ def accumulate(axes: IncrementalPCAState, X: Floats, rows: int, k: float) -> Inc
 
 
 def frozen_axes(axes: IncrementalPCAState, k: float) -> IncrementalPCAState:
-    """The top k axes of these rows, without what further rows would need."""
+    """The top k axes of the rows so far, without the data that learning requires."""
     d = len(axes.mean)
     view = (
         axes.view if axes.n_components == k else no_axes(d)

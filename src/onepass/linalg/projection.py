@@ -8,10 +8,10 @@ into the part in their span and the part outside, in two or, if necessary, three
     O ← O − B C₂,   F = O + B D,   D some function of C = C₁ + C₂              one read     (3)
 
 Floating point requires the second projection if O is much shorter than G [1]. C₂ shows whether it
-does: if ‖C₂‖ ≤ 4ε‖O‖, O is as orthogonal to the columns as (3) would make it, and with D of C₁
-nothing remains to be done. Inner products are summed in float64 over pieces so short that this
-holds in float32 too while O has a tenth of G's length. On an accelerator, where reading C₂ would
-synchronize, (3) is always done.
+does: if ‖C₂‖ ≤ 4ε‖O‖, O is as orthogonal to the columns as (3) would make it, and (3) is skipped,
+with D computed from C₁. Inner products are summed in float64 over pieces so short that this also
+holds in float32 while O has at least a tenth of G's length. On an accelerator, where reading C₂
+would synchronize, (3) is always computed.
 
 In (2) and (3) the columns are processed piece by piece, and each piece is reused while it is in
 the cache; for one vector by compiled loops, if they are installed. C and D are small, in float64.
@@ -19,8 +19,8 @@ Columns of half precision are converted to float32 piece by piece: they are orth
 digits only, which projecting twice corrects.
 
 On a CPU, NumPy multiplies the pieces of tensors with one vector, which was measured a third faster
-in the cache, and PyTorch multiplies them with several vectors, a quarter faster; with threads, each
-of them processes a run of pieces with NumPy.
+in the cache, and PyTorch multiplies them with several vectors, a quarter faster; with several
+threads, each thread processes a run of pieces with NumPy.
 
 [1] L. Giraud, J. Langou, M. Rozložník, J. van den Eshof, "Rounding error analysis of the classical
     Gram-Schmidt orthogonalization process", Numerische Mathematik 101, 2005.
@@ -45,7 +45,7 @@ _CODES = {np.dtype(np.float32): "f", np.dtype(np.float64): "d"}
 
 
 def is_supported(*arrays: ArrayOrTensor) -> bool:
-    """Whether the compiled loops accept these: C-contiguous NumPy arrays of one float type."""
+    """Whether the compiled loops accept arrays: C-contiguous NumPy arrays of one float type."""
     first = arrays[0]
     if native.loops is None or not isinstance(first, np.ndarray) or first.dtype not in _CODES:
         return False
@@ -59,7 +59,7 @@ def matvec(rows: Array, g: Array, threads: int) -> tuple[Floats, float]:
     ----------
     rows : ndarray of shape (q, p)
     g : ndarray of shape (p,)
-        Contiguous, of the same type.
+        Contiguous, of the type of ``rows``.
     threads : int
     """
     loops: Any = native.loops
@@ -83,10 +83,10 @@ def residual(
     rows : ndarray of shape (q, p)
     g : ndarray of shape (p,)
     c, d : ndarrays of shape (q,)
-        Of the same type; without d, ``lifted`` is ``rest``.
+        Of the type of ``rows``; without d, ``lifted`` is ``rest``.
     threads : int
     rest : ndarray of shape (p,), optional
-        The output array, g itself; then the products are not computed, and are zero.
+        The output array, which may be g. If given, the products are not computed, and are zero.
     """
     loops: Any = native.loops
     code, shape = _CODES[rows.dtype], rows.shape
@@ -97,8 +97,8 @@ def residual(
 
     def work(runs: Sequence[slice]) -> linalg.Sums:
         products = np.zeros(len(rows))
-        given = (rows, g, c, d, rest, lifted, products if wants_products else None)
-        square = loops.without(code, *shape, *_ends(runs), *given)
+        arrays = (rows, g, c, d, rest, lifted, products if wants_products else None)
+        square = loops.without(code, *shape, *_ends(runs), *arrays)
         return products, square
 
     again, square = linalg.sum_in_threads(work, _runs(rows), threads)
@@ -133,11 +133,11 @@ Pieces = Sequence[slice]
 Lift = Callable[[ArrayOrTensor], ArrayOrTensor]
 
 _CACHE_BYTES = 3 << 18  # bytes of columns that fit in the cache together with results
-_SINGLE_PASS_BYTES = 1 << 24  # the same, if nothing is reused
-_ROTATED_BYTES = 1 << 25  # the same, for products of matrices, which are slow if narrow
+_SINGLE_PASS_BYTES = 1 << 24  # bytes of a piece that is read only once
+_ROTATED_BYTES = 1 << 25  # bytes of a piece of a product of matrices, which is slow if narrow
 _DEVICE_BYTES = 1 << 30  # bytes of a piece on an accelerator
 _SHORT = 2048  # numbers whose products may be summed in float32
-_WIDE = 8 * _SHORT  # the same, of a matrix and a vector, whose sums are vectorized
+_WIDE = 8 * _SHORT  # numbers in products of a matrix and a vector, whose sums are vectorized
 _SHARED = 1 << 24  # bytes of columns; below this one thread is faster
 _BLOCK = 64  # columns per product of the Gram matrix
 _NARROW = 512  # the width of a piece is a multiple of this
@@ -168,7 +168,7 @@ class Projection:
 
     @property
     def fits_cache(self) -> bool:
-        """Whether the columns are NumPy arrays that fit in the cache: then the calls dominate."""
+        """Whether the columns are NumPy arrays that fit in the cache, so that calls dominate."""
         p = self.rows.shape[1]
         short = p <= _WIDE and p * self.rows.shape[0] * self.rows.itemsize <= _CACHE_BYTES
         return short and not linalg.is_tensor(self.near)
@@ -180,7 +180,7 @@ class Projection:
             empty = linalg.small(J.T[:0])
             return Split(empty, J.T, J.T)
         if len(J) == 1:
-            J = linalg.numpy_view(J)[0]  # matrix-vector products are faster as such
+            J = linalg.numpy_view(J)[0]  # products with a vector are faster than with a matrix
         elif linalg.is_tensor(J) and linalg.thread_count(J) == 1:
             self.near, self.by_numpy = self.rows, False  # PyTorch's products of matrices are faster
         else:
@@ -234,7 +234,7 @@ class Projection:
         return linalg.sum_in_threads(sum_in_threads, pieces, self._threads)[0]
 
     def turn(self, T: ArrayOrTensor, onto: ArrayOrTensor) -> None:
-        """Write the rows of B T, for a small T (q, k), to an array; to B's own if k <= q."""
+        """Write B T for a small T (q, k), as rows, to an array, which may be B's if k <= q."""
         turning = linalg.like(T, self._wide(slice(0, 0))).T
 
         def turn(pieces: Pieces) -> linalg.Sums:
@@ -388,10 +388,10 @@ def _orthogonal(again: ArrayOrTensor, squares: ArrayOrTensor | float, rounding: 
 
 
 def _transposed(vectors: ArrayOrTensor) -> Any:
-    """Rows as columns; one vector unchanged."""
+    """Transpose a matrix of rows to columns; return one vector unchanged."""
     return vectors if vectors.ndim == 1 else vectors.T
 
 
 def _as_columns(vectors: ArrayOrTensor) -> Any:
-    """Rows (n, p), or one vector (p,), as columns (p, n)."""
+    """Convert rows (n, p), or one vector (p,), to columns (p, n)."""
     return vectors[:, None] if vectors.ndim == 1 else vectors.T

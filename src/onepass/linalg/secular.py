@@ -77,7 +77,7 @@ def _rank_one(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
     if len(poles) == len(d):
         return vectors, roots
     U, sigma, places = np.eye(len(d)), d.copy(), np.flatnonzero(acts)
-    U[np.ix_(places, places)], sigma[places] = vectors, roots  # the others are unchanged
+    U[np.ix_(places, places)], sigma[places] = vectors, roots  # other directions do not change
     order = np.argsort(-sigma, kind="stable")
     return U[:, order], sigma[order]
 
@@ -104,7 +104,7 @@ def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
 
 
 def _compiled(loops: ModuleType, d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
-    """`_roots` by a compiled loop, which calls LAPACK directly."""
+    """Compute `_roots` by a compiled loop, which calls LAPACK directly."""
     n = len(d)
     vectors, roots, work = np.empty((n, n)), np.empty(n), np.empty(3 * n)
     d, z = np.ascontiguousarray(d), np.ascontiguousarray(z)

@@ -13,12 +13,13 @@ value from all retained ones, so that none is overestimated:
 
     Σ² ← Σ̃[:m]² − Σ̃[m]²                                                                     (3)
 
-Rotating U (p × m) at every step costs O(m² p). Instead, the state holds an orthonormal B (p × q),
-m <= q <= 3m/2, and a small K (q × m) with U = B K: a step appends u to B and rotates K only, and
-when B is full, it is rotated itself, by one matrix product. The subspace is the same to rounding,
-at O(m p) per step. Two projections alone let B drift: over 10⁴ steps of a few directions in float32
-to 1e-5. So if the columns of B are not of length 1 to a few roundings when B is rotated, as happens
-if they are not orthogonal, B is reorthogonalized with its Gram matrix: then it stays within 1e-6.
+Rotating U (p × m) at every step costs O(m² p). Instead, the state contains an orthonormal B
+(p × q), m <= q <= 3m/2, and a small K (q × m) with U = B K: a step appends u to B and rotates K
+only; when B is full, B is rotated too, by one matrix product. The subspace is the same to rounding,
+at O(m p) per step. With two projections only, B drifts: by 1e-5 over 10⁴ steps of a few directions
+in float32. So if the lengths of the columns of B differ from 1 by more than a few roundings when B
+is rotated, as happens if they are not orthogonal, B is reorthogonalized with its Gram matrix: then
+the drift stays within 1e-6.
 
 A step removes a matrix Δ_t >= 0 from Σ g gᵀ, of rank n in (2): σ̃² ũ ũᵀ of each dropped direction.
 The retained and the removed parts add up at every step, so that over all vectors g
@@ -27,7 +28,7 @@ The retained and the removed parts add up at every step, so that over all vector
 
 where the matrices between two rotations of B are summed in its coordinates: errors in different
 directions do not add up, and D is a fraction of Σ λmax(Δ_t). Two subspaces merge by (1) with
-G = U_b Σ_b, and their D add up, plus that of the merge itself.
+G = U_b Σ_b; D is then the sum of the D of both and of the merge.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version; section 3.2 and Algorithm 3.
@@ -36,13 +37,14 @@ G = U_b Σ_b, and their D add up, plus that of the merge itself.
 [3] M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent Directions: Simple and
     Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.
 
-:class:`OrthonormalBasis` holds orthonormal columns with reserved space for more. The columns of B
+:class:`OrthonormalBasis` stores orthonormal columns with reserved space for more. The columns of B
 (p × q) are the rows of one array, a NumPy array or a PyTorch tensor of any precision, on any
 device. :mod:`onepass.linalg.projection` describes how they are read.
 
-A new column is written to the free space behind the others, and existing columns are not changed:
-earlier objects stay valid, and columns appended to them again are appended to a copy. Tensors are
-large and have one user at a time: they are rotated in place, which invalidates earlier objects.
+A new column is written to the free space behind the existing columns, which are not changed. So
+earlier objects stay valid; a second column appended to an earlier object is appended to a copy.
+Tensors are large and have one user at a time: they are rotated in place, which invalidates earlier
+objects.
 
 A single vector takes a path with fewer calls than a matrix of one column, with the same result:
 the part in B outside U is computed once for ``split`` and ``added``, and no matrix is factorized.
@@ -85,7 +87,7 @@ class OrthonormalBasis:
     rows : array of shape (q, p)
         The columns, in a NumPy array or a tensor.
     capacity : int
-        The number of columns that the array can hold.
+        The maximum number of columns in the array.
     """
 
     rows: Any
@@ -165,7 +167,8 @@ class OrthonormalBasis:
     def drifted(self) -> bool:
         """Whether the lengths of the columns deviate from 1 by more than a few roundings.
 
-        True on accelerators and in half precision, where the check costs as much as the correction.
+        Always True on accelerators and in half precision: the check costs as much as the correction
+        there.
         """
         few = _ROUNDINGS.get(self.rows.itemsize)
         if few is None or linalg.on_device(self.rows):
@@ -223,7 +226,10 @@ class OrthonormalBasis:
         return OrthonormalBasis.within(buffer, first, first + k)
 
     def moved(self, needed: int) -> "OrthonormalBasis":
-        """Copy the columns to the front of an array for so many; tensors in place if they fit."""
+        """Copy the columns to the start of an array with space for ``needed`` columns.
+
+        A tensor's own array is reused if there is enough free space before the columns.
+        """
         buffer = self.buffer
         free = linalg.is_tensor(self.rows) and self.first >= len(self)
         if not free or needed > len(buffer.array):
@@ -265,7 +271,7 @@ class Subspace:
     closed : float
         D of (4) up to the last rotation.
     open : ndarray of shape (q, q)
-        Σ Δ_t since then, in the coordinates of B.
+        Σ Δ_t since the last rotation, in the coordinates of B.
     """
 
     B: OrthonormalBasis
@@ -293,7 +299,7 @@ class Subspace:
         return len(self.sigma)
 
     @property
-    def U(self) -> Any:  # noqa: N802  the papers' letter
+    def U(self) -> Any:  # noqa: N802  the symbol of the papers
         """The directions, (p, k), orthonormal."""
         return self.B.combined(self.K)
 
@@ -316,8 +322,8 @@ class Subspace:
         """Vectors (p, n) in the coordinates of B; ``lifted`` is G − U diag(σ² / (σ² + r)) UᵀG.
 
         Without noise r it is G − U UᵀG, orthogonal to U. With noise, the part along U is computed
-        separately, and a part outside U that is no longer than rounding is dropped: beside a
-        variance of r / (σ² + r) it would be large.
+        separately, and a part outside U that is no longer than rounding is dropped, because it
+        would be large relative to a variance of r / (σ² + r).
         """
         blur = linalg.blur(G, self.B.rows) if noise else 0.0
 
@@ -351,7 +357,7 @@ class Subspace:
     def added(self, G: ArrayOrTensor, split: Split | None = None) -> "Subspace":
         """Add the columns of G as one block: (1) to (3).
 
-        ``split`` is that of G, if it is known.
+        ``split`` is the result of :meth:`split` for G, if it was computed before.
         """
         B, K, C = self._with_new_directions(G, split or self.B.split(G))
         a, outside, height = _outside(K, C)
@@ -360,7 +366,7 @@ class Subspace:
         return self.rotated(B, K, np.concatenate((a, height)), least)
 
     def merged(self, other: "Subspace") -> "Subspace":
-        """The subspace of the vectors of both, to the rank of this one: (1) to (4)."""
+        """The subspace of the vectors of both subspaces, of the rank of this one: (1) to (4)."""
         both = self.added(linalg.times(other.U, np.diag(other.sigma)))
         return replace(both, closed=both.closed + other.lost)
 
@@ -368,7 +374,8 @@ class Subspace:
         """Add v (p, 1), of which only the part outside the subspace counts.
 
         Then UᵀG = 0 in (2): the matrix is diagonal, and its SVD only sorts it. v is added with its
-        length as singular value, and the smallest beyond m is dropped. A v inside is ignored.
+        length as singular value, and the smallest singular value beyond m is dropped. A v inside
+        the subspace is ignored.
         """
         B, K, C = self._with_new_directions(v, self.B.split(v))
         _, outside, height = _outside(K, C)
@@ -448,7 +455,7 @@ class Subspace:
     def _with_new_directions(
         self, G: ArrayOrTensor, split: Split
     ) -> tuple[OrthonormalBasis, Floats, Floats]:
-        """B with the new directions of G; K and G in its coordinates."""
+        """B with the new directions of G; K and G in the coordinates of this B."""
         lengths = linalg.norms(split.outside)
         whole = (split.inside * split.inside).sum(axis=0) + lengths * lengths
         least = 4.0 * linalg.rounding(G) * (len(G) * whole) ** 0.5
@@ -466,7 +473,7 @@ class Subspace:
 
 
 def _spare_columns(m: int) -> int:
-    """The spare columns of B beyond m: more cost reading, fewer cost rotations."""
+    """The number of columns of B beyond m: more cost longer reads, fewer more rotations."""
     return (m + 1) // 2
 
 
@@ -501,7 +508,7 @@ class RankOneStep(NamedTuple):
     whole: float
     """‖g‖."""
     after: Callable[[], Subspace]
-    """The subspace after the vector; the one before may be overwritten."""
+    """The subspace after the vector; the subspace before the vector may be overwritten."""
 
 
 def rank_one_step(space: Subspace, g: Floats, noise: float = 0.0) -> RankOneStep | None:

@@ -59,11 +59,11 @@ def one_thread_for_tensors(p: int) -> Iterator[None]:
 class _ThreadLimit:
     """A process-wide limit of one thread, restored when the last context exits.
 
-    If each thread restored what it had found, one that enters while another is inside would find
-    the limit, and make it permanent.
+    If each thread restored the counts that it found on entry, a thread that enters while the limit
+    is set would restore the limit, and so make it permanent.
 
-    An interrupt can arrive anywhere. So the counts to restore are stored before anything is
-    changed, leaving twice has no effect, and a context that was never exited leaves when it is
+    An interrupt can occur at any point. So the counts to restore are stored before the limit is
+    set, leaving twice has no effect, and a context that was never exited is left when it is
     garbage-collected.
     """
 
@@ -118,7 +118,7 @@ class _LimitContext:
 def _blas() -> list[Any]:
     """The BLAS libraries that were loaded with NumPy and SciPy."""
     controllers = ThreadpoolController().lib_controllers
-    return [each for each in controllers if each.user_api == "blas"]
+    return [library for library in controllers if library.user_api == "blas"]
 
 
 def blas_threads() -> int:
@@ -127,13 +127,13 @@ def blas_threads() -> int:
 
 
 def _blas_counts() -> list[int]:
-    return [each.get_num_threads() for each in _blas()]
+    return [library.get_num_threads() for library in _blas()]
 
 
 def _put_blas(counts: list[int], present: list[int]) -> None:
-    for each, count, current in zip(_blas(), counts, present, strict=True):
+    for library, count, current in zip(_blas(), counts, present, strict=True):
         if current != count:
-            each.set_num_threads(count)
+            library.set_num_threads(count)
 
 
 def _torch_counts() -> list[int]:
@@ -178,4 +178,4 @@ def sum_in_threads(
     with _BLAS.context(), ThreadPoolExecutor(threads) as pool:
         runs = [pool.submit(copy_context().run, work, pieces[i:j]) for i, j in pairwise(edges)]
         parts = [run.result() for run in runs]
-    return tuple(sum(each[1:], each[0]) for each in zip(*parts, strict=True))
+    return tuple(sum(terms[1:], terms[0]) for terms in zip(*parts, strict=True))

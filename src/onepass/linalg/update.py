@@ -86,10 +86,11 @@ class FittedStep(NamedTuple):
 def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> TriangleUpdate:
     """Add rows [A b] of noise 1 to the triangle [R z], where RᵀR = P⁻¹ and R w = z.
 
-    Rows that carry far more information than all before them, such as the first rows of large
-    features under a small ridge, are added before the others: in one factorization with them the
-    others' errors would be differences of much larger numbers. Beyond rounding, as many rows as
-    there are weights stay together, since these determine all weights.
+    Rows with far more information than all rows before them, such as the first rows of large
+    features under a small ridge, are added in a separate factorization before the later rows: in a
+    joint one, the errors of the later rows would be differences of much larger numbers. Rows that
+    reduce earlier rows to rounding errors are added together with as many rows as there are
+    weights, since these determine all weights.
     Cost: 3 p² n + O(p n²) multiplications for n rows, all in BLAS 3.
 
     Parameters
@@ -128,8 +129,8 @@ def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> TriangleUpd
 def nonsingular(R: Floats, z: Floats, w: Floats) -> tuple[Floats, Floats]:
     """Make the triangle [R z] nonsingular: a direction without information retains its weight.
 
-    If a direction has faded below the rounding of another, a row that excites both leaves none of
-    its information.
+    If a direction has faded below the rounding errors of another, its information vanishes with the
+    first row that excites both.
     """
     empty = np.flatnonzero(np.diagonal(R) == 0.0)
     if len(empty):
@@ -210,7 +211,7 @@ def row_by_row(
 ) -> Step:
     """Learn rows of ``group`` neighbouring gradients each, one row after the other.
 
-    The errors of a row are those before any of its own gradients is learned.
+    The errors of a row are those before any gradient of this row is learned.
     """
     now, after, rank, count = w, memory, 0, 0
     errors = np.empty(e.shape)

@@ -65,7 +65,7 @@ def inner(A: ArrayOrTensor, B: Any) -> Any:
 
 
 def times(U: ArrayOrTensor, M: ArrayOrTensor) -> Any:
-    """U M of a long U (p, k) and a small M (k, n), as long, in U's precision."""
+    """U M of a long U (p, k) and a small M (k, n): a long array in U's precision."""
     small_one = like(M, U)
     return U * small_one[0] if U.shape[1] == 1 else U @ small_one
 
@@ -167,8 +167,8 @@ def orthonormal(
 ) -> tuple[Any, Any, Any]:
     """Orthonormal W with U = W Lᵀ, by two Cholesky factorizations, and the independent columns.
 
-    The second one restores orthogonality. It also yields the free parts themselves, where the
-    pivots of the first may be pure rounding behind nearly parallel columns.
+    The second factorization restores orthogonality. It also yields the free parts themselves; the
+    pivots of the first may be only rounding errors for columns that follow nearly parallel ones.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def orthonormal(
 def present(W: ArrayOrTensor, retained: ArrayOrTensor, *, waited: bool = False) -> Any:
     """The retained columns; on an accelerator all columns, to avoid synchronization.
 
-    If ``waited``, they are selected on an accelerator too, as where their number matters.
+    If ``waited``, they are selected on an accelerator too: for callers that need their number.
     """
     if on_device(W) and not waited:
         return W
@@ -260,7 +260,7 @@ def _rounding(dtype: object) -> float:
 def blur(*arrays: ArrayOrTensor) -> float:
     """The relative rounding error of a vector, for the least precise of these arrays.
 
-    Directions are sums of others, each rounded once; shorter parts carry no information.
+    Directions are sums of other vectors, each rounded once; shorter parts contain no information.
     """
     return max(rounding(array) * (2.0 if array.dtype.itemsize == 2 else 16.0) for array in arrays)
 
@@ -268,7 +268,7 @@ def blur(*arrays: ArrayOrTensor) -> float:
 def resolution(G: ArrayOrTensor) -> float:
     """The smallest part of a gradient, relative to its length, that counts as new.
 
-    Storing directions in half precision rotates them by as much.
+    Storing directions in half precision rotates them by this much.
     """
     if G.dtype.itemsize == 2:
         return 2.0 * rounding(G)
