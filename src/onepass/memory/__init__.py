@@ -37,7 +37,7 @@ MEMORIES: tuple[type[Memory], ...] = (
     Sketch,
     SquareRoot,
 )
-"""The memories that model files may name."""
+"""The memories that model files may contain."""
 
 STATES: tuple[type, ...] = (
     Blocks,
@@ -55,6 +55,6 @@ STATES: tuple[type, ...] = (
     Subspace,
     Triangle,
 )
-"""Classes of learned states that are not public."""
+"""The private classes of learned states."""
 
 register(Role.MEMORY, *MEMORIES, *STATES)

@@ -36,7 +36,7 @@ __all__ = ["Basis", "Directions", "NoisySpan", "refuse_noise"]
 class Basis:
     """Every direction used so far: nothing is dropped, and memory grows with the stream.
 
-    Equal to ``memory=None`` of the ORFit learners.
+    The ORFit learners use it if ``memory=None``.
     """
 
     merging: ClassVar[str] = "exact"
@@ -73,7 +73,7 @@ class Directions:
     columns: OrthonormalBasis
 
     @property
-    def Q(self) -> Any:  # noqa: N802  the equation's letter
+    def Q(self) -> Any:  # noqa: N802  the symbol of the equations
         """The directions, (p, q)."""
         return self.columns.matrix
 
@@ -133,8 +133,8 @@ class Directions:
             The step of these gradients. None if they are one part of a larger step
             (:class:`~onepass.memory.blocks.Blocks`).
         waited : bool
-            Whether to synchronize an accelerator to learn how many directions are new. Otherwise
-            the others are stored as columns of zeros, until the space is exhausted.
+            Whether to synchronize an accelerator to count the new directions. Otherwise dependent
+            directions are stored as columns of zeros, until the space is exhausted.
         """
         del noise
         if fitted is None:
@@ -157,7 +157,7 @@ class Directions:
         return 0.0
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """The bound on changes of predictions on past rows: 0."""
+        """Bound changes of predictions on past rows: always 0."""
         del new, old
         return 0.0
 
@@ -223,7 +223,7 @@ class NoisySpan:
         return Step(new, replace(self, span=update.span, moved=moved), errors, 0, 0)
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """0.0: no bound is known."""
+        """Return 0.0: no bound is known."""
         del new, old
         return 0.0
 
@@ -254,7 +254,7 @@ class NoisySpan:
 
 
 def refuse_noise(noise: float, where: str) -> None:
-    """Refuse noise for memories that drop directions: I − QQᵀ with R > 0 is no least squares.
+    """Raise if noise is not 0: with R > 0 the projector I − QQᵀ does not give least squares.
 
     Raises
     ------
@@ -264,5 +264,5 @@ def refuse_noise(noise: float, where: str) -> None:
     if noise:
         raise ParameterError(
             f"{where}: `noise` must be 0 with a memory of projected directions, got {noise:g}. "
-            "Use op.memory.Principal(m), of raw gradients, which averages noisy rows."
+            "Use op.memory.Principal(m), which stores raw gradients and averages noisy rows."
         )

@@ -7,14 +7,15 @@ gradients with respect to them,
     S = Σ_l G_lᵀ P_l G_l + diag(R)                                                           (2)
 
 and the step is the update equation with this P (:mod:`onepass.linalg.update`): a new row is fitted
-exactly at R = 0, by all parts together. Each memory then learns the G_l of its own part. If none
-drops anything, Δw_l is orthogonal to every past G_l, and so Δw to every past G: predictions on past
-rows do not change, though more directions are used up than by one memory of all weights. With noise
+exactly at R = 0, by all parts together. Each memory then learns the G_l of its own part. If no
+memory drops directions, Δw_l is orthogonal to every past G_l, and so Δw to every past G:
+predictions on past rows do not change, though more directions are used up than by one memory of all
+weights. With noise
 r > 0 the information of the rows is retained except for the correlations between parts.
 
-Each part is small enough for fast memory, or can have a depth m of its own; together they read no
-more numbers than a memory of m directions of all weights, and retain up to L m directions.
-Cost: as one memory of m directions of all weights.
+Each part is small enough for fast memory, or can have its own number m of directions. Together the
+parts read no more numbers than a memory of m directions of all weights, and retain up to L m
+directions. Cost: that of one memory of m directions of all weights.
 """
 
 from dataclasses import dataclass, replace
@@ -39,9 +40,9 @@ class Blocks:
     Parameters
     ----------
     parts : tuple of states
-        One for each part of the weights.
+        One state for each part of the weights.
     places : tuple of tuple of (int, int)
-        The weights of each part, as half-open ranges. Together they are all weights, each once.
+        The weights of each part, as half-open ranges. Each weight is in exactly one part.
     """
 
     exact_in_blocks: ClassVar[bool] = False
@@ -90,7 +91,7 @@ class Blocks:
         return self.parts[0].basis
 
     def split(self, G: ArrayOrTensor) -> Split:
-        """P G, as ``lifted``: (1); ``inside`` holds the splits of the parts."""
+        """P G, as ``lifted``: (1); ``inside`` contains the splits of the parts."""
         near, each = linalg.blank(G.T), []
         for part, place in zip(self.parts, self.places, strict=True):
             found = part.split(_part(G.T, place).T)
@@ -117,7 +118,7 @@ class Blocks:
         return sum(known) if len(known) == len(self.parts) else None
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> Any:
-        """The bound on changes of predictions on past rows in a step: the sum over all parts."""
+        """Bound changes of predictions on past rows in a step: the sum over all parts."""
         each = zip(self.parts, self.places, strict=True)
         rows = new.reshape(1, -1), old.reshape(1, -1)
         return sum(
@@ -146,7 +147,7 @@ class Blocks:
 
 
 class BlockEvidence(NamedTuple):
-    """Evidence, part by part."""
+    """Evidence of each part of the weights."""
 
     parts: tuple[Evidence, ...]
     places: tuple[_Place, ...]
@@ -156,14 +157,14 @@ class BlockEvidence(NamedTuple):
         return self._replace(parts=tuple(part.near(w) for part in self.parts))
 
     def moved(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """The bound on changes of predictions between two weights: the sum over all parts."""
+        """Bound changes of predictions between two weights: the sum over all parts."""
         rows = new.reshape(1, -1), old.reshape(1, -1)
         each = zip(self.parts, self.places, strict=True)
         return sum(part.moved(*(_part(row, place)[0] for row in rows)) for part, place in each)
 
 
 def _part(rows: ArrayOrTensor, place: _Place) -> Any:
-    """The columns at a place of rows (n, p)."""
+    """Select the columns at a place of rows (n, p)."""
     if len(place) == 1:
         return rows[:, place[0][0] : place[0][1]]
     size = sum(stop - start for start, stop in place)

@@ -16,14 +16,14 @@ def specification(memory: int | Memory | None, where: str) -> Memory:
     Parameters
     ----------
     memory : int, None or a specification of op.memory
-        m is ``Principal(m)``, None is ``Basis()``.
+        An integer m selects ``Principal(m)``, None selects ``Basis()``.
     where : str
         The public call, for messages.
 
     Raises
     ------
     ParameterError
-        If it is none of these.
+        If ``memory`` is of another type or out of range.
     """
     if memory is None:
         return Basis()
@@ -34,6 +34,6 @@ def specification(memory: int | Memory | None, where: str) -> Memory:
         return memory
     raise ParameterError(
         f"{where}: `memory` must be a whole number >= 1, None, or a specification such as "
-        f"op.memory.Principal(10), got {memory!r}. None retains all directions, "
-        "op.memory.NoMemory() none."
+        f"op.memory.Principal(10), got {memory!r}. Use None to retain all directions, or "
+        "op.memory.NoMemory() to retain none."
     )

@@ -1,8 +1,8 @@
 """Memories of at most m directions: the last ones, a random sample, or none.
 
 For comparison: the principal directions (:class:`~onepass.memory.Principal`) forget far less at the
-same cost. All are as :class:`~onepass.memory.Basis`, but after each step at most m columns of Q are
-retained ([1] section 5.1):
+same cost. All work as :class:`~onepass.memory.Basis`, but after each step at most m columns of Q
+are retained ([1] section 5.1):
 
 ================ ===================================================================================
 `LastDirections` the last m directions used (ORFit-latest)
@@ -77,7 +77,7 @@ class LimitedDirections:
         """The update with R = 0; parameters as in :class:`~onepass.memory.basis.Directions`.
 
         A block is learned as one augmented row, before any direction is dropped. An accelerator is
-        synchronized once, to learn how many directions are new.
+        synchronized once, to count the new directions.
         """
         free = self.split(G)
         fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
@@ -88,7 +88,7 @@ class LimitedDirections:
         return Step(fitted.w, memory, e, rank, fitted.inconsistent_rows)
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """0.0: no bound is known."""
+        """Return 0.0: no bound is known."""
         del new, old
         return 0.0
 
@@ -112,7 +112,7 @@ class LimitedDirections:
         return self, self.directions.columns
 
     def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
-        """The retained directions, with the targets that w gives them."""
+        """The retained directions, with the predictions of w as targets."""
         return self.directions.evidence(w, start)
 
     def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
@@ -178,7 +178,7 @@ class RandomDirections(LimitedDirections):
         As in :class:`~onepass.memory.directions.LimitedDirections`.
     seed : int
     draws : int
-        The number of draws so far: with the seed it determines the next one.
+        The number of draws so far, which with the seed determines the next draw.
     """
 
     seed: int
@@ -231,7 +231,7 @@ class LastDirections:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LastDirectionsState(LimitedDirections):
-    """The state of :class:`LastDirections`: its directions, the latest last."""
+    """The state of :class:`LastDirections`: the last directions, in order of use."""
 
     def _limited(self, wider: Directions) -> "LastDirectionsState":
         return replace(self, directions=replace(wider, columns=wider.columns.latest(self.m)))
@@ -280,7 +280,7 @@ class NoMemoryState:
         return Step(fitted.w, self, e, 0, fitted.inconsistent_rows)
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """0.0: no bound is known."""
+        """Return 0.0: no bound is known."""
         del new, old
         return 0.0
 

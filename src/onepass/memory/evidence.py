@@ -1,7 +1,7 @@
 """Evidence: the information of all past rows as a few rows with targets and noise.
 
-A memory that retains the whole past can export it: as many rows as it has directions, which have
-the same effect on another memory as all past rows. Learners are merged this way.
+A memory that retains the whole past can export as many rows as it has directions, which have the
+same effect on another memory as all past rows. Learners are merged this way.
 
 The triangle [R z] of least squares, RᵀR = Π + Σ_k a_k a_kᵀ with Π = LᵀL, contains its prior besides
 the rows, and the prior must not count twice. With M = L R⁻¹ = U Γ Vᵀ, where 0 ≤ Γ ≤ 1,
@@ -17,7 +17,7 @@ of these rows is, if s is that of rows and prior,
 
 If the prior outweighs the rows so far that 1 − γ² is lost in rounding, a rounding error is used in
 its place: Rᵀz is unchanged, and the information is larger by 1e-14 of the prior's. A direction that
-only the prior informs has vᵀz = 0 as well, and gives no row. Cost: O(p³) time, once.
+only the prior informs has vᵀz = 0 as well, and yields no row. Cost: O(p³) time, once.
 """
 
 import math
@@ -40,7 +40,7 @@ class Evidence(NamedTuple):
     rows: Floats
     """(k, p)."""
     targets: Floats
-    """(k, c), or (k,) if outputs have gradients of their own."""
+    """Targets (k, c), or (k,) if each output has its own gradients."""
     noise: Floats
     """The noise variance of each row, (k,)."""
     rest: Floats
@@ -51,7 +51,7 @@ class Evidence(NamedTuple):
     """Whether the rows have the length of the rows that they represent, instead of length 1."""
 
     def moved(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """Bound how far predictions on the represented rows change between two weights.
+        """Bound changes of predictions on the represented rows between two weights.
 
         √(‖rows (new − old)‖² + D ‖new − old‖²). For rows of length 1 it is infinite as soon as one
         prediction changes by more than rounding.

@@ -43,7 +43,7 @@ class Floor:
     Parameters
     ----------
     least : ndarray of shape (p,)
-        The diagonal of the ridge, which does not fade either.
+        The diagonal of the ridge, without fading.
     squares : ndarray of shape (p,)
         Sum of the squared gradients of all rows, by weight, without fading.
     active : ndarray of shape (p,)
@@ -85,7 +85,7 @@ class Floor:
         Parameters
         ----------
         X : ndarray of shape (n, p)
-            Their gradients: the rows, centred if there is an intercept.
+            The gradients of the rows: the rows, centred if there is an intercept.
         raw : ndarray of shape (n, p)
             The original rows.
         weights : ndarray of shape (n,), or None for ones
@@ -107,7 +107,7 @@ class Floor:
         )
 
     def aged(self, half_lives: Floats) -> "Floor":
-        """The state after the given times in half-lives, (n,), each before one row."""
+        """The state after n rows, given the time before each row in half-lives, (n,)."""
         passed = np.broadcast_to(half_lives[:, None], (len(half_lives), len(self.ages)))
         return replace(self, ages=np.cumsum(np.vstack((self.ages, passed)), axis=0)[-1])
 
@@ -120,7 +120,7 @@ class Floor:
         ----------
         memory : Triangle
         level : float
-            The floor of each weight, in rows' worth of information.
+            The floor of each weight: the information of this number of rows.
         period : int or None
             Rows between two visits, each of one share of the weights; None visits all weights.
         """
@@ -178,7 +178,7 @@ def _shares(p: int) -> int:
 
 
 def rows_between(forgetting: float, maximum: int = _PERIOD) -> int:
-    """Rows between two visits, or with another maximum between two renormalisations."""
+    """Rows between two visits of a weight, or with another maximum, two renormalisations."""
     if forgetting == 1.0:
         return maximum
     return max(1, min(maximum, int(math.log(_LEAST_FADE) / math.log(forgetting))))

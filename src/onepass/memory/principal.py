@@ -15,9 +15,10 @@ Cost: O(mp) time per row, O(mp) memory, by the delayed rotation of
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.
-[2] The same, CDC 2022; Algorithm 1.
+[2] The conference version of [1], CDC 2022; Algorithm 1.
 
-Certificate of forgetting: a bound on changes of predictions on past rows, from what was dropped.
+Certificate of forgetting: a bound on changes of predictions on past rows, computed from the dropped
+directions.
 
 Let w change by Δw, orthogonal to the directions U that a memory retains of the gradients g_1 … g_k
 of all rows so far. The memory tracks a D with Σ g gᵀ ≤ U Σ² Uᵀ + D · I
@@ -32,11 +33,11 @@ have changed since each row was learned by at most
     √(Σ_j (change of prediction j)²) ≤ Σ_t √D_t ‖Δw_t‖                                      (2)
 
 by the triangle inequality: ``all_steps``. For several outputs the squares are summed too. Each step
-is orthogonal to another U_t, so that √D ‖Σ_t Δw_t‖, with the last D, is *not* a bound of their sum;
-nor is there a bound for the lengths of projected gradients, for directions dropped by age or at
-random, or for steps with noise, which are not orthogonal to U.
+is orthogonal to a different U_t, so that √D ‖Σ_t Δw_t‖, with the last D, is *not* a bound of the
+sum of steps. There is no bound for projected gradients, for directions dropped by age or at random,
+or for steps with noise, which are not orthogonal to U.
 
-Both hold up to the rounding errors of the steps themselves.
+Both bounds hold up to the rounding errors of the steps.
 
 For models that are not linear in their weights the gradients of past rows change with w; then (2)
 is an estimate.
@@ -73,8 +74,8 @@ class Principal:
     m : int, default=100
         The maximum number of directions, >= 1.
     of : {"raw", "projected"}, default="raw"
-        Of the gradients themselves (extended paper), or of their projections (Algorithm 1 of
-        2022, as printed).
+        Whether these are directions of the gradients (extended paper), or of the projected
+        gradients (Algorithm 1 of the paper of 2022, as printed).
 
     Raises
     ------
@@ -92,13 +93,13 @@ class Principal:
         if self.of not in {"raw", "projected"}:
             raise ParameterError(
                 f"memory.Principal: `of` must be 'raw' or 'projected', got {self.of!r}. "
-                "'raw' is ORFit as in its extended paper."
+                "Use 'raw' for ORFit as in its extended paper."
             )
 
     def per_output(self, c: int, p: int) -> "Principal | None":
         """The memory of one output if all c outputs share the directions, or None if not exact.
 
-        Singular values of c outputs come in groups of c equal ones, which m must not split.
+        The singular values for c outputs form groups of c equal values, which m must not split.
         """
         exact = self.of == "raw" and (self.m % c == 0 or self.m >= p)
         return Principal(self.m // c) if exact else None
@@ -183,7 +184,7 @@ class PrincipalState:
     def pending(
         self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats
     ) -> PendingStep | None:
-        """The step of one new gradient in NumPy, with little overhead; None in other cases.
+        """The step of one gradient in NumPy, with less overhead than `learn`; else None.
 
         Parameters
         ----------
@@ -250,12 +251,13 @@ class PrincipalState:
     def lost(self) -> float | None:
         """D of the certificate of forgetting (:mod:`onepass.memory.principal`), if there is one.
 
-        With noise, steps are not orthogonal to U; lengths of projected gradients bound nothing.
+        None with noise, because steps are not orthogonal to U, and for projected gradients, because
+        their lengths are not a bound.
         """
         return None if self.noise or self.of == "projected" else self.subspace.lost
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> Any:
-        """Bound how far predictions on past rows change in a step after this state.
+        """Bound changes of predictions on past rows in a step after this state.
 
         √D ‖new − old‖, with ``max_lost`` in place of D; a tensor for weights on an accelerator.
         0 if no bound is known.
@@ -273,10 +275,10 @@ class PrincipalState:
         return replace(self, subspace=space), space.B
 
     def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
-        """The directions, scaled by their singular values, with the targets that w gives them.
+        """The directions, scaled by their singular values, with the predictions of w as targets.
 
-        With noise r, the targets are such that the rows σ uᵀ and the prior around ``start`` (zeros
-        if None) give w: σ uᵀw₀ + (σ² + r)/σ · uᵀ(w − w₀).
+        With noise r, the targets are σ uᵀw₀ + (σ² + r)/σ · uᵀ(w − w₀): the solution for the rows
+        σ uᵀ and the prior around ``start`` (zeros if None) is then w.
         """
         space = self.subspace
         U, flat = space.U, w.reshape(len(w), -1)
@@ -326,9 +328,10 @@ class ForgettingBound:
         The right side of (2): the maximum change by all steps so far, each prediction since its
         row was learned.
     kind : {"bound", "estimate", "none"}
-        A bound; an estimate, for a model that is not linear; or none: then both are infinite.
+        Whether the numbers are a bound, or an estimate, for a model that is not linear. If "none",
+        no bound is known and both numbers are infinite.
     why : str
-        Why there is none, or what an estimate does not count; empty for a bound.
+        Why no bound is known, or what an estimate omits; empty for a bound.
     """
 
     one_step: float

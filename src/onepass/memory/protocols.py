@@ -11,13 +11,13 @@ required for some uses only:
 :class:`Divided`      split a step in two parts: networks, and a memory for each layer
 ===================== ==============================================================================
 
-States are frozen: each method returns a new state, and the old one stays usable. Basis columns held
-in PyTorch tensors are the exception; they are updated in place.
+States are frozen: each method returns a new state, and the old one stays usable. The exception are
+basis columns in PyTorch tensors, which are updated in place.
 
 Sizes are p weights per output, c outputs and n gradients. Weights w, gradients G and errors e are
-NumPy arrays or PyTorch tensors, as the argument ``kind`` of ``start``. The weights have shape
-(p, c) if all outputs share their gradients. If each output has gradients of its own, they have
-shape (p,), the n gradients are those of rows times outputs, and e has shape (n,).
+NumPy arrays or PyTorch tensors, as the argument ``kind`` of ``start``. If all outputs share their
+gradients, the weights have shape (p, c). If each output has its own gradients, the weights have
+shape (p,), n is the number of rows times outputs, and e has shape (n,).
 """
 
 from typing import Protocol, Self
@@ -31,7 +31,7 @@ __all__ = ["Divided", "GrowingState", "Memory", "MemoryState", "Mergeable"]
 
 
 class MemoryState(Protocol):
-    """What is retained of past rows, and thus P: the directions that are still free to change."""
+    """The retained summary of past rows, which determines P, the projector on free directions."""
 
     @property
     def exact_in_blocks(self) -> bool:
@@ -39,15 +39,15 @@ class MemoryState(Protocol):
 
     @property
     def rank(self) -> int:
-        """The number of directions used up, at most p; later rows do not change weights in them."""
+        """The number of directions used up, at most p; later rows move no weights along them."""
 
     @property
     def lost(self) -> float | None:
         """D >= 0 such that Σ g gᵀ over all past gradients is at most the retained part + D · I.
 
-        In units of a squared gradient; 0.0 if nothing was dropped. None if the memory does not
-        track D, or if steps are not orthogonal to the retained directions; then no certificate of
-        forgetting exists.
+        D is in units of a squared gradient, and 0.0 if nothing was dropped. None if the memory does
+        not track D, or if steps are not orthogonal to the retained directions; then no certificate
+        of forgetting exists.
         """
 
     def learn(
@@ -86,10 +86,10 @@ class MemoryState(Protocol):
         """
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float | ArrayOrTensor:
-        """Bound how far predictions on past rows can change in one step after this state.
+        """Bound changes of predictions on past rows in one step after this state.
 
-        The bound is on the root of the sum of squared changes. For weights on a device it is a
-        tensor there. It is 0.0 where no bound is known; ``lost`` is None then.
+        The bound is on the root of the sum of squared changes. For weights on an accelerator it is
+        a tensor on that device. It is 0.0 if no bound is known; ``lost`` is None then.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Mergeable(Protocol):
 class Divided(Mergeable, MemoryState, Protocol):
     """A state whose step is computed in two parts: P G before it, and the new state after it.
 
-    Networks compute the step first and take it only if the weights can represent it, since basis
+    Networks compute the step first and apply it only if the weights can represent it, since basis
     columns in PyTorch are updated in place. :class:`~onepass.memory.blocks.Blocks` fits its parts
     together. ``evidence`` and ``merged`` are not called if ``merging`` is ``"refused"``.
     """
@@ -161,7 +161,7 @@ class Divided(Mergeable, MemoryState, Protocol):
             The result of :meth:`split` for G.
         noise : ndarray of shape (n,)
             As in :meth:`MemoryState.learn`.
-        fitted : Fitted, optional
+        fitted : FittedStep, optional
             The step of these gradients. None if they are one part of a larger step.
         """
 
@@ -169,15 +169,16 @@ class Divided(Mergeable, MemoryState, Protocol):
 class Memory(Protocol):
     """A specification of a memory: a frozen dataclass, whose fields are saved with the learner.
 
-    It raises :class:`~onepass.errors.ParameterError` if a field is out of range.
+    Its constructor raises :class:`~onepass.errors.ParameterError` if a field is out of range.
     """
 
     @property
     def merging(self) -> str:
         """How two learners with this memory merge: "exact", "approximate" or "refused".
 
-        "exact" gives the learner of all rows, to rounding; "approximate" is as close to it as the
-        retained directions are to the rows. If "refused", its state need not be `Mergeable`.
+        "exact": the result equals a learner of all rows, to rounding. "approximate": it is as close
+        to that learner as the retained directions are to the rows. "refused": the state need not be
+        `Mergeable`.
         """
 
     def start(self, p: int, c: int, noise: float = ..., kind: Kind = ..., /) -> GrowingState:
@@ -186,9 +187,9 @@ class Memory(Protocol):
         Parameters
         ----------
         p : int
-            Weights per output, at least 1.
+            The number of weights per output, at least 1.
         c : int
-            Outputs, at least 1; 1 if each output has gradients of its own.
+            The number of outputs, at least 1; 1 if each output has its own gradients.
         noise : float
             r >= 0: the noise variance of a row, relative to P = I before the first row. The noise
             passed to ``learn`` is 0 if and only if r is 0.
@@ -198,5 +199,5 @@ class Memory(Protocol):
         Raises
         ------
         ParameterError
-            If this memory does not support noise, or does not support its absence.
+            If this memory supports only ``noise`` = 0, or only ``noise`` > 0.
         """

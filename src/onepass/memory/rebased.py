@@ -1,11 +1,11 @@
 """Rebased span: least squares for rows whose weights differ by more than float64 resolves.
 
-After a gap of many half-lives, or a long loss of excitation, all past information is tiny compared
-with the next row, and the triangle [R z] of both would contain mostly the rounding errors of that
-row. The exact solution is lexicographic: new rows are fitted first; in each direction that they
-leave undetermined, w stays at the solution of the old rows, in the metric of the old information.
-So the old information becomes the metric W of a base, W Wᵀ = P_base, about the old solution w_base,
-and the rows since then are represented by an orthonormal span in that metric::
+After a gap of many half-lives, or a long time without excitation, all past information is tiny
+compared with the next row, and the triangle [R z] of past and row would contain mostly the rounding
+errors of that row. The exact solution is lexicographic: new rows are fitted first; in each
+direction that they leave undetermined, w stays at the solution of the old rows, in the metric of
+the old information. So the old information becomes the metric W of a base, W Wᵀ = P_base, about the
+old solution w_base, and the rows since then are represented by an orthonormal span in that metric::
 
     w = w_base + W Q T⁻¹ z,     P⁻¹ = W⁻ᵀ (Q Tᵀ T Qᵀ + φ (I − Q Qᵀ)) W⁻¹                   (1)
     x̃ = Wᵀ x,   c = Qᵀ x̃,   h u = x̃ − Q c        a row, and its new part                   (2)
@@ -18,7 +18,7 @@ two near the first nonzero value of feature j. Then w is the least-norm solution
 every row and every rank, so that the scales of the features do not matter.
 
 Whether a row is new is decided for each component of x̃ and of x̃ − Q c, which counts as 0 if it is
-within its own rounding error; E and F bound the errors of Q and W. With an intercept the first
+within its rounding error; E and F bound the errors of Q and W. With an intercept the first
 column of x is 1, and the others are relative to a reference row.
 
 Cost: O(p q) per row and O(p q) memory for q directions, while the base is diagonal; O(p²) after a
@@ -39,7 +39,7 @@ from onepass.types import Array, Floats
 __all__ = ["GAP", "Rebased", "RebasedUpdate"]
 
 GAP = 2.0**-24
-"""A fade below it makes the past the base of a new span before the next row."""
+"""If the past fades by less than this factor, it becomes the base of a span before the next row."""
 
 _EPS = float(np.finfo(np.float64).eps)
 _SURE = 16.0  # times the first-order error bound: larger numbers are not rounding errors
@@ -47,7 +47,7 @@ _SHARP = 1e-9  # smallest safe ratio of a diagonal entry of T to a coordinate of
 _NEVER = 1e60  # scale of never excited directions relative to forgotten ones
 _FAINTEST = 1e-120  # lower bound of phi; W grows by 1 / sqrt(phi) after each gap
 _AHEAD = 64  # rows processed together
-_SMALL = 256  # up to so many coordinates the projection is formed as a matrix
+_SMALL = 256  # maximum number of coordinates for which the projection is formed as a matrix
 _LIFTED = 2.0**-12  # below this ratio the information of a newly opened direction is raised
 _TRUSTED = 1024.0  # upper bound of the relative error of the metric, in units of epsilon
 _LARGEST = 1e150  # upper bound of the metric in units of the features
@@ -60,7 +60,7 @@ class RebasedUpdate(NamedTuple):
     errors: Floats
     """The error of each row just before it, (n, c)."""
     pseudo_rows: list[tuple[Any, Any]]
-    """Pseudo-rows with their targets that were added too."""
+    """The added pseudo-rows, with their targets."""
 
 
 class _SplitRows(NamedTuple):
@@ -90,9 +90,9 @@ class Rebased:
     W : ndarray of shape (p, p), or (p,) where it is diagonal
         The metric of the base; p = d + 1 with an intercept, else d.
     F : ndarray of shape (p, p), or (p,)
-        Rounding errors of W beyond its own last digits.
+        Rounding errors of W beyond its last digits.
     units : ndarray of shape (p,)
-        s_j, or the size of a feature in the base; 0 while it has been 0 in all rows.
+        s_j, or the size of a feature in the base; 0 while the feature has been 0 in all rows.
     origin : ndarray of shape (p, c)
         w_base.
     Q, E : ndarrays of shape (p, q)
@@ -109,7 +109,7 @@ class Rebased:
     never : int
         The number of directions never excited when the base was formed.
     center, targets : ndarrays of shape (2, d) and (2, c)
-        The reference row and its targets, each as the sum of two; zeros without an intercept.
+        The reference row and its targets, each as the sum of two rows; zeros without an intercept.
     free : bool
         Whether the first column is an intercept.
     """
@@ -168,7 +168,7 @@ class Rebased:
 
     @property
     def rank(self) -> int:
-        """The number of directions that rows have excited, as far as base and span tell."""
+        """The number of directions that rows have excited, as determined from base and span."""
         return int(max(self.Q.shape[1], len(self.Q) - self.never))
 
     @property
@@ -202,8 +202,8 @@ class Rebased:
         raw : ndarray of shape (n, p)
             Sizes of the minuends of A, to which its rounding errors are relative.
         level : ndarray of shape (n,), optional
-            The minimum information about a direction opened by each row, in rows' worth, up to that
-            of this row.
+            The minimum information about a direction that a row opens, as a number of rows; at most
+            the information of this row.
         """
         errors = np.empty(b.shape)
         span, i, n, ahead, added = self, 0, len(A), _AHEAD, []
@@ -295,7 +295,7 @@ class Rebased:
         )  # fmt: skip
 
     def triangle(self) -> tuple[Floats, Floats]:
-        """[R z] with RᵀR = P⁻¹ and R w = z; of fewer rows while directions were never excited."""
+        """[R z] with RᵀR = P⁻¹ and R w = z; it has fewer rows if directions were never excited."""
         W, _ = self._dense()
         size = np.abs(W).max(axis=0)
         rows = self.T @ self.Q.T
@@ -424,7 +424,7 @@ class Rebased:
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.phi)
         z, row = np.vstack((self.z, np.zeros((1, c)))), np.append(one.C, height)
         T, z, _ = linalg.qr_update(T, z, row[None] * scale, b[None] * scale)
-        left = np.zeros(c)  # the residual of the QR would be rounding if phi is tiny
+        left = np.zeros(c)  # if phi is tiny, the residual of the QR is only rounding errors
         if self.phi > 0.0:
             V = linalg.whitened(one.C[None], self.T)[0]
             left[:] = (error / math.hypot(1.0 / scale, *V, height / math.sqrt(self.phi))) ** 2
@@ -441,7 +441,7 @@ class Rebased:
         """Raise the information root of the newest direction to ``least``; return the row added.
 
         After a gap, a row mostly determines the intercept and other faded directions anew, so it
-        holds almost no information about a direction that it opens.
+        contains almost no information about a direction that it opens.
         """
         depth = abs(self.T[-1, -1])
         if not 0.0 < depth < _LIFTED * least:
@@ -455,7 +455,7 @@ class Rebased:
 
 
 def _bounded(root: float, M: Floats) -> float:
-    """A factor of M, smaller if M would become too large."""
+    """Limit a factor of M so that M does not become too large."""
     reach = np.abs(M).max(initial=0.0)
     return min(root, max(1.0, float(_LARGEST / reach))) if reach > 0.0 else root
 

@@ -1,9 +1,9 @@
 """Sketch: Frequent Directions of all gradients so far, none of which is overestimated.
 
-:class:`~onepass.memory.principal.Principal` retains the m largest singular values unchanged; a
-direction that occurred once, strongly, stays as strong, and one that recurs below the m-th is
-dropped each time. Here each step that drops a direction also subtracts its strength from the
-retained ones ([1], Algorithm 2.1 with ℓ = m + 1 rows):
+:class:`~onepass.memory.principal.Principal` retains the m largest singular values unchanged: a
+large direction that occurred once retains its singular value, and a recurring direction below the
+m-th singular value is dropped each time. Here each step that drops a direction also subtracts its
+squared singular value from the retained ones ([1], Algorithm 2.1 with ℓ = m + 1 rows):
 
     Σ̃, Ũ of all m + 1 directions,      δ_t = σ̃²_{m+1}                                       (1)
     σ_j² ← σ̃_j² − δ_t,  j = 1 … m                                                            (2)
@@ -16,7 +16,7 @@ and B = Σ Uᵀ the retained part ([1] Theorem 1.1, k < m + 1),
 The projector is that of Principal: P = I − U Uᵀ with noise R = 0, or with noise r > 0,
 P = I − U diag(σ² / (σ² + r)) Uᵀ with the σ of (2): least squares that never overestimates the
 information about a direction. Up to m directions both memories are equal.
-Cost: O(mp) time per row, O(mp) memory, as Principal.
+Cost: O(mp) time per row, O(mp) memory, the same as of Principal.
 
 [1] M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent Directions: Simple and
     Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.

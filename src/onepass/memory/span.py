@@ -11,16 +11,17 @@ singular::
 
 With ridge 0 it is the limit of ridge regression for ridge → 0, at every row, whatever the rank.
 The new part of a row must exceed the rounding error along u of the original row x, before it was
-centred to a; and that of the directions in a. A direction that was found from nearly parallel rows,
-with small h, may be rotated by an angle δ:
+centred to a, and the error that the directions contribute to a. A direction computed from nearly
+parallel rows, with small h, may be rotated by an angle δ:
 
     ρ_u = ε √p (‖a‖ + ‖u ∘ x‖),   ρ = ε √p (‖a‖ + ‖x‖),   κ² = Σ_j (c_j δ_j)²               (5)
     new if h > ρ_u (16 + κ / ρ),      δ = (ρ + κ) / h                                       (6)
 
 So rows of lower rank are recognised in any order. For rows whose rank float64 cannot resolve, the
-least-norm solution is returned; with a ridge of 1e-30 they count as of full rank.
+least-norm solution is returned; with a ridge of 1e-30 they count as rows of full rank.
 
-Cost: O(p q) per row, O(p q) memory. Exact ridge with far fewer rows than features costs no p × p.
+Cost: O(p q) per row, O(p q) memory. Exact ridge regression with far fewer rows than features needs
+no p × p matrix.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ __all__ = ["Span", "SpanUpdate"]
 
 
 class _SplitRows(NamedTuple):
-    """Rows, split into the part in a span and the part outside."""
+    """Rows, each split into the part in a span and the part outside."""
 
     C: Floats
     """Coordinates, (n, q)."""

@@ -1,4 +1,4 @@
-"""SquareRoot: all of the past, as the triangle of QRD-RLS; the memory of recursive least squares.
+"""SquareRoot: the triangle of QRD-RLS over all past rows; the memory of recursive least squares.
 
 With rows (a_k, b_k), weights s_k and a forgetting factor λ, after n rows the weights are
 
@@ -10,8 +10,8 @@ w_n loses digits and symmetry. Instead, the state is the triangle [R z] with
     Rᵀ R = P⁻¹,   R (w − w₀) = z                                                            (2)
     [R z] ← √λⁿ · triangle of ([R z] and the block's rows √(s_k λ⁻ᵏ) [a_k b_k]), by QR       (3)
 
-so that forgetting never divides, and w is solved for, never accumulated. If the past is tiny
-compared with a row, and until full rank if Π = 0, a span is used instead
+so that forgetting does not divide, and w is computed from the triangle, not accumulated. If the
+past is tiny compared with a row, and until full rank if Π = 0, a span is used instead
 (:class:`~onepass.memory.rebased.Rebased`).
 Cost: O(p²) time per row, O(p²) memory.
 
@@ -28,14 +28,14 @@ differs from its mean sets them: just before that row k is learned, the pseudo-r
 
     √level · |x_kj − x̄_j| e_j,   with the target e_jᵀ w₀                                    (1)
 
-is added, which keeps w_j near its initial value with the weight of ``level`` rows. Predictions on
+is added, which draws w_j to its initial value with the weight of ``level`` rows. Predictions on
 wide tables, in particular of categories, are stable from the first rows; after many rows the
-pseudo-row has no effect. It does not depend on the units of the features, nor on how the stream is
-cut into blocks.
+pseudo-row has no effect. The result depends neither on the units of the features nor on the
+division of the stream into blocks.
 
 A merge removes the other learner's prior, which must not count twice. So this module tracks the
-remaining share of the ridge, of each pseudo-row, and of everything before the first row, as
-forgetting makes them fade.
+remaining shares of the ridge, of each pseudo-row, and of everything before the first row, which
+decrease with forgetting.
 Cost: O(p²) once for each feature, O(p) memory.
 """
 
@@ -56,17 +56,17 @@ __all__ = ["Prior", "PseudoRows", "SquareRoot", "Triangle"]
 
 
 # Smallest safe ratio of a diagonal entry of R to the size of a row in that weight:
-_SHARP = 1e-4  # where the entry holds little more than the ridge
-_SHARP_FADING = 1e-6  # where it holds rows that fade
-_DULL = 1e-13  # where it holds rows that do not fade
-_DOUBTED = 1e-8  # the same, while the span has not seen all directions
-_CALM = 4.0  # times the ratio: the triangle replaces the span again
+_SHARP = 1e-4  # if the entry contains little more than the ridge
+_SHARP_FADING = 1e-6  # if the entry contains rows that fade
+_DULL = 1e-13  # if the entry contains rows that do not fade
+_DOUBTED = 1e-8  # if it contains such rows, but the span has not seen all directions
+_CALM = 4.0  # above this multiple of the ratio the triangle replaces the span again
 _LEAST = 1e-200  # smaller diagonal entries have lost digits
 
 
 @dataclass(frozen=True)
 class SquareRoot:
-    """All of the past in the p × p square root of P⁻¹: recursive least squares.
+    """All past rows in the p × p square root of P⁻¹: recursive least squares.
 
     Parameters
     ----------
@@ -134,10 +134,10 @@ class Triangle:
     squares : ndarray of shape (c,)
         The least value of (1), including the penalty; if there is a span, see ``least``.
     ridge : float or None
-        The prior of weights that :meth:`grown` adds; None if it was a matrix.
+        The prior of weights that :meth:`grown` adds; None if the ridge was a matrix.
     span : Rebased or None
-        If there is one, w is its solution; R and z absorb the same rows, until they are accurate
-        enough to replace it. A Span in former files, and for rules without fading.
+        If there is a span, w is its solution; R and z absorb the same rows, until they are accurate
+        enough to replace the span. A Span in former files, and for rules without fading.
     """
 
     exact_in_blocks: ClassVar[bool] = True
@@ -152,7 +152,7 @@ class Triangle:
 
     @property
     def rank(self) -> int:
-        """The number of directions that are determined, by rows or by the prior."""
+        """The number of directions that rows or the prior determine."""
         return len(self.R) if self.span is None else int(self.span.rank - self.span.free)
 
     def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
@@ -191,7 +191,7 @@ class Triangle:
         return replace(self, squares=self.squares + more, span=span)
 
     def forgetting_bound(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
-        """0.0: no bound is known."""
+        """Return 0.0: no bound is known."""
         del new, old
         return 0.0
 
@@ -242,7 +242,7 @@ class Triangle:
     ) -> tuple["Triangle", Floats]:
         """Add rows to the span, as :meth:`onepass.memory.rebased.Rebased.absorb` does.
 
-        ``centred`` are the same rows, their targets and scales for a triangle without intercept.
+        ``centred`` contains the same rows centred, with targets and scales, for the triangle.
         """
         span, errors, added = self.span.absorb(A, b, scale, raw, level)
         X, y, roots = (A, b, scale) if centred is None else centred
@@ -273,7 +273,7 @@ class Triangle:
     def rebased(self, center: Centering | None = None) -> "Triangle":
         """Make the present information the base of a span.
 
-        If ``center`` holds means with an intercept, a new span has a column for the intercept.
+        If ``center`` contains means with an intercept, a new span has a column for the intercept.
         """
         if self.span is not None:
             return replace(self, span=self.span.rebased())
@@ -294,7 +294,7 @@ class Triangle:
         return replace(self, span=span)
 
     def settled(self, mass: float = 0.0, *, fading: bool = False) -> "Triangle":
-        """Remove the span, if the triangle alone is accurate enough.
+        """Remove the span if the triangle is accurate enough without it.
 
         ``mass`` is the weight of the rows. After a gap, rows can be much larger than the triangle
         or some of its columns.
@@ -345,7 +345,7 @@ class Triangle:
         if self.ridge is None:
             raise ParameterError(
                 f"SquareRoot: `ridge` must be a number if features are added later, got a matrix "
-                f"for {len(self.z)} of now {p} features. Give a number, or all features at once."
+                f"for {len(self.z)} of now {p} features. Pass a number, or all features at once."
             )
         old, c = self.z.shape
         R = np.zeros((p, p), order="F")
@@ -378,7 +378,7 @@ class Triangle:
 
 
 def _width(p: int) -> int:
-    """Rows per block: enough for BLAS 3, few enough that the n × n part stays small."""
+    """Rows per block: enough for BLAS 3, but so few that the n × n part remains small."""
     return 64 if p <= 64 else 128 if p <= 512 else 256 if p <= 2048 else 1024
 
 
@@ -395,14 +395,14 @@ def _root(ridge: Floats, p: int) -> tuple[Floats, bool]:
     if not good or not np.allclose(ridge, ridge.T):
         raise ParameterError(
             f"SquareRoot: `ridge` must be a number >= 0 or a symmetric matrix of shape ({p}, {p}), "
-            f"got an array of shape {ridge.shape}. Give one row and column for each feature."
+            f"got an array of shape {ridge.shape}. Pass one row and column for each feature."
         )
     values, vectors = np.linalg.eigh(ridge.astype(np.float64))
     least = p * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
     if (values < -least).any():
         raise ParameterError(
             "SquareRoot: `ridge` must be positive semidefinite, got an eigenvalue of "
-            f"{values.min():g}. Give a matrix such as A.T @ A."
+            f"{values.min():g}. Pass a matrix such as A.T @ A."
         )
     try:
         return np.linalg.cholesky(ridge).T, True
@@ -417,7 +417,7 @@ class PseudoRows(NamedTuple):
     prior: "Prior"
     """The prior after the block."""
     before: Array
-    """The index of the row before which each one is inserted, (k,), in order."""
+    """The index of the row before which each pseudo-row is inserted, (k,), in order."""
     rows: Floats
     """(k, p)."""
 
@@ -437,7 +437,7 @@ class Prior:
     share : ndarray of shape (p,)
         The remaining share of the ridge of each coefficient, in [0, 1].
     first : ndarray of shape (p,)
-        The very first row, if it only set the means; else zeros.
+        The very first row, if it only set the means, else zeros.
     remains : float
         The remaining share of the weight of everything before the first row, in [0, 1].
     """
@@ -471,7 +471,7 @@ class Prior:
         """Record pseudo-rows (k, p), weighted as they were added."""
         return replace(
             self, pseudo_lengths=self.pseudo_lengths + np.abs(rows).sum(axis=0)
-        )  # one per feature
+        )  # one pseudo-row per feature
 
     def pseudo_rows(self, X: Floats) -> PseudoRows | None:
         """The pseudo-rows (1) to be inserted among centred rows X (n, p), or None."""

@@ -1,8 +1,8 @@
 """Forgetting rules: how the weight of past rows decreases; one file each.
 
-A rule (``Window(1000)``) is frozen and is passed to a learner: ``RLSRegressor(forgetting=…)``. It
-returns an initial state, and its ``learn`` adds rows, one after the other, and returns the triangle
-and the means from which predictions are computed. A number λ is ``Bounded(λ)``.
+A rule (``Window(1000)``) is frozen and is passed to a learner: ``RLSRegressor(forgetting=…)``. Its
+``start`` returns an initial state; its ``learn`` adds rows, one after the other, and returns the
+triangle and the means from which predictions are computed. A number λ is short for ``Bounded(λ)``.
 :mod:`onepass.memory.forgetting.protocols` defines the members of a rule.
 """
 
@@ -15,6 +15,6 @@ from onepass.serialization.codec import Role, register
 __all__ = ["Bounded", "Directional", "Exponential", "Window"]
 
 STATES: tuple[type, ...] = (JointTriangle, WindowRows, WindowBuffer, DirectionalState)
-"""Classes of learned states that are not public."""
+"""The private classes of learned states."""
 
 register(Role.FORGETTING, *RULES, *STATES)

@@ -1,24 +1,24 @@
 """Directional forgetting: only in the directions that the rows excite (SIFt-RLS).
 
-After each block of n rows of the stream, at fixed rows however the stream is cut, with R₀ᵀR₀ the
-information before the block and A (n × p) its rows, √s_k [1, x_k − x̄]:
+After each block of n rows of the stream (at fixed rows, independent of the division into blocks by
+the caller), with R₀ᵀR₀ the information before the block and A (n × p) its rows, √s_k [1, x_k − x̄]:
 
     A = Σ_i u_i σ_i v_iᵀ,   retain i if σ_i > √(ε Σ_k s_k)                                  (1)
     F = [v_i],   Q = orth(R₀ F)                                                             (2)
     RᵀR = R₀ᵀ (I − (1 − λⁿ) Q Qᵀ) R₀ + Σ_i v_i σ_i² v_iᵀ                                    (3)
 
-so that the information about directions that are unexcited in the block does not fade, and what is
-not excited is not learned. With ``block=1`` this is the paper, row by row. R comes from R₀ by
-orthogonal transformations only: the directions of Q are rotated into the first rows, these are
-multiplied by √λⁿ, and the result is made triangular again. The targets of the rest of R₀ are those
-of the weights before the block, so that forgetting does not change the weights. Within a block rows
-are learned without forgetting, one after the other: forgetting in the directions of later rows
-would leak these rows into the predictions before them.
+so that the information about directions that are unexcited in the block does not fade, and these
+directions are not learned. With ``block=1`` this is the algorithm of the paper, row by row. R is
+computed from R₀ by orthogonal transformations only: the directions of Q are rotated into the first
+rows, these are multiplied by √λⁿ, and the result is made triangular again. The targets of the other
+rows of R₀ are the predictions of the weights before the block, so that forgetting does not change
+the weights. Within a block rows are learned without forgetting, one after the other: forgetting in
+the directions of later rows would leak these rows into the predictions before them.
 
-What is a direction depends on the units of the features. In (1) and (2) these are each feature's
-root mean square over the rows in which it was excited, and, with an intercept, differences from the
-mean before the block; so predictions do not depend on the user's units. With ``scaled=False`` units
-are the user's, as printed.
+The directions depend on the units of the features. In (1) and (2) the unit of a feature is its root
+mean square over the rows in which it was excited, and, with an intercept, features are relative to
+their means before the block; so predictions do not depend on the user's units. With
+``scaled=False`` the user's units are used, as in the paper.
 
 Cost: O(p²) per row and O(p³) per block; O(p² + block · p) memory, for the rows of the current
 block.
@@ -29,15 +29,15 @@ block.
 The intercept is part of the triangle, because this rule has no running means. The rows are √s_k [1,
 x_k − r] and √s_k (y_k − r_y), where r is any row: the intercept is free, so that the choice does
 not matter, and differences from a similar row lose no digits. The intercept's column is the first
-and has no ridge. So below it the triangle
+and has no ridge. So the triangle
 
     R = [ρ  ρ (x̄ − r)ᵀ]     z = [ρ (ȳ − r_y)]                                              (4)
         [0      R₁     ]         [    z₁     ]
 
-contains in R₁ and z₁ that of the rows centred at their means x̄ and ȳ, and in ρ² the sum of their
-weights, from which predictions are computed. If R₁ is singular, because there is no ridge, the
-least-norm solution is computed, in units of each column's own size; rank is decided in these units
-too, and a column is empty if it is no larger than the rounding error of its feature.
+contains in R₁ and z₁ the triangle of the rows centred at their means x̄ and ȳ, and in ρ² the sum of
+their weights, from which predictions are computed. If R₁ is singular, because there is no ridge,
+the least-norm solution is computed, in units of the size of each column. The rank is determined in
+these units too, and a column is empty if it is no larger than the rounding error of its feature.
 Cost: O(p²) per row, O(p³) while R₁ is singular, O(p²) memory.
 """
 
@@ -62,7 +62,7 @@ __all__ = ["Directional", "DirectionalState", "JointTriangle", "joined", "sifted
 
 _WIDTH = 128  # rows absorbed at a time
 _SAFE = 1e-7  # minimum reciprocal condition number of a triangle that is solved directly
-_CLEAN = 1e-6  # the same under a penalty: minimum diagonal entry relative to its column
+_CLEAN = 1e-6  # minimum diagonal entry relative to its column, if there is a penalty
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -114,7 +114,7 @@ class JointTriangle:
         """Rows relative to r and r_y: A (n, p) and targets (n, c), weighted."""
         A = X - self.features
         if self.free:
-            A = np.where(np.abs(A) <= 4.0 * _EPS * np.abs(X), 0.0, A)  # a constant is its own mean
+            A = np.where(np.abs(A) <= 4.0 * _EPS * np.abs(X), 0.0, A)  # only rounding errors
             A = np.column_stack((np.ones(len(X)), A))
         return A * roots[:, None], (b - self.targets) * roots[:, None]
 
@@ -282,12 +282,12 @@ def joined(joint: JointTriangle, A: Floats, b: Floats) -> JointTriangle:
     """
     p = len(joint.R)
     M = np.vstack((np.hstack((joint.R, joint.z)), np.hstack((A, b))))
-    there = np.flatnonzero(M[:, :p].any(axis=0))  # rows of R at other columns must stay empty
-    q, R, z = len(there), np.zeros((p, p), order="F"), np.zeros_like(joint.z)
-    M = M[:, np.append(there, np.arange(p, M.shape[1]))]
+    used = np.flatnonzero(M[:, :p].any(axis=0))  # rows of R at other columns must stay empty
+    q, R, z = len(used), np.zeros((p, p), order="F"), np.zeros_like(joint.z)
+    M = M[:, np.append(used, np.arange(p, M.shape[1]))]
     if q:
         M = np.triu(lapack.dgeqrf(lapack.dlaswp(M, lapack.dgetrf(M[:, :q])[1]))[0])
-    R[np.ix_(there, there)], z[there] = M[:q, :q], M[:q, q:]
+    R[np.ix_(used, used)], z[used] = M[:q, :q], M[:q, q:]
     return replace(joint, R=R, z=z, squares=joint.squares + (M[q:, q:] ** 2).sum(axis=0))
 
 
@@ -304,18 +304,18 @@ class Directional(DecayRate):
     factor : float, optional
         λ in (0, 1], for each row.
     block : int, default=16
-        Rows after which the past fades, in all directions that they excited together. With 1 a
-        direction counts as excited by a single row. With more, features that change together are
-        forgotten together, and change is detected sooner.
+        Number of rows after which the past fades, in all directions that these rows excite. With 1,
+        the excited directions are those of a single row. With larger blocks, features that change
+        together are forgotten together, and change is detected sooner.
     threshold : float, default=1e-6
         ε, >= 0: the mean square of a direction in a block up to which it counts as unexcited, and
         is neither forgotten nor learned.
     scaled : bool, default=True
-        Whether each feature is measured in units of its own root mean square; False is the paper
-        as printed, which forgets little about features with small values.
+        Whether each feature is measured in units of its own root mean square. False is the
+        algorithm of the paper, which forgets little about features with small values.
     half_life : float, str or timedelta, optional
         Alternative to ``factor``: λ is one half for this duration. A number in the unit of
-        ``time``, or, if that holds dates, a timedelta or text such as ``"1h"``.
+        ``time``, or, if ``time`` contains dates, a timedelta or text such as ``"1h"``.
 
     Raises
     ------
@@ -347,7 +347,7 @@ class Directional(DecayRate):
         object.__setattr__(self, "threshold", least)
         if not isinstance(self.scaled, bool):
             raise ParameterError(
-                f"{where}: `scaled` must be True or False, got {self.scaled!r}. Choose one of them."
+                f"{where}: `scaled` must be True or False, got {self.scaled!r}. Choose one of both."
             )
 
     @property
@@ -375,7 +375,7 @@ class Directional(DecayRate):
             if pseudo is not None and i in cuts:
                 state = state.with_prior(pseudo.rows[pseudo.before == i])
             ends = [k for k in cuts if k > i]
-            due = max(1, self.block - len(state.A))  # the block may have been longer before
+            due = max(1, self.block - len(state.A))  # `block` may have been larger before
             part = slice(i, min([i + due, len(b), *ends[:1]]))
             X = rows.X[part].astype(np.float64, copy=False)
             state, weighted = state.added(X, b[part], roots[part], float(np.prod(fades[part])))
@@ -401,14 +401,14 @@ class DirectionalState:
 
     Parameters
     ----------
-    before : Joint
+    before : JointTriangle
         The triangle before the current block, R₀.
-    now : Joint
+    now : JointTriangle
         The triangle with the rows of the block so far, without forgetting.
     A : ndarray of shape (n, p)
-        These rows.
+        The rows of the block so far.
     b : ndarray of shape (n, c)
-        Their targets.
+        The targets of these rows.
     fade : float
         λⁿ of these rows.
     seen : Floor

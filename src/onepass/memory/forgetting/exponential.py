@@ -5,13 +5,13 @@ Before row k, the weight of all past rows is multiplied by λ_k:
     P⁻¹ ← λ_k P⁻¹ + s_k x_k x_kᵀ                                                            (1)
     λ_k = λ,   or   λ_k = 2^(−Δt_k / half_life)   for the time Δt_k since the previous row  (2)
 
-so that rows of the same time have equal weight, and a gap counts by its length. After a long gap
-all past information becomes a faint prior: λ_k is at least 1e-120, so that even features of size
-1e-50 outweigh a ridge of 1 before it.
+so that rows of the same time have equal weight, and the past fades more in a longer gap. After a
+long gap all past information becomes a weak prior: λ_k is at least 1e-120, so that even features of
+size 1e-50 outweigh a ridge of 1 before the gap.
 
 :class:`Exponential` is (1) as printed: information about unexcited directions is forgotten, which
-causes windup. :class:`Bounded` adds a floor (:mod:`onepass.memory.floor`); by time also within a
-gap, before the row at its end is learned. Cost: O(d²) time per row, O(d²) memory.
+causes windup. :class:`Bounded` adds a floor (:mod:`onepass.memory.floor`), with fading by time also
+during a gap, before the row after the gap is learned. Cost: O(d²) time per row, O(d²) memory.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022; (2), (3).
@@ -53,7 +53,7 @@ class DecayRate:
     factor : float, optional
         λ in (0, 1].
     half_life : float, str or timedelta, optional
-        Alternative to ``factor``, more than 0.
+        Alternative to ``factor``, greater than 0.
 
     Raises
     ------
@@ -71,8 +71,8 @@ class DecayRate:
         if (self.factor is None) == (self.half_life is None):
             given = "neither" if self.factor is None else "both"
             raise ParameterError(
-                f"{where}: one of `factor`, by rows, and `half_life`, by time, must be given, got "
-                f"{given}. Give {rule}(0.99) or {rule}(half_life='1h')."
+                f"{where}: either `factor`, by rows, or `half_life`, by time, must be given, got "
+                f"{given}. Use {rule}(0.99) or {rule}(half_life='1h')."
             )
         if self.factor is not None:
             number = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
@@ -88,7 +88,7 @@ class DecayRate:
 
     @property
     def unit(self) -> float:
-        """The half-life in the unit of the times, seconds if these are dates."""
+        """The half-life in the unit of the times; in seconds if the times are dates."""
         length = self.half_life
         return validation.seconds(length) if isinstance(length, str) else float(length)
 
@@ -122,7 +122,7 @@ class LeastSquaresState(NamedTuple):
     """Which features have been seen."""
 
     def fitted(self, start: Floats) -> tuple[Floats, Floats, Floats]:
-        """Weights W (d, c), middle m (d,), offset b (c,): a row's prediction is Wᵀ(x − m) + b."""
+        """Weights W (d, c), centre m (d,), offset b (c,): a row's prediction is Wᵀ(x − m) + b."""
         memory, center, _ = self
         weights = start + memory.w
         middle, rest = center.features, center.features_rest
@@ -156,7 +156,7 @@ class NewRows(NamedTuple):
     start: Floats
     """w₀, (d, c)."""
     time: Any
-    """The time of each row, (n,), numbers or dates in order; None if the rule needs none."""
+    """The time of each row, (n,), numbers or dates in order; None if the rule uses no times."""
     last: Any
     """The time of the previous row; None before the first."""
 
@@ -182,7 +182,7 @@ class Learned(NamedTuple):
     """The error of each row just before it is learned, (n, c)."""
     past: LeastSquaresState
     state: Any
-    """The rule's own state after the rows."""
+    """The state of the rule after the rows."""
 
 
 _WIDTH = 1024  # maximum number of rows between two renormalisations
@@ -200,7 +200,7 @@ class FadingRule(DecayRate):
 
     @property
     def level(self) -> float:
-        """The minimum information about each coefficient, in rows' worth."""
+        """The minimum information about each coefficient, as a number of rows."""
         return 0.0
 
     @property
@@ -277,10 +277,11 @@ class Exponential(FadingRule):
     Parameters
     ----------
     factor : float, optional
-        λ in (0, 1]: a row k rows ago weighs λᵏ. 1 forgets nothing.
+        λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no forgetting.
     half_life : float, str or timedelta, optional
-        Alternative to ``factor``: the age at which a row weighs one half. A number in the unit of
-        ``time``, or, if that holds dates, a timedelta or text such as ``"90min"`` or ``"7d"``.
+        Alternative to ``factor``: the age at which a row has weight ½. A number in the unit of
+        ``time``, or, if ``time`` contains dates, a timedelta or text such as ``"90min"`` or
+        ``"7d"``.
 
     Raises
     ------
@@ -305,11 +306,11 @@ class Bounded(FadingRule):
     Parameters
     ----------
     factor : float, optional
-        λ in (0, 1]: a row k rows ago weighs λᵏ. 1 forgets nothing.
+        λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no forgetting.
     floor : float, default=1.0
-        The minimum information about each coefficient: that of so many rows of its feature, and at
-        least the ridge. Larger values make coefficients change less when an unexcited feature is
-        excited again.
+        The minimum information about each coefficient: that of this number of rows of its feature,
+        and at least the ridge. With larger values coefficients change less when an unexcited
+        feature is excited again.
     half_life : float, str or timedelta, optional
         Alternative to ``factor``, as in :class:`Exponential`.
 
@@ -338,7 +339,7 @@ class Bounded(FadingRule):
 
     @property
     def level(self) -> float:
-        """The minimum information about each coefficient, in rows' worth."""
+        """The minimum information about each coefficient, as a number of rows."""
         return self.floor
 
 
@@ -380,7 +381,7 @@ def _taken(
 def _some(
     past: LeastSquaresState, rows: NewRows, part: slice, factors: Floats, level: float
 ) -> tuple[Floats, LeastSquaresState, Floats]:
-    """Learn at least the first of some rows; return as ``_taken``.
+    """Learn at least the first of some rows; return the same values as ``_taken``.
 
     A row that is large compared with the past, or that follows a gap, is added to a span.
     """
@@ -443,7 +444,7 @@ def _absorbed(
         )  # fmt: skip
     if pseudo is not None:
         before, more = pseudo.before, pseudo.rows
-        # by rows, it fades with the row that it precedes; by time, both have the same time
+        # with fading by rows, a pseudo-row fades as the row after it; by time, not between the two
         own = 1.0 if rows.time is not None else factors[before + first]
         aged = np.sqrt(own / reduced.ages[before + first])
         prior = pseudo.prior.with_pseudo_rows(more * aged[:, None])
@@ -463,5 +464,5 @@ def _absorbed(
 
 
 def _among(rows: tuple[Floats | float, ...], at: Array, more: tuple[Floats | float, ...]) -> Any:
-    """Insert other rows, with their targets and so on, before the rows ``at``."""
-    return tuple(np.insert(each, at, other, axis=0) for each, other in zip(rows, more, strict=True))
+    """Insert other rows, with targets, scales and sizes, before the rows ``at``."""
+    return tuple(np.insert(part, at, other, axis=0) for part, other in zip(rows, more, strict=True))

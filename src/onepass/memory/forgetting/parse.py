@@ -25,7 +25,7 @@ _KINDS = {kind.__name__.lower(): kind for kind in RULES}
 
 
 def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
-    """Return the rule given by a number, a text or a rule.
+    """Return the rule that a number, a text or a rule specifies.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
     Raises
     ------
     ParameterError
-        If it is none of these.
+        If ``given`` specifies no rule.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
     if isinstance(given, bool) or not hasattr(given, "__float__"):
         raise ParameterError(
             f"{where}: `forgetting` must be a number in (0, 1] or a rule of op.forgetting, such as "
-            f"Window(1000), got {given!r}. Give one of {', '.join(_KINDS)}."
+            f"Window(1000), got {given!r}. Pass one of {', '.join(_KINDS)}."
         )
     return _bounded(
         float(validation.in_range(given, "forgetting", where, above=0.0, high=1.0)), where

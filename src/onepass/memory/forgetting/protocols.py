@@ -2,7 +2,7 @@
 
 A user passes a rule (:class:`ForgettingRule`), such as ``forgetting=op.forgetting.Window(1000)``.
 All rules share :class:`LeastSquaresState`, the triangle and the means from which predictions are
-computed. What else a rule needs is in its own state (:class:`ForgettingState`).
+computed. Each rule stores additional data in its own state (:class:`ForgettingState`).
 """
 
 from typing import Any, Protocol, Self
@@ -18,7 +18,7 @@ class ForgettingState(Protocol):
 
     @property
     def finite(self) -> bool:
-        """Whether all numbers are finite. If not, the rows are refused and nothing changes."""
+        """Whether all numbers are finite. If not, the rows are rejected and nothing changes."""
 
     def grown(self, d: int, ridge: float, /) -> Self:
         """Return the state for d features; the new ones, at the end, were always 0.
@@ -39,11 +39,11 @@ class ForgettingRule(Protocol):
 
     @property
     def clock(self) -> str | None:
-        """The type of the row times it needs, "number" or "date"; None if it counts rows."""
+        """The type of row times required, "number" or "date"; None if the rule counts rows."""
 
     @property
     def state(self) -> type:
-        """The class of its state."""
+        """The class of the rule's state."""
 
     @property
     def additive(self) -> bool:
@@ -66,7 +66,7 @@ class ForgettingRule(Protocol):
         Parameters
         ----------
         past : LeastSquaresState
-            Triangle and means before the first row; the triangle holds the penalty.
+            Triangle and means before the first row; the triangle contains the penalty.
         least : ndarray of shape (d,)
             The diagonal of the ridge, in units of a squared feature.
         """
@@ -74,8 +74,8 @@ class ForgettingRule(Protocol):
     def learn(self, state: Any, past: LeastSquaresState, rows: NewRows, /) -> Learned:
         """Learn rows one after the other, each after it has been predicted.
 
-        The result must not depend on how the stream is cut into blocks. The arguments are not
-        modified.
+        The result must not depend on the division of the stream into blocks. The arguments must
+        not be modified.
 
         Parameters
         ----------

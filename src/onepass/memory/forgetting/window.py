@@ -4,29 +4,30 @@
 
 where the window is the last n rows, or all rows younger than a time span. Neither the ridge nor the
 prior fades. It is the only rule that stores rows: those of the window, at most twice, since the
-rows that leave must be known. No row is removed from a triangle, which would lose digits. Within a
-block of rows a_1, a_2, … the oldest rows leave one after the other as these arrive. With the
-triangle R of the rows that stay, and the whitened rows V = A R⁻¹ of both,
+rows that leave must be available. No row is removed from a triangle, which would lose digits.
+Within a block of rows a_1, a_2, … the oldest rows leave one after the other as the new rows arrive.
+With the triangle R of the rows that stay, and the whitened rows V = A R⁻¹ of the rows that leave
+and arrive,
 
     error of a_j = e_j − k_j (I + K_jj)⁻¹ e_J,     K = V Vᵀ                                  (2)
 
 where e are errors before the block with the rows that stay, and J the rows of the window when a_j
 arrives, a contiguous range of those that leave and those that have arrived. If R is too
 ill-conditioned for (2), rows are learned one by one with the triangle of the whole window; if that
-is too ill-conditioned as well, from the rows of the window themselves.
+triangle is too ill-conditioned as well, with a triangle computed anew from the rows of the window.
 Cost: O(p^{7/3}) time per row in blocks, O(p³) one by one, O(n p²) if columns depend on each other
 and the ridge is below their rounding errors; O(n p) memory for n rows.
 
 The rows of the window are stored in two parts, as a queue made of two stacks. Rows enter the
-*back*, whose triangle grows by QR. They leave from the *front*, of which the triangles of its
-suffixes are known, computed once from its last row to its first:
+*back*, whose triangle grows by QR. They leave from the *front*, for which the triangles of its
+suffixes are stored, computed once from its last row to its first:
 
     T_b = triangle of the front's rows from b g on,    b = 0, 1, …                          (3)
     triangle of the window = QR of T_b, the remaining rows before b g, and the back's triangle (4)
 
-When the front is empty, the back becomes the front, about a new reference row. Each row is added to
-a triangle three times in all; a triangle is stored every g ≥ p rows, so that they need no more
-memory than the rows. Cost: O(p²) per row, O(p³) for (4), O(n p) memory for a window of n rows.
+When the front is empty, the back becomes the front, with a new reference row. Each row is added to
+a triangle three times in all; a triangle is stored every g ≥ p rows, so that the triangles need no
+more memory than the rows. Cost: O(p²) per row, O(p³) for (4), O(n p) memory for a window of n rows.
 """
 
 import math
@@ -76,7 +77,7 @@ class WindowRows:
         return WindowRows(self.X[rows], self.b[rows], self.roots[rows], time)
 
     def copied(self) -> "WindowRows":
-        """A copy of the rows, which does not hold a reference to a larger block."""
+        """A copy of the rows, so that the block which contained them can be freed."""
         time = None if self.time is None else self.time.copy()
         return WindowRows(self.X.copy(), self.b.copy(), self.roots.copy(), time)
 
@@ -154,7 +155,7 @@ class WindowBuffer:
 
     @property
     def oldest(self) -> Any:
-        """The time of the oldest row; None if there is none."""
+        """The time of the oldest row; None if there is no row."""
         if self.ahead:
             return self.front.time[self.front_start]
         return self.parts[0].time[0] if self.parts else None
@@ -212,7 +213,7 @@ class WindowBuffer:
         return replace(queue, front_start=queue.front_start + n)
 
     def turned(self) -> "WindowBuffer":
-        """Make the rows of the back the front, relative to the last of them."""
+        """Make the rows of the back the front, relative to the last of these rows."""
         front = self.parts[0]
         for more in self.parts[1:]:
             front = front.then(more)
@@ -295,9 +296,9 @@ class Window:
     rows : int, optional
         The number of rows, at least 1.
     span : float, str or timedelta, optional
-        Alternative to ``rows``: all rows younger than this, as of the last row. A number in the
-        unit of ``time``, or, if that holds dates, a timedelta or text such as ``"7d"``.
-        All rows within it are stored.
+        Alternative to ``rows``: a window of all rows younger than this, relative to the last row. A
+        number in the unit of ``time``, or, if ``time`` contains dates, a timedelta or text such as
+        ``"7d"``. All rows of the window are stored.
 
     Raises
     ------
@@ -328,8 +329,8 @@ class Window:
         if (self.rows is None) == (self.span is None):
             given = "neither" if self.rows is None else "both"
             raise ParameterError(
-                f"{where}: one of `rows` and `span`, by time, must be given, got {given}. "
-                "Give Window(1000) or Window(span='1h')."
+                f"{where}: either `rows`, or `span`, by time, must be given, got {given}. "
+                "Use Window(1000) or Window(span='1h')."
             )
         if self.rows is not None:
             object.__setattr__(self, "rows", validation.whole(self.rows, "rows", where, low=1))
@@ -390,7 +391,7 @@ class Window:
 
 
 class _Limits:
-    """The limits of a window: which rows have left."""
+    """The limits of a window, which determine the rows that leave."""
 
     def __init__(self, window: Window, time: Any) -> None:
         self.max_rows, self.time, self.until = window.rows, time, time
@@ -398,7 +399,7 @@ class _Limits:
             self.until = _outside(time, window.span)
 
     def due(self, queue: WindowBuffer, part: slice) -> Array:
-        """The number of rows that have left after each row; at least one if also from the back."""
+        """The number of rows that have left after each row; a lower bound if the front empties."""
         if self.max_rows is not None:
             after = len(queue) + np.arange(part.stop - part.start) + 1
             return np.asarray(np.maximum(after - self.max_rows, 0))
@@ -415,7 +416,7 @@ class _Limits:
 
 
 def _outside(time: Array, span: float | str) -> Array:
-    """The last time outside the window, for each time; that time itself never is."""
+    """The last time outside the window that ends at each time, which is always inside."""
     if time.dtype.kind in "iM":
         if isinstance(span, str):
             length = validation.per_second(time) * validation.seconds(span)
@@ -456,10 +457,10 @@ def _block(p: int, due: Array, ahead: int) -> int:
 def _grown(
     queue: WindowBuffer, whole: JointTriangle, more: WindowRows
 ) -> tuple[JointTriangle, Floats]:
-    """Add the first of some rows to the triangle of the window; also return their errors.
+    """Add the first of some rows to the triangle of the window; also return the errors.
 
-    No row leaves the window between these. If the triangle is ill-conditioned, or may be after the
-    first row, one row is added and its error is computed from the rows of the window themselves.
+    No row leaves the window between these rows. If the triangle is ill-conditioned, or may be after
+    the first row, one row is added and its error is computed from the rows of the window.
     """
     if not len(queue):
         whole = whole.around(more.X[0], more.b[0])
@@ -476,7 +477,7 @@ def _grown(
 
 
 def _slid(queue: WindowBuffer, more: WindowRows, due: Array) -> Floats | None:
-    """The errors of rows between which others leave, by (2); None if it is not accurate."""
+    """The errors of rows while others leave the window, by (2); None if (2) is not accurate."""
     n, leaving = len(more), int(due[-2])
     stays = queue.triangle(leaving)
     if not stays.calm:
@@ -504,7 +505,7 @@ def _slid(queue: WindowBuffer, more: WindowRows, due: Array) -> Floats | None:
 def _moved(
     queue: WindowBuffer, more: WindowRows, limits: _Limits, row: int
 ) -> tuple[WindowBuffer, int]:
-    """The window after more rows, the last of which is ``row``, and how many have left."""
+    """The window after more rows, up to index ``row``, and the number of rows that have left."""
     if limits.max_rows is not None:
         left = max(len(queue) + len(more) - limits.max_rows, 0)
         if left and not queue.ahead:  # a window later than the last time, whatever the blocks
