@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 STATES = (ARTIPCACluster, Means, Moments, Page, Prototypes)
-"""Registered classes that are not public."""
+"""The registered private classes."""
 
 register(
     Role.LEARNER,

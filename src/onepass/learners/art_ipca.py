@@ -9,7 +9,7 @@ during learning; then all prototypes are projected anew. ``pca`` selects how axe
 =============== ==================================================================================
 ``incremental`` updated after each ``block`` rows ([1] without tasks)
 ``task``        from all rows of a call of ``partial_fit``, before their prototypes, as in [1]
-``static``      from the rows of the first call, or of ``learn_axes``; fixed from then on
+``static``      from the rows of the first call, or of ``learn_axes``, and then fixed
 ``none``        no axes: rows are compared without projection and are not centred
 =============== ==================================================================================
 
@@ -115,7 +115,7 @@ class BaseARTIPCA:
         Parameters
         ----------
         X : array-like of shape (n, d)
-            With ``pca="static"`` the axes are fixed from then on. ``fit`` resets them: continue
+            With ``pca="static"`` the axes do not change later. ``fit`` resets the axes: continue
             with ``partial_fit``.
 
         Returns
@@ -130,13 +130,13 @@ class BaseARTIPCA:
         where = f"{type(self).__name__}.learn_axes"
         if self.pca == "none":
             raise ParameterError(
-                f"{where}: `pca` must be a way of learning axes, got 'none'. Construct the learner "
-                "with pca='static' to learn them beforehand."
+                f"{where}: `pca` must be 'incremental', 'task' or 'static', got 'none'. Construct "
+                "the learner with pca='static' to learn the axes before the prototypes."
             )
         if getattr(self, "compact_", False):
             self._check_not_compact("learn axes")
         learner: Any = self
-        with learner._rollback_on_error():  # noqa: SLF001  its own
+        with learner._rollback_on_error():  # noqa: SLF001  a method of this learner
             array, names = validation.matrix(X, where, **learner._shape())  # noqa: SLF001
             learner._set_features(array.shape[1], names)  # noqa: SLF001
             self._rules()
@@ -160,7 +160,7 @@ class BaseARTIPCA:
         Raises
         ------
         NotFittedError
-            Before anything was learned.
+            If no row was learned.
         """
         store = self._fitted_prototypes()
         compact = copy.copy(self)
@@ -190,13 +190,13 @@ class BaseARTIPCA:
         if s is not None and not s.sum() + self.prototype_store_.all("weights").sum() < _MAX_WEIGHT:
             raise NumericalError(
                 f"{type(self).__name__}: the sum of weights must be < {_MAX_WEIGHT:g}, got weights "
-                f"up to {s.max():.3g}. Divide them by a number."
+                f"up to {s.max():.3g}. Divide all weights by the same number."
             )
         if linalg.magnitude(X) > _LARGEST:
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum, below "
                 f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
-                "Give features in larger units."
+                "Use larger units for the features."
             )
         if self.pca_mode_ == "task" or (self.pca_mode_ == "static" and not self.axes_.mass):
             self._set_axes(self._updated_axes(self.axes_.joined, X, s))
@@ -220,7 +220,7 @@ class BaseARTIPCA:
         return matches
 
     def _merge(self, other: Self, layout: Layout) -> None:
-        """Merge the axes, then learn the other's prototypes as rows with their weights."""
+        """Merge the axes, then learn the other learner's prototypes as weighted rows."""
         self._check_not_compact("merge")
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
@@ -242,12 +242,12 @@ class BaseARTIPCA:
 
     @property
     def merging(self) -> Literal["exact", "approximate", "refused"]:
-        """``approximate``: the other's prototypes are learned in place of their rows."""
+        """``approximate``: prototypes are merged in place of the rows averaged in them."""
         return "approximate"
 
     def _unmergeable(self) -> str:
         if getattr(self, "compact_", False):
-            return "got a compact one, for prediction only. Merge the learner it was made from."
+            return "got a compact one, for prediction only. Merge the learner that was compacted."
         return ""
 
     def _widen(self, d: int) -> None:
@@ -275,7 +275,8 @@ class BaseARTIPCA:
             raise NumericalError(
                 f"{type(self).__name__}: rows and their weights must be small enough to square and "
                 f"sum, got values up to {linalg.magnitude(X):.3g} and weights up to "
-                f"{1.0 if s is None else s.max():.3g}. Give both in larger units."
+                f"{1.0 if s is None else s.max():.3g}. Use larger units for the features, and "
+                "smaller weights."
             )
         return axes
 
@@ -296,7 +297,7 @@ class BaseARTIPCA:
         if self.compact_:
             raise ParameterError(
                 f"{type(self).__name__}: a compact learner cannot {verb}: it stores only the "
-                "coordinates of its prototypes. Use the learner that it was made from."
+                "coordinates of its prototypes. Use the learner that was compacted."
             )
 
     def _rules(self) -> Rules:
@@ -304,7 +305,8 @@ class BaseARTIPCA:
         who = type(self).__name__
         if self.pca not in PCA_MODES:
             raise ParameterError(
-                f"{who}: `pca` must be one of {', '.join(PCA_MODES)}, got {self.pca!r}. Choose one."
+                f"{who}: `pca` must be one of {', '.join(PCA_MODES)}, got {self.pca!r}. Choose one "
+                "of these."
             )
         given = (self.vigilance, self.similarity, self.step, self.max_prototypes)
         return checked_rules(*given, who)
@@ -312,7 +314,7 @@ class BaseARTIPCA:
     @property
     def _sound(self) -> bool:
         """Whether the attributes read from a file are consistent."""
-        if not hasattr(self, "prototype_store_"):  # only axes, or nothing
+        if not hasattr(self, "prototype_store_"):  # it has learned axes only, or no row
             return getattr(self, "axes_", None) is None or self.axes_._sound  # noqa: SLF001
         store, axes, d = self.prototype_store_, self.axes_, self.n_features_in_
         if type(store) is not Prototypes or not store._sound or type(self.compact_) is not bool:  # noqa: SLF001
@@ -431,7 +433,8 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         ----------
         X : array-like of shape (n, d)
         task : array-like, optional
-            The candidate classes of the rows, if known (the multi-headed setting). By default all.
+            The candidate classes of the rows, if known (the multi-headed setting). By default, all
+            classes.
 
         Returns
         -------
@@ -452,7 +455,7 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         if not len(named) or not np.isin(named, self.classes_).all():
             raise LabelError(
                 f"{where}: `task` must contain known classes, of {self.classes_.tolist()}, "
-                f"got {task!r}. Leave it out to choose among all."
+                f"got {task!r}. Leave out `task` to choose among all classes."
             )
         at = np.searchsorted(self.classes_, named)
         return self._to_predictions(

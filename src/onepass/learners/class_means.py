@@ -5,8 +5,8 @@ that class [1],
 
     μ_k ← μ_k + w / (M_k + w) · (b − μ_k),      M_k ← M_k + w                              (1)
 
-and the sums of squares and products about μ_k grow by those about b, and by those of one row more
-([1] (2.1)),
+and the sums of squares and products about μ_k grow by those about b, and by those of one additional
+row ([1] (2.1)),
 
     √(M_k w / (M_k + w)) · (b − μ_k)                                                       (2)
 
@@ -59,7 +59,7 @@ class Means:
     origins : ndarray of shape (c, d)
         The first row of each class; 0 for a class without rows.
     offsets : ndarray of shape (c, d)
-        μ_k relative to it.
+        μ_k relative to the first row.
     mass : ndarray of shape (c,)
         M_k.
     """
@@ -80,7 +80,7 @@ class Means:
         return means
 
     def centered(self, X: Floats) -> tuple[Floats, Floats]:
-        """Means (c, d), 0 without rows, and rows X (n, d), both minus the mean of the means."""
+        """Means (c, d), 0 for classes without rows, and rows X (n, d); minus the mean of means."""
         seen = self.seen
         first = int(seen.argmax())
         M = (self.origins - self.origins[first]) + self.offsets
@@ -119,7 +119,7 @@ class Means:
         return Means(origins, offsets, mass), rows
 
     def placed(self, at: Array, d: int, outputs: Array, c: int) -> "Means":
-        """The means extended to d features and c classes, zero where not given."""
+        """Extend the means to d features and c classes; the new means are zero."""
         origins, offsets, mass = np.zeros((c, d)), np.zeros((c, d)), np.zeros(c)
         here = np.ix_(outputs, at)
         origins[here], offsets[here], mass[outputs] = self.origins, self.offsets, self.mass
@@ -158,7 +158,7 @@ class Moments:
 
     @classmethod
     def start(cls, d: int, c: int, covariances: CovarianceType) -> "Moments":
-        """Moments of no rows."""
+        """The moments before the first row."""
         n = {"none": 0, "pooled": 1, "each": c}[covariances]
         means = Means(np.zeros((c, d)), np.zeros((c, d)), np.zeros(c))
         return cls(means, tuple(np.zeros((d, d)) for _ in range(n)), covariances == "each")
@@ -185,7 +185,7 @@ class Moments:
         return Moments(means, (_grown(self.sums[0], together),), self.each)
 
     def placed(self, at: Array, d: int, outputs: Array, c: int) -> "Moments":
-        """The moments extended to d features and c classes, zero where not given."""
+        """Extend the moments to d features and c classes; the new moments are zero."""
         means = self.means.placed(at, d, outputs, c)
         if not self.each:
             return Moments(means, tuple(_wider(S, at, d) for S in self.sums), self.each)
@@ -231,7 +231,7 @@ class ClassLearner(Classifier):
     """
 
     _covariance_type: ClassVar[CovarianceType]
-    """Which covariances it stores."""
+    """The covariances that the learner stores."""
 
     moments_: Moments
 
@@ -287,7 +287,7 @@ class ClassLearner(Classifier):
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum, below "
                 f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
-                "Give features in larger units."
+                "Use larger units for the features."
             )
         scores, labels, moments = np.zeros(Y.shape), Y.argmax(axis=1), self.moments_
         with np.errstate(over="ignore", invalid="ignore"):
@@ -319,7 +319,7 @@ class ClassLearner(Classifier):
         if not moments.finite:
             raise NumericalError(
                 f"{type(self).__name__}: sums of squares of the rows must be within float64, got "
-                "larger. Give features in larger units."
+                "larger. Use larger units for the features."
             )
         self.moments_ = moments
 

@@ -22,8 +22,8 @@ matter. If it is numerically singular, with a Cholesky pivot below d ε of float
 eigendecomposition is used.
 
 Cost: learning a row takes O(d²) time. The first prediction afterwards factorises Λ once, O(d³);
-then predicting a row takes O(cd), or O(cd²) for the quadratic one. Memory is O(d²), or O(cd²).
-``test_then_train`` predicts each row from all rows before it, and so factorises for each row.
+then predicting a row takes O(cd) time, or O(cd²) for the quadratic one. Memory is O(d²), or O(cd²).
+``test_then_train`` predicts each row from all rows before it, and so factorises Λ for each row.
 
 [1] T. L. Hayes, C. Kanan, "Lifelong machine learning with deep streaming linear discriminant
     analysis", CVPR Workshops 2020; equations (2)-(5).
@@ -77,7 +77,7 @@ def shrunk(S: Floats, share: float, variance: float) -> Floats:
 
 
 def solve(S: Floats, B: Floats) -> Floats:
-    """S⁻¹ B; the solution of least norm, in units of the diagonal, if S is singular.
+    """S⁻¹ B; if S is singular, the solution of least norm in units of the diagonal.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def lower(S: Floats, variances: Floats) -> Floats:
     S : ndarray of shape (d, d)
         Positive semidefinite.
     variances : ndarray of shape (d,)
-        Typical variance of each feature; eigenvalues of S are raised to at least d ε of it.
+        Typical variance of each feature; eigenvalues of S are raised to at least d ε of this.
     """
     units = _units(variances)
     R = _in_units(S, units)
@@ -134,7 +134,7 @@ def _in_units(S: Floats, units: Floats) -> Floats:
 
 
 def _least(R: Floats) -> float:
-    """Eigenvalues below this bound count as 0."""
+    """The bound below which eigenvalues count as 0."""
     return len(R) * float(np.finfo(np.float64).eps)
 
 
@@ -348,7 +348,7 @@ class StreamingLDA(Posterior):
         if self.target not in (None, *_TARGETS) or (by_rows and self.target == "identity"):
             raise ParameterError(
                 f"{who}: `target` must be one of {', '.join(_TARGETS)}, and 'variance' with "
-                f"shrinkage='oas', got {self.target!r}. Leave it out, or choose one of these."
+                f"shrinkage='oas', got {self.target!r}. Leave out `target`, or choose one of these."
             )
 
     def _shrinkage_target(self, S: Floats, n: float) -> tuple[float, float]:
@@ -378,8 +378,9 @@ class StreamingQDA(Posterior):
     ----------
     reg_param : float, default=0.01
         Shrinkage ε in [0, 1] of (3) for each class, in squared units of the features. Classes with
-        few rows relative to the number of features need more. With 0, scikit-learn's default, a
-        direction without variance in a class gets the rounding error of its typical variance.
+        few rows relative to the number of features need more shrinkage. With 0, scikit-learn's
+        default, a direction without variance in a class is assigned the rounding error of its
+        typical variance.
     priors : {"uniform"} or array-like of shape (c,), optional
         Class priors π_k. By default the share of each class in the rows, by weight. "uniform":
         equal for all classes with rows. An array has a number > 0 for each of ``classes``, in
@@ -461,7 +462,7 @@ class StreamingQDA(Posterior):
         return scores
 
     def _triangles(self, moments: Moments) -> list[Floats]:
-        """Triangular factor of Λ_k for each class; empty for those without rows."""
+        """Triangular factor of Λ_k for each class; empty for a class without rows."""
         mass = moments.means.mass
         squares = sum(
             (np.diagonal(S) for S in moments.sums), np.zeros(moments.means.origins.shape[1])

@@ -10,7 +10,7 @@ determines the prediction, so ``coef_`` and ``intercept_`` are that difference, 
 While single rows are learned, the compiled loop of :mod:`onepass.native` owns the state and updates
 it in place, with one call per row. Reading an attribute, ``vars``, copying or pickling closes the
 loop first, and the next single rows open it again with a copy, so that no visible array is ever
-modified. Cost: O(dc) time a row, O(dc) memory.
+modified. Cost: O(dc) time per row, O(dc) memory.
 """
 
 import os
@@ -51,20 +51,20 @@ __all__ = [
 
 
 CACHED_VALUES = 1 << 15
-"""Values of rows that are converted at once and fit into the processor's nearer caches."""
+"""Number of values of rows that are converted at once and fit into the processor's caches."""
 
 HALVES = np.array([-0.5, 0.5])
-"""Factors from the one problem of two classes to the output of each."""
+"""Factors that convert the weights of the shared problem of two classes to those of each class."""
 
 
 _OPEN_FOR_ROWS = 1024  # rows for which the loop is opened
 _WEIGHTS_PER_ROW = 64  # weights that are copied for each single row learned in sequence
-_LARGEST = 1e150  # products of weights up to here do not overflow while the loop is open
+_LARGEST = 1e150  # products of weights up to this bound do not overflow while the loop is open
 _PLAIN = "biufU"  # kinds of labels that the loop compares as NumPy does
 _LABELS = (str, int, float, np.generic)
 
 _LOOP_LOCK = RLock()
-"""Held while a loop is opened or closed: another thread may read the same learner."""
+"""Acquired to open or close a loop: another thread may read the same learner."""
 
 if hasattr(os, "register_at_fork"):  # so that a child process never inherits a locked lock
     os.register_at_fork(
@@ -91,7 +91,7 @@ class Linear:
     _loop_attributes: ClassVar[tuple[str, ...]] = ("weights_", "offset_", "rows_seen_", "steps_")
     """The attributes that the loop owns while it is open."""
     _not_for_prediction: ClassVar[tuple[str, ...]] = ()
-    """Those of them that predictions do not need."""
+    """The attributes of the loop that predictions do not need."""
 
     weights_: Floats
     offset_: Floats
@@ -99,7 +99,7 @@ class Linear:
 
     _loop: Any = None
     _before_loop: Any = None  # the attributes with which the loop was opened
-    _unavailable: dict[str, Any]  # in copies, placeholders for attributes that are not needed
+    _unavailable: dict[str, Any]  # in copies for prediction, placeholders for other attributes
     _single_rows: int = 0
     _pending_state: tuple[dict[str, Any], Any] | None = None  # in copies, until the first read
 
@@ -189,7 +189,7 @@ class Linear:
         return frozen
 
     def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
-        """Number and parameter of the loss (0 for the perceptron), and the next n steps."""
+        """Identifier (0 for the perceptron) and parameter of the loss, and the next n steps."""
         raise NotImplementedError
 
     def _problems(self) -> tuple[Floats, Floats]:
@@ -197,18 +197,18 @@ class Linear:
         return self.weights_, self.offset_
 
     def _from_problems(self, weights: Floats, offset: Floats) -> tuple[Floats, Floats]:
-        """``weights_`` and ``offset_`` from those of the problems."""
+        """``weights_`` and ``offset_``, from the weights and offsets of the problems."""
         return weights, offset
 
     def _row_format(self) -> tuple[Any, ...] | None:
-        """How the loop parses single rows; None if it does not support the targets."""
+        """The format in which the loop parses rows; None if it does not support the targets."""
         names = getattr(self, "feature_names_in_", None)
         rows = (np.ndarray, None if names is None else tuple(map(str, names)))
         classes = getattr(self, "classes_", None)
         if classes is not None:
             labels = tuple(classes)
             if not all(isinstance(label, _LABELS) for label in labels):
-                return None  # labels with their own rules of comparison
+                return None  # labels of other types may define their own comparison
             return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
         return (*rows, np.float64, None, None) if self.target_ndim_ == 1 else None
 
@@ -300,7 +300,7 @@ class Linear:
         found = self._attributes_after(self._before_loop, self._loop_state(loop))
         for name, value in found.items():
             object.__setattr__(self, name, value)
-        # the loop first, so that an interrupt leaves a consistent learner
+        # remove the loop first, so that an interrupt leaves a consistent learner
         for name in ("_loop", "_before_loop", "_unavailable", "_single_rows"):
             object.__delattr__(self, name)
 
@@ -335,7 +335,7 @@ class Linear:
 
 
 class _Unavailable:
-    """Placeholder in a copy for prediction for an attribute that only the loop has."""
+    """Placeholder, in a copy for prediction, for an attribute that only the loop contains."""
 
     __slots__ = ("nbytes",)
 
@@ -347,8 +347,8 @@ class _Unavailable:
             raise AttributeError(name)
         raise NotFittedError(
             "onepass: a learner's `frozen_copy()` must be used for prediction only, got a call "
-            "that needs the whole state. Use a whole copy: `model()` of a durable learner, "
-            "copy.deepcopy of another."
+            "that needs the whole state. Use a full copy: `model()` of a durable learner, or "
+            "copy.deepcopy of another learner."
         )
 
 
@@ -392,7 +392,7 @@ def intercepts(learner: Any, values: Callable[[], Floats]) -> Any:
 
 
 def _sklearn_shape(learner: Any, name: str, values: Callable[[], Floats]) -> Any:
-    """One row for each output, the difference (2) for two classes, or a single row without axis."""
+    """One row for each output; the difference (2) for two classes; no axis for a single output."""
     if not hasattr(learner, "weights_"):
         who = type(learner).__name__
         raise NotFittedError(
@@ -411,7 +411,7 @@ def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) ->
     Raises
     ------
     ParameterError
-        If it does not contain finite numbers in this shape.
+        If ``initial_coef`` does not contain finite numbers in this shape.
     """
     if initial_coef is None:
         return np.zeros((d, c))
@@ -422,16 +422,16 @@ def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) ->
     rows = given[None, :] if given.ndim == 1 else given
     if rows.shape != (c, d) or not np.isfinite(rows).all():
         shape = f"({d},)" if c == 1 else f"({c}, {d})"
-        found = "nan or infinity" if rows.shape == (c, d) else f"shape {given.shape}"
+        problem = "nan or infinity" if rows.shape == (c, d) else f"shape {given.shape}"
         raise ParameterError(
-            f"{who}: `initial_coef` must hold finite numbers of shape {shape}, one for each "
-            f"feature, got {found}. Construct the learner with another `initial_coef`."
+            f"{who}: `initial_coef` must contain finite numbers of shape {shape}, one for each "
+            f"feature, got {problem}. Construct the learner with another `initial_coef`."
         )
     return np.array(rows.T, order="C")
 
 
 def float64_blocks(X: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Rows as C-contiguous float64: all at once if they are already, otherwise in blocks."""
+    """Yield rows as C-contiguous float64: without a copy if possible, otherwise in blocks."""
     plain = X.dtype == np.float64 and X.flags.c_contiguous
     width = len(X) if plain else max(1, CACHED_VALUES // X.shape[1])
     for i in range(0, len(X), max(1, width)):
@@ -440,7 +440,7 @@ def float64_blocks(X: Floats) -> Iterator[tuple[slice, Floats]]:
 
 
 def named_class_columns(learner: Classifier, parameter: str) -> Array:
-    """The columns of the classes given in advance, which a parameter gives initial weights.
+    """The columns of the classes given in advance, for a parameter with their initial weights.
 
     Raises
     ------
@@ -452,7 +452,7 @@ def named_class_columns(learner: Classifier, parameter: str) -> Array:
     if len(named) < 2 or not np.isin(named, learner.classes_).all():
         raise ParameterError(
             f"{who}: `{parameter}` must be combined with two or more labels in `classes`, "
-            f"got {learner.classes!r}. Give the classes when constructing the learner."
+            f"got {learner.classes!r}. Construct the learner with `classes`."
         )
     return np.searchsorted(learner.classes_, named)
 
@@ -474,7 +474,8 @@ def row_step(w: Floats, memory: MemoryState, features: Floats, Y: Floats, noise:
     w : ndarray of shape (p, c) or (p,)
     memory : state of a memory
     features : ndarray of shape (n, p) or (n, p, c)
-        Shared by all outputs, with weights (p, c), or one set per output, with weights (p,).
+        (n, p): shared by all outputs, with weights (p, c). (n, p, c): one set per output, with
+        weights (p,).
     Y : ndarray of shape (n, c)
     noise : float
     """
@@ -489,7 +490,7 @@ def row_step(w: Floats, memory: MemoryState, features: Floats, Y: Floats, noise:
 
 
 def align_outputs(w: Floats, outputs: Array, c: int) -> Floats:
-    """Weights (p, c′) extended to c outputs, with theirs at these indices and zero elsewhere.
+    """Extend weights (p, c′) to c outputs: their outputs are at these indices, others are zero.
 
     Weights (p,) that all outputs share are returned unchanged.
 
@@ -554,7 +555,7 @@ def from_parameters(
             if option not in ranges:
                 raise ParameterError(
                     f"{who}: `{option}` must be left out with {what}={name!r}, got {value!r}. "
-                    f"Leave it out, or choose {what}={other!r}."
+                    f"Leave out `{option}`, or choose {what}={other!r}."
                 )
             given[option] = validation.in_range(value, option, who, **ranges[option])
     return catalogue[name](**given)

@@ -21,7 +21,7 @@ The last three are margin losses: y is −1 or +1. At a kink the subgradient is 
 except for the perceptron: sign(0) = +1 [1, (5)], so y = −1 is misclassified at s = 0 and ℓ′ = +1
 there.
 
-Scores and targets are floats, for one row and one output, as the rows of a stream arrive one at a
+Scores and targets are floats, for one row and one output: the rows of a stream arrive one at a
 time, and Python's arithmetic on floats is ten times faster than NumPy's on arrays of length one.
 
 [1] "Online Learning", lecture notes; equations (4)-(9).

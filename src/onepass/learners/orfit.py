@@ -14,11 +14,11 @@ of past rows cannot be fitted without forgetting: if it disagrees with them, it 
 this is ridge regression with Π = r · I.
 The gradients of a row are its features, shared by all outputs, or Φ(x) (p × c) if a feature map
 gives each output its own. A row of weight s is equivalent to s rows: it is scaled by √s.
-Cost: O(mp) time a row, O(mp) memory for a memory of m directions.
+Cost: O(mp) time per row, O(mp) memory for a memory of m directions.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.
-[2] The same, CDC 2022.
+[2] The conference version of [1], CDC 2022.
 """
 
 import math
@@ -91,10 +91,10 @@ class BaseORFit:
 
     @property
     def forgetting_bound_(self) -> ForgettingBound:
-        """Certified bound on forgetting: by how much past predictions can have changed.
+        """Certified bound on forgetting: the maximum change of past predictions.
 
-        For classifiers it bounds the scores; for rows with sample weights, √weight times the
-        prediction.
+        For classifiers, the bound applies to the scores; for rows with sample weights, to √weight
+        times the prediction.
         """
         memory = getattr(self, "memory_", None)
         noise = float(getattr(self, "noisy_", self.noise))
@@ -157,7 +157,7 @@ class BaseORFit:
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum, below "
                 f"{_LARGEST:g}, got values up to {largest:.3g}. "
-                "Give features and targets in larger units."
+                "Use larger units for features and targets."
             )
         self.parameters_, self.memory_ = w, memory
         self.inconsistent_rows_ += int(inconsistent)
@@ -182,12 +182,12 @@ class BaseORFit:
         if self.merging != "refused":
             return ""
         return (
-            f"got one with memory {self.memory!r}, which stores none of it. "
+            f"got one with memory {self.memory!r}, which stores no evidence. "
             "Use op.memory.Basis() or op.memory.Principal(m)."
         )
 
     def _merge(self, other: Self, layout: Layout) -> None:
-        """Learn the other's evidence as one block, starting from the current weights."""
+        """Learn the other learner's evidence as one block, starting from the current weights."""
         self._check_noise()
         if self.feature_map is not None:
             self._check_same_features(other, layout)
@@ -206,13 +206,13 @@ class BaseORFit:
         if not linalg.finite(step.w):
             raise NumericalError(
                 f"{type(self).__name__}.merge: the learned state must be small enough to square "
-                "and sum, got numbers beyond float64. Give features and targets in larger units."
+                "and sum, got numbers beyond float64. Use larger units for features and targets."
             )
         first = _forgotten(self) + float(self.memory_.forgetting_bound(step.w, w))
         second = _forgotten(other) + evidence.moved(
             step.w[places], align_outputs(other.parameters_, layout.outputs, w.shape[-1])
         )
-        self.forgotten_ = math.hypot(first, second)  # their rows are different
+        self.forgotten_ = math.hypot(first, second)  # the rows of the two learners are different
         self.parameters_, self.memory_ = step.w, step.memory
         self.inconsistent_rows_ += other.inconsistent_rows_ + step.inconsistent_rows
         self._warn_when_full()
@@ -224,7 +224,7 @@ class BaseORFit:
             raise MergeError(
                 f"{type(self).__name__}.merge: with a `feature_map` both learners must have the "
                 f"same features in the same order, {self.n_features_in_} here, got "
-                f"{other.n_features_in_} or in another order. Give all rows in one order."
+                f"{other.n_features_in_} or another order. Pass the features in the same order."
             )
 
     def _check_noise(self) -> float:
@@ -233,7 +233,8 @@ class BaseORFit:
         Raises
         ------
         ParameterError
-            If it is out of range, or changed between 0 and positive since learning started.
+            If ``noise`` is out of range, or has changed between 0 and positive since learning
+            started.
         """
         who = type(self).__name__
         noise = validation.in_range(self.noise, "noise", who, low=0.0)
@@ -264,13 +265,13 @@ class BaseORFit:
             good = features.ndim in {2, 3} and len(features) == len(X) and features.shape[1] > 0
             if not good or (features.ndim == 3 and c not in {None, features.shape[2]}):
                 raise ShapeError(
-                    f"{type(self).__name__}: `feature_map` must turn X of shape {X.shape} into "
+                    f"{type(self).__name__}: `feature_map` must map X of shape {X.shape} to "
                     f"features of shape ({len(X)}, p) or ({len(X)}, p, {c or 'c'}), got "
-                    f"{features.shape}. Check the map, and give all labels in `classes`."
+                    f"{features.shape}. Check the map, and pass all labels in `classes`."
                 )
             if not np.isfinite(features).all():
                 raise NumericalError(
-                    f"{type(self).__name__}: `feature_map` must give finite features, got nan or "
+                    f"{type(self).__name__}: `feature_map` must return finite features, got nan or "
                     "infinity. Check the map on this block of X."
                 )
         if self.fit_intercept:
@@ -280,7 +281,7 @@ class BaseORFit:
             raise ShapeError(
                 f"{type(self).__name__}: `feature_map` and `fit_intercept` must stay as they were "
                 f"when learning started, with {len(self.parameters_)} weights, got "
-                f"{features.shape[1]} features a row. Call fit to start again."
+                f"{features.shape[1]} features per row. Call fit to start again."
             )
         return features
 
@@ -299,7 +300,7 @@ class BaseORFit:
         self.full_ = False
 
     def _warn_when_full(self) -> None:
-        """Warn once if little or nothing more can be learned."""
+        """Warn once if later rows can change little or nothing."""
         p = len(self.parameters_)
         full = self.memory_.rank >= p
         mostly = self.rows_seen_ >= 2 * p and 2 * self.inconsistent_rows_ > self.rows_seen_
@@ -310,7 +311,7 @@ class BaseORFit:
             f"{self.inconsistent_rows_:,} of {self.rows_seen_:,} rows contradict rows before them"
         )
         if full:
-            reason = f"the memory holds all {p} directions"
+            reason = f"the memory contains all {p} directions"
         warnings.warn(
             f"{type(self).__name__}: {reason}, so with noise=0 little or nothing more can be "
             "learned. Use a smaller memory, noise > 0, or op.RLSRegressor, which averages.",
@@ -320,7 +321,7 @@ class BaseORFit:
 
 
 def _forgotten(learner: object) -> float:
-    """By how much past predictions can have changed; infinite in files without this count."""
+    """The bound on changes of past predictions; infinite for files that do not contain it."""
     started = hasattr(learner, "memory_")
     return float(getattr(learner, "forgotten_", math.inf if started else 0.0))
 
@@ -333,8 +334,8 @@ class ORFitRegressor(BaseORFit, Regressor):
     Parameters
     ----------
     memory : int, None or a specification of op.memory, default=100
-        Memory of past gradients. An integer m is ``op.memory.Principal(m)``, their m principal
-        directions; None is ``op.memory.Basis()``, all of them.
+        Memory of past gradients. An integer m is ``op.memory.Principal(m)``, which stores their m
+        principal directions; None is ``op.memory.Basis()``, which stores all directions.
     noise : float, default=0.0
         Noise variance r >= 0 of a row, relative to the prior covariance P₀ = I. With 0 each row is
         fitted exactly. With r > 0 and ``memory=None`` it is equivalent to
@@ -497,7 +498,8 @@ class ORFitClassifier(BaseORFit, Classifier):
         if self.parameters_.ndim == 1:
             raise ParameterError(
                 f"{type(self).__name__}: `classes` must contain all labels if each class has its "
-                f"own features, got {len(at)} new. Start a new learner with all of them."
+                f"own features, got {len(at)} new. Start a new learner with all labels in "
+                "`classes`."
             )
         parameters = np.zeros((len(self.parameters_), c))
         parameters[:, np.setdiff1d(np.arange(c), at)] = self.parameters_

@@ -6,14 +6,14 @@ For labels y in {−1, +1}, with sign(0) = +1 [1, Algorithm 1]:
     β ← β + η y_t x_t   where ŷ_t ≠ y_t       learn                                  (2)
 
 which is online gradient descent on the loss max(0, −y xᵀβ). If some unit vector u separates the
-rows, y_t x_tᵀ u >= γ, and ‖x_t‖ <= R, there are at most (R / γ)² mistakes when β starts at 0,
-however long the stream [2].
+rows, y_t x_tᵀ u >= γ, and ‖x_t‖ <= R, there are at most (R / γ)² mistakes if β starts at 0, for a
+stream of any length [2].
 
 With more classes, each has its own vector and the largest score is predicted; on a mistake [3]
 
     w_y ← w_y + η/2 · x,   w_ŷ ← w_ŷ − η/2 · x                                       (3)
 
-which for two classes is (2) with β = w_1 − w_0. Cost: O(dc) a row, O(dc) memory.
+which for two classes is (2) with β = w_1 − w_0. Cost: O(dc) time per row, O(dc) memory.
 
 [1] "Online Learning", lecture notes; (5)-(9) and Algorithm 1.
 [2] A. B. J. Novikoff, "On Convergence Proofs on Perceptrons", Symposium on the Mathematical
@@ -49,17 +49,17 @@ class Perceptron(Linear, Classifier):
     Parameters
     ----------
     step_size : float > 0, default=1.0
-        η. With zero initial weights it scales the weights and does not change predictions.
+        η. With zero initial weights, η scales the weights and does not change predictions.
     initial : {"zeros", "random"}, default="zeros"
         Initial weights β. Random weights are standard normal, for the labels in ``classes``; a
         class that occurs later starts at zero.
     seed : int >= 0, default=None
         Seed of the random initial weights. None is 0.
     fit_intercept : bool, default=False
-        Whether to learn an intercept, as the weight of a feature that is always 1. It starts at
-        zero.
+        Whether to learn an intercept, as the weight of a feature that is always 1. The intercept
+        starts at zero.
     classes : array-like, default=None
-        Labels known in advance. New labels may still occur. Without any, the first row has no
+        Labels known in advance. New labels may still occur. If none are known, the first row has no
         prediction: it counts as a mistake, and adds its label but does not change the weights.
 
     Attributes
@@ -130,7 +130,7 @@ class Perceptron(Linear, Classifier):
             self.weights_[now:, at] = self._random_weights(d, len(at))[now:]
 
     def _random_weights(self, d: int, c: int) -> Floats:
-        """Random initial weights (d, c), drawn by feature: adding features keeps the first ones."""
+        """Random initial weights (d, c), drawn by feature, so that added features change none."""
         rng = np.random.default_rng(0 if self.seed is None else self.seed)
         return rng.standard_normal((d, 1)) * HALVES if c == 2 else rng.standard_normal((d, c))
 
@@ -157,7 +157,7 @@ class Perceptron(Linear, Classifier):
     def _learn_rows(
         self, X: Floats, Y: Floats, moves: Floats, class_mask: Array | None
     ) -> tuple[Floats, Floats, Floats, int]:
-        """Weights and offset after the rows, the scores before each, and the number of mistakes."""
+        """Learn rows; return weights, offset, prequential scores and the number of mistakes."""
         W, b, predictions = self.weights_.T.copy(), self.offset_.copy(), np.empty(Y.shape)
         unit, mistakes = (1.0 if self.fit_intercept else 0.0), 0
         targets = Y @ np.arange(Y.shape[1], dtype=np.float64)
@@ -197,7 +197,8 @@ class Perceptron(Linear, Classifier):
         if self.seed is not None and (self.initial == "zeros" or not whole or self.seed < 0):
             raise ParameterError(
                 "Perceptron: `seed` must be a whole number >= 0, with initial='random' only, got "
-                f"{self.seed!r} with initial={self.initial!r}. Leave it out, or choose another."
+                f"{self.seed!r} with initial={self.initial!r}. Leave out `seed`, or set "
+                "initial='random' and a whole number >= 0."
             )
         return validation.in_range(self.step_size, "step_size", "Perceptron", above=0.0)
 
@@ -206,6 +207,6 @@ class Perceptron(Linear, Classifier):
 
 
 def _best(scores: Floats) -> int | None:
-    """The index of the largest score, the last of those that tie; None if no class is known."""
+    """The index of the largest score, the last one of a tie; None if no class is known."""
     best = len(scores) - 1 - int(scores[::-1].argmax())
     return None if scores[best] == -np.inf else best

@@ -4,16 +4,16 @@ Prototypes are stored in the space of the rows and compared by their coordinates
 axes, z = V (x − m), which may change. They are stored in pages, so that learning a row copies one
 page and not all prototypes.
 
-The similarity of two vectors is one of
+The similarity of two vectors a and b is one of
 
-=========== ============================================ ==========
-cosine      aᵀb / (‖a‖ ‖b‖); 1 of two zeros, 0 of one    [−1, 1]
-euclidean   1 / (1 + ‖a − b‖)                            (0, 1]
-=========== ============================================ ==========
+=========== ===================================================== ==========
+cosine      aᵀb / (‖a‖ ‖b‖); 1 if both are zero, 0 if only one is [−1, 1]
+euclidean   1 / (1 + ‖a − b‖)                                     (0, 1]
+=========== ===================================================== ==========
 
 A matrix product rounds differently from a product of two vectors. So that the number of vectors
 compared at once makes no difference, similarities are rounded to a grid far coarser than rounding
-errors: of equal prototypes the older one wins, and a row has the highest similarity to itself.
+errors: the oldest of equal prototypes is matched, and a row has the highest similarity to itself.
 
 A row x is matched with the most similar of the current prototypes. If the similarity is at least ρ
 (vigilance) and the label is the same, the prototype moves towards the row,
@@ -26,9 +26,7 @@ Proposition 1).
 
 One matrix product compares the rows of a block with all prototypes before the block; only
 prototypes that were moved or added within the block are compared again, row by row. The result is
-that of the row-by-row loop.
-
-Cost of a row, with W prototypes: O(Wk + d) time.
+that of the row-by-row loop. Cost per row, with W prototypes: O(Wk + d) time.
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
@@ -129,13 +127,13 @@ SIMILARITIES: dict[str, tuple[Callable[[Any, Any, Any, Any], Floats], float]] = 
     "cosine": (_cosine, -1.0),
     "euclidean": (_nearness, 0.0),
 }
-"""By name: a function of two sets of rows and their lengths, and its least value."""
+"""For each name, a function of two sets of rows and their lengths, and its minimum."""
 
 ROW_SIMILARITIES: dict[str, Callable[[Any, Any, float, Any], Floats]] = {
     "cosine": _cosine_of_one,
     "euclidean": _nearness_of_one,
 }
-"""By name: the same for one row (k,) and other rows, (m,)."""
+"""For each name, the function for one row (k,) and other rows (m, k), which returns (m,)."""
 
 PAGE = 128  # prototypes in a page
 BLOCK = 128  # rows that are compared at once
@@ -220,7 +218,7 @@ class Prototypes:
         return np.concatenate([page.compared for page in self.pages])
 
     def place(self, number: int) -> tuple[Page, int]:
-        """The page of a prototype, and its index on that page."""
+        """The page of a prototype, and the index of the prototype on that page."""
         return self.pages[number // PAGE], number % PAGE
 
     def rows(self, numbers: Array) -> Floats:
@@ -238,7 +236,7 @@ class Prototypes:
     def replaced(
         self, numbers: Array, rows: Floats, coordinates: Floats, weights: Floats
     ) -> "Prototypes":
-        """The prototypes after those with these indices were replaced."""
+        """Replace the prototypes with these indices."""
         pages = list(self.pages)
         for at in np.unique(numbers // PAGE):
             here, page = numbers // PAGE == at, pages[at]
@@ -253,7 +251,7 @@ class Prototypes:
     def added(
         self, rows: Floats, coordinates: Floats, labels: Array, weights: Floats
     ) -> "Prototypes":
-        """The prototypes with others appended."""
+        """Append prototypes."""
         if not len(labels):
             return self
         last = self.pages[-1]
@@ -274,7 +272,7 @@ class Prototypes:
         return Prototypes(tuple(pages))
 
     def grown(self, d: int) -> "Prototypes":
-        """The prototypes with new features, which are zero; the coordinates stay as they are."""
+        """Add features, which are zero; the coordinates do not change."""
         return Prototypes(
             tuple(
                 replace(page, rows=np.pad(page.rows, ((0, 0), (0, d - page.rows.shape[1]))))
@@ -283,7 +281,7 @@ class Prototypes:
         )
 
     def relabelled(self, places: Array) -> "Prototypes":
-        """The prototypes with class i at ``places[i]``."""
+        """The prototypes with class i renumbered to ``places[i]``."""
         pages = (replace(page, labels=places[page.labels]) for page in self.pages)
         return Prototypes(tuple(pages))
 
@@ -311,8 +309,9 @@ class Prototypes:
     def best(self, Z: Floats, similarity: str, c: int) -> Floats:
         """Similarities (n, c) of rows with the most similar prototype of each of c classes.
 
-        Of classes that tie, the class of the oldest prototype keeps its score; the others are
-        lowered by one unit in the last place. A class without prototypes scores below all others.
+        If classes tie, the score of the class with the oldest prototype is unchanged; those of the
+        others are lowered by one unit in the last place. A class without prototypes has the lowest
+        score.
         """
         _, least = SIMILARITIES[similarity]
         scores = np.full((len(Z), c), least - 1.0)
@@ -455,7 +454,7 @@ class _Block:
         for j, label in enumerate(labels.tolist()):
             number, similarity = self._nearest(j)
             found = self._label(number) if number >= 0 else -1
-            if matches[j, 0] < 0:  # otherwise it was matched before room was made for it
+            if matches[j, 0] < 0:  # otherwise the row was matched before room was made for it
                 matches[j] = found, number
             if number < 0 or similarity < vigilance or found != label:
                 number = -1
@@ -467,7 +466,7 @@ class _Block:
         return len(labels)
 
     def after(self, X: Floats) -> Prototypes:
-        """The prototypes after these rows, the ones learned."""
+        """The prototypes after the rows that were learned."""
         before, m = self._before, len(self._slots)
         numbers, updated = self._numbers[:m], self._updated
         moved = numbers < len(before)
@@ -496,7 +495,7 @@ class _Block:
         return int(self._updated.labels[self._slots[number]])
 
     def _nearest(self, j: int) -> tuple[int, float]:
-        """The most similar prototype to a row, the oldest of those that tie, or −1."""
+        """The most similar prototype to a row, the oldest one of a tie; −1 if there is none."""
         number, best, m = -1, -np.inf, len(self._slots)
         if self._S.shape[1]:
             number = int(self._S[j].argmax())
@@ -511,7 +510,7 @@ class _Block:
         return (number, best) if best > -np.inf else (-1, best)
 
     def _nearest_of(self, j: int, label: int) -> int:
-        """The most similar prototype with a label, or −1."""
+        """The most similar prototype with a label; −1 if there is none."""
         m = len(self._slots)
         here = np.where(self._labels == label, self._S[j], -np.inf)
         near = np.where(self._updated.labels[:m] == label, self._similar(j, m), -np.inf)
@@ -561,7 +560,7 @@ class _Block:
 
 
 def _with_room(prototypes: Prototypes, rules: Rules) -> Prototypes:
-    """The prototypes with the two most similar ones of the largest class merged."""
+    """Merge the two most similar prototypes of the largest class."""
     labels = prototypes.all("labels")
     members = np.flatnonzero(labels == np.bincount(labels).argmax())
     few = prototypes.selected(members)
@@ -576,7 +575,7 @@ def _with_room(prototypes: Prototypes, rules: Rules) -> Prototypes:
 
 
 def _nearest_pair(few: Prototypes, similarity: str) -> tuple[int, int]:
-    """The indices of the two most similar prototypes, the oldest of those that tie."""
+    """The indices of the two most similar prototypes, the oldest ones of a tie."""
     rows, best, pair = few.compared(), -np.inf, (0, 1)
     for i in range(0, len(few), BLOCK):
         S = few.similarities(rows[i : i + BLOCK], similarity)
@@ -591,15 +590,15 @@ def _nearest_pair(few: Prototypes, similarity: str) -> tuple[int, int]:
 
 
 PCA_MODES = ("incremental", "task", "static", "none")
-"""Ways of learning axes."""
+"""The values of the parameter ``pca``."""
 
 
 def compares_rows(axes: IncrementalPCAState, mode: str) -> bool:
-    """Whether rows are compared in their own space: there is no axis, or too few rows for axes.
+    """Whether rows are compared without axes, because there are no axes or too few rows for them.
 
     Parameters
     ----------
-    axes : Axes
+    axes : IncrementalPCAState
     mode : str
         One of ``PCA_MODES``.
     """
@@ -611,7 +610,7 @@ def project(axes: IncrementalPCAState, mode: str, X: Floats) -> Floats:
 
     Parameters
     ----------
-    axes : Axes
+    axes : IncrementalPCAState
     mode : str
         One of ``PCA_MODES``.
     X : ndarray of shape (n, d)

@@ -16,7 +16,7 @@ with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
     std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = least value of (1) / (ν − d − 1)  (2)
 
 (1/ν and the second 1 only with an intercept), infinite while ν ≤ d + 1.
-Cost: O(d²) time a row, O(d²) memory; several outputs share the triangle.
+Cost: O(d²) time per row, O(d²) memory; several outputs share the triangle.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022; (1)-(3).
@@ -48,8 +48,8 @@ __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
 
 
 _FEW = 64  # rows that the loop learns or predicts in one call
-_NUMBERS = 1 << 16  # or more rows with at most so many values: it takes less than a millisecond
-_SMALL = 64  # features up to which one row opens the loop; with more, two consecutive rows do
+_NUMBERS = 1 << 16  # or more rows with at most this number of values, in under a millisecond
+_SMALL = 64  # features up to which one row opens the loop; with more features, two rows in sequence
 _LARGEST = 1e150  # sums of squares of larger rows might overflow with the next row
 
 
@@ -81,7 +81,7 @@ class LeastSquares(Linear):
 
     @property
     def uses_time(self) -> bool:
-        """Whether learning requires ``time``: whether the rule of forgetting decays by time."""
+        """Whether learning requires ``time``, because the forgetting rule decays by time."""
         return self._rule().clock is not None
 
     def _start(self, d: int, c: int) -> None:
@@ -89,7 +89,7 @@ class LeastSquares(Linear):
         self.initial_weights_ = initial_weights(getattr(self, "initial_coef", None), d, c, where)
         try:
             self.memory_ = SquareRoot(self.ridge).start(d, c, free=bool(self.fit_intercept))
-        except ParameterError as error:  # with the name of the learner
+        except ParameterError as error:  # raise it with the name of the learner
             raise ParameterError(str(error).replace("SquareRoot", where, 1)) from error
         self.centering_ = Centering.start(d, c, free=bool(self.fit_intercept))
         self.prior_ = Prior.start(validation.in_range(self.prior, "prior", where, low=0.0), d)
@@ -108,7 +108,7 @@ class LeastSquares(Linear):
         self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None = None
     ) -> Floats:
         del known  # the targets of an unknown class are zeros, which is exact
-        if _largest(X, Y, s) > _LARGEST:  # even if these can be learned, later rows could not
+        if _largest(X, Y, s) > _LARGEST:  # even if these rows can be learned, later rows could not
             raise self._too_large(X, Y, s)
         past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
         rows = NewRows(X, Y, s, self.initial_weights_, time, getattr(self, "time_", None))
@@ -135,9 +135,9 @@ class LeastSquares(Linear):
     def _too_large(self, X: Floats, Y: Floats, s: Floats | None) -> NumericalError:
         return NumericalError(
             f"{type(self).__name__}: rows, the weights that fit them, and their squares must stay "
-            f"within float64, got values up to {_largest(X, Y, s):.3g}. Give features and "
-            "targets in units that bring them nearer to 1. If they already are near 1, an earlier "
-            "row was too large: restore the learner from before that row."
+            f"within float64, got values up to {_largest(X, Y, s):.3g}. Use units in which "
+            "features and targets are nearer to 1. If they are already near 1, an earlier row was "
+            "too large: restore the state of the learner before that row."
         )
 
     def _check_times(self, time: TimeLike | None, n: int, where: str) -> Any:
@@ -146,7 +146,7 @@ class LeastSquares(Linear):
             raise ParameterError(
                 f"{where}: `forgetting` must have the same kind of state and of time as when "
                 f"learning started, got {chosen} after another kind. Call fit to start again "
-                "with it."
+                "with the new rule."
             )
         clock = chosen.clock
         if clock is None:
@@ -156,23 +156,23 @@ class LeastSquares(Linear):
         if time is None:
             raise ParameterError(
                 f"{where}: `time` must be given, as the learner forgets by time, {chosen}, got "
-                f"none. Give {clock}s, one for each row: time=..."
+                f"none. Pass {clock}s, one for each row: time=..."
             )
         last = getattr(self, "time_", None)
         when = validation.times(time, n, where, dates=clock == "date", last=last)
         aware, before = validation.aware(time), getattr(self, "time_aware_", None)
         if aware is not None:
             if before not in {None, aware}:
-                raise mixed_zones(f"{where}: `time`, with the rows before,")
+                raise mixed_zones(f"{where}: `time`, with the earlier rows,")
             self.time_aware_ = aware
         return when
 
     def _rule(self) -> ForgettingRule:
-        """The rule of forgetting that the parameter specifies."""
+        """The forgetting rule that the parameter specifies."""
         return rule(self.forgetting, type(self).__name__)
 
     def _rule_changed(self) -> bool:
-        """Whether the kind of rule differs from the one used so far."""
+        """Whether the kind of rule differs from that of the rule used so far."""
         chosen, state = self._rule(), getattr(self, "forgetting_", None)
         if state is None or type(state) is not chosen.state:
             return state is not None
@@ -229,10 +229,10 @@ class LeastSquares(Linear):
         floored = (
             0 if chosen.stores_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
         )
-        if self.merging == "exact" and not floored:  # nor was a floor active before
+        if self.merging == "exact" and not floored:  # and no floor was active before
             return ""
         return (
-            f"got one whose state with forgetting {chosen} is more than a decayed sum over them. "
+            f"got one whose state with forgetting {chosen} is no decayed sum over rows. "
             "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window."
         )
 
@@ -250,7 +250,7 @@ class LeastSquares(Linear):
             merge_sums(self, other, layout)
 
     def _merge_window(self, other: Self, layout: Layout) -> None:
-        """Learn the rows of the other's window; for windows of time, in order of time."""
+        """Learn the rows of another learner's window; for windows of time, in order of time."""
         chosen, where = self._rule(), f"{type(self).__name__}.merge"
         if layout.concurrent and chosen.clock is None:
             raise MergeError(
@@ -282,7 +282,7 @@ class LeastSquares(Linear):
             more = own.then(more)
             more = more.part(np.argsort(more.time, kind="stable"))
         self._learn(more.X, more.b, more.roots**2, None, more.time)
-        if empty:  # the first row of the other, which its window may not contain any more
+        if empty:  # the other learner's first row may have left the window
             first = np.zeros(layout.d)
             first[layout.features] = other.prior_.first
             self.prior_ = replace(self.prior_, first=first)
@@ -405,16 +405,16 @@ class RLSRegressor(LeastSquares, Regressor):
         not determine the solution, it has least norm in units of each feature's first value. The
         intercept is not penalised. Features much smaller than 1 require a smaller ridge, or 0 with
         a ``prior``.
-    forgetting : float, rule of forgetting or str, default=1.0
+    forgetting : float, forgetting rule or str, default=1.0
         A float is the forgetting factor λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no
-        forgetting. It is short for ``op.forgetting.Bounded(λ)``, which retains the information of
+        forgetting. λ is short for ``op.forgetting.Bounded(λ)``, which retains the information of
         one row about features that are unexcited. Other rules of :mod:`onepass.memory.forgetting`,
         such as forgetting by time, can be given as objects or strings, such as ``"window:1000"``.
     prior : float, default=0.0
         Strength >= 0 of the prior that each coefficient is near its initial value, in rows, in
         units of the first value of its feature (:mod:`onepass.memory.square_root`). With 1,
         predictions on wide categorical tables are stable from the first rows, whatever the units.
-        It is added to the ridge.
+        The prior is added to the ridge.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
     initial_coef : array-like of shape (d,) or (c, d), optional
@@ -516,7 +516,7 @@ class RLSClassifier(LeastSquares, Classifier):
     ----------
     ridge : float or array-like of shape (d, d), default=1e-6
         As in :class:`RLSRegressor`.
-    forgetting : float, rule of forgetting or str, default=1.0
+    forgetting : float, forgetting rule or str, default=1.0
         As in :class:`RLSRegressor`.
     prior : float, default=0.0
         As in :class:`RLSRegressor`.
@@ -544,7 +544,7 @@ class RLSClassifier(LeastSquares, Classifier):
     >>> import onepass as op
     >>> X, y = load_iris(return_X_y=True)
     >>> predictions = op.RLSClassifier().test_then_train(X[::-1], y[::-1])
-    >>> int((predictions == y[::-1]).sum())  # of 150, one class after the other
+    >>> int((predictions == y[::-1]).sum())  # of 150 rows, one class after the other
     134
     """
 

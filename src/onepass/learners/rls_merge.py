@@ -1,4 +1,4 @@
-"""Merging of least-squares learners, by their rule of forgetting.
+"""Merging of least-squares learners, which depends on their forgetting rule.
 
 If the state is a decayed sum over rows, the sums are added. With forgetting λ, n_b rows of the
 second learner after those of the first, and the prior Π counted once,
@@ -8,10 +8,10 @@ second learner after those of the first, and the prior Π counted once,
 for A = RᵀR. The second summand is the evidence of b's rows (:mod:`onepass.memory.evidence`); it is
 added to a's decayed triangle like rows, together with the row between the means
 (:mod:`onepass.linalg.centering`). So (1) holds for any ridge, weights, outputs and intercepts,
-below full rank, and for concurrent streams, where nothing of a decays and the prior is that of the
+below full rank, and for concurrent streams, where a does not decay and the prior is that of the
 older learner. b may have started with another ridge or other coefficients: those of a are retained.
-With decay by time, both are first decayed to the later of their last times. A window stores its
-rows: the rows of both are learned in order.
+With decay by time, both states are first decayed to the later of their last times. A window stores
+its rows: the rows of both windows are learned in order.
 
 The prior of a coefficient (:mod:`onepass.memory.square_root`) has the units of the first value of
 its feature. If a has seen the feature, its pseudo-row is retained and b's is removed. Otherwise
@@ -39,7 +39,7 @@ from onepass.types import Floats
 __all__ = ["MergeState", "add_unstored_prior", "align_rows", "merge_sums", "merged_state"]
 
 
-_MIN_FACTOR = 1e-300  # the memory raises smaller values to its minimum anyway
+_MIN_FACTOR = 1e-300  # lower bound of decay factors; smaller ones have the same effect
 
 
 class MergeState(NamedTuple):
@@ -138,7 +138,7 @@ def _with_evidence(
     """The memory after the evidence of other rows, centred at their means, and pseudo-rows."""
     rows = np.vstack((evidence.rows, fresh))
     b = np.vstack((evidence.targets, np.zeros((len(fresh), evidence.targets.shape[1]))))
-    size = np.sqrt(center.mass) * np.abs(center.features)  # of the rows before they were centred
+    size = np.sqrt(center.mass) * np.abs(center.features)  # size of the rows before centring
     raw = np.vstack((np.broadcast_to(size, evidence.rows.shape), np.zeros(fresh.shape)))
     memory, ones = own.memory, np.ones(len(rows) + 1)
     between = own.centering.joined(center)
@@ -158,7 +158,7 @@ def _with_evidence(
     A = np.vstack((root * np.append(1.0, x), np.hstack((np.zeros((len(rows), 1)), rows))))
     b = np.vstack((root * (shift - x @ own.start), b))
     units = np.where(span.units > 0.0, span.units, 1.0)
-    # the rows were rotated: rounding errors are relative to the largest entry, in units
+    # the rows were rotated, so rounding errors are relative to the largest entry, in units
     sizes = np.abs(A / units).max(axis=1, initial=0.0)[:, None] * units
     sizes[:, 1:] += np.vstack((root * np.abs(span.center[0]), raw))
     sizes = np.where(A.any(axis=0), sizes, 0.0)  # a feature that was always 0 has no unit yet
@@ -207,7 +207,7 @@ def _merged_prior(own: MergeState, other: MergeState) -> tuple[Floats, Prior, Fl
     """Lengths of b's pseudo-rows to remove, the prior of both, and pseudo-rows to add."""
     first, second, d = own.prior, other.prior, len(own.start)
     none = np.zeros((0, d))
-    if own.centering.mass == 0.0:  # b's first row is the first of all
+    if own.centering.mass == 0.0:  # b's first row is the first row of both
         shares = replace(second, share=first.share, remains=first.remains)
         return np.zeros(d), shares, none
     differs = own.centering.free & ~first.seen & (second.first != own.centering.features)
@@ -258,7 +258,7 @@ def merge_sums(learner: Any, other: Any, layout: Layout) -> None:
     ----------
     learner, other : least-squares learners
     layout : Layout
-        The positions of the other's features and outputs.
+        The positions of the other learner's features and outputs.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def merge_sums(learner: Any, other: Any, layout: Layout) -> None:
     if layout.d > len(learner.initial_weights_) and learner.memory_.ridge is None:
         raise MergeError(
             f"{who}: `ridge` must be a number if the second has additional features, got a matrix "
-            f"for {len(learner.initial_weights_)} of now {layout.d} features. Give a number, or "
+            f"for {len(learner.initial_weights_)} of now {layout.d} features. Pass a number, or "
             "learn the same features in all parts."
         )
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -290,7 +290,7 @@ def merge_sums(learner: Any, other: Any, layout: Layout) -> None:
     if not linalg.finite(weights, np.diagonal(both.memory.R), both.memory.squares, offset):
         raise NumericalError(
             f"{who}: the learned state must be small enough to square and sum, got numbers "
-            "beyond float64. Give features and targets in units that bring them nearer to 1."
+            "beyond float64. Use units in which features and targets are nearer to 1."
         )
     learner.memory_, learner.centering_, learner.prior_ = both.memory, both.centering, both.prior
     learner.initial_weights_ = both.start
@@ -323,14 +323,14 @@ def _at_common_time(
 
 
 def add_unstored_prior(learner: Any, other: Any, layout: Layout) -> None:
-    """Add the prior of features that the other saw, perhaps in rows that it no longer stores.
+    """Add the prior of features that the other learner has seen, also in rows no longer stored.
 
     Parameters
     ----------
     learner, other : least-squares learners
-        With windows as rules of forgetting.
+        Learners whose forgetting rules are windows.
     layout : Layout
-        The positions of the other's features and outputs.
+        The positions of the other learner's features and outputs.
     """
     second, own, at = other.prior_, learner.prior_, layout.features
     new = second.seen & ~own.seen[at] & bool(own.level)
@@ -351,7 +351,7 @@ def align_rows(rows: WindowRows, start: Floats, layout: Layout, c: int) -> Windo
 
     Parameters
     ----------
-    rows : Kept
+    rows : WindowRows
         Rows of a window, whose targets are relative to the initial weights.
     start : ndarray of shape (d, c)
         The initial weights.
@@ -362,8 +362,8 @@ def align_rows(rows: WindowRows, start: Floats, layout: Layout, c: int) -> Windo
 
     Returns
     -------
-    rows : Kept
-        With their original targets.
+    rows : WindowRows
+        Rows with their original targets.
     """
     X, Y = np.zeros((len(rows), layout.d)), np.zeros((len(rows), c))
     X[:, layout.features] = rows.X

@@ -1,8 +1,8 @@
 """Recursive least squares in the compiled row loop, for the cases that it supports.
 
-It supports forgetting by rows, with or without a floor, once every direction is determined. All
-other rows, and values so large or small that their squares may overflow or underflow, are learned
-by the blocks of :mod:`onepass.memory.forgetting`. Both are the same recursion, to rounding.
+The loop supports forgetting by rows, with or without a floor, once every direction is determined.
+All other rows, and values so large or small that their squares may overflow or underflow, are
+learned in blocks by :mod:`onepass.memory.forgetting`. Both compute the same recursion, to rounding.
 """
 
 from typing import Any
@@ -31,9 +31,9 @@ _MAX_FEATURES = 1 << 13  # with more, copies of the triangle would be too large
 _MAX_ONE_THREAD = 1024  # features up to which the loop is faster than BLAS with several threads
 _MAX_FLOOR = 256  # features up to which the loop supports a floor
 _HEAD = 64  # rows learned by blocks before the loop is tried again; doubled while it fails
-_MAX_HEAD = 4096  # the largest such number
+_MAX_HEAD = 4096  # maximum number of rows learned by blocks before the loop is tried again
 _NO_ROWS = (None,) * 5  # the loop parses no single rows
-_LARGEST, _SMALLEST = 1e60, 1e-50  # squares in between, and sums of them, are safe
+_LARGEST, _SMALLEST = 1e60, 1e-50  # squares of values in between, and their sums, are safe
 
 
 def open_loop(
@@ -43,13 +43,13 @@ def open_loop(
 
     Parameters
     ----------
-    rule : rule of forgetting
-    past : Past
+    rule : forgetting rule
+    past : LeastSquaresState
     floor : state of the rule
     start : ndarray of shape (d, c)
         Initial weights w₀.
     reading : tuple
-        The row format: the last five arguments of ``compiled.loops.Rows``.
+        The row format: the last five arguments of ``native.loops.Rows``.
     """
     memory, centering, prior = past
     d, c = memory.z.shape
@@ -86,8 +86,8 @@ def read_loop(loop: Any, past: LeastSquaresState, floor: Floor) -> tuple[LeastSq
     Parameters
     ----------
     loop : Rows
-    past, floor : Past and Floor
-        The state with which it was opened.
+    past, floor : LeastSquaresState and Floor
+        The state with which the loop was opened.
     """
     memory, centering, prior = past
     d, c = memory.z.shape
@@ -113,8 +113,8 @@ def learn_rows(rule: ForgettingRule, state: Any, past: LeastSquaresState, rows: 
     Parameters
     ----------
     rule, state, past
-        A rule of forgetting, its state, and the state of the memory.
-    rows : Coming
+        A forgetting rule, its state, and the state of the memory.
+    rows : NewRows
     """
     n, d = rows.X.shape
     errors, i = np.empty(rows.Y.shape), 0
@@ -151,7 +151,7 @@ def supports(rule: Any, d: int) -> bool:
 
     Parameters
     ----------
-    rule : rule of forgetting
+    rule : forgetting rule
     d : int
     """
     fading = type(rule) in {Bounded, Exponential} and rule.factor is not None
@@ -166,7 +166,7 @@ def _prefers_blas(d: int) -> bool:
 
 
 def _count_learned(loop: Any, rows: NewRows, errors: Floats) -> int:
-    """The number of rows learned before one that the loop rejects; -1 if its state is invalid."""
+    """The number of rows learned before a row that the loop rejects; -1 if its state is invalid."""
     Y, s = rows.Y, rows.weights
     for part, X in float64_blocks(rows.X):
         targets = np.ascontiguousarray(Y[part], dtype=np.float64)
@@ -178,5 +178,5 @@ def _count_learned(loop: Any, rows: NewRows, errors: Floats) -> int:
 
 
 def _part(loop: Any, name: str) -> Floats:
-    """A writable copy of a part of the state."""
+    """A writable copy of a part of the loop's state."""
     return np.frombuffer(loop.get(name), dtype=np.float64).copy()

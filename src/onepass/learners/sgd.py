@@ -1,4 +1,4 @@
-"""SGD: online gradient descent on a linear model, one step a row; rows are not stored.
+"""SGD: online gradient descent on a linear model, one step per row; rows are not stored.
 
 For a row x with targets y (c), slope ℓ′ of the loss, rate η, bound C and shrinkage κ:
 
@@ -6,10 +6,11 @@ For a row x with targets y (c), slope ℓ′ of the loss, rate η, bound C and s
     δ_k = clip(η ℓ′(s_k, y_k), −C, C)       how far output k moves                       (2)
     W ← κ W − x δᵀ,   b ← b − δ             learn                                        (3)
 
-that is w ← w − η ∂ℓ(wᵀx + b, y)/∂w [1, (4)], b likewise, as the weight of a feature that is always
-1. :mod:`onepass.learners.losses` has the losses, :mod:`onepass.learners.step_size` the rules for η:
-constant, decaying, normalised (NLMS), and the closed-form steps of the passive-aggressive
-algorithms [2]. Cost: O(dc) time a row, with one BLAS call for (1) and one for (3), O(dc) memory.
+that is w ← w − η ∂ℓ(wᵀx + b, y)/∂w [1, (4)], where b is learned as the weight of a feature that is
+always 1. The losses are in :mod:`onepass.learners.losses`, the rules for η in
+:mod:`onepass.learners.step_size`: constant, decaying, normalised (NLMS), and the closed-form steps
+of the passive-aggressive algorithms [2]. Cost: O(dc) time per row, with one BLAS call for (1) and
+one for (3), O(dc) memory.
 
 [1] "Online Learning", lecture notes; equations (2)-(4), and (5) for the prediction at score 0.
 [2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
@@ -93,7 +94,7 @@ class BaseSGD(Linear):
     def _gradient_descent(
         self, X: Floats, Y: Floats, slope: Slope, steps: Steps, class_mask: Array | None
     ) -> tuple[Floats, Floats, Floats]:
-        """Weights and offset after the rows, and the scores of each row before it was learned."""
+        """Learn rows; return weights, offset, and the scores of each row before it was learned."""
 
     def _check_parameters(self) -> tuple[Slope, StepRule, float]:
         """Validate the parameters; return the slope, the step rule and the penalty.
@@ -101,7 +102,7 @@ class BaseSGD(Linear):
         Raises
         ------
         ParameterError
-            If one is unknown, out of range, or incompatible with the others.
+            If a parameter is unknown, out of range, or incompatible with the others.
         """
         who = type(self).__name__
         params = vars(self)
@@ -111,7 +112,7 @@ class BaseSGD(Linear):
             raise ParameterError(
                 f"{who}: `step` must be 'normalised', 'constant' or 'decaying' with "
                 f"loss={self.loss!r} and l2={self.l2!r}, got {self.step!r}, which is only defined "
-                f"for the loss {self.closed_form_loss!r} without l2. Choose another step."
+                f"for the loss {self.closed_form_loss!r} without l2. Choose one of these steps."
             )
         l2 = validation.in_range(self.l2, "l2", who, low=0.0, high=rule.max_l2)
         return rule.slope(loss), rule, l2
@@ -175,7 +176,7 @@ def _compiled(
     steps: Steps,
     unit: float,
 ) -> tuple[Floats, Floats, Floats]:
-    """``gradient_descent`` by the compiled loop."""
+    """Compute ``gradient_descent`` by the compiled loop."""
     W, b = np.array(weights.T, order="C"), np.array(offset, float)
     predictions, workspace = np.empty(Y.shape), np.empty(len(b))
     targets = np.ascontiguousarray(Y, dtype=np.float64)
@@ -190,7 +191,7 @@ def _compiled(
 def _one_output(
     w: Floats, b: float, X: Floats, y: Floats, slope: Slope, steps: Steps, unit: float
 ) -> tuple[Floats, float, list[float]]:
-    """``gradient_descent`` for one output, with floats and two vectors for speed."""
+    """Compute ``gradient_descent`` for one output, with floats and two vectors for speed."""
     d = len(w)
     predictions = []
     rows = zip(X, y.tolist(), *_as_lists(steps), strict=False)
@@ -211,7 +212,7 @@ def _one_output(
 def _several_outputs(
     W: Floats, b: Floats, X: Floats, Y: Floats, slope: Slope, steps: Steps, unit: float
 ) -> tuple[Floats, Floats, Floats]:
-    """``gradient_descent`` for several outputs, each with its own loss and the same step rule."""
+    """Compute ``gradient_descent`` for several outputs, with a loss each and one step rule."""
     predictions = np.empty(Y.shape)
     rows = zip(X, Y.tolist(), *_as_lists(steps), strict=False)
     for i, (x, targets, rate, limit, shrinkage) in enumerate(rows):
@@ -460,7 +461,7 @@ class SGDClassifier(BaseSGD, Classifier):
         odds = np.exp(-np.abs(scores))
         shares: Floats = np.where(scores >= 0, 1.0, odds) / (1.0 + odds)
         total = shares.sum(axis=1, keepdims=True)
-        uniform = np.full_like(shares, 1.0 / max(1, shares.shape[1]))  # if all have underflowed
+        uniform = np.full_like(shares, 1.0 / max(1, shares.shape[1]))  # if all shares underflowed
         probabilities: Floats = np.divide(shares, total, out=uniform, where=total > 0)
         return probabilities
 
@@ -505,7 +506,7 @@ class SGDClassifier(BaseSGD, Classifier):
 
 
 def _spans(Y: Floats, class_mask: Array | None) -> list[tuple[slice, Any]]:
-    """Runs of rows with the same known classes, and these classes, if two or more."""
+    """Runs of rows with the same known classes, at least two, and the indices of the classes."""
     n, c = Y.shape
     if class_mask is None:
         return [(slice(0, n), slice(0, c))] if c > 1 else []

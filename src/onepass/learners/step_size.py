@@ -61,7 +61,7 @@ class Slope(NamedTuple):
     at : callable
         Function of two floats, a score and its target.
     number : int
-        The number of the loss in the compiled loops; negative for ℓ ℓ′.
+        The identifier of the loss in the compiled loops; negative for ℓ ℓ′.
     parameter : float
         The parameter of the loss.
     """
@@ -80,7 +80,7 @@ class Steps(NamedTuple):
     limit : ndarray of shape (n,), optional
         Bounds of the steps.
     shrinkage : ndarray of shape (n,), optional
-        Factors of the weights because of l2.
+        Factors by which l2 multiplies the weights.
     damping : ndarray of shape (n,), optional
         If given, the rate has not yet been divided by damping + ‖x‖².
     """
@@ -292,7 +292,7 @@ def _sized(rate: Floats, q: Floats | None, l2: float) -> Steps:
 
 
 def _inverse(lengths: Floats) -> Floats:
-    """1 / lengths; 0 where a length is 0, and nan where it overflowed, which is rejected later."""
+    """1 / lengths: 0 if a length is 0, nan if a length overflowed, which is rejected later."""
     nonzero = lengths >= _TINY
     inverse: Floats = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=nonzero)
     inverse[np.isinf(lengths)] = np.nan

@@ -7,12 +7,12 @@ learns from it. A subclass implements these hooks and inherits all public method
 ``_learn(X, Y, s, class_mask)``  learn the rows **one after the other**; return the scores of each
                               row just before it was learned, shape (n, c)
 ``_scores(X)``                current scores of the rows, shape (n, c)
-``_initial_prediction(row)``  prediction for a row before any row was learned (`Classifier` has one)
-``_widen(d)``                 add new features, as if they had been zero in every row so far
-``_add_outputs(at, c)``       add new outputs, at the columns ``at`` of now c (classifiers only)
+``_initial_prediction(row)``  prediction for a row before any row was learned (regressors only)
+``_widen(d)``                 extend to d features; the new ones were zero in every row so far
+``_add_outputs(at, c)``       extend to c outputs, the new ones in columns ``at`` (classifiers only)
 
 X (n, d) and Y (n, c) are validated; s (n,) are the weights of the rows, or None for ones; and
-class_mask (n, c) is True where a class was known before the row, None if all were known.
+class_mask (n, c) is True where a class was known before the row, or None if all classes were known.
 
 Learners that can be merged implement the hooks of :mod:`onepass.learners.estimator.learner` too.
 

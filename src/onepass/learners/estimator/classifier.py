@@ -33,7 +33,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
     @abstractmethod
     def _add_outputs(self, at: Array, c: int) -> None:
-        """Add new outputs at the columns ``at``, of now c."""
+        """Extend to c outputs; those in columns ``at`` are new."""
 
     def partial_fit(  # type: ignore[override]  # scikit-learn's order of arguments
         self,
@@ -49,7 +49,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, d)
-            n may be zero: then only ``classes`` are added.
+            n may be zero; then only ``classes`` are added.
         y : array-like of shape (n,)
             Labels, integers or strings. New labels may occur at any time.
         classes : array-like, optional
@@ -120,10 +120,10 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         return array
 
     def _check_scores(self, n: int, classes: Array) -> None:
-        """Raise an error if scores or labels of n rows would take too much memory."""
+        """Raise an error if the scores or labels of n rows would need too much memory."""
         who = type(self).__name__
         check_values(n, len(classes), who, "one for each class")
-        check_values(n, classes.itemsize // 8, who, "as long as the longest label")
+        check_values(n, classes.itemsize // 8, who, "the size of the longest label")
 
     def _join_outputs(self, other: Self, where: str) -> Array:
         try:
@@ -131,8 +131,8 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         except LabelError as error:
             raise MergeError(
                 f"{where}: both learners must have labels of one kind, "
-                f"{self._classes_so_far(where).dtype}, got {other.classes_.dtype}. Give all labels "
-                "as text, or all as whole numbers."
+                f"{self._classes_so_far(where).dtype}, got {other.classes_.dtype}. Train both with "
+                "labels that are all text, or all whole numbers."
             ) from error
         self._set_classes(united)
         places: Array = np.searchsorted(self.classes_, other.classes_)
@@ -145,7 +145,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         return validation.class_names(self.classes, where)
 
     def _set_classes(self, classes: Array) -> None:
-        """Start with these classes, or add the new ones among them."""
+        """Start with these classes, or add those that are new."""
         if len(classes) > len(getattr(self, "classes_", ())):
             check_feature_limit(len(classes), type(self).__name__, "classes")
         if not self._started:
@@ -159,7 +159,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             self.classes_ = classes
 
     def _to_predictions(self, scores: Floats, class_mask: Array | None) -> Array:
-        """The best class of each row, the last of those that tie; None if no class was known."""
+        """The class of the highest score, the last one of a tie; None if no class was known."""
         if scores.shape[1] == 0:
             return np.full(scores.shape[0], None, dtype=object)
         if class_mask is not None:
@@ -205,13 +205,13 @@ def _united(before: Array, labels: Array, where: str) -> Array:
         return np.unique(labels) if len(labels) else before
     if (before.dtype.kind == "U") != (labels.dtype.kind == "U"):
         raise LabelError(
-            f"{where}: `y` must hold labels of the kind seen so far, {before.dtype}, got "
-            f"{labels.dtype}. Give all labels as text, or all as whole numbers."
+            f"{where}: `y` must contain labels of the kind seen so far, {before.dtype}, got "
+            f"{labels.dtype}. Pass all labels as text, or all as whole numbers."
         )
     united = np.union1d(before, labels)
     if united.dtype.kind == "f" and "f" not in {before.dtype.kind, labels.dtype.kind}:
         raise LabelError(
-            f"{where}: `y` must hold whole numbers that one type of 64 bits can hold, such as "
-            f"{before.dtype} so far, got {labels.dtype}. Give such labels as text."
+            f"{where}: `y` must contain whole numbers that fit in one type of 64 bits, together "
+            f"with the labels so far, {before.dtype}, got {labels.dtype}. Pass such labels as text."
         )
     return united

@@ -5,13 +5,13 @@ first block, restores it after an error, and calls the hooks of the algorithm. :
 has real targets, one or several per row; :class:`Clusterer` has none and predicts the number of a
 cluster.
 
-``a.merge(b)`` makes ``a`` equal to a learner that learned the rows of ``b`` after its own; ``b`` is
-not changed. ``merging`` tells whether this is possible:
+``a.merge(b)`` makes ``a`` equal to a learner of the rows of ``a`` and then those of ``b``; ``b`` is
+not changed. The property ``merging`` is one of:
 
 =============== ==================================================================================
-``exact``       equal to learning both streams in one pass, to rounding, in any tree of merges
-``approximate`` equal as far as the bounded memory of ``b`` still represents its rows
-``refused``     ``MergeError``: a learner that stores only weights cannot combine them
+``exact``       the result equals learning both streams in one pass, to rounding, in any merge tree
+``approximate`` the result is as accurate as the bounded memory of ``b`` represents its rows
+``refused``     ``MergeError``: a learner that stores only weights cannot be merged
 =============== ==================================================================================
 """
 
@@ -47,11 +47,11 @@ class Layout(NamedTuple):
     """Positions of another learner's features and outputs in the merged learner."""
 
     features: Array
-    """The index of each of the other's features, (d′,)."""
+    """The index of each feature of the other learner, (d′,)."""
     d: int
-    """The number of features of both together."""
+    """The number of merged features."""
     outputs: Array
-    """The index of each of the other's outputs, (c′,)."""
+    """The index of each output of the other learner, (c′,)."""
     concurrent: bool
     """Whether the two streams ran side by side, instead of one after the other."""
 
@@ -60,13 +60,13 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of all learners.
 
     Parameters that determine the initial state (a ridge, a memory, initial weights) are read when
-    learning starts: if they are set later, they apply from the next ``fit``. All others apply from
-    the next row.
+    learning starts: if they are set later, they apply from the next ``fit``. All other parameters
+    apply from the next row.
     """
 
     _merge_parameters: ClassVar[tuple[str, ...]] = ()
     """The parameters that must be equal in two learners that are merged."""
-    _square: ClassVar[bool] = False  # whether its state is quadratic in its features
+    _square: ClassVar[bool] = False  # whether the state is quadratic in the number of features
 
     n_features_in_: int
     feature_names_in_: Array
@@ -80,7 +80,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
-        """Learn rows one after the other; return the scores of each before learning it, (n, c)."""
+        """Learn rows one after the other; return the prequential scores, (n, c)."""
 
     @abstractmethod
     def _scores(self, X: Floats) -> Floats:
@@ -105,18 +105,18 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _widen(self, d: int) -> None:
-        """Extend to d features; the new ones were zero in every row so far."""
+        """Extend to d features; the new features were zero in every row so far."""
 
     @abstractmethod
     def _join_outputs(self, other: Self, where: str) -> Array:
-        """Add the other's outputs, starting if necessary; return their indices, (c′,)."""
+        """Add another learner's outputs, starting if necessary; return their indices, (c′,)."""
 
     def _merge(self, other: Self, layout: Layout) -> None:
-        """Learn the other's rows from its state; outputs were added before, features were not."""
+        """Learn another learner's state; its outputs were added before, its features were not."""
         del other, layout
         raise MergeError(
-            f"{type(self).__name__}.merge: the learner must support merging, got one that does "
-            "not. Learn all rows with one learner and partial_fit, or use RLS or ORFit."
+            f"{type(self).__name__}.merge: the learner must support merging, got a learner that "
+            "does not. Learn all rows with one learner and partial_fit, or use RLS or ORFit."
         )
 
     @property
@@ -130,7 +130,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         return "refused"
 
     def _unmergeable(self) -> str:
-        """The reason why it cannot be merged and the remedy; empty if it can.
+        """The reason why the learner cannot be merged, and the remedy; empty if it can be merged.
 
         The text follows "a learner must store the evidence of its rows, ".
         """
@@ -140,12 +140,12 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Array | None:
-        """Learn a small block by a fast path and return its predictions; None without one."""
+        """Learn a small block by a fast path and return predictions; None if there is no path."""
         del X, y, where
         return None
 
     def _predict_few(self, X: TableLike) -> Array | None:
-        """Predictions for a small block by a fast path; None without one."""
+        """Predict a small block by a fast path; None if there is no fast path."""
         del X
         return None
 
@@ -205,7 +205,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, d)
-            n may be zero: then nothing is learned.
+            n may be zero; then no row is learned.
         y : array-like of shape (n,) or (n, c)
             Targets.
         sample_weight : array-like of shape (n,) or float, optional
@@ -317,7 +317,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     def grow(self, d: int) -> Self:
         """Append new features, as if they had been zero in every row so far.
 
-        Their prior is new: with forgetting it has not decayed as that of the other features has.
+        Their prior is new: with forgetting, only the priors of the earlier features have decayed.
 
         Parameters
         ----------
@@ -360,7 +360,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """Merge another learner into this one, as if this one had learned its rows too.
 
         The other learner and the parameters of this one are not changed. Named features are
-        matched by name; a feature of only one learner is taken as zero in all rows of the other.
+        matched by name; a feature of only one learner counts as zero in all rows of the other.
 
         Parameters
         ----------
@@ -368,9 +368,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             The features may differ. Regressors must have the same number of outputs; classifiers
             may have different classes.
         concurrent : bool, default=False
-            Only relevant with forgetting. False: the other's rows follow the rows of this learner,
-            which decay accordingly. True: the two streams ran side by side, so that neither decays
-            because of the other.
+            Only relevant with forgetting. False: the rows of the other learner follow the rows of
+            this learner, which decay accordingly. True: the two streams ran side by side, so that
+            neither decays because of the other.
 
         Returns
         -------
@@ -419,8 +419,8 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         ----------
         other : learner of the same class
             A started learner that passed ``check_mergeable``.
-        at : Places
-            The positions of its features.
+        at : ColumnPositions
+            The positions of the other learner's features.
         concurrent : bool
             As in ``merge``.
         """
@@ -452,13 +452,13 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         return hasattr(self, "rows_seen_")
 
     def _check_times(self, time: TimeLike | None, n: int, where: str) -> Any:
-        """The validated times of n rows, (n,), or None if the learner uses none."""
+        """Validate the times of n rows, (n,); None if the learner uses no times."""
         del n
         if time is None:
             return None
         raise ParameterError(
-            f"{where}: `time` must be left out unless the learner forgets by time, got it with one "
-            "that does not. Leave it out, or set a rule such as "
+            f"{where}: `time` must be left out unless the learner forgets by time, got times for a "
+            "learner that does not. Leave out `time`, or set a rule such as "
             "RLSRegressor(forgetting=op.forgetting.Bounded(half_life='1h'))."
         )
 
@@ -489,8 +489,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         s = validation.weights(sample_weight, n, where)
         if verb == "fit" and s is not None and not s.any():
             raise ParameterError(
-                f"{where}: `sample_weight` must hold a weight > 0, got weights that are all zero. "
-                "Give at least one row a positive weight; partial_fit accepts blocks without any."
+                f"{where}: `sample_weight` must contain a weight > 0, got weights that are all "
+                "zero. Pass at least one positive weight, or call partial_fit, which accepts such "
+                "blocks."
             )
         self._set_features(array.shape[1], names)
         when = self._check_times(time, n, where)
@@ -530,7 +531,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         return scores
 
     def _set_features(self, d: int, names: list[str] | None) -> None:
-        """Store number and names of the features of the first block."""
+        """Store the number and names of the features of the first block."""
         if not hasattr(self, "n_features_in_"):
             check_feature_limit(d, type(self).__name__)
             if self._square:
@@ -545,7 +546,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         return self._receive_targets(np.asarray(y)[None], 1, s, where)
 
     def _shape(self) -> dict[str, Any]:
-        """The number and names of the features, or None if unknown."""
+        """The number and names of the features, each None if unknown."""
         names = getattr(self, "feature_names_in_", None)
         return {
             "d": getattr(self, "n_features_in_", None),
@@ -590,7 +591,7 @@ class _Rollback:
             self._learner.__dict__ = self._before
 
 
-_EXACT = 1 << 53  # whole numbers up to here are exact in float64
+_EXACT = 1 << 53  # whole numbers up to this one are exact in float64
 
 
 class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
@@ -634,7 +635,7 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
         if expected != given:
             raise MergeError(
                 f"{where}: both learners must have targets of shape {expected}, as in the first, "
-                f"got {given}. Merge learners of the same targets."
+                f"got {given}. Merge learners of the same outputs."
             )
         return np.arange(self.n_outputs_)
 
@@ -699,7 +700,7 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, d)
-            n may be zero: then nothing is learned.
+            n may be zero; then no row is learned.
         y : object
             Ignored.
         sample_weight : array-like of shape (n,) or float, optional
