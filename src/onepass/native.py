@@ -1,9 +1,9 @@
 """The compiled loops over rows, if they are installed; otherwise NumPy is used.
 
-They are built with the package if there is a C compiler, and not used if there is none or if
-``ONEPASS_COMPILED=0`` is set: then the same mathematics runs on NumPy. Tests check that both give
-the same numbers. Arguments must be C-contiguous float64 arrays of the stated sizes; others raise an
-error.
+The installation builds them if a C compiler is available. Without them, or if
+``ONEPASS_COMPILED=0`` is set, the same mathematics runs on NumPy; tests check that both give the
+same numbers. Array arguments must be C-contiguous float64 arrays of the stated sizes; other arrays
+raise an error.
 """
 
 import os
@@ -12,53 +12,58 @@ from types import ModuleType
 
 __all__ = ["loops"]
 
-_VERSION = 3  # of the calls below, as in native/module.c; other versions are not used
+_VERSION = 3  # of the functions below, as in native/module.c; other versions are not used
 
 
-def _found() -> ModuleType | None:
+def _load() -> ModuleType | None:
     if os.environ.get("ONEPASS_COMPILED") == "0":
         return None
     try:
-        found = import_module("onepass._compiled")
+        module = import_module("onepass._compiled")
     except ImportError:
         return None
-    return found if getattr(found, "VERSION", None) == _VERSION else None
+    return module if getattr(module, "VERSION", None) == _VERSION else None
 
 
-loops: ModuleType | None = _found()
+loops: ModuleType | None = _load()
 """The module of compiled loops; None if it is not installed.
 
 ``Rows(d, c, free, factor, level, period, array, names, number, labels, places)`` is recursive least
-squares with d features and c outputs, with or without an intercept. The past fades by ``factor``
-before each row, and every ``period`` rows the information is raised to ``level`` rows' worth, if
-that is above 0. Single rows are read from objects of the type ``array`` or from dicts by ``names``,
-and predictions are returned by ``number`` or as one of ``labels``, whose outputs are ``places``.
-``put(part, doubles)`` and ``get(part)`` copy parts of the state; ``triangle(R.T, z, out)`` copies
-R (d, d) and z (d, c) in or out, and ``numbers(mass, age, count)`` the rest.
-``learn(n, X, Y, weights, errors)`` learns rows and returns their number, less than n if the next
-row needs the general algorithm; -1 if the state is no longer valid. ``learn_one(x, y, weight)``,
-and ``learn_few(n, X, y, errors)`` for up to 65,536 rows, leave the state unchanged in these cases,
-and after ``release()``.
+squares with d features and c outputs, with or without an intercept. Before each row the weight of
+the past is multiplied by ``factor``. If ``level`` is above 0, the information about each weight is
+raised every ``period`` rows to that of ``level`` rows. Single rows are instances of the type
+``array``, or dicts with the keys ``names``. Predictions are converted by the function ``number``,
+or are elements of ``labels``, whose outputs are ``places``. ``put(part, doubles)`` and
+``get(part)`` copy parts of the state; ``triangle(R.T, z, out)`` copies R (d, d) and z (d, c) in or
+out, and ``numbers(mass, age, count)`` copies the numbers. ``learn(n, X, Y, weights, errors)``
+learns rows and returns the number of rows learned: less than n if the next row requires the general
+algorithm, -1 if the state is no longer valid. In these cases, and after ``release()``,
+``learn_one(x, y, weight)`` and ``learn_few(n, X, y, errors)`` for up to 65,536 rows return False
+and leave the state unchanged.
 
 ``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, predictions,
 work)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves, known,
 W, b, predictions)`` the perceptron: W (c, d) and b (c,) are updated in place, ``predictions``
 (n, c) is written, and ``work`` (c,) is work space.
 
-``named_row(x, names, row)`` reads a dict of plain numbers by a list of names, and returns False for
-anything else. ``secular(dlasd4, n, d, z, vectors, roots, work)`` decomposes [diag(d) z], d and z
-(n,), with LAPACK's function in a capsule: left singular vectors (n, n) as rows, and singular
-values; ``work`` (3 n) is work space, and False means that LAPACK failed.
+``named_row(x, names, row)`` writes the values of a dict of plain numbers to ``row``, in the order
+of ``names``; it returns False for any other object. ``secular(dlasd4, n, d, z, vectors, roots,
+work)`` decomposes [diag(d) z], d and z (n,), with LAPACK's function ``dlasd4`` in a capsule. It
+writes the left singular vectors (n, n) as rows, and the singular values; ``work`` (3 n) is work
+space. It returns False if LAPACK fails.
 
-``Linear(d, c, unit, loss, parameter, array, names, number, labels, places)`` is such a model for
-single rows; loss 0 is the perceptron. ``put(n, W, b, rate, limit, keep, damping)`` sets it, with
-the step sizes of the next n rows; ``get()`` returns W, b, the numbers of rows learned and of
-mistakes. ``learn_one(x, y, weight)`` learns nothing if it returns False, as after ``release()``.
+``Linear(d, c, unit, loss, parameter, array, names, number, labels, places)`` learns single rows by
+``descend``, or by ``correct`` if ``loss`` is 0. ``put(n, W, b, rate, limit, keep, damping)`` sets
+the weights and the step sizes of the next n rows; ``get()`` returns W, b, the number of rows
+learned and the number of mistakes. ``learn_one(x, y, weight)`` returns whether the row was learned;
+it learns no row after ``release()``.
 
-For q columns that are the rows of an array (q, p), of type "f" or "d", and their numbers ``first``
-to ``last`` only: ``into(type, q, p, first, last, rows, g, C)`` writes their products (q,) with a
-vector, summed in float64; ``without(type, q, p, first, last, rows, g, c, d, rest, lifted, again)``
-writes rest = g + c rows, lifted = rest + d rows if d is given, and the products with rest if
-``again`` is given; both return a sum of squares, of g and of rest. ``lengths(type, q, p, first,
-last, rows, squares)`` writes the squared lengths.
+The following functions process q columns of p numbers, stored as the rows of an array (q, p) of
+type "f" or "d", from index ``first`` to before index ``last`` only.
+``into(type, q, p, first, last, rows, g, C)`` writes the products (q,) of the columns with a vector
+g, summed in float64, and returns the sum of squares of g.
+``without(type, q, p, first, last, rows, g, c, d, rest, lifted, again)`` writes rest = g + c rows,
+lifted = rest + d rows if d is given, and the products of the columns with rest if ``again`` is
+given; it returns the sum of squares of rest. ``lengths(type, q, p, first, last, rows, squares)``
+writes the squared lengths of the columns.
 """

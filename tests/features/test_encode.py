@@ -300,7 +300,7 @@ def test_whole_numbers_beyond_float64_are_refused(begun: bool) -> None:  # noqa:
         lambda: pipe.learn_one({"a": 10**400}, 1.0),
         lambda: pipe.predict_one({"a": 10**400}),
     ):
-        with pytest.raises(NumericalError, match="'a' must hold numbers within float64"):
+        with pytest.raises(NumericalError, match="'a' must contain numbers within float64"):
             _transform_rows()
     assert state(vars(pipe)) == before
 

@@ -168,7 +168,7 @@ def test_bad_settings_are_refused_when_learning_begins() -> None:
     ):
         with pytest.raises(ParameterError, match=predictions):
             op.ARTIPCAClassifier(**params).partial_fit(X[:5], y[:5])
-    with pytest.raises(ParameterError, match="learning axes"):
+    with pytest.raises(ParameterError, match="got 'none'"):
         op.ARTIPCAClassifier(pca="none").learn_axes(X)
     with pytest.raises(NotFittedError):
         _ = op.ARTIPCAClassifier().prototypes_

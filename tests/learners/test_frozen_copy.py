@@ -122,7 +122,7 @@ def test_it_leaves_the_loop_open_and_refuses_what_the_loop_alone_knows(tmp_path:
         lambda: twin.partial_fit(X, X[:, 0]),
         lambda: twin.learn_one(X[0], 1.0),
     ):
-        with pytest.raises(NotFittedError, match="whole copy"):
+        with pytest.raises(NotFittedError, match="full copy"):
             wanted()
     with pytest.raises(CheckpointError):
         op.save(twin, tmp_path / "m.onepass")

@@ -71,7 +71,7 @@ def test_single_rows(make: Any, rule: Any, size: float, rows: int) -> None:
     for i in range(rows):
         model.learn_one(X[i % 4], Y[i % 4])
     for x in (np.full(2, size), np.array([1.0, -size])):
-        with pytest.raises(NumericalError, match=r"got values up to 1[.\d]*e\+\d+\. Give"):
+        with pytest.raises(NumericalError, match=r"got values up to 1[.\d]*e\+\d+\. Use"):
             model.learn_one(x, 1.0)
     goes_on(model)
 

@@ -572,10 +572,10 @@ def test_a_classifier_may_have_outputs_with_their_own_gradients() -> None:
 @pytest.mark.parametrize(
     ("phi", "error", "words"),
     [
-        (lambda X: X[0], ShapeError, r"must turn X of shape \(1, 3\) into features of shape"),
+        (lambda X: X[0], ShapeError, r"must map X of shape \(1, 3\) to features of shape"),
         (lambda X: X[:, :, None], ShapeError, r"got \(1, 3, 1\)"),
         (lambda X: X[:, None, None, :], ShapeError, r"got \(1, 1, 1, 3\)"),
-        (lambda X: X * np.nan, NumericalError, "must give finite features, got nan"),
+        (lambda X: X * np.nan, NumericalError, "must return finite features, got nan"),
     ],
 )
 def test_a_feature_map_that_gives_no_features_is_refused(

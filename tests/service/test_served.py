@@ -268,7 +268,7 @@ def test_what_no_file_can_hold_is_refused(tmp_path: Path) -> None:
     model = op.Pipeline(op.features.Encode(), op.RLSRegressor())
     with op.durable(tmp_path / "m.db", model) as durable:
         for odd in (np.zeros(2, "V2"), np.zeros(2, complex)):
-            with pytest.raises(TypeMismatchError, match="column 'a' must hold numbers"):
+            with pytest.raises(TypeMismatchError, match="column 'a' must contain numbers"):
                 durable.learn(Table({"a": odd}, 2), [1.0, 2.0])
         durable.learn(Table({"a": np.array([b"x", b"y"])}, 2), [1.0, 2.0])
     with op.durable(tmp_path / "m.db") as again:

@@ -114,11 +114,11 @@ def test_a_pandas_series_is_read_by_name() -> None:
 
 @pytest.mark.parametrize("names", [["a", "a", "b"], [1, "1", "b"]])
 def test_duplicate_names_are_refused(names: list[Any]) -> None:
-    with pytest.raises(ColumnError, match="of its own"):
+    with pytest.raises(ColumnError, match="must be unique"):
         op.RLSRegressor().fit(pd.DataFrame(X, columns=names), Y)
     rows = [dict(zip(names, x, strict=True)) for x in X.tolist()]
     if len(rows[0]) == 3:
-        with pytest.raises(ColumnError, match="of its own"):
+        with pytest.raises(ColumnError, match="must be unique"):
             op.RLSRegressor().learn_one(rows[0], 1.0)
 
 

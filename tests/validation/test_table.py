@@ -49,7 +49,7 @@ def test_a_column_without_values() -> None:
 
 
 def test_integers_beyond_float64_are_refused() -> None:
-    with pytest.raises(NumericalError, match="'a' must hold numbers within float64"):
+    with pytest.raises(NumericalError, match="'a' must contain numbers within float64"):
         to_column([1, 10**400], "a")
 
 

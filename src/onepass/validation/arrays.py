@@ -67,11 +67,11 @@ __all__ = [
 ]
 
 
-_DOT_LIMIT = 1 << 13  # values; BLAS may use threads for longer arrays, which take long to start
+_DOT_LIMIT = 1 << 13  # values; for longer arrays BLAS may start threads, which is slow
 
 
 def is_finite(array: Floats) -> bool:
-    """Whether all values are finite; a finite sum, or sum of squares, proves it quickly.
+    """Whether all values are finite; a finite sum, or sum of squares, is a fast sufficient test.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
 def matrix(
     X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
-    """Validate X; return a finite array of shape (n, d) and the column names, if it has any.
+    """Validate X; return a finite array of shape (n, d), and the column names or None.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def matrix(
     if array.shape[1] == 0:
         raise ShapeError(
             f"{where}: `X` must have columns, got 0 feature(s) (shape={array.shape}) while a "
-            "minimum of 1 is required. Give at least one column."
+            "minimum of 1 is required. Pass at least one column."
         )
     if d is not None and array.shape[1] != d:
         name = where.partition(".")[0]
@@ -238,9 +238,9 @@ def row_vector(x: RowLike, where: str, *, d: int | None, names: Sequence[str] | 
 
 
 def _plain_row(x: dict[str, object], names: Sequence[str]) -> Floats | None:
-    """A dict of exactly these names and finite Python numbers as an array; None for any other.
+    """Convert a dict of exactly these names and finite Python numbers to an array, else None.
 
-    A fast path for the usual row: a table of one row takes many times as long.
+    Fast path: converting the dict to a table first takes many times longer.
     """
     if native.loops is not None:
         row = np.empty(len(names))
@@ -251,7 +251,7 @@ def _plain_row(x: dict[str, object], names: Sequence[str]) -> Floats | None:
         return None
     try:
         array = np.array(values, dtype=np.float64)
-    except OverflowError:  # an integer beyond float64; the general path names its column
+    except OverflowError:  # an integer beyond float64: the general path raises, with its column
         return None
     return array if np.isfinite(array).all() else None
 
@@ -285,7 +285,7 @@ def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | Non
     if array.shape != (n,):
         raise ShapeError(
             f"{where}: `sample_weight` must have shape ({n},), one weight for each row, "
-            f"got {array.shape}. Pass a scalar to give all rows one weight."
+            f"got {array.shape}. Pass a scalar if all rows have the same weight."
         )
     refuse_nonfinite(array[:, None], where, "sample_weight", None)
     if (array < 0).any():
@@ -306,8 +306,8 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
         )
     if isinstance(values, Mapping):
         raise TypeMismatchError(
-            f"{where}: `{what}` must hold rows, got one dict. Pass a list of dicts, one per row, "
-            "or call predict_one or learn_one of a learner for a single row."
+            f"{where}: `{what}` must contain rows, got one dict. Pass a list of dicts, one per "
+            "row, or call predict_one or learn_one of a learner for a single row."
         )
     try:
         array = np.asarray(values)
@@ -317,7 +317,8 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
             array = np.where(np.ma.getmaskarray(values), np.nan, array.astype(np.float64))
     except (ValueError, TypeError, OverflowError) as error:
         raise TypeMismatchError(
-            f"{where}: `{what}` must hold numbers, got non-numeric values: {error}. {_remedy(what)}"
+            f"{where}: `{what}` must contain numbers, got non-numeric values: {error}. "
+            f"{_remedy(what)}"
         ) from error
     if array.dtype.kind == "c":
         raise TypeMismatchError(
@@ -326,7 +327,7 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
         )
     if array.dtype.kind not in "biuf":
         raise TypeMismatchError(
-            f"{where}: `{what}` must hold numbers, got {array.dtype}. {_remedy(what)}"
+            f"{where}: `{what}` must contain numbers, got {array.dtype}. {_remedy(what)}"
         )
     if array.dtype not in (np.float32, np.float64):
         return array.astype(np.float64)
@@ -334,14 +335,14 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
 
 
 def _remedy(what: str) -> str:
-    """What to do about non-numeric values in X or y."""
+    """Return the remedy for non-numeric values in X or y."""
     if what == "y":
-        return "Use a classifier for labels; convert numbers that are given as text."
+        return "Use a classifier for labels; convert numbers stored as text."
     return "Encode text and dates first, with op.features.Encode()."
 
 
 def _from_objects(array: Array) -> Floats:
-    """Convert objects to floats; text is refused, even text such as ``"1"``."""
+    """Convert objects to floats; raise for text, even for numeric text such as ``"1"``."""
     for value in array.flat:
         if isinstance(value, (str, bytes)):
             raise TypeError(f"{value!r} is text")
@@ -349,14 +350,14 @@ def _from_objects(array: Array) -> Floats:
 
 
 def _stacked(table: Table, where: str) -> Floats:
-    """The columns of a table as one matrix; all must be numeric."""
+    """Stack the columns of a table, which must be numeric, into a matrix."""
     for name, column in table.columns.items():
         if column.dtype.kind != "f":
             values = [v for v in column[: min(len(column), 64)].tolist() if v is not None]
             sample = f", such as {values[0]!r}" if values else ""
             kind = "dates" if column.dtype.kind == "M" else "text"
             raise TypeMismatchError(
-                f"{where}: column {name!r} must hold numbers, got {kind}{sample}. "
+                f"{where}: column {name!r} must contain numbers, got {kind}{sample}. "
                 "Put op.features.Encode() in front of the learner with op.Pipeline."
             )
     if not table.columns:
@@ -365,7 +366,7 @@ def _stacked(table: Table, where: str) -> Floats:
 
 
 def _select_columns(table: Table, names: Sequence[str], where: str) -> Table:
-    """These columns of a table, which must have them and no others."""
+    """Select columns of a table; raise if a column is missing or the table has other columns."""
     if table.names == list(names):
         return table
     _check_names(table.names, names, where)
@@ -388,12 +389,12 @@ def _check_names(given: Sequence[str], names: Sequence[str], where: str) -> None
     raise ColumnError(
         f"{where}: The feature names should match those that were passed during fit.\n"
         + "".join(parts)
-        + "Give the same columns, in any order; op.features.Encode() accepts missing columns."
+        + "Pass the same columns, in any order; op.features.Encode() accepts missing columns."
     )
 
 
 _MAX_FEATURES: ContextVar[int | None] = ContextVar("max_features", default=None)
-_MAX_VALUES = 1 << 24  # of one block, 8 bytes each
+_MAX_VALUES = 1 << 24  # values of 8 bytes in one block
 _MAX_LABEL = 256  # characters
 _LARGE = 1 << 30  # bytes; a larger state causes a warning
 _PEAK = 3  # peak memory while learning a block, in multiples of the state; measured: 2.2
@@ -404,7 +405,7 @@ _EXPECTED = {
         ",",
         "Check that the labels are classes, not numbers or identifiers of rows",
     ),
-    "outputs": ("`y`", ",", "Predict the other outputs by another learner"),
+    "outputs": ("`y`", ",", "Predict the other outputs with another learner"),
 }
 
 
@@ -414,7 +415,7 @@ class feature_limit:  # noqa: N801  a context manager; a class is faster than a 
     Parameters
     ----------
     max_features : int or None
-        None: no limit.
+        None for no limit.
     """
 
     __slots__ = ("_max_features", "_token")
@@ -469,8 +470,8 @@ def warn_of_large_state(d: int, where: str, before: int = 0) -> None:
         warnings.warn(
             f"{where}: `X` has {d:,} features, whose {d:,} × {d:,} state takes {size / 1e9:,.1f} "
             f"GB, and learning {_PEAK * size / 1e9:,.1f} GB. Choose fewer columns, hash categories "
-            "(encode.categories=hash), or use a learner of linear size: SGD, or ORFit with "
-            "memory=op.memory.Principal(100).",
+            "(encode.categories=hash), or use a learner whose memory is linear in the number of "
+            "features: SGD, or ORFit with memory=op.memory.Principal(100).",
             LargeStateWarning,
             stacklevel=2,
         )
@@ -494,8 +495,8 @@ def check_labels(labels: list[str], where: str) -> None:
     longest = max(map(len, labels), default=0)
     if longest > _MAX_LABEL:
         raise LabelError(
-            f"{where}: `y` must hold labels of at most {_MAX_LABEL} characters, got one of "
-            f"{longest:,}. Shorten it, or use a number instead."
+            f"{where}: `y` must contain labels of at most {_MAX_LABEL} characters, got one of "
+            f"{longest:,}. Shorten the label, or use an integer instead."
         )
 
 
@@ -505,7 +506,7 @@ def check_values(n: int, d: int, where: str, stage: str = "after preprocessing")
     Parameters
     ----------
     n, d : int
-        The number of rows, and of values computed from each: features or scores.
+        The number of rows, and the number of values computed from each row: features or scores.
     where : str
         The learner or transformer, for messages.
     stage : str
@@ -517,8 +518,8 @@ def check_values(n: int, d: int, where: str, stage: str = "after preprocessing")
     """
     if n * d > _MAX_VALUES and _MAX_FEATURES.get() is not None:
         raise ShapeError(
-            f"{where}: a block must have at most {_MAX_VALUES:,} values, got {n:,} rows of {d:,}, "
-            f"{stage}. Send fewer rows at a time."
+            f"{where}: a block must have at most {_MAX_VALUES:,} values, got {n:,} rows of {d:,} "
+            f"values, {stage}. Send fewer rows at a time."
         )
 
 
@@ -529,7 +530,7 @@ def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array
             f"{where}: requires {what} to be passed, but the target {what} is None. Pass one "
             "label per row."
         )
-    # as objects: NumPy would convert None and 1 in a list of text to text
+    # dtype=object: otherwise NumPy would convert None and 1 in a list of text to text
     array = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if array.ndim == 2 and array.shape[1] == 1:
         warnings.warn(
@@ -546,14 +547,14 @@ def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array
         )
     if np.ma.is_masked(y):
         raise LabelError(
-            f"{where}: `{what}` must hold a label in each row, got a masked array. "
+            f"{where}: `{what}` must contain a label in each row, got a masked array. "
             "Drop rows without a label."
         )
     return _of_one_kind(array, where, what)
 
 
 def class_names(classes: Any, where: str) -> Array:
-    """The classes named in advance, sorted and unique; empty if None.
+    """Validate the parameter ``classes``; return sorted unique labels, or no labels if None.
 
     Raises
     ------
@@ -568,20 +569,20 @@ def class_names(classes: Any, where: str) -> Array:
     if n < 0 or isinstance(classes, (str, bytes)):
         raise ParameterError(
             f"{where}: `classes` must be a list of labels, got {classes!r}. "
-            "List the classes known in advance, such as classes=[0, 1]."
+            "Pass a list of the classes known in advance, such as classes=[0, 1]."
         )
     return np.unique(labels(listed, n, where, what="classes")) if n else np.empty(0)
 
 
 def _of_one_kind(array: Array, where: str, what: str) -> Array:
-    """The labels, if all are integers, booleans or text."""
+    """Return the labels if all are whole numbers, booleans or text; otherwise raise."""
     if array.dtype.kind == "f":
         refuse_nonfinite(array[:, None], where, what, None)
-        odd = array[array != np.floor(array)]
-        if len(odd):
+        fractions = array[array != np.floor(array)]
+        if len(fractions):
             raise LabelError(
-                f"{where}: Unknown label type: `{what}` must hold class labels, got fractions "
-                f"such as {odd[0]:g}. Use a regressor, or bin the values."
+                f"{where}: Unknown label type: `{what}` must contain class labels, got fractions "
+                f"such as {fractions[0]:g}. Use a regressor, or bin the values."
             )
         return array
     if array.dtype.kind == "O":
@@ -590,7 +591,7 @@ def _of_one_kind(array: Array, where: str, what: str) -> Array:
         _check_text(array, where, what)
     if array.dtype.kind not in "biuU":
         raise LabelError(
-            f"{where}: Unknown label type: `{what}` must hold whole numbers or text, got "
+            f"{where}: Unknown label type: `{what}` must contain whole numbers or text, got "
             f"{array.dtype}. Complex data not supported; convert the labels."
         )
     return array
@@ -598,13 +599,13 @@ def _of_one_kind(array: Array, where: str, what: str) -> Array:
 
 def _check_text(array: Array, where: str, what: str) -> None:
     """Raise if labels are too long or cannot be encoded in UTF-8."""
-    if what == "y":  # not `classes`, which the owner of the learner passes
+    if what == "y":  # `classes` come from the owner of the learner and have no limit
         check_labels(array.tolist(), where)
     check_encodable(array, where, what)
 
 
 def _object_labels(array: Array, where: str, what: str) -> Array:
-    """Objects that are all text or all numbers as an array of that kind."""
+    """Convert objects that are all text or all numbers to an array; otherwise raise."""
     values = array.tolist()
     if not values:
         return array
@@ -616,7 +617,7 @@ def _object_labels(array: Array, where: str, what: str) -> Array:
         if whole.dtype.kind in "biu":
             return whole
         raise LabelError(
-            f"{where}: `{what}` must hold whole numbers that fit in 64 bits, all signed or all "
+            f"{where}: `{what}` must contain whole numbers that fit in 64 bits, all signed or all "
             f"unsigned, got {max(values, key=abs)}. Convert such labels to text."
         )
     if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in values):
@@ -624,8 +625,9 @@ def _object_labels(array: Array, where: str, what: str) -> Array:
     first = str if isinstance(values[0], str) else (bool, int, float, np.number, np.bool_)
     i, odd = next((i, v) for i, v in enumerate(values) if not isinstance(v, first))
     raise LabelError(
-        f"{where}: Unknown label type: `{what}` must hold labels of one kind, text or whole "
-        f"numbers, got {odd!r} in row {i}. Drop rows without a label; convert all to one type."
+        f"{where}: Unknown label type: `{what}` must contain labels of one kind, text or whole "
+        f"numbers, got {odd!r} in row {i}. Drop rows without a label, and convert all labels to "
+        "one type."
     )
 
 
@@ -633,15 +635,15 @@ class ColumnPositions(NamedTuple):
     """Positions of the columns of one learner among the columns of two merged learners."""
 
     at: Array
-    """The position of each of the other's columns, shape (d′,), without duplicates."""
+    """The position of each column of the other learner, shape (d′,), without duplicates."""
     d: int
-    """The number of columns of both together; columns that only the other has come last."""
+    """The number of merged columns; columns that only the other learner has are last."""
     names: list[str] | None
-    """The names of all columns, if they have names."""
+    """The names of all merged columns; None if they have no names."""
 
 
 def equal_parameters(one: Any, two: Any) -> bool:
-    """Whether two parameters are equal; they may be arrays.
+    """Whether two parameters, which may be arrays, are equal.
 
     Examples
     --------
@@ -680,7 +682,7 @@ def check_same_parameters(one: object, two: object, names: Sequence[str], where:
             f"{where}: `other` must be of the same class, {type(one).__name__}, got "
             f"{type(two).__name__}. Merge learners of one class with equal parameters."
         )
-    excluded = getattr(one, "outside", {})  # networks: compared by their fitted attributes
+    excluded = getattr(one, "outside", {})  # networks are compared by their fitted attributes
     for name in names:
         if name in excluded:
             continue
@@ -705,7 +707,7 @@ def column_positions(one: Any, other: Any, where: str) -> ColumnPositions:
     Raises
     ------
     MergeError
-        If they have no names and differ in number.
+        If the columns have no names and the numbers of columns differ.
     """
     first, second = (getattr(learner, "feature_names_in_", None) for learner in (one, other))
     fitted = hasattr(one, "n_features_in_")
@@ -720,7 +722,8 @@ def column_positions(one: Any, other: Any, where: str) -> ColumnPositions:
     if fitted and d != one.n_features_in_:
         raise MergeError(
             f"{where}: both must have {one.n_features_in_} features, as the first has, got {d}. "
-            "Train on data frames or dicts, whose features have names, or call grow on the smaller."
+            "Train on data frames or dicts, whose features have names, or call grow on the one "
+            "with fewer features."
         )
     return ColumnPositions(np.arange(d), d, None if first is None else list(first))
 
@@ -739,7 +742,7 @@ def in_range(
     Raises
     ------
     ParameterError
-        If it is not a real number, or outside the range.
+        If the value is not a real number, or is out of range.
     """
     try:
         number = (
@@ -768,7 +771,7 @@ def whole(value: object, name: str, where: str, *, low: int) -> int:
     Raises
     ------
     ParameterError
-        If it is not such an integer.
+        If the value is not an integer >= low.
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
         raise ParameterError(
@@ -781,22 +784,22 @@ def whole(value: object, name: str, where: str, *, low: int) -> int:
 def check_subset(
     given: Iterable[str] | None, known: Sequence[str], name: str, where: str
 ) -> list[str]:
-    """Validate a choice of names; return it in the order of ``known``, or all if None.
+    """Validate a selection of names; return it in the order of ``known``, or all names if None.
 
     Raises
     ------
     ParameterError
-        If a name is unknown, or the choice is empty.
+        If a name is unknown, or no name is selected.
     """
     if given is None:
         return list(known)
-    wanted: list[Any] = [] if isinstance(given, str) else list(given)
-    unknown = [item for item in wanted if item not in known]
-    if unknown or not wanted:
-        found = unknown[0] if unknown else given
-        hint = did_you_mean(found, known) if isinstance(found, str) else ""
+    selected: list[Any] = [] if isinstance(given, str) else list(given)
+    unknown = [item for item in selected if item not in known]
+    if unknown or not selected:
+        invalid = unknown[0] if unknown else given
+        hint = did_you_mean(invalid, known) if isinstance(invalid, str) else ""
         raise ParameterError(
-            f"{where}: `{name}` must be a list of some of {', '.join(known)}, got {found!r}.{hint} "
-            "Pass a list of these names."
+            f"{where}: `{name}` must be a list of some of {', '.join(known)}, got {invalid!r}."
+            f"{hint} Pass a list of these names."
         )
-    return [item for item in known if item in wanted]
+    return [item for item in known if item in selected]

@@ -11,7 +11,7 @@ text     object (of str)    None
 date     datetime64[us]     NaT; datetime64[ns] if dates are finer than a microsecond
 ======== ================== ====================
 
-Times of day and durations become numbers of seconds.
+Times of day and durations are converted to seconds.
 
 :meth:`Table.from_frame` converts a data frame of any library that narwhals supports (pandas,
 polars, pyarrow, …), :meth:`Table.from_rows` a sequence of dicts.
@@ -89,7 +89,7 @@ class Table:
         if (odd := first_unencodable(map(str, self.columns))) is not None:
             raise ColumnError(
                 f"Table: the name of a column must be text that UTF-8 can encode, got {odd!a}, "
-                "which holds a lone surrogate. Rename the column."
+                "which contains a lone surrogate. Rename the column."
             )
         for name, column in self.columns.items():
             if column.shape != (self.n,):
@@ -108,18 +108,18 @@ class Table:
         pairs = zip(native.columns, native.iter_columns(), strict=True)
         columns = {str(name): to_column(series_values(series), str(name)) for name, series in pairs}
         if len(columns) < len(native.columns):
-            raise _duplicate_name(f"names that are the same as text, of {native.columns}")
+            raise _duplicate_name(f"names that are equal as text, in {native.columns}")
         return cls(columns, len(native))
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, object]]) -> "Table":
-        """Convert rows given as dicts; a key that a row lacks is a missing value."""
+        """Convert rows given as dicts; a missing key is a missing value."""
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {
             str(name): to_column([row.get(name) for row in rows], str(name)) for name in names
         }
         if len(columns) < len(names):
-            raise _duplicate_name(f"names that are the same as text, of {list(names)}")
+            raise _duplicate_name(f"names that are equal as text, in {list(names)}")
         return cls(columns, len(rows))
 
     @property
@@ -138,8 +138,8 @@ class Table:
         if isinstance(key, str):
             if key not in self.columns:
                 raise ColumnError(
-                    f"Table: there is no column {key!r}; it has {join_names(self.names)}. "
-                    "Check the spelling, or the source."
+                    f"Table: there is no column {key!r}; the columns are "
+                    f"{join_names(self.names)}. Check the spelling, or the source of the table."
                 )
             return self.columns[key]
         rows = {name: column[key] for name, column in self.columns.items()}
@@ -155,7 +155,7 @@ class Table:
         return Table({k: v for k, v in self.columns.items() if k not in dropped}, self.n)
 
     def row(self, i: int) -> dict[str, Any]:
-        """One row as a dict of Python values."""
+        """Return one row as a dict of Python values."""
         return {name: as_python(column[i : i + 1])[0] for name, column in self.columns.items()}
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -177,13 +177,13 @@ def is_frame(X: object) -> bool:
 
 
 def has_names(frame: object) -> bool:
-    """Whether all column names of a data frame are text, not numbers as in pandas by default."""
+    """Whether all column names of a data frame are text; the default names of pandas are not."""
     native = nw.from_native(frame, eager_only=True)
     return all(isinstance(name, str) for name in native.columns)
 
 
 def named_row(x: object) -> Any:
-    """A pandas Series with named entries as a dict; any other row unchanged."""
+    """Convert a pandas Series with text labels to a dict; return any other row unchanged."""
     if isinstance(x, Mapping):
         return x
     if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
@@ -192,7 +192,7 @@ def named_row(x: object) -> Any:
 
 
 def as_python(column: Array) -> list[Any]:
-    """The values of a column as Python objects; dates in nanoseconds stay ``numpy.datetime64``."""
+    """Convert a column to Python objects; dates in nanoseconds remain ``numpy.datetime64``."""
     return list(column) if column.dtype == np.dtype("datetime64[ns]") else column.tolist()
 
 
@@ -222,7 +222,7 @@ def to_column(values: Sequence[object] | Array, name: str) -> Array:
     if array.dtype.kind == "O":
         return _from_objects(array.tolist(), name)
     raise TypeMismatchError(
-        f"Table: column {name!r} must hold numbers, booleans, text or dates, "
+        f"Table: column {name!r} must contain numbers, booleans, text or dates, "
         f"got {array.dtype}. Convert or drop it."
     )
 
@@ -255,7 +255,7 @@ def _from_objects(values: list[object], name: str) -> Array:
         return np.array(spans, dtype="timedelta64[us]") / np.timedelta64(1, "s")
     kinds = {type(v) for v in present}
     raise TypeMismatchError(
-        f"Table: column {name!r} must hold one kind of value (numbers, text or dates), "
+        f"Table: column {name!r} must contain one kind of value (numbers, text or dates), "
         f"got {', '.join(sorted(kind.__name__ for kind in kinds))}. Convert or drop it."
     )
 
@@ -273,9 +273,9 @@ def check_encodable(column: Array, where: str, name: str) -> Array:
     odd = first_unencodable(text for text in column.tolist() if isinstance(text, str))
     if odd is not None:
         raise TypeMismatchError(
-            f"{where}: {name!r} must hold text that UTF-8 can encode, got {odd!a} in row "
-            f"{column.tolist().index(odd)}, which holds a lone surrogate. Replace it by the "
-            "complete character, or drop it."
+            f"{where}: {name!r} must contain text that UTF-8 can encode, got {odd!a} in row "
+            f"{column.tolist().index(odd)}, which contains a lone surrogate. Replace the surrogate "
+            "with the complete character, or remove it."
         )
     return column
 
@@ -286,8 +286,8 @@ def _numbers(values: list[object], name: str) -> Array:
         return np.array(values, dtype=np.float64)  # None becomes nan
     except OverflowError as error:
         raise NumericalError(
-            f"Table: column {name!r} must hold numbers within float64, got an integer of more than "
-            "308 digits. Convert it to text, or use larger units."
+            f"Table: column {name!r} must contain numbers within float64, got an integer of more "
+            "than 308 digits. Convert the column to text, or use larger units."
         ) from error
 
 
@@ -304,7 +304,7 @@ def is_date(value: object) -> bool:
 
 
 def zoned(values: Iterable[object]) -> set[bool]:
-    """Which of True and False occur as "has a time zone" among the datetimes in values."""
+    """Return the set of answers, True or False, to whether each datetime has a time zone."""
     return {
         v.tzinfo is not None
         for v in values
@@ -315,8 +315,8 @@ def zoned(values: Iterable[object]) -> set[bool]:
 def mixed_zones(what: str) -> TypeMismatchError:
     """The error for datetimes of which only some have a time zone."""
     return TypeMismatchError(
-        f"{what} must hold datetimes that all have a time zone, or none of them, got both. Add "
-        "the time zone to all, such as datetime(..., tzinfo=timezone.utc)."
+        f"{what} must contain datetimes that all have a time zone, or that all have none, got "
+        "both. Add the time zone to all, as in datetime(..., tzinfo=timezone.utc)."
     )
 
 
@@ -326,7 +326,7 @@ def dates_from(values: list[object], what: str) -> Array:
     Raises
     ------
     TypeMismatchError
-        If only some have a time zone.
+        If some dates have a time zone and others do not.
     """
     if len(zoned(values)) > 1:
         raise mixed_zones(what)
@@ -345,7 +345,7 @@ def _moment(value: Any) -> np.datetime64:
 
 
 def dates_of(values: Array | list[np.datetime64]) -> Array:
-    """Convert dates to microseconds, or to nanoseconds if they are finer and fit.
+    """Convert dates to microseconds, or to nanoseconds if they need them and fit in 64 bits.
 
     Parameters
     ----------
@@ -366,7 +366,7 @@ def _span(value: object) -> Any:
 
 
 def series_values(series: Any) -> Array | list[Any]:
-    """One column of a data frame as an array, or as a list if its dtype does not fix the kind."""
+    """Convert a column of a data frame to an array, or to a list if its dtype is ambiguous."""
     kind = series.dtype
     if kind.is_numeric() or kind == nw.Boolean:
         missing = series.is_null().to_numpy()
@@ -383,8 +383,8 @@ def series_values(series: Any) -> Array | list[Any]:
     return list(values)
 
 
-def _duplicate_name(given: str) -> ColumnError:
+def _duplicate_name(found: str) -> ColumnError:
     """The error for columns that share a name."""
     return ColumnError(
-        f"Table: each column must have a name of its own, got {given}. Rename one of them."
+        f"Table: the names of columns must be unique, got {found}. Rename one of the columns."
     )

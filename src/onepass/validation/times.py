@@ -52,7 +52,7 @@ def duration(value: object, name: str, where: str) -> float | str:
     Raises
     ------
     ParameterError
-        If it is not a positive duration.
+        If the value is not a positive duration.
 
     Examples
     --------
@@ -73,16 +73,16 @@ def duration(value: object, name: str, where: str) -> float | str:
     if result is None:
         raise ParameterError(
             f"{where}: `{name}` must be a duration > 0: a number in the unit of `time`, or, if "
-            f"`time` holds dates, a timedelta or text in {', '.join(_UNITS)}, such as "
+            f"`time` contains dates, a timedelta or text in {', '.join(_UNITS)}, such as "
             f"'90min', got {value!r}. Choose another `{name}`."
         )
     return result
 
 
 def seconds(text: str) -> float:
-    """The seconds of a duration given as text; NaN if it cannot be parsed."""
-    found = _TEXT.fullmatch(text)
-    return math.nan if found is None else float(found[1]) * _UNITS[found[2].lower()]
+    """Convert a duration given as text to seconds; NaN if the text cannot be parsed."""
+    match = _TEXT.fullmatch(text)
+    return math.nan if match is None else float(match[1]) * _UNITS[match[2].lower()]
 
 
 def times(
@@ -110,15 +110,15 @@ def times(
     Raises
     ------
     ShapeError, TypeMismatchError, NotFiniteError, ParameterError
-        If there is not one time per row, of this kind, in non-decreasing order.
+        If ``time`` is not one time of this kind for each row, in non-decreasing order.
     """
     array = _dates(time, where) if dates else as_numbers(time, where)
     if array.dtype.kind not in ("M" if dates else "if"):
         kind, rule = ("dates", "a duration") if dates else ("numbers", "a number")
         given = array.dtype if array.dtype.kind != "O" else f"values such as {array.flat[0]!r}"
         raise TypeMismatchError(
-            f"{where}: `time` must hold {kind}, because the forgetting rule uses {rule}, got "
-            f"{given}. Pass times of that kind, or another rule: half_life=60.0 for numbers, "
+            f"{where}: `time` must contain {kind}, because the forgetting rule uses {rule}, got "
+            f"{given}. Pass {kind}, or use another rule: half_life=60.0 for numbers, "
             "half_life='1min' for dates."
         )
     if array.ndim == 0 and n == 1:
@@ -169,7 +169,7 @@ def elapsed(time: Array, last: float | np.datetime64 | None) -> Floats:
 
 
 def per_second(time: Array) -> int:
-    """The units per second of an array of dates from ``times``."""
+    """Units per second of dates returned by ``times``: 10⁶ or 10⁹."""
     return 10**6 if np.datetime_data(time.dtype)[0] == "us" else 10**9
 
 
@@ -180,14 +180,14 @@ def aware(time: TimeLike) -> bool | None:
 
 
 def _exact(time: float | np.datetime64) -> Any:
-    """A time as a Python number; a date as nanoseconds since 1970."""
+    """Convert a time to a Python number, a date to nanoseconds since 1970."""
     if not isinstance(time, np.datetime64):
         return time.item() if isinstance(time, np.generic) else time
     return int(time.astype(np.int64)) * (10**9 // per_second(np.asarray(time)))
 
 
 def as_numbers(time: TimeLike, where: str) -> Array:
-    """Convert times to int64 if they are integers, otherwise to float64; keep other kinds.
+    """Convert integer times to int64 and real ones to float64; return other kinds unchanged.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def as_numbers(time: TimeLike, where: str) -> Array:
             return array
         if (large := np.isfinite(array) & (np.abs(array) >= _MAX)).any():
             raise ParameterError(
-                f"{where}: `time` must hold whole numbers of at most 64 bits, got "
+                f"{where}: `time` must contain whole numbers of at most 64 bits, got "
                 f"{given[large][0]}. Subtract a constant, such as the first time, or use a larger "
                 "unit."
             )
@@ -223,7 +223,7 @@ def as_numbers(time: TimeLike, where: str) -> Array:
 
 
 def _dates(time: TimeLike, where: str) -> Array:
-    """Convert dates of any library to datetime64; keep other kinds."""
+    """Convert dates of any library to datetime64; return other kinds unchanged."""
     array = np.asarray(time)
     if array.dtype.kind == "O" and all(is_date(value) for value in array.flat):
         array = dates_from(array.ravel().tolist(), f"{where}: `time`").reshape(array.shape)
@@ -242,13 +242,13 @@ def as_dates(array: Array, where: str) -> Array:
     Raises
     ------
     ParameterError
-        If neither unit represents them exactly.
+        If neither unit represents the dates exactly.
     """
     result = dates_of(array)
     inexact = ~((result.astype(array.dtype) == array) | np.isnat(array))
     if inexact.any():
         raise ParameterError(
-            f"{where}: `time` must hold dates that fit in 64 bits as microseconds or "
+            f"{where}: `time` must contain dates that fit in 64 bits as microseconds or "
             f"nanoseconds, got {array[inexact][0]}. Use numbers, and a rule such as half_life=60."
         )
     return result

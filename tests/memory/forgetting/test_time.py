@@ -406,7 +406,7 @@ def test_numbers_that_cannot_keep_their_digits_are_refused() -> None:
         ParameterError, match=r"whole numbers of at most 64 bits, got 36893488147419"
     ):
         model.fit(X[:2], Y[:2], time=[2**65, 2**65 + 1])
-    with pytest.raises(ParameterError, match="hold dates that fit in 64 bits"):
+    with pytest.raises(ParameterError, match="contain dates that fit in 64 bits"):
         clone(model).set_params(forgetting="exponential:half_life=1h").fit(
             X[:1], Y[:1], time=np.array([7], dtype="M8[ps]")
         )
@@ -421,7 +421,7 @@ def test_datetimes_with_and_without_a_zone_are_not_mixed(*, first: bool, tmp_pat
         return dt.datetime(2024, 1, 1, hour, tzinfo=dt.UTC if zoned else None)
 
     for rule in (Exponential(half_life="1h"), Window(span="1h"), Directional(half_life="1h")):
-        mixed, words = [at(1, first), at(2, not first)], "all have a time zone, or none of them"
+        mixed, words = [at(1, first), at(2, not first)], "all have a time zone, or that all"
         model = op.RLSRegressor(forgetting=rule)
         with pytest.raises(TypeMismatchError, match=words):
             model.partial_fit(X[:2], Y[:2], time=mixed)
