@@ -119,9 +119,7 @@ def test_labels_that_are_long_already_stay(*, named: bool) -> None:
         model.partial_fit(rows(2), ["a", "b"])
         assert model.predict(rows(2)).shape == (2,)
         for verb in (model.predict, lambda X: model.test_then_train(X, ["a"] * len(X))):
-            with pytest.raises(
-                ShapeError, match="3,000 rows of 32,500 values, the size of"
-            ):
+            with pytest.raises(ShapeError, match="3,000 rows of 32,500 values, the size of"):
                 verb(rows(3_000))
     assert model.classes_.tolist() == ["a", "b", long]
     assert tracemalloc.get_traced_memory()[1] < 64 * MIB
