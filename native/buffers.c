@@ -22,14 +22,14 @@ void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writab
     return NULL;
 }
 
-int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written,
-         int spared)
+int acquire_arrays(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes,
+                   int written, int optional)
 {
-    for (arrays->held = 0; arrays->held < count; arrays->held++) {
-        const int i = arrays->held;
+    for (arrays->acquired = 0; arrays->acquired < count; arrays->acquired++) {
+        const int i = arrays->acquired;
         const char type[] = {types[i], 0};
         arrays->at[i] = NULL;
-        if (arrays->given[i] == Py_None && spared >> i & 1)
+        if (arrays->given[i] == Py_None && optional >> i & 1)
             continue;
         const int writable = written >> i & 1;
         arrays->at[i] = numbers_of(arrays->given[i], type, sizes[i], writable, &arrays->view[i]);
@@ -39,9 +39,9 @@ int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, 
     return 1;
 }
 
-void let_go(Arrays *arrays)
+void release_arrays(Arrays *arrays)
 {
-    for (int i = 0; i < arrays->held; i++)
+    for (int i = 0; i < arrays->acquired; i++)
         if (arrays->at[i])
             PyBuffer_Release(&arrays->view[i]);
 }

@@ -13,7 +13,8 @@ Py_ssize_t numbers_in(Py_ssize_t n, Py_ssize_t m);
 
 /* The `count` contiguous numbers of an object, of a type ("d" or "?"). Returns NULL with an error
    if the object has another size or type. */
-void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable, Py_buffer *view);
+void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable,
+                 Py_buffer *view);
 
 enum { ARRAYS = 10 }; /* maximum number of arrays per call */
 
@@ -22,15 +23,15 @@ typedef struct {
     PyObject *given[ARRAYS];
     Py_buffer view[ARRAYS];
     void *at[ARRAYS];
-    int held;
+    int acquired;
 } Arrays;
 
 /* Open the buffers of the arrays; returns 0 with an error if a type or size is wrong. Each bit of
-   `written` marks an array that is written to, each bit of `spared` one that may be None. The
-   caller must call `let_go` in either case. */
-int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written,
-         int spared);
-void let_go(Arrays *arrays);
+   `written` marks an array that is written to, each bit of `optional` one that may be None. The
+   caller must call `release_arrays` in either case. */
+int acquire_arrays(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes,
+                   int written, int optional);
+void release_arrays(Arrays *arrays);
 
 /* Types, to be added to a module. */
 extern PyType_Spec rows_spec, linear_spec;

@@ -24,14 +24,14 @@ PyObject *columns_into(PyObject *module, PyObject *args)
         return NULL;
     const Py_ssize_t sizes[] = {numbers_in(e.q, e.p), e.p, e.q};
     const int wide = type[0] == 'd';
-    const int good = hold(&a, 3, wide ? "ddd" : "ffd", sizes, 1 << 2, 0);
+    const int good = acquire_arrays(&a, 3, wide ? "ddd" : "ffd", sizes, 1 << 2, 0);
     if (good) {
         Py_BEGIN_ALLOW_THREADS
         squares = wide ? into_doubles(&e, a.at[0], a.at[1], a.at[2])
                        : into_floats(&e, a.at[0], a.at[1], a.at[2]);
         Py_END_ALLOW_THREADS
     }
-    let_go(&a);
+    release_arrays(&a);
     return good ? PyFloat_FromDouble(squares) : NULL;
 }
 
@@ -43,15 +43,15 @@ PyObject *columns_without(PyObject *module, PyObject *args)
     double squares = 0.0;
     (void)module;
     if (!PyArg_ParseTuple(args, "snnnnOOOOOOO:without", &type, &e.q, &e.p, &e.first, &e.last,
-                          &a.given[0], &a.given[1], &a.given[2], &a.given[3], &a.given[4], &a.given[5],
-                          &a.given[6]) ||
+                          &a.given[0], &a.given[1], &a.given[2], &a.given[3], &a.given[4],
+                          &a.given[5], &a.given[6]) ||
         !inside(&e))
         return NULL;
     const Py_ssize_t sizes[] = {numbers_in(e.q, e.p), e.p, e.q, e.q, e.p, e.p, e.q};
     const int wide = type[0] == 'd', written = 1 << 4 | 1 << 5 | 1 << 6;
     const int both = a.given[3] != Py_None || a.given[5] != Py_None; /* d and lifted are required */
-    const int spared = 1 << 6 | (both ? 0 : 1 << 3 | 1 << 5);
-    const int good = hold(&a, 7, wide ? "ddddddd" : "ffffffd", sizes, written, spared);
+    const int optional = 1 << 6 | (both ? 0 : 1 << 3 | 1 << 5);
+    const int good = acquire_arrays(&a, 7, wide ? "ddddddd" : "ffffffd", sizes, written, optional);
     if (good) {
         Py_BEGIN_ALLOW_THREADS
         squares = wide ? without_doubles(&e, a.at[0], a.at[1], a.at[2], a.at[3], a.at[4], a.at[5],
@@ -60,7 +60,7 @@ PyObject *columns_without(PyObject *module, PyObject *args)
                                         a.at[6]);
         Py_END_ALLOW_THREADS
     }
-    let_go(&a);
+    release_arrays(&a);
     return good ? PyFloat_FromDouble(squares) : NULL;
 }
 
@@ -70,13 +70,13 @@ PyObject *columns_lengths(PyObject *module, PyObject *args)
     Arrays a;
     const char *type;
     (void)module;
-    if (!PyArg_ParseTuple(args, "snnnnOO:lengths", &type, &e.q, &e.p, &e.first, &e.last, &a.given[0],
-                          &a.given[1]) ||
+    if (!PyArg_ParseTuple(args, "snnnnOO:lengths", &type, &e.q, &e.p, &e.first, &e.last,
+                          &a.given[0], &a.given[1]) ||
         !inside(&e))
         return NULL;
     const Py_ssize_t sizes[] = {numbers_in(e.q, e.p), e.q};
     const int wide = type[0] == 'd';
-    const int good = hold(&a, 2, wide ? "dd" : "fd", sizes, 1 << 1, 0);
+    const int good = acquire_arrays(&a, 2, wide ? "dd" : "fd", sizes, 1 << 1, 0);
     if (good) {
         Py_BEGIN_ALLOW_THREADS
         if (wide)
@@ -85,6 +85,6 @@ PyObject *columns_lengths(PyObject *module, PyObject *args)
             lengths_floats(&e, a.at[0], a.at[1]);
         Py_END_ALLOW_THREADS
     }
-    let_go(&a);
+    release_arrays(&a);
     return good ? Py_NewRef(Py_None) : NULL;
 }

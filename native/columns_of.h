@@ -105,7 +105,8 @@ void NAMED(lengths)(const Extent *e, const NUMBER *rows, double *squares)
     for (ptrdiff_t j = 0; j < e->q; j++) {
         squares[j] = 0.0;
         for (ptrdiff_t i = e->first; i < e->last; i += LONG)
-            squares[j] += NAMED(square)(rows + j * e->p + i, i + LONG < e->last ? LONG : e->last - i);
+            squares[j] +=
+                NAMED(square)(rows + j * e->p + i, i + LONG < e->last ? LONG : e->last - i);
     }
 }
 

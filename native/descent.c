@@ -91,57 +91,58 @@ WITHIN double inverse(double length)
     return length < DBL_MIN ? 0.0 : length <= DBL_MAX ? 1.0 / length : NAN;
 }
 
-WITHIN void score_row(const Linear *model, const double *x, double *said)
+WITHIN void score_row(const Linear *model, const double *x, double *predictions)
 {
     for (ptrdiff_t k = 0; k < model->c; k++)
-        said[k] = product(model->W + k * model->d, x, model->d) + model->b[k];
+        predictions[k] = product(model->W + k * model->d, x, model->d) + model->b[k];
 }
 
-EVERY_MACHINE void score(const Linear *model, const double *x, double *said)
+EVERY_MACHINE void score(const Linear *model, const double *x, double *predictions)
 {
-    score_row(model, x, said);
+    score_row(model, x, predictions);
 }
 
 EVERY_MACHINE ptrdiff_t descend(const Linear *model, int loss, double parameter, ptrdiff_t n,
-                                const double *X, const double *Y, const Pace *pace, double most,
-                                double *said, double *change)
+                                const double *X, const double *Y, const Pace *pace, double max_step,
+                                double *predictions, double *steps)
 {
     const ptrdiff_t d = model->d, c = model->c;
-    for (ptrdiff_t i = 0; i < n; i++, X += d, Y += c, said += c) {
+    for (ptrdiff_t i = 0; i < n; i++, X += d, Y += c, predictions += c) {
         double rate = pace->rate[i];
-        int tame = 1;
-        score_row(model, X, said);
+        int small = 1;
+        score_row(model, X, predictions);
         if (pace->damping)
             rate *= inverse(pace->damping[i] + product(X, X, d) + model->unit);
         for (ptrdiff_t k = 0; k < c; k++) {
-            change[k] = rate * slope(loss, parameter, said[k], Y[k]);
+            steps[k] = rate * slope(loss, parameter, predictions[k], Y[k]);
             if (pace->limit)
-                change[k] = fmax(-pace->limit[i], fmin(pace->limit[i], change[k]));
-            tame &= !(most > 0.0) || fabs(change[k]) <= most;
+                steps[k] = fmax(-pace->limit[i], fmin(pace->limit[i], steps[k]));
+            small &= !(max_step > 0.0) || fabs(steps[k]) <= max_step;
         }
-        if (!tame)
+        if (!small)
             return i;
         for (ptrdiff_t k = 0; k < c; k++) {
-            if (change[k] != 0.0 || pace->keep)
-                move(model->W + k * d, X, d, pace->keep ? pace->keep[i] : 1.0, -change[k]);
-            model->b[k] -= change[k] * model->unit;
+            if (steps[k] != 0.0 || pace->keep)
+                move(model->W + k * d, X, d, pace->keep ? pace->keep[i] : 1.0, -steps[k]);
+            model->b[k] -= steps[k] * model->unit;
         }
     }
     return n;
 }
 
 EVERY_MACHINE ptrdiff_t correct(const Linear *model, ptrdiff_t n, const double *X, const double *y,
-                                const double *moves, const unsigned char *known, double *said)
+                                const double *moves, const unsigned char *known,
+                                double *predictions)
 {
     const ptrdiff_t d = model->d, c = model->c;
     ptrdiff_t mistakes = 0;
-    for (ptrdiff_t i = 0; i < n; i++, X += d, said += c) {
+    for (ptrdiff_t i = 0; i < n; i++, X += d, predictions += c) {
         const ptrdiff_t right = (ptrdiff_t)y[i];
         ptrdiff_t best = -1;
-        score_row(model, X, said);
+        score_row(model, X, predictions);
         for (ptrdiff_t k = 0; k < c; k++)
             if (!known || known[i * c + k])
-                best = best < 0 || said[k] >= said[best] ? k : best;
+                best = best < 0 || predictions[k] >= predictions[best] ? k : best;
         if (best == right)
             continue;
         mistakes++;

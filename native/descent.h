@@ -21,17 +21,18 @@ typedef struct {
 } Pace;
 
 /* Learn n rows of X (n, d) with targets Y (n, c). The scores just before each row is learned are
-   written to said (n, c); change (c) is work space. If `most` is above 0, learning stops before a
-   row with a larger step. Returns the number of rows learned. */
+   written to predictions (n, c); steps (c) is work space. If `max_step` is above 0, learning stops
+   before a row with a larger step. Returns the number of rows learned. */
 ptrdiff_t descend(const Linear *model, int loss, double parameter, ptrdiff_t n, const double *X,
-                  const double *Y, const Pace *pace, double most, double *said, double *change);
+                  const double *Y, const Pace *pace, double max_step, double *predictions,
+                  double *steps);
 
 /* Learn by the perceptron; y (n) are the indices of the classes, and known (n, c) is whether a
    class is known before the row, or NULL. Returns the number of mistakes. */
 ptrdiff_t correct(const Linear *model, ptrdiff_t n, const double *X, const double *y,
-                  const double *moves, const unsigned char *known, double *said);
+                  const double *moves, const unsigned char *known, double *predictions);
 
 /* s = W x + b. */
-void score(const Linear *model, const double *x, double *said);
+void score(const Linear *model, const double *x, double *predictions);
 
 #endif

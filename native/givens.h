@@ -23,10 +23,10 @@ WITHIN ptrdiff_t place(ptrdiff_t wide, ptrdiff_t j)
    triangle. `first` must be the start of a vector, and `last` the start of a vector or d. `row`
    points to row `first` of the triangle, and the result is written to `next`; `diagonal` points to
    D, and the result is written to `after`. D is multiplied by `due` before; q is updated. If
-   `noted` is not NULL, a and k of (1) of a single group are stored there. */
+   `recorded` is not NULL, a and k of (1) of a single group are stored there. */
 void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
           ptrdiff_t groups, double due, const double *row, const double *diagonal, double *next,
-          double *after, double *noted, int k);
+          double *after, double *recorded, int k);
 
 /* Make a copy of the triangle the current one; returns 0 if a direction has lost its digits. */
 WITHIN int go_on(Rows *rows, int copy)

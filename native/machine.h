@@ -17,10 +17,10 @@ enum { WIDE = 8 }; /* doubles in a vector */
 typedef double vector __attribute__((vector_size(8 * WIDE), may_alias));
 typedef double loose __attribute__((vector_size(8 * WIDE), aligned(8), may_alias));
 
-/* Treat subnormal numbers, below 1e-308, as zero until `end_swift` restores the former mode. Means
+/* Treat subnormal numbers, below 1e-308, as zero until `restore_mode` restores the former mode. Means
    and weights of features that are unexcited for long decay to such numbers, which are a hundred
    times slower. */
-static inline unsigned begin_swift(void)
+static inline unsigned flush_subnormals(void)
 {
 #if defined(__x86_64__)
     const unsigned was = __builtin_ia32_stmxcsr();
@@ -31,7 +31,7 @@ static inline unsigned begin_swift(void)
 #endif
 }
 
-static inline void end_swift(unsigned was)
+static inline void restore_mode(unsigned was)
 {
 #if defined(__x86_64__)
     __builtin_ia32_ldmxcsr(was);

@@ -20,21 +20,21 @@ static PyObject *descended(PyObject *module, PyObject *args)
                           &a.given[9]))
         return NULL;
     const Py_ssize_t d = model.d, c = model.c;
-    const Py_ssize_t answers = numbers_in(n, c);
-    const Py_ssize_t sizes[] = {numbers_in(n, d), answers, n, n, n, n, numbers_in(c, d), c, answers,
+    const Py_ssize_t outputs = numbers_in(n, c);
+    const Py_ssize_t sizes[] = {numbers_in(n, d), outputs, n, n, n, n, numbers_in(c, d), c, outputs,
                                 c};
-    const int written = 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9, spared = 1 << 3 | 1 << 4 | 1 << 5;
-    const int good = hold(&a, 10, "dddddddddd", sizes, written, spared);
+    const int written = 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9, optional = 1 << 3 | 1 << 4 | 1 << 5;
+    const int good = acquire_arrays(&a, 10, "dddddddddd", sizes, written, optional);
     if (good) {
         const Pace pace = {a.at[2], a.at[3], a.at[4], a.at[5]};
         model.W = a.at[6], model.b = a.at[7];
         Py_BEGIN_ALLOW_THREADS
-        const unsigned was = begin_swift();
+        const unsigned mode = flush_subnormals();
         descend(&model, loss, parameter, n, a.at[0], a.at[1], &pace, 0.0, a.at[8], a.at[9]);
-        end_swift(was);
+        restore_mode(mode);
         Py_END_ALLOW_THREADS
     }
-    let_go(&a);
+    release_arrays(&a);
     return good ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -49,18 +49,18 @@ static PyObject *corrected(PyObject *module, PyObject *args)
                           &a.given[5], &a.given[6]))
         return NULL;
     const Py_ssize_t d = model.d, c = model.c;
-    const Py_ssize_t answers = numbers_in(n, c);
-    const Py_ssize_t sizes[] = {numbers_in(n, d), n, n, answers, numbers_in(c, d), c, answers};
-    const int good = hold(&a, 7, "ddd?ddd", sizes, 1 << 4 | 1 << 5 | 1 << 6, 1 << 3);
+    const Py_ssize_t outputs = numbers_in(n, c);
+    const Py_ssize_t sizes[] = {numbers_in(n, d), n, n, outputs, numbers_in(c, d), c, outputs};
+    const int good = acquire_arrays(&a, 7, "ddd?ddd", sizes, 1 << 4 | 1 << 5 | 1 << 6, 1 << 3);
     if (good) {
         model.W = a.at[4], model.b = a.at[5];
         Py_BEGIN_ALLOW_THREADS
-        const unsigned was = begin_swift();
+        const unsigned mode = flush_subnormals();
         mistakes = correct(&model, n, a.at[0], a.at[1], a.at[2], a.at[3], a.at[6]);
-        end_swift(was);
+        restore_mode(mode);
         Py_END_ALLOW_THREADS
     }
-    let_go(&a);
+    release_arrays(&a);
     return good ? PyLong_FromSsize_t(mistakes) : NULL;
 }
 
@@ -70,12 +70,13 @@ static PyMethodDef functions[] = {
      "work)"},
     {"correct", corrected, METH_VARARGS,
      "correct(n, d, c, unit, X, y, moves, known, W, b, predictions): return the mistakes."},
-    {"into", columns_into, METH_VARARGS, "into(type, q, p, first, last, rows, g, C): return g . g."},
+    {"into", columns_into, METH_VARARGS,
+     "into(type, q, p, first, last, rows, g, C): return g . g."},
     {"without", columns_without, METH_VARARGS,
      "without(type, q, p, first, last, rows, g, c, d, rest, lifted, again): return rest . rest."},
-    {"lengths", columns_lengths, METH_VARARGS,
-     "lengths(type, q, p, first, last, rows, squares)."},
-    {"secular", secular, METH_VARARGS, "secular(dlasd4, n, d, z, vectors, roots, work): return success."},
+    {"lengths", columns_lengths, METH_VARARGS, "lengths(type, q, p, first, last, rows, squares)."},
+    {"secular", secular, METH_VARARGS,
+     "secular(dlasd4, n, d, z, vectors, roots, work): return success."},
     {"named_row", named_row, METH_VARARGS, "named_row(x, names, row): return success."},
     {NULL, NULL, 0, NULL},
 };

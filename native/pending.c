@@ -43,7 +43,7 @@ struct Pending {
     double least;        /* the smallest D */
     double grown;        /* the factor of later weights, in place of fading the past */
     double *x, *a, *rest; /* the last predicted row: x, a, and the remainder of its targets */
-    int known, said;     /* whether x and a are current; whether a row was predicted since the last */
+    int current, predicted;     /* whether x and a are current; whether a row was predicted since the last */
     void *memory;
 };
 
@@ -87,7 +87,7 @@ WITHIN double lanes(const vector *v)
 }
 
 /* h . a for all rows of a batch; h and a are padded to whole vectors. */
-WITHIN void against(const Batch *batch, ptrdiff_t tall, const double *a, double *dots)
+WITHIN void dot_products(const Batch *batch, ptrdiff_t tall, const double *a, double *dots)
 {
     for (ptrdiff_t i = 0; i < batch->count; i++) {
         const double *h = batch->h + i * tall;
@@ -102,7 +102,8 @@ WITHIN void against(const Batch *batch, ptrdiff_t tall, const double *a, double 
 }
 
 /* Add the contribution of a batch to the prediction of a row, given h . a. */
-WITHIN void answer(const Batch *batch, ptrdiff_t c, const double *dots, double sign, double *to)
+WITHIN void add_predictions(const Batch *batch, ptrdiff_t c, const double *dots, double sign,
+                            double *to)
 {
     for (ptrdiff_t i = 0; i < batch->count; i++)
         for (ptrdiff_t k = 0; k < c; k++)
@@ -110,7 +111,7 @@ WITHIN void answer(const Batch *batch, ptrdiff_t c, const double *dots, double s
 }
 
 /* Subtract the contributions of a batch: the sum in (3). */
-WITHIN void lessen(const Batch *batch, ptrdiff_t tall, const double *dots, double *h)
+WITHIN void subtract_batch(const Batch *batch, ptrdiff_t tall, const double *dots, double *h)
 {
     for (ptrdiff_t i = 0; i < batch->count; i += 4) { /* four rows at once, padded with weight 0 */
         const double *rows = batch->h + i * tall;
@@ -130,9 +131,9 @@ WITHIN void begin(Rows *rows)
     const double *D = rows->diagonal[rows->now];
     double least = INFINITY;
     for (ptrdiff_t j = 0; j < rows->d; j++) {
-        const double known = rows->due * D[j];
-        pending->inverse[j] = 1.0 / known;
-        least = known < least ? known : least;
+        const double information = rows->due * D[j];
+        pending->inverse[j] = 1.0 / information;
+        least = information < least ? information : least;
     }
     pending->least = least;
     pending->open = 1;
@@ -153,7 +154,7 @@ WITHIN void take_old(Rows *rows, ptrdiff_t last)
 }
 
 /* Transpose a of a batch: feature j of row i is at [j][i]. */
-WITHIN void turned(const Batch *batch, ptrdiff_t d, ptrdiff_t tall, double *to)
+WITHIN void transpose_batch(const Batch *batch, ptrdiff_t d, ptrdiff_t tall, double *to)
 {
     for (ptrdiff_t j = 0; j < d; j++)
         for (int i = 0; i < AHEAD; i++)
@@ -231,7 +232,7 @@ WITHIN void clear(Batch *batch, ptrdiff_t wide)
 }
 
 /* The old rows have been added: switch to that copy of the triangle. */
-WITHIN void change(Rows *rows)
+WITHIN void switch_triangle(Rows *rows)
 {
     Pending *pending = rows->pending;
     const double faded = pow(rows->factor, (double)pending->old.count);
@@ -245,7 +246,7 @@ WITHIN void change(Rows *rows)
 }
 
 /* The collected rows become the old ones. */
-WITHIN void turn(Pending *pending)
+WITHIN void swap_batches(Pending *pending)
 {
     const Batch old = pending->old;
     pending->old = pending->now;
@@ -266,21 +267,21 @@ EVERY_MACHINE int pending_learn(Rows *rows, const double *x, const double *row, 
         pending->grown = 1.0;
     }
     double *to = now->rows + i * rows->wide;
-    if (!pending->known || memcmp(x, pending->x, d * sizeof *x) != 0) {
+    if (!pending->current || memcmp(x, pending->x, d * sizeof *x) != 0) {
         memcpy(to, row, rows->wide * sizeof *row);
         memset(to + d, 0, c * sizeof *to);
         eliminate(rows, to, pending->a);
         memcpy(pending->rest, to + d, c * sizeof *to);
     }
-    pending->known = 0;
+    pending->current = 0;
     const double *a = pending->a;
     double *h = now->h + i * pending->tall;
-    against(&pending->old, pending->tall, a, dots);
-    against(now, pending->tall, a, dots + AHEAD);
+    dot_products(&pending->old, pending->tall, a, dots);
+    dot_products(now, pending->tall, a, dots + AHEAD);
     for (ptrdiff_t j = 0; j < d; j++)
         h[j] = a[j] * pending->inverse[j];
-    lessen(&pending->old, pending->tall, dots, h);
-    lessen(now, pending->tall, dots + AHEAD, h);
+    subtract_batch(&pending->old, pending->tall, dots, h);
+    subtract_batch(now, pending->tall, dots + AHEAD, h);
     vector sum = {0.0};
     for (ptrdiff_t j = 0; j < pending->tall; j += WIDE)
         sum += *(const vector *)(a + j) * *(const vector *)(h + j);
@@ -293,8 +294,8 @@ EVERY_MACHINE int pending_learn(Rows *rows, const double *x, const double *row, 
     for (ptrdiff_t k = 0; k < c; k++) {
         errors[k] = row[d + k] + pending->rest[k];
     }
-    answer(&pending->old, c, dots, -1.0, errors);
-    answer(now, c, dots + AHEAD, -1.0, errors);
+    add_predictions(&pending->old, c, dots, -1.0, errors);
+    add_predictions(now, c, dots + AHEAD, -1.0, errors);
     for (ptrdiff_t k = 0; k < c; k++)
         good &= isfinite(errors[k]) != 0;
     if (!good) {
@@ -314,44 +315,44 @@ EVERY_MACHINE int pending_learn(Rows *rows, const double *x, const double *row, 
     now->over[i] = over;
     now->count++;
     pending->grown /= rows->factor;
-    pending->said = 0;
+    pending->predicted = 0;
     rows->fresh = 0;
     if (pending->old.count > 0) /* process the same number of entries of the triangle per row */
         take_old(rows, edge((ptrdiff_t)(d * (1.0 - sqrt(1.0 - (double)now->count / AHEAD)))));
     if (now->count == AHEAD) {
         if (pending->old.count > 0) {
-            change(rows);
+            switch_triangle(rows);
             begin(rows);
-            turned(now, d, pending->tall, pending->across);
+            transpose_batch(now, d, pending->tall, pending->across);
             carry_over(pending, d, pending->across);
             recur_all(now, d, c, pending->tall, pending->across, pending->inverse);
         }
-        turn(pending);
+        swap_batches(pending);
     }
     return 1;
 }
 
-EVERY_MACHINE int pending_say(Rows *rows, const double *x, double *scores)
+EVERY_MACHINE int pending_predict(Rows *rows, const double *x, double *scores)
 {
     Pending *pending = rows->pending;
     const ptrdiff_t d = rows->d, c = rows->c;
     double dots[2 * AHEAD], *row = rows->block;
-    if (!pending || !pending->open || pending->said)
+    if (!pending || !pending->open || pending->predicted)
         return 0;
     memset(row, 0, rows->wide * sizeof *row);
     for (ptrdiff_t j = 0; j < d; j++)
         row[j] = rows->free ? x[j] - rows->means[j] - rows->rest[j] : x[j];
     eliminate(rows, row, pending->a);
-    against(&pending->old, pending->tall, pending->a, dots);
-    against(&pending->now, pending->tall, pending->a, dots + AHEAD);
+    dot_products(&pending->old, pending->tall, pending->a, dots);
+    dot_products(&pending->now, pending->tall, pending->a, dots + AHEAD);
     for (ptrdiff_t k = 0; k < c; k++) {
         pending->rest[k] = row[d + k];
         scores[k] = -row[d + k];
     }
-    answer(&pending->old, c, dots, 1.0, scores);
-    answer(&pending->now, c, dots + AHEAD, 1.0, scores);
+    add_predictions(&pending->old, c, dots, 1.0, scores);
+    add_predictions(&pending->now, c, dots + AHEAD, 1.0, scores);
     memcpy(pending->x, x, d * sizeof *x);
-    pending->known = pending->said = 1;
+    pending->current = pending->predicted = 1;
     return 1;
 }
 
@@ -374,10 +375,10 @@ EVERY_MACHINE void pending_flush(Rows *rows)
         return;
     for (int i = 0; i < 2; i++) {
         if (pending->old.count > 0)
-            change(rows);
-        turn(pending);
+            switch_triangle(rows);
+        swap_batches(pending);
     }
-    pending->open = pending->known = pending->said = 0;
+    pending->open = pending->current = pending->predicted = 0;
 }
 
 Pending *pending_open(ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide)

@@ -17,7 +17,7 @@ int pending_learn(Rows *rows, const double *x, const double *row, double weight,
 
 /* Scores of x without the contributions of the means and of w0. Returns 0 if there are no pending
    rows, or if scores were computed since the last row was learned. */
-int pending_say(Rows *rows, const double *x, double *scores);
+int pending_predict(Rows *rows, const double *x, double *scores);
 
 /* Add the contributions of the pending rows to theta_j (c). */
 void pending_add(const Rows *rows, ptrdiff_t j, double *theta);

@@ -126,15 +126,15 @@ Py_ssize_t read_label(const Reading *reading, PyObject *given)
     return found < PyTuple_Size(reading->labels) ? found : -1;
 }
 
-PyObject *number_said(const Reading *reading, double value)
+PyObject *number_object(const Reading *reading, double value)
 {
     PyObject *plain = PyFloat_FromDouble(value);
-    PyObject *said = plain ? PyObject_CallFunctionObjArgs(reading->number, plain, NULL) : NULL;
+    PyObject *object = plain ? PyObject_CallFunctionObjArgs(reading->number, plain, NULL) : NULL;
     Py_XDECREF(plain);
-    return said;
+    return object;
 }
 
-PyObject *label_said(const Reading *reading, Py_ssize_t place)
+PyObject *label_object(const Reading *reading, Py_ssize_t place)
 {
     return Py_NewRef(PyTuple_GetItem(reading->labels, place));
 }

@@ -30,7 +30,7 @@ double read_number(PyObject *given);
 Py_ssize_t read_label(const Reading *reading, PyObject *given);
 
 /* A numeric prediction, or the label with an index, as a Python object. */
-PyObject *number_said(const Reading *reading, double value);
-PyObject *label_said(const Reading *reading, Py_ssize_t place);
+PyObject *number_object(const Reading *reading, double value);
+PyObject *label_object(const Reading *reading, Py_ssize_t place);
 
 #endif

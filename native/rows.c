@@ -1,13 +1,13 @@
 /* Recursive least squares row by row, by rotations without square roots [1], a few rows at once.
  *
- * With R = D^(1/2) U, where U has ones on its diagonal, and z = D^(1/2) theta, a row [a b] of weight
- * q is added column by column:
+ * With R = D^(1/2) U, where U has ones on its diagonal, and z = D^(1/2) theta, a row [a b] of
+ * weight q is added column by column:
  *
  *     D_j' = D_j + q a_j^2,   k = q a_j / D_j',   q <- q D_j / D_j'                           (1)
  *     [a b] <- [a b] - a_j [U theta]_j,   [U theta]_j <- [U theta]_j + k [a b]                (2)
  *
- * The remainder of b is the row's error before it was learned, and the least sum of squares grows by
- * q times its square. Fading multiplies D. For K rows all (1) of a column are computed together,
+ * The remainder of b is the row's error before it was learned, and the least sum of squares grows
+ * by q times its square. Fading multiplies D. For K rows all (1) of a column are computed together,
  * since D_j is a running sum, and each number of the triangle is read and written once.
  * If a row has far more information than all rows before it, (2) would subtract large numbers; then
  * [U theta]_j <- D_j / D_j' [U theta]_j + k [a b], with the original row, is used instead.
@@ -73,7 +73,7 @@ WITHIN void centre(double *restrict mean, double *restrict rest, const double *r
 }
 
 /* Update the floor with a row: the sum of squares and the excitation of each feature. */
-WITHIN void note(Rows *rows, const double *x, const double *moved, double weight)
+WITHIN void record_excitation(Rows *rows, const double *x, const double *moved, double weight)
 {
     for (ptrdiff_t j = 0; j < rows->d; j++) {
         const int on = rows->free ? x[j] != rows->last[j] && rows->count > 0 : x[j] != 0.0;
@@ -105,7 +105,7 @@ WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, 
         memcpy(to + d, y, c * sizeof *y);
     }
     if (rows->level > 0.0)
-        note(rows, x, to, weight);
+        record_excitation(rows, x, to, weight);
     if (rows->started)
         for (ptrdiff_t j = 0; j < d; j++)
             for (ptrdiff_t k = 0; k < c; k++)
@@ -116,8 +116,8 @@ WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, 
 /* The maximum number of rows per block: the first row must not fade below 1e-100 within it. */
 WITHIN ptrdiff_t at_once(const Rows *rows)
 {
-    const double most = rows->factor < 1.0 ? -230.0 / log(rows->factor) : AT_ONCE;
-    return most >= AT_ONCE ? AT_ONCE : most >= 1.0 ? (ptrdiff_t)most : 1;
+    const double max_rows = rows->factor < 1.0 ? -230.0 / log(rows->factor) : AT_ONCE;
+    return max_rows >= AT_ONCE ? AT_ONCE : max_rows >= 1.0 ? (ptrdiff_t)max_rows : 1;
 }
 
 /* Whether rounding errors of n rows are small relative to the earlier information on each weight.
@@ -175,10 +175,10 @@ WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const doubl
 /* Raise the information on each weight to the floor, by pseudo-rows that the current weights fit.
    They are added to the triangle in place, starting at their first nonzero column. Returns 0 if a
    direction has lost its digits. */
-WITHIN int hold(Rows *rows)
+WITHIN int apply_floor(Rows *rows)
 {
     const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide;
-    const double gone = -expm1(-log(2.0) * rows->age);
+    const double faded_part = -expm1(-log(2.0) * rows->age);
     double *D = rows->diagonal[rows->now], smallest = INFINITY;
     rows_solve(rows);
     for (ptrdiff_t j = 0; j < d; j++)
@@ -189,9 +189,9 @@ WITHIN int hold(Rows *rows)
         memset(rows->block, 0, K * wide * sizeof(double));
         for (ptrdiff_t j = first; j < d && j < first + K; j++) {
             const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
-            const double known = rows->level * size, least = rows->least[j];
+            const double information = rows->level * size, least = rows->least[j];
             double *to = rows->block + (j - first) * wide;
-            q[j - first] = (known > least ? known : least) * gone;
+            q[j - first] = (information > least ? information : least) * faded_part;
             to[j] = 1.0;
             memcpy(to + d, rows->w + j * c, c * sizeof *to);
         }
@@ -203,10 +203,10 @@ WITHIN int hold(Rows *rows)
     return smallest > FAINT; /* the weights fit all pseudo-rows and have not changed */
 }
 
-int rows_say(Rows *rows, const double *x, double *scores)
+int rows_predict(Rows *rows, const double *x, double *scores)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
-    if (rows->fresh || !pending_say(rows, x, scores))
+    if (rows->fresh || !pending_predict(rows, x, scores))
         return 0;
     for (ptrdiff_t k = 0; k < c; k++)
         scores[k] += rows->means[d + k];
@@ -218,7 +218,7 @@ int rows_say(Rows *rows, const double *x, double *scores)
 }
 
 /* Whether the squares of numbers, and sums of such squares, are far from overflow. */
-WITHIN int tame(const double *x, ptrdiff_t n)
+WITHIN int safe_values(const double *x, ptrdiff_t n)
 {
     int good = 1;
     for (ptrdiff_t i = 0; i < n; i++)
@@ -227,7 +227,7 @@ WITHIN int tame(const double *x, ptrdiff_t n)
 }
 
 /* Whether weights are far from overflow and underflow. */
-WITHIN int fair(const double *weights, ptrdiff_t n)
+WITHIN int safe_weights(const double *weights, ptrdiff_t n)
 {
     int good = 1;
     for (ptrdiff_t i = 0; i < n; i++)
@@ -249,14 +249,15 @@ EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, cons
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     const double step = -log2(rows->factor);
-    const ptrdiff_t most = at_once(rows), all = n;
+    const ptrdiff_t max_rows = at_once(rows), all = n;
     int good = 1;
     for (ptrdiff_t k; n > 0 && good; n -= k) {
         const Rows was = *rows;
         const ptrdiff_t room = rows->level > 0.0 ? rows->period - rows->count % rows->period : n;
-        k = n < most ? n : most;
+        k = n < max_rows ? n : max_rows;
         k = room < k ? room : k;
-        if (!tame(X, k * d) || !tame(Y, k * c) || (weights && !fair(weights, k)))
+        if (!safe_values(X, k * d) || !safe_values(Y, k * c) ||
+            (weights && !safe_weights(weights, k)))
             return all - n;
         memcpy(rows->aside, rows->squares, written(rows));
         if (k == 1)
@@ -271,7 +272,7 @@ EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, cons
         if (rows->level > 0.0) {
             rows->age += step * k;
             if (rows->count % rows->period == 0)
-                good &= hold(rows);
+                good &= apply_floor(rows);
         }
         X += k * d;
         Y += k * c;
@@ -295,7 +296,7 @@ WITHIN void visit(Rows *rows)
         rows->age -= log2(rows->factor);
         if (rows->count % rows->period == 0) {
             pending_flush(rows);
-            hold(rows);
+            apply_floor(rows);
         }
     }
 }

@@ -64,7 +64,7 @@ int rows_learn_one(Rows *rows, const double *x, const double *y, double weight, 
 int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y, double *errors);
 
 /* Predict x (c) and return 1, if this is faster than solving for w; otherwise return 0. */
-int rows_say(Rows *rows, const double *x, double *scores);
+int rows_predict(Rows *rows, const double *x, double *scores);
 
 /* Solve for w, unless it is current. */
 void rows_solve(Rows *rows);

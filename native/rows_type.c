@@ -22,7 +22,7 @@ typedef struct {
     Reading reading;
     Py_ssize_t seen;   /* rows learned one by one */
     double *row;       /* the current row (d), and its targets (c) */
-    double *said;      /* predictions (c) */
+    double *predictions;      /* predictions (c) */
     double *weights;   /* w0 + w (d, c), and the offset (c), if `fresh` */
     int fresh;
     int released;      /* whether learn_one is disabled */
@@ -69,15 +69,15 @@ static double *part(Rows *rows, PyObject *name, Py_ssize_t *size)
         const char *name;
         double *at;
         ptrdiff_t size;
-    } known[] = {
+    } table[] = {
         {"start", rows->start, d * c}, {"squares", rows->squares, c}, {"means", rows->means, d + c},
         {"rest", rows->rest, d + c},   {"least", rows->least, d},     {"energy", rows->energy, d},
         {"active", rows->active, d},   {"last", rows->last, d},       {"w", rows->w, d * c},
     };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (PyUnicode_CompareWithASCIIString(name, known[i].name) == 0) {
-            *size = known[i].size;
-            return known[i].at;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (PyUnicode_CompareWithASCIIString(name, table[i].name) == 0) {
+            *size = table[i].size;
+            return table[i].at;
         }
     PyErr_Format(PyExc_KeyError, "Rows: unknown part %R of the state", name);
     return NULL;
@@ -161,7 +161,7 @@ static PyObject *triangle(Object *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOp:triangle", &a.given[0], &a.given[1], &out))
         return NULL;
     const Py_ssize_t sizes[] = {d * d, d * c};
-    const int good = hold(&a, 2, "dd", sizes, out ? 3 : 0, 0) && idle(self);
+    const int good = acquire_arrays(&a, 2, "dd", sizes, out ? 3 : 0, 0) && idle(self);
     if (good) {
         PyThreadState *state = leave(self, 1);
         pending_flush(rows);
@@ -178,7 +178,7 @@ static PyObject *triangle(Object *self, PyObject *args)
             rows->fresh = 0;
         }
     }
-    let_go(&a);
+    release_arrays(&a);
     return good ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -190,20 +190,20 @@ static PyObject *learn(Object *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "nOOOO:learn", &n, &a.given[0], &a.given[1], &a.given[2],
                           &a.given[3]))
         return NULL;
-    const Py_ssize_t answers = numbers_in(n, rows->c);
-    const Py_ssize_t sizes[] = {numbers_in(n, rows->d), answers, n, answers};
-    const int good = hold(&a, 4, "dddd", sizes, 1 << 3, 1 << 2) && idle(self);
+    const Py_ssize_t targets = numbers_in(n, rows->c);
+    const Py_ssize_t sizes[] = {numbers_in(n, rows->d), targets, n, targets};
+    const int good = acquire_arrays(&a, 4, "dddd", sizes, 1 << 3, 1 << 2) && idle(self);
     if (good) {
         self->busy = 1;
         Py_BEGIN_ALLOW_THREADS
-        const unsigned was = begin_swift();
+        const unsigned mode = flush_subnormals();
         learned = rows_learn(rows, n, a.at[0], a.at[1], a.at[2], a.at[3]);
-        end_swift(was);
+        restore_mode(mode);
         Py_END_ALLOW_THREADS
         self->busy = 0;
         self->fresh = 0;
     }
-    let_go(&a);
+    release_arrays(&a);
     return good ? PyLong_FromSsize_t(learned) : NULL;
 }
 
@@ -233,7 +233,7 @@ static PyObject *numbers(Object *self, PyObject *args)
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
     const ptrdiff_t d = self->rows.d, c = self->rows.c;
-    double *answers = self->row + d;
+    double *targets = self->row + d;
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
     if (!idle(self))
@@ -241,18 +241,18 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     const double weight = read_number(args[2]);
     const int named = self->reading.labels != Py_None;
     const Py_ssize_t place = named ? read_label(&self->reading, args[1]) : c == 1 ? 0 : -1;
-    const double answer = named ? 1.0 : read_number(args[1]);
-    if (!(weight > 0.0) || place < 0 || isnan(answer) ||
+    const double target = named ? 1.0 : read_number(args[1]);
+    if (!(weight > 0.0) || place < 0 || isnan(target) ||
         !read_row(&self->reading, args[0], self->row))
         Py_RETURN_FALSE;
     if (self->released || self->busy) /* code run to read the row may have changed these */
         Py_RETURN_FALSE;
-    memset(answers, 0, c * sizeof *answers);
-    answers[place] = answer;
+    memset(targets, 0, c * sizeof *targets);
+    targets[place] = target;
     PyThreadState *state = leave(self, 1);
-    const unsigned was = begin_swift();
-    const int good = rows_learn_one(&self->rows, self->row, answers, weight, self->said);
-    end_swift(was);
+    const unsigned mode = flush_subnormals();
+    const int good = rows_learn_one(&self->rows, self->row, targets, weight, self->predictions);
+    restore_mode(mode);
     enter(self, state);
     self->seen += good;
     self->fresh = 0;
@@ -281,7 +281,7 @@ static void refresh(Object *self)
 static void score(Object *self, const double *x, double *scores)
 {
     const ptrdiff_t d = self->rows.d, c = self->rows.c;
-    if (!self->fresh && rows_say(&self->rows, x, scores))
+    if (!self->fresh && rows_predict(&self->rows, x, scores))
         return;
     if (!self->fresh)
         refresh(self);
@@ -328,9 +328,9 @@ static PyObject *learn_few(Object *self, PyObject *args)
     const double *Y = X ? plain(given[1], n * rows->c, &view[1]) : NULL;
     if (Y && !self->released && !self->busy) { /* changed by code run to read X */
         PyThreadState *state = leave(self, n);
-        const unsigned was = begin_swift();
+        const unsigned mode = flush_subnormals();
         good = rows_learn_few(rows, n, X, Y, errors);
-        end_swift(was);
+        restore_mode(mode);
         enter(self, state);
         self->seen += good ? n : 0;
         self->fresh = 0;
@@ -380,29 +380,29 @@ static PyObject *release(Object *self, PyObject *none)
 static PyObject *predict_one(Object *self, PyObject *x)
 {
     const ptrdiff_t c = self->rows.c;
-    double *scores = self->said;
+    double *scores = self->predictions;
     if (!idle(self))
         return NULL;
     if (!read_row(&self->reading, x, self->row) || self->busy)
         Py_RETURN_NONE;
     score(self, self->row, scores);
     if (self->reading.labels == Py_None)
-        return c == 1 ? number_said(&self->reading, scores[0]) : Py_NewRef(Py_None);
+        return c == 1 ? number_object(&self->reading, scores[0]) : Py_NewRef(Py_None);
     ptrdiff_t best = 0;
     for (ptrdiff_t k = 0; k < c; k++)
         best = scores[k] >= scores[best] ? k : best;
-    return label_said(&self->reading, best);
+    return label_object(&self->reading, best);
 }
 
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *kept[5];
+    PyObject *parts[5];
     double factor, level;
     Py_ssize_t d, c, period;
     int free_;
     (void)kwargs;
     if (!PyArg_ParseTuple(args, "nnpddnOOOOO:Rows", &d, &c, &free_, &factor, &level, &period,
-                          &kept[0], &kept[1], &kept[2], &kept[3], &kept[4]))
+                          &parts[0], &parts[1], &parts[2], &parts[3], &parts[4]))
         return NULL;
     const int sizes = d >= 1 && d <= WIDEST && c >= 1 && c <= WIDEST && period >= 1;
     if (!sizes || !(factor > 0.0 && factor <= 1.0))
@@ -411,8 +411,8 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Object *self = (Object *)alloc(type, 0);
     if (!self)
         return NULL;
-    if (!reading_open(&self->reading, d, kept) ||
-        (kept[3] != Py_None && PyTuple_Size(kept[3]) != c)) {
+    if (!reading_open(&self->reading, d, parts) ||
+        (parts[3] != Py_None && PyTuple_Size(parts[3]) != c)) {
         Py_DECREF(self);
         return PyErr_Format(PyExc_ValueError,
                             "Rows: expected one name per feature and one label per output");
@@ -422,8 +422,8 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
-    self->said = self->row + d + c;
-    self->weights = self->said + c;
+    self->predictions = self->row + d + c;
+    self->weights = self->predictions + c;
     self->rows.free = free_;
     self->rows.factor = factor;
     self->rows.level = level;
@@ -456,7 +456,8 @@ static PyMethodDef methods[] = {
     {"predict_few", (PyCFunction)predict_few, METH_VARARGS,
      "predict_few(n, X, scores): return whether the rows were predicted."},
     {"release", (PyCFunction)release, METH_NOARGS, "release(): disable learn_one."},
-    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): return the prediction, or None."},
+    {"predict_one", (PyCFunction)predict_one, METH_O,
+     "predict_one(x): return the prediction, or None."},
     {NULL, NULL, 0, NULL},
 };
 

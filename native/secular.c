@@ -87,12 +87,12 @@ PyObject *secular(PyObject *module, PyObject *args)
         Roots *function;
     } dlasd4 = {.plain = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))};
     const Py_ssize_t sizes[] = {n, n, n * n, n, 3 * n};
-    const int good = hold(&a, 5, "ddddd", sizes, 1 << 2 | 1 << 3 | 1 << 4, 0);
+    const int good = acquire_arrays(&a, 5, "ddddd", sizes, 1 << 2 | 1 << 3 | 1 << 4, 0);
     if (good) {
         Py_BEGIN_ALLOW_THREADS
         found = decompose(dlasd4.function, n, a.at[0], a.at[1], a.at[2], a.at[3], a.at[4]);
         Py_END_ALLOW_THREADS
     }
-    let_go(&a);
+    release_arrays(&a);
     return good ? PyBool_FromLong(found) : NULL;
 }

@@ -41,18 +41,18 @@ enum { TILE = 64 }; /* numbers of a row in a tile; a multiple of the width of a 
 #define MACHINE __attribute__((target("arch=x86-64-v4")))
 #include "strips_of.h"
 
-void turn_strips(const Panel *panel, int k)
+void rotate_strips(const Panel *panel, int k)
 {
     if (__builtin_cpu_supports("x86-64-v4"))
-        turn_v4(panel, k);
+        rotate_v4(panel, k);
     else if (__builtin_cpu_supports("x86-64-v3"))
-        turn_v3(panel, k);
+        rotate_v3(panel, k);
     else
-        turn_any(panel, k);
+        rotate_any(panel, k);
 }
 #else
-void turn_strips(const Panel *panel, int k)
+void rotate_strips(const Panel *panel, int k)
 {
-    turn_any(panel, k);
+    rotate_any(panel, k);
 }
 #endif

@@ -8,9 +8,9 @@ enum { K = 8, PANEL = 16, GROUPS = 16 }; /* rows per group; rows per panel; maxi
 
 /* The rotation of a row of the triangle by k new rows: rows.c, (1). */
 typedef struct {
-    double a[K], gain[K], kept[K];
+    double a[K], gain[K], retain[K];
     int sharp;
-} Turn;
+} Rotation;
 
 /* Rows `from` to before `to` of the triangle; columns from `stop` on are not rotated yet. */
 typedef struct {
@@ -19,11 +19,11 @@ typedef struct {
     double *next;      /* row `from` after the update */
     double *block;     /* groups of k rows, wide each */
     ptrdiff_t groups;
-    Turn turns[GROUPS][PANEL];
+    Rotation rotations[GROUPS][PANEL];
     int sharp[GROUPS]; /* whether any rotation of the group is sharp */
 } Panel;
 
 /* (2) for all groups of k rows (1 or K), one after the other, with the rotations of the panel. */
-void turn_strips(const Panel *panel, int k);
+void rotate_strips(const Panel *panel, int k);
 
 #endif

@@ -5,10 +5,11 @@
 typedef double NAMED(lanes) __attribute__((vector_size(8 * LANES), may_alias));
 #define lanes NAMED(lanes)
 
-/* rows.c, (2), for k rows and the rows of the panel, in `many` vectors; sharp rotations use `kept`.
+/* rows.c, (2), for k rows and the rows of the panel, in `many` vectors; sharp rotations use `retain`.
    */
 WITHIN MACHINE void NAMED(strip)(const Panel *panel, const double *row, double *next, double *rows,
-                                 const Turn *turns, const int many, const int k, const int sharp)
+                                 const Rotation *rotations, const int many, const int k,
+                                 const int sharp)
 {
     const ptrdiff_t wide = panel->wide;
     lanes x[K][MANY], u[MANY];
@@ -17,7 +18,7 @@ WITHIN MACHINE void NAMED(strip)(const Panel *panel, const double *row, double *
 #pragma GCC unroll 4
         for (int v = 0; v < many; v++)
             x[i][v] = *(const lanes *)(rows + i * wide + v * LANES);
-    for (ptrdiff_t j = panel->from, at = 0; j < panel->to; j++, turns++) {
+    for (ptrdiff_t j = panel->from, at = 0; j < panel->to; j++, rotations++) {
 #pragma GCC unroll 4
         for (int v = 0; v < many; v++)
             u[v] = *(const lanes *)(row + at + v * LANES);
@@ -25,11 +26,11 @@ WITHIN MACHINE void NAMED(strip)(const Panel *panel, const double *row, double *
         for (int i = 0; i < k; i++)
 #pragma GCC unroll 4
             for (int v = 0; v < many; v++) {
-                const lanes left = x[i][v] - turns->a[i] * u[v];
-                if (sharp && turns->sharp)
-                    u[v] = turns->kept[i] * u[v] + turns->gain[i] * x[i][v];
+                const lanes left = x[i][v] - rotations->a[i] * u[v];
+                if (sharp && rotations->sharp)
+                    u[v] = rotations->retain[i] * u[v] + rotations->gain[i] * x[i][v];
                 else
-                    u[v] += turns->gain[i] * left;
+                    u[v] += rotations->gain[i] * left;
                 x[i][v] = left;
             }
 #pragma GCC unroll 4
@@ -44,7 +45,7 @@ WITHIN MACHINE void NAMED(strip)(const Panel *panel, const double *row, double *
             *(lanes *)(rows + i * wide + v * LANES) = x[i][v];
 }
 
-WITHIN MACHINE void NAMED(turn_of)(const Panel *panel, const int k)
+WITHIN MACHINE void NAMED(rotate_groups)(const Panel *panel, const int k)
 {
     const ptrdiff_t wide = panel->wide;
     for (ptrdiff_t l = panel->stop; l < wide; l += TILE) {
@@ -52,25 +53,25 @@ WITHIN MACHINE void NAMED(turn_of)(const Panel *panel, const int k)
         for (ptrdiff_t g = 0; g < panel->groups; g++) {
             double *rows = panel->block + g * k * wide, *next = panel->next - panel->from;
             const double *row = g ? next : panel->row - panel->from;
-            const Turn *turns = panel->turns[g];
+            const Rotation *rotations = panel->rotations[g];
             ptrdiff_t v = l;
             if (panel->sharp[g])
                 for (; v < end; v += LANES)
-                    NAMED(strip)(panel, row + v, next + v, rows + v, turns, 1, k, 1);
+                    NAMED(strip)(panel, row + v, next + v, rows + v, rotations, 1, k, 1);
             for (; v + MANY * LANES <= end; v += MANY * LANES)
-                NAMED(strip)(panel, row + v, next + v, rows + v, turns, MANY, k, 0);
+                NAMED(strip)(panel, row + v, next + v, rows + v, rotations, MANY, k, 0);
             for (; v < end; v += LANES)
-                NAMED(strip)(panel, row + v, next + v, rows + v, turns, 1, k, 0);
+                NAMED(strip)(panel, row + v, next + v, rows + v, rotations, 1, k, 0);
         }
     }
 }
 
-static MACHINE void NAMED(turn)(const Panel *panel, int k)
+static MACHINE void NAMED(rotate)(const Panel *panel, int k)
 {
     if (k == 1)
-        NAMED(turn_of)(panel, 1);
+        NAMED(rotate_groups)(panel, 1);
     else
-        NAMED(turn_of)(panel, K);
+        NAMED(rotate_groups)(panel, K);
 }
 
 #undef lanes
