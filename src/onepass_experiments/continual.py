@@ -1,7 +1,7 @@
 """Comparison of one-pass learners and network baselines on continual-learning streams.
 
-Learners that see each row once and store none are compared with networks that are regularised, that
-grow, or that store rows. The streams are Split MNIST and Split Fashion-MNIST (20,000 rows, and all
+Learners that learn each row once and store no rows are compared with networks that are regularised,
+grow, or store rows. The streams are Split MNIST and Split Fashion-MNIST (20,000 rows, and all
 rows), Rotated and Permuted MNIST, and kin40k, a robot arm whose working region moves. After each
 task all tasks are tested by :func:`onepass.evaluate.continual`. A page with one table per stream
 and a figure with one panel per stream show the average over tasks after the last task.
@@ -326,7 +326,7 @@ class ContinualOutcome(ExperimentOutcome):
 
 Progress: TypeAlias = Callable[[int, int], object]
 
-_BATCH = 10  # rows per step of networks that see each row once
+_BATCH = 10  # rows per step of networks that learn each row once
 
 
 def continual(
@@ -371,7 +371,7 @@ def continual(
     Raises
     ------
     ParameterError
-        If a name is unknown, ``data`` holds anything else, a number is out of range, or ``path``
+        If a name is unknown, ``data`` contains anything else, a number is out of range, or ``path``
         is not a folder or contains runs with other settings.
     MissingExtraError
         If networks are selected and torch is not installed.

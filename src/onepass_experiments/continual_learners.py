@@ -1,10 +1,10 @@
 """Learners and streams of the experiment ``continual``, and published results on these streams.
 
-Settings were chosen on held-out training rows, never on test rows:
-``benchmarks/fixed_features.py`` for features of images, ``benchmarks/held_out.py`` for the other
-features and for networks, ``benchmarks/class_statistics.py`` for class statistics. ART-IPCA uses
-the settings of its paper [1]. Published results are those of Table 1 of [1], which takes the
-results of EWC, iCaRL and DEN from other work.
+Settings were chosen on held-out training rows, never on test rows: ``benchmarks/fixed_features.py``
+for features of images, ``benchmarks/held_out.py`` for the other features and for networks,
+``benchmarks/class_statistics.py`` for class statistics. ART-IPCA uses the settings of its paper
+[1]. Published results are those of Table 1 of [1], whose results of EWC, iCaRL and DEN are from
+other work.
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
@@ -361,9 +361,10 @@ def check_data(data: Mapping[str, object] | None) -> dict[str, Any]:
         pair = [np.asarray(part) for part in given] if isinstance(given, (tuple, list)) else []
         if name != _ARM or [part.ndim for part in pair] != [2, 1] or len({*map(len, pair)}) != 1:
             raise ParameterError(
-                f"continual: `data` must hold op.stream.Images by the names {', '.join(_KNOWN)}, "
-                f"or (X, y) of shapes (n, d) and (n,) by {_ARM}, got {name!r} with a "
-                f"{type(given).__name__}. Pass these, or omit `data` to download them."
+                "continual: `data` must contain op.stream.Images for the names "
+                f"{', '.join(_KNOWN)}, or (X, y) of shapes (n, d) and (n,) for {_ARM}, got "
+                f"{name!r} with a {type(given).__name__}. Pass these, or omit `data` to download "
+                "them."
             )
         checked[name] = tuple(pair)
     return checked
@@ -415,7 +416,7 @@ def _split_streams(
         ),
         f"whole-{data}": Stream(
             f"{name}, all rows",
-            "The same with all 60,000 training and 10,000 test rows.",
+            "The same protocol with all 60,000 training and 10,000 test rows.",
             data, partial(_whole, f"{name}, all rows"), 5, 5, split_learners(data, whole=True),
         ),
     }  # fmt: skip

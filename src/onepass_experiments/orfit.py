@@ -21,8 +21,8 @@ row:
 The runs of a draw differ only in w₀, so all gradients agree: the runs are learned as the outputs of
 one model, each with its own weights ([1] Remark 3).
 
-One-pass learning is compared with multi-pass SGD ([1] section 5.2, Corollary 1), which makes for
-each row k in every epoch the step
+One-pass learning is compared with multi-pass SGD ([1] section 5.2, Corollary 1), which takes the
+following step for each row k in every epoch
 
     w ← w + 2η (y_k − x_kᵀ w) x_k                                                           (7)
 
@@ -37,7 +37,7 @@ This equals (7) up to rounding, for all runs at once, and costs O(n²) per epoch
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.
-[2] The same, CDC 2022.
+[2] The same title, CDC 2022.
 """
 
 from collections.abc import Callable, Mapping
@@ -90,7 +90,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class RotatedDigits:
-    """Set-up of the experiment. What the papers leave open is a parameter.
+    """Set-up of the experiment. Choices that the papers do not specify are parameters.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ class RotatedDigits:
     clockwise : bool, default=True
         Direction of rotation. The published numbers do not determine it.
     bias : bool, default=False
-        Whether to add a constant feature 1, as in PyTorch's ``Linear``. The papers' model is
-        wᵀx. The bias changes the errors by far less than another draw of images does.
+        Whether to add a constant feature 1, as in PyTorch's ``Linear``. The papers' model is wᵀx.
+        The bias changes the errors far less than another draw of images.
     """
 
     digit: int = 2
@@ -135,9 +135,9 @@ class RotatedDigits:
         unknown = images.test_images[images.test_labels == self.digit]
         if len(known) < self.n or not len(unknown):
             raise ParameterError(
-                f"RotatedDigits.draw: `images` must hold {self.n} images of digit {self.digit} "
-                f"to learn and at least 1 to test, got {len(known)} and {len(unknown)}. "
-                "Lower `n`, or choose another digit."
+                f"RotatedDigits.draw: `images` must contain {self.n} images of digit {self.digit} "
+                f"to learn and at least 1 to test, got {len(known)} and {len(unknown)}. Lower `n`, "
+                "or choose another digit."
             )
         rng = np.random.default_rng(seed)
         chosen = rng.choice(len(known), self.n, replace=False)

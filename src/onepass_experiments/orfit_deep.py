@@ -10,9 +10,9 @@ Rotated MNIST      ten classes, 15 tasks, each rotated by 5° more              
 Permuted MNIST     ten classes, 10 tasks, each with its own permutation of pixels      accuracy
 =================  ==================================================================  =============
 
-After each task all tasks are tested (:mod:`onepass_experiments.orfit_deep_outcome`). No method gets
-the task of a row; some are notified when a task ends. A run depends only on its index and its seed,
-so its result is the same in any process.
+After each task all tasks are tested (:mod:`onepass_experiments.orfit_deep_outcome`). No method
+receives the task of a row; some are notified when a task ends. A run depends only on its index and
+its seed, so its result is the same in any process.
 
 Settings were chosen without the test rows and are in ``orfit-deep-settings.json``. For a stream
 sampled with a separate seed, the last training rows of each task are held out and used as test

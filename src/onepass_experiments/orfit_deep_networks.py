@@ -1,6 +1,6 @@
 """Methods, networks and streams of the experiment ``orfit-deep``.
 
-A method is a name, a factory and a grid. The factory gets a network and settings, and returns a
+A method is a name, a factory and a grid. The factory accepts a network and settings, and returns a
 learner with ``learn(x, y)``, ``after_task()`` and ``nbytes``; its settings are chosen from the grid
 on held-out training rows. All learn batches of ``BATCH`` rows, each once.
 
@@ -77,7 +77,7 @@ class Loop:
         self._task: list[tuple[Tensor, Tensor]] = []
 
     def learn(self, x: "Tensor", y: "Tensor") -> Self:
-        """Make one step on a batch."""
+        """Take one step on a batch."""
         functional = self._torch.nn.functional
         self.optimizer.zero_grad()
         outputs = self.module(x)
@@ -102,8 +102,8 @@ class Loop:
         """Raise if training has diverged."""
         if not all(bool(tensor.isfinite().all()) for tensor in tensors):
             raise NumericalError(
-                "orfit_deep: loss and weights must be finite, got some that are not. Lower the "
-                "step size."
+                "orfit_deep: loss and weights must be finite, got nan or infinity. Lower the step "
+                "size."
             )
 
     @property
@@ -292,12 +292,12 @@ def network(name: str, c: int, seed: list[int]) -> "Module":
 
 
 def _mlp(nn: ModuleType, c: int) -> "Module":
-    """Perceptron with 196, 256 and c units."""
+    """Return a perceptron with 196, 256 and c units."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_PIXELS, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, c))
 
 
 def _conv(nn: ModuleType, c: int) -> "Module":
-    """Convolutions with 16 and 32 filters of 3 × 3 at stride 2, then a linear layer."""
+    """Return convolutions with 16 and 32 filters of 3 × 3 at stride 2, then a linear layer."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=2, padding=1),
         nn.ReLU(),

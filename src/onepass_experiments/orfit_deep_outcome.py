@@ -165,8 +165,8 @@ def _curve(axes: "Axes", result: "Result", methods: list[str]) -> Any:
     tasks = np.arange(1, along.shape[1] + 1)
     mean, spread = along.mean(axis=0), along.std(axis=0)
     colour = _colour(result.method)
-    alike = [name for name in methods if _colour(name) == colour]
-    dash = _DASHES[alike.index(result.method) % len(_DASHES)]
+    family = [name for name in methods if _colour(name) == colour]
+    dash = _DASHES[family.index(result.method) % len(_DASHES)]
     if np.isnan(mean[:-1]).all():  # measured only at the end
         return axes.plot(tasks[-1], mean[-1], "*", color=colour, ms=6, clip_on=False, zorder=5)[0]
     return band(axes, tasks, mean, spread, alpha=0.12, color=colour, ls=dash, lw=1.2)
@@ -198,7 +198,7 @@ Measure: TypeAlias = Literal["accuracy", "error"]
 
 
 def average(matrix: Floats) -> float:
-    """Return (1) for a matrix (T, T); rows but the last may hold nan.
+    """Return (1) for a matrix (T, T); all rows except the last may contain nan.
 
     Examples
     --------

@@ -124,13 +124,13 @@ def _ours(axes: "Axes", lines: "Sequence[Line]", colours: dict[str, str]) -> Non
     for i, line in enumerate(tested):
         place = 1.0 + (i + 1) * _BEHIND  # in parts of the axis' width
         ends = [line.ours.low[-1], line.ours.high[-1]]
-        beside: dict[str, Any] = {
+        style: dict[str, Any] = {
             "transform": axes.get_yaxis_transform(),
             "clip_on": False,
             "lw": 1.1,
         }
-        axes.plot([place] * 2, ends, color=colours[line.method], **beside)
-        dot: dict[str, Any] = {**beside, "marker": "o", "ms": 2.6, "lw": 0}
+        axes.plot([place] * 2, ends, color=colours[line.method], **style)
+        dot: dict[str, Any] = {**style, "marker": "o", "ms": 2.6, "lw": 0}
         axes.plot([place], [line.ours.mean[-1]], color=colours[line.method], **dot)
 
 
@@ -275,7 +275,7 @@ class ExperimentOutcome(BaseReport):
 
     columns: ClassVar[list[str]]
     _words: ClassVar[int] = 2
-    """Number of leading text columns; the others hold numbers."""
+    """Number of leading text columns; the other columns contain numbers."""
     _groups: ClassVar[int] = 0
     """Number of leading columns that are equal within a section of the table."""
 

@@ -417,7 +417,7 @@ def test_reproduce_runs_an_experiment(
         ("run flihgts --target y", "SourceError.*Did you mean 'flights'"),
         ("run nothing.csv --target y", "SourceError.*no such file"),
         ("predict none.onepass trips.csv", "CheckpointError"),
-        ("predict m.onepass other.csv", "ColumnError.*none of them"),
+        ("predict m.onepass other.csv", "ColumnError.*only new columns"),
         ("inspect trips.csv", "CheckpointError"),
     ],
 )

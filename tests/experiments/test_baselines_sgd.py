@@ -193,8 +193,8 @@ NAN[1, 2] = np.nan
         (NAN, [0, 1], NotFiniteError, "`x` must be finite in torch.float32, got nan in row 1"),
         (X, [0], ShapeError, "same number of rows, got 2 and 1"),
         (X, 0, ShapeError, "a single number"),
-        (1.0, [0], ShapeError, "an axis of rows, its first"),
-        ([["a"]], [0], TypeMismatchError, "must hold numbers"),
+        (1.0, [0], ShapeError, "a first axis that counts rows"),
+        ([["a"]], [0], TypeMismatchError, "must contain numbers"),
         (X.astype(complex), [0, 1], TypeMismatchError, "real"),
         (X, [0.0, np.inf], NotFiniteError, "`y` must be finite"),
     ],
@@ -215,7 +215,7 @@ def test_invalid_input_leaves_the_learner_unchanged(
 @pytest.mark.parametrize(
     ("x", "y", "error", "message"),
     [
-        (X, [0, 3], LabelError, r"classes 0 … 2, one output each, got \[3\]"),
+        (X, [0, 3], LabelError, r"classes 0 … 2, one for each output, got \[3\]"),
         (X, [0, 0.5], LabelError, "classes 0"),
         (X, [[0, 1], [1, 0]], ShapeError, r"`y` (must )?be of shape"),
         (X[:, :3], [0, 1], ShapeError, r"got float32 \(2, 3\)|`x` must be of shape"),

@@ -152,7 +152,7 @@ def test_a_failure_in_several_passes_leaves_the_learner_unchanged(name: str) -> 
     with pytest.raises(ShapeError, match="must"):
         model.learn(x, functional.one_hot(y, 3).double())
     model.learn(x, y)
-    with pytest.raises(ShapeError, match=r"\('n', 4\), as the rows before"):
+    with pytest.raises(ShapeError, match=r"\('n', 4\), as earlier rows"):
         model.learn(x[:, :2], y)
     before, known = flat(module.parameters()), dict(model.__dict__)
     model.step_size = 1e308
@@ -196,7 +196,7 @@ def test_predictions_can_be_restricted_to_the_classes_of_a_task() -> None:
     for classes in ([5], [-1], [], [0.5], [[0]], "ab"):
         with pytest.raises(LabelError, match=r"some of 0 … 4"):
             model.predict(x, classes=classes)
-    with pytest.raises(ParameterError, match="must be left out"):
+    with pytest.raises(ParameterError, match="must be omitted"):
         baselines.SGD(net(5), loss="squared").predict(x, classes=[1])
 
 

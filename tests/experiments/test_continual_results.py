@@ -188,7 +188,7 @@ def test_invalid_names_and_numbers_are_rejected(data: dict[str, Any]) -> None:
     ],
 )
 def test_invalid_data_are_rejected(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ParameterError, match=f"`data` must hold .* got {message}"):
+    with pytest.raises(ParameterError, match=f"`data` must contain .* got {message}"):
         continual(given, streams=["kin40k"], draws=1)
 
 

@@ -79,6 +79,6 @@ def test_replay_accepts_integer_dtypes_of_classes_and_rejects_another_dtype_of_r
     model.learn(X, classes).learn(X, classes.to(torch.uint8)).learn(X, classes.float())
     assert model.rows_seen_ == 48
     model.module.double()
-    with pytest.raises(TypeMismatchError, match="float32, as the rows before, got float64"):
+    with pytest.raises(TypeMismatchError, match="float32, as earlier rows, got float64"):
         model.learn(X, classes)
     assert model.rows_seen_ == 48

@@ -110,7 +110,7 @@ def test_a_bias_is_one_more_feature(images: Images) -> None:
 
 @pytest.mark.parametrize("digits", [RotatedDigits(n=131), RotatedDigits(digit=3)])
 def test_too_few_images_are_rejected(images: Images, digits: RotatedDigits) -> None:
-    with pytest.raises(ParameterError, match="`images` must hold"):
+    with pytest.raises(ParameterError, match="`images` must contain"):
         digits.draw(images, 1, [0])
 
 

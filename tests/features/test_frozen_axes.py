@@ -220,8 +220,8 @@ def test_merges_of_different_axes_are_refused() -> None:
         (one, two, "frozen axes must be the same in both"),
         (one, young, "its axes are those of its own first rows"),
         (young, one, "its axes are those of its own first rows"),
-        (one.features_[0], young.features_[0], "some of 60 rows and others of 40"),
-        (young.features_[0], two.features_[0], "some of 40 rows and others of 60"),
+        (one.features_[0], young.features_[0], "axes of 60 rows and different axes of 40"),
+        (young.features_[0], two.features_[0], "axes of 40 rows and different axes of 60"),
     ):
         with pytest.raises(MergeError, match=why):
             a.merge(b)

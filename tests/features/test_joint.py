@@ -152,7 +152,11 @@ FEW: dict[str, Any] = {"settings": {"max_categories": 3}}
 ELAPSED: dict[str, Any] = {"settings": {"times": ("elapsed",)}}
 FIXED: dict[str, Any] = {"settings": {"extra": "ignore"}}
 UNLIKE: dict[str, tuple[Any, Any, str]] = {
-    "another kind": (lambda: encoded(x=THREE), lambda: encoded(x=[1.0, 2.0]), "'x' must hold text"),
+    "another kind": (
+        lambda: encoded(x=THREE),
+        lambda: encoded(x=[1.0, 2.0]),
+        "'x' must contain text",
+    ),
     "a column less": (
         lambda: encoded(x=[1.0, 2.0], z=[1.0, 2.0]),
         lambda: encoded(x=[3.0, 4.0]),

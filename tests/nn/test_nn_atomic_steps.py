@@ -121,7 +121,7 @@ def test_full_memory_warning_as_error_counts_row(kind: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         right.learn(X[:2], y[:2])
-    with pytest.raises(MemoryFullWarning, match="nothing more can be learned"):
+    with pytest.raises(MemoryFullWarning, match="further rows cannot be learned"):
         net.learn(X[:2], y[:2])
     np.testing.assert_array_equal(net.network.weights(), right.network.weights())
     assert net.rows_seen_ == right.rows_seen_ == 2

@@ -307,7 +307,7 @@ def test_dict_inputs_and_logits(name: str) -> None:
 @pytest.mark.parametrize("name", CLASSES)
 def test_unknown_forward_arguments(name: str) -> None:
     model = CLASSES[name](Model())
-    words = r"must hold the arguments of the module's forward.* a dict its keyword arguments"
+    words = r"must contain the arguments of the module's forward.* keyword arguments as a dict"
     x = {"input_ids": V, "mask": MASK}
     with pytest.raises(TypeMismatchError, match=words):
         _ = model.learn(x, LABELS).after_task()  # some hold rows until then

@@ -85,7 +85,7 @@ def test_row_without_axis_error(net: Any) -> None:
     for y in (Y[0:1], Y[0]):
         with pytest.raises(ShapeError, match=r"learn: the module .*pass X\[0:1\] instead of X"):
             net.learn(X[0], y)
-    with pytest.raises(ShapeError, match=r"`y` must hold one target for each of 5 rows, got 4"):
+    with pytest.raises(ShapeError, match=r"`y` must contain one target for each of 5 rows, got 4"):
         net.learn(X[:5], Y[:4])
     assert net.rows_seen_ == 8
 

@@ -71,7 +71,7 @@ def shared_memory() -> Any:
         ),
         (nn.DataParallel(nn.Linear(2, 2)), TypeMismatchError, "got a DataParallel"),
         (complex_layer(), TypeMismatchError, "must be real"),
-        (shared_memory(), ParameterError, "'1.weight' and '0.weight' share theirs"),
+        (shared_memory(), ParameterError, "'1.weight' and '0.weight' share memory"),
         (
             nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, track_running_stats=False)),
             ParameterError,
@@ -138,13 +138,13 @@ def with_nan(row: int) -> Any:
         ({"input": with_nan(3)}, NotFiniteError, r"`x\['input'\]`.* row 3"),
         ((with_nan(3),), NotFiniteError, r"`x\[0\]`"),
         ((torch.ones(3, 4), torch.ones(2, 4)), ShapeError, r"got 3 in `x\[0\]` and 2 in `x\[1\]`"),
-        (torch.tensor(1.0), ShapeError, "an axis of rows, its first, got a single number"),
+        (torch.tensor(1.0), ShapeError, "a first axis that counts rows, got a single number"),
         (3.0, ShapeError, "got a single number"),
         ((), ShapeError, "at least one tensor of shape"),
         ({"flag": True}, ShapeError, "at least one tensor"),
-        ("rows", TypeMismatchError, "must hold numbers, got str"),
-        (None, TypeMismatchError, "must hold numbers, got NoneType"),
-        (np.array([["a"] * 4]), TypeMismatchError, "must hold numbers, got ndarray of <U1"),
+        ("rows", TypeMismatchError, "must contain numbers, got str"),
+        (None, TypeMismatchError, "must contain numbers, got NoneType"),
+        (np.array([["a"] * 4]), TypeMismatchError, "must contain numbers, got ndarray of <U1"),
         (torch.ones(2, 4).to_sparse(), TypeMismatchError, "sparse, nested or quantized"),
         (torch.ones(2, 4, device="meta"), TypeMismatchError, "must be on cpu.* tensor on meta"),
         (
@@ -270,7 +270,7 @@ def test_slicing_prepared_rows() -> None:
 @pytest.mark.parametrize(
     ("give", "error", "words"),
     [
-        (lambda out: (out, out), TypeMismatchError, "got tuple of 2. Wrap it in a module"),
+        (lambda out: (out, out), TypeMismatchError, "got tuple of 2. Wrap the module"),
         (lambda out: {"a": out, "b": out}, TypeMismatchError, "got dict of 2"),
         (lambda _: None, TypeMismatchError, "got NoneType"),
         (lambda out: out.argmax(1), TypeMismatchError, "got torch.int64. Return scores"),
@@ -431,7 +431,7 @@ class Remembering(nn.Module):
 @pytest.mark.parametrize("registered", [True, False])
 def test_stateful_module_is_refused_and_restored(registered: Any) -> None:
     module = Remembering(registered=registered)
-    with pytest.raises(ParameterError, match="keep no state between calls"):
+    with pytest.raises(ParameterError, match="store no state between calls"):
         Network(module).outputs(torch.randn(3, 4))
     assert module.hidden == 0
 

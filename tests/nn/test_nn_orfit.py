@@ -266,7 +266,7 @@ def test_empty_block_changes_nothing() -> None:
 def test_full_memory_warns_once() -> None:
     net = op.nn.ORFit(torch.nn.Linear(2, 1, bias=False), memory=None)
     x = torch.eye(2)
-    with pytest.warns(MemoryFullWarning, match="nothing more can be learned"):
+    with pytest.warns(MemoryFullWarning, match="further rows cannot be learned"):
         net.learn(x, [1.0, 2.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -142,7 +142,7 @@ def test_drift(kind: str) -> None:
     assert net.drift(X[:4], then) == 0.0
     assert net.learn(X[4:], Y[4:]).drift(X[:4], then) > 0.0
     with pytest.raises(
-        ShapeError, match=r"drift: `predictions` must hold 1 number\(s\) for each of 4"
+        ShapeError, match=r"drift: `predictions` must contain 1 number\(s\) for each of 4"
     ):
         net.drift(X[:4], then[:3])
     assert net.drift(X[:4], list(then)) == net.drift(X[:4], then.tolist()) > 0.0
@@ -151,13 +151,13 @@ def test_drift(kind: str) -> None:
 @pytest.mark.parametrize(
     ("predictions", "error", "words"),
     [
-        (None, TypeMismatchError, "must hold numbers, got NoneType"),
-        ("text", TypeMismatchError, "must hold numbers, got <U4"),
-        ([None] * 4, TypeMismatchError, "must hold numbers, got object"),
-        ({1: 2.0}, TypeMismatchError, "must hold numbers, got dict"),
+        (None, TypeMismatchError, "must contain numbers, got NoneType"),
+        ("text", TypeMismatchError, "must contain numbers, got <U4"),
+        ([None] * 4, TypeMismatchError, "must contain numbers, got object"),
+        ({1: 2.0}, TypeMismatchError, "must contain numbers, got dict"),
         ([[1.0], [1.0, 2.0], [1.0], [1.0]], ShapeError, "rows of several lengths"),
         ([torch.ones(1), torch.ones(2)], ShapeError, "rows of several lengths"),
-        (np.full((4, 1), 1j), TypeMismatchError, "must hold real numbers"),
+        (np.full((4, 1), 1j), TypeMismatchError, "must contain real numbers"),
         (torch.ones(4, 1, device="meta"), TypeMismatchError, "device 'meta'"),
         (np.array([[1.0], [np.nan], [1.0], [np.inf]]), NotFiniteError, "must be finite"),
         (3.0, ShapeError, r"for each of 4 rows, got shape \(\)"),
@@ -190,7 +190,7 @@ class Two(torch.nn.Module):
 )
 def test_unknown_arguments_error(x: Any) -> None:
     X, Y = stream()
-    with pytest.raises(TypeMismatchError, match=r"`x` must hold the arguments.*forward\(\)"):
+    with pytest.raises(TypeMismatchError, match=r"`x` must contain the arguments.*forward\(\)"):
         op.nn.ORFit(Two()).learn(x(X), Y)
 
 

@@ -169,7 +169,7 @@ def test_file_without_shared_directions_continues_and_merges(
     old.save(tmp_path / "old.onepass")
     old = op.nn.load(tmp_path / "old.onepass", copy.deepcopy(module)).learn(X[2:], y[2:])
     assert torch.equal(old.network.weights(), plain.learn(X[2:], y[2:]).network.weights())
-    with pytest.raises(MergeError, match="must store directions in one form"):
+    with pytest.raises(MergeError, match="must store directions in the same form"):
         shared.merge(old)
 
 

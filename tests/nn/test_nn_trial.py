@@ -154,7 +154,7 @@ def test_other_failures_report_learned_rows() -> None:
     with pytest.raises(MemoryError) as caught:
         net.learn(X, y)
     (note,) = caught.value.__notes__
-    assert note.startswith("op.nn.ORFit.learn: It was raised at row 4. 4 of the 30 rows")
+    assert note.startswith("op.nn.ORFit.learn: The error was raised at row 4. 4 of the 30 rows")
     assert net.rows_seen_ == 4
 
 
@@ -214,7 +214,7 @@ def test_more_outputs_than_before_are_refused(kind: str, n: int) -> None:
 def test_refused_rows_do_not_fix_number_of_outputs(kind: str) -> None:
     X, y = stream()
     net = KINDS[kind](Body())
-    with pytest.raises(ShapeError, match="as the module has outputs"):
+    with pytest.raises(ShapeError, match="one for each output of the module"):
         net.learn(torch.randn(2, 5, 3), torch.ones(2))
     assert net.learn(X, y).predict(X).shape == (30,)
 
@@ -332,7 +332,9 @@ def test_nan_module_is_neither_wrapped_nor_saved(tmp_path: Path) -> None:
     content = file.read_bytes()
     for number in (np.nan, np.inf):
         net.module.inner[0].weight.data[1, 2] = number
-        with pytest.raises(CheckpointError, match=r"got 1 of 24 in 'inner\.0\.weight'"):
+        with pytest.raises(
+            CheckpointError, match=r"got 1 invalid of 24 numbers in 'inner\.0\.weight'"
+        ):
             op.save(net, file)
         assert file.read_bytes() == content
         with pytest.raises(
@@ -353,7 +355,7 @@ def test_file_with_nan_does_not_change_module(
     monkeypatch.undo()
     module = Body()
     before = [each.clone() for each in module.parameters()]
-    with pytest.raises(CheckpointError, match=r"got 1 of 1 in 'inner\.2\.bias'"):
+    with pytest.raises(CheckpointError, match=r"got 1 invalid of 1 numbers in 'inner\.2\.bias'"):
         op.nn.load(tmp_path / "net.onepass", module)
     assert all(map(torch.equal, module.parameters(), before))
 
@@ -364,5 +366,5 @@ def test_infinite_mask_buffers_are_saved(tmp_path: Path) -> None:
     net = op.nn.OneStepSGD(module).learn(*stream())
     op.save(net, tmp_path / "net.onepass")
     module.mask[0] = torch.nan
-    with pytest.raises(CheckpointError, match="got 1 of 2 in 'mask'"):
+    with pytest.raises(CheckpointError, match="got 1 invalid of 2 numbers in 'mask'"):
         op.save(net, tmp_path / "net.onepass")

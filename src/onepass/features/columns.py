@@ -1,8 +1,8 @@
 """Encoding of one column of a table by its type: numbers, text (one-hot or hashed) and dates.
 
-The state of a column is immutable; learning returns a new one. A column requests output columns
-(``new_outputs``), receives their positions (``with_outputs``), and encodes its rows there
-(``encode_rows``). Dates become phases in the day, the week and the year, and days since the first
+The state of a column is immutable; learning returns a new one. ``new_outputs`` returns the output
+columns that a column needs, ``with_outputs`` sets their positions, and ``encode_rows`` writes the
+encoded rows there. Dates become phases in the day, the week and the year, and days since the first
 date.
 """
 
@@ -23,12 +23,12 @@ __all__ = ["CYCLES", "Column", "Date", "Hashed", "NewOutput", "Number", "Text"]
 NewOutput: TypeAlias = tuple[int, str]
 """The row of the block that adds an output column, and the suffix of its name."""
 
-_OTHER = " (other)"  # labels of categories begin with "=", so none equals this one
+_OTHER = " (other)"  # labels of categories begin with "=", so no category has this label
 
 
 @dataclass(frozen=True, slots=True)
 class Column(ABC):
-    """State of one column; ``at`` is the position of its first output column, -1 for none yet.
+    """State of one column; ``at`` is the position of its first output column, -1 for none.
 
     ``since`` is the number of rows before its first value.
     """
@@ -36,7 +36,7 @@ class Column(ABC):
     code: ClassVar[str]
     """The ``dtype.kind`` of the column in a Table."""
     kind: ClassVar[str]
-    """The same in words, for messages."""
+    """Name of the type, for messages."""
 
     at: int = -1
     since: int = 0
@@ -52,43 +52,43 @@ class Column(ABC):
         return False
 
     def is_compatible(self, other: "Column") -> bool:
-        """Whether a column of the same name in another encoder encodes values alike."""
+        """Return whether another encoder's column of the same name has the same encoding."""
         return type(self) is type(other)
 
     def without_outputs(self, since: int) -> Self:
-        """A copy without outputs, whose first value follows ``since`` rows."""
+        """Return a copy without outputs, whose first value follows ``since`` rows."""
         return replace(self, at=-1, since=since)
 
     @abstractmethod
     def new_outputs(self, values: Array) -> list[NewOutput]:
-        """The output columns that these rows add, in the order of the rows."""
+        """Return the output columns that these rows add, in the order of the rows."""
 
     def with_outputs(self, places: dict[str, int]) -> Self:
-        """A copy with output columns at these positions, by label."""
+        """Return a copy with output columns at these positions, by label."""
         return replace(self, at=min(places.values()))
 
     @abstractmethod
     def encode_rows(self, values: Array | None, out: Floats) -> None:
-        """Write the encoded rows into the zeros of out (n, width); None: all rows are missing."""
+        """Write the rows into the zeros of out (n, width); None means that all are missing."""
 
     @abstractmethod
     def encode_value(self, value: object, row: Floats) -> bool:
-        """Write one value into the zeros of row (width,); False if its type is another."""
+        """Write one value into the zeros of row (width,); return False if it has another type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number(Column):
-    """A number or boolean, unchanged; missing is nan."""
+    """Numbers and booleans, unchanged; missing values are nan."""
 
     code: ClassVar[str] = "f"
     kind: ClassVar[str] = "numbers"
 
     def new_outputs(self, values: Array) -> list[NewOutput]:
-        """One output, with the first value."""
+        """Return one output column, added with the first value."""
         return [] if self.at >= 0 else [(int(np.argmax(~np.isnan(values))), "")]
 
     def encode_rows(self, values: Array | None, out: Floats) -> None:
-        """The values; nan where missing."""
+        """Write the values; nan if missing."""
         out[:, self.at] = np.nan if values is None else values
 
     def encode_value(self, value: Any, row: Floats) -> bool:
@@ -107,10 +107,10 @@ class Number(Column):
 
 @dataclass(frozen=True, slots=True)
 class Text(Column):
-    """One-hot encoding of text; missing and unknown texts are all 0.
+    """One-hot encoding of text; missing and unknown texts are 0 in all columns.
 
-    The first ``limit`` categories, in order of appearance, have one column each; all others share
-    one more, at ``at``.
+    The first ``limit`` categories, in order of appearance, have one column each; all further
+    categories share one column, at position ``at``.
     """
 
     code: ClassVar[str] = "O"
@@ -121,7 +121,7 @@ class Text(Column):
 
     @property
     def outputs(self) -> list[int]:
-        """Positions of the categories, and of the column of all others."""
+        """Positions of the columns of categories, and of the shared column."""
         return [*self.places.values(), *([self.at] if self.at >= 0 else [])]
 
     @property
@@ -130,11 +130,11 @@ class Text(Column):
         return self.at >= 0 or len(self.places) > self.limit
 
     def without_outputs(self, since: int) -> Self:
-        """A copy without categories."""
+        """Return a copy without categories."""
         return replace(self, at=-1, since=since, places={})
 
     def new_outputs(self, values: Array) -> list[NewOutput]:
-        """One column for each new category within the limit, and one for all others."""
+        """Return one column per new category within the limit, and one for further categories."""
         if self.at >= 0:
             return []
         listed = values.tolist()
@@ -152,7 +152,7 @@ class Text(Column):
         return found
 
     def with_outputs(self, places: dict[str, int]) -> Self:
-        """A copy with the positions of new categories, and of the column of all others."""
+        """Return a copy with the positions of new categories and of the shared column."""
         new = {label[1:]: at for label, at in places.items() if label != _OTHER}
         return replace(self, at=places.get(_OTHER, self.at), places=self.places | new)
 
@@ -193,11 +193,11 @@ class Hashed(Column):
         return list(range(self.at, self.at + self.size)) if self.at >= 0 else []
 
     def is_compatible(self, other: Column) -> bool:
-        """Whether the size and the seed are the same."""
+        """Return whether the size and the seed are equal."""
         return replace(self, at=0, since=0) == replace(other, at=0, since=0)
 
     def new_outputs(self, values: Array) -> list[NewOutput]:
-        """All buckets, with the first text."""
+        """Return the columns of all buckets, added with the first text."""
         if self.at >= 0:
             return []
         first = next(i for i, value in enumerate(values.tolist()) if value is not None)
@@ -223,7 +223,7 @@ class Hashed(Column):
         return value is None
 
     def _bucket(self, value: str) -> tuple[int, float]:
-        """The output column and the sign of a text, the same on every machine."""
+        """Return the output column and the sign of a text; they are the same on every machine."""
         key = str(self.seed).encode()
         digest = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
         number = int.from_bytes(digest, "little")
@@ -253,7 +253,7 @@ class Date(Column):
         return list(range(self.at, self.at + self._width)) if self.at >= 0 else []
 
     def is_compatible(self, other: Column) -> bool:
-        """Whether the parts are the same, and days are counted from the same date."""
+        """Return whether the parts are equal and days are counted from the same date."""
         same = replace(self, at=0, since=0) == replace(other, at=0, since=0)
         return same or (
             isinstance(other, Date) and self.parts == other.parts and "elapsed" not in self.parts
@@ -264,7 +264,7 @@ class Date(Column):
         return sum(2 if part in CYCLES else 1 for part in self.parts)
 
     def new_outputs(self, values: Array) -> list[NewOutput]:
-        """All parts, with the first date."""
+        """Return the columns of all parts, added with the first date."""
         if self.at >= 0:
             return []
         first = int(np.argmax(~np.isnat(values)))
@@ -305,7 +305,7 @@ class Date(Column):
 
 
 def _phase(cycle: str, dates: Array, micros: Array) -> Floats:
-    """The phase of dates in a cycle, within [0, 1)."""
+    """Return the phase of dates in a cycle, within [0, 1)."""
     if cycle == "hour":
         of_day: Floats = (micros % _DAY) / _DAY
         return of_day
@@ -316,5 +316,5 @@ def _phase(cycle: str, dates: Array, micros: Array) -> Floats:
     year = dates.astype("datetime64[Y]")
     start = year.astype("datetime64[D]").astype(np.int64)
     length = (year + 1).astype("datetime64[D]").astype(np.int64) - start
-    of_year: Floats = (days - start) / np.maximum(length, 1)  # a missing date has no length
+    of_year: Floats = (days - start) / np.maximum(length, 1)  # length is 0 for NaT
     return of_year

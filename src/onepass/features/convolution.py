@@ -4,14 +4,14 @@ A patch p of s × s pixels and all channels is normalised to mean 0 and unit con
 
     p ← (p − mean p) / √(var p + contrast²)                                                    (1)
 
-With filters w of mean 0 and length 1, each patch becomes two numbers a filter [1, 2],
+With filters w of mean 0 and length 1, each filter maps a patch to two numbers [1, 2],
 
     z⁺ = max(0, w·p − t),        z⁻ = max(0, −w·p − t)                                         (2)
 
 and the features are their means over the cells of a pool × pool grid, raised to a power ≤ 1 [3].
-Filters are Gaussian noise, or are patches themselves, drawn where images are not blank [1].
+Filters are Gaussian noise, or patches drawn from images where they are not blank [1].
 
-Cost: O(places · s² · filters) time a row; O(s² · filters) memory.
+Cost: O(places · s² · filters) time per row; O(s² · filters) memory.
 
 [1] A. Coates, A. Y. Ng, "The importance of encoding versus training with sparse coding and vector
     quantization", ICML 2011; (2) is its soft threshold, and random patches its dictionary.
@@ -42,14 +42,14 @@ __all__ = [
 
 
 class PatchGrid(NamedTuple):
-    """The positions of the patches of an image: every pixel at which a whole patch begins."""
+    """The positions of the patches of an image: every pixel at which a complete patch starts."""
 
     shape: tuple[int, int, int]
     """Channels, height and width of an image."""
     size: int
     """Side of a patch in pixels."""
     padding: int = 0
-    """Pixels of 0 around an image."""
+    """Width of the zero padding in pixels."""
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -59,7 +59,7 @@ class PatchGrid(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """Numbers of a patch."""
+        """Number of values of a patch."""
         return self.shape[0] * self.size**2
 
 
@@ -67,14 +67,14 @@ _X = TypeVar("_X")
 
 
 def _brightness(X: _X) -> _X | Floats:
-    """Bytes from 0 to 255 as pixels in [0, 1]; other values are unchanged."""
+    """Convert bytes from 0 to 255 to pixels in [0, 1]; return other values unchanged."""
     if getattr(X, "dtype", None) == np.uint8:
         return np.asarray(X, dtype=np.float32) / np.float32(255)
     return X
 
 
 def _patches(X: Floats, places: PatchGrid) -> Floats:
-    """All patches of images, centred."""
+    """Return all patches of images, centred."""
     c, s = places.shape[0], places.size
     pictures, edge = X.reshape(-1, *places.shape), (places.padding, places.padding)
     if places.padding:
@@ -89,7 +89,7 @@ def _patches(X: Floats, places: PatchGrid) -> Floats:
 
 
 def _normalised(centred: Floats, contrast: float) -> Floats:
-    """Equation (1) for centred patches, in place; those without contrast are 0."""
+    """Apply (1) to centred patches, in place; patches without contrast become 0."""
     variance = np.einsum("...i,...i->...", centred, centred) / centred.shape[-1]
     variance[np.isinf(variance)] = np.nan  # overflow is not low contrast
     spread = np.sqrt(variance + contrast * contrast)
@@ -100,7 +100,7 @@ def _normalised(centred: Floats, contrast: float) -> Floats:
 def _threshold_features(
     centred: Floats, W: Floats, contrast: float, threshold: float, share: Floats
 ) -> Floats:
-    """Equation (2), averaged over cells."""
+    """Return the features (2), averaged over cells."""
     found = _normalised(centred, contrast) @ W
     t = found.dtype.type(threshold)
     above = found - t
@@ -112,7 +112,7 @@ def _threshold_features(
 
 
 def _directions(drawn: Floats) -> Floats:
-    """Filters of mean 0 and length 1, as float32."""
+    """Convert filters to mean 0 and length 1, as float32."""
     W = drawn - drawn.mean(axis=1, keepdims=True)
     length = np.linalg.norm(W, axis=1, keepdims=True)
     unit: Floats = (W / np.where(length > 0.0, length, 1.0)).astype(np.float32)
@@ -120,17 +120,17 @@ def _directions(drawn: Floats) -> Floats:
 
 
 def pooling_matrix(grid: tuple[int, int], pool: int, overlap: float = 0.0) -> Array:
-    """Means over the cells of a pool × pool grid, as a matrix.
+    """Return the matrix that averages over the cells of a pool × pool grid.
 
     Parameters
     ----------
     grid : tuple of int
         Numbers of rows and of columns of patches.
     pool : int
-        Cells a side, at most the number of patches.
+        Number of cells per side, at most the number of patches per side.
     overlap : float, default=0.0
-        Standard deviation of the Gaussian weights of a cell, in sides of a cell; with 0 they are
-        equal inside the cell, and 0 outside.
+        Standard deviation of the Gaussian weights of a cell, in units of its side; with 0, weights
+        are equal inside the cell and 0 outside.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def pooling_matrix(grid: tuple[int, int], pool: int, overlap: float = 0.0) -> Ar
 
 
 def _means(length: int, parts: int) -> Floats:
-    """Means over parts of a line that are as equal as integers allow, (parts, length)."""
+    """Return the matrix (parts, length) of means over nearly equal parts of a line."""
     edges = np.round(np.linspace(0, length, parts + 1)).astype(int)
     share = np.zeros((parts, length))
     for k in range(parts):
@@ -159,7 +159,7 @@ def _means(length: int, parts: int) -> Floats:
 
 
 def _gaussian(length: int, parts: int, overlap: float) -> Floats:
-    """Means over a line, with Gaussian weights about the middle of each of its equal parts."""
+    """Return the matrix (parts, length) of means with Gaussian weights about each part's middle."""
     middle = (np.arange(parts) + 0.5) * length / parts - 0.5
     away = np.abs(np.arange(length) - middle[:, None]) * parts / length
     nearest = away.min(axis=1, keepdims=True)  # the largest weight is 1, however narrow they are
@@ -170,7 +170,7 @@ def _gaussian(length: int, parts: int, overlap: float) -> Floats:
 
 
 def _shape_of(d: int, shape: object, name: str) -> tuple[int, int, int]:
-    """Channels, height and width of flat images: as given, or square."""
+    """Return channels, height and width of flat images: the given shape, or a square."""
     if shape is None:
         side = math.isqrt(d)
         if side * side == d:
@@ -179,9 +179,9 @@ def _shape_of(d: int, shape: object, name: str) -> tuple[int, int, int]:
         c, h, w = (validation.whole(k, "shape", name, low=1) for k in (1, *shape)[-3:])
         return c, h, w
     raise ParameterError(
-        f"{name}: `shape` must be (height, width) or (channels, height, width) for rows that "
-        f"are not square images, got {shape} for {d} columns. Construct it with "
-        "`shape`, or give images as (n, channels, height, width)."
+        f"{name}: `shape` must be (height, width) or (channels, height, width) for rows that are "
+        f"not square images, got {shape} for {d} columns. Set `shape` in the constructor, or pass "
+        "images of shape (n, channels, height, width)."
     )
 
 
@@ -197,30 +197,31 @@ class RandomConvolution(Frozen):
 
     Rows are images, flat or of shape (n, height, width) or (n, channels, height, width), with
     pixels in [0, 1]; bytes (uint8) are divided by 255. Nothing is trained. With ``RLSClassifier``
-    behind it, the final model does not depend on the order of rows and classes.
+    after it, the final model does not depend on the order of rows and classes.
 
-    With ``source="patches"`` each row provides one filter, a random patch of it, until there are
-    enough: the filters come from the first ``filters`` rows that are not of one flat colour. A
-    filter is in use from the next row on; before, its features are 0. Filters so depend on the
-    first rows of the stream, and not on block sizes.
+    With ``source="patches"`` the filters are one random patch of each of the first ``filters`` rows
+    that are not of a single colour. A filter is used from the next row; until then, its features
+    are 0. Filters therefore depend on the first rows of the stream, but not on block sizes.
 
     Parameters
     ----------
     filters : int, default=100
-        Number of filters, >= 1; each has two features a cell.
+        Number of filters, >= 1; each has two features per cell.
     size : int, default=6
         Side of a filter in pixels, >= 2.
     pool : int, default=4
-        Cells a side over which features are averaged, >= 1.
+        Number of cells per side over which features are averaged, >= 1.
     threshold : float, default=0.15
         t of (2), >= 0. Responses of filters to a patch of noise have standard deviation 1.
     contrast : float, default=0.1
-        Standard deviation, >= 0 and in units of pixels, below which a patch counts as faint.
+        Constant of (1), >= 0, in units of pixel values; patches with a smaller standard deviation
+        are attenuated.
     padding : int, default=0
-        Pixels of 0 around an image, >= 0 and less than ``size``.
+        Width of the zero padding in pixels, >= 0 and less than ``size``.
     overlap : float, default=0.0
-        Standard deviation, in sides of a cell and >= 0, of Gaussian weights about the middle of a
-        cell, so that small shifts change little; with 0, all its patches have equal weight.
+        Standard deviation, >= 0 and in units of a cell's side, of Gaussian weights about the middle
+        of the cell, so that small shifts of an image change the features little; with 0, all
+        patches of a cell have equal weight.
     power : float, default=1.0
         Power of the means, in (0, 1]; 0.5 takes square roots.
     source : {"random", "patches"}, default="random"
@@ -234,9 +235,9 @@ class RandomConvolution(Frozen):
     Attributes
     ----------
     filters_ : ndarray of float32, shape (filters, channels · size²)
-        w of (2); zeros before they are drawn.
+        w of (2); zeros for filters that are not drawn yet.
     drawn_ : int
-        The number of filters drawn.
+        Number of filters drawn.
     shape_ : tuple of int
         (channels, height, width).
     n_features_in_, rows_seen_ : int
@@ -295,12 +296,12 @@ class RandomConvolution(Frozen):
 
     @property
     def n_features_out_(self) -> int:
-        """Two features for each filter and cell."""
+        """Number of output columns: two for each filter and cell."""
         pool = validation.whole(self.pool, "pool", _NAME, low=1)
         return 2 * pool**2 * validation.whole(self.filters, "filters", _NAME, low=1)
 
     def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
-        """Images as a finite matrix."""
+        """Return images as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) in {2, 3}:
             self._check_shape((1, *form)[-3:], where, learning=learning)
@@ -309,7 +310,7 @@ class RandomConvolution(Frozen):
         return super()._check_rows(_brightness(X), where, learning=learning)
 
     def _check_row(self, x: Any, where: str, *, learning: bool) -> Floats:
-        """One image as a matrix of one row."""
+        """Return one image as a matrix of one row."""
         if len(np.shape(x)) in {2, 3}:
             return self._check_rows(np.asarray(x)[None], where, learning=learning)
         return super()._check_row(_brightness(x), where, learning=learning)
@@ -329,10 +330,10 @@ class RandomConvolution(Frozen):
         room, pool = min(shape[1:]) - size + 1, validation.whole(self.pool, "pool", _NAME, low=1)
         if math.prod(shape) != d or not 0 < room > pool - 2 * padding - 1 or padding >= size:
             raise ParameterError(
-                f"{_NAME}: images must have as many numbers as rows have columns, and `pool` "
-                f"patches a side for filters of `size` > `padding`, got {d} columns, shape "
-                f"{shape}, "
-                f"size {size}, pool {pool} and padding {padding}. Change these parameters."
+                f"{_NAME}: `shape` must match the number of columns, `size` must be greater than "
+                f"`padding`, and each side must have at least `pool` patches, got {d} columns, "
+                f"shape {shape}, size {size}, pool {pool} and padding {padding}. Change these "
+                "parameters."
             )
         for name in ("threshold", "contrast", "overlap"):
             validation.in_range(getattr(self, name), name, _NAME, low=0.0)
@@ -340,7 +341,8 @@ class RandomConvolution(Frozen):
         seed = validation.whole(self.seed, "seed", _NAME, low=0)
         if self.source not in ("random", "patches"):
             raise ParameterError(
-                f"{_NAME}: `source` must be 'random' or 'patches', got {self.source!r}. Choose one."
+                f"{_NAME}: `source` must be 'random' or 'patches', got {self.source!r}. Pass one "
+                "of these."
             )
         self.shape_ = shape
         F, p = self.n_features_out_ // (2 * pool**2), shape[0] * size**2
@@ -357,17 +359,17 @@ class RandomConvolution(Frozen):
 
     def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
         del first_rows
-        known = self.drawn_
+        drawn_before = self.drawn_
         since = self._draw(X)
         Z = self._transform_block(X)
-        if self.drawn_ > known:
+        if self.drawn_ > drawn_before:
             by_filter = Z.reshape(len(X), -1, len(self.filters_))
-            for j, row in enumerate(since, start=known):
+            for j, row in enumerate(since, start=drawn_before):
                 by_filter[:row, :, j] = 0.0
         return Z, np.zeros(Z.shape[1], dtype=np.intp)
 
     def _draw(self, X: Floats) -> list[int]:
-        """Draw one filter a row until there are enough; return the rows of their first use."""
+        """Draw one filter per row until all are drawn; return the rows of their first use."""
         F, since = len(self.filters_), list[int]()
         if self.drawn_ == F:
             return since
@@ -403,11 +405,11 @@ class RandomConvolution(Frozen):
         return check_features(Z.reshape(n, self.n_features_out_), X, _NAME)
 
     def _merge_conflict(self, other: "RandomConvolution") -> str:
-        """Filters are patches of other rows."""
+        """Return a reason if the filters are patches of different rows."""
         conflict = super()._merge_conflict(other)
         if conflict and self.source == "patches":
             return (
-                "its filters are patches of its own first rows. Start both from one copy that "
+                "its filters are patches of its own first rows. Create both from one copy that "
                 "has drawn all its filters"
             )
         return conflict
@@ -434,13 +436,13 @@ class RandomConvolution(Frozen):
         )
 
     def _check_shape(self, got: tuple[int, ...], where: str, *, learning: bool) -> None:
-        """Store the shape of the first images; refuse others."""
+        """Store the shape of the first images; refuse other shapes."""
         begun = hasattr(self, "n_features_in_")
         fitted = self.shape_ if begun else self.shape and (1, *self.shape)[-3:]
         if fitted and tuple(fitted) != got:
             raise ShapeError(
-                f"{where}: images must have shape {tuple(fitted)}, channels first, as before, "
-                f"got {got}. Start a new transformer for other images."
+                f"{where}: images must have shape {tuple(fitted)}, channels first, as the first "
+                f"images, got {got}. Start a new transformer for other images."
             )
         if learning and not begun:
             self.shape_ = (int(got[0]), int(got[1]), int(got[2]))

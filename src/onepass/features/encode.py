@@ -9,14 +9,15 @@ been seen are 0.
 numbers unchanged; nan where missing, for :class:`onepass.features.Impute`
 bools   0 and 1; nan where missing
 text    a column for each category, 1 where the row has it (``"onehot"``); or +1 or -1 in one of
-        ``hash_size`` columns, given by the hash of the text (``"hash"``) [1]; all 0 where missing
+        ``hash_size`` columns, selected by the hash of the text (``"hash"``) [1]; all 0 where
+        missing
 dates   sine and cosine of the phase in the day, the week and the year; nan where missing
 ======= ========================================================================================
 
 On a merge, the rows of the second encoder follow those of the first: columns and categories that
 only the second has are appended in its order.
 
-Cost: O(width) time a row; memory of the categories, at most ``max_categories`` a column.
+Cost: O(width) time per row; memory of the categories, at most ``max_categories`` per column.
 
 [1] K. Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009;
     section 2.
@@ -56,12 +57,12 @@ _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 
 
 def _are_dicts(X: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
-    """Whether X is a sequence of dicts."""
+    """Return whether X is a sequence of dicts."""
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
 
 
 def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | Table:
-    """Rows as a table, or as an array (n, d) if they are numbers without names."""
+    """Convert rows to a table, or to an array (n, d) if they are numbers without names."""
     if isinstance(X, Table):
         return X
     if is_frame(X):
@@ -70,8 +71,8 @@ def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats |
         return Table.from_rows(X)
     if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # sparse matrices are refused below
         raise TypeMismatchError(
-            f"{where}: `X` must be rows, got one dict. Give a list of dicts, a frame or an array; "
-            "learn_one and predict_one of a Pipeline take one dict."
+            f"{where}: `X` must be rows, got one dict. Pass a list of dicts, a frame or an array; "
+            "learn_one and predict_one of a Pipeline accept one dict."
         )
     if isinstance(X, (list, tuple)) and not X:
         return Table({}, 0)
@@ -80,8 +81,8 @@ def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats |
         return matrix_with_gaps(X, where, d=None if names is None else len(names), names=names)[0]
     if names is not None and array.shape[1] != len(names):
         raise ShapeError(
-            f"{where}: `X` must have {len(names)} columns, as those learned so far, got "
-            f"{array.shape[1]}. Give a frame or dicts to have columns found by name."
+            f"{where}: `X` must have {len(names)} columns, as learned, got {array.shape[1]}. Pass "
+            "a frame or dicts to match columns by name."
         )
     named = [f"x{j}" for j in range(array.shape[1])] if names is None else names
     columns = {name: to_column(array[:, j], name) for j, name in enumerate(named)}
@@ -97,9 +98,9 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
             if known.any():
                 i = int(known.argmax())
                 raise TypeMismatchError(
-                    f"{where}: column {name!r} must hold {column.kind}, as so far, got "
-                    f"{_KINDS[kind]}: {str(values[i])!r} in row {i}. "
-                    "Convert the column, or give it another name."
+                    f"{where}: column {name!r} must contain {column.kind}, as in earlier rows, got "
+                    f"{_KINDS[kind]}: {str(values[i])!r} in row {i}. Convert the column, or rename "
+                    "it."
                 )
         elif kind == "O":
             check_encodable(values, where, name)
@@ -107,7 +108,8 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
             i = int(np.isinf(values).argmax())
             raise NotFiniteError(
                 f"{where}: `X` must be finite or missing, got {values[i]} in row {i}, column "
-                f"{name!r}. Drop the row, or put nan there and impute it (op.features.Impute())."
+                f"{name!r}. Drop the row, or replace the value by nan and impute it with "
+                "op.features.Impute()."
             )
 
 
@@ -126,16 +128,16 @@ def _check_no_missing(
         gaps = np.ones(len(rows), dtype=bool) if name in absent else is_missing(columns[name])
         if gaps.any():
             raise NotFiniteError(
-                f"{where}: `X` must hold a value in every column, got none in row "
-                f"{int(gaps.argmax())}, column {name!r}. Leave such rows out, as with "
-                'op.stream.read(..., missing="skip"), or construct Encode(missing="keep") and put '
-                "Impute() behind it."
+                f"{where}: `X` must contain a value in every column, got none in row "
+                f"{int(gaps.argmax())}, column {name!r}. Drop such rows, as with "
+                'op.stream.read(..., missing="skip"), or use Encode(missing="keep") followed by '
+                "Impute()."
             )
     return rows
 
 
 def _mixed_matrix(X: object) -> Array | None:
-    """A matrix of text, dates or mixed values; None for anything else."""
+    """Return a matrix of text, dates or mixed values; None for any other object."""
     if hasattr(X, "toarray"):
         return None
     try:
@@ -152,14 +154,14 @@ _Columns: TypeAlias = dict[str, Column | None]
 
 
 class _Extension(NamedTuple):
-    """What a block of rows adds."""
+    """Columns and outputs that a block of rows adds."""
 
     columns: _Columns
     """The new state of each input column."""
     names: list[str]
     """The names of the new output columns, in order."""
     rows: list[int]
-    """The row that first needs each of them."""
+    """The first row that needs each new output column."""
 
 
 def _extend(
@@ -191,7 +193,7 @@ def _extend(
 
 
 def _encode_table(columns: Mapping[str, Column | None], table: Table, width: int) -> Floats:
-    """The rows of a table as an array of shape (n, width)."""
+    """Encode the rows of a table as an array of shape (n, width)."""
     check_values(table.n, width, "Encode")
     out = np.zeros((table.n, width))
     for name, column in columns.items():
@@ -203,7 +205,7 @@ def _encode_table(columns: Mapping[str, Column | None], table: Table, width: int
 
 
 def _place_outputs(columns: _Columns, pending: Iterable[tuple[str, str]], width: int) -> _Columns:
-    """Assign the positions from ``width`` on to new outputs."""
+    """Assign positions to new outputs, starting at ``width``."""
     places: dict[str, dict[str, int]] = {}
     for at, (name, label) in enumerate(pending, width):
         places.setdefault(name, {})[label] = at
@@ -221,7 +223,7 @@ class _MergedLayout(NamedTuple):
     layout: list[str]
     """The names of the output columns."""
     at: Array
-    """The place of each output of the second, (width′,)."""
+    """Position of each output of the second, (width′,)."""
 
 
 def _merge_layouts(one: "Encode", other: "Encode", where: str) -> _MergedLayout:
@@ -254,7 +256,7 @@ def _merge_layouts(one: "Encode", other: "Encode", where: str) -> _MergedLayout:
 
 
 def _output_keys(encode: "Encode") -> list[tuple[str, str]]:
-    """For each output, the name of its column and its label within it."""
+    """Return the column name and the label within the column for each output."""
     owner = [("", "")] * len(encode.layout_)
     for name, column in encode.columns_.items():
         for place in () if column is None else column.outputs:
@@ -264,11 +266,14 @@ def _output_keys(encode: "Encode") -> list[tuple[str, str]]:
 
 def _check_one_kind(name: str, mine: Column | None, theirs: Column, where: str) -> None:
     if mine is not None and not mine.is_compatible(theirs):
-        kinds = f"{mine.kind}, as in the first, got {theirs.kind}"
+        requirement = f"must contain {mine.kind}, as in the first, got {theirs.kind}"
         if mine.kind == theirs.kind:
-            kinds = "counted from one date, got two. Leave 'elapsed' out of Encode(times=...)"
+            requirement = (
+                "must have its days counted from the same date in both, got two dates. Remove "
+                "'elapsed' from Encode(times=...)"
+            )
         raise MergeError(
-            f"{where}: column {name!r} must hold {kinds}. Give all parts the same columns."
+            f"{where}: column {name!r} {requirement}. Use the same columns in all parts."
         )
 
 
@@ -277,8 +282,8 @@ def _check_room(name: str, column: Column, where: str) -> None:
     if column.exceeds_limit:
         raise MergeError(
             f"{where}: column {name!r} must have no more categories in both parts together than "
-            f"Encode(max_categories=...) allows, got {len(column.outputs)} or more. Allow more, or "
-            'learn with Encode(categories="hash").'
+            f"Encode(max_categories=...) allows, got {len(column.outputs)} or more. Increase it, "
+            'or use Encode(categories="hash").'
         )
 
 
@@ -298,8 +303,8 @@ class Encode(Transformer):
     """Encode numbers, text and dates as one matrix of numbers.
 
     Rows may be a Table, a DataFrame, a list of dicts or an array; the columns of an array are named
-    x0, x1, ... A column that is absent is missing in every row. In ``transform``, new columns and
-    new categories are ignored.
+    x0, x1, ... The values of an absent column are missing in every row. In ``transform``, new
+    columns and new categories are ignored.
 
     Parameters
     ----------
@@ -307,14 +312,14 @@ class Encode(Transformer):
         Encoding of text.
     max_categories : int >= 1, default 1000
         With "onehot": number of categories of a column, in order of appearance, that have an output
-        column each. All others share one more.
+        column each. All further categories share one column.
     hash_size : int >= 1, default 256
-        With "hash": output columns for each text column.
+        With "hash": number of output columns for each text column.
     times : sequence of {"hour", "weekday", "yearday", "elapsed"}
-        Encoding of dates: "hour" is the phase in the day (midnight is 0), "weekday" that in the
-        week (whole days, Monday is 0) and "yearday" that in the year (whole days), each as sine and
-        cosine; "elapsed" is days since the first date of the column. Default: the three phases.
-        Time zones are converted to UTC.
+        Encoding of dates: "hour" is the phase in the day (midnight is 0), "weekday" the phase in
+        the week (whole days, Monday is 0) and "yearday" the phase in the year (whole days), each as
+        sine and cosine; "elapsed" is days since the first date of the column. Default: the three
+        phases. Time zones are converted to UTC.
     extra : {"learn", "ignore", "refuse"}, default "learn"
         How to handle a column that first appears after the first row was learned: "learn" adds it,
         as if it had been 0 so far, so rows given as dicts may have optional keys; "ignore" ignores
@@ -323,11 +328,11 @@ class Encode(Transformer):
         With "hash": seed of the hash, which is the same on every machine.
     missing : {"keep", "skip", "error"}, default "keep"
         How to handle missing values: "keep" passes them on, for ``Impute``; "skip" and "error"
-        refuse rows that lack a value. With "skip", the command line leaves such rows out.
+        raise an error for rows that lack a value. With "skip", the command line drops such rows.
 
     Attributes
     ----------
-    columns_ : dict of str to column, or None for one that has shown no value yet
+    columns_ : dict of str to column, or None before its first value
         State of each input column, in order of appearance.
     layout_ : list of str
         The names of the output columns.
@@ -379,27 +384,27 @@ class Encode(Transformer):
 
     @property
     def n_features_out_(self) -> int:
-        """The present number of output columns."""
+        """Current number of output columns."""
         return len(getattr(self, "layout_", ()))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the output columns, such as ``"carrier=UA"`` and ``"start.hour_sin"``.
+        """Return the names of the output columns, such as ``"carrier=UA"``, ``"start.hour_sin"``.
 
         Parameters
         ----------
         input_features : sequence of str, optional
-            If given, it must be the names of the input columns, as learned.
+            If given, must be the names of the learned input columns.
 
         Raises
         ------
         ColumnError
-            If it is not.
+            If ``input_features`` differs from the names of the learned columns.
         """
         names = list(getattr(self, "columns_", ()))
         if input_features is not None and list(input_features) != names:
             raise ColumnError(
-                f"Encode.get_feature_names_out: `input_features` must be the columns learned, "
-                f"{names}, got {list(input_features)}. Leave it out."
+                "Encode.get_feature_names_out: `input_features` must be the columns learned, "
+                f"{names}, got {list(input_features)}. Omit it."
             )
         return np.array(getattr(self, "layout_", []), dtype=object)
 
@@ -408,7 +413,7 @@ class Encode(Transformer):
     def _check_rows(
         self, X: TableLike, where: str, *, learning: bool
     ) -> Floats | Table | _EncodedRow:
-        """A table of columns of the fitted types, or an array if all are numbers."""
+        """Return a table of columns of the fitted types, or an array if all are numbers."""
         columns = getattr(self, "columns_", None) or None  # not fitted: any columns
         rows = _to_table(X, None if columns is None else list(columns), where)
         if isinstance(rows, np.ndarray):
@@ -424,7 +429,7 @@ class Encode(Transformer):
     def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
     ) -> Floats | Table | _EncodedRow:
-        """One row; encoded at once if it has no new column or category."""
+        """Return one row, already encoded if it has no new column or category."""
         if not isinstance(x := named_row(x), Mapping):
             rows = x[None] if isinstance(x, np.ndarray) else [x]
             return self._check_rows(rows, where, learning=learning)
@@ -436,7 +441,7 @@ class Encode(Transformer):
         return self._check_rows([x], where, learning=learning) if row is None else _EncodedRow(row)
 
     def _select_names(self, rows: Table, X: object, where: str, *, learning: bool) -> list[str]:
-        """The names of the columns to encode; others are ignored or refused."""
+        """Return the names of the columns to encode; ignore or refuse other columns."""
         known: _Columns = getattr(self, "columns_", {})
         if not getattr(self, "rows_seen_", 0):
             if not learning or self.extra == "learn" or not _are_dicts(X):
@@ -447,15 +452,15 @@ class Encode(Transformer):
         taken = [name for name in rows.names if name in known]
         if extra and self.extra == "refuse":
             raise ColumnError(
-                f"{where}: `X` must have the columns learned so far, got {extra[0]!r} too. "
+                f"{where}: `X` must have only learned columns, got also {extra[0]!r}. "
                 'Leave it out, or construct Encode(extra="ignore") or Encode(extra="learn").'
             )
         if learning and self.extra == "learn":
             return rows.names
         if extra and known and not taken and not _are_dicts(X):
             raise ColumnError(
-                f"{where}: `X` must have columns that were learned, such as "
-                f"{next(iter(known))!r}, got none of them, but {extra[0]!r}. Check the source."
+                f"{where}: `X` must have columns that were learned, such as {next(iter(known))!r}, "
+                f"got only new columns, such as {extra[0]!r}. Check the source."
             )
         return taken
 
@@ -495,7 +500,7 @@ class Encode(Transformer):
         return ColumnPositions(both.at, len(both.layout), both.layout)
 
     def _merge_conflict(self, other: "Encode") -> str:
-        """Why the rows of the other would have been encoded differently here."""
+        """Return a reason if this encoder would have encoded the other's rows differently."""
         if not self.rows_seen_:
             return ""
         for name, mine in self.columns_.items():
@@ -506,14 +511,14 @@ class Encode(Transformer):
                 rows = other.rows_seen_ if theirs is None else theirs.since
                 return (
                     f"column {name!r} had no value in the first {rows:,} rows of the second, which "
-                    "encoded it as 0, while the first treats it as missing. Give all parts its "
-                    "values"
+                    "encoded it as 0, while the first treats it as missing. Provide its values in "
+                    "all parts"
                 )
         extra = [name for name in other.columns_ if name not in self.columns_]
         if extra and self.extra != "learn":
             return (
-                f"the second has a column {extra[0]!r}, which the first would {self.extra}. "
-                "Leave it out"
+                f"the second has a column {extra[0]!r}, which the first would {self.extra}. Remove "
+                "it"
             )
         return ""
 
@@ -523,24 +528,24 @@ class Encode(Transformer):
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 raise ParameterError(
-                    f"Encode: `{name}` must be one of {known}, got {value!r}. Choose one of these."
+                    f"Encode: `{name}` must be one of {known}, got {value!r}. Pass one of these."
                 )
         for name in ("max_categories", "hash_size"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ParameterError(
                     f"Encode: `{name}` must be a whole number >= 1, got {value!r}. "
-                    "Construct it with another."
+                    "Pass such a number."
                 )
         if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool):
             raise ParameterError(
-                f"Encode: `seed` must be a whole number, got {self.seed!r}. Give an int."
+                f"Encode: `seed` must be a whole number, got {self.seed!r}. Pass an int."
             )
         times = (self.times,) if isinstance(self.times, str) else tuple(self.times)
         if isinstance(self.times, str) or not times or not set(times) <= {*CYCLES, "elapsed"}:
             raise ParameterError(
-                f"Encode: `times` must be some of {(*CYCLES, 'elapsed')}, got {self.times!r}. "
-                "Give a tuple of them; leave out columns of dates that are not wanted."
+                f"Encode: `times` must be some of {(*CYCLES, 'elapsed')}, got {self.times!r}. Pass "
+                "a tuple of these; remove columns of dates that are not needed."
             )
         self.columns_, self.layout_, self.plain_ = {}, [], True
         self.n_features_in_ = self.rows_seen_ = 0
@@ -577,7 +582,7 @@ class Encode(Transformer):
         return _encode_table(getattr(self, "columns_", {}), checked_rows, self.n_features_out_)
 
     def _new_column(self, values: Array, first: int) -> Column:
-        """The state of a column whose first value is in row ``first``."""
+        """Return the state of a column whose first value is in row ``first``."""
         since = self.rows_seen_ + first
         if values.dtype.kind == "f":
             return Number(since=since)
@@ -593,8 +598,8 @@ class Encode(Transformer):
         known, d = self.n_features_in_, X.shape[1]
         if d > known and not self.plain_:
             raise ParameterError(
-                "Encode.grow: columns must be numbers without names, got tables so far. Leave the "
-                "call out: columns of tables are added when they first appear."
+                "Encode.grow: columns must be numbers without names, got tables so far. Remove "
+                "the call: columns of tables are added when they first appear."
             )
         if d > known:
             new: _Columns = {f"x{j}": Number(at=j, since=self.rows_seen_) for j in range(known, d)}

@@ -12,7 +12,7 @@ of the c values before the block,
 
     m_k = m + (D_1 + ... + D_k) / (c + c_k)      c_k values in rows 1 ... k of the block
 
-Cost: O(d) time a row, O(d) memory.
+Cost: O(d) time per row, O(d) memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ class Impute(Columnwise):
     Parameters
     ----------
     strategy : {"mean", "last", "zero"}, default "mean"
-        Replacement: the mean of the values of the column so far, the last one, or 0. Before any
-        value: 0.
+        Replacement: the mean of the values of the column so far, the last value, or 0. Before the
+        first value: 0.
     indicator : bool, default False
-        Append, for each column that has had a gap while learning, a column that is 1 where the
-        value is missing and 0 elsewhere. It is added with the first gap, at the end.
+        Append, for each column with missing values while learning, a column that is 1 where the
+        value is missing and 0 elsewhere. The indicator is appended at the first missing value.
 
     Attributes
     ----------
@@ -50,9 +50,9 @@ class Impute(Columnwise):
     Raises
     ------
     ParameterError
-        If ``strategy`` is none of the three.
+        If ``strategy`` is not one of these.
     NumericalError
-        If a column's values are too large for float64 once summed.
+        If the sum of a column's values overflows float64.
 
     Examples
     --------
@@ -80,13 +80,13 @@ class Impute(Columnwise):
 
     @property
     def n_features_out_(self) -> int:
-        """The number of output columns: inputs, and an indicator for each that had a gap."""
+        """Number of output columns: inputs, and an indicator for each input with missing values."""
         if not hasattr(self, "places_"):
             return 0
         return len(self.places_) + int(np.count_nonzero(self.flags_ >= 0))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the inputs; an indicator is named ``"<input> (missing)"``."""
+        """Return the names of the outputs; an indicator is named ``"<input> (missing)"``."""
         inputs = self._names_in(input_features)
         names = np.empty(self.n_features_out_, dtype=object)
         for j, name in enumerate(inputs):
@@ -98,7 +98,7 @@ class Impute(Columnwise):
     def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
     ) -> Floats:
-        """One row as a matrix of one row."""
+        """Return one row as a matrix of one row."""
         if isinstance(x, dict):
             return self._check_rows(Table.from_rows([x]), where, learning=learning)
         rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
@@ -107,8 +107,8 @@ class Impute(Columnwise):
     def _start(self, d: int) -> None:
         if self.strategy not in self.strategies:
             raise ParameterError(
-                f"Impute: `strategy` must be one of {', '.join(map(repr, self.strategies))}, "
-                f"got {self.strategy!r}. Construct it with one of these."
+                f"Impute: `strategy` must be one of {', '.join(map(repr, self.strategies))}, got "
+                f"{self.strategy!r}. Pass one of these."
             )
         self.fills_ = np.zeros(d)
         self.counts_ = np.zeros(d, dtype=np.int64)
@@ -142,7 +142,7 @@ class Impute(Columnwise):
         return self._join_outputs(other, at, known)
 
     def _join_outputs(self, other: "Impute", at: Array, known: int) -> Array:
-        """Assign positions to outputs of the other alone; return the positions of its outputs."""
+        """Append the outputs that only the other has; return the positions of its outputs."""
         places, flags = self.places_.copy(), self.flags_.copy()
         width = known + int(np.count_nonzero(flags >= 0))
         got = [(int(place), 0, j) for j, place in enumerate(other.places_)]
@@ -157,7 +157,7 @@ class Impute(Columnwise):
         return out
 
     def _merge_conflict(self, other: "Impute") -> str:
-        """Missing values of the other were imputed from its own rows."""
+        """Return a reason if the other imputed missing values from its own rows."""
         filled = self.strategy != "zero" and bool((other.counts_ < other.rows_seen_).any())
         if not (filled and self.rows_seen_):
             return ""
@@ -171,7 +171,7 @@ class Impute(Columnwise):
         return self._arrange(np.where(gaps, self.fills_, X).astype(X.dtype, copy=False), gaps)
 
     def _arrange(self, filled: Floats, gaps: Array) -> Floats:
-        """Inputs and indicators, each at its position."""
+        """Return inputs and indicators, each at its position."""
         if self.n_features_out_ == filled.shape[1]:
             return filled
         out = np.empty((filled.shape[0], self.n_features_out_), dtype=filled.dtype)
@@ -233,14 +233,17 @@ class Impute(Columnwise):
         if not np.isfinite(self.fills_).all():
             j = int(np.flatnonzero(~np.isfinite(self.fills_))[0])
             raise NumericalError(
-                f"Impute: the sum of the values of a column so far must be within "
-                f"float64, got values up to {np.nanmax(np.abs(X[:, j])):g} in column "
-                f"{self._names_in()[j]!r}. Give the column in larger units. If these values "
-                "are small, an earlier row was large: restore a model from before it."
+                "Impute: the sum of the values of a column so far must be within float64, got "
+                f"values up to {np.nanmax(np.abs(X[:, j])):g} in column {self._names_in()[j]!r}. "
+                "Rescale the column to larger units. If these values are small, an earlier row "
+                "was large: restore a model saved before that row."
             )
 
 
 def _last_values(X: Floats, gaps: Array, before: Floats) -> Floats:
-    """The last value of each column at each row, (n, d); ``before`` (d,) until there is one."""
+    """Return the last value of each column up to each row, (n, d).
+
+    Before the first value of a column, it is the value in ``before`` (d,).
+    """
     rows = np.maximum.accumulate(np.where(gaps, -1, np.arange(len(X))[:, None]), axis=0)
     return np.where(rows >= 0, np.take_along_axis(X, np.maximum(rows, 0), axis=0), before)

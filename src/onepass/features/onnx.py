@@ -5,7 +5,7 @@ shape and type of the input, and its outputs:
 
     z = f(x),                 one output of the file, flattened                                (1)
 
-Cost: that of f a row, and memory for the outputs of one row.
+Cost: one evaluation of f per row, and memory for the outputs of one row.
 
 [1] ONNX, Open Neural Network Exchange, intermediate representation, https://onnx.ai.
 """
@@ -37,17 +37,17 @@ _FATAL = 4  # onnxruntime raises errors and need not log them
 class ONNXFeatures(FrozenNetwork):
     """Outputs of a network in an ONNX file as features (extra ``onnx``).
 
-    Nothing is learned, so a learner behind it stays exact. The file defines the shape and type of a
-    row; other rows are refused. If it takes a fixed number of rows, the last batch is padded with
-    zeros.
+    Nothing is learned, so a learner after it stays exact. The file defines the shape and type of a
+    row; other rows are refused. If the network accepts a fixed number of rows, the last batch is
+    padded with zeros.
 
-    Rows are passed on as they are, bytes not divided by 255: scale them as in training. Block sizes
-    affect the last bits of the type of the network, as matrix products round slightly differently
-    for other numbers of rows; with ``batch_size=1`` they do not.
+    Rows are passed on unchanged, without division of bytes by 255: scale them as in training. Block
+    sizes affect the last bits of the features, since rounding in matrix products depends on the
+    number of rows; with ``batch_size=1`` they have no effect.
 
     Model files contain the path and the digest of the ONNX file, not the network. ``op.load`` opens
-    the file at that path, and refuses it if it has changed; ``op.load(path, model=...)`` gives
-    another path. A network given as bytes must be given again in this way.
+    the file at that path, and raises an error if the file has changed; ``op.load(path, model=...)``
+    uses another path. A network that was passed as bytes must be passed again in this way.
 
     Parameters
     ----------
@@ -56,9 +56,10 @@ class ONNXFeatures(FrozenNetwork):
     output : str, optional
         The name of the output, if the file has several.
     shape : tuple of int, optional
-        Shape of one row as the network takes it, such as (3, 32, 32), if the file leaves it open.
+        Shape of one row that the network accepts, such as (3, 32, 32), if the file does not define
+        it.
     batch_size : int, default=64
-        Rows of one forward pass, >= 1, unless the file fixes their number.
+        Number of rows per forward pass, >= 1, unless the file fixes it.
     providers : sequence of str, optional
         Execution providers of onnxruntime, in order of preference; by default
         ``["CPUExecutionProvider"]``. ``onnxruntime.get_available_providers()`` lists them.
@@ -68,7 +69,7 @@ class ONNXFeatures(FrozenNetwork):
     digest_ : str
         SHA-256 of the file.
     shape_ : tuple of int
-        Shape of one row as the network takes it.
+        Shape of one row that the network accepts.
     trial_ : ndarray of shape (n_features_out_,)
         Output of the network for a row of noise.
     n_features_in_, rows_seen_ : int
@@ -79,12 +80,12 @@ class ONNXFeatures(FrozenNetwork):
         If a parameter is out of range, the file is missing, is not a network with one input, mixes
         rows, or has changed since learning began.
     ShapeError, ModuleError
-        If rows do not have the shape of its input, or it fails, or does not return numbers for each
-        row.
+        If rows do not have the shape of the input, or the network fails, or does not return numbers
+        for each row.
     TypeMismatchError
-        If it takes integers and the rows hold other numbers.
+        If the network accepts integers and the rows contain other numbers.
     NumericalError
-        If a feature is not finite; the row is named.
+        If a feature is not finite; the message contains the row.
     MissingExtraError
         If onnxruntime is not installed.
 
@@ -151,8 +152,8 @@ class ONNXFeatures(FrozenNetwork):
         if len(sizes) < 2 or inputs[0].type not in _TYPES:
             got = ", ".join(f"{each.name!r} of {each.type} {each.shape}" for each in inputs)
             raise ParameterError(
-                f"{_NAME}: the file must take one tensor of rows, along its first axis, got "
-                f"{got or 'no input'}. Export the network with such an input alone."
+                f"{_NAME}: the network must have one input, a tensor whose first axis counts rows, "
+                f"got {got or 'no input'}. Export it with this input only."
             )
         rows, *shape = (k if type(k) is int and k > 0 else None for k in sizes)
         name, dtype = inputs[0].name, np.dtype(_TYPES[inputs[0].type])
@@ -179,13 +180,13 @@ class ONNXFeatures(FrozenNetwork):
         if not isinstance(providers, (list, tuple)) or any(p not in there for p in providers):
             raise ParameterError(
                 f"{_NAME}: `providers` must be a list of providers of onnxruntime, "
-                f"{', '.join(there)}, got {providers!r}. Choose some of these, or install another "
+                f"{', '.join(there)}, got {providers!r}. Pass some of these, or install another "
                 "build of onnxruntime."
             )
         options = runtime.SessionOptions()
         options.log_severity_level = _FATAL
         options.use_deterministic_compute = True
-        # by path, as the weights of a large network are in files beside it
+        # by path: the weights of a large network are in other files of its folder
         model = self.model if isinstance(self.model, bytes) else str(_path(self.model))
         try:
             return runtime.InferenceSession(model, options, providers=providers)
@@ -193,12 +194,12 @@ class ONNXFeatures(FrozenNetwork):
             got = "bytes" if isinstance(self.model, bytes) else repr(str(self.model))
             raise ParameterError(
                 f"{_NAME}: `model` must be a network in ONNX that onnxruntime "
-                f"{runtime.__version__} can read, got {got}: {str(error).strip()[:300]}. Export "
-                "it anew, or upgrade onnxruntime."
+                f"{runtime.__version__} can read, got {got}: {str(error).strip()[:300]}. Export it "
+                "again, or upgrade onnxruntime."
             ) from error
 
     def _output_name(self, session: Any) -> str:
-        """The name of the output, a tensor of numbers."""
+        """Return the name of the output, a tensor of numbers."""
         found = {each.name: each.type for each in session.get_outputs()}
         name = self.output
         if name is None and len(found) == 1:
@@ -206,32 +207,31 @@ class ONNXFeatures(FrozenNetwork):
         if not isinstance(name, str) or found.get(name) not in _TYPES:
             got = "none" if name is None else repr(name)
             raise ParameterError(
-                f"{_NAME}: `output` must be the name of a numeric output of the file, which "
-                f"has {', '.join(f'{n!r} ({t})' for n, t in found.items())}, got {got}. "
-                "Construct it with output=..., one of these."
+                f"{_NAME}: `output` must be the name of a numeric output of the file, which has "
+                f"{', '.join(f'{n!r} ({t})' for n, t in found.items())}, got {got}. Pass one of "
+                "these as `output`."
             )
         return str(name)
 
 
 def _path(model: object) -> Path:
-    """The path of an existing file."""
+    """Return the path of an existing file."""
     if not isinstance(model, (str, os.PathLike)):
         raise TypeMismatchError(
             f"{_NAME}: `model` must be the path or the bytes of an ONNX file, got "
-            f"{type(model).__name__}. Give a network of PyTorch to TorchFeatures."
+            f"{type(model).__name__}. Use TorchFeatures for a network of PyTorch."
         )
     path = Path(model)
-    if not path.is_file():  # devices and pipes are refused: they need not end
+    if not path.is_file():  # devices and pipes are refused: they may be endless
         raise ParameterError(
-            f"{_NAME}: `model` must be an existing ONNX file, got {str(path)!r}, which is "
-            "not one. Restore it, or give its path; for a saved model, "
-            "op.load(path, model=...)."
+            f"{_NAME}: `model` must be an existing ONNX file, got {str(path)!r}, which is not a "
+            "file. Restore it, or pass its new path; for a saved model, op.load(path, model=...)."
         )
     return path
 
 
 def _bytes(model: object) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     if isinstance(model, bytes):
         return model
     path = _path(model)
@@ -239,8 +239,8 @@ def _bytes(model: object) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ParameterError(
-            f"{_NAME}: `model` must be a readable file, got {str(path)!r}: {error}. Fix "
-            "its permissions, or give another."
+            f"{_NAME}: `model` must be a readable file, got {str(path)!r}: {error}. Fix its "
+            "permissions, or pass another file."
         ) from error
 
 
@@ -253,7 +253,7 @@ def _check_integers(X: Floats, dtype: np.dtype[Any]) -> None:
     if bad.any():
         i, j = np.argwhere(bad)[0].tolist()
         raise TypeMismatchError(
-            f"{_NAME}: rows must hold integers from {low} to {high}, as the file requires, got "
-            f"{X[i, j]} in row {i}, column {j}. Do not scale bytes, or export the network "
-            "with an input of floats."
+            f"{_NAME}: rows must contain integers from {low} to {high}, as the file requires, got "
+            f"{X[i, j]} in row {i}, column {j}. Do not scale bytes, or export the network with an "
+            "input of floats."
         )

@@ -9,10 +9,10 @@ and with ``whiten`` each coordinate is divided by its standard deviation. The ax
 rows, independently of how the stream is cut. The axes used by ``learn_transform`` and by a Pipeline
 are updated after rows 1, 2, 4, … and then after each block, so that many rows share the cost of an
 update. Attributes, ``transform`` and ``inverse_transform`` use the axes of all rows learned,
-computed at the first access after a row. Axes can be frozen after the first rows; (1) is then one
-function for all later rows.
+computed at the first access after a row. Axes can be frozen after the first rows; (1) is then a
+fixed function of all later rows.
 
-Cost: O(d (k + block)) memory; O(d (k + block)² / block) time a row, and an update when attributes
+Cost: O(d (k + block)) memory; O(d (k + block)² / block) time per row, and an update when attributes
 are read.
 
 [1] D. Ross, J. Lim, R.-S. Lin, M.-H. Yang, "Incremental learning for robust visual tracking",
@@ -49,20 +49,21 @@ __all__ = ["IncrementalPCA"]
 class IncrementalPCA(Columnwise):
     """Coordinates along the principal axes of the rows so far.
 
-    It works from the first row. Attributes, ``transform`` and ``inverse_transform`` use the axes of
+    The first row is sufficient. Attributes, ``transform`` and ``inverse_transform`` use the axes of
     all rows learned, computed when they are first read after a row: reading them after each row
-    costs O(d (k + block)²) a row. ``learn_transform``, and ``learn`` and ``predict`` of a Pipeline,
-    use the axes of the last update before a row, so that a learner predicts from the coordinates
-    that it learns; coordinates along axes that do not exist yet are 0. With ``block`` as its batch
-    size it agrees with scikit-learn's, which requires k rows at once.
+    costs O(d (k + block)²) per row. ``learn_transform``, and ``learn`` and ``predict`` of a
+    Pipeline, use the axes of the last update before a row, so that a learner predicts from the
+    coordinates that it learns; coordinates along axes that do not exist yet are 0. With ``block``
+    as batch size the result agrees with scikit-learn's ``IncrementalPCA``, which requires k rows at
+    once.
 
-    **Before a learner, set** ``freeze_after``. Axes that keep rotating give the same row other
-    coordinates, which misleads a learner that was fitted to the old ones: on scikit-learn's digits
-    the accuracy of ``RLSClassifier`` is 0.87 alone, 0.53 behind 30 rotating axes, and 0.86 behind
-    30 axes frozen after 500 rows.
+    **Before a learner, set** ``freeze_after``. When axes rotate, the coordinates of a row change,
+    so that a learner fitted to earlier coordinates predicts badly: on scikit-learn's digits the
+    accuracy of ``RLSClassifier`` is 0.87 without PCA, 0.53 with 30 rotating axes, and 0.86 with 30
+    axes frozen after 500 rows.
 
-    Frozen axes are those of the first rows. Before, all features are 0; afterwards the axes are
-    fixed, so that a learner behind them is exact on all later rows. Columns that are added later do
+    Frozen axes are those of the first rows. Until then, all features are 0; afterwards the axes are
+    fixed, so that a learner after them is exact on all later rows. Columns that are added later do
     not contribute.
 
     Parameters
@@ -76,8 +77,8 @@ class IncrementalPCA(Columnwise):
         Whether the mean is subtracted. Without it, the axes are those of the products of rows, not
         of their covariance.
     block : int, optional
-        Rows between two truncations, >= 1; by default twice the components, at least 128. With
-        ``freeze_after``, nothing is truncated by default: the axes are those of scikit-learn's
+        Number of rows between two truncations, >= 1; by default twice the components, at least 128.
+        With ``freeze_after``, nothing is truncated by default: the axes are those of scikit-learn's
         ``PCA`` of the first rows, in O(d min(rows, d)) memory until then.
     freeze_after : int, optional
         Number of rows, >= 1, after which the axes are fixed; never by default.
@@ -162,18 +163,18 @@ class IncrementalPCA(Columnwise):
 
     @property
     def explained_variance_(self) -> Floats:
-        """Variances along the axes, (k,); of one row, zeros."""
+        """Variances along the axes, (k,); zeros after one row."""
         return _variances(self._current)
 
     @property
     def explained_variance_ratio_(self) -> Floats:
-        """Shares of the whole variance, (k,)."""
+        """Shares of the total variance, (k,)."""
         view = self._current
         return view.lengths**2 / (view.trace or 1.0)
 
     @property
     def n_features_out_(self) -> int:
-        """The present number of output columns."""
+        """Current number of output columns."""
         d = getattr(self, "n_features_in_", 0)
         k = self.axes_.n_components if self._is_frozen else self.n_components
         if isinstance(k, (int, np.integer)):
@@ -181,7 +182,7 @@ class IncrementalPCA(Columnwise):
         return len(self._view.lengths) if hasattr(self, "axes_") else 0
 
     def transform(self, X: TableLike) -> Floats:
-        """Coordinates along the axes of all rows learned; nothing is learned.
+        """Return the coordinates along the axes of all rows learned; nothing is learned.
 
         ``learn_transform`` and a Pipeline use the axes of the last update instead.
 
@@ -201,7 +202,7 @@ class IncrementalPCA(Columnwise):
         )
 
     def inverse_transform(self, Z: ArrayLike) -> Floats:
-        """The rows (n, d) nearest to the mean with these coordinates (n, k).
+        """Return the rows (n, d) nearest to the mean with these coordinates (n, k).
 
         Parameters
         ----------
@@ -280,7 +281,7 @@ class IncrementalPCA(Columnwise):
         if axes is None or not linalg.finite(axes.mean, np.array([axes.trace])):
             raise NumericalError(
                 "IncrementalPCA: squares of the values must be within float64, got values up to "
-                f"{np.abs(X).max():.3g}. Give the columns in larger units."
+                f"{np.abs(X).max():.3g}. Rescale the columns to larger units."
             )
         return axes
 
@@ -298,18 +299,18 @@ class IncrementalPCA(Columnwise):
         return np.arange(other.n_features_out_)
 
     def _check_same(self, theirs: IncrementalPCAState) -> None:
-        """Refuse axes that differ from these, or if only one of the two is frozen."""
+        """Refuse different axes, and frozen axes in only one of the two."""
         one, two, parts = self.axes_, theirs, ("center", "directions", "lengths")
         same = (np.array_equal(getattr(one.view, k), getattr(two.view, k)) for k in parts)
         if one.rows != two.rows or not all(same):
             raise MergeError(
-                "IncrementalPCA.merge: frozen axes must be the same in both, got some of "
-                f"{one.rows} rows and others of {two.rows}. Start both from one copy that has "
-                "learned `freeze_after` rows."
+                "IncrementalPCA.merge: frozen axes must be the same in both, got axes of "
+                f"{one.rows} rows and different axes of {two.rows} rows. Create both from one copy "
+                "that has learned `freeze_after` rows."
             )
 
     def _merge_conflict(self, other: "IncrementalPCA") -> str:
-        """The axes of each rotated with its own rows, or were learned from other rows."""
+        """Return a reason if the two transformers projected their rows on different axes."""
         if not (self.rows_seen_ and other.rows_seen_):
             return ""
         if self.freeze_after is not None:
@@ -318,19 +319,19 @@ class IncrementalPCA(Columnwise):
             if unseen or still:  # all are 0, or ``_merge_block`` compares the axes
                 return ""
             return (
-                "its axes are those of its own first rows. Start both from a copy with frozen axes"
+                "its axes are those of its own first rows. Create both from one copy with frozen "
+                "axes"
             )
         return (
-            "its rows were projected on axes of their own. Merge the transformers alone, put a "
-            "fixed "
-            "one before the learner, or start both from a copy of a frozen one"
+            "its rows were projected on different axes. Merge only the transformers, use a fixed "
+            "transformer before the learner, or create both from one copy with frozen axes"
         )
 
     def _transform_block(self, X: Floats) -> Floats:
         return self._project(self._view, X)
 
     def _project(self, view: PrincipalAxes, X: Floats) -> Floats:
-        """Coordinates (n, n_features_out_) of rows X (n, d) in a view."""
+        """Return the coordinates (n, n_features_out_) of rows X (n, d) along the axes of a view."""
         with np.errstate(over="ignore", invalid="ignore"):
             Z = view.of(X.astype(np.float64, copy=False))
         if self.whiten:
@@ -362,7 +363,7 @@ class IncrementalPCA(Columnwise):
 
     @property
     def _view(self) -> PrincipalAxes:
-        """The axes in use: none while axes that will be frozen are being learned."""
+        """The axes in use: empty while axes that will be frozen are being learned."""
         axes = self._fitted_axes()
         if self.freeze_after is None or self._is_frozen:
             return axes.view
@@ -390,5 +391,5 @@ class IncrementalPCA(Columnwise):
 
 
 def _variances(view: PrincipalAxes) -> Floats:
-    """Variances along the axes of a view, (k,)."""
+    """Return variances along the axes of a view, (k,)."""
     return view.lengths**2 / max(view.mass - 1.0, 1.0)

@@ -1,7 +1,7 @@
 """Pipeline of transformers and a learner, which is itself one learner.
 
 On a merge the transformers are merged first, in order. Each returns the positions of its outputs
-among those of both, so that the next step can match its columns; the learner is merged last. A
+among the merged outputs, so that the next step can match its columns; the learner is merged last. A
 learner depends on its rows as they were transformed: if the transformers of the first pipeline
 would have transformed the rows of the second differently, the merge is refused.
 """
@@ -34,7 +34,7 @@ _Value = TypeVar("_Value")
 
 
 def _learn_features(features: Sequence[Transformer], checked_rows: Any) -> Floats:
-    """Learn rows in every transformer; return them as transformed at their time."""
+    """Learn rows in every transformer; return each row as transformed after it was learned."""
     rows: Any = checked_rows
     first_rows: Array | None = None
     before: Transformer | None = None
@@ -48,7 +48,7 @@ def _learn_features(features: Sequence[Transformer], checked_rows: Any) -> Float
 
 
 def _transform_features(features: Sequence[Transformer], checked_rows: Any) -> Floats:
-    """Transform each row as if it were the next one; at first, the width is initialized."""
+    """Transform each row as if it were the next one; before learning, the width is initialized."""
     if not hasattr(features[0], "n_features_in_"):
         _learn_features(features, checked_rows[:0])
     rows: Any = checked_rows
@@ -61,10 +61,10 @@ def _transform_features(features: Sequence[Transformer], checked_rows: Any) -> F
 def _learn_selected(
     features: Sequence[Transformer], checked_rows: Any, selected: Array, *, in_order: bool
 ) -> Floats:
-    """Learn the ``selected`` rows, shape (n,); return all as ``_learn_features`` does.
+    """Learn the ``selected`` rows, shape (n,); return all rows transformed.
 
     Other rows are transformed as if each were the next one: at its position if ``in_order``, which
-    costs a block for each run of selected rows; else after all rows.
+    costs a block for each run of selected rows; otherwise after all selected rows.
     """
     if selected.all():
         return _learn_features(features, checked_rows)
@@ -94,21 +94,21 @@ def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
 class Pipeline(BaseEstimator):  # type: ignore[misc]
     """Transformers and a learner as one learner.
 
-    Each row passes through the transformers, which learn it and transform it with their state at
-    its time; then the learner predicts and learns it. When a new category or column adds features,
-    the learner is widened as if the new features had been zero in every row so far.
+    Each row passes through the transformers, which learn it and transform it with their state after
+    it; then the learner predicts and learns it. When a new category or column adds features, the
+    learner is widened as if the new features had been zero in every row so far.
 
-    An error in any step leaves all steps unchanged. The steps given are specifications and are not
-    fitted; copies of them are, as ``features_`` and ``learner_``.
+    An error in any step leaves all steps unchanged. The steps passed to the constructor are not
+    fitted; their fitted copies are ``features_`` and ``learner_``.
 
-    Before a learner whose predictions do not depend on the units of the features, as recursive
-    least squares, transformers that only rescale (``rescales``, as ``Scale``) are skipped: running
-    statistics would give every row other units, and the learner would no longer be exact. They
-    are kept before a transformer that depends on units (``uses_units``, as ``RandomReLU``).
-    ``describe`` shows which steps are skipped.
+    Before a learner whose predictions do not depend on the units of the features, such as recursive
+    least squares, transformers that only rescale (``rescales``, such as ``Scale``) are skipped:
+    running statistics would change the units with every row, and the learner would no longer be
+    exact. They are not skipped before a transformer that depends on units (``uses_units``, such as
+    ``RandomReLU``). ``describe`` shows which steps are skipped.
 
-    Rows of weight 0 are predicted, and learned by no step. Other weights are passed to the learner;
-    transformers weight all rows equally.
+    Rows of weight 0 are predicted, but not learned by any step. Other weights are passed to the
+    learner; transformers weight all rows equally.
 
     Parameters
     ----------
@@ -154,13 +154,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 raise TypeMismatchError(
                     f"{type(self).__name__}: the learner must be one for tables, such as "
                     f"RLSRegressor(), got {got}: networks cannot be steps of a "
-                    f"{type(self).__name__}. Give "
-                    "them transformed rows, as in "
+                    f"{type(self).__name__}. Transform their rows first, as in "
                     "net.learn(scale.learn_transform(X), y)."
                 )
             raise TypeMismatchError(
                 f"{type(self).__name__}: the steps must be transformers, then one learner, got "
-                f"{got or 'none'}. Give objects such as Encode(), Scale(), RLSRegressor(), the "
+                f"{got or 'none'}. Pass objects such as Encode(), Scale(), RLSRegressor(), the "
                 "learner last."
             )
         self.steps = steps
@@ -172,7 +171,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     # -- steps and attributes ----------------------------------------------------------------------
 
     def frozen_copy(self) -> Any:
-        """A copy for prediction, unchanged when this pipeline learns."""
+        """Return a copy for prediction that does not change when this pipeline learns."""
         copied = copy.copy(self)
         if self._is_started:
             copied.features_ = [copy.copy(feature) for feature in self.features_]
@@ -181,13 +180,13 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     @property
     def learner(self) -> Learner:
-        """The fitted learner; before fitting, the one given."""
+        """The fitted learner; before fitting, the learner passed to the constructor."""
         learner: Learner = getattr(self, "learner_", self.steps[-1])
         return learner
 
     @property
     def features(self) -> list[Transformer]:
-        """The fitted transformers in use; before fitting, those given."""
+        """The fitted transformers in use; before fitting, those passed to the constructor."""
         return list(getattr(self, "features_", self._active_steps()))
 
     @property
@@ -208,18 +207,18 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     @property
     def classes_(self) -> Array:
-        """The classes seen so far, of a classifier."""
+        """The classes seen so far, if the learner is a classifier."""
         classes: Array = self.learner_.classes_
         return classes
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the learned state."""
+        """Size of the learned state in bytes."""
         parts: list[Any] = [*self.features_, self.learner_] if self._is_started else []
         return sum(int(part.nbytes) for part in parts)
 
     def get_feature_names_out(self) -> Array:
-        """The names of the features of the learner, as text."""
+        """Return the names of the features of the learner, as text."""
         if self.features:
             names_out: Array = self.features[-1].get_feature_names_out()
             return names_out
@@ -228,7 +227,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return np.array(names, dtype=object)
 
     def describe(self) -> str:
-        """The steps, one a line, with their numbers of columns, and which are skipped."""
+        """Return the steps, one per line, with their numbers of columns, and which are skipped."""
         used = iter(self.features)
         lines = []
         for i, step in enumerate(self.steps[:-1]):
@@ -248,8 +247,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def dtypes_(self) -> dict[str, str]:
         """The types of the named columns of the first transformer.
 
-        They are "number", "text" or "date", as ``op.stream.read(..., dtypes=model.dtypes_)`` takes
-        them; empty before fitting, or if columns have no types.
+        They are "number", "text" or "date", as ``op.stream.read(..., dtypes=model.dtypes_)``
+        accepts them; empty before fitting, or if columns have no types.
         """
         first = self.features_[0] if self._is_started and self.features_ else None
         known: dict[str, Any] = getattr(first, "columns_", {})
@@ -286,10 +285,10 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : rows as the first step takes them
+        X : rows that the first step accepts
             For ``Encode``: a DataFrame, Table, list of dicts or array. At least one row.
         y : array-like of shape (n,) or (n, c)
-            One target a row.
+            One target per row.
         sample_weight : array-like of shape (n,) or float, optional
             A weight >= 0 for each row.
         time : array-like of shape (n,), optional
@@ -311,7 +310,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         classes: ArrayLike | None = None,
         time: TimeLike | None = None,
     ) -> Self:
-        """Learn the rows one after the other, in addition to all learned so far.
+        """Learn the rows one after the other, in addition to all rows learned before.
 
         Parameters
         ----------
@@ -329,12 +328,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ParameterError
-            If ``classes`` is given and the learner is no classifier.
+            If ``classes`` is given and the learner is not a classifier.
         """
         if classes is not None and not is_classifier(self.learner):
             raise ParameterError(
-                "Pipeline.partial_fit: `classes` must be left out unless the learner is a "
-                f"classifier, got it with {type(self.learner).__name__}. Leave it out."
+                "Pipeline.partial_fit: `classes` must be omitted unless the learner is a "
+                f"classifier, got {type(self.learner).__name__}. Remove it."
             )
         self._learn(X, y, sample_weight, "partial_fit", _without_none(classes=classes, time=time))
         return self
@@ -370,7 +369,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : rows as the first step takes them
+        X : rows that the first step accepts
         **options
             Options of ``predict`` of the learner.
 
@@ -383,18 +382,18 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     @available_if(_learner_can("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: TableLike) -> Floats:
-        """Scores of the classes, as ``decision_function`` of the learner."""
+        """Return the scores of the classes, as ``decision_function`` of the learner."""
         scores: Floats = self.learner.decision_function(self._transformed(X, "decision_function"))
         return scores
 
     @available_if(_learner_can("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: TableLike) -> Floats:
-        """Probabilities of the classes, as ``predict_proba`` of the learner."""
+        """Return the probabilities of the classes, as ``predict_proba`` of the learner."""
         shares: Floats = self.learner.predict_proba(self._transformed(X, "predict_proba"))
         return shares
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """R² of a regressor or accuracy of a classifier on these rows."""
+        """Return R² of a regressor or the accuracy of a classifier on these rows."""
         return float(
             self.learner.score(self._transformed(X, "score"), y, sample_weight=sample_weight)
         )
@@ -444,10 +443,10 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return self.learner_.predict_one(x)
 
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
-        """Merge what another pipeline learned, as if this one had seen its rows too.
+        """Merge another pipeline into this one, as if this one had also learned its rows.
 
         The other is not changed. Columns and categories that only the other has are appended in the
-        order in which they appeared there.
+        order of their appearance.
 
         Parameters
         ----------
@@ -463,8 +462,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         MergeError
-            If they are incompatible, would have transformed the rows of the other differently, or
-            the learners cannot be merged. Both are then unchanged.
+            If the pipelines are incompatible, would have transformed the rows of the other
+            differently, or the learners cannot be merged. Both are then unchanged.
         """
         where = f"{type(self).__name__}.merge"
         self._check_mergeable(other, where)
@@ -481,7 +480,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 at = mine._merge_from(theirs, at, where)
             if at is None:
                 at = column_positions(self.learner_, other.learner_, where)
-            elif not len(at.at):  # a learner without features has one, which is 0
+            elif not len(at.at):  # a learner without features has a single feature that is 0
                 at = ColumnPositions(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
             self.learner_.join(other.learner_, at, concurrent=concurrent)
         return self
@@ -489,7 +488,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     # -- scikit-learn -------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
-        """Parameters: the steps; if deep, also each step and its own as ``<name>__<parameter>``.
+        """Return the steps; if deep, also each step and its parameters as ``<name>__<parameter>``.
 
         The name of a step is its class in lower case; further ones of the same class are numbered:
         ``encode``, ``scale``, ``scale-2``.
@@ -501,7 +500,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set ``steps``, a step by its name, or ``<name>__<parameter>``; the fitted state is kept.
+        """Set ``steps``, a step by its name, or ``<name>__<parameter>``; keep the fitted state.
 
         The steps given to the constructor are not modified: changed steps are copies.
 
@@ -516,7 +515,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             if name not in steps:
                 raise ParameterError(
                     f"{type(self).__name__}.set_params: a parameter must be `steps`, or begin with "
-                    f"one of {', '.join(steps)}, got {key!r}. Check the spelling: get_params()."
+                    f"one of {', '.join(steps)}, got {key!r}. Compare with the names in "
+                    "get_params()."
                 )
             step = value
             if parameter:
@@ -557,9 +557,9 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return type(parts) is list and self._fits((*parts, self.learner_))
 
     def _is_skipped(self, i: int) -> bool:
-        step, behind = self.steps[i], self.steps[i + 1 : -1]
+        step, later = self.steps[i], self.steps[i + 1 : -1]
         free = getattr(self.steps[-1], "_scale_invariant", False)
-        return step.rescales and free and not any(one.uses_units for one in behind)
+        return step.rescales and free and not any(one.uses_units for one in later)
 
     def _active_steps(self) -> list[Transformer]:
         return [step for i, step in enumerate(self.steps[:-1]) if not self._is_skipped(i)]
@@ -572,7 +572,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         self.learner_ = clone(self.steps[-1])
 
     def _check_mergeable(self, other: Self, where: str) -> None:
-        """Refuse other steps, or steps of other parameters."""
+        """Check that both pipelines have the same steps with the same parameters."""
         check_same_parameters(self, other, (), where)
         one, two = (" > ".join(type(step).__name__ for step in p.steps) for p in (self, other))
         if one != two:
@@ -591,8 +591,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             and (reason := mine._merge_conflict(theirs))
         ):
             raise MergeError(
-                f"{where}: {type(mine).__name__} must have transformed the rows of both alike, but "
-                f"{reason}, or let one pipeline see all rows."
+                f"{where}: {type(mine).__name__} must have transformed the rows of both in the "
+                f"same way, but {reason}, or learn all rows with one pipeline."
             )
 
     def _rollback_on_error(self) -> AbstractContextManager[None]:
@@ -629,12 +629,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             return getattr(self.learner_, verb)(X, y, sample_weight=sample_weight, **named)
 
     def _transformed(self, X: TableLike, verb: str) -> Any:
-        """The rows as transformed for a prediction."""
+        """Return the rows as transformed for a prediction."""
         if not self._is_started:
             raise NotFittedError(
-                f"Pipeline.{verb}: this Pipeline is not fitted yet: it has learned no row. Call "
-                "fit, partial_fit or learn_one first; predict_one and test_then_train predict "
-                "from the start."
+                f"Pipeline.{verb}: this Pipeline is not fitted yet: it has not learned a row. Call "
+                "fit, partial_fit or learn_one first; predict_one and test_then_train also "
+                "predict before learning."
             )
         if not self.features_:
             return X
@@ -642,7 +642,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return _padded(_transform_features(self.features_, checked_rows))
 
     def _prepare_for_learner(self, Z: Floats) -> Floats:
-        """Rows for the learner, which is widened and gets the names of the features."""
+        """Widen the learner and set its feature names; return the rows for it."""
         Z = _padded(Z)
         width, learner = Z.shape[1], self.learner_
         grown = width != getattr(learner, "n_features_in_", None)
@@ -656,12 +656,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
 
 def _one_line(step: object) -> str:
-    """The representation of a step in one line."""
+    """Return the representation of a step in one line."""
     return re.sub(r"\n\s+", " ", repr(step))
 
 
 def _steps_by_name(steps: tuple[Transformer | Learner, ...]) -> dict[str, Transformer | Learner]:
-    """The steps by their names."""
+    """Return the steps by name."""
     named: dict[str, Transformer | Learner] = {}
     for step in steps:
         name = type(step).__name__.lower()
@@ -671,7 +671,7 @@ def _steps_by_name(steps: tuple[Transformer | Learner, ...]) -> dict[str, Transf
 
 
 def _without_none(**arguments: _Value) -> dict[str, _Value]:
-    """The arguments that are not None, as a learner may not accept the others."""
+    """Return the arguments that are not None; a learner may not accept the omitted ones."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 

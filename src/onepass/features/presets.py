@@ -1,4 +1,4 @@
-"""Ready pipelines by name, for tables.
+"""Predefined pipelines for tables, by name.
 
 The name of a learner is that of its class without the task, in lower case: ``rls`` is
 :class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each model is ``Pipeline(Encode(),
@@ -28,12 +28,12 @@ _TASKS = ("regression", "classification")
 
 
 def names(task: str | None = None) -> list[str]:
-    """The names of the models of one task, or of all.
+    """Return the names of the models of one task, or of all tasks.
 
     Parameters
     ----------
     task : {"regression", "classification"}, optional
-        By default both.
+        Default: both.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def names(task: str | None = None) -> list[str]:
 
 
 def learner_class(name: str, task: str) -> type:
-    """The class of the learner of a model.
+    """Return the class of the learner of a model.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def learner_class(name: str, task: str) -> type:
 def pipelines(
     chosen: Sequence[str], task: str, settings: Mapping[str, object] | None = None
 ) -> dict[str, Pipeline]:
-    """New models by name.
+    """Create models by name.
 
     Parameters
     ----------
@@ -155,8 +155,8 @@ def _check_learnable(model: Pipeline) -> None:
         return
     except (TypeError, ValueError, MemoryError) as error:
         raise ParameterError(
-            f"{type(learner).__name__}: its parameters must allow it to learn a row, got: "
-            f"{error}. Change the parameters."
+            f"{type(learner).__name__}: the parameters must allow the learner to learn a row, got "
+            f"an error: {error}. Change the parameters."
         ) from error
 
 
@@ -166,20 +166,21 @@ def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
     if part not in parts or not parameter:
         raise ParameterError(
             f"{_WHERE}: a setting must belong to a part in use, {', '.join(parts)}, such as "
-            f"{next(iter(parts))}.<parameter>, got {setting!r}."
-            f"{did_you_mean(part, parts) or ' Give the part, a dot and the parameter.'}"
+            f"{next(iter(parts))}.<parameter>, got "
+            f"{setting!r}.{did_you_mean(part, parts) or ' Write part, dot and parameter.'}"
         )
     accepted = list(inspect.signature(parts[part]).parameters)
     if parameter not in accepted:
         raise ParameterError(
-            f"{_WHERE}: {part} must be given one of its parameters, {', '.join(accepted)}, got "
+            f"{_WHERE}: a setting of {part} must name one of its parameters, "
+            f"{', '.join(accepted)}, got "
             f"{parameter!r}.{did_you_mean(parameter, accepted) or ' Choose one of these.'}"
         )
     return part, parameter
 
 
 def _for_tables(kind: type) -> dict[str, Any]:
-    """Defaults adapted to tables."""
+    """Return defaults adapted to tables."""
     start = {
         "prior": {"prior": 1.0},  # the weight of one row: stable from the first rows, in any units
         "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average
@@ -189,7 +190,7 @@ def _for_tables(kind: type) -> dict[str, Any]:
 
 
 def _all_learners() -> dict[str, dict[str, type]]:
-    """Name -> task -> class of all learners."""
+    """Return the classes of all learners: name -> task -> class."""
     known: dict[str, dict[str, type]] = {}
     for listed in learners.__all__:
         kind = getattr(learners, listed)

@@ -1,12 +1,12 @@
 """Features of a pretrained network, whose weights are fixed.
 
-A network with fixed weights is a fixed function of a row, as random units are; the layer before
-the last one of a network trained on other images is a far richer one. An exact learner behind it,
-such as recursive least squares, learns classes and tasks in one pass without forgetting [1, 2].
+A network with fixed weights is a fixed function of a row, like random units; the last hidden layer
+of a network trained on other images is a far better one. An exact learner after it, such as
+recursive least squares, learns classes and tasks in one pass without forgetting [1, 2].
 
-Streams give rows as flat numbers; they are reshaped to the input of the network. Model files do not
-contain the network, but its SHA-256 digest and its output for a row of noise. The latter shows
-whether the network is deterministic, and both whether the network given on loading is the same.
+Rows of streams are flat; they are reshaped to the input of the network. Model files do not contain
+the network, but its SHA-256 digest and its output for a row of noise. The output shows whether the
+network is deterministic; both show whether the network passed on loading is the same.
 
 [1] M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad, A. van den Hengel, "RanPAC: Random
     projections and pre-trained models for continual learning", NeurIPS 2023.
@@ -48,26 +48,26 @@ class OpenNetwork(NamedTuple):
     digest: str
     """SHA-256 of its weights or its file."""
     shape: tuple[int | None, ...] | None = None
-    """The declared shape of a row; None for sizes that are open."""
+    """The declared shape of a row; None for variable sizes."""
     rows: int | None = None
     """The fixed number of rows of a batch, if there is one."""
     integer_dtype: np.dtype[Any] | None = None
-    """The integer dtype of its input, if it takes integers only."""
+    """The integer dtype of the input, if the network accepts only integers."""
 
 
 def _input_shape(
     given: object, declared: Sequence[int | None] | None, d: int, where: str
 ) -> tuple[int, ...]:
-    """The shape of a row of d numbers.
+    """Return the shape of a row of d numbers.
 
     Parameters
     ----------
     given : sequence of int, optional
-        The shape given by the user, or that of the first rows.
+        The shape passed by the user, or the shape of the first rows.
     declared : sequence of int or None, optional
-        The shape declared by the network, None for sizes that are open.
+        The shape declared by the network, None for variable sizes.
     d : int
-        Numbers of a row.
+        Number of values of a row.
     where : str
         The class, for messages.
 
@@ -75,7 +75,7 @@ def _input_shape(
     -------
     tuple of int
         ``given``, with as many leading axes of length 1 as ``declared`` has; else ``declared`` with
-        its open size inferred from d; else ``(d,)``.
+        its variable size inferred from d; else ``(d,)``.
 
     Raises
     ------
@@ -91,9 +91,8 @@ def _input_shape(
         shape = _align_axes(_sizes(given, where), declared)
         if declared is not None and not _fits(shape, declared):
             raise ParameterError(
-                f"{where}: `shape` must be one that the network takes, {_format_shape(declared)}, "
-                "got "
-                f"{shape}. Construct it without `shape`, or with one that fits."
+                f"{where}: `shape` must be a shape that the network accepts, "
+                f"{_format_shape(declared)}, got {shape}. Omit it, or pass such a shape."
             )
     elif declared is None:
         shape = (d,)
@@ -101,8 +100,8 @@ def _input_shape(
         shape = _fill_open_size(declared, d, where)
     if math.prod(shape) != d:
         raise ShapeError(
-            f"{where}: rows must have {math.prod(shape)} numbers, as shape {shape} has, got {d} "
-            "columns. Give rows of that width, or construct it with another `shape`."
+            f"{where}: rows must have {math.prod(shape)} numbers for shape {shape}, got {d} "
+            "columns. Pass rows of that width, or set another `shape`."
         )
     return shape
 
@@ -112,16 +111,16 @@ def _check_shape(got: Sequence[int], known: Sequence[int] | None, where: str) ->
     if known is None or _strip_axes(got) == _strip_axes(known):
         return
     raise ShapeError(
-        f"{where}: rows must have shape {tuple(known)}, as before or as `shape`, got "
-        f"{tuple(got)}. Bring the axes into that order, or start a new transformer."
+        f"{where}: rows must have shape {tuple(known)}, as the first rows or as `shape`, got "
+        f"{tuple(got)}. Reorder the axes, or create a new transformer."
     )
 
 
 def _sizes(given: object, where: str) -> tuple[int, ...]:
     if not isinstance(given, (tuple, list)) or not given:
         raise ParameterError(
-            f"{where}: `shape` must be a tuple of sizes, such as (3, 32, 32), got {given!r}. "
-            "Construct it with one."
+            f"{where}: `shape` must be a tuple of sizes, such as (3, 32, 32), got {given!r}. Pass "
+            "such a tuple."
         )
     return tuple(validation.whole(k, "shape", where, low=1) for k in given)
 
@@ -133,7 +132,7 @@ def _fits(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
 
 
 def _align_axes(shape: tuple[int, ...], declared: Sequence[int | None] | None) -> tuple[int, ...]:
-    """A shape with as many leading axes of length 1 as the network has."""
+    """Return a shape with as many leading axes of length 1 as the network has."""
     if declared is None or len(declared) == len(shape):
         return shape
     bare = _strip_axes(shape)
@@ -141,12 +140,12 @@ def _align_axes(shape: tuple[int, ...], declared: Sequence[int | None] | None) -
 
 
 def _fill_open_size(declared: Sequence[int | None], d: int, where: str) -> tuple[int, ...]:
-    """The declared shape, with one open size inferred from d."""
+    """Return the declared shape, with one variable size inferred from d."""
     if sum(k is None for k in declared) > 1:
         raise ParameterError(
-            f"{where}: `shape` must be given for a network of several open sizes, "
-            f"{_format_shape(declared)}"
-            f", got none for {d} columns. Construct it with `shape`, such as (3, 32, 32)."
+            f"{where}: `shape` must be set for a network with several variable sizes, "
+            f"{_format_shape(declared)}, got none for {d} columns. "
+            "Pass `shape`, such as (3, 32, 32)."
         )
     rest = max(1, math.prod(k for k in declared if k is not None))
     return tuple(max(1, d // rest) if k is None else k for k in declared)
@@ -168,7 +167,7 @@ _ALIKE = 0.03  # relative to the largest output; devices and half precision diff
 
 
 def _nearly_equal(one: Floats, two: Floats) -> bool:
-    """Whether two outputs are equal up to rounding, on any device.
+    """Return whether two outputs are equal up to rounding, on any device.
 
     Parameters
     ----------
@@ -190,7 +189,7 @@ _SMALL = {"u1", "i1", "f2"}  # dtypes that float32 represents exactly
 
 
 class FrozenNetwork(Frozen):
-    """Base class of pretrained networks as transformers; they never learn, and files exclude them.
+    """Base class of pretrained networks as transformers; networks are not trained or saved.
 
     A subclass defines ``_key``, ``_open`` and ``_digest``, and the parameters ``shape`` and
     ``batch_size``. The opened network is not part of the learned state: copies and files exclude
@@ -212,7 +211,7 @@ class FrozenNetwork(Frozen):
 
     @abstractmethod
     def _key(self) -> tuple[Hashable, ...]:
-        """A key that changes whenever the network may have changed; cheap."""
+        """Return a key that changes whenever the network may have changed; must be cheap."""
 
     @abstractmethod
     def _open(self) -> OpenNetwork:
@@ -220,19 +219,19 @@ class FrozenNetwork(Frozen):
 
     @abstractmethod
     def _digest(self) -> str:
-        """SHA-256 of the present network, in hexadecimal."""
+        """Return the SHA-256 of the current network, in hexadecimal."""
 
     # -- output ------------------------------------------------------------------------
 
     @property
     def n_features_out_(self) -> int:
-        """The number of outputs for a row; 0 before the first evaluation."""
+        """Number of outputs for a row; 0 before the first evaluation."""
         return len(getattr(self, "trial_", ()))
 
     def transform(self, X: TableLike) -> Floats:
-        """The outputs of the network for the rows, also before anything was learned.
+        """Return the outputs of the network for the rows; no row needs to have been learned.
 
-        Once a table with named columns was learned, columns are matched by name.
+        After a table with named columns was learned, columns are matched by name.
 
         Parameters
         ----------
@@ -251,7 +250,7 @@ class FrozenNetwork(Frozen):
         return outputs
 
     def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
-        """Rows, of any shape that the network takes, as a finite matrix."""
+        """Return rows, of any shape that the network accepts, as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) > 1:
             known = getattr(self, "shape_", self.shape)
@@ -268,20 +267,20 @@ class FrozenNetwork(Frozen):
     def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
     ) -> Floats:
-        """One row as a matrix of one row."""
+        """Return one row as a matrix of one row."""
         if hasattr(x, "shape") and len(np.shape(x)) > 1:
             return self._check_rows(np.asarray(x)[None], where, learning=learning)
         return super()._check_row(x, where, learning=learning)
 
     def _merge_conflict(self, other: Self) -> str:
-        """The networks are different."""
+        """Return a reason if the networks differ."""
         if not (hasattr(self, "digest_") and hasattr(other, "digest_")):
             return ""
         if (self.digest_, self.shape_) == (other.digest_, other.shape_) and _nearly_equal(
             self.trial_, other.trial_
         ):
             return ""
-        return f"its {self._what} is another. Give both the same"
+        return f"its {self._what} is different. Use the same in both"
 
     # -- hooks of the learned state --------------------------------------------------------------
 
@@ -296,7 +295,7 @@ class FrozenNetwork(Frozen):
     def _widen(self, d: int) -> None:
         raise ShapeError(
             f"{self._name}.grow: rows must have {self.n_features_in_} numbers, as in the first "
-            f"block, got {d}. Inputs of a network cannot be added; start a new transformer."
+            f"block, got {d}. Inputs of a network cannot be added: create a new transformer."
         )
 
     def _merge_block(self, other: Self, at: Array, known: int) -> Array:
@@ -304,8 +303,8 @@ class FrozenNetwork(Frozen):
         reason = self._merge_conflict(other)
         if reason or not np.array_equal(at, np.arange(self.n_features_in_)):
             raise MergeError(
-                f"{self._name}.merge: both must transform a row alike, but "
-                f"{reason or 'the order of columns differs. Give both the same'}."
+                f"{self._name}.merge: both must transform a row in the same way, but "
+                f"{reason or 'the order of columns differs. Use the same order in both'}."
             )
         return np.arange(self.n_features_out_)
 
@@ -319,18 +318,18 @@ class FrozenNetwork(Frozen):
             i, j = np.argwhere(~finite)[0].tolist()
             raise NumericalError(
                 f"{self._name}: features must be finite, got {Z[i, j]} in row {i}, feature "
-                f"{self._prefix}{j}, of a row with numbers up to {np.abs(X[i]).max():.3g}. Leave "
-                f"the row out, or give numbers of the size that the {self._what} was trained with."
+                f"{self._prefix}{j}, of a row with numbers up to {np.abs(X[i]).max():.3g}. Drop "
+                f"the row, or scale its numbers as in the training of the {self._what}."
             )
         return Z
 
     def _forward(self, network: OpenNetwork, rows: Array) -> Floats:
-        """Outputs (n, k) of 1 <= n rows (n, *shape), at most as many as the network takes.
+        """Return outputs (n, k) of n >= 1 rows (n, *shape), at most as many as the network accepts.
 
         Raises
         ------
         ModuleError, ShapeError
-            If the network raises, or returns anything else.
+            If the network raises, or returns another result.
         """
         where, n = f"{self._name}: the {self._what}", len(rows)
         if network.rows is not None and n < network.rows:
@@ -341,9 +340,9 @@ class FrozenNetwork(Frozen):
             raise
         except Exception as error:  # a user's network may raise anything
             raise ModuleError(
-                f"{where} must accept rows of shape {rows.shape[1:]}, got "
-                f"{type(error).__name__} : {str(error).strip()[:300]}. Give rows of the "
-                "shape and size that it takes; for flat rows, give shape=..."
+                f"{where} must accept rows of shape {rows.shape[1:]}, got {type(error).__name__}: "
+                f"{str(error).strip()[:300]}. Pass rows of the shape and range that it accepts; "
+                "for flat rows, pass shape=..."
             ) from error
         width = self.n_features_out_ or None
         Z: Floats = (
@@ -357,9 +356,7 @@ class FrozenNetwork(Frozen):
         ):
             raise ShapeError(
                 f"{where} must return {width or 'one or more'} numbers for each of {len(rows)} "
-                "rows, "
-                f"got an output of shape {outputs.shape}. The first axis must be that of "
-                "the rows."
+                f"rows, got an output of shape {outputs.shape}. The first axis must count rows."
             )
         return Z
 
@@ -371,7 +368,7 @@ class FrozenNetwork(Frozen):
         return state
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """The representation of any estimator, without that of the network."""
+        """Return the representation of an estimator, with only the class name of the network."""
         shown = copy.copy(self)
         for name in self.outside:
             value = getattr(self, name)
@@ -380,7 +377,7 @@ class FrozenNetwork(Frozen):
         return str(BaseEstimator.__repr__(shown, N_CHAR_MAX))
 
     def __sklearn_clone__(self) -> Self:
-        """An unfitted copy with the same network."""
+        """Return an unfitted copy with the same network."""
         copied = type(self)(**self.get_params(deep=False))
         if "_opened" in vars(self):
             copied.__dict__["_opened"] = self._opened
@@ -389,11 +386,11 @@ class FrozenNetwork(Frozen):
     # -- identity of the network -------------------------------------------------------------------
 
     def _network(self) -> OpenNetwork:
-        """The network, opened at first use, and again when it may have changed."""
+        """Return the network; open it at first use, and again if it may have changed."""
         key = self._key()
-        held = vars(self).get("_opened")
-        if held is not None and held[0] == key:
-            opened: OpenNetwork = held[1]
+        cached = vars(self).get("_opened")
+        if cached is not None and cached[0] == key:
+            opened: OpenNetwork = cached[1]
             return opened
         network = self._open()
         if hasattr(self, "digest_"):
@@ -401,21 +398,21 @@ class FrozenNetwork(Frozen):
                 raise ParameterError(f"{self._name}: {self._digest_error(network.digest)}")
             if not _nearly_equal(self.trial_, self._trial_outputs(network)):
                 raise ParameterError(
-                    f"{self._name}: the {self._what} must have the outputs that it had when "
-                    "learning "
-                    "began, got other outputs with the same digest. Build it of the same layers "
-                    "and settings; keep an ONNX file beside the files of its weights."
+                    f"{self._name}: the {self._what} must return the same outputs as when learning "
+                    "began, got other outputs with the same digest. Create it with the same "
+                    "layers and settings; for an ONNX file, keep its weight files in the same "
+                    "folder."
                 )
         self._opened = key, network
         return network
 
     def _trial_outputs(self, network: OpenNetwork) -> Floats:
-        """Outputs for a row of noise, which must be reproducible.
+        """Return the outputs for a row of noise; check that they are reproducible.
 
         Raises
         ------
         ParameterError
-            If the row has other outputs in a second evaluation, or beside another row.
+            If the row has other outputs in a second evaluation, or together with another row.
         """
         noise = np.random.default_rng(0).random((2, *self.shape_), dtype=np.float32)
         if network.integer_dtype is not None:
@@ -423,27 +420,26 @@ class FrozenNetwork(Frozen):
         several = (network.rows or int(self.batch_size)) > 1
         alone: Floats = self._forward(network, noise[:1])[0]
         again = self._forward(network, noise[:1])[0]
-        beside = self._forward(network, noise)[0] if several else alone
-        for other, when in ((again, "evaluated again"), (beside, "evaluated beside another row")):
+        together = self._forward(network, noise)[0] if several else alone
+        for other, when in ((again, "evaluated again"), (together, "evaluated with another row")):
             if not _nearly_equal(alone, other):
                 raise ParameterError(
                     f"{self._name}: the outputs for a row must be reproducible and independent of "
-                    f"other rows, got other outputs when {when}. Disable random layers "
-                    "and batch statistics; for the latter, batch_size=1 passes each row "
-                    "by itself."
+                    f"other rows, got other outputs when {when}. Disable random layers and batch "
+                    "statistics; with batch statistics, batch_size=1 evaluates each row by itself."
                 )
         return alone
 
     def _digest_error(self, got: str) -> str:
         return (
-            f"the {self._what} must be the one of the beginning of learning, of digest "
-            f"{self.digest_[:12]}, got one of digest {got[:12]}. Give the original network: "
-            "the learned state depends on its features."
+            f"the {self._what} must be the one used when learning began, with digest "
+            f"{self.digest_[:12]}, got digest {got[:12]}. Pass the original network: the learned "
+            "state depends on its features."
         )
 
     @property
     def _unlike(self) -> str:
-        """How the network given on loading differs from the former one; empty if it does not."""
+        """How the network passed on loading differs from the saved one; empty if it does not."""
         if not hasattr(self, "digest_"):
             return ""
         try:

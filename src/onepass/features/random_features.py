@@ -10,10 +10,10 @@ two rows approach exp(−γ ‖x − x′‖²) as the width grows.
 
 With fixed features, an exact learner such as recursive least squares ends with the solution for all
 rows at once: no order of rows or of tasks causes forgetting [3, 4]. On raw inputs, random features
-outperform many that are learned along the stream [5]; for large images, random projections of the
-output of a pretrained network are used [6].
+outperform many features that are learned from the stream [5]; for large images, random projections
+of the output of a pretrained network are used [6].
 
-Cost: O(d · width) time a row and memory.
+Cost: O(d · width) time per row, O(d · width) memory.
 
 [1] G.-B. Huang, Q.-Y. Zhu, C.-K. Siew, "Extreme learning machine: theory and applications",
     Neurocomputing 70, 2006.
@@ -45,8 +45,8 @@ class Frozen(Columnwise):
     """Base class of transformers of matrices whose outputs are fixed functions of a row.
 
     A subclass defines ``_start``, ``_widen``, ``_transform_block``, ``n_features_out_``,
-    ``_prefix`` and ``_draws``, the names of the arrays drawn. ``_by_column`` names the one whose
-    first axis is that of columns.
+    ``_prefix`` and ``_draws``, the names of the arrays drawn. ``_by_column`` names the array whose
+    first axis counts columns.
     """
 
     merging: ClassVar[str] = "exact"
@@ -58,10 +58,10 @@ class Frozen(Columnwise):
     @property
     @abstractmethod
     def n_features_out_(self) -> int:
-        """The number of output columns, fixed from the first row on."""
+        """Number of output columns, constant after the first row."""
 
     def _merge_conflict(self, other: "Frozen") -> str:
-        """The weights were drawn for other columns."""
+        """Return a reason if the weights were drawn for different columns."""
         if not (self.rows_seen_ and other.rows_seen_):
             return ""
         k = min(self.n_features_in_, other.n_features_in_)
@@ -69,7 +69,7 @@ class Frozen(Columnwise):
         same = all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
         if same:
             return ""
-        return "its weights were drawn for other columns. Give both the same columns, in one order"
+        return "its weights were drawn for other columns. Use the same columns and order in both"
 
     # -- hooks -------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Frozen(Columnwise):
         return np.arange(self.n_features_out_)
 
     def _draws_for(self, k: int) -> list[Array]:
-        """The names of the first k columns, and the arrays drawn for them."""
+        """Return the names of the first k columns, and the arrays drawn for them."""
         every = {name: np.asarray(getattr(self, name)) for name in self._draws}
         drawn = [array[:k] if name == self._by_column else array for name, array in every.items()]
         return [np.array(self._names_in()[:k]), *drawn]
@@ -110,7 +110,7 @@ def check_features(Z: Floats, X: Floats, where: str) -> Floats:
     if not linalg.finite(Z):
         raise NumericalError(
             f"{where}: features must be within {Z.dtype}, got rows with values up to "
-            f"{np.abs(X).max():.3g}. Give the columns in larger units, or as float64."
+            f"{np.abs(X).max():.3g}. Rescale the columns to larger units, or pass them as float64."
         )
     return Z
 
@@ -125,7 +125,7 @@ class _Units(Frozen):
 
     @property
     def n_features_out_(self) -> int:
-        """The number of output columns, fixed from the first row on."""
+        """Number of output columns, constant after the first row."""
         return validation.whole(self.width, "width", type(self).__name__, low=1)
 
     @property
@@ -149,19 +149,19 @@ _BIAS = 1  # stream of random numbers for offsets; that of weights is 0
 class RandomReLU(_Units):
     """Random ReLU units: ``width`` fixed random directions, each cut off at zero.
 
-    Columns should have mean about 0 and standard deviation about 1: put :class:`Scale` in front for
-    tables, or use ``standardize="row"`` for images, whose pixels share a unit. Nothing is learned,
-    so a learner behind it stays exact.
+    Columns should have mean about 0 and standard deviation about 1: use :class:`Scale` before it
+    for tables, or ``standardize="row"`` for images, whose pixels share a unit. Nothing is learned,
+    so a learner after it stays exact.
 
-    New columns get weights of their own, and count as 0 before.
+    New columns have their own weights, and count as 0 in earlier rows.
 
     Parameters
     ----------
     width : int, default=1000
-        Units, >= 1.
+        Number of units, >= 1.
     standardize : {"none", "row"}, default="none"
-        "row" standardizes each row by its own mean and standard deviation, so that images of
-        another brightness or contrast have the same features; a constant row is 0.
+        "row" standardizes each row by its own mean and standard deviation, so that brightness and
+        contrast of an image do not change its features; a constant row is 0.
     scale : float, default=1.0
         Scale of the weights, > 0: their standard deviation is scale / √d, with d the number of
         columns of the first block.
@@ -225,7 +225,7 @@ class RandomReLU(_Units):
         if self.standardize not in {"none", "row"}:
             raise ParameterError(
                 "RandomReLU: `standardize` must be 'none' or 'row', got "
-                f"{self.standardize!r}. Construct it with one of these."
+                f"{self.standardize!r}. Pass one of these."
             )
         self.spread_ = scale / float(np.sqrt(d))
         offsets = np.random.default_rng((seed, _BIAS)).normal(size=width)
@@ -237,7 +237,7 @@ class RandomReLU(_Units):
         self.weights_ = np.concatenate((self.weights_, new))
 
     def _columns(self, begin: int, end: int) -> Floats:
-        """Weights of these columns, drawn one column at a time, so independent of the order."""
+        """Draw the weights of these columns one column at a time, so that blocks have no effect."""
         drawn = np.empty((end - begin, len(self.bias_)), dtype=np.float32)
         for j in range(begin, end):
             rng = np.random.default_rng((self.seed, 0, j))
@@ -263,13 +263,13 @@ class RandomFourier(_Units):
     """Random Fourier features of the kernel exp(−γ ‖x − x′‖²), as scikit-learn's RBFSampler.
 
     With the same seed, weights and features are those of
-    ``sklearn.kernel_approximation.RBFSampler``. New columns get the weights that it would have
-    drawn for them; offsets do not change.
+    ``sklearn.kernel_approximation.RBFSampler``. New columns have the weights that RBFSampler would
+    have drawn for them; offsets do not change.
 
     Parameters
     ----------
     width : int, default=1000
-        Features, >= 1.
+        Number of features, >= 1.
     gamma : float, default=1.0
         γ > 0, in 1 / squared units of the columns.
     seed : int, default=0
@@ -320,7 +320,7 @@ class RandomFourier(_Units):
         seed = validation.whole(self.seed, "seed", where, low=0)
         if seed >= 2**32:
             raise ParameterError(
-                f"{where}: `seed` must be less than 2**32, got {seed}. Construct it with another."
+                f"{where}: `seed` must be less than 2**32, got {seed}. Pass a smaller seed."
             )
         sampler = _sampler()(gamma=gamma, n_components=self.n_features_out_, random_state=seed)
         sampler.fit(np.zeros((1, d)))
@@ -351,7 +351,7 @@ def _standardize_rows(X: Floats) -> Floats:
 
 
 def _sampler() -> Any:
-    """scikit-learn's class, imported late because its import is slow."""
+    """Return scikit-learn's RBFSampler, imported late because the import is slow."""
     from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415
 
     return RBFSampler

@@ -1,4 +1,4 @@
-"""Standardisation: columns of mean 0 and standard deviation 1, by the rows so far.
+"""Standardisation: columns of mean 0 and standard deviation 1 over the rows so far.
 
 With n the number of rows up to and including row x, per column [1]::
 
@@ -6,16 +6,16 @@ With n the number of rows up to and including row x, per column [1]::
     M_n = M_{n-1} + (x - m_{n-1}) (x - m_n)                                  (2)
     z   = (x - m_n) / sqrt(M_n / n)                                          (3)
 
-The row is part of its own statistics, so |z| <= sqrt(n - 1): the first rows are no outliers.
+The row is part of its own statistics, so |z| <= sqrt(n - 1): the first rows are not outliers.
 
 Blocks are vectorised. With D = x - m_0 about the mean m_0 of the n_0 rows before the block, (1) is
-a cumulative sum, m_k - m_0 = (D_1 + ... + D_k) / (n_0 + k), and (2) a sum of terms that are all
->= 0, so nothing cancels. All values are taken relative to the column's first one, which lies within
-sqrt(n) standard deviations of the mean. Digits that all rows share (as in 1e8 + small) are thereby
-removed exactly before anything is squared [2]. Differences below the last digits of the first value
-are rounding, not variance: such a column counts as constant.
+a cumulative sum, m_k - m_0 = (D_1 + ... + D_k) / (n_0 + k), and (2) a sum of terms that are all >=
+0, so nothing cancels. All values are relative to the column's first value, which is within sqrt(n)
+standard deviations of the mean. Digits that all rows share (as in 1e8 + small) are thereby removed
+exactly before anything is squared [2]. Differences below the last digits of the first value are
+rounding, not variance: such a column counts as constant.
 
-Cost: O(d) time a row, O(d) memory.
+Cost: O(d) time per row, O(d) memory.
 
 [1] B. P. Welford, "Note on a method for calculating corrected sums of squares and products",
     Technometrics 4(3), 1962.
@@ -49,7 +49,8 @@ class Scale(Columnwise):
     with_mean : bool, default True
         Subtract the running mean and divide by the standard deviation. Otherwise divide by the root
         mean square, so that zeros stay zeros. (scikit-learn's StandardScaler divides by the
-        standard deviation in both cases; a single early row far from 0 would then be unbounded.)
+        standard deviation in both cases; the output for a single early row far from 0 would then be
+        unbounded.)
 
     Attributes
     ----------
@@ -127,7 +128,7 @@ class Scale(Columnwise):
         return out, first_rows
 
     def _merge_block(self, other: "Scale", at: Array, known: int) -> Array:
-        """The moments of both: [2] (2.1)."""
+        """Merge the moments of both: [2] (2.1)."""
         del known
         n, more = self.rows_seen_, other.rows_seen_
         if more:
@@ -146,7 +147,7 @@ class Scale(Columnwise):
         return at
 
     def _merge_conflict(self, other: "Scale") -> str:
-        """The rows of both were scaled by different running statistics."""
+        """Return a reason if the rows of both were scaled by different running statistics."""
         if not (self.rows_seen_ and other.rows_seen_):
             return ""
         return (
@@ -157,7 +158,7 @@ class Scale(Columnwise):
     def _centred(
         self, X: Floats, part: slice, count: Floats, offset: Floats
     ) -> tuple[Floats, Floats]:
-        """The numerators of (3) and the terms of (2), (d, n): sums run along memory.
+        """Return the numerators of (3) and the terms of (2), (d, n): sums run along memory.
 
         ``offset`` is updated in place.
         """
@@ -185,7 +186,7 @@ class Scale(Columnwise):
             return _divided(Z, variance, self._least()).astype(X.dtype, copy=False)
 
     def _least(self) -> Floats:
-        """The variance, shape (d,), below which there is only rounding."""
+        """Return the variance, shape (d,), below which there is only rounding."""
         numbers = np.finfo(np.float64)
         least: Floats = np.maximum(np.square(4 * numbers.eps * self.origin_), numbers.tiny)
         return least
@@ -195,15 +196,15 @@ class Scale(Columnwise):
         if np.isinf(variance).any():
             i, j = (int(k) for k in np.argwhere(np.isinf(variance))[0])
             raise NumericalError(
-                f"Scale: sums of squares of the values so far must be within float64, "
-                f"got {X[i, j]:g} in row {i}, column {self._names_in()[first + j]!r}. Give the "
-                "column in larger units. If this value is small, an earlier row was large: restore "
-                "a model from before it."
+                "Scale: sums of squares of the values so far must be within float64, got "
+                f"{X[i, j]:g} in row {i}, column {self._names_in()[first + j]!r}. Rescale the "
+                "column to larger units. If this value is small, an earlier row was large: "
+                "restore a model saved before that row."
             )
 
 
 def _divided(Z: Floats, variance: Floats, least: Floats) -> Floats:
-    """Equation (3), in place; 0 where a column has been constant. nan is passed on."""
+    """Apply (3) in place; columns that have been constant become 0, and nan stays nan."""
     constant = variance < least
     std = np.sqrt(variance, out=variance)
     if constant.any():
@@ -214,6 +215,6 @@ def _divided(Z: Floats, variance: Floats, least: Floats) -> Floats:
 
 
 def _about_zero(X: Floats) -> tuple[Floats, Floats]:
-    """The numerators of (3) and the terms of (2) about a mean that is 0."""
+    """Return the numerators of (3) and the terms of (2) about a mean of 0."""
     Z = np.array(X, dtype=np.float64, order="C")
     return Z, Z * Z

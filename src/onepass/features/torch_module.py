@@ -6,7 +6,7 @@ The module f runs in evaluation mode and without gradients, in batches of rows,
 
 and its outputs, flattened, are the features.
 
-Cost: that of f a row, and memory for the outputs of one row.
+Cost: one evaluation of f per row, and memory for the outputs of one row.
 """
 
 import copy
@@ -35,31 +35,31 @@ class TorchFeatures(FrozenNetwork):
 
     The module runs in evaluation mode, whatever its training flag: dropout is off, and batch
     normalisation uses its running statistics. Its parameters, buffers, flags and gradients are not
-    modified. Nothing is learned, so a learner behind it stays exact. If the weights change, the
-    next rows are refused; writes through ``.data`` or NumPy, which PyTorch does not count, are not
+    modified. Nothing is learned, so a learner after it stays exact. If the weights change, the next
+    rows are refused; writes through ``.data`` or NumPy, which PyTorch does not track, are not
     detected.
 
-    Rows are passed on as they are, bytes not divided by 255: scale them as in training. Matrix
-    products round slightly differently for other numbers of rows, so block sizes affect the last
-    bits of the dtype of the module. ``batch_size=1`` passes each row by itself and gives the same
-    bits for all block sizes; ``dtype="float64"`` makes the differences small.
+    Rows are passed on unchanged, without division of bytes by 255: scale them as in training.
+    Rounding in matrix products depends on the number of rows, so block sizes affect the last bits
+    of the features. ``batch_size=1`` evaluates each row by itself, with the same bits for all block
+    sizes; ``dtype="float64"`` makes the differences small.
 
-    Model files do not contain the module: ``op.load(path, module=...)`` takes it again, and
+    Model files do not contain the module: ``op.load(path, module=...)`` requires it again, and
     compares the digest of its weights and, when it is first used, its output for a row of noise.
 
     Parameters
     ----------
     module : torch.nn.Module
-        It takes one tensor of shape (n, *shape) and returns one of n rows, each independent of the
-        others.
+        Its ``forward`` accepts one tensor of shape (n, *shape) and returns a tensor of n rows, each
+        independent of the others.
     layer : str, optional
         The name of a submodule, as in ``named_modules``, whose outputs are the features; later
         layers are not run. By default the outputs of the module.
     shape : tuple of int, optional
-        Shape of one row as the module takes it, such as (3, 32, 32), if rows are flat. By default
-        as they are.
+        Shape of one row that the module accepts, such as (3, 32, 32), if rows are flat. Default:
+        the shape of the rows.
     batch_size : int, default=64
-        Rows of one forward pass, >= 1.
+        Number of rows per forward pass, >= 1.
     device : str, optional
         Device of a copy of the module, such as "cuda:0". By default that of the module.
     dtype : {"float16", "bfloat16", "float32", "float64"}, optional
@@ -71,7 +71,7 @@ class TorchFeatures(FrozenNetwork):
     digest_ : str
         SHA-256 of the weights and buffers: of names, dtypes, shapes and bytes.
     shape_ : tuple of int
-        Shape of one row as the module takes it.
+        Shape of one row that the module accepts.
     trial_ : ndarray of shape (n_features_out_,)
         Output of the module for a row of noise.
     n_features_in_, rows_seen_ : int
@@ -79,14 +79,15 @@ class TorchFeatures(FrozenNetwork):
     Raises
     ------
     TypeMismatchError
-        If it is not a module, or cannot be copied.
+        If ``module`` is not a module, or cannot be copied.
     ParameterError
         If a parameter is out of range, the module is random, mixes rows, or has changed since
         learning began.
     ShapeError, ModuleError
-        If rows do not have its shape, or it raises, or does not return numbers for each row.
+        If rows do not have the shape of the input, or the module raises, or does not return numbers
+        for each row.
     NumericalError
-        If a feature is not finite; the row is named.
+        If a feature is not finite; the message contains the row.
     MissingExtraError
         If PyTorch is not installed.
 
@@ -150,8 +151,8 @@ class TorchFeatures(FrozenNetwork):
         module = _module(self.module)
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise ParameterError(
-                f"{_NAME}: `dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}. "
-                "Construct it with one of these, as text."
+                f"{_NAME}: `dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}. Pass "
+                "one of these, as text."
             )
         digest = self._digest()
         dtype = None if self.dtype is None else getattr(torch, self.dtype)
@@ -161,8 +162,8 @@ class TorchFeatures(FrozenNetwork):
             copied = copied if shared else copied.to(device=self.device, dtype=dtype)
         except (RuntimeError, ValueError, TypeError, AssertionError) as error:
             raise ParameterError(
-                f"{_NAME}: `device` must be one that PyTorch finds here, got {self.device!r}: "
-                f"{str(error).strip()[:200]}. Construct it with another, such as 'cpu'."
+                f"{_NAME}: `device` must be a device available to PyTorch, got {self.device!r}: "
+                f"{str(error).strip()[:200]}. Pass another device, such as 'cpu'."
             ) from error
         first = next((each for each in _tensors(copied) if each.is_floating_point()), None)
         dtype = dtype or (torch.float32 if first is None else first.dtype)
@@ -196,7 +197,8 @@ def _stop_at(copied: "torch.nn.Module", layer: str) -> None:
         names = [name for name, _ in copied.named_modules() if name]
         raise ParameterError(
             f"{_NAME}: `layer` must be the name of a layer of the module, such as "
-            f"{', '.join(names[-5:]) or 'none'}, got {layer!r}. Look at module.named_modules()."
+            f"{', '.join(names[-5:]) or 'none'}, got {layer!r}. See module.named_modules() for all "
+            "names."
         )
 
     def reached(_layer: object, _inputs: object, outputs: object) -> None:
@@ -207,8 +209,8 @@ def _stop_at(copied: "torch.nn.Module", layer: str) -> None:
     except RuntimeError as error:
         raise ParameterError(
             f"{_NAME}: `layer` requires a module that supports forward hooks, got a "
-            f"{type(copied).__name__}: {error}. Give the module that it was compiled from, or one "
-            "that ends with this layer."
+            f"{type(copied).__name__}: {error}. Pass the module that it was compiled from, or a "
+            "module that ends with this layer."
         ) from error
 
 
@@ -221,15 +223,14 @@ def _module(module: object) -> "torch.nn.Module":
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
-            f"{_NAME}: `module` must be a torch.nn.Module, got {type(module).__name__}. Give "
-            "the network itself, with its weights."
+            f"{_NAME}: `module` must be a torch.nn.Module, got {type(module).__name__}. Pass the "
+            "network itself, with its weights."
         )
     for name, each in module.named_parameters():
         if each.is_meta or torch.nn.parameter.is_lazy(each):
             raise TypeMismatchError(
-                f"{_NAME}: `module` must have all its weights, got none in {name!r} yet. Load "
-                "them, "
-                "or run a lazy module once before."
+                f"{_NAME}: `module` must have initialised weights, got none in {name!r}. Load "
+                "them, or call a lazy module once."
             )
     return module
 
@@ -239,12 +240,12 @@ def _tensors(module: "torch.nn.Module") -> "list[torch.Tensor]":
 
 
 def _version(tensor: "torch.Tensor") -> Hashable:
-    """A key that changes when a tensor is written to, or has other memory."""
+    """Return a key that changes when a tensor is written to or its memory is replaced."""
     return id(tensor), tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version  # noqa: SLF001
 
 
 def _eval_copy(module: "torch.nn.Module", *, shared: bool) -> "torch.nn.Module":
-    """A copy of the module in evaluation mode; its weights may be shared.
+    """Return a copy of the module in evaluation mode; its weights may be shared.
 
     Weights are copied if an embedding has ``max_norm``, which rescales them in each forward pass.
     """
@@ -252,11 +253,11 @@ def _eval_copy(module: "torch.nn.Module", *, shared: bool) -> "torch.nn.Module":
     memo = {id(each): each for each in module.parameters()} if shared else {}
     try:
         copied = copy.deepcopy(module, memo)
-    except Exception as error:  # a module may hold any objects
+    except Exception as error:  # a module may contain any objects
         raise TypeMismatchError(
             f"{_NAME}: `module` must be one that copy.deepcopy can copy, got "
-            f"{type(error).__name__}: {str(error)[:200]}. Give a copy made with "
-            "torch.no_grad(), without parts that cannot be copied."
+            f"{type(error).__name__}: {str(error)[:200]}. Pass a module made with torch.no_grad(), "
+            "without parts that cannot be copied."
         ) from error
     for each in copied.modules():
         each.training = False  # train() may be overridden
@@ -264,14 +265,13 @@ def _eval_copy(module: "torch.nn.Module", *, shared: bool) -> "torch.nn.Module":
 
 
 def _numpy(outputs: object) -> Floats:
-    """Outputs as an array of real numbers."""
+    """Convert outputs to an array of real numbers."""
     torch = _torch()
     if not isinstance(outputs, torch.Tensor) or outputs.is_complex():
         kind = "complex numbers" if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         raise ShapeError(
-            f"{_NAME}: the module must return one tensor of real numbers, got {kind}. Choose such "
-            "a "
-            "layer, layer=..., or wrap the module."
+            f"{_NAME}: the module must return one tensor of real numbers, got {kind}. Select such "
+            "a layer with layer=..., or wrap the module."
         )
     dtype = torch.float64 if outputs.dtype == torch.float64 else torch.float32
     array: Floats = np.array(outputs.detach().to("cpu", dtype).numpy())

@@ -1,18 +1,18 @@
 """Base classes of transformers: `Transformer`, and `Columnwise` for matrices of numbers.
 
 A transformer uses the state that it learned from the rows so far. Both methods transform a row with
-the state *at its time in the stream*:
+the state *at its position in the stream*:
 
 ``learn_transform(X)``  learn the rows one after the other; row k is transformed with the state
                         after rows 1 ... k
 ``transform(X)``        learn nothing; each row is transformed as if it were the next one
 
 So ``transform`` followed by ``learn_transform`` of one row return the same numbers: the learner
-behind a transformer predicts from the vector that it then learns. The result does not depend on how
+after a transformer predicts from the vector that it then learns. The result does not depend on how
 a stream is cut into blocks.
 
-New output columns are appended. Within a block, the rows before the first row of a new column are 0
-there, and the following steps are widened *as if the new column had been zero in all earlier rows*.
+New output columns are appended. Within a block, a new column is 0 in the rows before its first row,
+and the following steps are widened *as if the new column had been zero in all earlier rows*.
 
 :class:`Columnwise` is the base of transformers of numeric matrices; nan is a missing value.
 """
@@ -40,29 +40,29 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     A subclass defines the abstract methods below, which a Pipeline calls, and ``_merge_from`` and
     ``_merge_conflict`` if it can be merged. :class:`onepass.features.transformer.Columnwise`
-    defines most of them for matrices. No method modifies an array, list or dict that an attribute
-    held at the call: it assigns new objects, so that the caller can restore the attributes after an
-    error. ``_learn_rows`` sets ``n_features_in_`` and ``rows_seen_``; both are undefined before it
-    is first called.
+    defines most of them for matrices. Methods never modify an array, list or dict of an attribute
+    in place: they assign new objects, so that the caller can restore the attributes after an error.
+    ``_learn_rows`` sets ``n_features_in_`` and ``rows_seen_``; both are undefined before it is
+    first called.
     """
 
     rescales: ClassVar[bool] = False
-    """Whether it only rescales columns; a Pipeline skips it before scale-invariant learners."""
+    """Whether the transformer only rescales columns; skipped before scale-invariant learners."""
 
     uses_units: ClassVar[bool] = False
-    """Whether its output depends on the units of its input by more than a factor."""
+    """Whether the output depends on the units of the input by more than a factor."""
 
     by_name: ClassVar[bool] = False
     """Whether columns are matched by name, so that they may be added or missing."""
 
     fills: ClassVar[bool] = False
-    """Whether it replaces missing values."""
+    """Whether the transformer replaces missing values."""
 
     merging: ClassVar[str] = "refused"
-    """Whether a learner behind it can be merged; if ``exact``, unless ``_merge_conflict``."""
+    """Whether a learner after it can be merged; if ``exact``, unless ``_merge_conflict``."""
 
     outside: ClassVar[Mapping[str, str]] = {}
-    """Arguments that model files do not store, with descriptions; ``load`` takes them again."""
+    """Arguments that model files do not store, with descriptions; ``load`` requires them again."""
 
     n_features_in_: int
     rows_seen_: int
@@ -84,16 +84,16 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _learn_rows(self, checked_rows: Any, first_rows: Array | None) -> tuple[Floats, Array]:
-        """Learn the rows; return them transformed, and the first row of each output column.
+        """Learn the rows; return the transformed rows, and the first row of each output column.
 
-        ``first_rows`` (d,) gives the row of this block in which each input column first appears: 0
-        for earlier columns; None if all are earlier ones. There may be more input columns than
+        ``first_rows`` (d,) is the row of this block in which each input column first appears: 0 for
+        existing columns; None if there are no new columns. There may be more input columns than
         before.
         """
 
     @abstractmethod
     def _transform_rows(self, checked_rows: Any) -> Floats:
-        """Transform each row as if it were the next one, also before anything was learned.
+        """Transform each row as if it were the next one, even before learning.
 
         Nothing is learned: ``_learn_rows`` of one row, right after ``_transform_rows`` of it,
         returns the same numbers.
@@ -102,32 +102,32 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     @property
     @abstractmethod
     def n_features_out_(self) -> int:
-        """The present number of output columns."""
+        """Current number of output columns."""
 
     @abstractmethod
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the output columns, shape (n_features_out_,)."""
+        """Return the names of the output columns, shape (n_features_out_,)."""
 
     def _merge_from(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
         """Merge the state of another transformer; return the positions of its outputs.
 
-        ``at`` gives the positions of its input columns; None for the first step, whose columns the
-        user names. The parameters of both are the same.
+        ``at`` contains the positions of its input columns; None for the first step, whose columns
+        are named by the user. The parameters of both are the same.
         """
         del other, at
         raise MergeError(
-            f"{where}: the transformer must support merging, got {type(self).__name__}. "
-            "Let one learner see all rows with partial_fit."
+            f"{where}: the transformer must support merging, got {type(self).__name__}. Learn all "
+            "rows with one learner by partial_fit."
         )
 
     def _merge_conflict(self, other: Self) -> str:
-        """Why learners behind the two cannot be merged; empty if they can.
+        """Return why the learners after the two cannot be merged; empty if they can.
 
         A learner depends on its rows as they were transformed. If this transformer would have
         transformed the rows of the other differently, their learners cannot be merged.
         """
         del other
-        return "it has statistics of its own. Leave the feature out"
+        return "it has its own statistics. Remove this transformer"
 
     # -- public methods ----------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, d)
-            n may be zero: then nothing is learned.
+            n may be zero.
 
         Returns
         -------
@@ -147,12 +147,12 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def learn_transform(self, X: TableLike) -> Floats:
-        """Learn the rows one after the other; return each as transformed at its time.
+        """Learn the rows one after the other; return each row transformed with the state after it.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-            n may be zero: then nothing is learned.
+            n may be zero.
 
         Returns
         -------
@@ -177,12 +177,12 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     def merge(self, other: Self) -> Self:
-        """Merge what another transformer learned, as if its rows had followed those of this one.
+        """Merge another transformer into this one, as if its rows had followed those of this one.
 
         Parameters
         ----------
-        other : feature of the same class, with the same parameters
-            It is not changed.
+        other : transformer of the same class, with the same parameters
+            Not changed.
 
         Returns
         -------
@@ -191,7 +191,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         MergeError
-            If they are incompatible or cannot be merged. Both are then unchanged.
+            If the two are incompatible or cannot be merged. Both are then unchanged.
         """
         where = f"{type(self).__name__}.merge"
         check_same_parameters(self, other, list(self.get_params(deep=False)), where)
@@ -208,7 +208,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         d : int
-            The number of input columns from now on, at least as many as before.
+            New number of input columns, at least the current number.
 
         Returns
         -------
@@ -217,12 +217,12 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         ParameterError
-            If d is smaller than now.
+            If d is less than the current number of columns.
         """
         now = getattr(self, "n_features_in_", 0)
         if d < now:
             raise ParameterError(
-                f"{type(self).__name__}.grow: `d` must be >= {now}, the present number of columns, "
+                f"{type(self).__name__}.grow: `d` must be >= {now}, the current number of columns, "
                 f"got {d}. Columns cannot be removed."
             )
         if d > now:
@@ -234,7 +234,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the learned state: arrays, numbers and text."""
+        """Size of the learned state in bytes: arrays, numbers and text."""
         return sum(_size(value) for name, value in vars(self).items() if name.endswith("_"))
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -278,7 +278,7 @@ _PART_SIZE = 16384  # numbers in a part: several arrays of this size fit in the 
 
 
 def column_parts(n: int, d: int) -> list[slice]:
-    """Slices of columns, at least one column each, small enough that n rows stay in cache.
+    """Return slices of columns, each of at least one column, such that n rows fit in cache.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def column_parts(n: int, d: int) -> list[slice]:
 
 
 class Columnwise(Transformer):
-    """Base class of transformers of matrices (n, d), whose d may grow.
+    """Base class of transformers of matrices (n, d), whose number of columns may grow.
 
     A subclass defines the hooks ``_start``, ``_widen``, ``_step`` and ``_transform_block`` and, if
     its width differs from that of its input, ``n_features_out_`` and ``get_feature_names_out``.
@@ -311,7 +311,7 @@ class Columnwise(Transformer):
 
     @abstractmethod
     def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
-        """Learn n >= 0 rows; return them transformed, and the first row of each output column.
+        """Learn n >= 0 rows; return the transformed rows, and the first row of each output column.
 
         ``first_rows`` (d,) is as in ``_learn_rows``. ``rows_seen_`` counts the rows before these.
         """
@@ -320,8 +320,8 @@ class Columnwise(Transformer):
     def _merge_block(self, other: Self, at: Array, known: int) -> Array:
         """Merge another state; return the positions of its outputs.
 
-        Its input columns have positions ``at``. All columns exist already, of which the first
-        ``known`` are not new; ``rows_seen_`` counts the rows before those of the other.
+        The other's input columns have positions ``at``. This state has all columns already; the
+        first ``known`` are not new. ``rows_seen_`` counts the rows before those of the other.
         """
 
     @abstractmethod
@@ -330,11 +330,11 @@ class Columnwise(Transformer):
 
     @property
     def n_features_out_(self) -> int:
-        """The present number of output columns."""
+        """Current number of output columns."""
         return getattr(self, "n_features_in_", 0)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the output columns, shape (n_features_out_,).
+        """Return the names of the output columns, shape (n_features_out_,).
 
         Parameters
         ----------
@@ -348,7 +348,7 @@ class Columnwise(Transformer):
         return np.array(self._names_in(input_features), dtype=object)
 
     def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
-        """Rows as a matrix of the fitted width."""
+        """Return rows as a matrix of the fitted width."""
         array, names = self._matrix(X, where, **self._shape())
         if learning:
             self._set_feature_names(names)
@@ -357,7 +357,7 @@ class Columnwise(Transformer):
     def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
     ) -> Floats:
-        """A finite row of the fitted width, as a matrix of one row."""
+        """Return a finite row of the fitted width, as a matrix of one row."""
         row = validation.row_vector(x, where, **self._shape())
         if learning:
             self._set_feature_names([str(name) for name in x] if isinstance(x, dict) else None)
@@ -384,7 +384,7 @@ class Columnwise(Transformer):
         return result
 
     def _transform_rows(self, checked_rows: Floats) -> Floats:
-        """Transform each row as if it were the next one, also before anything was learned."""
+        """Transform each row as if it were the next one, even before learning."""
         if hasattr(self, "n_features_in_"):
             return self._transform_block(checked_rows)
         transformed: Floats = clone(self).grow(checked_rows.shape[1]).transform(checked_rows)
@@ -410,7 +410,7 @@ class Columnwise(Transformer):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def _shape(self) -> dict[str, Any]:
-        """The number and names of the input columns, None if unknown."""
+        """Return the number and names of the input columns, None if unknown."""
         names = getattr(self, "feature_names_in_", None)
         return {
             "d": getattr(self, "n_features_in_", None),
@@ -427,7 +427,7 @@ class Columnwise(Transformer):
 def matrix_with_gaps(
     X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
-    """The rows of X as an array of shape (n, d), finite or nan, and the names of its columns.
+    """Return the rows of X as an array (n, d), finite or nan, and the names of its columns.
 
     Parameters
     ----------
@@ -449,7 +449,7 @@ def matrix_with_gaps(
     if isinstance(X, Table) or is_frame(X):
         named = isinstance(X, Table) or has_names(X)
         table = X if isinstance(X, Table) else Table.from_frame(X)
-        names = names if named else None  # columns without names are taken in their order
+        names = names if named else None  # columns without names are used in their order
         filled = {name: _filled(column) for name, column in table.columns.items()}
         array, columns = validation.matrix(Table(filled, table.n), where, d=d, names=names)
         order = table.names if names is None else names
@@ -463,7 +463,7 @@ def matrix_with_gaps(
 
 
 def _floats(X: object) -> Any:
-    """X as an array; None among numbers becomes nan; other values are unchanged."""
+    """Convert X to an array; None among numbers becomes nan, other values are unchanged."""
     if hasattr(X, "toarray"):
         return X
     try:
@@ -477,7 +477,7 @@ def _floats(X: object) -> Any:
 
 
 def _filled(raw: object) -> Any:
-    """Numbers with zeros in place of nan, so that only other invalid values are refused."""
+    """Return numbers with zeros in place of nan, so that only other invalid values are refused."""
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
         known: Array = np.where(np.isnan(raw), raw.dtype.type(0), raw)
         return known

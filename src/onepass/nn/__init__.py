@@ -8,7 +8,7 @@ ORFit       fit each row in one step, orthogonally to the   m directions
 OneStepSGD  fit each row in one step                        none
 EKF         extended Kalman filter                          covariance in the span of all
                                                             gradients
-NTKRLS      recursive least squares with forgetting         the same
+NTKRLS      recursive least squares with forgetting         as EKF
 LoFi        low-rank Kalman filter for long noisy streams   m directions and a diagonal
 OGD         gradient descent orthogonal to past gradients   m directions
 =========== =============================================== =====================================

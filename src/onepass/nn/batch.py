@@ -1,13 +1,13 @@
 """Rows as the inputs of a module, and its outputs as a matrix.
 
-Rows are a tensor, or a tuple, list or dict of tensors. A tuple or list holds positional arguments
-of ``forward``, a dict its keyword arguments; both may be nested. The first axis of every tensor
-counts rows. Text, numbers, booleans and None are passed to ``forward`` as they are. A list of plain
-numbers is read as an array, and so is a table of numbers. Named columns are found by name, as in
+Rows are a tensor, or a tuple, list or dict of tensors. A tuple or list contains positional
+arguments of ``forward``, a dict keyword arguments; both may be nested. The first axis of every
+tensor counts rows. Text, numbers, booleans and None are passed to ``forward`` unchanged. A list of
+plain numbers or a table of numbers is read as an array. Named columns are matched by name, as in
 other learners.
 
 Integer inputs of a module are mostly indices of an embedding. An index outside the embedding raises
-an error that does not name the embedding, and on an accelerator it ends the program. Indices are
+an error that does not name the embedding, and on an accelerator it aborts the program. Indices are
 therefore checked by hooks on embeddings, in an additional forward pass.
 """
 
@@ -82,7 +82,7 @@ class Batch:
         return self.n
 
     def __getitem__(self, at: int | slice | Tensor) -> "Batch":
-        """Some of the rows, by an index, a slice, or a tensor of indices or booleans."""
+        """Select rows by an index, a slice, or a tensor of indices or booleans."""
         if isinstance(at, int):
             if not -self.n <= at < self.n:
                 raise IndexError(f"row {at} of {self.n}")
@@ -91,8 +91,8 @@ class Batch:
             i, j, step = at.indices(self.n)
             if step != 1:
                 raise ShapeError(
-                    f"op.nn: a slice of rows must have step 1, got {step}. "
-                    "Take the rows you want with batch[i:j]."
+                    f"op.nn: a slice of rows must have step 1, got {step}. Select rows with "
+                    "batch[i:j]."
                 )
             if i == 0 and j == self.n:
                 return self
@@ -103,11 +103,11 @@ class Batch:
         return (self[i] for i in range(self.n))
 
     def clone(self) -> "Batch":
-        """A copy of the rows."""
+        """Return a copy of the rows."""
         return self.with_tensors([each.clone() for each in self.tensors], self.n)
 
     def real(self, dtype: torch.dtype) -> "Batch":
-        """The rows with integers and booleans converted to a floating dtype."""
+        """Convert integers and booleans to a floating dtype."""
         leaves = [
             each if each.is_floating_point() or each.is_complex() else each.to(dtype)
             for each in self.tensors
@@ -136,14 +136,14 @@ class Batch:
         return ", ".join(f"{str(each.dtype)[6:]} {shape}" for each, shape in shapes)
 
     def with_tensors(self, leaves: Iterable[Tensor], n: int) -> "Batch":
-        """The same tree with other tensors, given in the order of ``tensors``."""
+        """Replace the tensors, in the order of ``tensors``."""
         rest = iter(leaves)
         args, kwargs = map_tensors((self.args, self.kwargs), lambda _: next(rest))
         return replace(self, args=args, kwargs=kwargs, n=n)
 
 
 RowsLike: TypeAlias = Batch | Table | Tensor | ArrayLike | Mapping[str, object] | Sequence[object]
-"""Rows as a module takes them: a tensor or array, or a tuple, list or dict of them; a table."""
+"""Rows that a module accepts: a tensor or array, a tuple, list or dict of these, or a table."""
 
 
 def joined(parts: Sequence[Batch | Tensor]) -> Any:
@@ -205,9 +205,9 @@ def batch(
     Raises
     ------
     ColumnError
-        If a table lacks columns that were learned, or has others.
+        If a table lacks columns that were learned, or has additional columns.
     ShapeError
-        If there are no tensors, or they have no or different numbers of rows.
+        If there are no tensors, tensors without rows, or different numbers of rows.
     TypeMismatchError
         If an input is not a tensor of numbers, or is on another device.
     NotFiniteError
@@ -233,7 +233,7 @@ def batch(
 
 
 def _numeric(values: object) -> bool:
-    """Whether a list contains only numbers, at any depth."""
+    """Return whether a list contains only numbers, at any depth."""
     if isinstance(values, list):
         return bool(values) and all(_numeric(each) for each in values)
     return isinstance(values, (int, float, np.number)) and not isinstance(values, bool)
@@ -304,7 +304,7 @@ class _Reader:
         return torch_compatible(array)
 
     def _by_name(self, x: TableLike, path: str) -> Array:
-        """Columns of a table or frame, in the learned order if they are named."""
+        """Return the columns of a table or frame, in the learned order if they are named."""
         values, names = matrix(x, self.where, names=self.learned_columns.get(path))
         if names is not None:
             self.columns[path] = names
@@ -316,22 +316,22 @@ class _Reader:
 
     def _no_numbers(self, path: str, found: str) -> TypeMismatchError:
         return TypeMismatchError(
-            f"{self.where}: `{path}` must hold numbers, got {found}. Pass tensors or arrays of "
-            "numbers, or tuples, lists or dicts of them."
+            f"{self.where}: `{path}` must contain numbers, got {found}. Pass tensors or arrays of "
+            "numbers, or tuples, lists or dicts of these."
         )
 
 
 def _agreed(found: list[tuple[str, Tensor]], where: str) -> int:
-    """The common number of rows of all tensors."""
+    """Return the number of rows, which must be equal for all tensors."""
     if not found:
         raise ShapeError(
-            f"{where}: `x` must hold at least one tensor of shape (n, …), got none. "
-            "Pass the arguments of the module's forward."
+            f"{where}: `x` must contain at least one tensor of shape (n, …), got none. Pass the "
+            "arguments of the module's forward."
         )
     for path, each in found:
         if each.ndim == 0:
             raise ShapeError(
-                f"{where}: `{path}` must have an axis of rows, its first, got a single number. "
+                f"{where}: `{path}` must have a first axis that counts rows, got a single number. "
                 "Pass an array of shape (n, …); for one row, X[0:1] instead of X[0]."
             )
     n = int(found[0][1].shape[0])
@@ -339,25 +339,25 @@ def _agreed(found: list[tuple[str, Tensor]], where: str) -> int:
         if each.shape[0] != n:
             raise ShapeError(
                 f"{where}: all tensors must have the same number of rows, got {n} in "
-                f"`{found[0][0]}` and {each.shape[0]} in `{path}`. The first axis of each counts "
-                "rows; make a tensor shared by all rows a buffer of the module."
+                f"`{found[0][0]}` and {each.shape[0]} in `{path}`. The first axis of each tensor "
+                "counts rows; register a tensor that all rows share as a buffer of the module."
             )
     return n
 
 
 def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where: str) -> None:
-    """Check that all values are finite; the error names the first that is not."""
+    """Check that all values are finite; the error locates the first non-finite value."""
     plain = [torch.view_as_real(each) if each.is_complex() else each for _, each in found]
-    loose = [each for each in plain if each.is_floating_point()]
-    if not loose:
+    floating = [each for each in plain if each.is_floating_point()]
+    if not floating:
         return
     if linalg.on_device(
-        loose[0]
+        floating[0]
     ):  # synchronises once: rows must be checked before they are learned
-        fine = bool(torch.stack([torch.isfinite(each).all() for each in loose]).all())
+        all_finite = bool(torch.stack([torch.isfinite(each).all() for each in floating]).all())
     else:
-        fine = linalg.finite(*loose)
-    if fine:
+        all_finite = linalg.finite(*floating)
+    if all_finite:
         return
     for path, each in found:
         bad = (~torch.isfinite(each)).nonzero()
@@ -374,7 +374,7 @@ def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where
 
 
 def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Tensor:
-    """Convert real numbers to a detached tensor, on its own device.
+    """Convert real numbers to a detached tensor; tensors stay on their device.
 
     Parameters
     ----------
@@ -389,9 +389,9 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
     Raises
     ------
     ShapeError
-        If its rows have several lengths.
+        If the rows have several lengths.
     TypeMismatchError
-        If it does not contain real numbers.
+        If ``given`` does not contain real numbers.
     """
     if isinstance(given, torch.Tensor):
         tensor = given
@@ -404,13 +404,13 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
         tensor = torch.from_numpy(torch_compatible(_array(given, name, where, remedy)))
     if tensor.is_meta:
         raise TypeMismatchError(
-            f"{where}: `{name}` must hold numbers, got a tensor on the device 'meta', where there "
-            "are none. Create it on the module's device."
+            f"{where}: `{name}` must contain numbers, got a tensor on the device 'meta', which has "
+            "no values. Create it on the module's device."
         )
     if tensor.is_complex():
         raise TypeMismatchError(
-            f"{where}: `{name}` must hold real numbers, got complex ones. Pass real and imaginary "
-            "parts as two outputs."
+            f"{where}: `{name}` must contain real numbers, got complex numbers. Pass real and "
+            "imaginary parts as two outputs."
         )
     return tensor.detach()
 
@@ -422,13 +422,13 @@ def _array(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Arr
         raise _uneven(name, where) from error
     except (TypeError, RuntimeError) as error:  # objects that are not convertible
         message = (
-            f"{where}: `{name}` must hold numbers, got {type(given).__name__}: {error}. {remedy}"
+            f"{where}: `{name}` must contain numbers, got {type(given).__name__}: {error}. {remedy}"
         )
         raise TypeMismatchError(message) from error
     if array.dtype.kind not in "biufc":
         objects = array.dtype.kind == "O" and not array.ndim
         found = type(given).__name__ if objects else f"{array.dtype}"
-        raise TypeMismatchError(f"{where}: `{name}` must hold numbers, got {found}. {remedy}")
+        raise TypeMismatchError(f"{where}: `{name}` must contain numbers, got {found}. {remedy}")
     return array
 
 
@@ -444,7 +444,7 @@ _AT_ONCE = 1024  # rows
 
 
 def holds_indices(rows: Batch) -> bool:
-    """Whether rows contain integers, which may be indices of embeddings.
+    """Return whether rows contain integers, which may be indices of embeddings.
 
     Parameters
     ----------
@@ -476,16 +476,16 @@ def check_table_indices(
     tables = [(name, each) for name, each in module.named_modules() if isinstance(each, _TABLES)]
     for i in range(0, rows.n if tables else 0, _AT_ONCE):
         part = rows[i : i + _AT_ONCE]
-        with ExitStack() as held:
+        with ExitStack() as hooks:
             for name, table in tables:
                 watch = _watch(name, i, part.n, where)
                 handle = table.register_forward_pre_hook(watch, prepend=True, with_kwargs=True)
-                held.callback(handle.remove)
+                hooks.callback(handle.remove)
             evaluate(part)
 
 
 def _watch(name: str, first: int, n: int, where: str) -> Callable[..., None]:
-    """A forward pre-hook that checks the indices of n rows, the first with number ``first``."""
+    """Return a forward pre-hook that checks the indices of n rows, numbered from ``first``."""
 
     def check(
         table: nn.Embedding | nn.EmbeddingBag,
@@ -501,18 +501,18 @@ def _watch(name: str, first: int, n: int, where: str) -> Callable[..., None]:
         at = bad.nonzero()[0]
         row = f" in row {first + int(at[0])}" if len(places) == n > 1 else ""
         raise ShapeError(
-            f"{where}: indices into {type(table).__name__} {name!r} must be from "
-            f"0 to {table.num_embeddings - 1}, got {int(places[tuple(at)])}{row}. "
-            "Number them from 0, and make the table as large as the largest plus one, or map "
-            "unknown values to one reserved index."
+            f"{where}: indices into {type(table).__name__} {name!r} must be from 0 to "
+            f"{table.num_embeddings - 1}, got {int(places[tuple(at)])}{row}. Number categories "
+            "from 0, use a table with a row for each category, and map unknown values to one "
+            "reserved index."
         )
 
     return check
 
 
 SHAPED = (
-    "Pass rows of the same shape; if a row has one output for each of its steps, truncate or pad "
-    "it to the same number of steps, or return only the last output."
+    "Pass rows of the same shape; if a row has one output per step, truncate or pad all rows to "
+    "the same number of steps, or return only the last output."
 )
 """Remedy for a different number of outputs per row."""
 
@@ -524,7 +524,7 @@ _SHAPES = ("shape", "size", "dimension", "channel", "elements")
 
 
 def as_matrix(given: object, n: int, where: str) -> Tensor:
-    """The outputs as a tensor of shape (n, c); (n,) is (n, 1), all axes after the first are c.
+    """Convert the outputs of a module to shape (n, c); axes after the first are flattened.
 
     Parameters
     ----------
@@ -541,14 +541,14 @@ def as_matrix(given: object, n: int, where: str) -> Tensor:
     TypeMismatchError
         If the result is not one tensor of real numbers.
     ShapeError
-        If it does not have n rows, or has no outputs.
+        If the result does not have n rows, or has no outputs.
     """
     tensor = chosen(given, where)
     if not tensor.is_floating_point():
         raise TypeMismatchError(
             f"{where}: the module's outputs must be real numbers with a derivative, got "
             f"{tensor.dtype}. Return scores instead of classes, and complex outputs as two real "
-            "ones (torch.view_as_real)."
+            "outputs (torch.view_as_real)."
         )
     if tensor.ndim == 0 and n == 1:
         return tensor.reshape(1, 1)
@@ -556,8 +556,8 @@ def as_matrix(given: object, n: int, where: str) -> Tensor:
         raise ShapeError(
             f"{where}: the module must return one row of outputs for each of {n} rows, got shape "
             f"{tuple(tensor.shape)}. The first axis counts rows; for one row, pass X[0:1] instead "
-            "of X[0]. Preserve it in forward: batch_first=True, flatten(1), squeeze(-1), and no "
-            "mean over rows."
+            "of X[0]. Preserve the first axis in forward: batch_first=True, flatten(1), "
+            "squeeze(-1), and no mean over rows."
         )
     if 0 in tensor.shape[1:]:
         raise ShapeError(
@@ -588,12 +588,12 @@ def refuse_width(found: int, c: int, where: str) -> None:
 
 
 def chosen(given: object, where: str) -> Tensor:
-    """The tensor in the result of a module: the result, its ``logits``, or its only element.
+    """Return the tensor in a module's result: the result, its ``logits``, or its only element.
 
     Raises
     ------
     TypeMismatchError
-        If there are several, or none.
+        If the result contains several tensors, or none.
     """
     if isinstance(given, torch.Tensor):
         return given
@@ -603,20 +603,20 @@ def chosen(given: object, where: str) -> Tensor:
         return named
     parts = list(given.values()) if isinstance(given, Mapping) else given
     if isinstance(parts, (tuple, list)):
-        found = [each for each in parts if isinstance(each, torch.Tensor)]
-        if len(found) == 1 and len(parts) == 1:
-            return found[0]
+        leaves = [each for each in parts if isinstance(each, torch.Tensor)]
+        if len(leaves) == 1 and len(parts) == 1:
+            return leaves[0]
     size = f" of {len(given)}" if isinstance(given, (tuple, list, Mapping)) else ""
     raise TypeMismatchError(
         f"{where}: the module must return one tensor, or an object with `logits`, got "
-        f"{type(given).__name__}{size}. Wrap it in a module whose forward returns the tensor "
-        "to train, such as module(x)[0]."
+        f"{type(given).__name__}{size}. Wrap the module in another whose forward returns the "
+        "tensor to train, such as module(x)[0]."
     )
 
 
 @contextmanager
 def module_errors(batch: Batch, where: str, check: Callable[[], None]) -> Iterator[None]:
-    """Context that converts errors of a module about shapes or dtypes, and annotates others.
+    """Context that converts errors of a module about shapes or dtypes, and annotates other errors.
 
     Parameters
     ----------
@@ -624,7 +624,7 @@ def module_errors(batch: Batch, where: str, check: Callable[[], None]) -> Iterat
     where : str
         The public call, for messages.
     check : callable
-        Raises a more precise error for an index out of range, if there is one.
+        Raises a more precise error if an index is out of range.
     """
     try:
         yield
@@ -641,7 +641,7 @@ def module_errors(batch: Batch, where: str, check: Callable[[], None]) -> Iterat
 
 
 def raised_by_module(error: Exception) -> bool:
-    """Whether an error was raised by the module itself, and not about shapes or dtypes.
+    """Return whether an error was raised by the module itself and is not about shapes or dtypes.
 
     Parameters
     ----------
@@ -660,37 +660,38 @@ def _looked(check: Callable[[], None]) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """First line of the message of an error."""
+    """Return the first line of the message of an error."""
     return str(error).strip().partition("\n")[0].rstrip(".")
 
 
 def _refused(error: Exception, batch: Batch, where: str) -> Exception | None:
-    """The error for arguments, dtypes, indices or shapes that a module rejects, or None."""
-    message, found = first_line(error), batch.description
-    words = message.lower()
+    """Return the error for arguments, dtypes, indices or shapes that a module rejects, or None."""
+    message, description = first_line(error), batch.description
+    lowered = message.lower()
     if isinstance(error, TypeError) and _CALL.search(message):
         names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
         return TypeMismatchError(
-            f"{where}: `x` must hold the arguments of the module's forward, got "
-            f"{len(batch.args) + len(batch.kwargs)}{names}, and it raised: {message}. A tuple or "
-            "list holds its positional arguments, a dict its keyword arguments by their names."
+            f"{where}: `x` must contain the arguments of the module's forward, got "
+            f"{len(batch.args) + len(batch.kwargs)}{names}, and forward raised: {message}. Pass "
+            "positional arguments as a tuple or list, or keyword arguments as a dict."
         )
     if not isinstance(error, _UNFIT):
         return None
-    if "dtype" in words or "scalar type" in words:
+    if "dtype" in lowered or "scalar type" in lowered:
         return TypeMismatchError(
-            f"{where}: the module must accept its inputs, got {found}, and it raised: "
-            f"{message}. Integers are not converted, for embeddings: pass real numbers as floats."
+            f"{where}: the module must accept its inputs, got {description}, and it raised: "
+            f"{message}. Integers are not converted, since they may be indices: pass real numbers "
+            "as floats."
         )
-    if holds_indices(batch) and _PLACES.search(words):
+    if holds_indices(batch) and _PLACES.search(lowered):
         return ShapeError(
-            f"{where}: integers in `x` must be valid indices, got {found}, and the module "
-            f"raised: {message}. Number them from 0, below the size of the indexed table."
+            f"{where}: integers in `x` must be valid indices, got {description}, and the module "
+            f"raised: {message}. Number them from 0 to the size of the indexed table minus one."
         )
-    if any(word in words for word in _SHAPES):
+    if any(word in lowered for word in _SHAPES):
         single = any(each.ndim == 1 for each in batch.tensors)
         return ShapeError(
-            f"{where}: the module must accept its inputs, got {found}, and it raised: "
+            f"{where}: the module must accept its inputs, got {description}, and it raised: "
             f"{message}. The first axis counts rows; for one row, pass X[0:1] instead of X[0]; "
             f"{'for one column, X[:, None]' if single else 'check the other axes'}."
         )

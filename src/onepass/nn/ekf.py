@@ -54,7 +54,7 @@ class EKF(RandomWalkFilter):
         unlimited memory; 1 is the variance of a categorical target with "cross_entropy".
     process_noise : float, default=0.0
         q >= 0, the variance added to each weight after each row. Use 0 for a stationary stream, and
-        more to forget past rows and track a drifting one.
+        a larger value to forget past rows and track drift.
     prior : float, default=1.0
         Variance of each weight before the first row, > 0. noise / prior is the ridge.
     decay : float, default=1.0
@@ -75,10 +75,11 @@ class EKF(RandomWalkFilter):
     ----------
     network : Network
         The module as a function of one flat weight vector.
-    posterior_ : Belief
+    posterior_ : PosteriorCovariance
         The covariance of the weights for the next row.
     inconsistent_rows_ : int
-        With noise 0, number of rows in the span of past rows that contradict them; not learned.
+        With noise 0, number of rows that lie in the span of past rows and contradict them; these
+        rows are not learned.
     rows_seen_, rows_refused_ : int
         Number of rows received, and of rows refused because errors or gradients were not finite.
 

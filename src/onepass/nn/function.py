@@ -104,7 +104,7 @@ def refuse_batch_statistics(module: nn.Module, where: str) -> None:
     Raises
     ------
     ParameterError
-        If it would use statistics of the batch, which row-by-row learning does not have.
+        If a layer uses statistics of the batch, which are undefined for single rows.
     """
     for name, each in module.named_modules():
         if isinstance(each, NORMS) and (each.running_mean is None or each.running_var is None):
@@ -121,7 +121,7 @@ def refuse_max_norm(module: nn.Module, where: str) -> None:
     Raises
     ------
     ParameterError
-        A prediction would change the model.
+        If an embedding has ``max_norm``, so that a prediction would change the model.
     """
     for name, each in module.named_modules():
         if isinstance(each, (nn.Embedding, nn.EmbeddingBag)) and each.max_norm is not None:
@@ -134,7 +134,7 @@ def refuse_max_norm(module: nn.Module, where: str) -> None:
 
 
 def _drops(layer: nn.Module) -> bool:
-    """Whether a layer is random in training mode."""
+    """Return whether a layer is random in training mode."""
     if isinstance(layer, _DROPOUTS):
         return bool(layer.p > 0)
     return isinstance(layer, _WITHIN) and bool(layer.dropout > 0)
@@ -158,7 +158,7 @@ def plain_mode(device: torch.device, p: int) -> Iterator[None]:
 
 
 def differentiable_kernels(module: nn.Module, *, batched: bool = False) -> ExitStack:
-    """Restrict torch to kernels that are differentiable in evaluation mode.
+    """Return a context that restricts torch to kernels differentiable in evaluation mode.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class Function:
         Raises
         ------
         ParameterError
-            If parameters that learn are no longer the module's own.
+            If a parameter that learns was removed from the module or replaced.
         """
         self._layers = list(self.module.modules())
         current = dict(self.module.named_parameters())
@@ -257,22 +257,22 @@ class Function:
 
     @property
     def on_device(self) -> bool:
-        """Whether an index out of range would end the program, as on an accelerator."""
+        """Whether the module is on an accelerator, where an invalid index aborts the program."""
         return bool(self.selection.parameters[0].device.type != "cpu")
 
     def weights(self, *, derive: bool = False) -> dict[str, Tensor]:
-        """Detached weights that learn, by name, sharing memory with the parameters.
+        """Return the detached weights that learn, by name; they share memory with the parameters.
 
         Parameters
         ----------
         derive : bool, default False
-            Whether they require grad.
+            Whether the returned tensors require grad.
         """
         chosen = zip(self.selection.names, self.selection.parameters, strict=True)
         return {name: each.detach().requires_grad_(derive) for name, each in chosen}
 
     def __call__(self, weights: Mapping[str, Tensor], rows: Batch) -> Tensor:
-        """Outputs of shape (n, c) at these weights; may be traced by torch.func."""
+        """Return outputs of shape (n, c) at these weights; may be traced by torch.func."""
         before = self._attributes() if self.keeps_state else {}
         try:
             return as_matrix(self._given(weights, rows), rows.n, rows.where or self.where)
@@ -280,7 +280,7 @@ class Function:
             self._restore(before)
 
     def _given(self, weights: Mapping[str, Tensor], rows: Batch) -> Any:
-        """Result of the module with tensors in place of its parameters."""
+        """Call the module with tensors in place of its parameters."""
         state = {
             id(each): weights[name] if name in weights else each.detach()
             for name, each in self._parameters
@@ -291,7 +291,7 @@ class Function:
             return self.module(*rows.args, **rows.kwargs)
 
     def outputs(self, rows: Batch) -> Tensor:
-        """Outputs of shape (n, c) at the current weights, without a graph."""
+        """Return outputs of shape (n, c) at the current weights, without a graph."""
         with torch.no_grad(), self.module_errors(rows):
             weights = self.weights()
             if rows.n <= _ROWS:
@@ -311,7 +311,7 @@ class Function:
         )
 
     def gradient_context(self, rows: Batch) -> ExitStack:
-        """Context in which gradients are enabled, whatever the caller disabled.
+        """Context in which gradients are enabled, even if the caller disabled them.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ class Function:
             check_table_indices(self.module, rows, lambda part: self(self.weights(), part), where)
 
     def outputs_twice(self, rows: Batch) -> tuple[Tensor, Tensor]:
-        """Outputs of two calls; records whether the module writes buffers or stores values.
+        """Return outputs of two calls; record whether the module writes buffers or stores values.
 
         Parameters
         ----------
@@ -351,7 +351,7 @@ class Function:
         Raises
         ------
         ParameterError
-            If the module writes into its parameters; they are restored.
+            If the module writes into its parameters, which are then restored.
         """
         where = rows.where or self.where
         watched = _ParameterGuard(self._parameters, self.selection.names)
@@ -377,12 +377,12 @@ class Function:
             raise ParameterError(
                 f"{where}: a prediction must not change the module, but its forward writes into "
                 f"the parameter {written[0]!r}. Compute a new tensor in forward, such as "
-                "torch.nn.functional.normalize(self.weight), instead of writing into it."
+                "torch.nn.functional.normalize(self.weight), instead of modifying the parameter."
             )
         return once, twice
 
     def _buffers(self) -> list[tuple[dict[str, Tensor | None], str, Tensor | None, Tensor | None]]:
-        """Every buffer with its registry, name and a copy."""
+        """Return every buffer with its registry, name and a copy."""
         return [
             (vars(layer)["_buffers"], key, each, None if each is None else each.clone())
             for layer in self._layers
@@ -390,7 +390,7 @@ class Function:
         ]
 
     def _attributes(self) -> dict[tuple[int, str], tuple[nn.Module, object]]:
-        """Every plain attribute of every layer, with its layer."""
+        """Return every plain attribute of every layer, with its layer."""
         return {
             (id(layer), key): (layer, value)
             for layer in self._layers
@@ -411,8 +411,8 @@ class Function:
 class _ParameterGuard(TorchDispatchMode):  # type: ignore[misc]
     """Detects and undoes writes of a forward pass into parameters.
 
-    Parameters that learn are copied beforehand; others, which may be many more, just before an
-    operation writes into their memory.
+    Parameters that learn are copied beforehand; other parameters, which may be many more, are
+    copied only before an operation writes into their memory.
 
     Parameters
     ----------
@@ -431,7 +431,7 @@ class _ParameterGuard(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """True, so that torch.compile works under this mode."""
+        """Return True, so that torch.compile works under this mode."""
         return True
 
     def __torch_dispatch__(
@@ -465,7 +465,7 @@ def _storage(tensor: Tensor) -> int:
 
 
 def _length(value: object) -> int:
-    """Length of a container, to detect growth."""
+    """Return the length of a container, to detect growth; 0 for other values."""
     return len(value) if isinstance(value, (list, dict, set)) else 0
 
 
@@ -510,7 +510,7 @@ _Result = TypeVar("_Result")
 def synchronized(
     method: Callable[Concatenate[Any, _Params], _Result],
 ) -> Callable[Concatenate[Any, _Params], _Result]:
-    """Decorator for methods that hold the ``lock`` of their object.
+    """Decorate a method so that it holds the ``lock`` of its object.
 
     Parameters
     ----------

@@ -4,10 +4,9 @@ For outputs f (c) of a row of class y, orthogonal gradient descent stores ([1], 
 
     outputs   ∇f_1 … ∇f_c          all of them, "OGD-ALL"                                   (1)
     average   (1/c) Σ_k ∇f_k       "OGD-AVE"                                                (2)
-    logit     ∇f_y                 that of the true class, "OGD-GTL"                (3)
+    logit     ∇f_y                 the output of the true class, "OGD-GTL"         (3)
 
-With (1) no output changes, to first order, at c times the memory; the authors recommend (3) as the
-best for its memory.
+(1) preserves all outputs, to first order, but takes c times the memory; the authors recommend (3).
 
 [1] M. Farajtabar, N. Azizan, A. Mott, A. Li, "Orthogonal Gradient Descent for Continual Learning",
     AISTATS 2020.
@@ -65,14 +64,14 @@ def check_gradients(gradients: object, where: str, *, classes: bool = True) -> N
 
 
 def gradients_per_row(gradients: str, c: int) -> int:
-    """Number of gradients per row."""
+    """Return the number of gradients per row."""
     return c if gradients == "outputs" else 1
 
 
 def row_gradients(
     network: Network, rows: Batch, y: Tensor | None, gradients: str, at: Sequence[int] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of rows at the current weights; those that are not finite are set to zero.
+    """Return gradients of rows at the current weights; non-finite gradients are set to zero.
 
     Parameters
     ----------
@@ -87,25 +86,25 @@ def row_gradients(
     Returns
     -------
     gradients : Tensor of shape (n·k, p)
-        k consecutive ones belong to one row. Memories ignore zeros.
+        k consecutive gradients belong to one row. Memories ignore zero gradients.
     good : Tensor of shape (n·k,)
-        Which are finite; on the device.
+        Mask of the finite gradients, on the device.
     """
     if gradients == "outputs":
         parts = [rows] if at is None else [rows[i] for i in at]
-        found = torch.cat([network.jacobian(part)[1] for part in parts])
+        computed = torch.cat([network.jacobian(part)[1] for part in parts])
     else:
         # one backward pass per row; the Jacobian of all c outputs would cost c times as much
         chosen = range(len(rows)) if at is None else at
         seeds = y if gradients == "logit" else None
-        found = torch.stack([_gradient(network, rows[i], seeds, i) for i in chosen])
-    found = linalg.widened(found)
-    good = found.isfinite().all(dim=1)
-    return torch.where(good[:, None], found, 0.0), good
+        computed = torch.stack([_gradient(network, rows[i], seeds, i) for i in chosen])
+    computed = linalg.widened(computed)
+    good = computed.isfinite().all(dim=1)
+    return torch.where(good[:, None], computed, 0.0), good
 
 
 def _gradient(network: Network, row: Batch, y: Tensor | None, i: int) -> Tensor:
-    """Gradient (3) if y holds the one-hot classes of all rows, else (2)."""
+    """Return gradient (3) if y holds the one-hot classes of all rows, else (2)."""
 
     def seed(out: Tensor) -> Tensor:
         return torch.full_like(out, 1.0 / out.shape[1]) if y is None else y[i : i + 1]
@@ -114,7 +113,7 @@ def _gradient(network: Network, row: Batch, y: Tensor | None, i: int) -> Tensor:
 
 
 def finite_rows(network: Network, rows: Batch, slope: Callable[[Tensor, int], Tensor]) -> list[int]:
-    """Indices of rows with finite outputs and a finite gradient, each evaluated separately.
+    """Return the indices of rows whose outputs and gradient are finite, each evaluated separately.
 
     Parameters
     ----------
@@ -123,16 +122,16 @@ def finite_rows(network: Network, rows: Batch, slope: Callable[[Tensor, int], Te
     slope : callable
         Called with the outputs (1, c) of a row and its index; returns the derivative of its loss.
     """
-    found = []
+    indices = []
     for i, row in enumerate(rows):
         outputs, g = network.gradient(row, lambda out, i=i: slope(out, i))
         if linalg.finite(outputs, g):
-            found.append(i)
-    return found
+            indices.append(i)
+    return indices
 
 
 def count_nonfinite(good: Sequence[Tensor], where: str) -> int:
-    """Number of gradients of a task that are not finite; synchronises with an accelerator.
+    """Count the gradients of a task that are not finite; synchronises with an accelerator.
 
     Parameters
     ----------
@@ -143,17 +142,17 @@ def count_nonfinite(good: Sequence[Tensor], where: str) -> int:
     Raises
     ------
     NumericalError
-        If none was finite.
+        If no gradient is finite.
     """
-    which = torch.cat(list(good))
-    lost = int((~which).sum())
-    if lost == len(which):
+    finite = torch.cat(list(good))
+    count = int((~finite).sum())
+    if count == len(finite):
         raise NumericalError(
-            f"{where}: the gradients of the task's rows must be finite, got {lost} of which none "
-            "is. Nothing was stored, and the task was not ended: check the rows, and weights "
+            f"{where}: the gradients of the task's rows must be finite, got nan or infinity in all "
+            f"{count}. Nothing was stored, and the task was not ended: check the rows, and weights "
             "that have grown too large."
         )
-    return lost
+    return count
 
 
 def start_memory(
@@ -177,29 +176,29 @@ def start_memory(
 
 def chunked_gradients(parts: Iterable[Tensor]) -> Iterator[Tensor]:
     """Join gradients (k, p) into chunks of the size to add to a memory at once."""
-    held: list[Tensor] = []
+    pending: list[Tensor] = []
     for part in parts:
-        held.append(part)
-        if sum(map(len, held)) >= _AT_ONCE:
-            yield torch.cat(held)
-            held = []
-    if held:
-        yield torch.cat(held)
+        pending.append(part)
+        if sum(map(len, pending)) >= _AT_ONCE:
+            yield torch.cat(pending)
+            pending = []
+    if pending:
+        yield torch.cat(pending)
 
 
 def insert_gradients(memory: Any, w: Tensor, J: Tensor) -> Any:
     """Add gradients (k, p) to a memory without changing the weights.
 
-    They are learned as rows with errors e = 0, which leaves w unchanged.
+    The gradients are learned as rows with errors e = 0, so that w does not change.
     """
     for part in J.split(_AT_ONCE):
-        nothing = part.new_zeros(len(part))
-        memory = memory.learn(w, part.T, nothing, np.zeros(len(part))).memory
+        errors = part.new_zeros(len(part))
+        memory = memory.learn(w, part.T, errors, np.zeros(len(part))).memory
     return memory
 
 
 def reservoir_slots(seen: int, n: int, k: int, seed: tuple[int, ...]) -> dict[int, int]:
-    """Slots of a uniform sample of k rows that the next n rows replace.
+    """Return the slots of a uniform sample of k rows that the next n rows replace.
 
     Algorithm R (J. S. Vitter, "Random sampling with a reservoir", 1985): row i > k replaces
     a slot with probability k / i. Draws depend only on the seed and the number of rows seen.
@@ -207,7 +206,7 @@ def reservoir_slots(seen: int, n: int, k: int, seed: tuple[int, ...]) -> dict[in
     Parameters
     ----------
     seen : int
-        Number of rows before these.
+        Number of rows seen before.
     n, k : int
     seed : tuple of int
 

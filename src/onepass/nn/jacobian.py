@@ -7,10 +7,10 @@ Row i·c + k of J (n·c, p) is ∂f_k(x_i; w)/∂w. It is computed by one of fou
 - outputs: row by row, with one forward and one batched backward pass;
 - plain: row by row and output by output, with plain backward passes. This always works.
 
-Each of the first three is compared with plain backward passes before it is used, and disabled if it
-fails: for modules that branch on data, write in place, or have layers that ``vmap`` does not
-support. Cost: n forward and n·c backward passes, and temporary memory for a bounded number of rows
-of J.
+Each of the first three methods is compared with plain backward passes before it is used. It is
+disabled if it fails, as for modules that branch on data, write in place, or have layers that
+``vmap`` does not support. Cost: n forward and n·c backward passes, and temporary memory for a
+bounded number of rows of J.
 
 In the method by layers, derivatives are products of inputs and back-propagated gradients. For a
 layer z = W x + b and outputs f_k of a row, with δ_k = ∂f_k / ∂z,
@@ -57,7 +57,7 @@ class _LayerUse:
     """One call of a layer."""
 
     names: list[str | None]
-    """Names of its weight and bias, or None if they do not learn."""
+    """Names of the weight and the bias; None if it does not learn."""
     x: Tensor
     z: Tensor
     version: int
@@ -133,10 +133,11 @@ class LayerRecorder(TorchFunctionMode):  # type: ignore[misc]  # torch has no ty
             J[..., piece].zero_()
 
     def features(self, out: Tensor) -> Tensor | None:
-        """Input features (n, q) of a linear layer whose outputs (n, c) are those of the module.
+        """Return the inputs (n, q) of a linear layer whose outputs (n, c) are the module's.
 
-        They are the gradient of each output in its own weights. None if the weights that learn are
-        used in another way, or if an operation that may change values follows the layer.
+        The features are the gradient of each output with respect to its own weights. The result is
+        None if the weights that learn are used in another way, or if an operation that may change
+        values follows the layer.
         """
         use = self._uses[0] if len(self._uses) == 1 else None
         if use is None or use.form is not _of_linear or use.x.ndim != 2:
@@ -160,7 +161,7 @@ class LayerRecorder(TorchFunctionMode):  # type: ignore[misc]  # torch has no ty
         slices: Mapping[str, slice],
         blank: dict[str, slice],
     ) -> None:
-        """Add the derivatives of one call of a layer; write them if they are the first."""
+        """Add the derivatives of one call of a layer; overwrite J if they are the first."""
         parts = use.form(use.x, delta, n)
         for name, (left, right) in zip(use.names, parts, strict=True):
             if name is None:
@@ -177,7 +178,7 @@ class LayerRecorder(TorchFunctionMode):  # type: ignore[misc]  # torch has no ty
 
 
 def _version(tensor: Tensor) -> int:
-    """Version counter of a tensor and its views."""
+    """Return the version counter of a tensor and its views."""
     count: int = tensor._version  # noqa: SLF001  torch has no public name for it
     return count
 
@@ -188,7 +189,7 @@ def _linear(weight: Tensor, more: object, kwargs: object) -> Any:
 
 
 def _of_linear(x: Tensor, delta: Tensor, n: int) -> Any:
-    """(1) for z = W x + b: x (n, …, in), δ (k, n, …, out)."""
+    """Return (1) for z = W x + b: x (n, …, in), δ (k, n, …, out)."""
     k, out = len(delta), delta.shape[-1]
     x, delta = _by_rows(x, n, 0, 1), _by_rows(delta, n, 1, 1)  # (n, t, in), (k, n, t, out)
     bias = delta.sum(dim=2) if delta.shape[2] > 1 else delta[:, :, 0]
@@ -202,7 +203,7 @@ def _of_linear(x: Tensor, delta: Tensor, n: int) -> Any:
 
 
 def _conv2d(weight: Tensor, more: Any, kwargs: Any) -> Any:
-    """Function for (1) of a convolution; None if the padding is a string."""
+    """Return a function for (1) of a convolution; None if the padding is a string."""
     options = dict(zip(("stride", "padding", "dilation", "groups"), more, strict=False)) | kwargs
     stride, padding, dilation = (options.get(name, i) for name, i in _USUAL)
     if isinstance(padding, str):
@@ -227,7 +228,7 @@ def _conv2d(weight: Tensor, more: Any, kwargs: Any) -> Any:
 
 
 def _by_rows(numbers: Tensor, n: int, at: int, last: int) -> Tensor:
-    """Flatten the axes between the axis ``at`` of n rows and the ``last`` ones.
+    """Flatten the axes between the axis ``at`` of n rows and the ``last`` axes.
 
     Raises
     ------
@@ -282,7 +283,7 @@ class Derivative:
         self._derived = False  # whether outputs have had a graph
 
     def jacobian(self, rows: Batch, room: Callable[[int], Tensor]) -> tuple[Tensor, Tensor]:
-        """Outputs (n, c), and J (n·c, p).
+        """Return the outputs (n, c), and J (n·c, p).
 
         Parameters
         ----------
@@ -312,7 +313,7 @@ class Derivative:
         return (pieces[0] if len(pieces) == 1 else torch.cat(pieces)), J
 
     def gradient(self, rows: Batch, v: Tensor | Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
-        """Outputs (n, c), and the gradient (p,) of the sum of v times outputs.
+        """Return the outputs (n, c), and the gradient (p,) of the sum of v times outputs.
 
         Parameters
         ----------
@@ -338,7 +339,7 @@ class Derivative:
         return out.detach(), gradient
 
     def features(self, rows: Batch) -> tuple[Tensor, Tensor | None]:
-        """Outputs (n, c), and what :meth:`LayerRecorder.features` returns."""
+        """Return the outputs (n, c), and the result of :meth:`LayerRecorder.features`."""
         with self._function.gradient_context(rows):
             weights = self._function.weights(derive=True)
             recorder = LayerRecorder(weights)
@@ -369,7 +370,9 @@ class Derivative:
         c = len(J) // rows.n
         names = self._function.selection.names
 
-        def one(weights: Mapping[str, Tensor], *leaves: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        def single_row(
+            weights: Mapping[str, Tensor], *leaves: Tensor
+        ) -> tuple[Tensor, dict[str, Tensor]]:
             row = rows.with_tensors((leaf[None] for leaf in leaves), 1)
             out, back = vjp(lambda at: self._width(self._function(at, row), c)[0], weights)
             basis = torch.eye(c, dtype=out.dtype, device=out.device)
@@ -380,7 +383,7 @@ class Derivative:
         leaves = rows.tensors
         with torch.no_grad(), self._batched_kernels():
             weights = self._function.weights()
-            out, found = vmap(one, in_dims=(None, *(0 for _ in leaves)))(weights, *leaves)
+            out, found = vmap(single_row, in_dims=(None, *(0 for _ in leaves)))(weights, *leaves)
             self._write(J.view(rows.n, c, -1), [found[name] for name in names])
         return out
 
@@ -440,12 +443,12 @@ class Derivative:
                 self._trusted["outputs"] = False
         return out.detach()
 
-    # -- trust ------------------------------------------------------------------------------------
+    # -- checks of methods ------------------------------------------------------------------------
 
     def _try_method(
         self, way: str, compute: Callable[[], Tensor], rows: Batch, J: Tensor
     ) -> Tensor | None:
-        """Result of a method, checked against plain backward passes the first time, or None."""
+        """Return the result of a method, or None; check the first by plain backward passes."""
         trusted = self._trusted.get(way)
         if trusted is False:
             return None
@@ -464,7 +467,7 @@ class Derivative:
         return out
 
     def _matches_backward(self, row: Batch, J: Tensor) -> bool:
-        """Whether J (c, p) of a row equals plain backward passes for a few outputs."""
+        """Return whether J (c, p) of a row equals plain backward passes for a few outputs."""
         with self._function.gradient_context(row):
             weights = self._function.weights(derive=True)
             out, leaves = self._function(weights, row), list(weights.values())
@@ -478,14 +481,14 @@ class Derivative:
         return True
 
     def _has_graph(self, out: Tensor, rows: Batch) -> bool:
-        """Whether outputs have a graph; until some do, check that they are independent of w."""
+        """Return whether outputs have a graph; until then, check that they do not depend on w."""
         self._derived = self._derived or out.requires_grad
         if not self._derived:
             check_has_gradient(self._function, rows)
         return bool(out.requires_grad)
 
     def _agree(self, plain: Tensor, other: Tensor) -> bool:
-        """Whether derivatives agree in each parameter to half the digits, up to rounding."""
+        """Return whether derivatives agree in each parameter to half the digits, up to rounding."""
         whole = plain.abs().amax() * (100.0 * torch.finfo(plain.dtype).eps)
         pieces = self._function.selection.slices.values()
         scales = [
@@ -495,10 +498,10 @@ class Derivative:
         ]
         return all(bool(((plain[s] - other[s]).abs() <= scale).all()) for scale, s in scales)
 
-    # -- room -------------------------------------------------------------------------------------
+    # -- temporary memory -------------------------------------------------------------------------
 
     def _rows_per_chunk(self, rows: Batch) -> int:
-        """Number of rows of J that fit in temporary memory, with saved activations."""
+        """Return the number of rows of J that fit in temporary memory, with saved activations."""
         if self._chunk is not None:
             return self._chunk
         first = self._function.selection.parameters[0]
@@ -509,20 +512,20 @@ class Derivative:
         return int(max(1, scratch // max(1, a_row)))
 
     def _forward_bytes(self, row: Batch) -> int:
-        """Bytes that the forward pass of a row saves for backward, without parameters."""
+        """Count the bytes that the forward pass of a row saves for backward, without parameters."""
         weights = self._function.weights(derive=True)
         own = {each.untyped_storage().data_ptr() for each in weights.values()}
-        held = 0
+        total = 0
 
         def pack(tensor: Tensor) -> Tensor:
-            nonlocal held
+            nonlocal total
             if tensor.untyped_storage().data_ptr() not in own:
-                held += tensor.numel() * tensor.element_size()
+                total += tensor.numel() * tensor.element_size()
             return tensor
 
         with self._function.gradient_context(row), saved_tensors_hooks(pack, lambda tensor: tensor):
             self._function(weights, row)
-        return held
+        return total
 
     def _write(self, J: Tensor, found: Sequence[Tensor | None]) -> None:
         """Write derivatives (…, *shape) into the columns of J (…, p); None means zero."""
@@ -530,7 +533,7 @@ class Derivative:
             if g is None:
                 J[..., s].zero_()
             else:
-                sparse = g.layout != torch.strided  # as nn.Embedding(sparse=True) gives it
+                sparse = g.layout != torch.strided  # from nn.Embedding(sparse=True)
                 J[..., s].view(g.shape).copy_(g.to_dense() if sparse else g)
 
     def _width(self, out: Tensor, c: int) -> Tensor:

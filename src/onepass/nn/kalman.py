@@ -36,7 +36,7 @@ The weights may follow a random walk that decays towards w₀:
 
     w_k = w₀ + γ (w_{k−1} − w₀) + N(0, ρ I)                                                 (7)
 
-After each row then
+After each row,
 
     w ← w₀ + γ (w − w₀),        P ← γ² P + ρ I                                              (8)
 
@@ -124,7 +124,7 @@ def noisy(root: Floats, F: Floats, e: Floats, deviations: Floats, lengths: Float
     Parameters
     ----------
     root, F, e
-        As of :func:`exact`.
+        As in :func:`exact`.
     deviations : ndarray of shape (n,)
         R^½.
     lengths : ndarray of shape (n,)
@@ -147,7 +147,7 @@ def noisy(root: Floats, F: Floats, e: Floats, deviations: Floats, lengths: Float
 
 
 def _single_row(root: Floats, F: Floats, e: Floats, deviation: float) -> KalmanUpdate:
-    """(6) for a scalar measurement, after J. E. Potter [1]: M = I − F Fᵀ / (σ (σ + √r)), σ² = S."""
+    """Update by (6) with one row, after J. E. Potter [1]: M = I − F Fᵀ / (σ (σ + √r)), σ² = S."""
     sigma = math.hypot(float(linalg.norms(F)[0]), deviation)
     nu, along = e / sigma, root @ F / sigma
     after = along * (F.T / (sigma + deviation))
@@ -164,13 +164,13 @@ def refuse_overflow(squares: Floats) -> None:
     """
     if not np.isfinite(squares).all():
         raise NumericalError(
-            "Kalman step: the variance of an output must be finite, got gradients so large that "
-            "their squares are not. Scale the inputs, or use a smaller prior."
+            "Kalman step: the variance of an output must be finite, got gradients whose squares "
+            "overflow. Scale the inputs, or use a smaller prior."
         )
 
 
 def triangle(A: Floats, B: Floats) -> Floats:
-    """Triangular R with RᵀR = AᵀA + BᵀB, by QR, without squaring."""
+    """Return the triangular R with RᵀR = AᵀA + BᵀB, by QR, without squaring."""
     R: Any = np.linalg.qr(np.vstack((A, B)), mode="r")
     return np.asarray(R)
 
@@ -190,14 +190,14 @@ class Covariance:
     prior: float = 1.0
 
     def per_output(self, c: int, p: int) -> "Covariance":
-        """The specification for one output, for memories whose directions all outputs share."""
+        """Return the specification for memories whose directions all outputs share."""
         del c, p
         return self
 
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: DTypeLike | Tensor = np.float64
     ) -> "PosteriorCovariance":
-        """The prior covariance of p weights.
+        """Create the prior covariance of p weights.
 
         ``kind`` is a NumPy dtype, or a tensor that sets the dtype and the device.
         """
@@ -216,7 +216,7 @@ class PosteriorCovariance:
 
     Parameters
     ----------
-    columns : Columns
+    columns : OrthonormalBasis
         Q, an orthonormal basis of all gradients so far.
     root : ndarray of shape (q, q)
         C, in float64.
@@ -254,7 +254,7 @@ class PosteriorCovariance:
     def learn(
         self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, *, group: int = 1
     ) -> Step:
-        """Measurement update for a block of rows: (2), (3).
+        """Apply the measurement update (2), (3) for a block of rows.
 
         Parameters
         ----------
@@ -286,17 +286,18 @@ class PosteriorCovariance:
         else:
             spread = np.sqrt(self.beyond) * lengths
             gain = noisy(wide.root, F, flat, np.sqrt(noise), spread)
-        first = np.arange(len(flat)) // group
-        errors = flat - np.where(first[None, :] < first[:, None], gain.L, 0.0) @ gain.nu  # of rows
-        against = 0
+        row = np.arange(len(flat)) // group
+        # prequential errors of rows
+        errors = flat - np.where(row[None, :] < row[:, None], gain.L, 0.0) @ gain.nu
+        inconsistent = 0
         if not gain.accepted.all():
             size = abs(flat) + (lengths * float(linalg.norms(w.reshape(-1, 1))[0]))[:, None]
-            odd = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~gain.accepted
-            against = int(odd.reshape(-1, group).any(axis=1).sum())
+            large = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~gain.accepted
+            inconsistent = int(large.reshape(-1, group).any(axis=1).sum())
         w = w + wide.columns.combined(gain.moved).reshape(w.shape)  # (3)
         rank = int(gain.accepted.sum()) if exactly else 0
         memory = replace(wide, root=gain.root, used=self.used + rank)
-        return Step(w, memory, errors.reshape(e.shape), rank, against)
+        return Step(w, memory, errors.reshape(e.shape), rank, inconsistent)
 
     def forgetting_bound(self, new: object, old: object) -> float:
         """Return 0.0: there is no bound."""
@@ -306,7 +307,9 @@ class PosteriorCovariance:
     def _extended(
         self, G: ArrayOrTensor, e: ArrayOrTensor, *, exact: bool
     ) -> tuple["PosteriorCovariance", Floats, Floats, Floats]:
-        """Extended by the new directions of G; G in coordinates (q, n), its column norms, and e.
+        """Extend Q by the new directions of G.
+
+        Return the covariance, G in coordinates (q, n), its column norms, and e.
 
         Synchronises with an accelerator once.
         """
@@ -336,7 +339,7 @@ class PosteriorCovariance:
     # -- time ------------------------------------------------------------------------------------
 
     def discounted(self, factor: float, limit: float = np.inf) -> "PosteriorCovariance":
-        """Exponential forgetting, P ← P / factor, including the prior.
+        """Apply exponential forgetting, P ← P / factor, including the prior.
 
         If s would exceed ``limit``, P ← (factor · P⁻¹ + I / limit)⁻¹, which prevents wind-up of
         unexcited directions.
@@ -351,7 +354,7 @@ class PosteriorCovariance:
         return replace(self, root=linalg.whitened(self.root, R), beyond=s)
 
     def with_process_noise(self, decay: float, added: float) -> "PosteriorCovariance":
-        """Time update P ← decay² P + added · I."""
+        """Apply the time update P ← decay² P + added · I."""
         if decay == 1.0 and not added:
             return self
         root, s = decay * self.root, decay**2 * self.beyond
@@ -364,7 +367,7 @@ class PosteriorCovariance:
     # -- uncertainty ----------------------------------------------------------------------------
 
     def variances(self, G: ArrayOrTensor) -> Floats:
-        """gᵀ P g of each column of G (p, n), (n,)."""
+        """Return gᵀ P g of each column of G (p, n), of shape (n,)."""
         split = self.columns.split(G)
         inside, outside = linalg.all_to_numpy(split.inside, linalg.norms(split.outside))
         F = self.root.T @ inside
@@ -376,7 +379,7 @@ class PosteriorCovariance:
     # -- merging ---------------------------------------------------------------------------------
 
     def evidence(self, w: ArrayOrTensor, start: "ArrayOrTensor | None" = None) -> Evidence:
-        """Pseudo-rows equivalent to the learned rows; ``start`` are the initial weights.
+        """Return pseudo-rows equivalent to the learned rows; ``start`` are the initial weights.
 
         Along an eigenvector u of Σ with variance σ², in which the weights changed by θ, the rows
         are equivalent to one row with noise σ² s / (s − σ²) and target θ s / (s − σ²).
@@ -399,11 +402,11 @@ class PosteriorCovariance:
         return evidence.learned_by(self, w)
 
     def grown(self, p: int) -> "PosteriorCovariance":
-        """Extended by new weights at the end, whose gradients have been zero so far."""
+        """Append new weights, whose gradients have been zero so far."""
         return replace(self, columns=self.columns.grown(p))
 
     def with_outputs(self, at: Array, c: int) -> "PosteriorCovariance":
-        """Unchanged: the covariance is of the weights."""
+        """Return self: the covariance of the weights does not depend on the outputs."""
         del at, c
         return self
 
@@ -459,12 +462,12 @@ class Filter(Learner):
     # -- hooks -----------------------------------------------------------------------------------
 
     def _begin(self, c: int) -> Any:
-        """The prior covariance or precision for c outputs."""
+        """Create the prior covariance or precision for c outputs."""
         return Covariance(self._prior).start(self.network.p, c, self.noise, self._like)
 
     @abstractmethod
     def _filter_step(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
-        """Measurement and time update for rows with errors e (n, c) and gradients J (n·c, p)."""
+        """Compute both updates for rows with errors e (n, c) and gradients J (n·c, p)."""
 
     # -- attributes ----------------------------------------------------------------------------
 
@@ -480,7 +483,7 @@ class Filter(Learner):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept beside the weights."""
+        """Size of the state in bytes, without the weights."""
         return nbytes(self._posterior)
 
     # -- helpers -----------------------------------------------------------------
@@ -504,17 +507,17 @@ class Filter(Learner):
         belief = self._begin(e.shape[1]) if self._posterior is None else self._posterior
         w = self._weights
         try:
-            found = self._filter_step(belief, w, e, J)
-            sound = bool(self._is_finite(found.w))
+            step = self._filter_step(belief, w, e, J)
+            finite = bool(self._is_finite(step.w))
         except NumericalError:  # reported together with rows whose gradients are not finite
-            sound = False
-        if sound:
-            self._commit(found, w)
+            finite = False
+        if finite:
+            self._commit(step, w)
         else:
             self._refused = self._refused + len(e)
 
     def _accepted_rows(self, e: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows that were not refused; on an accelerator, refused rows were set to zero.
+        """Return the rows that were not refused; on an accelerator, refused rows were set to zero.
 
         Synchronises with an accelerator: refused rows must not affect the time update or the size
         of the covariance.
@@ -542,7 +545,7 @@ class Filter(Learner):
             return None
         return (
             "rows without noise should be fewer than weights, got enough to determine all "
-            f"{self.network.p}: nothing more can be learned. Use noise > 0, or a wider network."
+            f"{self.network.p}: further rows cannot be learned. Use noise > 0, or a wider network."
         )
 
 
@@ -586,11 +589,11 @@ class RandomWalkFilter(Filter):
 
     @abstractmethod
     def _measurement_update(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
-        """Measurement update for rows with errors e (n, c) and gradients J (n·c, p)."""
+        """Compute the measurement update for rows with errors e (n, c) and gradients J (n·c, p)."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept beside the weights."""
+        """Size of the state in bytes, without the weights."""
         return super().nbytes + nbytes(self._dynamics.start)
 
     def _filter_step(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
@@ -643,13 +646,13 @@ class Dynamics:
             self.start = w.clone()
 
     def over_rows(self, n: int) -> tuple[float, float]:
-        """γⁿ, and the variance added over n rows: ρ (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
+        """Return γⁿ, and the variance added over n rows: ρ (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
         square = self.decay**2
         times = float(n) if square == 1.0 else (1.0 - square**n) / (1.0 - square)
         return self.decay**n, self.process_noise * times
 
     def decayed(self, w: Tensor, before: Tensor, decay: float) -> Tensor:
-        """w₀ + decay · (w − w₀), with w₀ the stored initial weights, or ``before``."""
+        """Return w₀ + decay · (w − w₀); w₀ is ``before`` if no initial weights are stored."""
         if decay == 1.0:
             return w
         start = before if self.start is None else self.start.to(w)

@@ -69,7 +69,7 @@ _AT_ONCE = 1 << 22  # max entries of a Jacobian computed at once for standard de
 
 
 def full_memory_message(memory: Any, p: int, remedy: str) -> str | None:
-    """Message for a memory that is full, or None if it is not.
+    """Return the message for a full memory; None if the memory is not full.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def full_memory_message(memory: Any, p: int, remedy: str) -> str | None:
     if memory is None or memory.rank < p:
         return None
     return (
-        f"the memory should hold fewer directions than there are weights, got all {p}: nothing "
-        f"more can be learned. {remedy}"
+        f"the memory should contain fewer directions than the module has weights, got all {p}: "
+        f"further rows cannot be learned. {remedy}"
     )
 
 
@@ -112,13 +112,13 @@ class Learner(ABC):
     state_attributes: ClassVar[tuple[str, ...]] = (
         "rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns",
     )  # fmt: skip
-    """Attributes (dotted paths allowed) that hold learned state other than the weights."""
+    """Attributes (dotted paths allowed) with learned state other than the weights."""
     merging: ClassVar[str] = "refused"
     fits: ClassVar[bool] = True
     """Whether a row is fitted in one step, exactly if there is no noise."""
     saves_itself: ClassVar[bool] = True
     """Whether ``op.save`` calls the learner's own ``save``."""
-    _refusal: ClassVar[tuple[str, str]] = ("for which they are not", "noise > 0")
+    _refusal: ClassVar[tuple[str, str]] = ("with nan or infinity", "noise > 0")
     """Description of refused rows, and the remedy, for the warning."""
     _merge_requirement: ClassVar[tuple[str, str]] = (
         "the memory must be mergeable, which only that of op.nn.ORFit is",
@@ -147,7 +147,7 @@ class Learner(ABC):
         self.network = Network(module, learns, chunk=chunk, where=self._where)
         self.rows_seen_ = 0
         self._outputs: int | None = None
-        self._shape: tuple[int, ...] | None = None  # of one target, as learned
+        self._shape: tuple[int, ...] | None = None  # of one learned target
         self._refused: Any = 0
         self._masked: Any = 0  # rows refused before the current step
         self._space: Tensor | None = None  # reused buffer for the Jacobian
@@ -162,7 +162,7 @@ class Learner(ABC):
         """Take the step for rows with errors e (n, c) in float64 and gradients J (n·c, p)."""
 
     def _full_message(self) -> str | None:
-        """Message if no direction is free any more, else None."""
+        """Return a message if no direction is free any more; None otherwise."""
         return None
 
     def _check_restored(self) -> None:
@@ -185,7 +185,7 @@ class Learner(ABC):
         Parameters
         ----------
         x : Tensor, array, or tuple, list or dict of them
-            n rows, in the form that the module's ``forward`` takes.
+            n rows, in the form that the module's ``forward`` accepts.
         y : Tensor or array of shape (n,), (n, c) or (n, …)
             Targets: c numbers for each row, or a class in 0 … c − 1 for each row. Predictions have
             the same shape.
@@ -203,7 +203,8 @@ class Learner(ABC):
             If the weights that learn contain nan or infinity.
         ModuleError
             If the module's ``forward`` raises for a row. Nothing is learned, unless the failure
-            depends on weights changed by earlier rows of the call; the message gives their number.
+            depends on weights changed by earlier rows of the call; the message contains the number
+            of rows learned.
 
         Warns
         -----
@@ -343,22 +344,22 @@ class Learner(ABC):
             If ``predictions`` is not of the shape of the outputs, or not finite.
         """
         where = f"{self._where}.drift"
-        now = self.network.outputs(self.network.prepare(x, where)).double()
+        current = self.network.outputs(self.network.prepare(x, where)).double()
         remedy = "Pass the result of `outputs` for these rows from just after they were learned."
-        then = numbers(predictions, "predictions", where, remedy).to(now.device).double()
-        if then.ndim < 1 or then.numel() != now.numel() or len(then) != len(now):
+        earlier = numbers(predictions, "predictions", where, remedy).to(current.device).double()
+        if earlier.ndim < 1 or earlier.numel() != current.numel() or len(earlier) != len(current):
             raise ShapeError(
-                f"{where}: `predictions` must hold {now.shape[1]} number(s) for each of "
-                f"{len(now)} rows, got shape {tuple(then.shape)}. {remedy}"
+                f"{where}: `predictions` must contain {current.shape[1]} number(s) for each of "
+                f"{len(current)} rows, got shape {tuple(earlier.shape)}. {remedy}"
             )
-        if not bool(then.isfinite().all()):
+        if not bool(earlier.isfinite().all()):
             raise NotFiniteError(
                 f"{where}: `predictions` must be finite, got nan or infinity. Drop these rows."
             )
-        return float(torch.linalg.vector_norm(now - then.reshape(now.shape)))
+        return float(torch.linalg.vector_norm(current - earlier.reshape(current.shape)))
 
     def __repr__(self) -> str:
-        """One line with the module, the non-default arguments and the size."""
+        """Return one line with the module, the non-default arguments and the size."""
         defaults = inspect.signature(type(self)).parameters
         given = [type(self.module).__name__]
         for name in self.arguments:
@@ -371,7 +372,7 @@ class Learner(ABC):
     if not TYPE_CHECKING:  # a __getattr__ would make every name valid for type checkers
 
         def __getattr__(self, name: str) -> Any:
-            """Name the replacement for methods that other learners have and networks lack."""
+            """Raise an error that names the replacement for a method of other learners."""
             if name in _VERBS:
                 raise AttributeError(
                     f"{self._where}: the method must be one of a network learner, got {name!r}: "
@@ -382,7 +383,7 @@ class Learner(ABC):
             return object.__getattribute__(self, name)  # raises the usual AttributeError
 
     def __sklearn_tags__(self) -> Tags:
-        """Tags of scikit-learn: classifier or regressor."""
+        """Return scikit-learn's tags: classifier or regressor."""
         classes = self.loss != "squared"
         return Tags(
             estimator_type="classifier" if classes else "regressor",
@@ -406,19 +407,19 @@ class Learner(ABC):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """A deep copy, so that pickling can continue after the lock is released."""
+        """Return a deep copy, so that pickling can continue after the lock is released."""
         with self.network.lock:
             return copy.deepcopy(vars(self), {id(self): self})
 
     # -- helpers -----------------------------------------------------------------
 
     def _predictions(self, outputs: Tensor) -> Tensor:
-        """Outputs (n, c) as predictions of the shape of the learned targets."""
+        """Convert outputs (n, c) to predictions of the shape of the learned targets."""
         refuse_width(outputs.shape[1], self._outputs or outputs.shape[1], f"{self._where}.predict")
         return to_predictions(self.loss, outputs, self._shape)
 
     def _variances(self, where: str) -> Any:
-        """A function from gradients G (p, n·c) to the variances (n·c,) of outputs."""
+        """Return a function from gradients G (p, n·c) to the variances (n·c,) of outputs."""
         raise ParameterError(
             f"{where}: `return_std` must be False, as {type(self).__name__} has no covariance "
             "of the weights, got True. Use op.nn.EKF, op.nn.NTKRLS or op.nn.LoFi, or "
@@ -428,7 +429,7 @@ class Learner(ABC):
     def _deviations(
         self, x: RowsLike, variances: Callable[[Tensor], ArrayOrTensor], where: str
     ) -> tuple[Tensor, Tensor]:
-        """Outputs (n, c) and their standard deviations (1)."""
+        """Return the outputs (n, c) and their standard deviations (1)."""
         net = self.network
         if self.loss != "squared":
             raise ParameterError(
@@ -475,7 +476,7 @@ class Learner(ABC):
             self._wide = w
 
     def _is_finite(self, w: Tensor) -> Tensor:
-        """Whether weights (p,) are finite in the module's precision."""
+        """Return whether weights (p,) are finite in the module's precision."""
         return linalg.rows_are_finite(w.to(self.network.dtype)[None])[0]
 
     def _refuse_frozen(self, where: str) -> None:
@@ -491,17 +492,17 @@ class Learner(ABC):
     def _refuse_broken(self) -> None:
         """Check that the weights that learn are finite: on creation, and when rows fail."""
         named = zip(self.network.names, self.network.parameters, strict=True)
-        lost = find_nonfinite(named)
-        if lost is not None:
+        problem = find_nonfinite(named)
+        if problem is not None:
             raise NumericalError(
-                f"{self._where}: the weights that learn must be finite, but {lost}. Restore "
+                f"{self._where}: the weights that learn must be finite, but {problem}. Restore "
                 "earlier weights, or initialise them again."
             )
 
     # -- steps -----------------------------------------------------------------------------------
 
     def _steps(self, x: RowsLike, y: ArrayLike | Tensor, verb: str) -> Iterator[Tensor]:
-        """Take the steps; yield the outputs (n, c) just before each."""
+        """Take the steps; yield the outputs (n, c) before each step."""
         where = f"{self._where}.{verb}"
         net = self.network
         rows = prepare_rows(net, x, where)
@@ -525,7 +526,7 @@ class Learner(ABC):
         self._warn(before, where)
 
     def _outputs_a_row(self, call: Call) -> int:
-        """Number of outputs per row: as first learned, or that of the first row."""
+        """Return the number of outputs per row: that of earlier calls, or of the first row."""
         if self._outputs is not None or not call.rows.n:
             return self._outputs or 1
         try:
@@ -535,7 +536,7 @@ class Learner(ABC):
             raise
 
     def _atomic_step(self, call: Call, target: Tensor, i: int, width: int) -> Tensor:
-        """Take the step for rows i to i + width; errors get the number of rows learned before."""
+        """Take the step for rows i to i + width; add the number of learned rows to errors."""
         stored, self._outputs = self._outputs, target.shape[1]
         try:
             return self._step(call.rows[i : i + width], target[i : i + width])
@@ -546,7 +547,7 @@ class Learner(ABC):
             raise
 
     def _rows_a_step(self, n: int) -> int:
-        """How many of n rows are learned in one step."""
+        """Return how many of n rows are learned in one step."""
         return n if self.block_update else 1
 
     def _step(self, rows: Batch, y: Tensor) -> Tensor:
@@ -572,7 +573,7 @@ class Learner(ABC):
         return outputs
 
     def _derived(self, rows: Batch, c: int) -> tuple[Tensor, Tensor]:
-        """Outputs (n, c), and J (n·c, p) in reused memory."""
+        """Return the outputs (n, c), and J (n·c, p) in reused memory."""
         space, net = self._space, self.network
         if space is not None:  # the module may have moved to another device
             alike = (space.dtype, space.device) == (net.dtype, net.device)
@@ -596,13 +597,13 @@ class Learner(ABC):
         if count:
             self._refuse_broken()
             frozen = find_nonfinite(self.network.module.named_parameters())
-            bad, tames = self._refusal
-            grown = f"have grown too large (use {tames} for smaller steps)"
+            description, remedy = self._refusal
+            grown = f"have grown too large (use {remedy} for smaller steps)"
             reason = grown if frozen is None else f"do not learn: {frozen}"
             warnings.warn(
                 f"{where}: the module's outputs, their gradients and the steps that fit them must "
-                f"be finite, got {count} row(s) {bad}; these were not learned, all others "
-                f"were. Check their inputs, and weights that {reason}.",
+                f"be finite, got {count} row(s) {description}; these rows were not learned, all "
+                f"other rows were. Check their inputs, and weights that {reason}.",
                 RowsRefusedWarning,
                 stacklevel=4,
             )

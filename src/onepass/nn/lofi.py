@@ -1,8 +1,8 @@
 """LO-FI: the extended Kalman filter with a precision that is diagonal plus low rank.
 
-For long noisy streams. The precision of p weights, P⁻¹ = diag(Υ) + W Wᵀ with W (p × m), takes
-p (m + 2) numbers, whatever the number of rows. The update for rows with gradients G (p × n), noise
-R and errors e is ([1], update step)
+For long noisy streams. The precision of p weights, P⁻¹ = diag(Υ) + W Wᵀ with W (p × m), takes p (m
++ 2) numbers for any number of rows. The update for rows with gradients G (p × n), noise R and
+errors e is ([1], update step)
 
     W̃ = [W, G / √R],      w ← w + P̃ G e / R,      P̃⁻¹ = diag(Υ) + W̃ W̃ᵀ                     (1)
     W̃ᵀ W̃ = V Λ² Vᵀ,       W ← W̃ V[:, :m],         Υ ← Υ + Σ over the rest of (W̃ v)²        (2)
@@ -15,10 +15,10 @@ receives exactly what is removed from W. The filter equals the EKF until W has m
 
     w ← w + Υ^-½ Q x,      x = argmin ‖Tᵀ x − [0; e / √R]‖² + ‖x‖²                          (3)
 
-by QR of [Tᵀ; I]. T is of the order of 1 / √R and is never squared, so that R may be small. Rounding
-gives a row in the span of past rows a component outside of it, which (3) would move by
-rounding / R. Entries of T within the rounding error of their column are therefore set to zero, as
-are directions in (2) within the rounding error of the largest one.
+by QR of [Tᵀ; I]. T is of the order of 1 / √R and is never squared, so that R may be small. By
+rounding, a row in the span of past rows has a component outside of the span, along which (3) would
+move the weights by rounding / R. Entries of T within the rounding error of their column are
+therefore set to zero, as are directions in (2) within the rounding error of the largest one.
 
 Between rows, w ← w₀ + γ (w − w₀) + N(0, q I) gives P ← γ² P + q I, exactly. In [1] weights decay
 towards 0, here towards the initial weights w₀. q = (1 − γ²) · prior is the steady state.
@@ -83,7 +83,7 @@ class Precision:
     def measurement_updated(
         self, w: Tensor, J: Tensor, e: Tensor, noise: float
     ) -> tuple["Precision", Tensor]:
-        """Precision and weights after rows with gradients J (n, p) and errors e (n,): (1) to (3).
+        """Apply (1) to (3) for rows with gradients J (n, p) and errors e (n,).
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Precision:
         return self._truncated(wide, gram), w
 
     def with_process_noise(self, decay: float, added: float) -> "Precision":
-        """The precision after P ← decay² P + added · I, by applying Woodbury's identity twice.
+        """Apply P ← decay² P + added · I, by applying Woodbury's identity twice.
 
         D = 1 / (γ² + q Υ),   Υ ← D Υ,   W ← γ D W U⁻¹,   Uᵀ U = I + q Wᵀ D W, exactly. With
         D^½ W = Q T, nothing is squared: W ← γ D^½ Q (T U⁻¹), UᵀU = I + q TᵀT.
@@ -126,9 +126,9 @@ class Precision:
         return replace(self, diagonal=D * self.diagonal, rows=decay * root * rows)
 
     def variances(self, G: Tensor) -> Any:
-        """gᵀ P g of each column of G (p, n), (n,), in float64.
+        """Return gᵀ P g of each column of G (p, n), of shape (n,), in float64.
 
-        With Υ^-½ g = Q c + o, o orthogonal to Q, it is ‖U⁻ᵀ c‖² + ‖o‖², UᵀU = I + T Tᵀ.
+        With Υ^-½ g = Q c + o, o orthogonal to Q, the variance is ‖U⁻ᵀ c‖² + ‖o‖², UᵀU = I + T Tᵀ.
         """
         root = self.diagonal.sqrt().to(self.rows.dtype)
         vectors = linalg.like(G, root) / root[:, None]
@@ -142,7 +142,7 @@ class Precision:
         return np.einsum("ij,ij->j", F, F) + outside**2
 
     def _truncated(self, wide: Tensor, gram: Floats) -> "Precision":
-        """Truncation (2) to m columns, if there are more."""
+        """Apply the truncation (2) if there are more than m columns."""
         if len(wide) <= self.m:
             return replace(self, rows=wide)
         values, vectors = linalg.eigh(gram)
@@ -154,7 +154,7 @@ class Precision:
 
 
 def _orthogonal_factors(A: Tensor, *small: Tensor) -> list[Any]:
-    """QR factors of A, accurate for each column, and small tensors as NumPy arrays.
+    """Return QR factors of A, accurate for each column, and small tensors as NumPy arrays.
 
     Components of a column within its rounding error are set to zero. Synchronises with an
     accelerator once.
@@ -168,7 +168,7 @@ def _orthogonal_factors(A: Tensor, *small: Tensor) -> list[Any]:
     Q : Tensor of shape (p, n)
         Orthonormal; columns that depend on earlier ones are zero.
     T : ndarray of shape (n, n)
-        Rows of such columns are zero.
+        Rows for zero columns of Q are zero.
     *small : ndarrays
     """
     lengths, blur = linalg.norms(A), linalg.blur(A)
@@ -205,7 +205,7 @@ class LoFi(RandomWalkFilter):
         R > 0, the noise variance of a target; 1 is the variance of a categorical target with
         "cross_entropy".
     process_noise : float, default=0.0
-        q >= 0, the variance added to each weight after each row; above 0, past rows are forgotten.
+        q >= 0, the variance added to each weight after each row; if > 0, past rows are forgotten.
     prior : float, default=1.0
         Variance of each weight before the first row, > 0.
     decay : float, default=1.0

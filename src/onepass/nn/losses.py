@@ -1,6 +1,6 @@
 """Losses of networks as least-squares problems: errors and the corresponding gradients.
 
-For outputs f (c) of a row with the Jacobian J (c × p), a least-squares step takes errors e and
+For outputs f (c) of a row with the Jacobian J (c × p), a least-squares step uses errors e and
 gradients G̃ = Jᵀ B such that G̃ e is minus the gradient of the loss, and G̃ G̃ᵀ its Gauss–Newton
 matrix:
 
@@ -40,7 +40,7 @@ _LEAST = 1e-12  # min probability in divisions
 
 
 def check(loss: str, noise: float, where: str) -> None:
-    """Check that a loss is known, and that noise > 0 if it needs noise.
+    """Check that a loss exists, and that noise > 0 if the loss requires noise.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def check(loss: str, noise: float, where: str) -> None:
 
 
 def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, where: str) -> Tensor:
-    """Targets as a matrix (n, c) in float64, on the device of ``like``; classes as one-hot.
+    """Convert targets to a matrix (n, c) in float64 on the device of ``like``; classes to one-hot.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
     Raises
     ------
     ShapeError, TypeMismatchError, NotFiniteError, LabelError
-        If they are not n targets of c numbers, or classes below c.
+        If y does not contain n targets of c numbers, or n classes below c.
     """
-    tensor = numbers(y, "y", where, "Number classes from 0 on.").to(like.device)
+    tensor = numbers(y, "y", where, "Number classes from 0.").to(like.device)
     if tensor.ndim < 1 or tensor.shape[0] != n:
         found = tensor.shape[0] if tensor.ndim else "a single number"
         raise ShapeError(
-            f"{where}: `y` must hold one target for each of {n} rows, got {found}. "
-            "Pass as many targets as rows; for one row, y[0:1] instead of y[0]."
+            f"{where}: `y` must contain one target for each of {n} rows, got {found}. Pass as many "
+            "targets as rows; for one row, y[0:1] instead of y[0]."
         )
     if loss != "squared":
         return _indicators(tensor, n, c, where)
@@ -98,8 +98,8 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
         return flat.new_zeros(0, c)
     if flat.shape[1] != c:
         raise ShapeError(
-            f"{where}: `y` must hold {c} number(s) per row, as the module has outputs, got "
-            f"{flat.shape[1]}. For classes use loss='one_hot' or 'cross_entropy'."
+            f"{where}: `y` must contain {c} number(s) per row, one for each output of the module, "
+            f"got {flat.shape[1]}. For classes use loss='one_hot' or 'cross_entropy'."
         )
     fine = flat.to(
         like.dtype
@@ -107,10 +107,10 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
     if not bool(fine.all()):
         row = int((~fine).any(dim=1).nonzero()[0])
         large = bool(flat[row].isfinite().all())
-        scale = f", or scale y: this overflows {like.dtype}" if large else ""
+        scale = f", or scale y: the number overflows {like.dtype}" if large else ""
         raise NotFiniteError(
             f"{where}: `y` must be finite in {like.dtype}, got {tensor[row].tolist()} in row "
-            f"{row}. None of the {n} row(s) was learned: drop this row and pass the others "
+            f"{row}. None of the {n} row(s) was learned: drop this row and pass the other rows "
             f"again{scale}."
         )
     return flat
@@ -119,7 +119,7 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
 def _indicators(tensor: Tensor, n: int, c: int, where: str) -> Tensor:
     if tensor.is_floating_point() or tensor.numel() != n:
         raise TypeMismatchError(
-            f"{where}: `y` must hold one class per row, an integer from 0 to {c - 1}, got "
+            f"{where}: `y` must contain one class per row, an integer from 0 to {c - 1}, got "
             f"{tensor.dtype} of shape {tuple(tensor.shape)}. Encode classes as integers, or use "
             "loss='squared' for regression."
         )
@@ -127,14 +127,14 @@ def _indicators(tensor: Tensor, n: int, c: int, where: str) -> Tensor:
     if n and not bool(((classes >= 0) & (classes < c)).all()):
         invalid = classes[(classes < 0) | (classes >= c)][0]
         raise LabelError(
-            f"{where}: `y` must hold classes from 0 to {c - 1}, as the module has {c} outputs, got "
-            f"{int(invalid)}. Use a module with an output for each class."
+            f"{where}: `y` must contain classes from 0 to {c - 1}, as the module has {c} outputs, "
+            f"got {int(invalid)}. Use a module with one output for each class."
         )
     return torch.nn.functional.one_hot(classes, c).double()
 
 
 def as_rows(loss: str, outputs: Tensor, y: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs (n, c), targets (n, c) and Jacobian (n·c, p) as least-squares rows: (1) to (3).
+    """Convert outputs, targets (n, c) and Jacobian (n·c, p) to least-squares rows: (1) to (3).
 
     Returns e (n, c), in float64, and G̃ᵀ (n·c, p).
     """
@@ -150,7 +150,7 @@ def as_rows(loss: str, outputs: Tensor, y: Tensor, J: Tensor) -> tuple[Tensor, T
 
 
 def to_predictions(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
-    """Predictions from outputs: numbers (n, c), or (n,) for one output; or classes (n,).
+    """Convert outputs to predictions: numbers (n, c), or (n,) for one output; or classes (n,).
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def to_predictions(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = N
 
 
 def shape_of(y: ArrayLike | Tensor) -> tuple[int, ...]:
-    """Shape of one target of y, of shape (n, …)."""
+    """Return the shape of one target of y (n, …)."""
     if isinstance(y, (list, tuple)):
-        y = numbers(y, "y", "op.nn", "Give an array.")
+        y = numbers(y, "y", "op.nn", "Pass an array.")
     return tuple(getattr(y, "shape", None) or np.shape(y))[1:]

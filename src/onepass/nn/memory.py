@@ -2,7 +2,7 @@
 
 A memory takes m times the size of the weights. It may be stored in half precision, or on another
 device, to and from which each step transfers gradients and their projections. With one memory per
-layer (:class:`~onepass.memory.blocks.Blocks`), each has m directions, in the same total size.
+layer (:class:`~onepass.memory.blocks.Blocks`), each has m directions; the total size is the same.
 
 A memory is updated in place. A step is therefore computed first, and applied only if the new
 weights are finite.
@@ -56,7 +56,7 @@ class MemoryPlacement(NamedTuple):
         device : None, str, int or torch.device
         by_layer : bool
         where : str
-            What the user called, for messages.
+            The public call, for messages.
 
         Raises
         ------
@@ -67,15 +67,17 @@ class MemoryPlacement(NamedTuple):
         if name is not None and name not in _DTYPES:
             raise ParameterError(
                 f"{where}: `memory_dtype` must be None or one of {', '.join(_DTYPES)}, got "
-                f"{dtype!r}. None uses the dtype of the module's weights."
+                f"{dtype!r}. Pass None to use the dtype of the module's weights."
             )
         try:
             place = None if device is None else str(torch.device(device))
-            torch.empty(1, device=place).item()  # "meta" holds no values
-        except (RuntimeError, TypeError, AssertionError) as error:  # the last, if torch has none
+            torch.empty(1, device=place).item()  # "meta" has no values
+        # AssertionError if torch is built without the device
+        except (RuntimeError, TypeError, AssertionError) as error:
             raise ParameterError(
                 f"{where}: `memory_device` must be None or a device available to torch, such as "
-                f"'cpu' or 'cuda', got {device!r}. None uses the device of the module's weights."
+                f"'cpu' or 'cuda', got {device!r}. Pass None to use the device of the module's "
+                "weights."
             ) from error
         return cls(name, place, bool(by_layer))
 
@@ -105,11 +107,11 @@ class MemoryPlacement(NamedTuple):
         if not hasattr(start_memory, "split") and not hasattr(start_memory, "variances"):
             raise ParameterError(
                 f"{where}: `memory` must store directions, got {specification!r}. Use a number m "
-                "or None; with noise > 0 both give recursive least squares."
+                "or None; with noise > 0 both are recursive least squares."
             )
 
     def kind(self, like: Tensor) -> Tensor:
-        """An empty tensor with the dtype and device of the memory, or of ``like``."""
+        """Return an empty tensor with the dtype and device of the memory, or of ``like``."""
         dtype = like.dtype if self.dtype is None else getattr(torch, self.dtype)
         return torch.empty(0, dtype=dtype, device=self.device or like.device)
 
@@ -181,10 +183,10 @@ def pending_step(
 
 
 def variances(memory: Any, noise: float) -> Callable[[Tensor], ArrayOrTensor] | None:
-    """A function from G (p, n) to gᵀ P g (n,) of each column, or None if P is no covariance.
+    """Return a function from G (p, n) to gᵀ P g (n,), or None if P is not a covariance.
 
-    P is a covariance with noise, or without if the memory records what it discards; discarded
-    directions count as unknown.
+    P is a covariance if there is noise, or if the memory records the directions that it discards,
+    which count as undetermined.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 The memory of a learner with weights w_a is summarised by evidence, a few pseudo-rows A with targets
 A w_a (:mod:`onepass.memory.evidence`); B and w_b are those of the second learner. For a module
 linear in its weights, learning the rows B is equivalent to learning the stream that they represent,
-so the first learner learns them, exactly.
+so the first learner learns these rows, and the result is exact.
 
 For other modules, A and B belong to different linearisations. A memory that discarded directions
 bounds the additional change of its predictions by √D ‖w − w_a‖ (:mod:`onepass.memory.principal`).
@@ -19,10 +19,10 @@ the exact solution arbitrarily long, so that (1) is regularised by
     + ρ ‖w − m‖²,       m = (w_a + w_b) / 2                                                 (2)
 
 with the smallest ρ >= 0 for which ‖w − m‖ ≤ ‖w_a − w_b‖ / 2 (a trust region [1]). The result does
-not depend on the order of the two.
+not depend on the order of the two learners.
 
-With noise, the initial weights (p numbers) are stored for merging; without noise, only a
-fingerprint of them, to check that both copies had the same initial weights.
+With noise, the initial weights (p numbers) are stored for merging; without noise, only their
+fingerprint, to check that both copies had the same initial weights.
 
 [1] J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
 
@@ -76,14 +76,14 @@ class Merged(NamedTuple):
 def merge_linear(
     memory: Any, w: Tensor, theirs: Tensor, evidence: Evidence | BlockEvidence
 ) -> Merged:
-    """Weights after a memory learns evidence, part by part; the memory is not changed.
+    """Return the weights after a memory learns evidence, part by part; the memory is unchanged.
 
     Parameters
     ----------
     memory : state of a memory
     w, theirs : Tensors of shape (p,), or (p / c, c) where outputs share directions
         Weights of the memory and of the evidence.
-    evidence : Evidence or Several
+    evidence : Evidence or BlockEvidence
     """
     new = w.clone()
     for part, at, each in _parts(memory, evidence, len(w)):
@@ -99,12 +99,12 @@ def merge_linear(
 def merge_nonlinear(
     weights: tuple[Tensor, Tensor], evidence: Any, noise: float, start: Any
 ) -> Merged:
-    """Minimiser of (1) and, without noise, (2), part by part.
+    """Return the minimiser of (1) and, without noise, (2), part by part.
 
     Parameters
     ----------
     weights : tuple of two Tensors of shape (p,)
-    evidence : tuple of two of Evidence or Several
+    evidence : tuple of two of Evidence or BlockEvidence
         Evidence of each learner.
     noise : float
     start : Tensor of shape (p,)
@@ -135,7 +135,7 @@ def merge_nonlinear(
 def _trust_region_solution(
     K: Floats, products: Floats, shift: float, least: float, ball: float, C: Tensor
 ) -> tuple[float, Floats, float]:
-    """Share and x such that w = m + share · shift + Cᵀ x is the solution, with K = C Cᵀ.
+    """Return the share and x of the solution w = m + share · shift + Cᵀ x, with K = C Cᵀ.
 
     Also returns the distance from m for ρ = 0. ``products`` are those of C with w_a − m (or
     w_b − m) and with the shift.
@@ -164,11 +164,11 @@ def _trust_region_solution(
 
 
 def discarded(evidence: Evidence | BlockEvidence) -> float:
-    """Total D of evidence, over its parts.
+    """Return the total D of evidence, over its parts.
 
     Parameters
     ----------
-    evidence : Evidence or Several
+    evidence : Evidence or BlockEvidence
     """
     return float(sum(each.lost for each in getattr(evidence, "parts", [evidence])))
 
@@ -178,7 +178,7 @@ def relative_change(
     weights: tuple[Tensor, Tensor],
     evidence: tuple[Evidence | BlockEvidence, Evidence | BlockEvidence],
 ) -> float:
-    """Max change of predictions of both, √ of (1), relative to the norm of the predictions.
+    """Return the max change of predictions of both, √ of (1), relative to their norm.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def relative_change(
 
 
 def _parts(memory: Any, evidence: Any, p: int) -> list[tuple[Any, Any, Any]]:
-    """Triples (memory, indices, evidence), one for all weights or one for each layer.
+    """Return triples (memory, indices, evidence), one for all weights or one for each layer.
 
     ``memory`` may also be evidence.
     """
@@ -215,7 +215,7 @@ _ALIKE = ("noise", "loss", "by_layer")
 
 
 def fingerprint(w: Tensor) -> str:
-    """SHA-256 of weights; synchronises with an accelerator.
+    """Return the SHA-256 of weights; synchronises with an accelerator.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def fingerprint(w: Tensor) -> str:
 
 
 def differences(first: Any, second: Any) -> Iterator[str]:
-    """Reasons why two learners cannot be merged, as parts of an error message.
+    """Yield the reasons why two learners cannot be merged, as parts of an error message.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def differences(first: Any, second: Any) -> Iterator[str]:
     """
     if type(first) is not type(second):
         yield (
-            f"`other` must be an op.nn.{type(first).__name__} as well, got "
+            f"`other` must be an op.nn.{type(first).__name__}, as the first, got "
             f"{type(second).__name__}. Use one kind of learner for all parts."
         )
         return
@@ -245,7 +245,7 @@ def differences(first: Any, second: Any) -> Iterator[str]:
         )
     if first is second or first.module is second.module:
         yield (
-            "the two must have separate modules, got one module twice, whose rows would count "
+            "the two must have separate modules, got the same module, whose rows would count "
             "twice. Create a copy (copy.deepcopy) and a learner for each part of a stream."
         )
         return
@@ -270,8 +270,9 @@ def differences(first: Any, second: Any) -> Iterator[str]:
     mine, other = (each._shared for each in (first, second))  # noqa: SLF001
     if mine != other and not {first.memory_, second.memory_} & {None}:
         yield (
-            "both must store directions in one form, got one whose outputs share directions and "
-            "one whose outputs do not: a former version saved one of them. Train both again."
+            "both must store directions in the same form, got one learner whose outputs share "
+            "directions and one whose outputs do not: a former version saved one of them. Train "
+            "both again."
         )
     yield from _module_differences(first.network, second.network)
     yield from _start_differences(first, second)
@@ -298,8 +299,8 @@ def _module_differences(first: Network, second: Network) -> Iterator[str]:
         one_has, two_has = fixed.get(name), others.get(name)
         if one_has is None or two_has is None or not _equal(one_has, two_has):
             yield (
-                f"frozen parameters and buffers must be the same in both modules, got another "
-                f"{name!r}. Create both as copies of one module (copy.deepcopy)."
+                "frozen parameters and buffers must be the same in both modules, got different "
+                f"values of {name!r}. Create both as copies of one module (copy.deepcopy)."
             )
 
 
@@ -383,8 +384,8 @@ def _error(loss: str, outputs: Tensor, target: Tensor) -> float:
     return float((outputs - target).square().mean().sqrt())
 
 
-_FAR = 2.0  # in units of half the distance of the two: beyond, warn of a poor fit
-_MUCH = 0.07  # relative change of predictions from which to warn
+_FAR = 2.0  # max distance without a warning, in units of half the distance of the two
+_MUCH = 0.07  # max relative change of predictions without a warning
 
 
 def merge(first: Any, second: Any, rows: object = None) -> None:
@@ -400,11 +401,11 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
     Raises
     ------
     MergeError
-        If they are not alike, or keep too little of the past; or if, of these rows, the merged
-        weights say less than the better of the two.
+        If the learners are incompatible or their memories cannot be merged; or if the merged
+        weights are worse on ``rows`` than the better of the two.
     NumericalError
-        If weights are not finite. On any exception, including MemoryError, both are unchanged:
-        memories are updated in place, so that a copy of the first one's learns.
+        If weights are not finite. On any exception, including MemoryError, both learners are
+        unchanged: a copy of the first memory is updated.
 
     Warns
     -----
@@ -416,22 +417,22 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
         raise MergeError(f"{where}: {difference}")
     if second.memory_ is None:
         return
-    if not bool(second._weights.isfinite().all()):  # noqa: SLF001  a file of two learners' insides
+    if not bool(second._weights.isfinite().all()):  # noqa: SLF001  private state of both learners
         raise NumericalError(
-            f"{where}: the weights of the second must be finite, got some that are not. Restore "
-            "earlier weights."
+            f"{where}: the weights of the second learner must be finite, got nan or infinity. "
+            "Restore earlier weights."
         )
     before = {name: getattr(first, name) for name in first.state_attributes if "." not in name}
     weights = first.network.weights()
     try:
-        apart = _join(first, second, rows, where)
+        message = _join(first, second, rows, where)
     except BaseException:
         first.network.set_weights(weights)
         for name, value in before.items():
             setattr(first, name, value)
         raise
-    if apart is not None:
-        warnings.warn(f"{where}: {apart}", MergeWarning, stacklevel=3)
+    if message is not None:
+        warnings.warn(f"{where}: {message}", MergeWarning, stacklevel=3)
 
 
 def _join(first: Any, second: Any, rows: object, where: str) -> str | None:
@@ -479,15 +480,15 @@ def _check_merged(first: Learner, second: Learner, w: Tensor, rows: object, wher
     """Check that merged weights are finite in the module's dtype and no worse on rows."""
     if not bool(first._is_finite(w)):  # noqa: SLF001
         raise NumericalError(
-            f"{where}: the merged weights must be finite in {first.network.dtype}, got some that "
-            "are not. Merge modules of float32 or float64, or merge earlier."
+            f"{where}: the merged weights must be finite in {first.network.dtype}, got nan or "
+            "infinity. Merge modules of float32 or float64, or merge earlier."
         )
     if rows is not None:
         refuse_worse(first, second, w, rows, where)
 
 
 def _own_columns(memory: Any) -> Any:
-    """A copy of a memory that updates in place; others are returned unchanged."""
+    """Copy a memory that updates in place; return other memories unchanged."""
     return copy.deepcopy(memory) if hasattr(memory, "split") else memory
 
 
@@ -517,7 +518,7 @@ def _distance_warning(reach: float, *, exact: bool) -> str:
 
 
 def _change_warning(share: float) -> str | None:
-    """Warning about the given relative change of predictions, or None if it is small."""
+    """Return warning about the given relative change of predictions, or None if it is small."""
     if share < _MUCH:
         return None
     return (
@@ -529,7 +530,7 @@ def _change_warning(share: float) -> str | None:
 
 
 def _evidence_of(learner: Any) -> Any:
-    """Evidence of a learner's memory, on the device of the memory."""
+    """Return evidence of a learner's memory, on the device of the memory."""
     place = learner.memory_device or learner.network.device
     now, start = learner._matrix(learner._weights), learner._start  # noqa: SLF001  as above
     began = None if start is None else learner._matrix(start).to(place)  # noqa: SLF001

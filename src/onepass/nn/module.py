@@ -154,7 +154,7 @@ class Network:
     # -- weights ----------------------------------------------------------------------------------
 
     def weights(self) -> Tensor:
-        """A copy of w, of shape (p,), detached."""
+        """Return a detached copy of w, of shape (p,)."""
         return torch.cat([each.detach().reshape(-1) for each in self._selection.parameters])
 
     @synchronized
@@ -186,7 +186,7 @@ class Network:
         Raises
         ------
         ShapeError, TypeMismatchError
-            If it is not a vector of p real numbers on the module's device.
+            If ``step`` is not a vector of p real numbers on the module's device.
         """
         parts = split_vector(step, "step", self._selection, self._where)
         with torch.no_grad():
@@ -201,7 +201,7 @@ class Network:
         Parameters
         ----------
         x : Tensor, array, or tuple, list or dict of them
-            n rows: the first axis of each tensor. A tuple or list holds positional arguments of
+            n rows: the first axis of each tensor. A tuple or list contains positional arguments of
             ``forward``, a dict keyword arguments. Real numbers are converted to the module's dtype;
             integers and booleans only if the module does not accept them. Named columns of tables
             are selected by name. Arrays are moved to the module's device.
@@ -216,11 +216,12 @@ class Network:
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            If these are not rows of finite numbers on the module's device.
+            If x does not consist of rows of finite numbers on the module's device.
         ColumnError
-            If a table lacks columns that were learned, or has others.
+            If a table lacks columns that were learned, or has additional columns.
         ParameterError
-            If the module mixes rows, is random, writes into its parameters, or had them replaced.
+            If the module mixes rows, is random, writes into its parameters, or its parameters were
+            replaced.
         """
         if isinstance(x, Batch):
             return x
@@ -237,7 +238,7 @@ class Network:
 
     @synchronized
     def outputs(self, x: RowsLike) -> Tensor:
-        """Outputs f(x; w) of shape (n, c), without a graph.
+        """Return the outputs f(x; w) of shape (n, c), without a graph.
 
         Parameters
         ----------
@@ -259,9 +260,9 @@ class Network:
 
     @synchronized
     def is_linear(self, x: RowsLike) -> bool | None:
-        """Whether f is linear in w on these rows: see ``probe.linear_in_weights``.
+        """Return whether f is linear in w on these rows: see ``probe.linear_in_weights``.
 
-        None if these rows do not tell, as for rows of zeros.
+        None if the rows are not informative, such as rows of zeros.
         """
         return linear_in_weights(self._function, self.prepare(x))
 
@@ -269,7 +270,7 @@ class Network:
     def jacobian(
         self, x: RowsLike, out: Tensor | None = None, c: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Outputs f(x; w) (n, c) and the contiguous Jacobian J (n·c, p) at the current w.
+        """Return the outputs f(x; w) (n, c) and the contiguous Jacobian J (n·c, p) at this w.
 
         Parameters
         ----------
@@ -283,7 +284,7 @@ class Network:
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            As ``outputs``; or if ``out`` or ``c`` does not fit.
+            As for ``outputs``; or if ``out`` or ``c`` does not fit.
         """
         rows = self.prepare(x)
         where = rows.where or self._where
@@ -297,7 +298,7 @@ class Network:
 
     @synchronized
     def gradient(self, x: RowsLike, v: Tensor | Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
-        """Outputs f(x; w) (n, c) and Jᵀ vec(v) (p,), by one backward pass.
+        """Return the outputs f(x; w) (n, c) and Jᵀ vec(v) (p,), by one backward pass.
 
         Parameters
         ----------
@@ -309,7 +310,7 @@ class Network:
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            As ``outputs``; or if v does not have the shape of the outputs.
+            As for ``outputs``; or if v does not have the shape of the outputs.
         """
         rows = self.prepare(x)
         with torch.inference_mode(mode=False):
@@ -317,7 +318,7 @@ class Network:
 
     @synchronized
     def features(self, x: RowsLike) -> tuple[Tensor, Tensor | None]:
-        """Outputs f(x; w) (n, c) and the features (n, p / c) that all outputs share.
+        """Return the outputs f(x; w) (n, c) and the features (n, p / c) that all outputs share.
 
         The features are None unless the weights that learn are those of one linear layer whose
         outputs are the module's.

@@ -52,8 +52,8 @@ class NTKRLS(Filter):
     module : torch.nn.Module
         Updated in place. Evaluated in evaluation mode.
     ridge : float, default=1.0
-        Π = ridge · I, > 0: the penalty on the distance from the initial weights. It is discounted
-        like the rows.
+        Π = ridge · I, > 0: the penalty on the distance from the initial weights. The penalty is
+        discounted like the rows.
     forgetting : float, default=1.0
         λ in [0, 1]: a row that is k rows old has weight λᵏ. With 1 nothing is forgotten; 0 fits
         each row exactly without changing predictions on past rows, which is ORFit with unlimited
@@ -73,11 +73,11 @@ class NTKRLS(Filter):
     ----------
     network : Network
         The module as a function of one flat weight vector.
-    posterior_ : Belief
+    posterior_ : PosteriorCovariance
         P̃ of (3), the covariance of the weights for targets of noise variance 1.
     inconsistent_rows_ : int
-        With forgetting 0, number of rows in the span of past rows that contradict them; not
-        learned.
+        With forgetting 0, number of rows that lie in the span of past rows and contradict them;
+        these rows are not learned.
     rows_seen_, rows_refused_ : int
         Number of rows received, and of rows refused because errors or gradients were not finite.
 

@@ -62,7 +62,7 @@ class OGD(Learner):
     module : torch.nn.Module
         Updated in place. Evaluated in evaluation mode.
     memory : int, None or a specification of op.memory, default=100
-        Memory of past gradients. An integer m means ``op.memory.Principal(m)``, None all
+        Memory of past gradients. An integer m means ``op.memory.Principal(m)``, None means all
         directions.
     step_size : float, default=1e-3
         Step size η > 0.
@@ -123,7 +123,7 @@ class OGD(Learner):
     )
     fits: ClassVar[bool] = False
     _refusal = (
-        "for which they, or those of another row of the batch, are not",
+        "with nan or infinity, or in a batch with such a row",
         "a smaller step_size",
     )
 
@@ -183,9 +183,9 @@ class OGD(Learner):
         """
         if self.per_task is None:
             warnings.warn(
-                f"{self._where}.after_task: `per_task` must be a number of rows to learn by tasks, "
-                "got None. Nothing was done: gradients are added after each batch. Set per_task, "
-                "such as per_task=100, or do not call after_task().",
+                f"{self._where}.after_task: `per_task` must be a number of rows to end a task, got "
+                "None. The memory is unchanged: gradients are added after each batch. Set "
+                "per_task, such as per_task=100, or do not call after_task().",
                 TaskWarning,
                 stacklevel=2,
             )
@@ -230,7 +230,7 @@ class OGD(Learner):
             if not linalg.on_device(good) and not bool(good):
                 self._refuse_broken()
                 at = finite_rows(self.network, rows, lambda f, i: self._slope(f, y[i : i + 1]))
-                if 0 < len(at) < len(outputs):  # the others form a batch
+                if 0 < len(at) < len(outputs):  # the other rows form a batch
                     rows, y = rows[torch.tensor(at)], y[at]
                     good = self._descended(rows, y, before)[1]
             G, places = self._fresh(rows, y)
@@ -262,7 +262,7 @@ class OGD(Learner):
         return first, fine
 
     def _slope(self, out: Tensor, y: Tensor, where: str = "") -> Tensor:
-        """Derivative of the mean loss with respect to the outputs (n, c)."""
+        """Return the derivative of the mean loss with respect to the outputs (n, c)."""
         predicted = out.double()
         refuse_width(out.shape[1], y.shape[1], where)
         if self.loss == "cross_entropy":
@@ -270,7 +270,7 @@ class OGD(Learner):
         return ((predicted - y) / len(y)).to(out.dtype)
 
     def _fresh(self, rows: Batch, y: Tensor) -> tuple[Tensor, list[int]]:
-        """Gradients (r, k, p) of (2) at the current weights, and their slots in the sample."""
+        """Return gradients (r, k, p) of (2) at these weights, and their slots in the sample."""
         at, places = None, list[int]()
         if self.per_task is not None:
             chosen = reservoir_slots(

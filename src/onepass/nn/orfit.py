@@ -6,12 +6,12 @@ weights:
     G̃ = P G,      P = I − (projection onto the directions in the memory)                    (1)
     w ← w + G̃ (GᵀG̃ + r I)⁻¹ e                                                              (2)
 
-([1] (5) for one output, (7) for c, (9) for n rows as one row of n·c outputs; with r = 0 there). To
-first order, the row is fitted and past predictions do not change. While the memory is large enough,
-w is the point nearest to w₀ that fits the linearised rows ([1] Theorem 5). With noise r > 0,
-contradictory rows are averaged instead of fitted exactly.
-Cost of a step: c backward passes for a Jacobian of c p numbers, two or three reads of the memory of
-(m + max(m / 2, c)) p numbers, and O((m + c)³). For many classes the c gradients dominate.
+([1] (5) for one output, (7) for c outputs, (9) for n rows as one row of n·c outputs; all with r =
+0). To first order, the row is fitted and past predictions do not change. While the memory is large
+enough, w is the point nearest to w₀ that fits the linearised rows ([1] Theorem 5). With noise r >
+0, contradictory rows are averaged instead of fitted exactly. Cost of a step: c backward passes for
+a Jacobian of c p numbers, two or three reads of the memory of (m + max(m / 2, c)) p numbers, and
+O((m + c)³). For many classes the c gradients dominate.
 
 If only a last linear layer learns, and its outputs f = Wφ + b are those of the module, all outputs
 have the same gradient φ̄ = (φ, 1) in their own weights, so that
@@ -78,7 +78,7 @@ class ORFit(Learner):
         Updated in place. Evaluated in evaluation mode.
     memory : int, None or a specification of op.memory, default=100
         Memory of past gradients. An integer m means ``op.memory.Principal(m)``, their m principal
-        directions; None means ``op.memory.Basis()``, all of them, c more with each row. With
+        directions; None means ``op.memory.Basis()``, all directions, c more per row. With
         ``learns="last"`` and None, m a multiple of the c outputs, or m >= p, the outputs of a
         linear layer share m / c directions, with the same result in c² times less memory.
     noise : float, default=0.0
@@ -98,21 +98,22 @@ class ORFit(Learner):
         Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
     memory_dtype : {None, "float64", "float32", "bfloat16", "float16"} or torch.dtype, optional
         Precision of the memory; default: that of the weights. bfloat16 takes half the memory of
-        float32, but ignores gradients of which less than 1.6 % is outside variance directions.
+        float32, but ignores gradients of which less than 1.6 % is outside the stored directions.
     memory_device : str, int or torch.device, optional
         Device of the memory; default: that of the weights. On another device, each step transfers
         its gradients there and their projections back.
     by_layer : bool, default=False
-        Whether each layer has its own memory of m directions. This takes as much memory as one for
-        all weights and stores more directions. New rows are fitted and past predictions preserved
-        as before, but layers cannot share capacity.
+        Whether each layer has its own memory of m directions. This takes as much memory as one
+        memory for all weights and stores more directions. New rows are fitted and past predictions
+        preserved as before, but layers cannot share capacity.
 
     Attributes
     ----------
     network : Network
         The module as a function of one flat weight vector.
     inconsistent_rows_ : int
-        Number of rows in the span of past rows that contradict them; not learned.
+        Number of rows that lie in the span of past rows and contradict them; these rows are not
+        learned.
     forgetting_bound_ : ForgettingBound
         Estimated bound on the change of past predictions due to directions that the memory
         discarded; as accurate as the module is linear in its weights. :meth:`drift` measures the
@@ -177,7 +178,7 @@ class ORFit(Learner):
         self._inconsistent: Any = 0
         self._forgotten: Any = 0.0
         self._start: Any = None  # w before the first row, if needed for merging
-        self._started_at: str | None = None  # its fingerprint
+        self._started_at: str | None = None  # fingerprint of these weights
         self._linear: bool | None = None  # whether the module is linear in its weights
         self._shared: int | None = None  # number of outputs that share directions
         self._specification = specification(memory, self._where)
@@ -192,7 +193,7 @@ class ORFit(Learner):
 
     @property
     def inconsistent_rows_(self) -> int:
-        """Number of rows in the span of past rows that contradict them."""
+        """Number of rows that lie in the span of past rows and contradict them."""
         return int(self._inconsistent)
 
     @property
@@ -229,7 +230,7 @@ class ORFit(Learner):
         bound = certified(self._memory, forgotten, noise=self.noise, linear=False)
         if bound.kind == "estimate":
             turns = (
-                "it includes directions that the memory discarded, but not that gradients turn "
+                "it includes directions that the memory discarded, but not changes of gradients "
                 "while the network learns: measure both with drift(x, predictions)"
             )
             return bound if self._linear else replace(bound, why=turns)
@@ -292,27 +293,27 @@ class ORFit(Learner):
         group, e = (1, e) if self._shared else (c, e.reshape(-1))
         try:
             noise = np.full(len(e), self.noise)
-            found = pending_step(self._memory, self._matrix(w), G, e, noise, group)
+            step = pending_step(self._memory, self._matrix(w), G, e, noise, group)
         except NumericalError:  # reported together with rows whose gradients are not finite
             self._refused = self._masked + len(rows)
             return
-        new = self._vector(found.w)
+        new = self._vector(step.w)
         written = new.to(self.network.dtype)
-        if linalg.on_device(written):  # no synchronisation: on a device the memory learns the row
-            fine = written.isfinite().all()
-            self._refused = self._refused + (~fine) * (self._masked + len(rows) - self._refused)
-            new = torch.where(fine, new, w)
+        if linalg.on_device(written):  # no synchronisation: the memory learns the row
+            finite = written.isfinite().all()
+            self._refused = self._refused + (~finite) * (self._masked + len(rows) - self._refused)
+            new = torch.where(finite, new, w)
         elif not linalg.finite(written):
             self._refused = self._masked + len(rows)
             return
         forgotten = 0.0 if self.noise else self._memory.forgetting_bound(new, w)
-        memory = found.memory()  # may raise MemoryError, before any weight is changed
+        memory = step.memory()  # may raise MemoryError, before any weight is changed
         self._set_weights(new)
         self._forgotten = self._forgotten + forgotten
-        self._memory, self._inconsistent = memory, self._inconsistent + found.inconsistent_rows
+        self._memory, self._inconsistent = memory, self._inconsistent + step.inconsistent_rows
 
     def _derived(self, rows: Batch, c: int) -> tuple[Tensor, Tensor]:
-        """Outputs (n, c), and their shared features (n, p / c) or the Jacobian J (n·c, p)."""
+        """Return outputs (n, c), and shared features (n, p / c) or the Jacobian J (n·c, p)."""
         if self._memory is None:
             self._shared = c if self._per_output(c) else None
         if self._shared:
@@ -320,24 +321,24 @@ class ORFit(Learner):
             if features is not None and outputs.shape[1] == c:
                 return outputs, features
             if self._memory is not None:
-                self.network.jacobian(rows, c=c)  # raises if the number of outputs is another
+                self.network.jacobian(rows, c=c)  # raises if the number of outputs differs
                 raise ModuleError(
                     f"{self._where}: the module must return the outputs of its last layer, as for "
-                    "the first rows, got others. Name the parameters to train: learns=[...] "
-                    "instead of learns='last'."
+                    "the first rows, got other outputs. Name the parameters to train: "
+                    "learns=[...] instead of learns='last'."
                 )
             self._shared = None
         return super()._derived(rows, c)
 
     def _per_output(self, c: int) -> Any:
-        """Specification of a memory with directions shared exactly by c outputs, or None."""
+        """Return a memory specification whose directions c outputs share exactly, or None."""
         per_output: Any = getattr(self._specification, "per_output", None)
         last = self.learns == "last" and self.loss != "cross_entropy"
         exact = last and c > 1 and self.network.p % c == 0 and not self.by_layer
         return per_output(c, self.network.p) if per_output and exact else None
 
     def _matrix(self, w: Tensor) -> Tensor:
-        """Weights (p, …) as (p / c, c, …) if outputs share directions, else unchanged."""
+        """Reshape weights (p, …) to (p / c, c, …) if outputs share directions."""
         c = self._shared
         if not c:
             return w
@@ -346,7 +347,7 @@ class ORFit(Learner):
         return torch.cat(parts, dim=1).transpose(0, 1)
 
     def _vector(self, w: Tensor) -> Tensor:
-        """The inverse of ``_matrix``."""
+        """Invert ``_matrix``."""
         if not self._shared:
             return w
         return torch.cat([each.reshape(-1) for each in w.T.split(self.network.shapes[0][1], dim=1)])
@@ -381,9 +382,9 @@ class ORFit(Learner):
         if self._start is not None:
             self._start.reshape(self.network.p)
         if self._shared is not None and not self._per_output(int(self._shared)):
-            raise ValueError("its outputs cannot share directions")
+            raise ValueError("the outputs cannot share directions")
         if self._linear not in {None, False, True}:
-            raise ValueError("whether its module is linear is neither true nor false")
+            raise ValueError("`linear` must be True, False or None")
         float(self._forgotten + self._inconsistent)
         if self._memory is not None:
             split = getattr(self._memory, "split", None) or self._memory.variances

@@ -1,7 +1,7 @@
 """Checks of a module on the first rows of each input format.
 
-The output for a row must be deterministic and must not depend on other rows in the batch. Both are
-tested by evaluation.
+The output for a row must be deterministic and must not depend on other rows in the batch. Both
+properties are tested by evaluation.
 
 Outputs for a row alone and within a batch may differ by rounding, since products are summed in
 another order. This is visible if a module is as steep as sin(10⁵ x), or has large weights that
@@ -42,7 +42,7 @@ _ROOM = 16.0
 
 
 def tolerance(tensor: Tensor) -> float:
-    """Tolerance for comparing two computations of a tensor, relative to its largest entry.
+    """Return the tolerance for comparing two computations, relative to the largest entry.
 
     Half the digits of the dtype; products in float32 on an accelerator may have only ten bits.
     """
@@ -52,7 +52,7 @@ def tolerance(tensor: Tensor) -> float:
 
 
 def all_close(a: Tensor, b: Tensor, within: float | None = None, room: float = 0.0) -> bool:
-    """Whether two tensors are equal within a tolerance; nan equals nan.
+    """Return whether two tensors are equal within a tolerance; nan equals nan.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def all_close(a: Tensor, b: Tensor, within: float | None = None, room: float = 0
 
 
 def differs_by_rounding(module: torch.nn.Module, rows: Batch, i: int, outputs: Tensor) -> bool:
-    """Whether the outputs for row i in a batch and alone differ only by rounding.
+    """Return whether the outputs for row i in a batch and alone differ only by rounding.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def _differs_by_rounding(
     with torch.no_grad(), evaluation_mode(layers):
         together, alone = _outputs_of(twin, rows)[i : i + 1], _outputs_of(twin, row)
         if wide and alone.dtype != torch.float64:
-            raise TypeError("it computes in another precision")
+            raise TypeError("the module computes in another precision")
         within = tolerance(outputs)
         if all_close(together, alone, within):
             return True
@@ -174,8 +174,8 @@ def linear_in_weights(function: Function, rows: Batch) -> bool | None:
 def check_has_gradient(function: Function, rows: Batch) -> None:
     """Check that outputs without a graph do not depend on the weights.
 
-    Otherwise a derivative of zero would be used, which is wrong. It is correct if an output has a
-    graph, as with a dead unit.
+    Otherwise their derivative would wrongly be zero. A zero derivative is correct if an output has
+    a graph, as for a dead unit.
 
     Parameters
     ----------
@@ -191,10 +191,10 @@ def check_has_gradient(function: Function, rows: Batch) -> None:
         return
     raise ParameterError(
         f"{function.where}: the module's outputs must have a derivative in the weights that learn, "
-        "got outputs that depend on them without one: its forward, in evaluation mode, uses "
-        "torch.no_grad(), torch.inference_mode(), detach(), item() or numpy(). Remove these, or "
-        "restrict them to layers before those that learn, and select the latter, as with "
-        "learns='last'."
+        "got outputs that depend on these weights without a derivative: forward, in evaluation "
+        "mode, uses torch.no_grad(), torch.inference_mode(), detach(), item() or numpy(). Remove "
+        "these calls, or use them only before the layers that learn, and select these layers, "
+        "such as learns='last'."
     )
 
 
@@ -271,14 +271,14 @@ class Probe:
             raise ParameterError(
                 f"{rows.where or function.where}: the module must be deterministic, but two calls "
                 "with the same row gave different outputs in evaluation mode. Disable random "
-                "layers in it (F.dropout(..., training=self.training)), and keep no state between "
+                "layers (F.dropout(..., training=self.training)), and store no state between "
                 "calls."
             )
 
     def _check_rows_independent(self, rows: Batch) -> bool:
         """Compare each row alone and in a batch; return whether the test was informative.
 
-        It is not while all rows have the same output, as with a last layer of zeros.
+        It is not informative while all rows have the same output, as with a last layer of zeros.
         """
         function = self._function
         together = function.outputs(rows)
@@ -293,7 +293,7 @@ class Probe:
         return bool((together != together[:1]).any())
 
     def _check_last_layer(self, rows: Batch) -> tuple[Tensor, Tensor]:
-        """Outputs of two forward passes; check that the selected last layer produces them."""
+        """Evaluate the module twice; check that the selected last layer produces the outputs."""
         function = self._function
         outputs, names = function.outputs_twice(rows), function.selection.names
         last, sources = self._sources(rows)
@@ -306,11 +306,11 @@ class Probe:
         return outputs
 
     def _sources(self, rows: Batch) -> tuple[str, set[str]]:
-        """The last layer whose result reaches the outputs without passing through another layer.
+        """Find the last layer whose result reaches the outputs without passing another layer.
 
-        Returns its name and the names of its parameters that require grad. If parameters are used
-        outside of a call of their layer, returns these, and the layer of the last of them. Returns
-        ``("", set())`` if there is no such layer.
+        Return its name and the names of its parameters that require grad. If parameters are used
+        outside of a call of their layer, return these parameters and the layer of the last one.
+        Return ``("", set())`` if there is no such layer.
         """
         function, module = self._function, self._function.module
         free = {name: each for name, each in module.named_parameters() if each.requires_grad}
@@ -348,7 +348,7 @@ class Probe:
 
 
 def _leaf(tensor: Tensor) -> Tensor:
-    """A leaf with the values of a tensor."""
+    """Return a leaf with the values of a tensor."""
     if not tensor.is_floating_point() or tensor.is_inference():
         return tensor
     return tensor.detach().requires_grad_()
@@ -356,9 +356,9 @@ def _leaf(tensor: Tensor) -> Tensor:
 
 def _dependent_rows_error(i: int, n: int, where: str) -> ParameterError:
     return ParameterError(
-        f"{where}: the output for a row must not depend on other rows, but row {i} has another "
-        f"output in a block of {n} than alone. Do not use values of the whole batch in forward, "
-        "such as x[0, 0], x.sum() or item(), but of each row, such as x.sum(1); use "
-        "torch.nn.GroupNorm or torch.nn.LayerNorm instead of batch statistics, and "
-        "batch_first=True in attention and recurrent layers."
+        f"{where}: the output for a row must not depend on other rows, but the output for row {i} "
+        f"in a block of {n} rows differs from the output for the row alone. In forward, compute "
+        "with values of each row, such as x.sum(1), not of the whole batch, such as x[0, 0], "
+        "x.sum() or item(); use torch.nn.GroupNorm or torch.nn.LayerNorm instead of batch "
+        "statistics, and batch_first=True in attention and recurrent layers."
     )

@@ -111,7 +111,8 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     CheckpointError
-        If its class is not one of op.nn, the module contains nan, or the file cannot be written.
+        If the class of the learner is not one of op.nn, the module contains nan, or the file cannot
+        be written.
     """
     where = os.fspath(path)
     if _LEARNERS.get(type(learner).__name__) is not type(learner):
@@ -144,7 +145,7 @@ def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: obje
     path : path-like
         File written by a learner's ``save``.
     module : torch.nn.Module
-        With weights of the same names, shapes and dtypes, on any device. Updated in place.
+        Module with weights of the same names, shapes and dtypes, on any device. Updated in place.
     **replaced : object
         Constructor arguments to override: ``chunk``, ``memory_device``.
 
@@ -156,7 +157,7 @@ def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: obje
     ------
     CheckpointError, ParameterError, TypeMismatchError
         If the file does not exist, is damaged, too new or of another kind, if the module does not
-        match, or if another argument is given. The module is not changed.
+        match, or if another argument is overridden. The module is not changed.
 
     Examples
     --------
@@ -188,9 +189,7 @@ def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: obje
     with _finite_parameters(module):
         learner = _new_learner(cls, module, arguments, where)
     if list(learner.network.names) != tree["names"]:
-        raise _module_mismatch(
-            where, "let the same weights learn", tree["names"], learner.network.names
-        )
+        raise _module_mismatch(where, "train the weights", tree["names"], learner.network.names)
     device = getattr(learner, "memory_device", None) or learner.network.device
     learned = from_state(tree["learned"], where, device=device)
     renamed = former.ATTRIBUTES.get(cls.__name__, {})
@@ -223,15 +222,15 @@ def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
     whole = type(module) is dict and set(module) == {"weights", "buffers"}
     parts = list(module.values()) if whole else [None]
     if not all(type(p) is dict and all(isinstance(t, Tensor) for t in p.values()) for p in parts):
-        raise damaged(where, "its entries are not those of a network learner")
+        raise damaged(where, "the entries are not those of a network learner")
     return {**tree, "module": module}
 
 
 def _matched_pairs(saved: Any, module: torch.nn.Module, where: str) -> list[tuple[Tensor, Tensor]]:
-    """Pairs of each weight or buffer of the module and its saved value."""
+    """Return pairs of each weight or buffer of the module and its saved value."""
     if not isinstance(module, torch.nn.Module):
         raise CheckpointError(
-            f"{where}: `module` must be a torch.nn.Module like the saved one, got "
+            f"{where}: `module` must be a torch.nn.Module like the saved module, got "
             f"{type(module).__name__}. Create it again and pass it to op.nn.load."
         )
     pairs = []
@@ -245,7 +244,7 @@ def _matched_pairs(saved: Any, module: torch.nn.Module, where: str) -> list[tupl
 
 
 def _form(tensors: Mapping[str, Tensor], name: str) -> str:
-    """Dtype and shape of a tensor, as text."""
+    """Return the dtype and shape of a tensor as text."""
     if name not in tensors:
         return "no such"
     each = tensors[name]
@@ -254,13 +253,13 @@ def _form(tensors: Mapping[str, Tensor], name: str) -> str:
 
 def _module_mismatch(where: str, what: str, expected: object, found: object) -> CheckpointError:
     return CheckpointError(
-        f"{where}: `module` must {what} {expected}, as the saved one, got {found}. "
-        "Create a module of the same architecture and pass it to op.nn.load."
+        f"{where}: `module` must {what} {expected}, as the saved module, got {found}. Create a "
+        "module of the same architecture and pass it to op.nn.load."
     )
 
 
 def _parts(module: torch.nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Parameters and persistent buffers of a module."""
+    """Return the parameters and persistent buffers of a module."""
     lasting = module.state_dict(keep_vars=True)
     buffers = {name: each for name, each in module.named_buffers() if name in lasting}
     return {"weights": dict(module.named_parameters()), "buffers": buffers}
@@ -275,9 +274,9 @@ def _check_no_nan(
         lost = int((~each.isfinite() if learns else each.isnan()).sum())
         if lost:
             raise CheckpointError(
-                f"{where}: weights and buffers must not be nan, nor infinite if they learn, got "
-                f"{lost} of {each.numel()} in {name!r}. Restore the previous file, or initialise "
-                "them again."
+                f"{where}: weights and buffers must not be nan, and weights that learn must be "
+                f"finite, got {lost} invalid of {each.numel()} numbers in {name!r}. Restore the "
+                "previous file, or initialise them again."
             )
 
 
@@ -328,9 +327,9 @@ def _restore_state(learner: Any, learned: Mapping[str, object], where: str) -> N
     try:
         learner._check_restored()  # noqa: SLF001  for loading only
     except Exception as error:  # any exception means that the state is inconsistent
-        raise damaged(where, f"its state is inconsistent: {error}") from error
+        raise damaged(where, f"the state is inconsistent: {error}") from error
 
 
 def _plain(name: str) -> str:
-    """Key of the file for an attribute name or path."""
+    """Return the key of the file for an attribute name or path."""
     return ".".join(part.strip("_") for part in name.split("."))

@@ -94,12 +94,12 @@ class Selection:
 
 
 def layer_of(name: str) -> str:
-    """Name of the layer that owns a parameter; ``""`` is the module itself.
+    """Return the name of the layer that owns a parameter; ``""`` is the module itself.
 
     Parameters
     ----------
     name : str
-        As ``named_parameters`` gives it.
+        Name from ``named_parameters``.
 
     Examples
     --------
@@ -128,8 +128,8 @@ def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> 
     Raises
     ------
     ParameterError
-        If nothing is selected, a name is unknown or frozen, a parameter is not yet initialised,
-        or parameters lie on several devices or share memory.
+        If nothing is selected, a name is unknown or frozen, a parameter is not yet initialised, or
+        parameters are on several devices or share memory.
     TypeMismatchError
         If ``module`` is not a module, or the selected parameters have several or complex dtypes.
     """
@@ -192,7 +192,7 @@ def _chosen(
 def _matched(
     pattern: str, aliases: Sequence[tuple[str, str]], free: Mapping[str, Tensor], where: str
 ) -> set[str]:
-    """First names of the trainable parameters that match a pattern."""
+    """Return the first names of the trainable parameters that match a pattern."""
     matched = {name for alias, name in aliases if _means(pattern, alias)}
     if not matched:
         names = [alias for alias, _ in aliases]
@@ -211,7 +211,7 @@ def _matched(
 
 
 def _means(pattern: str, name: str) -> bool:
-    """Whether a pattern matches a parameter or one of its parent modules."""
+    """Return whether a pattern matches a parameter or one of its parent modules."""
     parts = name.split(".")
     return any(fnmatchcase(".".join(parts[:k]), pattern) for k in range(1, len(parts) + 1))
 
@@ -227,8 +227,8 @@ def _refuse_unready(module: torch.nn.Module, named: Mapping[str, Tensor], where:
         if each.is_inference():
             raise ParameterError(
                 f"{where}: `module` must be created outside of torch.inference_mode(), whose "
-                f"tensors cannot be trained, but {name!r} was not. Create it again, or "
-                "copy.deepcopy it, outside."
+                f"tensors cannot be trained, but {name!r} was not. Create the module, or copy it "
+                "by copy.deepcopy, outside of inference mode."
             )
     places = {str(each.device): name for name, each in {**buffers, **named}.items()}
     if len(places) > 1:
@@ -264,7 +264,7 @@ def _refuse_mixed(chosen: Selection, where: str) -> None:
         if twin != name:
             raise ParameterError(
                 f"{where}: each parameter must have its own memory, but {name!r} and {twin!r} "
-                "share theirs. Tie weights by using one torch.nn.Parameter in both places."
+                "share memory. Tie weights by using one torch.nn.Parameter in both places."
             )
 
 
@@ -284,7 +284,7 @@ def split_vector(
     Raises
     ------
     ShapeError, TypeMismatchError
-        If it is not a vector of p real numbers on the device of the parameters.
+        If w is not a vector of p real numbers on the device of the parameters.
     """
     device = selection.parameters[0].device
     if not isinstance(w, torch.Tensor):
@@ -296,8 +296,8 @@ def split_vector(
         )
     if not w.is_floating_point() or w.device != device:
         raise TypeMismatchError(
-            f"{where}: `{name}` must hold real numbers on {device}, got {w.dtype} on {w.device}. "
-            "Convert it with .to(device, dtype)."
+            f"{where}: `{name}` must contain real numbers on {device}, got {w.dtype} on "
+            f"{w.device}. Convert it with .to(device, dtype)."
         )
     cut = zip(w.detach().split(selection.sizes), selection.shapes, strict=True)
     return [piece.reshape(shape) for piece, shape in cut]
@@ -306,7 +306,7 @@ def split_vector(
 def jacobian_buffer(
     height: int, out: Tensor | None, selection: Selection, where: str, expected: int | None = None
 ) -> Tensor:
-    """Buffer for rows of J: new, or the first rows of ``out``.
+    """Return a buffer for rows of J: a new one, or the first rows of ``out``.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ def jacobian_buffer(
 
 
 def find_nonfinite(named: Iterable[tuple[str, Tensor]]) -> str | None:
-    """Description of the first tensor that contains nan or infinity, or None.
+    """Describe the first tensor that contains nan or infinity; None if all are finite.
 
     Parameters
     ----------
@@ -357,6 +357,6 @@ def find_nonfinite(named: Iterable[tuple[str, Tensor]]) -> str | None:
 
 
 def input_dtype(module: torch.nn.Module) -> torch.dtype:
-    """Dtype of the first parameter, which may be frozen and differ from that of w."""
+    """Return the dtype of the first parameter, which may be frozen and differ from that of w."""
     real = (each.dtype for each in module.parameters() if each.is_floating_point())
     return next(real)

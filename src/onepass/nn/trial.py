@@ -3,7 +3,7 @@
 Rows are learned in place, one after the other, and cannot be unlearned. The module is therefore
 first evaluated on all rows of a call, in blocks, at a small part of the cost of the derivatives; if
 it raises, nothing is learned. If it raises later, at weights changed by earlier rows, the error
-gives their number.
+contains the number of rows learned.
 """
 
 from typing import NamedTuple, NoReturn
@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
 
 def prepare_rows(network: Network, x: RowsLike, where: str) -> Batch:
-    """Rows to learn, as ``Network.prepare`` returns them.
+    """Convert the rows to learn by ``Network.prepare``.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def prepare_rows(network: Network, x: RowsLike, where: str) -> Batch:
     except Exception as error:
         if raised_by_module(error):
             raise ModuleError(
-                f"{where}: the module must evaluate each row, but on the first rows its "
-                f"forward raised {_describe(error)}. Nothing was learned: drop the failing row "
-                "and pass the others again, or fix the module."
+                f"{where}: the module must evaluate each row, but on the first rows its forward "
+                f"raised {_describe(error)}. Nothing was learned: drop the failing row and pass "
+                "the other rows again, or fix the module."
             ) from error
         raise
 
@@ -75,7 +75,7 @@ def check_all_rows(call: Call, c: int) -> None:
     Raises
     ------
     ShapeError, ModuleError
-        Among others, if the module rejects a row.
+        If the module rejects a row.
     """
     network, rows, where = call
     _check_indices(call)
@@ -122,7 +122,7 @@ def _add_row_number(call: Call, error: Exception, i: int, learned: int) -> None:
     """Add the number of the failing row to an error, except for row 0."""
     if not i:
         return
-    message = f"It was raised at row {i}. {_progress(call, learned)}"
+    message = f"The error was raised at row {i}. {_progress(call, learned)}"
     if isinstance(error, OnepassError) and error.args:
         error.args = (f"{error.args[0]} {message}", *error.args[1:])
     else:
@@ -141,7 +141,7 @@ def _check_indices(call: Call) -> None:
 
 
 def _first_failing_row(network: Network, rows: Batch) -> tuple[int, Exception] | None:
-    """The first row that the module rejects on its own, and the error; None if there is none."""
+    """Return the first row on which the module fails by itself, and the error; None if all pass."""
     for i, row in enumerate(rows):
         try:
             network.outputs(row)
@@ -153,7 +153,7 @@ def _first_failing_row(network: Network, rows: Batch) -> tuple[int, Exception] |
 
 
 def _raise_module_error(call: Call, error: Exception, i: int, learned: int, n: int = 1) -> NoReturn:
-    """Raise for row i, or one of n rows from i on, after ``learned`` rows of the call."""
+    """Raise for row i, or one of n rows starting at i, after ``learned`` rows of the call."""
     if not raised_by_module(error):
         _add_row_number(call, error, i, learned)
         raise error
@@ -166,15 +166,15 @@ def _raise_module_error(call: Call, error: Exception, i: int, learned: int, n: i
 
 
 def _describe(error: Exception) -> str:
-    """Type and first line of an error."""
+    """Return the type and first line of an error."""
     message = first_line(error)
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _progress(call: Call, k: int) -> str:
-    """How many rows of a call were learned, and how to continue."""
+    """Describe how many rows of a call were learned and how to continue."""
     if not k:
-        again = " and pass the others again" if call.rows.n > 1 else ""
+        again = " and pass the other rows again" if call.rows.n > 1 else ""
         return (
             f"None of the {call.rows.n} row(s) was learned: drop the failing row{again}, "
             "or fix the module."

@@ -12,18 +12,19 @@ The first task is learned with μ ‖w‖₁ on all weights. For each later task
                                                                                  (6), Alg. 4
     4  a class is predicted by the units that existed during its task                 3.4
 
-A unit of stamp s serves the classes of tasks from s on: a class of task t is predicted only by the
-units of stamp <= t, so that later units do not change it ([1] 3.4). The paper predicts each task
-separately; here the classes of all tasks are predicted together, as in class-incremental learning.
-The outputs of a copy go to copies, new units and the task's classes, but not to earlier units; the
-paper leaves this open. A class that recurs belongs to the last task that had it.
+A unit with stamp s is used for the classes of tasks t >= s: a class of task t is predicted only by
+units with stamp <= t, so that later units do not change its prediction ([1] 3.4). The paper
+predicts each task separately; here the classes of all tasks are predicted together, as in
+class-incremental learning. The outputs of a copy go to copies, new units and the task's classes,
+but not to earlier units; the paper leaves this open. A class that recurs belongs to the last task
+that had it.
 
 A fit is proximal stochastic gradient descent. With u the weights after a step of size η on the mean
 cross entropy over the task's classes, the trainable weights become in sequence
 
     w = soft(u, η μ)                        for  μ ‖w‖₁, so that weights become 0
     w = u / (1 + η μ₂)                      for  μ₂/2 ‖w‖²
-    w_g = u_g max(0, 1 − η γ / ‖u_g‖)       for  γ Σ ‖w_g‖, a group is the weights into a unit
+    w_g = u_g max(0, 1 − η γ / ‖u_g‖)       for  γ Σ ‖w_g‖, a group: weights into a unit
     w = (u + η λ a) / (1 + η λ)             for  λ/2 ‖w − a‖²
 
 Cost: rows of the task are stored until it ends; up to 5 · epochs passes over them.
@@ -174,9 +175,9 @@ def fit_layers(
     layers : Layers
     rows : tuple of Tensor
         x (n, d) and classes (n,).
-    options : Freedom
+    options : FitOptions
     task : int
-        t >= 1; its classes are those with this number in ``heads``.
+        t >= 1; its classes have this number in ``heads``.
     step_size : float
         η.
     epochs, batch : int
@@ -192,17 +193,17 @@ def fit_layers(
     for _ in range(epochs):
         order = torch.from_numpy(rng.permutation(len(x))).to(x.device)
         for chosen in order.split(batch):
-            held = [w.detach().requires_grad_() for w in (*layers.weights, *layers.biases)]
-            now = replace(layers, weights=tuple(held[:depth]), biases=tuple(held[depth:]))
+            trained = [w.detach().requires_grad_() for w in (*layers.weights, *layers.biases)]
+            now = replace(layers, weights=tuple(trained[:depth]), biases=tuple(trained[depth:]))
             with torch.enable_grad():
                 outputs = now.forward(x[chosen])[:, classes]
                 gradients = torch.autograd.grad(
-                    functional.cross_entropy(outputs, labels[chosen]), held
+                    functional.cross_entropy(outputs, labels[chosen]), trained
                 )
             with torch.no_grad():
                 moved = [
                     w - step_size * g * some
-                    for w, g, some in zip(held, gradients, free, strict=True)
+                    for w, g, some in zip(trained, gradients, free, strict=True)
                 ]
                 weights = tuple(
                     _proximal_step(u, i, layers, options, step_size, task)
@@ -237,8 +238,8 @@ def _linear_layers(module: torch.nn.Module, where: str) -> list[torch.nn.Linear]
     """Check that the module is a perceptron and return its Linear layers."""
     if not isinstance(module, torch.nn.Sequential):
         raise TypeMismatchError(
-            f"{where}: `module` must be a torch.nn.Sequential, got {type(module).__name__}. Put "
-            "the layers into one."
+            f"{where}: `module` must be a torch.nn.Sequential, got {type(module).__name__}. Wrap "
+            "the layers in a Sequential."
         )
     wanted = [torch.nn.Linear, torch.nn.ReLU] * (len(module) // 2) + [torch.nn.Linear]
     right = len(wanted) == len(module) and all(
@@ -254,7 +255,7 @@ def _linear_layers(module: torch.nn.Module, where: str) -> list[torch.nn.Linear]
         )
     if not all(w.requires_grad for w in module.parameters()):
         raise ParameterError(
-            f"{where}: all weights of `module` must be trainable, got some that require no "
+            f"{where}: all weights of `module` must be trainable, got some that do not require a "
             "gradient. Call module.requires_grad_(True)."
         )
     return linear
@@ -416,7 +417,7 @@ class DEN(Tasked):
     Attributes
     ----------
     stamps_ : tuple of Tensor
-        Of each hidden layer, the task for which each unit came, from 1 on.
+        For each hidden layer, the task in which each unit was added, from 1.
     heads_ : Tensor of shape (c,)
         Last task that had each class; 0 if none had.
     units_added_, units_split_ : int
@@ -553,8 +554,8 @@ class DEN(Tasked):
             layers = self._split(layers, before, rows)
         if not all(bool(torch.isfinite(w).all()) for w in (*layers.weights, *layers.biases)):
             raise NumericalError(
-                f"{self._where}.after_task: weights must be finite, got some that are not. This "
-                "task was not learned. Lower `step_size`, or scale the rows."
+                f"{self._where}.after_task: weights must be finite, got nan or infinity. This task "
+                "was not learned. Lower `step_size`, or scale the rows."
             )
         self._install(layers)
 

@@ -6,19 +6,19 @@ its rows. The loss L of the next task gets a penalty:
     tasks    L + λ/2 Σ_t F_t (w − w*_t)²                                              [1] (3) (1)
     online   L + λ/2 F̃ (w − w*)²,   F̃ ← γ F̃ + F_t,   w* the last weights                 [2] (2)
 
-The gradient of the sum (1) depends on ΣF_t and ΣF_t w*_t alone, so it takes no more memory than
-(2), however many tasks there are. A step of SGD leads to u; the penalty is then taken at the
-weights after the step, where it cannot overshoot, for any λ:
+The gradient of the sum (1) depends only on ΣF_t and ΣF_t w*_t, so it takes no more memory than (2)
+for any number of tasks. A step of SGD leads to u; the penalty is then evaluated at the weights
+after the step, where it cannot overshoot for any λ:
 
     w = (u + η λ ΣF_t w*_t) / (1 + η λ ΣF_t)                                                 (3)
 
-The diagonal of the Fisher information is a mean over rows, with the gradient of each row alone:
+The diagonal of the Fisher information is a mean over rows, with one gradient per row:
 
     F = E_x E_y (∂ log p(y | x; w) / ∂w)²                                                    (4)
 
-``sampled``: y is drawn from the model's own distribution, once a row: an unbiased estimate [3, 4].
-``empirical``: y is the target. This saves a forward pass and is not the Fisher information, though
-often used in its place [4].
+``sampled``: y is drawn from the model's own distribution, once per row: an unbiased estimate [3,
+4]. ``empirical``: y is the target. This saves a forward pass and is not the Fisher information,
+though it is often used instead [4].
 
 In one pass F_t is the mean over the task's rows, each at the weights before its step. With
 ``epochs`` > 1 rows of the task are stored until it ends, learned in that many passes, and evaluated
@@ -310,14 +310,14 @@ class EWC(Tasked):
         if self.fisher == "empirical":
             targets = self._targets(y, outputs)
         else:
-            # depends only on rows_seen_: retrying after an error samples the same
+            # depends only on rows_seen_: retrying after an error samples the same targets
             words = np.random.SeedSequence([self.seed, self.rows_seen_]).generate_state(2)
             targets = _sampled_targets(outputs, self.loss, int(words[0]) << 31 | int(words[1]) >> 1)
         squares = _squared_gradients(self.module, self._trainable, self.loss, x, targets)
         if not bool(torch.stack([torch.isfinite(s).all() for s in squares]).all()):
             raise NumericalError(
-                f"{self._where}.learn: the squared gradients of the rows must be finite, got some "
-                "that are not. These rows were not learned. Scale the rows."
+                f"{self._where}.learn: the squared gradients of the rows must be finite, got nan "
+                "or infinity. These rows were not learned. Scale the rows."
             )
         return squares
 
@@ -337,7 +337,7 @@ class EWC(Tasked):
 def _check_choice(value: _Choice, known: tuple[str, ...], name: str, where: str) -> _Choice:
     if value not in known:
         raise ParameterError(
-            f"{where}: `{name}` must be one of {', '.join(known)}, got {value!r}. "
-            "Choose one of them."
+            f"{where}: `{name}` must be one of {', '.join(known)}, got {value!r}. Pass one of "
+            "these."
         )
     return value

@@ -16,7 +16,7 @@ probability, so the difference between the two is not learned. T = 2 softens the
 in distillation [2]. In [2] the outputs of the student are softened too; here they are not, so they
 shrink from task to task, which does not affect the means of features.
 
-It stores exemplars and the rows of the current task until the task ends, and makes ``epochs``
+iCaRL stores exemplars, and the rows of the current task until the task ends, and makes ``epochs``
 passes over all of them: it is not a one-pass learner, but a bound for methods that may store rows.
 A class that recurs in a later task is learned as a new class from its new rows and its exemplars,
 from which new exemplars are chosen.
@@ -168,8 +168,8 @@ class ICaRL(Tasked):
             hook.remove()
         if not caught or not torch.equal(caught[-1][1], outputs):
             raise ParameterError(
-                f"{self._where}: the torch.nn.Linear that was made last in `module` must produce "
-                "its outputs, got outputs of another layer. Construct the output layer last."
+                f"{self._where}: the torch.nn.Linear that was created last in `module` must "
+                "produce its outputs, got outputs of another layer. Create the output layer last."
             )
         return functional.normalize(caught[-1][0].reshape(len(x), -1), dim=1)
 
@@ -187,7 +187,7 @@ class ICaRL(Tasked):
         if len(classes) > self.capacity:
             raise ParameterError(
                 f"{self._where}.after_task: `capacity` must be at least one row per class, got "
-                f"{self.capacity} for {len(classes)} classes. Raise it."
+                f"{self.capacity} for {len(classes)} classes. Increase it."
             )
         rows = joined([x, *self.exemplars_])
         pairs = zip(self.classes_, self.exemplars_, strict=True)
@@ -211,7 +211,7 @@ class ICaRL(Tasked):
         return targets
 
     def _targets(self, y: Tensor, outputs: Tensor) -> Tensor:
-        # during the passes, y holds one target per output
+        # during the passes, y contains one target per output
         return y if self._passing else super()._targets(y, outputs)
 
     def _objective(self, x: Batch | Tensor, outputs: Tensor, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Joint training: many passes over all rows so far, an upper bound without forgetting.
+"""Joint training: several passes over all rows so far, an upper bound without forgetting.
 
 All rows are stored. When a task ends, SGD makes ``epochs`` passes over all of them in batches, each
 in a new order. Steps are those of :class:`~onepass_experiments.baselines.SGD`.

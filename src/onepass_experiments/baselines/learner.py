@@ -5,9 +5,9 @@ The step on a batch with mean loss L, velocity v, step size η and momentum μ [
     v ← μ v + ∇L(w),   w ← w − η v                                                           (1)
 
 is computed on copies and copied into the module only if it is finite; on errors the learner is
-unchanged. The module learns in its current mode: BatchNorm in training mode takes its
-statistics from the batch, or its running statistics for a batch of one row. Predictions are made in
-eval mode, and the mode is restored.
+unchanged. The module learns in its current mode: BatchNorm in training mode uses statistics of the
+batch, or its running statistics for a batch of one row. Predictions are made in eval mode, and the
+mode is restored.
 
 Rows become tensors on the module's device and in its precision. NumPy arrays are moved to the
 device; a tensor on another device raises an error, since moving it would be a hidden cost per step.
@@ -93,15 +93,17 @@ def trainable_parameters(module: torch.nn.Module, where: str) -> dict[str, torch
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
-            f"{where}: `module` must be a torch.nn.Module, got {type(module).__name__}. "
-            "Wrap it in one."
+            f"{where}: `module` must be a torch.nn.Module, got {type(module).__name__}. Wrap it in "
+            "a module."
         )
     found = {name: p for name, p in module.named_parameters() if p.requires_grad}
     devices = sorted({str(p.device) for p in module.parameters()})
     if not found or len(devices) > 1:
-        came = f"parameters on {', '.join(devices)}" if found else "none that requires a gradient"
+        received = (
+            f"parameters on {', '.join(devices)}" if found else "none that requires a gradient"
+        )
         raise ParameterError(
-            f"{where}: `module` must have parameters to learn, on one device, got {came}. "
+            f"{where}: `module` must have parameters to learn, on one device, got {received}. "
             "Call module.requires_grad_(True), or module.to(device)."
         )
     refuse_max_norm(module, where)
@@ -117,13 +119,14 @@ def _as_batch(
     found = batch(x, like.dtype, like.device, where, columns)
     if any(each.is_complex() for each in found.tensors):
         raise TypeMismatchError(
-            f"{where}: `x` must be real, got complex numbers. Give real and imaginary parts."
+            f"{where}: `x` must be real, got complex numbers. Pass real and imaginary parts as "
+            "separate columns."
         )
     return found
 
 
 def unwrap(found: Batch) -> Batch | Tensor:
-    """Return the tensor of a batch that holds a single tensor; otherwise the batch."""
+    """Return the tensor of a batch with a single tensor; otherwise the batch."""
     single = len(found.args) == 1 and not found.kwargs and isinstance(found.args[0], torch.Tensor)
     return found.args[0] if single else found
 
@@ -162,24 +165,23 @@ def check_targets(
         if tensor.numel() != outputs.numel() or len(tensor) != len(outputs):
             raise ShapeError(
                 f"{where}: `y` must be of shape {tuple(outputs.shape)}, as the module's outputs, "
-                f"got {tuple(tensor.shape)}. Give one number for each output of each row."
+                f"got {tuple(tensor.shape)}. Pass one number for each output of each row."
             )
         return tensor.to(like.dtype).reshape(outputs.shape)
     if outputs.ndim != 2 or tensor.shape not in {outputs.shape[:1], (len(outputs), 1)}:
         raise ShapeError(
-            f"{where}: for cross entropy the module must return (n, c) and `y` be of shape "
-            f"({len(outputs)},), got {tuple(outputs.shape)} and {tuple(tensor.shape)}. "
-            "Give one class per row, and the module one output per class."
+            f"{where}: for cross entropy the module must return shape (n, c) and `y` must be of "
+            f"shape ({len(outputs)},), got {tuple(outputs.shape)} and {tuple(tensor.shape)}. Pass "
+            "one class per row, and use a module with one output per class."
         )
     labels = tensor.reshape(-1).long()
     # one synchronisation: an invalid class would abort the whole CUDA context
     bad = (labels < 0) | (labels >= outputs.shape[1]) | (labels != tensor.reshape(-1))
     if bool(bad.any()):
-        came = np.unique(tensor.reshape(-1)[bad].cpu().numpy()).tolist()
+        invalid = np.unique(tensor.reshape(-1)[bad].cpu().numpy()).tolist()
         raise LabelError(
-            f"{where}: `y` must hold classes 0 … {outputs.shape[1] - 1}, one output each, got "
-            f"{came}. Number the classes from 0, or give the "
-            "module more outputs."
+            f"{where}: `y` must contain classes 0 … {outputs.shape[1] - 1}, one for each output, "
+            f"got {invalid}. Number the classes from 0, or use a module with more outputs."
         )
     return labels
 
@@ -188,21 +190,21 @@ def _among(classes: Sequence[int], outputs: Tensor, loss: str, where: str) -> Te
     """Check ``classes`` and return them as a tensor of output indices."""
     if loss != "cross_entropy":
         raise ParameterError(
-            f"{where}: `classes` must be left out for the loss {loss!r}, got {classes!r}. "
-            "It is for classification."
+            f"{where}: `classes` must be omitted for the loss {loss!r}, got {classes!r}. Remove "
+            "it, or use cross entropy."
         )
     some = np.asarray(classes)
     right = some.ndim == 1 and some.size and some.dtype.kind in "iu"
     if not right or some.min() < 0 or some.max() >= outputs.shape[1]:
         raise LabelError(
-            f"{where}: `classes` must be some of 0 … {outputs.shape[1] - 1}, got {classes!r}. "
-            "Give the classes of the task."
+            f"{where}: `classes` must be some of 0 … {outputs.shape[1] - 1}, got {classes!r}. Pass "
+            "the classes of the task."
         )
     return torch.from_numpy(some.astype(np.int64)).to(outputs.device)
 
 
 def _as_tensor(y: ArrayLike | Tensor, like: Tensor, where: str) -> Tensor:
-    """Targets as a tensor on the device of the module, finite in its precision."""
+    """Convert targets to a tensor on the device of the module, finite in its precision."""
     tensor = numbers(y, "y", where, "Encode text first.").to(like.device)
     tensor = tensor.clone() if tensor.is_inference() else tensor
     good = torch.isfinite(tensor.to(like.dtype))
@@ -247,7 +249,7 @@ def module_outputs(
         return outputs
     raise ShapeError(
         f"{where}: `module` must return a tensor with one row for each of the {len(x)} rows, got "
-        f"{tuple(outputs.shape)}. Wrap it in a module that does."
+        f"{tuple(outputs.shape)}. Wrap it in a module that returns such a tensor."
     )
 
 
@@ -370,8 +372,8 @@ class Learner:
         self._where = f"baselines.{type(self).__name__}"
         if loss not in LOSSES:
             raise ParameterError(
-                f"{self._where}: `loss` must be one of {', '.join(LOSSES)}, got {loss!r}. "
-                "Choose one of them."
+                f"{self._where}: `loss` must be one of {', '.join(LOSSES)}, got {loss!r}. Pass one "
+                "of these."
             )
         self.module = module
         self.loss = loss
@@ -394,15 +396,15 @@ class Learner:
         Parameters
         ----------
         x : Tensor or array of shape (n, …), or tuple or dict of them
-            Inputs of the module: a tuple holds positional arguments of its forward, a dict
-            keyword arguments. An empty batch has no effect.
+            Inputs of the module: a tuple contains positional arguments of forward, a dict keyword
+            arguments. An empty batch has no effect.
         y : Tensor or array of shape (n,), or of the shape of the module's outputs
             Classes >= 0 for cross entropy; numbers for the squared loss.
 
         Raises
         ------
         ShapeError, TypeMismatchError, LabelError, NotFiniteError
-            If the rows or targets do not fit.
+            If the rows or targets do not match the module.
         NumericalError
             If the loss or the step is not finite. The learner is then unchanged.
         """
@@ -415,7 +417,7 @@ class Learner:
         if labels.ndim < 1 or len(labels) != len(rows):
             raise ShapeError(
                 f"{self._where}.learn: `x` and `y` must have the same number of rows, got "
-                f"{len(rows)} and {labels.shape[0] if labels.ndim else 'a single number'}. Give "
+                f"{len(rows)} and {labels.shape[0] if labels.ndim else 'a single number'}. Pass "
                 "one target per row."
             )
         if len(rows):
@@ -450,13 +452,13 @@ class Learner:
 
         Returns
         -------
-        predictions : Tensor, or ndarray if x holds no tensor
+        predictions : Tensor, or ndarray if x contains no tensor
             Classes of shape (n,) for cross entropy, otherwise the module's outputs.
 
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            If the rows do not fit.
+            If the rows do not match the module.
         LabelError, ParameterError
             If ``classes`` are not classes of the module, or the loss has no classes.
         """
@@ -478,12 +480,12 @@ class Learner:
 
         Returns
         -------
-        outputs : Tensor of shape (n, …), or ndarray if x holds no tensor
+        outputs : Tensor of shape (n, …), or ndarray if x contains no tensor
 
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            If the rows do not fit.
+            If the rows do not match the module.
         """
         return _as_input_type(x, self._outputs(x, "outputs"))
 
@@ -604,7 +606,7 @@ class Learner:
 
 
 def _as_input_type(x: RowsLike, found: Tensor) -> ArrayOrTensor:
-    """Predictions as a tensor if x holds tensors, else as an array."""
+    """Convert predictions to a tensor if x contains tensors, else to an array."""
     return found.cpu().numpy() if next(tensors(x), None) is None else found
 
 
@@ -701,12 +703,12 @@ class Tasked(Learner):
         return self.epochs > 1
 
     def _store(self, x: Batch | Tensor, y: Tensor) -> None:
-        """Store rows until the task ends; raise now if they do not fit."""
+        """Store rows until the task ends; raise an error now if they do not match the module."""
         if self.task_batches_ and self.task_batches_[0][0].shape[1:] != x.shape[1:]:
             shape = ("n", *self.task_batches_[0][0].shape[1:])
             raise ShapeError(
-                f"{self._where}.learn: `x` must be of shape {shape}, as the rows before, got "
-                f"{tuple(x.shape)}. Give rows of one shape."
+                f"{self._where}.learn: `x` must be of shape {shape}, as earlier rows, got "
+                f"{tuple(x.shape)}. Pass rows of one shape."
             )
         first = eval_outputs(self.module, {}, x[:1], f"{self._where}.learn")
         targets = self._targets(y, first.expand(len(x), *first.shape[1:]))

@@ -7,10 +7,10 @@ temperature T,
     L = L_new(y, f(x; w)) + λ L_old                                                         [1]
     L_old = −Σ_i p'_i log p_i,   p = softmax(z / T),   p' = softmax(z' / T)             [1] (2)–(4)
 
-No row is stored or seen twice. The paper has one head per task and receives the task; here all
+No row is stored or visited twice. The paper has one head per task and the task is known; here all
 classes share one softmax, as in class-incremental comparisons [2]: L_new is over all outputs, L_old
-over all classes of completed tasks. For the squared loss, L_old is ½ ‖f(x; w') − f(x; w)‖². All are
-means over the batch.
+over all classes of completed tasks. For the squared loss, L_old is ½ ‖f(x; w') − f(x; w)‖². All
+losses are means over the batch.
 
 Cost: that of SGD and a forward pass; memory for the copy.
 

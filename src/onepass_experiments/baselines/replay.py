@@ -7,7 +7,7 @@ mean loss over the batch and as many rows of the buffer [2]:
     L = mean over batch ∪ replayed of loss(y, f(x; w))                                       (1)
 
 Cost: two batches per step; memory for ``capacity`` rows. It stores and repeats rows, which one-pass
-learning does not: a strong method if rows may be stored.
+learning does not: it is a strong baseline if rows may be stored.
 
 [1] J. S. Vitter, "Random sampling with a reservoir", 1985, algorithm R.
 [2] A. Chaudhry et al., "On tiny episodic memories in continual learning", 2019.
@@ -42,7 +42,7 @@ class Replay(Learner):
     capacity : int, default=500
         Max number of stored rows.
     replayed : int, optional
-        Stored rows used with each batch; by default as many as the batch has.
+        Stored rows used with each batch; by default as many as the batch contains.
     seed : int, default=0
         Seed of the choice of stored and replayed rows.
 
@@ -97,7 +97,7 @@ class Replay(Learner):
         self.rows_replayed_ = 0
 
     def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
-        # depends only on rows_seen_: retrying after an error samples the same
+        # depends only on rows_seen_: retrying after an error samples the same rows
         rng = np.random.default_rng([self.seed, self.rows_seen_])
         targets = self._stored_targets(x, y)
         again = 0
@@ -124,17 +124,17 @@ class Replay(Learner):
             if fresh.shape[1:] != stored.shape[1:]:
                 raise ShapeError(
                     f"{self._where}.learn: `{name}` must be of shape {('n', *stored.shape[1:])}, "
-                    f"as the rows before, got {tuple(fresh.shape)}. Start a new learner for rows "
-                    "of another shape."
+                    f"as earlier rows, got {tuple(fresh.shape)}. Start a new learner for rows of "
+                    "another shape."
                 )
             if name == "x" and fresh.dtype != stored.dtype:
                 expected, given = (
                     str(each.dtype).removeprefix("torch.") for each in (stored, fresh)
                 )
                 raise TypeMismatchError(
-                    f"{self._where}.learn: `{name}` must hold {expected}, as the rows "
-                    f"before, got {given}. Convert them, or start a new learner "
-                    "for a module of another precision."
+                    f"{self._where}.learn: `{name}` must contain {expected}, as earlier rows, got "
+                    f"{given}. Convert them, or start a new learner for a module of another "
+                    "precision."
                 )
         return self.buffer_
 

@@ -7,9 +7,9 @@ and Δw the step. At the end of the task it is divided by the weight's total cha
     Ω ← Ω + max(0, ω) / ((w − w̃)² + ξ),   w̃ ← w,   ω ← 0                                (5)
     L̃ = L + c Ω (w̃ − w)²                                                                (4)
 
-It uses only quantities that SGD computes, without an extra pass, which suits one-pass learning. A
-negative contribution is set to zero. The penalty is taken at the weights after the step, where it
-cannot overshoot:
+The method uses only quantities that SGD computes, without an extra pass, and is thus a one-pass
+method. A negative contribution is set to zero. The penalty is evaluated at the weights after the
+step, where it cannot overshoot:
 
     w = (u + 2 η c Ω w̃) / (1 + 2 η c Ω),   u the weights after SGD's step
 

@@ -6,7 +6,7 @@ in past tasks, and the inner optimizer's step becomes
 
     ΔW ← ΔW − ΔW M Mᵀ                                                                        (1)
 
-([1] (6), and (7) for convolutions, whose x are patches). At the end of a task, some of its rows are
+([1] (6), and (7) for convolutions, where x are patches). At the end of a task, some of its rows are
 passed through the module; with the uncentred inputs R (d × N) of the layer,
 
     R̂ = R − M MᵀR = Û Σ̂ V̂ᵀ                                                      [1] (8)      (2)
@@ -92,7 +92,7 @@ class Layer:
 
 
 def layers(module: nn.Module) -> dict[str, Layer]:
-    """Linear layers and convolutions of a module whose weights are parameters, by name.
+    """Return the linear layers and convolutions whose weights are parameters, by name.
 
     Layers within attention are excluded: their weights are used without calling the layer.
     """
@@ -119,7 +119,7 @@ def _layer(users: list[tuple[str, nn.Linear | _Convolution]]) -> Layer:
 
 
 def layer_inputs(layer: nn.Linear | _Convolution, x: Tensor) -> Tensor:
-    """Input vectors (groups, N, d) of a layer, as multiplied by its weights.
+    """Return the input vectors (groups, N, d) of a layer, as multiplied by its weights.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def record_inputs(
 
 
 def triangle(before: Tensor | None, vectors: Tensor) -> Tensor:
-    """R factor with the same RRᵀ as all vectors R so far, float64, at most d × d per group.
+    """Return the float64 R factor, at most d × d per group, with RRᵀ of all vectors so far.
 
     Parameters
     ----------
@@ -203,11 +203,11 @@ def triangle(before: Tensor | None, vectors: Tensor) -> Tensor:
 def extend_basis(
     basis: OrthonormalBasis | None, T: Tensor, threshold: float, kind: Tensor
 ) -> OrthonormalBasis:
-    """M extended by directions of R̂ until the threshold is reached: [1] (8), (9).
+    """Extend M by directions of R̂ until the threshold is reached: [1] (8), (9).
 
     Parameters
     ----------
-    basis : Columns, optional
+    basis : OrthonormalBasis, optional
         M, with columns of length d; None before the first task.
     T : Tensor of shape (N, d)
         Rᵀ, or its R factor, in float64.
@@ -223,10 +223,10 @@ def extend_basis(
     rest = rest - (rest @ M.T) @ M
     _, sigma, V = torch.linalg.svd(rest, full_matrices=False)
     whole, energy = T.square().sum(), sigma.square()
-    held = whole - energy.sum()
+    captured = whole - energy.sum()
     # The number of columns synchronises with an accelerator, once per task.
-    short = held + energy.cumsum(0) < threshold * whole * (1.0 - 1e-12)
-    some = held < threshold * whole * (1.0 - 1e-12)
+    short = captured + energy.cumsum(0) < threshold * whole * (1.0 - 1e-12)
+    some = captured < threshold * whole * (1.0 - 1e-12)
     alive = sigma > linalg.rounding(kind) * d**0.5 * whole.sqrt()
     k = min(int(short.sum()) + int(some), int(alive.sum()))
     if not k:
@@ -237,12 +237,12 @@ def extend_basis(
 
 
 def thresholds(given: object, names: list[str], where: str) -> dict[str, float]:
-    """Threshold ε of each layer.
+    """Return the threshold ε of each layer.
 
     Raises
     ------
     ParameterError
-        If one is missing or not in (0, 1], or a name matches no layer.
+        If a threshold is missing or not in (0, 1], or a name matches no layer.
     """
     if isinstance(given, Mapping):
         return {name: _level(_threshold_of(given, name, names, where), where) for name in names}
@@ -250,7 +250,8 @@ def thresholds(given: object, names: list[str], where: str) -> dict[str, float]:
         if len(given) != len(names):
             raise ParameterError(
                 f"{where}: `threshold` must have one number for each of the {len(names)} layers "
-                f"{join_names(names)}, got {len(given)}. Pass one for all, or a dict by name."
+                f"{join_names(names)}, got {len(given)}. Pass one number for all layers, or a dict "
+                "by layer name."
             )
         return {name: _level(each, where) for name, each in zip(names, given, strict=True)}
     return {name: _level(given, where) for name in names}
@@ -267,8 +268,8 @@ def _threshold_of(given: Mapping[str, object], name: str, names: list[str], wher
         if fnmatchcase(name, str(pattern)):
             return level
     raise ParameterError(
-        f"{where}: `threshold` must have a number for each layer, got none for {name!r}. "
-        "Add it, or '*' at the end for all others."
+        f"{where}: `threshold` must have a number for each layer, got none for {name!r}. Add the "
+        "layer, or '*' as the last pattern for all other layers."
     )
 
 
@@ -306,14 +307,16 @@ def partition_parameters(
     _check_options(biases, others, where)
     found, ours = layers(module), {id(each) for each in chosen.values()}
     tied = _used_elsewhere(module, found)
-    held = {n: e for n, e in found.items() if id(e.weight) in ours and id(e.weight) not in tied}
-    projected = {id(each.weight) for each in held.values()}
+    chosen_layers = {
+        n: e for n, e in found.items() if id(e.weight) in ours and id(e.weight) not in tied
+    }
+    projected = {id(each.weight) for each in chosen_layers.values()}
     shifts = {id(bias) for each in found.values() for bias in each.biases} - projected
     strange = {n: p for n, p in chosen.items() if id(p) not in projected | shifts}
-    if not held or (strange and others == "refuse"):
+    if not chosen_layers or (strange and others == "refuse"):
         raise _unsupported_parameters(strange, where)
     fixed = [p for p in chosen.values() if id(p) in shifts] if biases == "frozen" else []
-    return held, fixed + (list(strange.values()) if others == "frozen" else [])
+    return chosen_layers, fixed + (list(strange.values()) if others == "frozen" else [])
 
 
 def _check_options(biases: object, others: object, where: str) -> None:
@@ -333,7 +336,7 @@ def _check_options(biases: object, others: object, where: str) -> None:
 
 
 def _used_elsewhere(module: nn.Module, projected: Mapping[str, Layer]) -> set[int]:
-    """Ids of layer weights that are also used by other modules."""
+    """Return the ids of layer weights that are also used by other modules."""
     own = {id(part): layer.weight for layer in projected.values() for part in layer.modules}
     weights = {id(layer.weight) for layer in projected.values()}
     return {
@@ -366,8 +369,8 @@ class GPM(Projected):
     module : torch.nn.Module
     threshold : float, sequence of float, or mapping of str to float, default=0.97
         ε of (3), in (0, 1]: one number for all layers, one for each in the module's order, or a
-        mapping from names or patterns of layers, of which the first match counts. 1 stores all
-        directions above rounding error.
+        mapping from names or patterns of layers; the first match counts. 1 stores all directions
+        above rounding error.
     growth : float, default=0.0
         Increase of ε with each task, up to 1; >= 0.
     rows : int or None, default=300
@@ -522,7 +525,7 @@ class GPM(Projected):
     # -- helpers -------------------------------------------------------------------
 
     def _kind(self, name: str) -> Tensor:
-        """An empty tensor with the dtype and device of a layer's directions."""
+        """Return an empty tensor with the dtype and device of a layer's directions."""
         return linalg.widened(self._layers[name].weight.detach()[:0])
 
     def _corrected_parameters(self) -> list[nn.Parameter]:
@@ -531,10 +534,10 @@ class GPM(Projected):
         weights = [each.weight for name, each in self._layers.items() if self.ranks_[name]]
         return [*weights, *self._fixed]
 
-    def _correct(self, held: list[nn.Parameter], before: list[Tensor]) -> None:
+    def _correct(self, parameters: list[nn.Parameter], before: list[Tensor]) -> None:
         """Apply (1) to weights, and restore frozen parameters."""
         bases = {id(each.weight): self._memory.get(name) for name, each in self._layers.items()}
-        for each, old in zip(held, before, strict=True):
+        for each, old in zip(parameters, before, strict=True):
             basis = bases.get(id(each))
             if basis is None:
                 each.copy_(old)

@@ -83,10 +83,10 @@ class OrthogonalGradient(Projected):
 
     Notes
     -----
-    A parameter that is frozen with ``requires_grad_(False)`` does not change. One that has no
-    gradient, or a step size of 0, may still be changed by the projection. Running statistics of
-    batch normalisation are not parameters and are not projected: freeze them with ``eval()`` to
-    preserve past predictions.
+    A parameter that is frozen with ``requires_grad_(False)`` does not change. A
+    parameter without a gradient, or with a step size of 0, may still be changed by the projection.
+    Running statistics of batch normalisation are not parameters and are not projected: freeze them
+    with ``eval()`` to preserve past predictions.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class OrthogonalGradient(Projected):
         )
         self.seed = validation.whole(seed, "seed", where, low=0)
         self._specification = specification(memory, where)
-        start_memory(self._specification, 1, self._like, where)  # refuses what cannot be used
+        start_memory(self._specification, 1, self._like, where)  # may raise
         self._memory = None
         self._columns: OrthonormalBasis | None = None
         self._partial: tuple[tuple[bool, ...], OrthonormalBasis] | None = None
@@ -146,8 +146,8 @@ class OrthogonalGradient(Projected):
         Parameters
         ----------
         loader : iterable of batches (x, y), or one such batch, a tuple
-            The rows of the task, such as its DataLoader; read once. y holds classes, and is ignored
-            unless ``gradients="logit"``.
+            The rows of the task, such as its DataLoader; read once. y contains classes; it is
+            ignored unless ``gradients="logit"``.
 
         Returns
         -------
@@ -163,7 +163,7 @@ class OrthogonalGradient(Projected):
         Warns
         -----
         RowsRefusedWarning
-            If some gradients are not finite; these are skipped.
+            If some gradients are not finite. They are skipped.
         MemoryFullWarning
             When the memory spans all weights.
         """
@@ -182,22 +182,23 @@ class OrthogonalGradient(Projected):
                 good: list[Tensor] = []
                 for J in chunked_gradients(self._row_gradients(rows, good)):
                     memory = insert_gradients(memory, w, J)
-                lost = count_nonfinite(good, where)
+                count = count_nonfinite(good, where)
                 self._take_memory(memory)
                 self.tasks_ += 1
         interrupt.raise_pending()
-        if lost:
+        if count:
             warnings.warn(
-                f"{where}: the gradients of the task's rows must be finite, got {lost} that are "
-                "not; these were skipped. Check these rows and the module's weights.",
+                f"{where}: the gradients of the task's rows must be finite, got nan or infinity in "
+                f"{count}. These gradients were skipped. Check these rows and the module's "
+                "weights.",
                 RowsRefusedWarning,
                 stacklevel=2,
             )
         if memory.rank >= p:
             warnings.warn(
-                f"{where}: the memory should hold fewer directions than there are weights, got all "
-                f"{p}: nothing more can be learned. Use a smaller `memory` or `per_task`, or a "
-                "wider network.",
+                f"{where}: the memory should contain fewer directions than the module has weights, "
+                f"got all {p}: no direction is left for further tasks. Use a smaller `memory` or "
+                "`per_task`, or a wider network.",
                 MemoryFullWarning,
                 stacklevel=2,
             )
@@ -211,7 +212,7 @@ class OrthogonalGradient(Projected):
     # -- helpers -------------------------------------------------------------------
 
     def _row_gradients(self, rows: Iterable[LabelledRows], good: list[Tensor]) -> Iterator[Tensor]:
-        """Yield gradients (k, p) of rows; append to ``good`` which of them are finite."""
+        """Yield gradients (k, p) of rows; append masks of the finite gradients to ``good``."""
         for each in rows:
             J, sound = row_gradients(self._network, each.rows, each.classes, self.gradients)
             good.append(sound)
@@ -225,20 +226,20 @@ class OrthogonalGradient(Projected):
     def _corrected_parameters(self) -> list[torch.nn.Parameter]:
         return self._chosen if self._columns is not None and len(self._columns) else []
 
-    def _correct(self, held: list[torch.nn.Parameter], before: list[Tensor]) -> None:
+    def _correct(self, parameters: list[torch.nn.Parameter], before: list[Tensor]) -> None:
         """Apply (1), in the order of the memory's weights."""
         like = self._like.dtype
-        moved = (each.detach() - old for each, old in zip(held, before, strict=True))
+        moved = (each.detach() - old for each, old in zip(parameters, before, strict=True))
         step = torch.cat([each.reshape(-1).to(like) for each in moved])
-        free = self._directions(self._columns, held).split(step[:, None]).outside[:, 0]
-        pieces = free.to(like).split([each.numel() for each in held])
-        for each, old, piece in zip(held, before, pieces, strict=True):
+        free = self._directions(self._columns, parameters).split(step[:, None]).outside[:, 0]
+        pieces = free.to(like).split([each.numel() for each in parameters])
+        for each, old, piece in zip(parameters, before, pieces, strict=True):
             if each.requires_grad:
                 each.copy_(old + piece.reshape(old.shape))
 
-    def _directions(self, columns: Any, held: list[torch.nn.Parameter]) -> Any:
-        """S, restricted to the parameters that are not frozen."""
-        moves = tuple(each.requires_grad for each in held)
+    def _directions(self, columns: Any, parameters: list[torch.nn.Parameter]) -> Any:
+        """Return S, restricted to the parameters that are not frozen."""
+        moves = tuple(each.requires_grad for each in parameters)
         if all(moves):
             return columns
         if self._partial is None or self._partial[0] != moves:
@@ -255,7 +256,7 @@ class OrthogonalGradient(Projected):
         if columns is not None and columns.matrix.shape[0] != self._network.p:
             raise CheckpointError(
                 f"{self._where}.load_state_dict: the memory must be of {self._network.p} weights, "
-                f"got one of {columns.matrix.shape[0]}. Wrap the module of the saved state."
+                f"got a memory of {columns.matrix.shape[0]}. Wrap the module of the saved state."
             )
 
     def _take_memory(self, memory: Any) -> None:

@@ -5,7 +5,7 @@ Where the inner optimizer would move from w to w + Δ, the wrapper moves to
     w + P Δ                                                                                  (1)
 
 with P the projection onto the free directions. The step is projected instead of the gradient, since
-momentum, the scaling of Adam or weight decay would leave the free directions again.
+momentum, the scaling of Adam or weight decay would lead out of the free directions.
 
 In ``state_dict`` the memory is encoded by :mod:`onepass.serialization.codec`, as plain values and
 tensors, so that ``torch.load(weights_only=True)`` can read it.
@@ -92,7 +92,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         if not found:
             raise ParameterError(
                 f"{self._where}: `projects` must name parameters of the optimizer, got "
-                f"{self.projects!r}, of which it has none that requires grad. Pass "
+                f"{self.projects!r}, which selects no parameter that requires grad. Pass "
                 "module.parameters() to the optimizer."
             )
         self._names, self._chosen = list(found), list(found.values())
@@ -108,7 +108,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
 
     @property
     def param_groups(self) -> Any:
-        """The inner optimizer's."""
+        """Parameter groups of the inner optimizer."""
         return self.optimizer.param_groups
 
     @param_groups.setter
@@ -118,7 +118,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
 
     @property
     def state(self) -> Any:
-        """The inner optimizer's."""
+        """State of the inner optimizer."""
         return self.optimizer.state
 
     @state.setter
@@ -162,25 +162,25 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         -------
         loss : return value of the inner optimizer
         """
-        held = self._corrected_parameters()
-        if not held:
+        parameters = self._corrected_parameters()
+        if not parameters:
             return self.optimizer.step(closure)
-        before = [each.detach().clone() for each in held]
+        before = [each.detach().clone() for each in parameters]
         try:
             loss = self.optimizer.step(closure)
         except BaseException:
             with torch.no_grad():
-                torch._foreach_copy_(held, before)
+                torch._foreach_copy_(parameters, before)
             raise
         with torch.no_grad(), self._plain_mode():
-            self._correct(held, before)
+            self._correct(parameters, before)
         return loss
 
     def _plain_mode(self) -> AbstractContextManager[None]:
         return plain_mode(self._chosen[0].device, self._network.p)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the inner optimizer, and the memory under ``"onepass"``: tensors and numbers."""
+        """Return the inner optimizer's state, and the memory under ``"onepass"``."""
         ours = {"wrapper": type(self).__name__, "tasks": self.tasks_, "names": list(self._names)}
         memory = tensors_of(self._memory, f"{self._where}.state_dict")
         return {**self.optimizer.state_dict(), _OURS: {**ours, self._part: memory}}
@@ -193,7 +193,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         CheckpointError
             If it is the state of another optimizer, or of other parameters.
         ValueError
-            If the inner optimizer rejects its part.
+            If the inner optimizer rejects its part of the state.
         """
         rest = dict(state_dict)
         ours = rest.pop(_OURS, None)
@@ -209,8 +209,9 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             missing |= {"tasks"}
         if missing:
             raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must hold {', '.join(sorted(missing))}, "
-                "got missing or invalid entries. Create it again with state_dict()."
+                f"{self._where}.load_state_dict: the state must contain "
+                f"{', '.join(sorted(missing))}, got missing or invalid entries. Create it again "
+                "with state_dict()."
             )
         if ours["names"] != self._names:
             raise CheckpointError(
@@ -225,7 +226,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{self._where}.load_state_dict: the state must be a result of state_dict(), got a "
-                f"damaged one: {error}. Create it again with state_dict()."
+                f"damaged state: {error}. Create it again with state_dict()."
             ) from error
         self.optimizer.load_state_dict(rest)
         self.tasks_ = ours["tasks"]
@@ -241,10 +242,10 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
 
     @abstractmethod
     def _corrected_parameters(self) -> list[torch.nn.Parameter]:
-        """Parameters whose step will be projected; empty without a memory."""
+        """Return the parameters whose step will be projected; empty without a memory."""
 
     @abstractmethod
-    def _correct(self, held: list[torch.nn.Parameter], before: list[Tensor]) -> None:
+    def _correct(self, parameters: list[torch.nn.Parameter], before: list[Tensor]) -> None:
         """Project the step from ``before``, in place."""
 
     @abstractmethod
@@ -282,7 +283,8 @@ def _refuse(optimizer: object, where: str) -> None:
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ParameterError(
             f"{where}: `optimizer` must take one step per call, got LBFGS, whose line search and "
-            "curvature estimates do not allow projected steps. Use SGD, Adam or another one."
+            "curvature estimates do not allow projected steps. Use another optimizer, such as SGD "
+            "or Adam."
         )
     if isinstance(optimizer, Projected):
         raise ParameterError(
@@ -309,7 +311,7 @@ def sample_rows(
     *,
     labels: bool,
 ) -> Iterator[LabelledRows]:
-    """Rows of a task: a random sample of k single rows, or all of them in batches.
+    """Return the rows of a task: a random sample of k single rows, or all rows in batches.
 
     Parameters
     ----------
@@ -394,8 +396,8 @@ def _check_batch(batch: object, network: Network, where: str, *, labels: bool) -
     rows = network.prepare(map_tensors(x, lambda each: each.to(network.device)), where)
     if isinstance(y, (torch.Tensor, np.ndarray)) and len(y) != len(rows):
         raise ShapeError(
-            f"{where}: `y` must hold one target for each of {len(rows)} rows, got {len(y)}. Pass "
-            "each row with its target, or x only if no classes are needed."
+            f"{where}: `y` must contain one target for each of {len(rows)} rows, got {len(y)}. "
+            "Pass each row with its target, or x only if no classes are needed."
         )
     if not labels or not len(rows):
         return LabelledRows(rows, None)
@@ -422,7 +424,7 @@ def _refuse_numbers(y: ArrayLike | Tensor, where: str) -> None:
 
 
 def _single_row(found: LabelledRows, i: int) -> LabelledRows:
-    """A copy of one row that does not share memory with its batch."""
+    """Copy one row, so that it does not share memory with its batch."""
     return LabelledRows(
         found.rows[i].clone(), None if found.classes is None else found.classes[i : i + 1].clone()
     )
