@@ -211,6 +211,17 @@ def test_merge_aligns_features_by_name(ridge: float, factor: float) -> None:
     assert_close(first.intercept_, whole.intercept_, 1e-9)
 
 
+@pytest.mark.parametrize("rows", [2, 60])
+def test_merge_into_learner_of_weight_zero_equals_second_part(rows: int) -> None:
+    stream = Stream(17, rows, 4)
+    stream.s += 0.5
+    empty = op.RLSRegressor(0.0).partial_fit(stream.X, stream.Y, sample_weight=0.0)
+    part = stream.learned(op.RLSRegressor(0.0))
+    empty.merge(part)
+    assert_close(empty.predict(stream.X), part.predict(stream.X))
+    assert empty.rows_seen_ == rows
+
+
 def test_merge_aligns_classes_of_parts() -> None:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(90, 3))

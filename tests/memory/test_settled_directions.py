@@ -32,3 +32,5 @@ def test_settled_columns_are_directions_without_step(specification: Any, rows: i
 def test_no_memory_has_no_settled_columns() -> None:
     memory = NoMemory().start(20, 1)
     assert memory.settled() == (memory, None)
+    G = np.random.default_rng(0).normal(size=(20, 4))
+    np.testing.assert_array_equal(memory.split(G).lifted, G)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onepass import native, validation
@@ -40,6 +40,7 @@ def as_row(row: dict[Any, Any]) -> Any:
 
 
 @given(st.dictionaries(st.sampled_from([*NAMES, "d"]), VALUES))
+@example({"a": 10**310, "b": 1.0, "c": 1.0})
 def test_dict_equals_table_of_one_row(row: dict[str, Any]) -> None:
     one, other = as_row(row), as_table(row)
     if isinstance(other, tuple):
@@ -50,6 +51,7 @@ def test_dict_equals_table_of_one_row(row: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(st.sampled_from([*NAMES, "d"]), VALUES))
+@example({"a": 10**310, "b": 1.0, "c": 1.0})
 def test_dict_without_compiled_loop_gives_equal_row(row: dict[str, Any]) -> None:
     one = as_row(row)
     with pytest.MonkeyPatch.context() as patch:
