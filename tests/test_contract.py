@@ -33,7 +33,6 @@ from cases import (
     PUBLIC,
     REGRESSORS,
     Case,
-    TinyClassifier,
     TinyRegressor,
     draw,
     features,
@@ -54,7 +53,6 @@ from onepass.memory import forgetting
 from oracles import one_row_at_a_time
 
 EQUIVALENCE = "check_sample_weight_equivalence_on_dense_data"
-TINY = (TinyRegressor, TinyClassifier)
 TRAIN = "check_classifiers_train"
 
 
