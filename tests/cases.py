@@ -8,12 +8,13 @@ the contract can be met.
 import copy
 import inspect
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
@@ -37,6 +38,7 @@ __all__ = [
     "draw",
     "features",
     "make_targets",
+    "parametrize",
     "pieces",
     "snapshot",
 ]
@@ -203,10 +205,10 @@ PUBLIC = [case for case in LEARNERS if case.public]
 CLASSIFIERS = [case for case in LEARNERS if is_classifier(case.made)]
 CHECKED = [
     case
-    for name in dict.fromkeys(type(case.made).__name__ for case in LEARNERS)
-    for case in [case for case in LEARNERS if type(case.made).__name__ == name][:2]
+    for name in NAMES
+    for case in [case for case in PUBLIC if type(case.made).__name__ == name][:2]
 ]
-"""Each learner with its defaults and one other setting: the checks of scikit-learn take long."""
+"""Public learners with their defaults and one other setting: scikit-learn's checks take long."""
 REGRESSORS = [case for case in LEARNERS if not is_classifier(case.made)]
 
 
@@ -232,6 +234,20 @@ def draw(cases: Sequence[Case], test: str) -> list[Case]:
         settings = [i for i, learner in enumerate(learners) if learner == name]
         chosen += rng.permutation(settings)[: max(1, len(settings) // 3)].tolist()
     return [cases[i] for i in sorted(chosen)]
+
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def parametrize(cases: Sequence[Case]) -> Callable[[Test], Test]:
+    """Run a test with cases drawn for it, or with all cases if ONEPASS_TEST_ALL=1."""
+
+    def decorate(test: Test) -> Test:
+        chosen = draw(cases, test.__name__)
+        marked: Test = pytest.mark.parametrize("case", chosen, ids=lambda case: case.name)(test)
+        return marked
+
+    return decorate
 
 
 def features(n: int, d: int = 4, seed: int = 0) -> Array:

@@ -22,7 +22,7 @@ def problem(seed: int, n: int = 30, d: int = 5) -> tuple[Any, ...]:
 
 @few_examples
 @given(seed=st.integers(0, 2**31), forgetting=st.sampled_from([0.8, 0.99, 1.0]))
-def test_equation_3_solves_the_batch_problem(seed: int, forgetting: float) -> None:
+def test_equation_3_solves_batch_problem(seed: int, forgetting: float) -> None:
     X, y, s, start = problem(seed)
     root = np.random.default_rng(seed).normal(size=(5, 5))
     ridge = root.T @ root + np.eye(5)
@@ -36,7 +36,7 @@ def test_equation_3_solves_the_batch_problem(seed: int, forgetting: float) -> No
 
 @few_examples
 @given(seed=st.integers(0, 2**31))
-def test_the_one_equation_is_equation_3(seed: int) -> None:
+def test_dense_update_equals_equation_3(seed: int) -> None:
     X, y, s, start = problem(seed)
     expected = rls_row_by_row(X, y, 0.3, weights=s, forgetting=0.9, initial=start)
     on = s > 0
@@ -51,7 +51,7 @@ def test_the_one_equation_is_equation_3(seed: int) -> None:
 
 @few_examples
 @given(seed=st.integers(0, 2**31))
-def test_an_unpenalised_intercept_is_a_column_of_ones_with_no_ridge(seed: int) -> None:
+def test_unpenalised_intercept_equals_column_of_ones(seed: int) -> None:
     X, y, s, _ = problem(seed)
     coef, b = ridge_qr(X, y, 0.7, weights=s, forgetting=0.95)
     wide = np.column_stack([X, np.ones(len(X))])
@@ -63,7 +63,7 @@ def test_an_unpenalised_intercept_is_a_column_of_ones_with_no_ridge(seed: int) -
     np.testing.assert_allclose(late, both, atol=1e-9)
 
 
-def test_without_ridge_it_is_the_limit_of_a_small_one() -> None:
+def test_zero_ridge_is_limit_of_small_ridge() -> None:
     X, y, s, start = problem(0, n=8, d=3)
     exact, b = ridge_qr(X, y, 0.0, weights=s, initial=start)
     near, near_b = ridge_qr(X, y, 1e-12, weights=s, initial=start)
@@ -75,7 +75,7 @@ def test_without_ridge_it_is_the_limit_of_a_small_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_theorem_2_and_corollary_1_one_pass_is_where_sgd_ends(seed: int) -> None:
+def test_theorem_2_and_corollary_1_sgd_converges_to_one_pass(seed: int) -> None:
     X, y, _, start = problem(seed, n=4, d=12)
     orfit = DenseP(12).learn(start, X.T, y - X @ start)
     assert orfit.rank == 4
@@ -86,7 +86,7 @@ def test_theorem_2_and_corollary_1_one_pass_is_where_sgd_ends(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_proposition_1_orfit_is_ew_rls_at_forgetting_zero(seed: int) -> None:
+def test_proposition_1_orfit_equals_rls_with_zero_forgetting(seed: int) -> None:
     X, y, _, start = problem(seed, n=4, d=7)
     memory = DenseP(7)
     step = memory.learn(start, X.T, y - X @ start)
@@ -97,7 +97,7 @@ def test_proposition_1_orfit_is_ew_rls_at_forgetting_zero(seed: int) -> None:
     np.testing.assert_allclose(memory.P, np.eye(7) - Q @ Q.T, atol=1e-9)
 
 
-def test_the_first_of_two_contradicting_rows_wins() -> None:
+def test_first_of_two_contradicting_rows_wins() -> None:
     G = np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
     memory = DenseP(2)
     step = memory.learn(np.zeros((2, 2)), G, np.array([[1.0, 2.0], [2.0, 5.0], [0.0, 0.0]]))
@@ -107,7 +107,7 @@ def test_the_first_of_two_contradicting_rows_wins() -> None:
     assert memory.inconsistent_rows == 1  # the row of zeros is fitted as it is
 
 
-def test_the_basis_is_that_of_the_largest_directions() -> None:
+def test_basis_has_largest_directions() -> None:
     gradients = np.diag([3.0, 1.0, 2.0, 0.0])
     U, sigma = full_svd_basis(gradients, 2)
     np.testing.assert_allclose(sigma, [3.0, 2.0])

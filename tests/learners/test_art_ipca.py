@@ -1,4 +1,4 @@
-"""ART-IPCA: Algorithm 1 of the paper, in all ways of learning axes, and what is kept of it."""
+"""ART-IPCA against Algorithm 1 of the paper, with all kinds of PCA."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def tasks(y: Any) -> list[Any]:
     return [np.flatnonzero(y // 2 == task) for task in range(5)]
 
 
-def learned(pca: str, **params: Any) -> tuple[Any, Any, Any]:
+def fit_tasks(pca: str, **params: Any) -> tuple[Any, Any, Any]:
     X, y = digits()
     model = op.ARTIPCAClassifier(15, 0.6, pca=pca, **params)
     for rows in tasks(y[:1000]):
@@ -37,7 +37,7 @@ def learned(pca: str, **params: Any) -> tuple[Any, Any, Any]:
     return model, X[1000:], y[1000:]
 
 
-def published(X: Any, y: Any, k: int, vigilance: float) -> Any:
+def published_algorithm_1(X: Any, y: Any, k: int, vigilance: float) -> Any:
     """Algorithm 1 with tasks, as it is written: every prototype is projected for every row."""
     from sklearn.decomposition import IncrementalPCA
 
@@ -57,18 +57,18 @@ def published(X: Any, y: Any, k: int, vigilance: float) -> Any:
     return W, np.array(C), np.array(n)
 
 
-def test_with_tasks_it_is_the_published_algorithm() -> None:
+def test_task_mode_equals_published_algorithm_1() -> None:
     X, y = digits()
-    model, _, _ = learned("task")
-    W, C, n = published(X[:1000], y[:1000], 15, 0.6)
+    model, _, _ = fit_tasks("task")
+    W, C, n = published_algorithm_1(X[:1000], y[:1000], 15, 0.6)
     assert_allclose(model.prototypes_, W, atol=1e-10)
     assert_array_equal(model.prototype_labels_, C)
     assert_array_equal(model.prototype_weights_, n)
 
 
 @pytest.mark.parametrize("pca", PCA)
-def test_new_classes_do_not_make_old_ones_forgotten(pca: str) -> None:
-    model, X, y = learned(pca)
+def test_new_classes_retain_accuracy_on_earlier_classes(pca: str) -> None:
+    model, X, y = fit_tasks(pca)
     right = [(model.predict(X[rows]) == y[rows]).mean() for rows in tasks(y)]
     assert min(right) > 0.7, right
     assert model.score(X, y) > 0.85
@@ -80,7 +80,7 @@ def test_new_classes_do_not_make_old_ones_forgotten(pca: str) -> None:
     assert np.mean(known) >= np.mean(right)
 
 
-def test_static_axes_are_learned_beforehand_and_then_no_more() -> None:
+def test_static_axes_are_fixed_after_learn_axes() -> None:
     X, y = digits()
     model = op.ARTIPCAClassifier(5, pca="static").learn_axes(X)
     axes = model.learn_axes(X[:0]).axes_.view
@@ -92,7 +92,7 @@ def test_static_axes_are_learned_beforehand_and_then_no_more() -> None:
     assert_array_equal(first.partial_fit(X[100:200], y[100:200]).components_, again)
 
 
-def test_prototypes_are_seen_along_the_axes_as_they_are_now() -> None:
+def test_prototype_coordinates_follow_current_axes() -> None:
     X, y = digits()
     model = op.ARTIPCAClassifier(8, 0.8, block=100)
     for i in range(0, 700, 70):
@@ -103,8 +103,8 @@ def test_prototypes_are_seen_along_the_axes_as_they_are_now() -> None:
         assert_allclose(model.prototype_store_.all("coordinates"), expected, atol=1e-10)
 
 
-def test_the_answer_is_the_class_of_the_most_similar_prototype() -> None:
-    model, X, _ = learned("task")
+def test_prediction_is_class_of_most_similar_prototype() -> None:
+    model, X, _ = fit_tasks("task")
     P, c = model.components_, model.axes_.view.center
     A, B = (X - c) @ P.T, (model.prototypes_ - c) @ P.T
     near = (A @ B.T) / np.outer(np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1))
@@ -113,8 +113,8 @@ def test_the_answer_is_the_class_of_the_most_similar_prototype() -> None:
 
 
 @pytest.mark.parametrize("pca", PCA)
-def test_compact_it_answers_the_same_and_learns_no_more(pca: str, tmp_path: Any) -> None:
-    model, X, y = learned(pca)
+def test_compact_copy_predicts_equally_and_refuses_learning(pca: str, tmp_path: Any) -> None:
+    model, X, y = fit_tasks(pca)
     small = model.compact()
     assert_array_equal(small.predict(X), model.predict(X))
     assert_allclose(small.decision_function(X), model.decision_function(X))
@@ -136,7 +136,7 @@ def test_compact_it_answers_the_same_and_learns_no_more(pca: str, tmp_path: Any)
 
 
 @pytest.mark.parametrize("pca", ["incremental", "task", "none"])
-def test_merged_it_knows_what_both_have_seen(pca: str) -> None:
+def test_merged_learner_retains_classes_of_both_parts(pca: str) -> None:
     X, y = digits()
     halves = []
     for classes in (range(5), range(5, 10)):
@@ -149,11 +149,11 @@ def test_merged_it_knows_what_both_have_seen(pca: str) -> None:
     assert one.rows_seen_ == 1000
     assert one.classes_.tolist() == list(range(10))
     assert_allclose(one.prototype_weights_.sum(), weights)
-    whole, X_test, y_test = learned(pca)
+    whole, X_test, y_test = fit_tasks(pca)
     assert one.score(X_test, y_test) > whole.score(X_test, y_test) - 0.05
 
 
-def test_bad_settings_are_refused_when_learning_begins() -> None:
+def test_invalid_parameters_are_refused_by_partial_fit() -> None:
     X, y = digits()
     for params, predictions in (
         ({"vigilance": 1.5}, "vigilance"),
@@ -181,7 +181,7 @@ def test_bad_settings_are_refused_when_learning_begins() -> None:
     assert_array_equal(model.prototypes_, before)
 
 
-def test_a_row_of_weight_two_is_two_rows_to_a_mean() -> None:
+def test_row_of_weight_two_equals_two_rows() -> None:
     X = np.array([[1.0, 0.0], [3.0, 0.1]])
     model = op.ARTIPCAClassifier(vigilance=-1.0, pca="none")
     model.partial_fit(X, [0, 0], sample_weight=[1.0, 2.0])
@@ -189,13 +189,13 @@ def test_a_row_of_weight_two_is_two_rows_to_a_mean() -> None:
     assert model.prototype_weights_.tolist() == [3.0]
 
 
-def test_rows_that_are_all_the_same_are_one_prototype() -> None:
+def test_identical_rows_give_a_single_prototype() -> None:
     for pca in PCA:
         model = op.ARTIPCAClassifier(pca=pca).fit(np.ones((500, 4)), np.zeros(500, int))
         assert len(model.prototypes_) == 1
 
 
-def test_axes_learned_beforehand_grow_and_are_those_of_the_rows() -> None:
+def test_pretrained_axes_can_grow_and_fit_restarts_them() -> None:
     X, y = digits()
     model = op.ARTIPCAClassifier(3, pca="static").learn_axes(X[:300, :60]).grow(64)
     model.partial_fit(X[:50], y[:50])
@@ -204,7 +204,7 @@ def test_axes_learned_beforehand_grow_and_are_those_of_the_rows() -> None:
     assert model.fit(X[:100], y[:100]).axes_.rows == 100  # fit begins anew
 
 
-def test_parameters_that_say_where_learning_begins_wait_for_fit() -> None:
+def test_new_pca_parameters_take_effect_at_next_fit() -> None:
     X, y = digits()
     model = op.ARTIPCAClassifier(5, pca="none").partial_fit(X[:50], y[:50])
     model.set_params(pca="incremental", n_components=3).partial_fit(X[50:100], y[50:100])
@@ -212,7 +212,7 @@ def test_parameters_that_say_where_learning_begins_wait_for_fit() -> None:
     assert model.fit(X, y).components_.shape == (3, 64)
 
 
-def test_weights_beyond_numbers_are_refused() -> None:
+def test_overflowing_sample_weights_are_refused() -> None:
     X, y = digits()
     for pca in PCA:
         model = op.ARTIPCAClassifier(3, pca=pca).partial_fit(X[:50], y[:50])
@@ -222,21 +222,21 @@ def test_weights_beyond_numbers_are_refused() -> None:
         assert_array_equal(model.prototypes_, before)
 
 
-def test_a_compact_learner_holds_no_rows() -> None:
-    model, _, _ = learned("task")
+def test_compact_learner_stores_no_rows() -> None:
+    model, _, _ = fit_tasks("task")
     small = model.compact()
     assert all(page.rows.base is None for page in small.prototype_store_.pages)
     with pytest.raises(ParameterError, match="a compact learner cannot learn axes"):
         small.learn_axes(np.zeros((3, 64)))
 
 
-def test_an_altered_file_is_refused(tmp_path: Any) -> None:
+def test_invalid_state_in_file_is_refused(tmp_path: Any) -> None:
     from dataclasses import replace
 
     from onepass.errors import CheckpointError
     from onepass.learners.prototypes import Prototypes
 
-    model, _, _ = learned("incremental")
+    model, _, _ = fit_tasks("incremental")
     stock, axes, path = model.prototype_store_, model.axes_, tmp_path / "m.onepass"
     page = stock.pages[0]
     wrong: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""NearestClassMean, and the moments of classes that it shares, against means of all rows."""
+"""NearestClassMean and the moments of classes against batch means."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import onepass as op
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.class_means import Moments
 
-quickly = settings(max_examples=25, deadline=None, derandomize=True)
+few_examples = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 def stream(seed: int, n: int = 60, d: int = 5, c: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -21,9 +21,9 @@ def stream(seed: int, n: int = 60, d: int = 5, c: int = 4) -> tuple[np.ndarray, 
     return rng.normal(size=(n, d)) * np.geomspace(0.1, 10.0, d) + y[:, None], y
 
 
-@quickly
+@few_examples
 @given(seed=st.integers(0, 2**31), offset=st.sampled_from([0.0, 1e8, -3e12]))
-def test_moments_are_those_of_all_rows(seed: int, offset: float) -> None:
+def test_moments_equal_batch_moments(seed: int, offset: float) -> None:
     X, y = stream(seed)
     X = X + offset
     rng = np.random.default_rng(seed)
@@ -44,7 +44,7 @@ def test_moments_are_those_of_all_rows(seed: int, offset: float) -> None:
         assert moments.means.mass[k] == u.sum()
 
 
-def test_it_is_the_nearest_centroid() -> None:
+def test_predictions_equal_scikit_learn_nearest_centroid() -> None:
     X, y = stream(1, n=300)
     model = op.NearestClassMean()
     for rows in np.array_split(np.arange(300), 17):
@@ -58,7 +58,7 @@ def test_it_is_the_nearest_centroid() -> None:
     np.testing.assert_allclose(apart - apart[:, :1], 0.0, atol=1e-10)
 
 
-def test_cosine_is_the_angle_seen_from_zero() -> None:
+def test_cosine_metric_is_cosine_similarity_to_means() -> None:
     X, y = stream(2, n=200)
     model = op.NearestClassMean("cosine").partial_fit(X, y)
     means = np.array([X[y == k].mean(axis=0) for k in range(4)])
@@ -68,7 +68,7 @@ def test_cosine_is_the_angle_seen_from_zero() -> None:
     assert model.decision_function(np.zeros((1, 5))).tolist() == [[0.0] * 4]
 
 
-def test_a_weight_is_so_many_rows() -> None:
+def test_integer_weights_equal_repeated_rows() -> None:
     X, y = stream(3)
     s = np.random.default_rng(3).integers(0, 4, len(X))
     weighed = op.NearestClassMean().partial_fit(X, y, sample_weight=s)
@@ -77,7 +77,7 @@ def test_a_weight_is_so_many_rows() -> None:
     np.testing.assert_array_equal(weighed.counts_, repeated.counts_)
 
 
-def test_an_early_row_far_away_costs_no_digits() -> None:
+def test_early_outlier_retains_precision_of_other_means() -> None:
     X, y = stream(4)
     X[0] = 1e16  # the code of a missing value, perhaps; of class 0
     model = op.NearestClassMean().partial_fit(X, y)
@@ -85,7 +85,7 @@ def test_an_early_row_far_away_costs_no_digits() -> None:
         np.testing.assert_allclose(model.means_[k], X[y == k].mean(axis=0), rtol=0, atol=1e-12)
 
 
-def test_a_long_stream_keeps_its_digits_row_by_row() -> None:
+def test_long_stream_by_rows_retains_precision() -> None:
     rng = np.random.default_rng(5)
     X = (1e8 + rng.normal(size=(3000, 2))).astype(np.float64)
     model = op.NearestClassMean()
@@ -94,7 +94,7 @@ def test_a_long_stream_keeps_its_digits_row_by_row() -> None:
     np.testing.assert_allclose(model.means_[0] - 1e8, (X - 1e8).mean(axis=0), rtol=0, atol=2e-8)
 
 
-def test_a_class_without_rows_is_behind_all_others() -> None:
+def test_class_without_rows_is_never_predicted() -> None:
     model = op.NearestClassMean(classes=["a", "b", "c"]).partial_fit([[1.0], [5.0]], ["a", "b"])
     assert model.predict([[-1e300], [0.0], [1e300]]).tolist() == ["a", "a", "b"]
     assert model.means_.tolist() == [[1.0], [5.0], [0.0]]
@@ -102,7 +102,7 @@ def test_a_class_without_rows_is_behind_all_others() -> None:
     assert np.isfinite(model.decision_function([[0.0]])).all()
 
 
-def test_merging_takes_names_classes_and_columns_of_both() -> None:
+def test_merge_unites_feature_names_and_classes() -> None:
     one = op.NearestClassMean().learn_one({"a": 1.0, "b": 2.0}, "x")
     two = (
         op.NearestClassMean().learn_one({"b": 4.0, "c": 6.0}, "x").learn_one({"b": 0, "c": 1}, "y")
@@ -112,7 +112,7 @@ def test_merging_takes_names_classes_and_columns_of_both() -> None:
     assert one.means_.tolist() == [[0.5, 3.0, 3.0], [0.0, 0.0, 1.0]]
 
 
-def test_what_it_refuses() -> None:
+def test_invalid_metric_and_overflow_are_refused() -> None:
     with pytest.raises(
         ParameterError, match=r"`metric` must be one of euclidean, cosine, got 'l1'"
     ):

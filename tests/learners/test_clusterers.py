@@ -1,4 +1,4 @@
-"""Clusterers: rows without answers; a cluster keeps its number."""
+"""Clusterers: rows without targets; cluster numbers are stable."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def rows() -> Any:
     return X[:600] / 16.0
 
 
-def sequential(X: Any, vigilance: float) -> tuple[Any, list[int]]:
+def sequential_algorithm(X: Any, vigilance: float) -> tuple[Any, list[int]]:
     """Algorithm 1 without labels and axes."""
     W: list[Any] = []
     n: list[int] = []
@@ -37,9 +37,9 @@ def sequential(X: Any, vigilance: float) -> tuple[Any, list[int]]:
 
 
 @pytest.mark.parametrize("cut", [1, 37, 600])
-def test_it_is_the_sequential_loop_wherever_the_stream_is_cut(cut: int) -> None:
+def test_any_block_size_equals_sequential_algorithm(cut: int) -> None:
     X = rows()
-    W, expected = sequential(X, 0.85)
+    W, expected = sequential_algorithm(X, 0.85)
     model = op.ARTIPCACluster(vigilance=0.85, pca="none")
     predictions = [model.test_then_train(X[i : i + cut]) for i in range(0, 600, cut)]
     assert np.concatenate(predictions).tolist() == expected
@@ -47,7 +47,7 @@ def test_it_is_the_sequential_loop_wherever_the_stream_is_cut(cut: int) -> None:
     assert model.rows_seen_ == 600
 
 
-def test_clusters_are_mostly_of_one_digit() -> None:
+def test_clusters_of_digits_have_high_purity() -> None:
     X, y = load_digits(return_X_y=True)
     model = op.ARTIPCACluster(20, 0.7).fit(X[:1200])
     predictions = model.predict(X[1200:])
@@ -58,7 +58,7 @@ def test_clusters_are_mostly_of_one_digit() -> None:
     assert_array_equal(model.similarities(X[1200:]).argmax(axis=1), predictions)
 
 
-def test_numbers_stay_whatever_comes_after() -> None:
+def test_cluster_numbers_are_stable() -> None:
     X = rows()
     model = op.ARTIPCACluster(vigilance=0.9, pca="none").partial_fit(X[:50])
     before = model.prototypes_
@@ -67,7 +67,7 @@ def test_numbers_stay_whatever_comes_after() -> None:
     assert_array_equal(model.predict(before[:5]), np.arange(5))
 
 
-def test_verbs_without_answers(tmp_path: Any) -> None:
+def test_methods_work_without_targets(tmp_path: Any) -> None:
     X = rows()
     one, two = op.ARTIPCACluster(8, 0.6), op.ARTIPCACluster(8, 0.6)
     for x in X[:200]:
@@ -84,7 +84,7 @@ def test_verbs_without_answers(tmp_path: Any) -> None:
     assert one.partial_fit(X[:3], sample_weight=[0.0, 1.0, 2.0]).rows_seen_ == 202
 
 
-def test_merged_it_knows_the_clusters_of_both() -> None:
+def test_merged_clusterer_retains_weights_of_both() -> None:
     X = rows()
     one = op.ARTIPCACluster(10, 0.7).partial_fit(X[:300])
     two = op.ARTIPCACluster(10, 0.7).partial_fit(X[300:])
@@ -94,13 +94,13 @@ def test_merged_it_knows_the_clusters_of_both() -> None:
     assert clone(one).merge(two).rows_seen_ == 300
 
 
-def test_a_ceiling_holds() -> None:
+def test_max_prototypes_is_respected() -> None:
     model = op.ARTIPCACluster(vigilance=0.99, pca="none", max_prototypes=7).fit(rows())
     assert len(model.prototypes_) == 7
     assert model.prototype_weights_.sum() == 600.0
 
 
-def test_before_the_first_row_of_weight_there_is_no_cluster() -> None:
+def test_prediction_without_clusters_is_minus_one() -> None:
     X = rows()
     assert op.ARTIPCACluster().test_then_train(X[:3], sample_weight=[0, 1, 1]).tolist() == [
         -1,
@@ -113,7 +113,7 @@ def test_before_the_first_row_of_weight_there_is_no_cluster() -> None:
     ]
 
 
-def test_refusals_leave_it_as_it_was() -> None:
+def test_refused_arguments_leave_clusterer_unchanged() -> None:
     X = rows()
     with pytest.raises(NotFittedError):
         op.ARTIPCACluster().predict(X)

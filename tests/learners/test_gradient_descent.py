@@ -1,4 +1,4 @@
-"""Descent and mistakes over rows that lie in memory in any way."""
+"""Gradient descent and perceptron for any dtype and memory layout of rows."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from onepass import native
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("shape", [(40, 1), (40, 7), (40, 8), (40, 9), (40, 61), (7, 70_000)])
 @pytest.mark.parametrize("make", [op.SGDRegressor, op.SGDClassifier, op.Perceptron])
-def test_rows_of_any_precision_and_order_in_memory(
+def test_dtype_and_memory_layout_of_rows_do_not_matter(
     make: Any, shape: tuple[int, int], monkeypatch: Any, *, alone: bool
 ) -> None:
     """With the compiled loops and without, equal to plain rows of float64 to rounding."""
@@ -34,8 +34,8 @@ def test_rows_of_any_precision_and_order_in_memory(
         assert_allclose(model.coef_, want.coef_, rtol=1e-9, atol=1e-10)
 
 
-def test_many_rows_of_single_precision_are_learned_in_parts() -> None:
-    """Each part goes on where the one before it ended, with its own steps."""
+def test_float32_rows_in_parts_equal_float64_rows() -> None:
+    """Parts continue from the weights and step counts of earlier parts."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(5_000, 20)).astype(np.float32)
     y, s = rng.normal(size=5_000), rng.uniform(0.5, 2.0, size=5_000)

@@ -1,4 +1,4 @@
-"""Losses are what their table says, and their slopes are their derivatives."""
+"""Losses: values, slopes and derivatives."""
 
 import math
 
@@ -26,7 +26,7 @@ scores = st.floats(-50, 50)
 
 
 @pytest.mark.parametrize(
-    ("loss", "score", "answer", "value", "slope"),
+    ("loss", "score", "target", "value", "slope"),
     [
         (Squared(), 3.0, 1.0, 2.0, 2.0),
         (Absolute(), 3.0, 1.0, 2.0, 1.0),
@@ -45,33 +45,33 @@ scores = st.floats(-50, 50)
         (Misclassified(), 0.0, -1.0, 0.0, 1.0),
     ],
 )
-def test_values_by_hand(
-    loss: Loss, score: float, answer: float, value: float, slope: float
+def test_values_and_slopes_equal_hand_computed_ones(
+    loss: Loss, score: float, target: float, value: float, slope: float
 ) -> None:
-    assert loss.value(score, answer) == value
-    assert loss.slope(score, answer) == slope
+    assert loss.value(score, target) == value
+    assert loss.slope(score, target) == slope
 
 
 @pytest.mark.parametrize("loss", REAL + MARGIN, ids=lambda loss: type(loss).__name__)
-@given(score=scores, answer=st.floats(-5, 5))
-def test_the_slope_is_a_subgradient(loss: Loss, score: float, answer: float) -> None:
+@given(score=scores, target=st.floats(-5, 5))
+def test_slope_is_a_subgradient(loss: Loss, score: float, target: float) -> None:
     if loss in MARGIN:
-        answer = math.copysign(1.0, answer)
-    slope, here = loss.slope(score, answer), loss.value(score, answer)
+        target = math.copysign(1.0, target)
+    slope, here = loss.slope(score, target), loss.value(score, target)
     for other in (score - 1.0, score - 1e-3, score + 1e-3, score + 2.0):
-        assert loss.value(other, answer) >= here + slope * (other - score) - 1e-9
+        assert loss.value(other, target) >= here + slope * (other - score) - 1e-9
 
 
 @pytest.mark.parametrize("loss", REAL + MARGIN, ids=lambda loss: type(loss).__name__)
-def test_the_slope_is_the_finite_difference(loss: Loss) -> None:
+def test_slope_equals_finite_difference(loss: Loss) -> None:
     h = 1e-6
     for score in (-3.3, -0.77, 0.31, 0.83, 4.1):  # away from the kinks
-        for answer in (-1.0, 1.0):
-            change = loss.value(score + h, answer) - loss.value(score - h, answer)
-            assert loss.slope(score, answer) == pytest.approx(change / (2 * h), abs=1e-6)
+        for target in (-1.0, 1.0):
+            change = loss.value(score + h, target) - loss.value(score - h, target)
+            assert loss.slope(score, target) == pytest.approx(change / (2 * h), abs=1e-6)
 
 
-def test_the_gradient_of_the_cumulative_perceptron_loss_is_7_of_the_notes() -> None:
+def test_gradient_of_cumulative_perceptron_loss_is_equation_7() -> None:
     rng = np.random.default_rng(0)
     X, y, beta = rng.normal(size=(40, 3)), rng.choice([-1.0, 1.0], 40), rng.normal(size=3)
     loss = Misclassified()
@@ -90,21 +90,21 @@ def test_the_gradient_of_the_cumulative_perceptron_loss_is_7_of_the_notes() -> N
     np.testing.assert_allclose(difference, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("answer", [-1.0, 1.0])
+@pytest.mark.parametrize("target", [-1.0, 1.0])
 @pytest.mark.parametrize("score", [-1e308, -1e4, -800.0, 800.0, 1e4, 1e308])
-def test_the_logistic_loss_at_extreme_scores(score: float, answer: float) -> None:
-    margin = score * answer
-    assert Logistic().value(score, answer) == max(0.0, -margin)
-    assert Logistic().slope(score, answer) == (0.0 if margin > 0 else -answer)
+def test_logistic_loss_at_extreme_scores_is_linear(score: float, target: float) -> None:
+    margin = score * target
+    assert Logistic().value(score, target) == max(0.0, -margin)
+    assert Logistic().slope(score, target) == (0.0 if margin > 0 else -target)
 
 
 @given(score=st.floats(-700, 700))
-def test_logistic_slopes_of_both_answers_differ_by_one(score: float) -> None:
+def test_logistic_slopes_of_both_labels_differ_by_one(score: float) -> None:
     gap = Logistic().slope(score, -1.0) - Logistic().slope(score, 1.0)
     assert gap == pytest.approx(1.0, abs=1e-15)
 
 
-def test_epsilon_zero_and_delta_infinite_are_the_plain_losses() -> None:
+def test_limits_of_epsilon_and_delta_are_plain_losses() -> None:
     for score in (-2.0, 0.0, 0.3, 5.0):
         assert EpsilonInsensitive(0.0).slope(score, 0.3) == Absolute().slope(score, 0.3)
         assert EpsilonInsensitive(0.0).value(score, 0.3) == Absolute().value(score, 0.3)

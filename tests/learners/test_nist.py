@@ -1,4 +1,4 @@
-"""NIST's certified regressions: RLS, which sees each row once, has the digits of a batch QR."""
+"""NIST's certified regressions: one-pass RLS is as accurate as batch QR."""
 
 import json
 from collections.abc import Callable
@@ -84,13 +84,13 @@ REGRESSIONS = [
 ]
 
 
-def digits(found: Floats, certified: Floats) -> float:
-    """Log relative error of the worst coefficient, at most 15: the digits that are right."""
+def correct_digits(found: Floats, certified: Floats) -> float:
+    """Correct digits of the worst coefficient, at most 15."""
     error = np.abs(found - certified) / np.abs(certified)
     return float(-np.log10(max(error.max(), 1e-15)))
 
 
-def by_batch_qr(X: Floats, y: Floats) -> Floats:
+def batch_qr(X: Floats, y: Floats) -> Floats:
     """Coefficients, the intercept first, by Householder QR of all rows, centred."""
     means, middle = X.mean(axis=0), y.mean()
     Q, R = np.linalg.qr(X - means)
@@ -99,7 +99,7 @@ def by_batch_qr(X: Floats, y: Floats) -> Floats:
 
 
 @pytest.mark.parametrize(("data", "least"), REGRESSIONS)
-def test_the_data_are_those_that_nist_certified(data: Any, least: float) -> None:
+def test_data_have_the_residuals_certified_by_nist(data: Any, least: float) -> None:
     del least
     X, y, coefficients, rss = data()
     rest = [
@@ -118,19 +118,19 @@ def test_rls_reaches_the_digits_of_batch_qr(
     data: Any, least: float, block: int, ridge: float
 ) -> None:
     if data is filip and ridge == 0.0:
-        pytest.skip("so nearly of lower rank that float64 cannot tell: a ridge says it is not")
+        pytest.skip("numerically rank-deficient in float64 without a ridge")
     X, y, certified = data().floats()
     learner = RLSRegressor(ridge=ridge)
     for i in range(0, len(X), block):
         learner.partial_fit(X[i : i + block], y[i : i + block])
-    reached = digits(np.append(learner.intercept_, learner.coef_), certified)
+    reached = correct_digits(np.append(learner.intercept_, learner.coef_), certified)
     assert reached >= least
     # the order of the roundings differs, and with it, between processors too, up to two digits
-    assert reached >= digits(by_batch_qr(X, y), certified) - 2.0
+    assert reached >= correct_digits(batch_qr(X, y), certified) - 2.0
 
 
 @pytest.mark.parametrize(("data", "least"), REGRESSIONS)
-def test_the_least_sum_of_squares_is_the_certified_one(data: Any, least: float) -> None:
+def test_residual_sum_of_squares_equals_certified_value(data: Any, least: float) -> None:
     del least
     regression = data()
     X, y, _ = regression.floats()

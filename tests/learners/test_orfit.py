@@ -30,26 +30,26 @@ from oracles import (
 Floats = NDArray[np.float64]
 
 
-def rows(n: int, p: int, seed: int = 0, c: int | None = None) -> tuple[Floats, Floats]:
-    """Rows in general position, and answers that no weights foresee."""
+def random_rows(n: int, p: int, seed: int = 0, c: int | None = None) -> tuple[Floats, Floats]:
+    """Rows in general position, and random targets."""
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, p)), rng.normal(size=n if c is None else (n, c))
 
 
-def settings(m: int, noise: float) -> list[tuple[Any, float]]:
-    """Memories without noise, and those that take it with it."""
+def memory_settings(m: int, noise: float) -> list[tuple[Any, float]]:
+    """All memories without noise, and those that support noise with it."""
     spec = [None, m, memory.NoMemory()]
     calm = [(each, 0.0) for each in [*spec, memory.Principal(m, of="projected")]]
     return [*calm, *((each, noise) for each in spec)]
 
 
-def own_gradients(p: int, c: int, d: int, seed: int = 0) -> Any:
-    """Φ with a gradient of its own for each output: X (n, d) -> (n, p, c)."""
+def gradients_per_output(p: int, c: int, d: int, seed: int = 0) -> Any:
+    """Φ with separate gradients per output: X (n, d) -> (n, p, c)."""
     A = np.random.default_rng(seed).normal(size=(d, p, c))
     return lambda X: np.tanh(np.einsum("nd,dpc->npc", X, A))
 
 
-def nearest(start: Floats, G: Floats, y: Floats) -> Floats:
+def nearest_interpolant(start: Floats, G: Floats, y: Floats) -> Floats:
     """argmin ‖w − start‖ over all w with Gᵀ w = y."""
     return start + np.linalg.pinv(G.T) @ (y - G.T @ start)
 
@@ -76,10 +76,8 @@ def batch_orfit(blocks: Any, w: Floats, m: int | None = None) -> Floats:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.floats(-1e3, 1e3))
-def test_lemma_1_a_step_along_a_projected_direction_moves_no_past_answer(
-    seed: int, n: int, eta: float
-) -> None:
-    X, y = rows(n, 8, seed)
+def test_lemma_1_projected_step_retains_past_predictions(seed: int, n: int, eta: float) -> None:
+    X, y = random_rows(n, 8, seed)
     model = ORFitRegressor(memory=None).fit(X, y)
     g = np.random.default_rng(seed + 1).normal(size=8)
     projected = g - model.memory_.Q @ (model.memory_.Q.T @ g)
@@ -87,25 +85,25 @@ def test_lemma_1_a_step_along_a_projected_direction_moves_no_past_answer(
     assert_allclose(X @ moved, y, atol=1e-8 * (1 + np.abs(model.coef_).sum()))
 
 
-def test_each_new_row_is_fitted_in_one_step() -> None:
-    X, y = rows(12, 40)
+def test_new_row_is_fitted_exactly_in_one_step() -> None:
+    X, y = random_rows(12, 40)
     for spec in (None, 3, memory.NoMemory(), memory.Principal(3, of="projected")):
         model = ORFitRegressor(memory=spec)
-        for x, answer in zip(X, y, strict=True):
-            assert_allclose(model.learn_one(x, answer).predict_one(x), answer)
+        for x, target in zip(X, y, strict=True):
+            assert_allclose(model.learn_one(x, target).predict_one(x), target)
 
 
-def test_without_a_limit_no_past_answer_moves() -> None:
-    X, y = rows(12, 40)
+def test_unlimited_memory_retains_all_past_predictions() -> None:
+    X, y = random_rows(12, 40)
     model = ORFitRegressor(memory=None)
     for k in range(1, 13):
         model.learn_one(X[k - 1], y[k - 1])
         assert_allclose(model.predict(X[:k]), y[:k], atol=1e-12)
 
 
-def test_equation_7_outputs_with_their_own_gradients() -> None:
-    X, Y = rows(6, 4, c=3)
-    phi = own_gradients(30, 3, 4)
+def test_equation_7_with_gradients_per_output() -> None:
+    X, Y = random_rows(6, 4, c=3)
+    phi = gradients_per_output(30, 3, 4)
     start = np.random.default_rng(9).normal(size=30)
     model = ORFitRegressor(memory=None, feature_map=phi, initial_coef=start)
     predictions = model.test_then_train(X, Y)
@@ -116,8 +114,8 @@ def test_equation_7_outputs_with_their_own_gradients() -> None:
     assert_allclose(predictions, one_row_at_a_time(loop, X, Y), atol=1e-10)
 
 
-def test_for_one_output_the_vector_model_is_the_scalar_model() -> None:
-    X, y = rows(9, 20)
+def test_vector_model_of_one_output_equals_scalar_model() -> None:
+    X, y = random_rows(9, 20)
     for spec in (None, 4):
         scalar = ORFitRegressor(memory=spec).fit(X, y)
         vector = ORFitRegressor(memory=spec, feature_map=lambda X: X[:, :, None]).fit(X, y)
@@ -126,9 +124,9 @@ def test_for_one_output_the_vector_model_is_the_scalar_model() -> None:
         assert_allclose(vector.predict(X), scalar.predict(X), atol=1e-12)
 
 
-@pytest.mark.parametrize(("spec", "noise"), settings(4, 0.3))
-def test_remark_3_separate_weights_are_separate_scalar_models(spec: Any, noise: float) -> None:
-    X, Y = rows(9, 20, c=3)
+@pytest.mark.parametrize(("spec", "noise"), memory_settings(4, 0.3))
+def test_remark_3_separate_weights_equal_scalar_models(spec: Any, noise: float) -> None:
+    X, Y = random_rows(9, 20, c=3)
     start = np.random.default_rng(3).normal(size=(3, 20))
     together = ORFitRegressor(memory=spec, noise=noise, initial_coef=start).fit(X, Y)
     for j in range(3):
@@ -140,8 +138,8 @@ def test_remark_3_separate_weights_are_separate_scalar_models(spec: Any, noise: 
 
 
 @pytest.mark.parametrize("m", [1, 4, 10])
-def test_algorithm_3_a_limited_memory_of_raw_gradients(m: int) -> None:
-    X, y = rows(30, 25, seed=1)
+def test_algorithm_3_limited_memory_of_raw_gradients(m: int) -> None:
+    X, y = random_rows(30, 25, seed=1)
     X *= np.linspace(1, 3, 25)  # directions that differ in weight
     start = np.random.default_rng(2).normal(size=25)
     model = ORFitRegressor(memory=m, initial_coef=start)
@@ -153,9 +151,9 @@ def test_algorithm_3_a_limited_memory_of_raw_gradients(m: int) -> None:
         assert_allclose(model.coef_, expected, atol=1e-9)
 
 
-def test_algorithm_3_with_outputs_that_have_their_own_gradients() -> None:
-    X, Y = rows(15, 4, c=2)
-    phi = own_gradients(30, 2, 4)
+def test_algorithm_3_with_gradients_per_output() -> None:
+    X, Y = random_rows(15, 4, c=2)
+    phi = gradients_per_output(30, 2, 4)
     model = ORFitRegressor(memory=5, feature_map=phi).fit(X, Y)
     expected = batch_orfit(zip(phi(X), Y, strict=True), np.zeros(30), 5)
     assert_allclose(model.coef_, expected, atol=1e-9)
@@ -164,9 +162,9 @@ def test_algorithm_3_with_outputs_that_have_their_own_gradients() -> None:
 def algorithm_1(X: Floats, y: Floats, w: Floats, m: int) -> Floats:
     """Algorithm 1 of [2], line by line; the weights after each row."""
     U, sigma, known = np.zeros((len(w), 0)), np.zeros(0), []
-    for i, (x, answer) in enumerate(zip(X, y, strict=True), start=1):
+    for i, (x, target) in enumerate(zip(X, y, strict=True), start=1):
         v = x - sum((u @ x / (u @ u) * u for u in U.T), start=np.zeros(len(w)))
-        g = (x @ w - answer) * v
+        g = (x @ w - target) * v
         if i <= m:
             U = np.column_stack([U, v])
             if i == m:
@@ -176,14 +174,14 @@ def algorithm_1(X: Floats, y: Floats, w: Floats, m: int) -> Floats:
             small = np.block([[np.diag(sigma), np.zeros((m, 1))], [np.zeros((1, m)), u @ v]])
             inner, sigma, _ = np.linalg.svd(small)
             U, sigma = (np.column_stack([U, u]) @ inner)[:, :m], sigma[:m]
-        w = w - (x @ w - answer) / (x @ g) * g
+        w = w - (x @ w - target) / (x @ g) * g
         known.append(w)
     return np.array(known)
 
 
 @pytest.mark.parametrize("m", [1, 4, 9])
-def test_algorithm_1_of_2022_as_printed_is_the_memory_of_projected_gradients(m: int) -> None:
-    X, y = rows(20, 25, seed=5)
+def test_algorithm_1_of_2022_equals_memory_of_projected_gradients(m: int) -> None:
+    X, y = random_rows(20, 25, seed=5)
     start = np.random.default_rng(6).normal(size=25)
     expected = algorithm_1(X, y, start, m)
     model = ORFitRegressor(memory=memory.Principal(m, of="projected"), initial_coef=start)
@@ -198,8 +196,8 @@ def test_algorithm_1_of_2022_as_printed_is_the_memory_of_projected_gradients(m: 
 
 @pytest.mark.parametrize("spec", [None, 6])
 @pytest.mark.parametrize("c", [1, 3])
-def test_equation_9_a_block_is_one_augmented_row(spec: int | None, c: int) -> None:
-    X, Y = rows(16, 40, c=c)
+def test_equation_9_block_is_one_augmented_row(spec: int | None, c: int) -> None:
+    X, Y = random_rows(16, 40, c=c)
     cuts = [0, 1, 6, 11, 16]
     model = ORFitRegressor(memory=spec, block_update=True)
     expected = np.zeros((40, c))
@@ -211,9 +209,9 @@ def test_equation_9_a_block_is_one_augmented_row(spec: int | None, c: int) -> No
 
 
 @pytest.mark.parametrize("spec", [None, 6])
-def test_equation_9_with_outputs_that_have_their_own_gradients(spec: int | None) -> None:
-    X, Y = rows(12, 4, c=2)
-    phi = own_gradients(40, 2, 4)
+def test_equation_9_with_gradients_per_output(spec: int | None) -> None:
+    X, Y = random_rows(12, 4, c=2)
+    phi = gradients_per_output(40, 2, 4)
     model = ORFitRegressor(memory=spec, feature_map=phi, block_update=True)
     blocks = []
     for i in range(0, 12, 4):
@@ -222,8 +220,8 @@ def test_equation_9_with_outputs_that_have_their_own_gradients(spec: int | None)
     assert_allclose(model.coef_, batch_orfit(blocks, np.zeros(40), spec), atol=1e-9)
 
 
-def test_without_a_limit_a_block_is_the_same_as_its_rows() -> None:
-    X, Y = rows(30, 50, c=2)
+def test_block_update_without_limit_equals_rows() -> None:
+    X, Y = random_rows(30, 50, c=2)
     by_block = ORFitRegressor(memory=None, block_update=True).fit(X, Y)
     by_row = ORFitRegressor(memory=None)
     for x, y in zip(X, Y, strict=True):
@@ -231,8 +229,8 @@ def test_without_a_limit_a_block_is_the_same_as_its_rows() -> None:
     assert_allclose(by_block.coef_, by_row.coef_, atol=1e-11)
 
 
-def test_with_a_limit_a_block_is_another_algorithm_than_its_rows() -> None:
-    X, y = rows(30, 50)
+def test_block_update_with_limit_differs_from_rows() -> None:
+    X, y = random_rows(30, 50)
     by_block = ORFitRegressor(memory=5, block_update=True).fit(X, y)
     assert_allclose(by_block.predict(X), y, atol=1e-10)  # all rows of the block are fitted
     by_row = ORFitRegressor(memory=5).fit(X, y)
@@ -245,8 +243,8 @@ def test_with_a_limit_a_block_is_another_algorithm_than_its_rows() -> None:
 
 
 @pytest.mark.parametrize("spec", [None, 12])
-def test_proposition_1_it_is_rls_without_memory_of_noise(spec: int | None) -> None:
-    X, y = rows(12, 30)
+def test_proposition_1_orfit_equals_rls_with_zero_forgetting(spec: int | None) -> None:
+    X, y = random_rows(12, 30)
     start = np.random.default_rng(4).normal(size=30)
     model = ORFitRegressor(memory=spec, initial_coef=start)
     for k in range(1, 13):
@@ -265,29 +263,29 @@ def test_proposition_1_it_is_rls_without_memory_of_noise(spec: int | None) -> No
     spec=st.sampled_from([None, 12]),
     block=st.booleans(),
 )
-def test_theorem_2_it_is_the_point_nearest_to_the_start_that_fits_all_rows(
+def test_theorem_2_solution_is_nearest_interpolant(
     seed: int, n: int, spec: int | None, *, block: bool
 ) -> None:
-    X, y = rows(n, 24, seed)
+    X, y = random_rows(n, 24, seed)
     start = np.random.default_rng(seed + 1).normal(size=24)
     model = ORFitRegressor(memory=spec, initial_coef=start, block_update=block).fit(X, y)
-    assert_allclose(model.coef_, nearest(start, X.T, y), atol=1e-8)
+    assert_allclose(model.coef_, nearest_interpolant(start, X.T, y), atol=1e-8)
 
 
 @pytest.mark.parametrize("spec", [None, 12])
 def test_theorem_2_for_vector_outputs(spec: int | None) -> None:
-    X, Y = rows(4, 5, c=3)
-    phi = own_gradients(20, 3, 5)
+    X, Y = random_rows(4, 5, c=3)
+    phi = gradients_per_output(20, 3, 5)
     start = np.random.default_rng(8).normal(size=20)
     model = ORFitRegressor(memory=spec, feature_map=phi, initial_coef=start)
     for k in range(1, 5):
         model.learn_one(X[k - 1], Y[k - 1])
         G = np.hstack(list(phi(X[:k])))
-        assert_allclose(model.coef_, nearest(start, G, Y[:k].reshape(-1)), atol=1e-10)
+        assert_allclose(model.coef_, nearest_interpolant(start, G, Y[:k].reshape(-1)), atol=1e-10)
 
 
-def test_corollary_1_multi_pass_sgd_arrives_where_one_pass_leads() -> None:
-    X, y = rows(6, 30, seed=2)
+def test_corollary_1_multi_pass_sgd_converges_to_one_pass() -> None:
+    X, y = random_rows(6, 30, seed=2)
     start = np.random.default_rng(1).normal(size=30)
     far = sgd_multipass(X, y, start, step_size=0.02, epochs=400)
     one_pass = ORFitRegressor(memory=None, initial_coef=start).fit(X, y)
@@ -296,13 +294,13 @@ def test_corollary_1_multi_pass_sgd_arrives_where_one_pass_leads() -> None:
     assert np.abs(near - one_pass.coef_).max() > 1e-2  # it does take many passes
 
 
-def test_proposition_3_each_step_is_the_shortest_that_fits_all_rows_so_far() -> None:
-    X, y = rows(10, 24)
+def test_proposition_3_step_is_shortest_fit_of_all_rows() -> None:
+    X, y = random_rows(10, 24)
     model = ORFitRegressor(memory=10, initial_coef=np.ones(24))
     before = np.ones(24)
     for k in range(1, 11):
         after = model.learn_one(X[k - 1], y[k - 1]).coef_
-        assert_allclose(after, nearest(before, X[:k].T, y[:k]), atol=1e-10)
+        assert_allclose(after, nearest_interpolant(before, X[:k].T, y[:k]), atol=1e-10)
         before = after
 
 
@@ -314,11 +312,11 @@ def worst_forgetting(G: Floats, U: Floats) -> float:
 
 def directions(n: int, p: int, seed: int = 3) -> Floats:
     """Gradients (p, n) some of whose directions matter more than others."""
-    X, _ = rows(n, p, seed)
+    X, _ = random_rows(n, p, seed)
     return (X * np.geomspace(3.0, 0.1, p)).T
 
 
-def test_proposition_4_principal_directions_bound_the_worst_forgetting() -> None:
+def test_proposition_4_principal_directions_minimise_worst_forgetting() -> None:
     G = directions(40, 15)
     eigenvalues = np.linalg.eigvalsh(G @ G.T)[::-1]
     rng = np.random.default_rng(0)
@@ -334,12 +332,12 @@ def test_proposition_4_principal_directions_bound_the_worst_forgetting() -> None
 
 
 @pytest.mark.parametrize(("n", "rank"), [(8, 15), (9, 15), (40, 8)])
-def test_the_memory_is_these_directions_where_nothing_was_cut_off_before(n: int, rank: int) -> None:
+def test_memory_without_truncation_is_principal_directions(n: int, rank: int) -> None:
     """Exact for up to m + 1 rows, and for any number of rows of rank up to m."""
     G = directions(n, 15)
     if rank < 15:
         U, sigma = full_svd_basis(G, rank)
-        G = U @ np.diag(sigma) @ rows(n, rank, 7)[0].T
+        G = U @ np.diag(sigma) @ random_rows(n, rank, 7)[0].T
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MemoryFullWarning)
         model = ORFitRegressor(memory=8).fit(G.T, np.zeros(n))
@@ -350,7 +348,7 @@ def test_the_memory_is_these_directions_where_nothing_was_cut_off_before(n: int,
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(10, 40))
-def test_beyond_the_memory_loses_no_more_than_what_was_cut_off(seed: int, n: int) -> None:
+def test_truncated_memory_forgets_at_most_sum_of_cuts(seed: int, n: int) -> None:
     """After truncation it is approximate: λ_{m+1} <= worst forgetting <= Σ (what was cut off)²."""
     G, m = directions(n, 12, seed), 4
     spec = ORFitRegressor(memory=m).fit(G.T, np.zeros(n)).memory_.subspace
@@ -362,59 +360,59 @@ def test_beyond_the_memory_loses_no_more_than_what_was_cut_off(seed: int, n: int
     assert least * (1 - 1e-9) <= worst_forgetting(G, spec.U) <= cut * (1 + 1e-9)
 
 
-# -- section 5.1 and appendix: what it meets at its ends ------------------------------------------
+# -- section 5.1 and appendix: limiting cases -----------------------------------------------------
 
 
-def test_one_step_sgd_is_no_memory() -> None:
-    X, y = rows(20, 6)
+def test_no_memory_equals_one_step_sgd() -> None:
+    X, y = random_rows(20, 6)
     w = np.zeros(6)
     model = ORFitRegressor(memory=memory.NoMemory())
-    for x, answer in zip(X, y, strict=True):
-        w = w - x * (x @ w - answer) / (x @ x)  # (6) with nothing to be orthogonal to
-        assert_allclose(model.learn_one(x, answer).coef_, w, atol=1e-12)
+    for x, target in zip(X, y, strict=True):
+        w = w - x * (x @ w - target) / (x @ x)  # (6) with nothing to be orthogonal to
+        assert_allclose(model.learn_one(x, target).coef_, w, atol=1e-12)
     assert model.memory_.rank == 0
 
 
-def test_nlms_is_no_memory_and_noise() -> None:
-    X, y = rows(20, 6)
+def test_no_memory_with_noise_equals_nlms() -> None:
+    X, y = random_rows(20, 6)
     w = np.zeros(6)
-    for x, answer in zip(X, y, strict=True):
-        w = w + x * (answer - x @ w) / (0.5 + x @ x)
+    for x, target in zip(X, y, strict=True):
+        w = w + x * (target - x @ w) / (0.5 + x @ x)
     model = ORFitRegressor(memory=memory.NoMemory(), noise=0.5).fit(X, y)
     assert_allclose(model.coef_, w, atol=1e-12)
 
 
 @pytest.mark.parametrize("spec", [None, 10])
 @pytest.mark.parametrize("r", [1e-4, 0.7])
-def test_the_extended_kalman_filter_of_the_appendix_is_noise(spec: int | None, r: float) -> None:
-    X, y = rows(9, 10)
+def test_noise_equals_extended_kalman_filter_of_appendix(spec: int | None, r: float) -> None:
+    X, y = random_rows(9, 10)
     w, Q = np.ones(10), np.eye(10)
     model = ORFitRegressor(memory=spec, noise=r, initial_coef=np.ones(10))
-    for x, answer in zip(X, y, strict=True):
+    for x, target in zip(X, y, strict=True):
         L = Q @ x / (x @ Q @ x + r)
-        w, Q = w + L * (answer - x @ w), Q - np.outer(L, x @ Q)
-        assert_allclose(model.learn_one(x, answer).coef_, w, atol=1e-8)
+        w, Q = w + L * (target - x @ w), Q - np.outer(L, x @ Q)
+        assert_allclose(model.learn_one(x, target).coef_, w, atol=1e-8)
 
 
 @pytest.mark.parametrize("n", [5, 40])
-def test_noise_without_a_limit_is_ridge_regression(n: int) -> None:
-    X, Y = rows(n, 12, c=2)
+def test_unlimited_memory_with_noise_equals_ridge(n: int) -> None:
+    X, Y = random_rows(n, 12, c=2)
     model = ORFitRegressor(memory=None, noise=0.3).fit(X, Y)
     coef, _ = ridge_qr(X, Y, 0.3, intercept=False)
     assert_allclose(model.coef_, coef.T, atol=1e-10)
     assert model.inconsistent_rows_ == 0
 
 
-def test_noise_goes_to_zero_as_ridge_does() -> None:
-    X, y = rows(6, 12)
+def test_tiny_noise_approaches_exact_fit() -> None:
+    X, y = random_rows(6, 12)
     exact = ORFitRegressor(memory=None).fit(X, y)
     nearly = ORFitRegressor(memory=None, noise=1e-10).fit(X, y)
     assert_allclose(nearly.coef_, exact.coef_, atol=1e-7)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2]))
-def test_the_dense_equation_gives_the_same(seed: int, noise: float) -> None:
-    X, y = rows(8, 10, seed)
+def test_orfit_equals_dense_update_equation(seed: int, noise: float) -> None:
+    X, y = random_rows(8, 10, seed)
     dense = DenseP(10)
     learned = dense.learn(np.zeros(10), X.T, y, noise)
     model = ORFitRegressor(memory=None, noise=noise)
@@ -429,10 +427,8 @@ def test_the_dense_equation_gives_the_same(seed: int, noise: float) -> None:
 @pytest.mark.parametrize("spec", [None, 5, memory.Principal(5, of="projected")])
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
 @pytest.mark.parametrize("block_update", [False, True])
-def test_of_two_rows_that_contradict_each_other_the_first_wins(
-    spec: Any, cut: int, *, block_update: bool
-) -> None:
-    X, y = rows(4, 9)
+def test_first_of_two_contradicting_rows_wins(spec: Any, cut: int, *, block_update: bool) -> None:
+    X, y = random_rows(4, 9)
     X[2], y[2] = 2.0 * X[0], 2.0 * y[0] + 1.0
     model = ORFitRegressor(memory=spec, block_update=block_update)
     for i in range(0, 4, cut):
@@ -440,12 +436,14 @@ def test_of_two_rows_that_contradict_each_other_the_first_wins(
     assert model.inconsistent_rows_ == 1
     others = [0, 1, 3]
     assert_allclose(model.predict(X[others]), y[others], atol=1e-10)
-    assert_allclose(model.coef_, nearest(np.zeros(9), X[others].T, y[others]), atol=1e-10)
+    assert_allclose(
+        model.coef_, nearest_interpolant(np.zeros(9), X[others].T, y[others]), atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("spec", [None, 5])
-def test_a_repeated_row_that_agrees_is_no_contradiction(spec: int | None) -> None:
-    X, y = rows(4, 9)
+def test_repeated_consistent_rows_are_not_counted(spec: int | None) -> None:
+    X, y = random_rows(4, 9)
     model = ORFitRegressor(memory=spec).fit(X, y)
     before = model.coef_
     model.partial_fit(X, y)
@@ -453,15 +451,15 @@ def test_a_repeated_row_that_agrees_is_no_contradiction(spec: int | None) -> Non
     assert_allclose(model.coef_, before, atol=1e-12)
 
 
-def test_an_output_that_agrees_in_part_contradicts_as_one_row() -> None:
-    X, Y = rows(3, 9, c=2)
+def test_partly_contradicting_outputs_count_as_one_row() -> None:
+    X, Y = random_rows(3, 9, c=2)
     model = ORFitRegressor(memory=None).fit(X, Y)
     model.learn_one(X[0], Y[0] + [0.0, 1.0])
     assert model.inconsistent_rows_ == 1
     assert_allclose(model.predict(X), Y, atol=1e-12)
 
 
-def test_a_row_of_zeros_moves_nothing() -> None:
+def test_zero_row_leaves_weights_unchanged() -> None:
     for spec in (None, 3, memory.NoMemory(), memory.Principal(3, of="projected")):
         model = ORFitRegressor(memory=spec).fit(np.eye(5)[:2], [1.0, 2.0])
         model.learn_one(np.zeros(5), 1.0)
@@ -469,8 +467,8 @@ def test_a_row_of_zeros_moves_nothing() -> None:
 
 
 @pytest.mark.parametrize("spec", [None, 4, 100])
-def test_a_full_memory_warns_once(spec: int | None) -> None:
-    X, y = rows(10, 4)
+def test_full_memory_warns_once(spec: int | None) -> None:
+    X, y = random_rows(10, 4)
     model = ORFitRegressor(memory=spec)
     model.partial_fit(X[:3], y[:3])
     with pytest.warns(MemoryFullWarning, match="all 4 directions"):
@@ -480,8 +478,8 @@ def test_a_full_memory_warns_once(spec: int | None) -> None:
     assert_allclose(model.predict(X[:4]), y[:4], atol=1e-9)  # the first four have won
 
 
-def test_a_memory_that_is_full_takes_new_features_in() -> None:
-    X, y = rows(3, 3)
+def test_full_memory_accepts_new_features() -> None:
+    X, y = random_rows(3, 3)
     model = ORFitRegressor(memory=None)
     with pytest.warns(MemoryFullWarning):
         model.fit(X, y)
@@ -492,8 +490,8 @@ def test_a_memory_that_is_full_takes_new_features_in() -> None:
 
 
 @pytest.mark.parametrize("setting", [{"memory": 3}, {"memory": None, "noise": 0.1}])
-def test_a_memory_with_room_or_noise_does_not_warn(setting: dict[str, Any]) -> None:
-    X, y = rows(20, 4)
+def test_memory_with_room_or_noise_does_not_warn(setting: dict[str, Any]) -> None:
+    X, y = random_rows(20, 4)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = ORFitRegressor(**setting).fit(X, y)
@@ -504,8 +502,8 @@ def test_a_memory_with_room_or_noise_does_not_warn(setting: dict[str, Any]) -> N
 # -- weights of rows, intercept, feature maps -----------------------------------------------------
 
 
-def test_a_row_of_weight_s_is_as_good_as_s_rows() -> None:
-    X, y = rows(12, 5)
+def test_integer_weights_equal_repeated_rows() -> None:
+    X, y = random_rows(12, 5)
     s = np.tile([0.0, 1.0, 3.0], 4)
     weighted = ORFitRegressor(memory=None, noise=0.4).fit(X, y, sample_weight=s)
     again = np.repeat(np.arange(12), s.astype(int))
@@ -515,8 +513,8 @@ def test_a_row_of_weight_s_is_as_good_as_s_rows() -> None:
     assert_allclose(weighted.coef_, coef, atol=1e-10)
 
 
-def test_without_noise_weights_do_not_matter_while_all_rows_are_fitted() -> None:
-    X, y = rows(8, 20)
+def test_sample_weights_do_not_matter_without_noise() -> None:
+    X, y = random_rows(8, 20)
     plain = ORFitRegressor(memory=None)
     predictions = plain.test_then_train(X, y)
     for s in (1e-3, 7.0):
@@ -527,8 +525,8 @@ def test_without_noise_weights_do_not_matter_while_all_rows_are_fitted() -> None
 
 @pytest.mark.parametrize("spec", [None, 4])
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_the_intercept_is_one_more_weight(spec: int | None, noise: float) -> None:
-    X, Y = rows(9, 14, c=2)
+def test_intercept_equals_column_of_ones(spec: int | None, noise: float) -> None:
+    X, Y = random_rows(9, 14, c=2)
     model = ORFitRegressor(memory=spec, noise=noise, fit_intercept=True).fit(X, Y)
     wide = np.hstack([np.ones((9, 1)), X])
     column = ORFitRegressor(memory=spec, noise=noise).fit(wide, Y)
@@ -537,17 +535,17 @@ def test_the_intercept_is_one_more_weight(spec: int | None, noise: float) -> Non
     assert_allclose(model.predict(X), column.predict(wide), atol=1e-12)
 
 
-def test_the_intercept_of_outputs_with_their_own_gradients_is_shared() -> None:
-    X, Y = rows(3, 4, c=2)
-    phi = own_gradients(20, 2, 4)
+def test_intercept_is_shared_with_gradients_per_output() -> None:
+    X, Y = random_rows(3, 4, c=2)
+    phi = gradients_per_output(20, 2, 4)
     model = ORFitRegressor(memory=None, feature_map=phi, fit_intercept=True).fit(X, Y)
     assert isinstance(model.intercept_, float)
     assert_allclose(model.predict(X), phi(X).transpose(0, 2, 1) @ model.coef_ + model.intercept_)
     assert_allclose(model.predict(X), Y, atol=1e-10)
 
 
-def test_a_feature_map_that_outputs_share_is_a_model_of_the_features() -> None:
-    X, Y = rows(8, 3, c=2)
+def test_shared_feature_map_equals_mapped_features() -> None:
+    X, Y = random_rows(8, 3, c=2)
     A = np.random.default_rng(1).normal(size=(3, 25))
     mapped = ORFitRegressor(memory=6, feature_map=lambda X: np.cos(X @ A))
     plain = ORFitRegressor(memory=6)
@@ -557,11 +555,11 @@ def test_a_feature_map_that_outputs_share_is_a_model_of_the_features() -> None:
     assert mapped.coef_.shape == (2, 25)
 
 
-def test_a_classifier_may_have_outputs_with_their_own_gradients() -> None:
-    X, _ = rows(9, 4)
+def test_classifier_accepts_gradients_per_output() -> None:
+    X, _ = random_rows(9, 4)
     labels = np.array(["a", "b", "c"] * 3)
     model = ORFitClassifier(
-        memory=None, feature_map=own_gradients(60, 3, 4), classes=["a", "b", "c"]
+        memory=None, feature_map=gradients_per_output(60, 3, 4), classes=["a", "b", "c"]
     ).fit(X, labels)
     assert (model.predict(X) == labels).all()
     with pytest.raises(ParameterError, match="`classes` must contain all labels"):
@@ -578,16 +576,16 @@ def test_a_classifier_may_have_outputs_with_their_own_gradients() -> None:
         (lambda X: X * np.nan, NumericalError, "must return finite features, got nan"),
     ],
 )
-def test_a_feature_map_that_gives_no_features_is_refused(
+def test_feature_map_of_wrong_shape_is_refused(
     phi: Any, error: type[Exception], words: str
 ) -> None:
-    X, Y = rows(5, 3, c=2)
+    X, Y = random_rows(5, 3, c=2)
     with pytest.raises(error, match=words):
         ORFitRegressor(feature_map=phi).fit(X, Y)
 
 
-def test_a_feature_map_that_fails_later_leaves_the_learner_as_it_was() -> None:
-    X, y = rows(5, 3)
+def test_nonfinite_feature_map_leaves_learner_unchanged() -> None:
+    X, y = random_rows(5, 3)
     model = ORFitRegressor(feature_map=lambda X: np.where(X > 5, np.inf, X) + np.zeros(3))
     model.partial_fit(X[:2], y[:2])
     before = model.coef_
@@ -597,32 +595,32 @@ def test_a_feature_map_that_fails_later_leaves_the_learner_as_it_was() -> None:
     assert model.rows_seen_ == 2
 
 
-def test_a_feature_map_fixes_the_features() -> None:
-    X, y = rows(5, 3)
+def test_grow_is_refused_with_feature_map() -> None:
+    X, y = random_rows(5, 3)
     model = ORFitRegressor(feature_map=np.tanh, memory=2).fit(X, y)
     with pytest.raises(ParameterError, match="features cannot be added with"):
         model.grow(4)
 
 
 @pytest.mark.parametrize("wrong", [np.ones(3), np.ones((2, 4)), np.full(4, np.nan), "w"])
-def test_initial_weights_that_do_not_fit_are_refused(wrong: Any) -> None:
-    X, y = rows(5, 4)
+def test_initial_coef_of_wrong_shape_is_refused_by_fit(wrong: Any) -> None:
+    X, y = random_rows(5, 4)
     with pytest.raises(ParameterError, match="`initial_coef` must"):
         ORFitRegressor(initial_coef=wrong).fit(X, y)
 
 
 @pytest.mark.parametrize("wrong", [np.ones(3), np.full(4, np.nan), "w"])
-def test_initial_weights_that_cannot_answer_are_refused(wrong: Any) -> None:
+def test_initial_coef_of_wrong_shape_is_refused_by_predict_one(wrong: Any) -> None:
     with pytest.raises(ParameterError, match="`initial_coef` must"):
         ORFitRegressor(initial_coef=wrong).predict_one(np.ones(4))
 
 
-def test_before_learning_the_initial_weights_answer() -> None:
+def test_initial_coef_predicts_before_learning() -> None:
     x, start = np.arange(4.0), np.random.default_rng(0).normal(size=(3, 4))
     assert ORFitRegressor().predict_one(x) == 0.0
     assert_allclose(ORFitRegressor(initial_coef=start[0]).predict_one(x), start[0] @ x)
     assert_allclose(ORFitRegressor(initial_coef=start).predict_one(x), start @ x)
-    phi, w = own_gradients(10, 2, 4), np.arange(10.0)
+    phi, w = gradients_per_output(10, 2, 4), np.arange(10.0)
     assert_allclose(ORFitRegressor(feature_map=phi).predict_one(x), [0.0, 0.0])
     for intercept in (False, True):
         model = ORFitRegressor(feature_map=phi, initial_coef=w, fit_intercept=intercept)
@@ -630,8 +628,8 @@ def test_before_learning_the_initial_weights_answer() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "all"])
-def test_a_memory_that_is_none_is_refused(wrong: Any) -> None:
-    X, y = rows(5, 4)
+def test_invalid_memory_is_refused(wrong: Any) -> None:
+    X, y = random_rows(5, 4)
     with pytest.raises(ParameterError, match="must be a whole number >= 1"):
         ORFitRegressor(memory=wrong).fit(X, y)
 
@@ -639,9 +637,9 @@ def test_a_memory_that_is_none_is_refused(wrong: Any) -> None:
 # -- classes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("spec", "noise"), settings(6, 0.5))
-def test_a_late_class_is_learned_as_if_it_had_been_known(spec: Any, noise: float) -> None:
-    X, _ = rows(24, 30, seed=4)
+@pytest.mark.parametrize(("spec", "noise"), memory_settings(6, 0.5))
+def test_late_class_equals_class_given_in_advance(spec: Any, noise: float) -> None:
+    X, _ = random_rows(24, 30, seed=4)
     labels = np.repeat([5, 2, 9, 1], 6)
     late = ORFitClassifier(memory=spec, noise=noise)
     for i in range(0, 24, 4):
@@ -654,20 +652,7 @@ def test_a_late_class_is_learned_as_if_it_had_been_known(spec: Any, noise: float
     assert_allclose(late.coef_, regressor.coef_, atol=1e-10)
 
 
-# -- what is said of each row before it is learned ------------------------------------------------
-
-
-@pytest.mark.parametrize(("spec", "noise"), settings(4, 0.3))
-def test_each_row_is_predicted_before_it_is_learned(spec: Any, noise: float) -> None:
-    X, Y = rows(20, 30, c=2)
-    s = np.where(np.arange(20) % 7 == 3, 0.0, 1.5)
-    model = ORFitRegressor(memory=spec, noise=noise, fit_intercept=True)
-    plain = ORFitRegressor(memory=spec, noise=noise, fit_intercept=True)
-    plain.partial_fit(X[:1], Y[:1])
-    model.partial_fit(X[:1], Y[:1])
-    predictions = model.test_then_train(X[1:], Y[1:], sample_weight=s[1:])
-    assert_allclose(predictions, one_row_at_a_time(plain, X[1:], Y[1:], s[1:]), atol=1e-9)
-    assert_allclose(model.coef_, plain.coef_, atol=1e-9)
+# -- warnings -------------------------------------------------------------------------------------
 
 
 def test_inconsistent_rows_warn_once_while_directions_are_free() -> None:

@@ -1,4 +1,4 @@
-"""The perceptron is Algorithm 1 of the notes, and keeps Novikoff's bound."""
+"""The perceptron against Algorithm 1 of the notes and Novikoff's bound."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from onepass.errors import NumericalError, ParameterError
 from onepass.learners.perceptron import Perceptron
 from onepass.learners.sgd import SGDClassifier
 
-quickly = settings(max_examples=25, deadline=None, derandomize=True)
+few_examples = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 def separable(n: int = 200, d: int = 4, seed: int = 0, gap: float = 0.0) -> tuple[Any, Any]:
@@ -32,15 +32,15 @@ def noisy(n: int = 200, d: int = 4, seed: int = 0) -> tuple[Any, Any]:
 def algorithm_1(X: Any, y: Any, eta: float, beta: Any) -> tuple[Any, list[int]]:
     """The notes, line by line."""
     predictions = []
-    for x, answer in zip(X, y, strict=True):
+    for x, target in zip(X, y, strict=True):
         predictions.append(1 if x @ beta >= 0 else -1)
-        if predictions[-1] != answer:
-            beta = beta + eta * answer * x
+        if predictions[-1] != target:
+            beta = beta + eta * target * x
     return beta, predictions
 
 
 @pytest.mark.parametrize("eta", [1.0, 0.3])
-def test_it_is_algorithm_1(eta: float) -> None:
+def test_perceptron_equals_algorithm_1(eta: float) -> None:
     X, y = noisy()
     model = Perceptron(eta, classes=[-1, 1])
     predictions = model.test_then_train(X, y)
@@ -52,7 +52,7 @@ def test_it_is_algorithm_1(eta: float) -> None:
     assert model.rows_seen_ == 200
 
 
-def test_a_random_start_is_a_random_beta() -> None:
+def test_random_start_equals_algorithm_1_from_random_beta() -> None:
     X, y = noisy()
     start = np.random.default_rng(7).standard_normal(4)
     model = Perceptron(initial="random", seed=7, classes=[-1, 1])
@@ -63,7 +63,7 @@ def test_a_random_start_is_a_random_beta() -> None:
     np.testing.assert_allclose(model.coef_[0], beta, rtol=0, atol=1e-12)
 
 
-def test_the_same_seed_is_the_same_start() -> None:
+def test_random_start_depends_on_seed_only() -> None:
     X, y = noisy(20)
 
     def started(seed: int | None, c: int = 2) -> Any:
@@ -76,7 +76,7 @@ def test_the_same_seed_is_the_same_start() -> None:
     assert started(1, 3).shape == (3, 4)
 
 
-def test_grown_features_have_the_random_start_they_would_have_had() -> None:
+def test_grown_features_have_same_random_start() -> None:
     X, y = noisy(60)
     X[:, 2:] = 0.0
     narrow = Perceptron(initial="random", seed=5, classes=[-1, 1]).partial_fit(X[:, :2], y).grow(4)
@@ -94,7 +94,7 @@ def test_sign_of_zero_is_plus_one() -> None:
 
 
 @pytest.mark.parametrize("labels", [[0, 1], ["no", "yes"], [3, 12]])
-def test_any_two_labels_are_minus_and_plus_one(labels: list[Any]) -> None:
+def test_any_two_labels_equal_minus_and_plus_one(labels: list[Any]) -> None:
     X, y = noisy()
     named = np.array(labels)[(y + 1) // 2]
     a = Perceptron(classes=[-1, 1]).partial_fit(X, y)
@@ -103,9 +103,9 @@ def test_any_two_labels_are_minus_and_plus_one(labels: list[Any]) -> None:
     assert a.mistakes_ == b.mistakes_
 
 
-@quickly
+@few_examples
 @given(seed=st.integers(0, 2**31), gap=st.floats(0.1, 1.0), eta=st.floats(0.01, 100.0))
-def test_the_convergence_theorem_of_novikoff(seed: int, gap: float, eta: float) -> None:
+def test_mistakes_obey_convergence_theorem_of_novikoff(seed: int, gap: float, eta: float) -> None:
     X, y = separable(seed=seed, gap=gap)
     model = Perceptron(eta, classes=[-1, 1])
     for _ in range(5):  # the bound holds for any stream of these rows, however long
@@ -113,7 +113,7 @@ def test_the_convergence_theorem_of_novikoff(seed: int, gap: float, eta: float) 
     assert model.mistakes_ <= (np.linalg.norm(X, axis=1).max() / gap) ** 2
 
 
-def test_separable_rows_are_learned_without_further_mistakes() -> None:
+def test_separable_rows_end_without_mistakes() -> None:
     X, y = separable(gap=0.5)
     model = Perceptron(classes=[-1, 1])
     for _ in range(50):
@@ -124,7 +124,7 @@ def test_separable_rows_are_learned_without_further_mistakes() -> None:
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_it_is_gradient_descent_on_its_loss(fit_intercept: bool) -> None:  # noqa: FBT001
+def test_perceptron_equals_sgd_on_perceptron_loss(fit_intercept: bool) -> None:  # noqa: FBT001
     X, y = noisy()
     one = Perceptron(0.5, fit_intercept=fit_intercept, classes=[-1, 1])
     other = SGDClassifier(
@@ -136,7 +136,7 @@ def test_it_is_gradient_descent_on_its_loss(fit_intercept: bool) -> None:  # noq
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_it_is_scikit_learns(fit_intercept: bool) -> None:  # noqa: FBT001
+def test_perceptron_equals_scikit_learn(fit_intercept: bool) -> None:  # noqa: FBT001
     X, y = noisy()
     first = int(np.argmax(y == -1))  # at score 0 scikit-learn learns both labels, the notes one
     X, y = X[first:], y[first:]
@@ -147,25 +147,25 @@ def test_it_is_scikit_learns(fit_intercept: bool) -> None:  # noqa: FBT001
     np.testing.assert_allclose(ours.intercept_, peer.intercept_, rtol=0, atol=1e-10)
 
 
-def test_three_classes_move_two_vectors_on_a_mistake() -> None:
+def test_mistake_among_three_classes_moves_two_vectors() -> None:
     model = Perceptron(2.0, classes=[0, 1, 2])
-    model.learn_one([1.0, 3.0], 0)  # said 2, the last of the tie
+    model.learn_one([1.0, 3.0], 0)  # predicted 2, the last of the tie
     assert model.coef_.tolist() == [[1.0, 3.0], [0.0, 0.0], [-1.0, -3.0]]
     model.learn_one([1.0, 3.0], 0)
     assert model.mistakes_ == 1
 
 
-def test_of_the_first_row_only_its_label_is_learned_where_none_is_named() -> None:
+def test_first_row_without_given_classes_sets_label_only() -> None:
     model = Perceptron()
     assert model.predict_one([1.0, 2.0]) is None
     model.learn_one([1.0, 2.0], "a")
     assert model.mistakes_ == 1
     assert not model.weights_.any()
-    model.learn_one([1.0, 2.0], "b")  # said a
+    model.learn_one([1.0, 2.0], "b")  # predicted a
     assert model.coef_.tolist() == [[1.0, 2.0]]
 
 
-def test_a_third_class_comes_to_two_that_share_a_problem() -> None:
+def test_third_class_splits_shared_weight_vector() -> None:
     X, y = noisy()
     two = Perceptron(classes=[-1, 1]).partial_fit(X, y)
     three = Perceptron(classes=[-1, 1]).partial_fit(X, y).partial_fit(X[:0], y[:0], classes=[0])
@@ -173,14 +173,14 @@ def test_a_third_class_comes_to_two_that_share_a_problem() -> None:
     np.testing.assert_array_equal(three.coef_, [-beta / 2, np.zeros(4), beta / 2])
 
 
-@quickly
+@few_examples
 @given(
     seed=st.integers(0, 2**31),
     cuts=st.lists(st.integers(0, 60), max_size=6),
     kinds=st.integers(1, 5),
     initial=st.sampled_from(["zeros", "random"]),
 )
-def test_cutting_into_blocks_changes_nothing(
+def test_block_boundaries_do_not_matter(
     seed: int, cuts: list[int], kinds: int, initial: str
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -194,14 +194,14 @@ def test_cutting_into_blocks_changes_nothing(
     assert cut.mistakes_ == whole.mistakes_
     assert (cut.coef_ == whole.coef_).all()
     one = Perceptron(initial=initial, classes=classes)
-    spoken = []
+    by_rows = []
     for x, label, weight in zip(X, y, s, strict=True):
-        spoken.append(one.predict_one(x))
+        by_rows.append(one.predict_one(x))
         one.learn_one(x, label, weight)
-    assert spoken == predictions.tolist()
+    assert by_rows == predictions.tolist()
 
 
-def test_the_cumulative_loss_is_the_share_of_wrong_answers() -> None:
+def test_mistakes_per_row_equal_prequential_error() -> None:
     X, y = noisy()
     model = Perceptron(classes=[-1, 1])
     predictions = model.test_then_train(X, y)
@@ -230,7 +230,7 @@ def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     assert not hasattr(model, "weights_")
 
 
-def test_weights_beyond_float64_are_refused_and_nothing_is_learned() -> None:
+def test_overflowing_weights_are_refused_and_learner_unchanged() -> None:
     X, y = noisy(20)
     model = Perceptron(classes=[-1, 1]).partial_fit(X, y)
     before = model.coef_

@@ -1,5 +1,6 @@
-"""RLS is held against batch QR, and the recursion as it is printed."""
+"""RLS against batch QR and the printed recursion."""
 
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from onepass import RLSClassifier, RLSRegressor
 from onepass.errors import ParameterError
 from onepass.memory.forgetting import Exponential
 from oracles import ridge_qr, rls_row_by_row
+from sampling import sample
 
 Floats = NDArray[np.float64]
 PROPERTY = settings(max_examples=60, deadline=None)
@@ -47,8 +49,8 @@ def _columns(coef: Any) -> Any:
     return None if coef is None else np.asarray(coef).T
 
 
-def learned(task: Task) -> tuple[RLSRegressor, Floats]:
-    """The rows learned in blocks; and what was said of each row just before."""
+def fit_blocks(task: Task) -> tuple[RLSRegressor, Floats]:
+    """The learner after all blocks, and prequential predictions."""
     learner, predictions = task.learner(), []
     for rows in np.split(np.arange(len(task.X)), task.cuts):
         s = None if task.weights is None else task.weights[rows]
@@ -67,7 +69,7 @@ def condition(task: Task) -> float:
     return float(real[0] / real[-1])
 
 
-def close(a: Any, b: Any, tolerance: float, *, scale: float = 0.0) -> None:
+def assert_close(a: Any, b: Any, tolerance: float, *, scale: float = 0.0) -> None:
     a, b = np.asarray(a), np.asarray(b)
     size = max(float(np.abs(b).max(initial=0.0)), scale)
     assert a.shape == b.shape
@@ -101,50 +103,59 @@ def tasks(draw: Any, *, ridges: tuple[float, ...], most: int = 50) -> Task:
 
 @PROPERTY
 @given(tasks(ridges=(1e-3, 0.1, 2.0)))
-def test_any_cutting_gives_the_coefficients_of_batch_ridge_by_qr(task: Task) -> None:
+def test_coefficients_of_any_blocks_equal_batch_ridge(task: Task) -> None:
     assume(condition(task) <= 1e4)
-    learner, _ = learned(task)
+    learner, _ = fit_blocks(task)
     coef, b = task.batch()
-    close(_columns(learner.coef_), coef, 1e-10, scale=1e-3)
-    close(learner.intercept_, b, 1e-10, scale=float(np.abs(coef).max() * np.abs(task.X).max()))
+    assert_close(_columns(learner.coef_), coef, 1e-10, scale=1e-3)
+    assert_close(
+        learner.intercept_, b, 1e-10, scale=float(np.abs(coef).max() * np.abs(task.X).max())
+    )
 
 
 @PROPERTY
 @given(tasks(ridges=(0.0,)))
-def test_ridge_zero_gives_the_least_norm_solution_below_and_above_full_rank(task: Task) -> None:
+def test_zero_ridge_gives_least_norm_solution_at_any_rank(task: Task) -> None:
     assume(condition(task) <= 1e4)
-    learner, _ = learned(task)
+    learner, _ = fit_blocks(task)
     coef, b = task.batch()
-    close(_columns(learner.coef_), coef, 1e-10, scale=1e-3)
-    close(learner.intercept_, b, 1e-10, scale=float(np.abs(coef).max() * np.abs(task.X).max()))
+    assert_close(_columns(learner.coef_), coef, 1e-10, scale=1e-3)
+    assert_close(
+        learner.intercept_, b, 1e-10, scale=float(np.abs(coef).max() * np.abs(task.X).max())
+    )
 
 
 @settings(max_examples=25, deadline=None)
 @given(tasks(ridges=(0.0, 1e-2), most=20))
-def test_each_answer_before_learning_is_that_of_batch_ridge_on_the_rows_before(task: Task) -> None:
-    _, predictions = learned(task)
+def test_prequential_predictions_equal_batch_ridge_of_earlier_rows(task: Task) -> None:
+    _, predictions = fit_blocks(task)
     for i in range(1, len(task.X)):
-        seen = task._replace(X=task.X[:i], y=task.y[:i], weights=_head(task.weights, i))
+        seen = task._replace(X=task.X[:i], y=task.y[:i], weights=_first_weights(task.weights, i))
         if (seen.weights is not None and not seen.weights.any()) or condition(seen) > 1e4:
             continue
         coef, b = seen.batch()
-        close(predictions[i], task.X[i] @ coef + b, 1e-9, scale=_size(task.X[: i + 1], coef))
+        assert_close(
+            predictions[i],
+            task.X[i] @ coef + b,
+            1e-9,
+            scale=_prediction_scale(task.X[: i + 1], coef),
+        )
 
 
-def _head(weights: Floats | None, i: int) -> Floats | None:
+def _first_weights(weights: Floats | None, i: int) -> Floats | None:
     return None if weights is None else weights[:i]
 
 
-def _size(X: Floats, coef: Floats) -> float:
+def _prediction_scale(X: Floats, coef: Floats) -> float:
     return float(np.abs(X).max() * max(np.abs(coef).max(), 1e-3))
 
 
 @PROPERTY
 @given(tasks(ridges=(1e-2, 1.0)))
-def test_every_answer_weight_and_p_are_those_of_the_printed_recursion(task: Task) -> None:
+def test_predictions_weights_and_p_equal_printed_recursion(task: Task) -> None:
     task = task._replace(settings={**task.settings, "fit_intercept": False})
     assume(condition(task) <= 1e4)
-    learner, predictions = learned(task)
+    learner, predictions = fit_blocks(task)
     looped = rls_row_by_row(
         task.X,
         task.y,
@@ -153,15 +164,15 @@ def test_every_answer_weight_and_p_are_those_of_the_printed_recursion(task: Task
         forgetting=task.settings["forgetting"],
         initial=_columns(task.settings["initial_coef"]),
     )
-    size = _size(task.X, looped.coef)
-    close(_columns(learner.coef_), looped.coef, 1e-9, scale=1e-3)
-    close(predictions, looped.predictions, 1e-9, scale=size)
+    size = _prediction_scale(task.X, looped.coef)
+    assert_close(_columns(learner.coef_), looped.coef, 1e-9, scale=1e-3)
+    assert_close(predictions, looped.predictions, 1e-9, scale=size)
     probes = np.random.default_rng(0).normal(size=(5, task.X.shape[1]))
     through = np.einsum("ij,jk,ik->i", probes, looped.P, probes)
-    close(learner.memory_.leverage(probes), through, 1e-8)
+    assert_close(learner.memory_.leverage(probes), through, 1e-8)
 
 
-def test_zero_constant_doubled_and_scaled_columns_give_lstsq_at_every_row() -> None:
+def test_degenerate_columns_give_lstsq_at_every_row() -> None:
     rng = np.random.default_rng(2)
     free = rng.normal(size=(30, 3))
     X = np.column_stack(
@@ -173,29 +184,29 @@ def test_zero_constant_doubled_and_scaled_columns_give_lstsq_at_every_row() -> N
         for i in range(30):
             learner.learn_one(X[i], y[i])
             coef, b = ridge_qr(X[: i + 1], y[: i + 1], 0.0, intercept=intercept, scaled=True)
-            close(learner.predict(X), X @ coef + b, 1e-9)
-            close(learner.coef_, coef, 1e-9)
+            assert_close(learner.predict(X), X @ coef + b, 1e-9)
+            assert_close(learner.coef_, coef, 1e-9)
 
 
-def test_a_weight_of_two_is_the_row_twice_and_of_zero_not_at_all() -> None:
+def test_integer_weights_equal_repeated_rows() -> None:
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(40, 4)), rng.normal(size=40)
     times = rng.integers(0, 3, size=40)
     for ridge in (0.0, 0.5):
         weighted = RLSRegressor(ridge=ridge).partial_fit(X, y, sample_weight=times)
         repeated = RLSRegressor(ridge=ridge).partial_fit(X.repeat(times, 0), y.repeat(times))
-        close(weighted.coef_, repeated.coef_, 1e-12)
-        close(weighted.intercept_, repeated.intercept_, 1e-12)
+        assert_close(weighted.coef_, repeated.coef_, 1e-12)
+        assert_close(weighted.intercept_, repeated.intercept_, 1e-12)
         assert weighted.rows_seen_ == np.count_nonzero(times)
 
 
-def test_a_row_of_weight_zero_does_not_age_the_past() -> None:
+def test_row_of_weight_zero_does_not_age_earlier_rows() -> None:
     rng = np.random.default_rng(4)
     X, y, s = rng.normal(size=(40, 4)), rng.normal(size=40), np.ones(40)
     s[10:20] = 0.0
     a = RLSRegressor(forgetting=Exponential(0.9)).partial_fit(X, y, sample_weight=s)
     b = RLSRegressor(forgetting=Exponential(0.9)).partial_fit(X[s > 0], y[s > 0])
-    close(a.coef_, b.coef_, 1e-13)
+    assert_close(a.coef_, b.coef_, 1e-13)
 
 
 # -- ridge as a matrix -----------------------------------------------------------------------------
@@ -203,7 +214,7 @@ def test_a_row_of_weight_zero_does_not_age_the_past() -> None:
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.95])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_a_definite_ridge_matrix_is_batch_ridge_at_every_row(
+def test_definite_ridge_matrix_equals_batch_ridge(
     forgetting: float,
     intercept: bool,  # noqa: FBT001
 ) -> None:
@@ -219,25 +230,25 @@ def test_a_definite_ridge_matrix_is_batch_ridge_at_every_row(
             X[: i + 1], y[: i + 1], A.T @ A,
             intercept=intercept, forgetting=forgetting, initial=start.T,
         )  # fmt: skip
-        close(learner.coef_.T, coef, 1e-10)
-        close(learner.intercept_, b, 1e-10, scale=1.0)
+        assert_close(learner.coef_.T, coef, 1e-10)
+        assert_close(learner.intercept_, b, 1e-10, scale=1.0)
 
 
-def test_a_semidefinite_ridge_matrix_gives_the_least_norm_solution_at_every_row() -> None:
+def test_semidefinite_ridge_matrix_gives_least_norm_solution() -> None:
     rng = np.random.default_rng(6)
     X, y = rng.normal(size=(25, 6)), rng.normal(size=25)
     D = np.diff(np.eye(6), 2, axis=0)  # second differences: lines in the coefficients are free
     learner = RLSRegressor(ridge=4.0 * D.T @ D, fit_intercept=False)
     for i in range(25):
         learner.learn_one(X[i], y[i])
-        rows, answers = np.vstack([2.0 * D, X[: i + 1]]), np.append(np.zeros(4), y[: i + 1])
-        close(learner.coef_, np.linalg.lstsq(rows, answers)[0], 1e-10, scale=1e-3)
+        rows, targets = np.vstack([2.0 * D, X[: i + 1]]), np.append(np.zeros(4), y[: i + 1])
+        assert_close(learner.coef_, np.linalg.lstsq(rows, targets)[0], 1e-10, scale=1e-3)
 
 
 @pytest.mark.parametrize(
     "ridge", [-1.0, np.diag([1.0, -1.0]), np.array([[1.0, 2.0], [0.0, 1.0]]), np.eye(3)]
 )
-def test_a_ridge_that_is_no_penalty_is_refused(ridge: Any) -> None:
+def test_invalid_ridge_is_refused(ridge: Any) -> None:
     with pytest.raises(ParameterError, match="ridge"):
         RLSRegressor(ridge=ridge).fit(np.eye(2), [1.0, 2.0])
 
@@ -247,14 +258,14 @@ def test_a_ridge_that_is_no_penalty_is_refused(ridge: Any) -> None:
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.95])
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
-def test_the_classifier_is_regression_on_indicators(forgetting: float, ridge: float) -> None:
+def test_classifier_equals_regression_on_indicators(forgetting: float, ridge: float) -> None:
     rng = np.random.default_rng(20)
     X, y, s = rng.normal(size=(60, 4)), rng.integers(0, 3, 60), rng.uniform(0.5, 2.0, 60)
     classifier = RLSClassifier(ridge, Exponential(forgetting)).partial_fit(X, y, sample_weight=s)
     regressor = RLSRegressor(ridge, Exponential(forgetting))
     scores = regressor.test_then_train(X, np.eye(3)[y], s)
-    close(classifier.coef_, regressor.coef_, 0.0)
-    close(classifier.decision_function(X), regressor.predict(X), 0.0)
+    assert_close(classifier.coef_, regressor.coef_, 0.0)
+    assert_close(classifier.decision_function(X), regressor.predict(X), 0.0)
     again = RLSClassifier(ridge, Exponential(forgetting), classes=[0, 1, 2])
     predictions = again.test_then_train(X, y, s)
     first = np.array([np.argmax(y == k) for k in range(3)])
@@ -267,9 +278,7 @@ def test_the_classifier_is_regression_on_indicators(forgetting: float, ridge: fl
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.95])
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
-def test_a_late_class_is_learned_as_if_it_had_been_known_all_along(
-    forgetting: float, ridge: float
-) -> None:
+def test_late_class_equals_class_given_in_advance(forgetting: float, ridge: float) -> None:
     rng = np.random.default_rng(21)
     X = rng.normal(size=(60, 4))
     y = np.array(["b", "d"])[rng.integers(0, 2, 60)]
@@ -278,15 +287,16 @@ def test_a_late_class_is_learned_as_if_it_had_been_known_all_along(
     late = RLSClassifier(ridge, Exponential(forgetting))
     for i in range(60):
         late.learn_one(X[i], y[i])
-    close(late.coef_, named.coef_, 1e-11)
-    close(late.intercept_, named.intercept_, 1e-11)
-    close(late.decision_function(X), named.decision_function(X), 1e-11)
+    assert_close(late.coef_, named.coef_, 1e-11)
+    assert_close(late.intercept_, named.intercept_, 1e-11)
+    assert_close(late.decision_function(X), named.decision_function(X), 1e-11)
 
 
-@pytest.mark.parametrize("mean", [0.0, 1e3, 1e6, 1e9])
-@pytest.mark.parametrize("block", [1, 40, 200])
-@pytest.mark.parametrize("forgetting", [1.0, 0.99])
-def test_the_same_feature_in_two_units_has_least_norm_whatever_its_mean(
+@pytest.mark.parametrize(
+    ("mean", "block", "forgetting"),
+    sample(list(product([0.0, 1e3, 1e6, 1e9], [1, 40, 200], [1.0, 0.99])), 8, "two units"),
+)
+def test_feature_in_two_units_has_least_norm_at_any_mean(
     mean: float, block: int, forgetting: float
 ) -> None:
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""SGD takes the step (4) of the notes, and agrees with its peers where definitions coincide."""
+"""SGD against step (4) of the notes and scikit-learn."""
 
 import copy
 from typing import Any
@@ -13,7 +13,7 @@ from sklearn.linear_model import SGDRegressor as SklearnRegressor
 from onepass.errors import NotFiniteError, NotFittedError, NumericalError, ParameterError
 from onepass.learners.sgd import SGDClassifier, SGDRegressor
 
-quickly = settings(max_examples=20, deadline=None, derandomize=True)
+few_examples = settings(max_examples=20, deadline=None, derandomize=True)
 
 REGRESSORS: list[dict[str, Any]] = [
     {},
@@ -34,8 +34,8 @@ CLASSIFIERS: list[dict[str, Any]] = [
 ]
 
 
-def rows(n: int = 100, d: int = 4, seed: int = 0) -> tuple[Any, Any, Any]:
-    """X, real answers with noise, and labels −1 and +1 with noise."""
+def random_rows(n: int = 100, d: int = 4, seed: int = 0) -> tuple[Any, Any, Any]:
+    """X, real targets with noise, and labels −1 and +1 with noise."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     y = X @ rng.normal(size=d) + 0.5 + 0.3 * rng.normal(size=n)
@@ -45,7 +45,7 @@ def rows(n: int = 100, d: int = 4, seed: int = 0) -> tuple[Any, Any, Any]:
 # -- the step by hand ------------------------------------------------------------------------------
 
 
-def test_one_step_is_4_of_the_notes() -> None:
+def test_step_equals_equation_4() -> None:
     x, y, eta = np.array([1.0, -2.0]), 3.0, 0.1
     w = np.array([0.5, 0.25])
     model = SGDRegressor(step="constant", step_size=eta, initial_coef=w).learn_one(x, y)
@@ -56,7 +56,7 @@ def test_one_step_is_4_of_the_notes() -> None:
 
 
 def test_decaying_steps_count_rows_of_positive_weight() -> None:
-    X, y, _ = rows(6)
+    X, y, _ = random_rows(6)
     s = np.array([1.0, 0.0, 2.0, 0.0, 1.0, 1.0])
     model = SGDRegressor(step="decaying", step_size=0.2, decay=0.5, power=0.7, fit_intercept=False)
     model.partial_fit(X[:3], y[:3], s[:3]).partial_fit(X[3:], y[3:], s[3:])
@@ -67,8 +67,8 @@ def test_decaying_steps_count_rows_of_positive_weight() -> None:
     assert model.steps_ == 4
 
 
-def test_a_normalised_step_takes_its_part_of_the_error_away_at_any_scale() -> None:
-    X, y, _ = rows()
+def test_normalised_step_reduces_error_by_step_size_at_any_scale() -> None:
+    X, y, _ = random_rows()
     for scale in (1e-100, 1.0, 1e100):
         model = SGDRegressor(step_size=0.25).partial_fit(X, y)
         x = X[0] * scale
@@ -77,7 +77,7 @@ def test_a_normalised_step_takes_its_part_of_the_error_away_at_any_scale() -> No
         assert y[0] - after == pytest.approx(0.75 * (y[0] - before), rel=1e-6)
 
 
-def test_leaky_steps() -> None:
+def test_l2_and_noise_give_leaky_step() -> None:
     x, y = np.array([3.0, 4.0]), 1.0
     w = np.array([1.0, 1.0])
     model = SGDRegressor(
@@ -86,39 +86,39 @@ def test_leaky_steps() -> None:
     np.testing.assert_allclose(model.coef_, 0.95 * w - 0.5 * 6.0 / 30.0 * x, rtol=1e-15)
 
 
-def test_pa_of_crammer_et_al() -> None:
-    X, _, y = rows()
+def test_passive_aggressive_steps_equal_crammer_et_al() -> None:
+    X, _, y = random_rows()
     C = 0.2
     for step in ("pa", "pa1", "pa2"):
         given = {} if step == "pa" else {"aggressiveness": C}
         model = SGDClassifier(step=step, fit_intercept=False, classes=[-1, 1], **given)
         model.partial_fit(X, y)
         w = np.zeros(4)
-        for x, answer in zip(X, y, strict=True):
-            loss = max(0.0, 1.0 - answer * (w @ x))
+        for x, target in zip(X, y, strict=True):
+            loss = max(0.0, 1.0 - target * (w @ x))
             tau = {
                 "pa": loss / (x @ x),
                 "pa1": min(C, loss / (x @ x)),
                 "pa2": loss / (x @ x + 1 / (2 * C)),
             }[step]
-            w = w + tau * answer * x
+            w = w + tau * target * x
         np.testing.assert_allclose(model.coef_[0], w, rtol=0, atol=1e-12)
 
 
-def test_pa_leaves_a_row_without_loss() -> None:
-    X, real, y = rows()
+def test_passive_aggressive_step_fits_row_without_loss() -> None:
+    X, real, y = random_rows()
     classifier, regressor = (
         SGDClassifier(step="pa", classes=[-1, 1]),
         SGDRegressor("epsilon-insensitive", step="pa", epsilon=0.3),
     )
-    for x, answer, label in zip(X, real, y, strict=True):
+    for x, target, label in zip(X, real, y, strict=True):
         classifier.learn_one(x, label)
         assert label * classifier.decision_function([x])[0] >= 1 - 1e-12
-        regressor.learn_one(x, answer)
-        assert abs(regressor.predict_one(x) - answer) <= 0.3 + 1e-12
+        regressor.learn_one(x, target)
+        assert abs(regressor.predict_one(x) - target) <= 0.3 + 1e-12
 
 
-def test_a_weight_multiplies_the_step_or_the_bound() -> None:
+def test_sample_weight_multiplies_step_or_bound() -> None:
     x, y = np.array([1.0, 2.0]), 50.0
 
     def step(weight: float, **params: Any) -> Any:
@@ -151,13 +151,13 @@ def test_a_weight_multiplies_the_step_or_the_bound() -> None:
     ],
     ids=lambda params: params["loss"],
 )
-def test_regression_is_scikit_learns(
+def test_regressor_equals_scikit_learn(
     ours: Any,
     theirs: Any,
     l2: float,
     fit_intercept: bool,  # noqa: FBT001
 ) -> None:
-    X, y, _ = rows()
+    X, y, _ = random_rows()
     s = np.random.default_rng(1).choice([0.5, 1.0, 2.0], len(X))
     model = SGDRegressor(step="constant", step_size=0.05, l2=l2, fit_intercept=fit_intercept)
     model.set_params(**ours).partial_fit(X, y, s)
@@ -172,13 +172,13 @@ def test_regression_is_scikit_learns(
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("kinds", [2, 4])
 @pytest.mark.parametrize(("loss", "theirs"), [("hinge", "hinge"), ("logistic", "log_loss")])
-def test_classification_is_scikit_learns(
+def test_classifier_equals_scikit_learn(
     loss: str,
     theirs: str,
     kinds: int,
     fit_intercept: bool,  # noqa: FBT001
 ) -> None:
-    X, y, _ = rows()
+    X, y, _ = random_rows()
     labels = np.digitize(y, np.quantile(y, np.arange(1, kinds) / kinds))
     model = SGDClassifier(
         loss,
@@ -202,9 +202,9 @@ def test_classification_is_scikit_learns(
 
 
 @pytest.mark.parametrize("step", ["pa1", "pa2"])
-def test_passive_aggressive_is_scikit_learns_without_intercept(step: str) -> None:
+def test_passive_aggressive_equals_scikit_learn_without_intercept(step: str) -> None:
     # scikit-learn leaves the intercept out of ‖x‖², and so does not meet its own constraint
-    X, real, y = rows()
+    X, real, y = random_rows()
     common = {"learning_rate": step, "eta0": 0.3, "shuffle": False, "fit_intercept": False}
     peer = SklearnClassifier("hinge", penalty=None, **common).partial_fit(X, y, classes=[-1, 1])
     ours = SGDClassifier(step=step, aggressiveness=0.3, fit_intercept=False, classes=[-1, 1])
@@ -220,20 +220,20 @@ def test_passive_aggressive_is_scikit_learns_without_intercept(step: str) -> Non
 # -- blocks, purity, refusal -----------------------------------------------------------------------
 
 
-@quickly
+@few_examples
 @given(
     params=st.sampled_from(REGRESSORS),
     seed=st.integers(0, 2**31),
     cuts=st.lists(st.integers(0, 50), max_size=5),
     several=st.booleans(),
 )
-def test_cutting_regression_into_blocks_changes_nothing(
+def test_block_boundaries_do_not_matter_for_regression(
     params: Any,
     seed: int,
     cuts: list[int],
     several: bool,  # noqa: FBT001
 ) -> None:
-    X, y, _ = rows(50, seed=seed)
+    X, y, _ = random_rows(50, seed=seed)
     if several:
         y = np.column_stack([y, -2 * y, X[:, 0]])
     s = np.random.default_rng(seed).choice([0.0, 0.5, 1.0], 50)
@@ -244,24 +244,24 @@ def test_cutting_regression_into_blocks_changes_nothing(
         for i in np.split(np.arange(50), sorted(cuts))
         if len(i)
     ]
-    spoken = [one.predict_one(X[0]), *[None] * 49]
+    by_rows = [one.predict_one(X[0]), *[None] * 49]
     for i in range(50):
-        spoken[i] = one.predict_one(X[i]) + np.zeros(y.shape[1:])
+        by_rows[i] = one.predict_one(X[i]) + np.zeros(y.shape[1:])
         one.learn_one(X[i], y[i], s[i])
     np.testing.assert_allclose(np.concatenate(parts), predictions, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(spoken, predictions, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(by_rows, predictions, rtol=0, atol=1e-12)
     np.testing.assert_allclose(cut.coef_, whole.coef_, rtol=0, atol=1e-12)
     np.testing.assert_allclose(one.intercept_, whole.intercept_, rtol=0, atol=1e-12)
 
 
-@quickly
+@few_examples
 @given(
     params=st.sampled_from(CLASSIFIERS),
     seed=st.integers(0, 2**31),
     cuts=st.lists(st.integers(0, 50), max_size=5),
     kinds=st.integers(1, 5),
 )
-def test_cutting_classification_into_blocks_changes_nothing(
+def test_block_boundaries_do_not_matter_for_classification(
     params: Any, seed: int, cuts: list[int], kinds: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -274,48 +274,35 @@ def test_cutting_classification_into_blocks_changes_nothing(
         for i in np.split(np.arange(50), sorted(cuts))
         if len(i)
     ]
-    spoken = []
+    by_rows = []
     for x, label, weight in zip(X, y, s, strict=True):
-        spoken.append(one.predict_one(x))
+        by_rows.append(one.predict_one(x))
         one.learn_one(x, label, weight)
-    assert np.concatenate(parts).tolist() == spoken == predictions.tolist()
+    assert np.concatenate(parts).tolist() == by_rows == predictions.tolist()
     np.testing.assert_allclose(cut.weights_, whole.weights_, rtol=0, atol=1e-12)
     np.testing.assert_allclose(one.offset_, whole.offset_, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("params", REGRESSORS, ids=str)
-def test_several_outputs_are_each_their_own(params: Any) -> None:
-    X, y, _ = rows()
-    Y = np.column_stack([y, 3.0 - y, X[:, 1] ** 2])
-    model = SGDRegressor(**params)
-    predictions = model.test_then_train(X, Y)
-    for k in range(3):
-        alone = SGDRegressor(**params)
-        np.testing.assert_allclose(predictions[:, k], alone.test_then_train(X, Y[:, k]), atol=1e-12)
-        np.testing.assert_allclose(model.coef_[k], alone.coef_, atol=1e-12)
-        np.testing.assert_allclose(model.intercept_[k], alone.intercept_, atol=1e-12)
-
-
-def test_asking_and_refusing_leave_the_learner_alone() -> None:
-    X, y, labels = rows()
-    for model, answers in ((SGDRegressor(), y), (SGDClassifier(), labels)):
-        model.partial_fit(X, answers)
+def test_predictions_and_refusals_leave_learner_unchanged() -> None:
+    X, y, labels = random_rows()
+    for model, targets in ((SGDRegressor(), y), (SGDClassifier(), labels)):
+        model.partial_fit(X, targets)
         before = copy.deepcopy(vars(model))
         held = model.weights_
         model.predict(X)
         model.coef_[:] = 7.0
         with pytest.raises(NotFiniteError):
-            model.partial_fit(np.where(X > 2, np.nan, X), answers)
+            model.partial_fit(np.where(X > 2, np.nan, X), targets)
         with pytest.raises(NumericalError, match=r"at row \d+ of the block.*Lower `step_size`"):
-            model.partial_fit(X * 1e200, answers)
+            model.partial_fit(X * 1e200, targets)
         assert str(before) == str(vars(model))
         copied = held.copy()
-        model.partial_fit(X, answers)
+        model.partial_fit(X, targets)
         assert (held == copied).all()
 
 
-def test_weights_that_run_away_are_refused() -> None:
-    X, y, _ = rows(2000)
+def test_diverging_weights_are_refused() -> None:
+    X, y, _ = random_rows(2000)
     model = SGDRegressor(step="constant", step_size=1.0)
     with pytest.raises(NumericalError, match=r"Lower `step_size`, or scale .*features\.Scale"):
         model.partial_fit(1e3 * X, y)
@@ -323,17 +310,19 @@ def test_weights_that_run_away_are_refused() -> None:
 
 
 @pytest.mark.parametrize("params", REGRESSORS, ids=str)
-def test_poor_features(params: Any) -> None:
-    X, y, labels = rows(400)
+def test_degenerate_features_give_finite_results(params: Any) -> None:
+    X, y, labels = random_rows(400)
     for spoiled in (0.0 * X, np.ones_like(X), X * [1e-9, 1.0, 1e2, 0.0], X * 1e-170):
         model = SGDRegressor(**params)
         assert np.isfinite(model.test_then_train(spoiled, y)).all()
         assert np.isfinite(SGDClassifier().fit(spoiled, labels).coef_).all()
 
 
-@quickly
+@few_examples
 @given(seed=st.integers(0, 2**31), step_size=st.floats(0.01, 1.99))
-def test_normalised_steps_never_lead_away_from_the_truth(seed: int, step_size: float) -> None:
+def test_normalised_steps_never_increase_distance_to_true_weights(
+    seed: int, step_size: float
+) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(50, 4)) * 10.0 ** rng.uniform(-6, 6, 4) + rng.normal(size=4) * 10.0
     truth = rng.normal(size=4)
@@ -347,7 +336,7 @@ def test_normalised_steps_never_lead_away_from_the_truth(seed: int, step_size: f
 
 
 def test_float32_rows_are_learned_in_float64() -> None:
-    X, y, _ = rows()
+    X, y, _ = random_rows()
     a = SGDRegressor().partial_fit(X.astype(np.float32), y.astype(np.float32))
     b = SGDRegressor().partial_fit(
         X.astype(np.float32).astype(np.float64), y.astype(np.float32).astype(np.float64)
@@ -359,8 +348,8 @@ def test_float32_rows_are_learned_in_float64() -> None:
 # -- classes ---------------------------------------------------------------------------------------
 
 
-def test_two_classes_are_one_problem_and_a_third_begins_beside_their_halves() -> None:
-    X, _, y = rows()
+def test_third_class_splits_shared_weight_vector() -> None:
+    X, _, y = random_rows()
     two = SGDClassifier("logistic", classes=[-1, 1]).partial_fit(X, y)
     assert (two.weights_[:, 0] == -two.weights_[:, 1]).all()
     assert two.coef_.shape == (1, 4)
@@ -370,8 +359,8 @@ def test_two_classes_are_one_problem_and_a_third_begins_beside_their_halves() ->
     np.testing.assert_array_equal(three.coef_, [-beta / 2, np.zeros(4), beta / 2])
 
 
-def test_of_one_class_alone_only_the_name_is_learned() -> None:
-    X, _, _ = rows(10)
+def test_single_class_sets_label_only() -> None:
+    X, _, _ = random_rows(10)
     model = SGDClassifier().partial_fit(X, ["a"] * 10)
     assert not model.weights_.any()
     assert model.predict(X).tolist() == ["a"] * 10
@@ -379,7 +368,7 @@ def test_of_one_class_alone_only_the_name_is_learned() -> None:
     assert model.predict_one(X[0]) == "b"
 
 
-def test_sign_of_zero_is_the_second_class() -> None:
+def test_score_zero_predicts_second_class() -> None:
     model = SGDClassifier(classes=["a", "b"])
     assert model.predict_one([1.0, 2.0]) == "b"
     assert model.learn_one([1.0, 2.0], "a").predict_one([0.0, 0.0]) == "a"
@@ -388,7 +377,7 @@ def test_sign_of_zero_is_the_second_class() -> None:
 # -- starts and parameters -------------------------------------------------------------------------
 
 
-def test_initial_coefficients() -> None:
+def test_initial_coef_predicts_before_learning() -> None:
     x = np.array([1.0, 2.0])
     assert SGDRegressor().predict_one(x) == 0.0
     assert SGDRegressor(initial_coef=[3.0, 1.0]).predict_one(x) == 5.0
@@ -403,13 +392,13 @@ def test_initial_coefficients() -> None:
     assert many.predict_one(x) == 1
 
 
-def test_a_step_size_can_be_changed_midway() -> None:
-    X, y, _ = rows()
+def test_step_size_set_later_acts_from_next_row() -> None:
+    X, y, _ = random_rows()
     model = SGDRegressor().partial_fit(X, y).set_params(step_size=1.0)
     assert model.learn_one(X[0], 9.0).predict_one(X[0]) == pytest.approx(9.0)
 
 
-def test_coefficients_before_learning_are_refused() -> None:
+def test_coefficients_of_unfitted_learner_are_refused() -> None:
     for model in (SGDRegressor(), SGDClassifier()):
         assert not hasattr(model, "coef_")
         with pytest.raises(NotFittedError, match=r"intercept_: this SGD.* is not fitted yet"):
@@ -444,8 +433,8 @@ def test_coefficients_before_learning_are_refused() -> None:
     ],
     ids=str,
 )
-def test_parameters_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
-    X, y, _ = rows(10)
+def test_invalid_regressor_parameters_are_refused(wrong: dict[str, Any]) -> None:
+    X, y, _ = random_rows(10)
     model = SGDRegressor(**wrong)
     with pytest.raises(ParameterError, match=r"^SGDRegressor: `.*` must .*, got .*\. [A-Z].*\.$"):
         model.partial_fit(X, y)
@@ -463,7 +452,7 @@ def test_parameters_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None
     ],
     ids=str,
 )
-def test_classifiers_parameters_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
-    X, _, y = rows(10)
+def test_invalid_classifier_parameters_are_refused(wrong: dict[str, Any]) -> None:
+    X, _, y = random_rows(10)
     with pytest.raises(ParameterError, match=r"^SGDClassifier: `.*` must .*, got .*\. [A-Z].*\.$"):
         SGDClassifier(**wrong).partial_fit(X, y)

@@ -14,7 +14,7 @@ from oracles import ridge_qr
 Floats = NDArray[Any]
 
 
-def reduced(
+def reduce_blocks(
     X: Floats, y: Floats, s: Floats | None, forgetting: float, cuts: list[int]
 ) -> tuple[Centering, Floats, Floats]:
     """Means after all rows, and the rows that are to be solved without an intercept."""
@@ -39,7 +39,7 @@ def reduced(
     st.booleans(),
     st.lists(st.integers(0, 40), max_size=6),
 )
-def test_centred_rows_have_the_solution_that_an_intercept_gives(
+def test_centred_rows_have_solution_with_intercept(
     seed: int,
     n: int,
     forgetting: float,
@@ -49,7 +49,7 @@ def test_centred_rows_have_the_solution_that_an_intercept_gives(
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(n, 2)) + 3.0, rng.normal(size=n) - 7.0
     s = rng.uniform(0.1, 3.0, n) if weighted else None
-    center, A, b = reduced(X, y, s, forgetting, sorted(cuts))
+    center, A, b = reduce_blocks(X, y, s, forgetting, sorted(cuts))
     w = np.linalg.lstsq(A, b)[0][:, 0]
     coef, intercept = ridge_qr(X, y, weights=s, forgetting=forgetting)
     scale = 1.0 + np.abs(coef).max()
@@ -64,10 +64,10 @@ def test_centred_rows_have_the_solution_that_an_intercept_gives(
 
 
 @pytest.mark.parametrize("size", [1, 100, 1000])
-def test_means_far_from_zero_lose_no_digits(size: int) -> None:
+def test_means_far_from_zero_retain_precision(size: int) -> None:
     rng = np.random.default_rng(0)
     X = 1e8 + rng.normal(size=(5000, 1))
-    center, A, _ = reduced(X, np.zeros(5000), None, 1.0, list(range(0, 5000, size)))
+    center, A, _ = reduce_blocks(X, np.zeros(5000), None, 1.0, list(range(0, 5000, size)))
     deviations = X - 1e8
     mean = deviations.mean(axis=0)
     np.testing.assert_allclose((center.features - 1e8) + center.features_rest, mean, atol=1e-13)
@@ -75,15 +75,15 @@ def test_means_far_from_zero_lose_no_digits(size: int) -> None:
     np.testing.assert_allclose(center.around(X), deviations - mean, atol=1e-13)
 
 
-def test_a_constant_feature_is_exactly_zero_once_centred() -> None:
+def test_centred_constant_feature_is_exactly_zero() -> None:
     X = np.full((50, 1), 0.1)
     for cuts in ([], [1, 2, 30], list(range(50))):
-        _, A, _ = reduced(X, np.zeros(50), None, 0.9, cuts)
+        _, A, _ = reduce_blocks(X, np.zeros(50), None, 0.9, cuts)
         np.testing.assert_array_equal(A[1:], 0.0)
 
 
 @pytest.mark.parametrize("n", [1, 7])
-def test_without_an_intercept_rows_are_only_weighted(n: int) -> None:
+def test_rows_without_intercept_are_weighted_only(n: int) -> None:
     rng = np.random.default_rng(1)
     X, Y, s = rng.normal(size=(n, 2)), rng.normal(size=(n, 1)), rng.uniform(0.5, 2.0, n)
     center = Centering.start(2, 1, free=False)
@@ -96,7 +96,7 @@ def test_without_an_intercept_rows_are_only_weighted(n: int) -> None:
     assert part.before * part.fade == pytest.approx(0.9**n)
 
 
-def test_reducing_changes_no_array_and_takes_float32_and_read_only_rows() -> None:
+def test_reduce_accepts_float32_and_leaves_arrays_unchanged() -> None:
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(9, 3)).astype(np.float32), rng.normal(size=(9, 1)).astype(np.float32)
     X.flags.writeable = Y.flags.writeable = False
@@ -122,7 +122,7 @@ def test_late_features_and_outputs_have_mean_zero() -> None:
 
 @pytest.mark.parametrize("free", [True, False])
 @pytest.mark.parametrize("mean", [0.0, 1e8])
-def test_means_of_two_parts_are_those_of_all_rows(mean: float, free: bool) -> None:  # noqa: FBT001
+def test_joined_means_equal_means_of_all_rows(mean: float, free: bool) -> None:  # noqa: FBT001
     rng = np.random.default_rng(4)
     X, Y, s = mean + rng.normal(size=(60, 3)), rng.normal(size=(60, 2)), rng.uniform(0.5, 2.0, 60)
     empty = Centering.start(3, 2, free=free)

@@ -18,13 +18,13 @@ TYPES = st.sampled_from([np.float32, np.float64])
 LIFTS = st.sampled_from(["lifted", "alone"])
 
 
-def drawn(seed: int, q: int, p: int, dtype: Any) -> tuple[Any, ...]:
+def random_columns(seed: int, q: int, p: int, dtype: Any) -> tuple[Any, ...]:
     """Columns as rows (q, p), a vector (p,) and two short ones (q,)."""
     rng = np.random.default_rng(seed)
     return tuple(rng.normal(size=shape).astype(dtype) for shape in ((q, p), p, q, q))
 
 
-def close(one: Any, two: Any, dtype: Any, size: float) -> None:
+def assert_close(one: Any, two: Any, dtype: Any, size: float) -> None:
     np.testing.assert_allclose(one, two, rtol=0.0, atol=20.0 * np.finfo(dtype).eps * size)
 
 
@@ -34,31 +34,33 @@ def close(one: Any, two: Any, dtype: Any, size: float) -> None:
 @example(0, 5, 70_000, np.float32, "alone")
 @example(0, 1, 1, np.float64, "lifted")
 @example(0, 3, 0, np.float32, "lifted")
-def test_products_equal_those_in_float64(seed: int, q: int, p: int, dtype: Any, lift: str) -> None:
-    rows, g, c, d = drawn(seed, q, p, dtype)
+def test_compiled_products_equal_numpy_in_float64(
+    seed: int, q: int, p: int, dtype: Any, lift: str
+) -> None:
+    rows, g, c, d = random_columns(seed, q, p, dtype)
     B, v = rows.astype(float), g.astype(float)
     size = np.sqrt(max(p, 1)) * (1.0 + q)
     C, square = projection.matvec(rows, g, 1)
-    close(C, B @ v, dtype, size)
+    assert_close(C, B @ v, dtype, size)
     assert square == pytest.approx(v @ v, rel=1e-5)
     before = g.copy()
     rest, lifted, again, left = projection.residual(rows, g, c, d if lift == "lifted" else None, 1)
     np.testing.assert_array_equal(g, before)
-    close(rest, v + c.astype(float) @ B, dtype, size)
-    close(
+    assert_close(rest, v + c.astype(float) @ B, dtype, size)
+    assert_close(
         lifted, rest.astype(float) + d.astype(float) @ B if lift == "lifted" else rest, dtype, size
     )
     rest = rest.astype(float)
     reach = float((np.abs(B) @ np.abs(rest)).max(initial=size))  # rounding grows with the products
-    close(again, B @ rest, dtype, reach)
+    assert_close(again, B @ rest, dtype, reach)
     assert left == pytest.approx(rest @ rest, rel=1e-5)
-    close(projection.squared_lengths(rows, 1), (B * B).sum(axis=1), dtype, max(p, 1))
+    assert_close(projection.squared_lengths(rows, 1), (B * B).sum(axis=1), dtype, max(p, 1))
 
 
 @given(st.integers(0, 2**32 - 1), TYPES)
 @settings(max_examples=10, deadline=None)
-def test_the_vector_is_overwritten_on_request(seed: int, dtype: Any) -> None:
-    rows, g, c, d = drawn(seed, 6, 3001, dtype)
+def test_residual_can_overwrite_its_vector(seed: int, dtype: Any) -> None:
+    rows, g, c, d = random_columns(seed, 6, 3001, dtype)
     wanted = projection.residual(rows, g, c, d, 1)
     rest, lifted, again, _ = projection.residual(rows, g, c, d, 1, rest=g)
     assert rest is g
@@ -68,19 +70,21 @@ def test_the_vector_is_overwritten_on_request(seed: int, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_threads_compute_the_same(dtype: Any) -> None:
-    rows, g, c, d = drawn(0, 5, 200_001, dtype)
+def test_thread_count_does_not_change_products(dtype: Any) -> None:
+    rows, g, c, d = random_columns(0, 5, 200_001, dtype)
     one, two = (projection.residual(rows, g, c, d, many) for many in (1, 2))
     np.testing.assert_array_equal(one[0], two[0])
     np.testing.assert_array_equal(one[1], two[1])
-    close(one[2], two[2], dtype, 1e6)
+    assert_close(one[2], two[2], dtype, 1e6)
     np.testing.assert_array_equal(two[2], projection.residual(rows, g, c, d, 2)[2])
-    close(projection.matvec(rows, g, 1)[0], projection.matvec(rows, g, 2)[0], dtype, 1e5)
-    close(projection.squared_lengths(rows, 1), projection.squared_lengths(rows, 2), dtype, 1e6)
+    assert_close(projection.matvec(rows, g, 1)[0], projection.matvec(rows, g, 2)[0], dtype, 1e5)
+    assert_close(
+        projection.squared_lengths(rows, 1), projection.squared_lengths(rows, 2), dtype, 1e6
+    )
 
 
-def test_threads_do_not_wait_for_each_other() -> None:
-    rows, g, c, _ = drawn(0, 5, 40_001, np.float64)
+def test_concurrent_calls_give_equal_results() -> None:
+    rows, g, c, _ = random_columns(0, 5, 40_001, np.float64)
     wanted, found = projection.residual(rows, g, c, None, 1)[0], []
     work = [threading.Thread(target=lambda: found.append(projection.residual(rows, g, c, None,
     1)[0]))
@@ -95,7 +99,7 @@ def test_threads_do_not_wait_for_each_other() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("common", [0.0, 1e3])
-def test_projection_is_the_same_without_compiled_loops(dtype: Any, common: float) -> None:
+def test_compiled_projection_equals_numpy_projection(dtype: Any, common: float) -> None:
     rng = np.random.default_rng(0)
     rows = np.ascontiguousarray(np.linalg.qr(rng.normal(size=(30_000, 9)))[0].T.astype(dtype))
     G = (rng.normal(size=30_000) + common * rng.normal(size=9) @ rows).astype(dtype)[:, None]
@@ -110,13 +114,13 @@ def test_projection_is_the_same_without_compiled_loops(dtype: Any, common: float
     products, lengths = read()
     size = float(np.linalg.norm(G))
     for one, two in zip(products, wanted, strict=True):
-        close(one, two, dtype, size)
-    close(lengths, squares, dtype, 1.0)
+        assert_close(one, two, dtype, size)
+    assert_close(lengths, squares, dtype, 1.0)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
-def test_nonfinite_numbers_propagate_through_the_loops(value: float) -> None:
-    rows, g, c, _ = drawn(0, 4, 5000, np.float64)
+def test_compiled_loops_propagate_nonfinite_numbers(value: float) -> None:
+    rows, g, c, _ = random_columns(0, 4, 5000, np.float64)
     g[4321] = value
     C, square = projection.matvec(rows, g, 1)
     rest, _, again, left = projection.residual(rows, g, c, None, 1)
@@ -127,7 +131,7 @@ def test_nonfinite_numbers_propagate_through_the_loops(value: float) -> None:
     assert not np.isfinite(again).all() or value == 1e300
 
 
-def test_arrays_of_other_layouts_and_types_are_not_supported() -> None:
+def test_other_layouts_and_dtypes_are_not_supported() -> None:
     rows = np.zeros((3, 10))
     assert projection.is_supported(rows, rows[0])
     assert not projection.is_supported(rows.T)

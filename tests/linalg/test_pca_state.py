@@ -1,4 +1,4 @@
-"""Incremental PCA: exact without truncation, and independent of the cuts of the stream."""
+"""Incremental PCA: exact without truncation, independent of block boundaries."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from numpy.testing import assert_allclose
 from onepass.linalg.pca import IncrementalPCAState
 
 
-def rows(n: int, d: int, seed: int = 0) -> Any:
+def random_rows(n: int, d: int, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, d)) * np.geomspace(1.0, 0.05, d) + rng.normal(size=d)
 
 
-def learned(
+def fit_blocks(
     axes: IncrementalPCAState, X: Any, s: Any = None, cut: int = 10**9
 ) -> IncrementalPCAState:
     for start in range(0, len(X), cut):
@@ -29,7 +29,7 @@ def learned(
     return axes
 
 
-def same_axes(one: Any, other: Any, atol: float = 1e-9) -> None:
+def assert_same_axes(one: Any, other: Any, atol: float = 1e-9) -> None:
     assert one.directions.shape == other.directions.shape
     assert_allclose(one.lengths, other.lengths, rtol=1e-9)
     overlap = np.abs(one.directions @ other.directions.T)
@@ -38,10 +38,10 @@ def same_axes(one: Any, other: Any, atol: float = 1e-9) -> None:
 
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_without_truncation_axes_equal_those_of_all_rows(*, centred: bool, weighted: bool) -> None:
-    X = rows(90, 7)
+def test_axes_without_truncation_equal_batch_pca(*, centred: bool, weighted: bool) -> None:
+    X = random_rows(90, 7)
     s = np.random.default_rng(1).uniform(0.1, 3.0, 90) if weighted else np.ones(90)
-    axes = learned(IncrementalPCAState.start(7, 7, 30, centred=centred), X, s)
+    axes = fit_blocks(IncrementalPCAState.start(7, 7, 30, centred=centred), X, s)
     mean = (s @ X) / s.sum()
     off = X - mean if centred else X
     _, lengths, directions = np.linalg.svd(np.sqrt(s)[:, None] * off)
@@ -53,25 +53,25 @@ def test_without_truncation_axes_equal_those_of_all_rows(*, centred: bool, weigh
 
 @given(cut=st.integers(1, 200), k=st.sampled_from([1, 3, 0.9]), seed=st.integers(0, 5))
 @settings(max_examples=30, deadline=None)
-def test_where_the_stream_is_cut_makes_no_difference(cut: int, k: float, seed: int) -> None:
-    X = rows(150, 12, seed)
-    one, other = (learned(IncrementalPCAState.start(12, k, 20), X, cut=c) for c in (10**9, cut))
+def test_block_boundaries_do_not_matter(cut: int, k: float, seed: int) -> None:
+    X = random_rows(150, 12, seed)
+    one, other = (fit_blocks(IncrementalPCAState.start(12, k, 20), X, cut=c) for c in (10**9, cut))
     assert_allclose(one.view.lengths, other.view.lengths, rtol=1e-9)
     assert_allclose(one.view.center, other.view.center, atol=1e-12)
     assert_allclose(one.view.directions, other.view.directions, atol=1e-7)
 
 
-def test_checkpoints_are_at_powers_of_two_and_then_after_each_block() -> None:
+def test_checkpoints_are_powers_of_two_then_blocks() -> None:
     axes = IncrementalPCAState.start(3, 2, 12)
     assert list(axes.checkpoints(40)) == [1, 2, 4, 8, 12, 24, 36, 40]
-    axes = learned(axes, rows(14, 3))
+    axes = fit_blocks(axes, random_rows(14, 3))
     assert list(axes.checkpoints(12)) == [10, 12]
     assert not list(axes.checkpoints(0))
 
 
-def test_a_batch_is_added_by_sequential_karhunen_loeve() -> None:
-    """Ross et al. 2008: the SVD of what was kept, the batch about its mean, and the mean's move."""
-    X, Y, k = rows(60, 9), rows(50, 9, 1) + 2.0, 4
+def test_joined_batch_equals_sequential_karhunen_loeve() -> None:
+    """Ross et al. 2008: SVD of retained axes, centred batch and shift of the mean."""
+    X, Y, k = random_rows(60, 9), random_rows(50, 9, 1) + 2.0, 4
     axes = IncrementalPCAState.start(9, k, 30).joined(X).joined(Y)
     retained = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     move = np.sqrt(60 * 50 / 110) * (Y.mean(axis=0) - X.mean(axis=0))
@@ -81,39 +81,39 @@ def test_a_batch_is_added_by_sequential_karhunen_loeve() -> None:
     assert_allclose(np.abs(axes.view.directions @ directions[:k].T), np.eye(k), atol=1e-10)
 
 
-def test_a_long_batch_is_processed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    X = rows(300, 8)
+def test_long_batch_in_pieces_equals_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = random_rows(300, 8)
     whole = IncrementalPCAState.start(8, 3, 30).joined(X)
     monkeypatch.setattr("onepass.linalg.pca._PIECE", 37)
-    same_axes(IncrementalPCAState.start(8, 3, 30).joined(X).view, whole.view)
+    assert_same_axes(IncrementalPCAState.start(8, 3, 30).joined(X).view, whole.view)
 
 
-def test_merged_axes_are_those_of_the_rows_of_both() -> None:
-    X, Y = rows(40, 6), rows(70, 6, 3) - 5.0
-    one = learned(IncrementalPCAState.start(6, 6, 25), X).merged(
-        learned(IncrementalPCAState.start(6, 6, 25), Y)
+def test_merged_axes_equal_axes_of_all_rows() -> None:
+    X, Y = random_rows(40, 6), random_rows(70, 6, 3) - 5.0
+    one = fit_blocks(IncrementalPCAState.start(6, 6, 25), X).merged(
+        fit_blocks(IncrementalPCAState.start(6, 6, 25), Y)
     )
-    all_rows = learned(IncrementalPCAState.start(6, 6, 25), np.vstack((X, Y)))
+    all_rows = fit_blocks(IncrementalPCAState.start(6, 6, 25), np.vstack((X, Y)))
     assert one.rows == 110
     assert_allclose(one.mean, all_rows.mean, atol=1e-12)
     assert_allclose(one.trace, all_rows.trace, rtol=1e-12)
-    same_axes(one.view, all_rows.truncated().view)
+    assert_same_axes(one.view, all_rows.truncated().view)
 
 
-def test_a_large_offset_does_not_reduce_accuracy() -> None:
-    X = rows(200, 5)
+def test_large_offset_retains_precision() -> None:
+    X = random_rows(200, 5)
     near, far = (
-        learned(IncrementalPCAState.start(5, 3, 40), X + offset) for offset in (0.0, 2.0**30)
+        fit_blocks(IncrementalPCAState.start(5, 3, 40), X + offset) for offset in (0.0, 2.0**30)
     )
     assert_allclose(far.view.lengths, near.view.lengths, rtol=1e-6)
     assert_allclose(far.view.directions, near.view.directions, atol=1e-5)
 
 
-def test_axes_far_below_the_largest_keep_their_digits() -> None:
+def test_small_axes_retain_precision() -> None:
     rng = np.random.default_rng(0)
     directions = np.linalg.qr(rng.normal(size=(20, 4)))[0].T
     X = rng.normal(size=(500, 4)) * [1.0, 1e-3, 1e-6, 1e-8] @ directions
-    axes = learned(IncrementalPCAState.start(20, 4, 50), X)
+    axes = fit_blocks(IncrementalPCAState.start(20, 4, 50), X)
     lengths = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)[:4]
     assert_allclose(axes.view.lengths, lengths, rtol=1e-5)
     V = axes.view.directions
@@ -121,25 +121,25 @@ def test_axes_far_below_the_largest_keep_their_digits() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 60])
-def test_rows_that_are_all_the_same_have_no_axes(n: int) -> None:
-    axes = learned(IncrementalPCAState.start(4, 3, 8), np.full((n, 4), 3.0))
+def test_identical_rows_have_axes_of_length_zero(n: int) -> None:
+    axes = fit_blocks(IncrementalPCAState.start(4, 3, 8), np.full((n, 4), 3.0))
     assert_allclose(axes.view.lengths, 0.0, atol=1e-12)
     assert np.isfinite(axes.view.directions).all()
     assert_allclose(axes.view.of(np.full((2, 4), 3.0)), 0.0, atol=1e-12)
 
 
-def test_a_share_of_the_variance_takes_as_many_as_it_needs() -> None:
-    X = rows(400, 10)
-    axes = learned(IncrementalPCAState.start(10, 0.9, 100), X)
+def test_variance_share_retains_enough_axes() -> None:
+    X = random_rows(400, 10)
+    axes = fit_blocks(IncrementalPCAState.start(10, 0.9, 100), X)
     squares = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
     needed = int(np.searchsorted(np.cumsum(squares) / squares.sum(), 0.9)) + 1
     assert needed <= len(axes.view.lengths) <= needed + 1
 
 
-def test_new_columns_were_zero_in_every_row() -> None:
-    X, Y = rows(30, 4), rows(20, 6, 2)
-    grown = learned(learned(IncrementalPCAState.start(4, 6, 64), X).grown(6), Y)
-    whole = learned(
+def test_new_columns_equal_zeros_in_earlier_rows() -> None:
+    X, Y = random_rows(30, 4), random_rows(20, 6, 2)
+    grown = fit_blocks(fit_blocks(IncrementalPCAState.start(4, 6, 64), X).grown(6), Y)
+    whole = fit_blocks(
         IncrementalPCAState.start(6, 6, 64), np.vstack((np.pad(X, ((0, 0), (0, 2))), Y))
     )
-    same_axes(grown.truncated().view, whole.truncated().view)
+    assert_same_axes(grown.truncated().view, whole.truncated().view)

@@ -1,4 +1,4 @@
-"""Projection in two or three reads: the part outside is orthogonal to rounding."""
+"""Projection in two or three reads: the residual is orthogonal to rounding."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ def orthonormal(dtype: Any, seed: int = 0) -> Floats:
     return np.ascontiguousarray(np.linalg.qr(rng.normal(size=(P, Q)))[0].T.astype(dtype))
 
 
-def finished(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list that grows with each third read."""
+def third_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows by one item per third read."""
     third: list[int] = []
     monkeypatch.setattr("onepass.linalg.projection._CACHE_BYTES", 0)
     real = Projection._finished
@@ -42,15 +42,15 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     st.integers(1, 3),
     st.sampled_from([0, 1 << 20]),
 )
-def test_the_parts_are_those_of_a_projection_in_float64(
+def test_parts_equal_projection_in_float64(
     seed: int, dtype: Any, length: float, n: int, at_hand: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("onepass.linalg.projection._CACHE_BYTES", at_hand)
-        the_parts_are_those_of_a_projection(seed, dtype, length, n)
+        check_split(seed, dtype, length, n)
 
 
-def the_parts_are_those_of_a_projection(seed: int, dtype: Any, length: float, n: int) -> None:
+def check_split(seed: int, dtype: Any, length: float, n: int) -> None:
     rng, rows = np.random.default_rng(seed), orthonormal(dtype)
     eps = float(np.finfo(dtype).eps)
     J = rng.normal(size=(n, P)) / np.sqrt(P) + 10.0**length * rng.normal(size=(n, Q)) @ rows
@@ -65,10 +65,10 @@ def the_parts_are_those_of_a_projection(seed: int, dtype: Any, length: float, n:
     assert np.abs(split.lifted - lifted).max() <= 100.0 * eps * size.max()
 
 
-def test_the_third_read_is_done_where_little_is_new_and_only_there(
+def test_third_read_is_done_for_small_residuals_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    third, rng, rows = finished(monkeypatch), np.random.default_rng(1), orthonormal(np.float64)
+    third, rng, rows = third_reads(monkeypatch), np.random.default_rng(1), orthonormal(np.float64)
     new = rng.normal(size=P)
     new -= rows.T @ (rows @ new)
     new /= np.linalg.norm(new)
@@ -78,7 +78,7 @@ def test_the_third_read_is_done_where_little_is_new_and_only_there(
         assert len(third) == expected
 
 
-def test_vectors_in_the_span_and_zeros_have_no_part_outside() -> None:
+def test_vectors_in_span_and_zeros_have_no_part_outside() -> None:
     rows = orthonormal(np.float64)
     split = Projection(rows).split(np.column_stack([rows[0] + 2.0 * rows[3], np.zeros(P)]))
     np.testing.assert_allclose(split.inside[[0, 3], 0], [1.0, 2.0], rtol=1e-14)
@@ -93,7 +93,7 @@ def test_nonfinite_numbers_propagate(value: float) -> None:
         assert not np.isfinite(Projection(rows).split(g).outside).any()
 
 
-def test_gram_and_turning_are_plain_products() -> None:
+def test_gram_and_turn_equal_plain_products() -> None:
     rng = np.random.default_rng(2)
     rows, T = rng.normal(size=(150, 5000)), rng.normal(size=(150, 90))
     np.testing.assert_allclose(Projection(rows).gram(), rows @ rows.T, rtol=1e-11, atol=1e-10)
@@ -102,13 +102,13 @@ def test_gram_and_turning_are_plain_products() -> None:
     np.testing.assert_allclose(rows[:90], expected, rtol=1e-11, atol=1e-11)
 
 
-def test_the_gram_matrix_of_float32_is_summed_in_float64() -> None:
+def test_gram_matrix_of_float32_is_summed_in_float64() -> None:
     rows = np.random.default_rng(4).normal(size=(15, 784)).astype(np.float32)
     exact = rows.astype(np.float64) @ rows.T.astype(np.float64)
     np.testing.assert_allclose(Projection(rows).gram(), exact, atol=1e-10)
 
 
-def test_threads_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_count_does_not_change_projection(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr("onepass.linalg.projection._SHARED", 0)
     rng, rows = np.random.default_rng(3), torch.from_numpy(orthonormal(np.float32))
@@ -126,7 +126,7 @@ def test_threads_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_lengths_of_tensors_neither_overflow_nor_vanish(scale: float) -> None:
+def test_norms_of_tensors_neither_overflow_nor_underflow(scale: float) -> None:
     torch = pytest.importorskip("torch")
     values = np.random.default_rng(4).normal(size=(9000, 2)).astype(np.float32)
     tensor = torch.from_numpy(values * np.float32(scale))
@@ -135,7 +135,7 @@ def test_lengths_of_tensors_neither_overflow_nor_vanish(scale: float) -> None:
     assert linalg.norms(torch.zeros(9000, 2)).tolist() == [0.0, 0.0]
 
 
-def test_rows_that_are_not_finite_are_found_also_where_their_sum_overflows() -> None:
+def test_rows_are_finite_finds_nonfinite_rows() -> None:
     torch = pytest.importorskip("torch")
     J = torch.ones(4, 10)
     J[1], J[2, 3], J[3, 4] = 3e38, float("nan"), float("-inf")

@@ -1,5 +1,6 @@
-"""The step of one vector equals that of a block of one."""
+"""The rank-one step against a block of one row."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 import onepass as op
 from onepass.linalg.subspace import Subspace, rank_one_step
 from onepass.memory.principal import PrincipalState
+from sampling import sample
 
 Floats = NDArray[Any]
 
@@ -18,11 +20,22 @@ def projector(U: Floats) -> Floats:
     return U @ U.T
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("noise", [0.0, 0.3])
-@pytest.mark.parametrize("shrinks", [False, True])
-@pytest.mark.parametrize(("p", "m"), [(24, 4), (5, 8), (300, 30), (3, 1)])
-def test_a_rank_one_step_equals_a_block_of_one(
+SIZES = [(24, 4), (5, 8), (300, 30), (3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("p", "m", "shrinks", "noise", "dtype"),
+    sample(
+        [
+            (*size, *rest)
+            for size in SIZES
+            for rest in product([False, True], [0.0, 0.3], [np.float64, np.float32])
+        ],
+        12,
+        "rank-one steps",
+    ),
+)
+def test_rank_one_step_equals_block_of_one_row(
     p: int,
     m: int,
     shrinks: bool,  # noqa: FBT001
@@ -60,7 +73,7 @@ def test_columns_larger_than_the_cache_have_no_rank_one_step() -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 2.0])
 @pytest.mark.parametrize("memory", [op.memory.Principal(3), op.memory.Sketch(3)])
-def test_a_memory_takes_the_step_of_a_block(
+def test_memory_with_rank_one_steps_equals_block_steps(
     memory: Any, noise: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(2)
@@ -76,7 +89,7 @@ def test_a_memory_takes_the_step_of_a_block(
 
 
 @pytest.mark.parametrize("share", [1e-3, 1e-9])
-def test_a_gradient_nearly_in_the_span_has_no_fast_step(share: float) -> None:
+def test_gradient_nearly_in_span_has_no_rank_one_step(share: float) -> None:
     memory = op.memory.Principal(3).start(6, 1)
     for i in range(2):
         memory = memory.learn(np.zeros(6), np.eye(6)[:, [i]], np.ones(1), np.zeros(1)).memory
@@ -87,7 +100,7 @@ def test_a_gradient_nearly_in_the_span_has_no_fast_step(share: float) -> None:
     assert len(memory.subspace.B) == 2  # and nothing was written
 
 
-def test_a_weighted_row_has_no_fast_step() -> None:
+def test_weighted_row_has_no_rank_one_step() -> None:
     memory = op.memory.Principal(3).start(6, 1, 0.5)
     given = np.zeros(6), np.ones((6, 1)), np.ones(1)
     assert memory.pending(*given, np.array([0.5])) is not None
@@ -98,12 +111,12 @@ def test_a_weighted_row_has_no_fast_step() -> None:
     ("dtype", "size"),
     [(np.float64, 1e-310), (np.float64, 1e160), (np.float32, 1e-43), (np.float32, 2e38)],
 )
-def test_a_vector_whose_squares_overflow_has_no_rank_one_step(dtype: Any, size: float) -> None:
+def test_overflowing_vector_has_no_rank_one_step(dtype: Any, size: float) -> None:
     g = (size * np.ones(6)).astype(dtype)
     assert rank_one_step(Subspace.start(6, 3, dtype), g, 0.5) is None
 
 
-def test_gradients_that_vanish_leave_nothing_in_the_memory() -> None:
+def test_subnormal_gradients_add_no_direction() -> None:
     X = 1e-310 * np.random.default_rng(0).normal(size=(20, 2))
     model = op.ORFitRegressor(5, 0.5).fit(X, np.ones(20))
     assert model.memory_.subspace.rank == 0

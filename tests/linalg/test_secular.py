@@ -1,4 +1,4 @@
-"""The decomposition of a diagonal matrix with additional columns, against a dense one."""
+"""SVD of a diagonal matrix with additional columns against dense SVD."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SPECTRA = {
 }
 
 
-def check(d: Floats, Z: Floats) -> None:
+def check_bordered_svd(d: Floats, Z: Floats) -> None:
     U, sigma = linalg.bordered_svd(d, Z)
     size = max(d.max(initial=0.0), np.abs(Z).max(initial=0.0)) or 1.0
     M = np.hstack((np.diag(d), Z)) / size
@@ -37,41 +37,41 @@ def check(d: Floats, Z: Floats) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 11, 23, 24, 25, 60, 101])
 @pytest.mark.parametrize("spectrum", SPECTRA)
-def test_one_column_beside_a_diagonal_is_decomposed_as_a_dense_matrix(
-    spectrum: str, n: int
-) -> None:
+def test_bordered_svd_of_one_column_equals_dense_svd(spectrum: str, n: int) -> None:
     rng = np.random.default_rng(n)
     d = np.sort(SPECTRA[spectrum](rng, n))[::-1].copy()
     z = rng.normal(size=n) * d[0]
     sparse = np.where(np.arange(n) % 3 == 0, z, 0.0)
     for column in (z, 1e-9 * z, sparse, 0.0 * z):
-        check(d, column[:, None])
-        check(np.append(d[:-1], 0.0), column[:, None])
+        check_bordered_svd(d, column[:, None])
+        check_bordered_svd(np.append(d[:-1], 0.0), column[:, None])
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(8, 40), st.floats(-20, 3), st.integers(0, 30))
-def test_any_spectrum_is_decomposed(seed: int, n: int, least: float, zeros: int) -> None:
+def test_bordered_svd_of_random_spectra_equals_dense_svd(
+    seed: int, n: int, least: float, zeros: int
+) -> None:
     rng = np.random.default_rng(seed)
     d = np.sort(10.0 ** rng.uniform(least, 3, n))[::-1].copy()
     z = rng.normal(size=n) * 10.0 ** rng.uniform(least, 3, n)
     z[rng.integers(0, n, zeros)] = 0.0
-    check(d, z[:, None])
+    check_bordered_svd(d, z[:, None])
 
 
 @pytest.mark.parametrize("k", [0, 1, 2, 7])
 @pytest.mark.parametrize("n", [0, 1, 5, 30])
-def test_several_columns_and_directions_of_length_zero_go_too(n: int, k: int) -> None:
+def test_bordered_svd_accepts_several_columns_and_zeros(n: int, k: int) -> None:
     rng = np.random.default_rng(0)
     for zeros in range(min(n, k) + 1):
         d = np.sort(rng.random(n))[::-1].copy()
         d[n - zeros :] = 0.0
-        check(d, rng.normal(size=(n, k)))
+        check_bordered_svd(d, rng.normal(size=(n, k)))
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 @pytest.mark.parametrize("n", [5, 60])
-def test_nonfinite_numbers_are_refused(n: int, wrong: float) -> None:
+def test_bordered_svd_refuses_nonfinite_numbers(n: int, wrong: float) -> None:
     d, Z = np.linspace(2.0, 1.0, n), np.ones((n, 1))
     for place in range(2):
         bad = (d.copy(), Z.copy())
@@ -83,7 +83,7 @@ def test_nonfinite_numbers_are_refused(n: int, wrong: float) -> None:
 @pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("n", [24, 57])
-def test_the_compiled_loop_computes_the_same(spectrum: str, n: int, monkeypatch: Any) -> None:
+def test_compiled_bordered_svd_equals_numpy(spectrum: str, n: int, monkeypatch: Any) -> None:
     rng = np.random.default_rng(n)
     d = np.sort(SPECTRA[spectrum](rng, n))[::-1].copy()
     z = rng.normal(size=(n, 1)) * d[0]

@@ -1,4 +1,4 @@
-"""Memories by part against the update equation with P = diag(P_1, …, P_L) formed."""
+"""Memories by parts against the update equation with P = diag(P_1, …, P_L)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ WHERE = [np.r_[tuple(slice(*piece) for piece in place)] for place in PLACES]
 
 
 def orthonormal(G: Floats, known: Floats) -> Floats:
-    """What of the columns of G is new, one after the other, as long as it is."""
+    """Orthonormal directions of the columns of G outside the known ones."""
     found = known
     for g in G.T:
         rest = g - found @ (found.T @ g)
@@ -28,8 +28,8 @@ def orthonormal(G: Floats, known: Floats) -> Floats:
     return found[:, known.shape[1] :]
 
 
-class Projected:
-    """Algorithm 1 of 2022, of one part: lengths and directions of what was free, longest first."""
+class ProjectedDirections:
+    """Algorithm 1 of 2022 for one part: lengths and directions of residuals, longest first."""
 
     def __init__(self, p: int) -> None:
         self.retained: list[tuple[float, Floats]] = []
@@ -49,8 +49,8 @@ class Projected:
                 self.retained = sorted([*self.retained, pair], key=lambda each: -each[0])[:M]
 
 
-class Drawn:
-    """M directions of one part, by the same lots."""
+class RandomDirections:
+    """M directions of one part, drawn by the same random numbers."""
 
     def __init__(self, p: int) -> None:
         self.Q, self.draws = np.zeros((p, 0)), 0
@@ -66,7 +66,7 @@ class Drawn:
         self.Q = Q
 
 
-class Last:
+class LastDirectionsOnly:
     """The last M directions of one part."""
 
     def __init__(self, p: int) -> None:
@@ -78,16 +78,16 @@ class Last:
 
 
 KINDS: dict[str, tuple[Any, Callable[[int], Any]]] = {
-    "projected": (Principal(M, of="projected"), Projected),
-    "random": (Random(M, seed=7), Drawn),
-    "latest": (LastDirections(M), Last),
+    "projected": (Principal(M, of="projected"), ProjectedDirections),
+    "random": (Random(M, seed=7), RandomDirections),
+    "latest": (LastDirections(M), LastDirectionsOnly),
 }
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("c", [1, 2])
 @pytest.mark.parametrize("name", KINDS)
-def test_parts_are_those_of_the_dense_p(name: str, c: int, library: str) -> None:
+def test_memory_by_parts_equals_block_diagonal_p(name: str, c: int, library: str) -> None:
     specification, dense = KINDS[name]
     kind: Any = np.float64
     array: Callable[[Any], Any] = np.asarray
@@ -101,7 +101,7 @@ def test_parts_are_those_of_the_dense_p(name: str, c: int, library: str) -> None
     for k in range(25):
         G = rng.normal(size=(P, c)) * rng.uniform(0.2, 4.0)
         if k % 6 == 4:
-            G[WHERE[k % 3]] = 0.0  # a part that the row says nothing of
+            G[WHERE[k % 3]] = 0.0  # a part without gradient
         y = rng.normal(size=c)
         U = np.zeros((P, c))
         for at, part in zip(WHERE, parts, strict=True):
@@ -116,14 +116,14 @@ def test_parts_are_those_of_the_dense_p(name: str, c: int, library: str) -> None
     assert memory.rank == 3 * M
 
 
-def test_parts_without_noise_refuse_it() -> None:
+def test_memories_without_noise_refuse_noise_by_parts() -> None:
     for specification, _ in KINDS.values():
         with pytest.raises(ParameterError, match="`noise` must be 0 with a memory of projected"):
             Blocks.start(specification, PLACES, 0.5, 1, np.float64)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_networks_by_layer_fit_each_row_with_it(name: str) -> None:
+def test_networks_by_layer_fit_new_rows_exactly(name: str) -> None:
     torch = pytest.importorskip("torch")
     from onepass.nn import ORFit
 

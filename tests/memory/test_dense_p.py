@@ -1,4 +1,4 @@
-"""Every memory against the update equation with a dense P, whatever the rows."""
+"""Every memory against the update equation with a dense P."""
 
 from typing import Any, NamedTuple
 
@@ -20,14 +20,14 @@ NEAR = {np.float64: (1e-10, 1e-4), np.float32: (1e-7, 1e-1)}  # below and above 
 
 
 class Stream(NamedTuple):
-    """Gradients as columns, and the answers that they should give, one row a gradient."""
+    """Gradients as columns, and the targets that they should give, one row a gradient."""
 
     G: Floats
     y: Floats
     inconsistent_rows: int
 
 
-def awkward(dtype: Any, c: int) -> Stream:
+def awkward_stream(dtype: Any, c: int) -> Stream:
     """Fresh, repeated, contradicting, zero and nearly dependent rows, scaled differently."""
     rng = np.random.default_rng(0)
     hidden = rng.normal(size=(P, c))
@@ -41,14 +41,14 @@ def awkward(dtype: Any, c: int) -> Stream:
     ]  # fmt: skip
     G = np.column_stack(columns).astype(dtype)
     y = G.T.astype(np.float64) @ hidden
-    y[2] += 1.0  # the first row again, with another answer
-    y[10] = 1.0  # zeros cannot answer one
-    y[6] -= 2.0  # a sum of rows before, with another answer
+    y[2] += 1.0  # the first row again, with another target
+    y[10] = 1.0  # zeros cannot target one
+    y[6] -= 2.0  # a sum of rows before, with another target
     return Stream(G, y, 3)
 
 
-def through(memory: Any, X: Floats) -> Floats:
-    """P X, from what the memory keeps."""
+def p_times(memory: Any, X: Floats) -> Floats:
+    """P X, from the state of the memory."""
     X = X.astype(np.float64)
     match memory:
         case NoMemoryState():
@@ -84,11 +84,11 @@ def specification(name: str, noise: float) -> Any:
         *[("principal, wide enough", noise, 1) for noise in (0.0, 0.5)],
     ],
 )
-def test_weights_errors_p_rank_and_inconsistent_rows_are_those_of_the_dense_p(
+def test_memories_equal_dense_update_on_awkward_rows(
     name: str, noise: float, block: int, c: int, dtype: Any
 ) -> None:
-    stream = awkward(dtype, c)
-    if name.startswith("principal"):  # it keeps even the direction of a lean too small to learn
+    stream = awkward_stream(dtype, c)
+    if name.startswith("principal"):  # which retains even directions too small to learn
         stream = Stream(np.delete(stream.G, 7, axis=1), np.delete(stream.y, 7, axis=0), 3)
     memory = specification(name, noise).start(P, c, noise, dtype)
     # with noise a triangle has P₀ = I / ridge and noise 1, the others P₀ = I and noise r
@@ -110,7 +110,7 @@ def test_weights_errors_p_rank_and_inconsistent_rows_are_those_of_the_dense_p(
             assert step.rank == then.rank
         np.testing.assert_allclose(w, expected, atol=tolerance * np.abs(expected).max())
     probes = np.random.default_rng(1).normal(size=(P, 4))
-    np.testing.assert_allclose(through(memory, probes), dense.P @ probes, atol=10 * tolerance)
+    np.testing.assert_allclose(p_times(memory, probes), dense.P @ probes, atol=10 * tolerance)
     triangle = name == "square root" or (name == "basis" and noise)
     assert w.dtype == (np.float64 if triangle else dtype)
     if not noise:
@@ -119,7 +119,7 @@ def test_weights_errors_p_rank_and_inconsistent_rows_are_those_of_the_dense_p(
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_rows_of_vector_outputs_are_learned_with_all_their_gradients_at_once(noise: float) -> None:
+def test_basis_learns_all_gradients_of_row_at_once(noise: float) -> None:
     rng = np.random.default_rng(2)
     c, n = 3, 8
     G = rng.normal(size=(P, n * c))
@@ -148,7 +148,7 @@ def test_rows_of_vector_outputs_are_learned_with_all_their_gradients_at_once(noi
             )
 
 
-def test_the_square_root_takes_vector_outputs_row_by_row() -> None:
+def test_square_root_learns_vector_outputs_row_by_row() -> None:
     rng = np.random.default_rng(3)
     G, y, noise = rng.normal(size=(6, 12)), rng.normal(size=12), rng.uniform(0.5, 2.0, 12)
     dense, expected = DenseP(6, np.eye(6) / 0.7), np.zeros(6)
@@ -163,7 +163,7 @@ def test_the_square_root_takes_vector_outputs_row_by_row() -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("n", [1, 4])
-def test_nothing_is_the_step_with_p_the_identity(noise: float, n: int) -> None:
+def test_no_memory_equals_step_with_identity_p(noise: float, n: int) -> None:
     rng = np.random.default_rng(4)
     w, G, e = rng.normal(size=(P, 2)), rng.normal(size=(P, n)), rng.normal(size=(n, 2))
     step = NoMemory().start(P, 2).learn(w, G, e, np.full(n, noise))
@@ -173,7 +173,7 @@ def test_nothing_is_the_step_with_p_the_identity(noise: float, n: int) -> None:
         np.testing.assert_allclose(G.T @ (step.w - w), e, atol=1e-12)
 
 
-def test_nothing_skips_a_zero_row_and_counts_it_if_it_should_have_moved() -> None:
+def test_no_memory_skips_zero_rows_and_counts_contradictions() -> None:
     memory = NoMemory().start(3, 1)
     w = np.ones((3, 1))
     for e, against in ((0.0, 0), (1.0, 1)):
@@ -184,9 +184,7 @@ def test_nothing_skips_a_zero_row_and_counts_it_if_it_should_have_moved() -> Non
 
 @pytest.mark.parametrize("specified", [Basis(), Principal(5), SquareRoot(0.0), SquareRoot(1.0)])
 @pytest.mark.parametrize("noise", [0.0, 1.0])
-def test_learning_changes_neither_what_comes_in_nor_the_memory_before(
-    specified: Any, noise: float
-) -> None:
+def test_learn_leaves_arguments_and_memory_unchanged(specified: Any, noise: float) -> None:
     noise = noise or float(isinstance(specified, SquareRoot))
     rng = np.random.default_rng(5)
     memory = specified.start(8, 2, noise)
@@ -203,9 +201,7 @@ def test_learning_changes_neither_what_comes_in_nor_the_memory_before(
 
 @pytest.mark.parametrize("specified", [Basis(), Principal(6), NoMemory(), SquareRoot(0.5)])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_weights_that_come_late_are_as_if_zero_in_every_row_before(
-    specified: Any, noise: float
-) -> None:
+def test_late_weights_equal_zeros_in_earlier_rows(specified: Any, noise: float) -> None:
     noise = noise or float(isinstance(specified, SquareRoot))
     rng = np.random.default_rng(6)
     G, y = rng.normal(size=(7, 6)), rng.normal(size=(6, 2))
@@ -225,9 +221,7 @@ def test_weights_that_come_late_are_as_if_zero_in_every_row_before(
 
 @pytest.mark.parametrize("specified", [Basis(), Principal(6), NoMemory(), SquareRoot(0.5)])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_outputs_that_come_late_are_as_if_zero_in_every_row_before(
-    specified: Any, noise: float
-) -> None:
+def test_late_outputs_equal_zeros_in_earlier_rows(specified: Any, noise: float) -> None:
     noise = noise or float(isinstance(specified, SquareRoot))
     rng = np.random.default_rng(7)
     G, y = rng.normal(size=(7, 6)), rng.normal(size=(6, 3))
@@ -239,8 +233,8 @@ def test_outputs_that_come_late_are_as_if_zero_in_every_row_before(
             late = late.with_outputs(np.array([1]), 3)
             b = np.insert(b, 1, 0.0, axis=1)
         g, R = G[:, i : i + 1], np.full(1, noise)
-        answer = y[i : i + 1] if i >= 3 else y[i : i + 1, [0, 2]]
+        target = y[i : i + 1] if i >= 3 else y[i : i + 1, [0, 2]]
         one = known.learn(a, g, y[i : i + 1] - g.T @ a, R)
-        two = late.learn(b, g, answer - g.T @ b, R)
+        two = late.learn(b, g, target - g.T @ b, R)
         a, known, b, late = one.w, one.memory, two.w, two.memory
     np.testing.assert_allclose(b, a, atol=1e-12)

@@ -7,15 +7,15 @@ import onepass as op
 from onepass.errors import ParameterError
 
 
-def transcribed(
+def transcription(
     X: np.ndarray, y: np.ndarray, spec: op.memory.LastDirections | op.memory.Random
 ) -> np.ndarray:
     """ORFit with the last m, or m drawn, of its orthonormal directions."""
     w, Q = np.zeros(X.shape[1]), np.zeros((X.shape[1], 0))
     draws = 0
-    for x, answer in zip(X, y, strict=True):
+    for x, target in zip(X, y, strict=True):
         free = x - Q @ (Q.T @ x)
-        w = w + free * (answer - x @ w) / (x @ free)
+        w = w + free * (target - x @ w) / (x @ free)
         Q = np.column_stack((Q, free / np.linalg.norm(free)))
         if Q.shape[1] > spec.m and isinstance(spec, op.memory.LastDirections):
             Q = Q[:, 1:]
@@ -35,18 +35,18 @@ def transcribed(
         op.memory.Random(1),
     ],
 )
-def test_few_directions_are_those_of_the_transcription(spec: object) -> None:
+def test_directions_equal_transcription_of_paper(spec: object) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 30)), rng.normal(size=60)
     model = op.ORFitRegressor(memory=spec).partial_fit(X, y)
-    np.testing.assert_allclose(model.coef_, transcribed(X, y, spec), atol=1e-10)
+    np.testing.assert_allclose(model.coef_, transcription(X, y, spec), atol=1e-10)
     assert model.memory_.rank == spec.m
     np.testing.assert_allclose(
         model.memory_.directions.Q.T @ model.memory_.directions.Q, np.eye(spec.m), atol=1e-12
     )
 
 
-def test_while_memory_suffices_all_three_are_orfit_without_a_limit() -> None:
+def test_memories_with_room_equal_unlimited_orfit() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(20, 50)), rng.normal(size=20)
     whole = op.ORFitRegressor(memory=None).fit(X, y)
@@ -54,7 +54,7 @@ def test_while_memory_suffices_all_three_are_orfit_without_a_limit() -> None:
         np.testing.assert_allclose(op.ORFitRegressor(spec).fit(X, y).coef_, whole.coef_, atol=1e-12)
 
 
-def test_the_same_seed_keeps_the_same_directions_and_another_others() -> None:
+def test_random_directions_depend_on_seed_only() -> None:
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(50, 30)), rng.normal(size=50)
 
@@ -66,7 +66,7 @@ def test_the_same_seed_keeps_the_same_directions_and_another_others() -> None:
 
 
 @pytest.mark.parametrize("kind", [op.memory.LastDirections, op.memory.Random])
-def test_noise_and_sizes_that_make_no_sense_are_refused(kind: type) -> None:
+def test_invalid_sizes_noise_and_seeds_are_refused(kind: type) -> None:
     with pytest.raises(ParameterError, match="whole number >= 1"):
         kind(0)
     with pytest.raises(ParameterError, match="noise"):

@@ -1,4 +1,4 @@
-"""Evidence: without the prior, its rows have the information of all rows."""
+"""Evidence: information of all rows without the prior."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def triangle(A: Floats, b: Floats, L: Floats) -> tuple[Floats, Floats, Floats]:
     prior=st.sampled_from(["scalar", "matrix", "some"]),
     size=st.sampled_from([1e-3, 1.0, 1e3]),
 )
-def test_evidence_has_the_information_of_all_rows(
+def test_evidence_equals_information_of_all_rows(
     seed: int, p: int, n: int, prior: str, size: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ def test_evidence_has_the_information_of_all_rows(
         np.testing.assert_allclose(evidence.rest, least, rtol=1e-6, atol=1e-8)
 
 
-def test_directions_informed_by_the_prior_only_give_no_row() -> None:
+def test_directions_of_prior_only_give_no_evidence() -> None:
     rng = np.random.default_rng(0)
     A, b = rng.normal(size=(50, 6)), rng.normal(size=(50, 1))
     A[:, 1], A[:, 4] = 0.0, 2.0 * A[:, 0]
@@ -78,7 +78,7 @@ def test_directions_informed_by_the_prior_only_give_no_row() -> None:
 @pytest.mark.parametrize("start", [None, "other"])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("spec", [Basis(), Principal(20)])
-def test_a_memory_of_gradients_gives_back_its_weights(
+def test_memory_merged_from_its_evidence_retains_weights(
     spec: Any, noise: float, start: str | None
 ) -> None:
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Principal is held against a dense oracle: a full SVD of the kept directions, cut at each step."""
+"""Principal against a dense oracle: full SVD, truncated at each step."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +54,7 @@ def stream(p: int, n: int, c: int, seed: int = 0) -> tuple[Floats, Floats]:
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("m", [1, 4, 9])
-def test_directions_and_weights_are_those_of_the_full_svd_cut_at_each_step(
+def test_principal_equals_full_svd_truncated_at_each_step(
     m: int, n: int, noise: float, dtype: Any, tolerance: float
 ) -> None:
     G, y = stream(30, 60, 2)
@@ -73,7 +73,7 @@ def test_directions_and_weights_are_those_of_the_full_svd_cut_at_each_step(
     assert w.dtype == memory.subspace.B.rows.dtype == dtype
 
 
-def test_until_it_is_full_noise_makes_it_exact_ridge_regression() -> None:
+def test_principal_with_room_and_noise_equals_ridge() -> None:
     G, y = stream(20, 8, 1)
     ridge, principal = SquareRoot(0.4).start(20, 1), Principal(8).start(20, 1, 0.4)
     a = b = np.zeros((20, 1))
@@ -85,7 +85,7 @@ def test_until_it_is_full_noise_makes_it_exact_ridge_regression() -> None:
     np.testing.assert_allclose(b, a, atol=1e-13)
 
 
-def test_rows_of_unequal_noise_count_as_rows_of_unequal_length() -> None:
+def test_rows_of_unequal_noise_equal_weighted_rows() -> None:
     rng = np.random.default_rng(1)
     G, y, s = rng.normal(size=(20, 6)), rng.normal(size=(6, 1)), rng.uniform(0.5, 2.0, 6)
     ridge, principal = SquareRoot(0.4).start(20, 1), Principal(6).start(20, 1, 0.4)
@@ -98,7 +98,7 @@ def test_rows_of_unequal_noise_count_as_rows_of_unequal_length() -> None:
     np.testing.assert_allclose(b, a, atol=1e-13)
 
 
-def test_projected_directions_are_those_of_algorithm_1_as_printed() -> None:
+def test_projected_directions_equal_algorithm_1() -> None:
     rng = np.random.default_rng(2)
     m, p = 3, 12
     G = rng.normal(size=(p, 25)) * rng.uniform(0.1, 5.0, 25)
@@ -119,7 +119,7 @@ def test_projected_directions_are_those_of_algorithm_1_as_printed() -> None:
 
 @pytest.mark.parametrize(("of", "noise"), [("raw", 0.0), ("raw", 0.5), ("projected", 0.0)])
 @pytest.mark.parametrize("p", [1, 4])
-def test_zero_rows_and_repeated_rows_take_no_place(of: Any, noise: float, p: int) -> None:
+def test_zero_and_repeated_rows_add_no_direction(of: Any, noise: float, p: int) -> None:
     memory, w = Principal(2, of=of).start(p, 1, noise), np.zeros(p)
     g = np.arange(1.0, p + 1.0)
     for row in (np.zeros(p), g, np.zeros(p), g, -2 * g, g):
@@ -131,19 +131,19 @@ def test_zero_rows_and_repeated_rows_take_no_place(of: Any, noise: float, p: int
     np.testing.assert_allclose(np.abs(U[:, 0]), g / np.linalg.norm(g), atol=1e-12)
 
 
-def test_the_past_wins_and_the_contradiction_is_counted() -> None:
+def test_contradicting_row_is_counted_and_ignored() -> None:
     memory, w = Principal(3).start(5, 1), np.zeros(5)
     g = np.ones((5, 1))
     against = []
-    for answer in (1.0, 1.0, 3.0):
-        step = memory.learn(w, g, np.full(1, answer) - g.T @ w, np.zeros(1))
+    for target in (1.0, 1.0, 3.0):
+        step = memory.learn(w, g, np.full(1, target) - g.T @ w, np.zeros(1))
         w, memory = step.w, step.memory
         against.append(step.inconsistent_rows)
     assert against == [0, 0, 1]
     np.testing.assert_allclose(g.T @ w, 1.0)
 
 
-def test_bytes_do_not_grow_with_the_rows() -> None:
+def test_bytes_do_not_grow_with_rows() -> None:
     rng = np.random.default_rng(3)
     memory, w = Principal(5).start(200, 1), np.zeros(200)
     for _ in range(100):
@@ -154,17 +154,17 @@ def test_bytes_do_not_grow_with_the_rows() -> None:
 
 
 @pytest.mark.parametrize("m", [0, -1, 2.5, True, "3"])
-def test_a_memory_of_no_whole_number_is_refused(m: Any) -> None:
+def test_invalid_m_is_refused(m: Any) -> None:
     with pytest.raises(ParameterError, match="`m` must be a whole number >= 1"):
         Principal(m)
 
 
-def test_an_unknown_kind_of_direction_is_refused() -> None:
+def test_unknown_kind_of_direction_is_refused() -> None:
     with pytest.raises(ParameterError, match="`of` must be"):
         Principal(3, of="raws")  # type: ignore[arg-type]
 
 
-def test_projected_directions_have_no_noise() -> None:
+def test_projected_directions_refuse_noise() -> None:
     """P = I − UUᵀ with R > 0 is no least squares, whatever the lengths of U stand for."""
     message = r"`noise` must be 0 with a memory of projected directions, got 0.5. Use op.memory.Pri"
     with pytest.raises(ParameterError, match=r"memory.Principal\(of='projected'\): " + message):
@@ -174,9 +174,7 @@ def test_projected_directions_have_no_noise() -> None:
 
 @pytest.mark.parametrize("retained", [Principal(3, of="projected"), LastDirections(3), Random(3)])
 @pytest.mark.parametrize("kind", [ORFitRegressor, ORFitClassifier])
-def test_learners_refuse_it_in_the_same_words_and_stay_as_they_were(
-    kind: Any, retained: Any
-) -> None:
+def test_learners_refuse_noise_with_memories_without_noise(kind: Any, retained: Any) -> None:
     X, y = np.eye(4), np.array([0, 1, 0, 1])
     model = kind(memory=retained, noise=0.5)
     before = dict(vars(model))

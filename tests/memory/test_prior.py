@@ -1,4 +1,4 @@
-"""The prior in a feature's own units: exact, scale-free, the same for any cut."""
+"""The prior in units of the features: exact, scale-free, independent of block boundaries."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def table(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
     return X, X[:, 0] + 1e2 * X[:, 1] + 1e-2 * X[:, 2] + rng.normal(size=n)
 
 
-def test_it_is_the_ridge_whose_units_the_first_rows_show() -> None:
+def test_prior_equals_ridge_in_units_of_first_rows() -> None:
     X, y = table()
     model = op.RLSRegressor(1e-9, prior=3.0, fit_intercept=False).fit(X, y)
     first = np.array([np.abs(x[np.flatnonzero(x)[0]]) if x.any() else 0.0 for x in X.T])
@@ -24,7 +24,7 @@ def test_it_is_the_ridge_whose_units_the_first_rows_show() -> None:
     np.testing.assert_allclose(model.coef_ * np.abs(X).max(0), coef * np.abs(X).max(0), atol=1e-9)
 
 
-def test_the_units_of_the_features_do_not_matter() -> None:
+def test_feature_units_do_not_matter() -> None:
     X, y = table()
     scale = np.array([1e2, 1e2, 1e-2, 1.0, 7.0, 1e-2])
     predictions = op.RLSRegressor(0.0, prior=1.0).test_then_train(X, y)
@@ -33,7 +33,7 @@ def test_the_units_of_the_features_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.97])
-def test_how_the_stream_is_cut_does_not_matter(forgetting: float) -> None:
+def test_block_boundaries_do_not_matter(forgetting: float) -> None:
     X, y = table()
     whole = op.RLSRegressor(prior=1.0, forgetting=forgetting)
     predictions = whole.test_then_train(X, y)
@@ -44,7 +44,7 @@ def test_how_the_stream_is_cut_does_not_matter(forgetting: float) -> None:
     np.testing.assert_allclose(np.concatenate(by_parts), predictions, atol=1e-8)
 
 
-def test_wide_tables_are_calm_from_the_first_rows() -> None:
+def test_prior_reduces_error_on_wide_tables() -> None:
     rng = np.random.default_rng(1)
     X = np.eye(80)[rng.integers(0, 80, 400)]
     y = X @ rng.normal(size=80) + rng.normal(size=400)

@@ -1,4 +1,4 @@
-"""Every memory and every rule of forgetting has each member of its protocol, and so have states."""
+"""Memories, forgetting rules and their states implement their protocols."""
 
 import inspect
 from typing import Any
@@ -13,8 +13,8 @@ from onepass.memory.forgetting.protocols import ForgettingRule, ForgettingState
 from onepass.memory.protocols import Divided, GrowingState, Memory, MemoryState, Mergeable
 
 
-def lacking(thing: Any, *protocols: type) -> list[str]:
-    """What of the protocols a thing lacks, or takes under other names of arguments."""
+def missing_members(thing: Any, *protocols: type) -> list[str]:
+    """Members of the protocols that an object lacks or has with other arguments."""
     lacks = []
     for protocol in protocols:
         for name, member in inspect.getmembers(protocol):
@@ -31,9 +31,9 @@ def lacking(thing: Any, *protocols: type) -> list[str]:
     return lacks
 
 
-def test_what_is_lacking_is_found() -> None:
-    assert lacking(object(), ForgettingState) == ["finite", "grown", "with_outputs"]
-    assert lacking(memory.NoMemory().start(3, 1), Mergeable) == ["evidence", "merged"]
+def test_missing_members_are_found() -> None:
+    assert missing_members(object(), ForgettingState) == ["finite", "grown", "with_outputs"]
+    assert missing_members(memory.NoMemory().start(3, 1), Mergeable) == ["evidence", "merged"]
 
 
 NOISY = ["Basis", "Principal", "SquareRoot"]
@@ -42,41 +42,32 @@ CASES += [(name, 0.0) for name in memory.__all__ if name != "SquareRoot"]
 
 
 @pytest.mark.parametrize(("name", "noise"), CASES)
-def test_a_memory_is_one(name: str, noise: float) -> None:
+def test_memories_implement_protocols(name: str, noise: float) -> None:
     specification = getattr(memory, name)()
-    assert not lacking(specification, Memory)
+    assert not missing_members(specification, Memory)
     state = specification.start(4, 2, noise, np.float64)
     step = state.learn(np.zeros((4, 2)), np.eye(4)[:, :1], np.ones((1, 2)), np.full(1, noise))
     for each in (state, step.memory):
-        assert not lacking(each, GrowingState)
+        assert not missing_members(each, GrowingState)
         if specification.merging != "refused":
-            assert not lacking(each, Mergeable)
-            assert not hasattr(each, "split") or not lacking(each, Divided)
+            assert not missing_members(each, Mergeable)
+            assert not hasattr(each, "split") or not missing_members(each, Divided)
 
 
-def test_blocks_of_memories_are_one_memory() -> None:
+def test_blocks_implement_memory_protocols() -> None:
     blocks = Blocks.start(memory.Principal(2), (((0, 3),), ((3, 5),)), 0.0, 1, np.float64)
-    assert not lacking(blocks, MemoryState, Divided)
+    assert not missing_members(blocks, MemoryState, Divided)
 
 
 @pytest.mark.parametrize(
     "rule",
-    [
-        forgetting.Bounded(0.9),
-        forgetting.Directional(0.9),
-        forgetting.Exponential(0.9),
-        forgetting.Window(3),
-    ],
+    [getattr(forgetting, name)(3 if name == "Window" else 0.9) for name in forgetting.__all__],
     ids=lambda rule: type(rule).__name__,
 )
-def test_a_rule_of_forgetting_is_one(rule: Any) -> None:
-    assert not lacking(rule, ForgettingRule)
+def test_forgetting_rules_implement_protocols(rule: Any) -> None:
+    assert not missing_members(rule, ForgettingRule)
     state = RLSRegressor(forgetting=rule).fit(np.eye(3), np.ones(3)).forgetting_
-    assert not lacking(state, ForgettingState)
+    assert not missing_members(state, ForgettingState)
     assert type(state) is rule.state
     assert hasattr(state, "stored_rows") == rule.stores_rows
     assert hasattr(rule, "between") or not rule.additive
-
-
-def test_every_rule_is_tried() -> None:
-    assert sorted(forgetting.__all__) == ["Bounded", "Directional", "Exponential", "Window"]

@@ -1,4 +1,4 @@
-"""Sketch against Frequent Directions as printed, and against its bounds."""
+"""Sketch against Frequent Directions and its bounds."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def drifting(seed: int, n: int, p: int) -> Floats:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(2, 14), st.integers(1, 4))
-def test_it_is_frequent_directions_within_its_bounds(seed: int, m: int, p: int, n: int) -> None:
+def test_sketch_equals_frequent_directions_within_bounds(seed: int, m: int, p: int, n: int) -> None:
     A = drifting(seed, 40, p)
     space, plain = Subspace.start(p, m, shrinks=True, batch=n), FrequentDirections(p, m + 1)
     for i in range(0, len(A), n):
@@ -67,25 +67,25 @@ def test_it_is_frequent_directions_within_its_bounds(seed: int, m: int, p: int, 
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_a_step_is_the_one_equation_with_the_shrunken_strengths(noise: float) -> None:
+def test_step_equals_update_with_shrunken_strengths(noise: float) -> None:
     rng = np.random.default_rng(1)
     A, y = drifting(2, 30, 12), rng.normal(size=30)
     memory, w = Sketch(4).start(12, 1, noise), np.zeros(12)
     plain, expected = FrequentDirections(12, 5), np.zeros(12)
-    for g, answer in zip(A, y, strict=True):
+    for g, target in zip(A, y, strict=True):
         _, sigma, Vt = np.linalg.svd(plain.B, full_matrices=False)
         U, squares = Vt[sigma > 1e-9].T, sigma[sigma > 1e-9] ** 2
         u = g - U @ (squares / (squares + noise) * (U.T @ g))
         if np.linalg.norm(g):
-            expected = expected + u * (answer - g @ expected) / (g @ u + noise)
+            expected = expected + u * (target - g @ expected) / (g @ u + noise)
         plain.take(g[None, :])
-        step = memory.learn(w, g[:, None], np.array([answer - g @ w]), np.full(1, noise))
+        step = memory.learn(w, g[:, None], np.array([target - g @ w]), np.full(1, noise))
         w, memory = step.w, step.memory
         np.testing.assert_allclose(w, expected, atol=1e-8 * max(1.0, np.abs(expected).max()))
         assert memory.subspace.rank <= 4
 
 
-def test_while_all_directions_fit_it_is_principal() -> None:
+def test_sketch_with_room_equals_principal() -> None:
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(9, 20)), rng.normal(size=9)
     one = op.ORFitRegressor(memory=Sketch(9), noise=0.3).fit(X, y)
@@ -94,7 +94,7 @@ def test_while_all_directions_fit_it_is_principal() -> None:
     np.testing.assert_allclose(one.predict(X), two.predict(X), atol=1e-13)
 
 
-def test_it_follows_a_stream_whose_directions_change_where_principal_stays() -> None:
+def test_sketch_follows_changed_directions_unlike_principal() -> None:
     rng = np.random.default_rng(4)
     old, new = np.linalg.qr(rng.normal(size=(50, 6)))[0].T.reshape(2, 3, 50)
     early = 5.0 * rng.normal(size=(40, 3)) @ old
@@ -109,7 +109,7 @@ def test_it_follows_a_stream_whose_directions_change_where_principal_stays() -> 
     assert found[Sketch] > 0.9
 
 
-def test_merged_sketches_are_bounded_by_what_both_lost() -> None:
+def test_merged_sketch_error_is_bounded() -> None:
     A, B = drifting(5, 40, 15), drifting(6, 40, 15)
     y = np.random.default_rng(7).normal(size=80)
     one = op.ORFitRegressor(memory=Sketch(5)).fit(A, y[:40])

@@ -1,4 +1,4 @@
-"""The span of the rows against lstsq and ridge, at every row and every rank."""
+"""The span of the rows against lstsq and ridge, at every row and rank."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ Floats = NDArray[Any]
     st.sampled_from([0.0, 0.3]),
     st.lists(st.integers(0, 20), max_size=4),
 )
-def test_rows_of_any_rank_in_any_blocks_give_the_least_norm_solution(
+def test_rows_of_any_rank_give_least_norm_solution(
     seed: int, p: int, rank: int, ridge: float, cuts: list[int]
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -47,9 +47,9 @@ def test_rows_of_any_rank_in_any_blocks_give_the_least_norm_solution(
         np.testing.assert_allclose(np.vstack(errors)[: before + 1], b[: before + 1])
 
 
-def test_rows_that_are_nearly_parallel_do_not_hide_the_rank() -> None:
+def test_rank_is_correct_with_nearly_parallel_rows() -> None:
     wrong = 0
-    for seed in range(300):
+    for seed in range(150):
         rng = np.random.default_rng(seed)
         p = int(rng.integers(3, 13))
         rank = int(rng.integers(2, p))
@@ -61,7 +61,7 @@ def test_rows_that_are_nearly_parallel_do_not_hide_the_rank() -> None:
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.9])
-def test_a_triangle_without_ridge_is_lstsq_at_every_row(forgetting: float) -> None:
+def test_triangle_without_ridge_equals_lstsq_at_every_row(forgetting: float) -> None:
     rng = np.random.default_rng(0)
     A, b = rng.normal(size=(15, 6)), rng.normal(size=(15, 2))
     A[3], A[5] = A[1] + A[2], 0.0
@@ -78,7 +78,7 @@ def test_a_triangle_without_ridge_is_lstsq_at_every_row(forgetting: float) -> No
     np.testing.assert_allclose(memory.squares, u @ (b - A @ coef) ** 2)
 
 
-def test_a_weight_that_comes_after_full_rank_opens_the_span_again() -> None:
+def test_weight_added_after_full_rank_reopens_span() -> None:
     rng = np.random.default_rng(1)
     A, b = rng.normal(size=(12, 3)), rng.normal(size=(12, 1))
     A[:8, 2] = 0.0
@@ -92,7 +92,7 @@ def test_a_weight_that_comes_after_full_rank_opens_the_span_again() -> None:
     np.testing.assert_allclose(memory.w, np.linalg.lstsq(A, b)[0], atol=1e-12)
 
 
-def test_a_span_keeps_no_more_than_its_directions() -> None:
+def test_span_stores_its_directions_only() -> None:
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(300, 4)) @ rng.normal(size=(4, 50))
     span = Span.start(50, 1, 0.1)

@@ -1,9 +1,10 @@
-"""A memory of tensors is the memory of arrays: on a CPU, in float32, and as a device takes it.
+"""Memories of tensors against memories of arrays: CPU, float32 and device code paths.
 
-What a device does can be seen without one: it decides nothing by a number, but masks. So these
-paths are also walked by tensors of the CPU, for which the program is told it would have to wait.
+The code paths for devices use masks instead of branches on numbers. They are also tested with
+tensors of the CPU, by patching `on_device`.
 """
 
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from onepass import linalg
 from onepass.memory import Basis, LastDirections, NoMemory, Principal, Random, Sketch
 from onepass.memory.blocks import Blocks
+from sampling import sample
 
 torch = pytest.importorskip("torch")
 
@@ -36,14 +38,14 @@ if torch.cuda.is_available():
     WAYS.append("cuda")
 
 
-class Learned(NamedTuple):
+class Result(NamedTuple):
     w: Floats
     rank: int
     inconsistent_rows: int
     free: Floats
 
 
-def awkward(count: int, c: int) -> list[tuple[Floats, Floats]]:
+def awkward_stream(count: int, c: int) -> list[tuple[Floats, Floats]]:
     """Rows of c gradients, strong and weak, some zero, repeated, or at odds with rows before."""
     rng = np.random.default_rng(0)
     hidden, rows = rng.normal(size=P), []
@@ -59,10 +61,10 @@ def awkward(count: int, c: int) -> list[tuple[Floats, Floats]]:
     return rows
 
 
-def learned(
+def learn_stream(
     specification: Any, noise: float, c: int, kind: Any, *, by_part: bool = False, count: int = 40
-) -> Learned:
-    """What a memory makes of them, for arrays of a NumPy precision or of a tensor's kind."""
+) -> Result:
+    """Learn the awkward stream as NumPy arrays of a dtype, or as tensors like `kind`."""
     tensors = isinstance(kind, torch.Tensor)
     array = (lambda a: torch.as_tensor(a).to(kind)) if tensors else (lambda a: a.astype(kind))
     memory = (
@@ -71,7 +73,7 @@ def learned(
         else specification.start(P, 1, noise, kind)
     )
     w, against = array(np.zeros(P)), 0
-    for G, y in awkward(count, c):
+    for G, y in awkward_stream(count, c):
         J = array(np.ascontiguousarray(G.T))
         e = (torch.as_tensor(y).to(w.device) if tensors else y) - linalg.like(J @ w, J)
         step = memory.learn(w, J.T, e, np.full(c, noise), group=c)
@@ -84,7 +86,7 @@ def learned(
         else memory.rank
     )
     numbers = [linalg.host(each) for each in (w, probes if free is None else free)]
-    return Learned(numbers[0], rank, int(against), numbers[1])
+    return Result(numbers[0], rank, int(against), numbers[1])
 
 
 @pytest.fixture(params=WAYS)
@@ -95,15 +97,14 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return "cuda" if request.param == "cuda" else "cpu"
 
 
-@pytest.mark.parametrize("c", [1, 3])
-@pytest.mark.parametrize("name", SETTINGS)
-def test_tensors_are_arrays_in_every_memory(name: str, c: int, device: str) -> None:
+@pytest.mark.parametrize(("name", "c"), sample(list(product(SETTINGS, [1, 3])), 7, "tensors"))
+def test_memories_of_tensors_equal_memories_of_arrays(name: str, c: int, device: str) -> None:
     specification, noise = SETTINGS[name]
     count = 16 if name == "all" else 40  # while there is a direction left
-    expected = learned(specification, noise, c, np.float64, count=count)
+    expected = learn_stream(specification, noise, c, np.float64, count=count)
     double = torch.empty(0, dtype=torch.float64, device=device)
     for kind, near in ((double, 1e-10), (double.float(), 5e-3)):
-        found = learned(specification, noise, c, kind, count=count)
+        found = learn_stream(specification, noise, c, kind, count=count)
         assert found.rank == expected.rank
         assert found.inconsistent_rows == expected.inconsistent_rows
         size = np.abs(expected.w).max()
@@ -111,17 +112,19 @@ def test_tensors_are_arrays_in_every_memory(name: str, c: int, device: str) -> N
         np.testing.assert_allclose(found.free, expected.free, atol=10 * near)
 
 
-@pytest.mark.parametrize("name", [name for name in SETTINGS if "nothing" not in name])
-def test_tensors_are_arrays_part_by_part(name: str, device: str) -> None:
+@pytest.mark.parametrize(
+    "name", sample([name for name in SETTINGS if "nothing" not in name], 3, "parts")
+)
+def test_memories_by_parts_of_tensors_equal_arrays(name: str, device: str) -> None:
     specification, noise = SETTINGS[name]
-    expected = learned(specification, noise, 2, np.float64, by_part=True, count=12)
+    expected = learn_stream(specification, noise, 2, np.float64, by_part=True, count=12)
     kind = torch.empty(0, dtype=torch.float64, device=device)
-    found = learned(specification, noise, 2, kind, by_part=True, count=12)
+    found = learn_stream(specification, noise, 2, kind, by_part=True, count=12)
     assert found.inconsistent_rows == expected.inconsistent_rows
     np.testing.assert_allclose(found.w, expected.w, atol=1e-10 * np.abs(expected.w).max())
 
 
-def test_zeros_that_stand_for_known_rows_leave_when_there_is_no_room(device: str) -> None:
+def test_zero_columns_are_dropped_when_basis_is_full(device: str) -> None:
     kind = torch.empty(0, dtype=torch.float64, device=device)
     memory, w = Basis().start(P, 1, 0.0, kind), torch.zeros(P, dtype=torch.float64, device=device)
     g = torch.ones(1, P, dtype=torch.float64, device=device)
@@ -133,13 +136,13 @@ def test_zeros_that_stand_for_known_rows_leave_when_there_is_no_room(device: str
     assert float(w.sum()) == pytest.approx(1.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_memory_may_be_less_precise_than_the_weights(name: str, device: str) -> None:
+@pytest.mark.parametrize("name", sample(list(SETTINGS), 4, "precision"))
+def test_bfloat16_memory_with_float32_weights_is_stable(name: str, device: str) -> None:
     specification, noise = SETTINGS[name]
     half = torch.empty(0, dtype=torch.bfloat16, device=device)
     memory = specification.start(P, 1, noise, half)
     w = torch.zeros(P, device=device)
-    for k, (G, y) in enumerate(awkward(30, 2)):
+    for k, (G, y) in enumerate(awkward_stream(30, 2)):
         J = torch.as_tensor(np.ascontiguousarray(G.T), dtype=torch.float32, device=device)
         targets = torch.as_tensor(y, device=device)
         step = memory.learn(w, J.T, targets - (J @ w).double(), np.full(2, noise), group=2)
@@ -153,7 +156,7 @@ def test_a_memory_may_be_less_precise_than_the_weights(name: str, device: str) -
         assert memory.basis.dtype == torch.bfloat16
 
 
-def test_a_basis_of_half_precision_drifts_slowly() -> None:
+def test_bfloat16_basis_drifts_slowly() -> None:
     rng = np.random.default_rng(0)
     p, m = 2000, 6
     strong = rng.normal(size=(p, 4))

@@ -1,10 +1,11 @@
-"""The compiled loops compute the same numbers as NumPy, from the first row on."""
+"""The compiled loops against NumPy."""
 
 import copy
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ import onepass as op
 from onepass import native
 from onepass.errors import NumericalError, OnepassError
 from onepass.learners import losses
+from sampling import sample
 
-loops = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
-pytestmark = loops
+needs_loops = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
+pytestmark = needs_loops
 
 Maker = Callable[[], Any]
 N = 300
@@ -38,27 +40,34 @@ def stream(d: int, c: int = 1, seed: int = 0) -> tuple[Any, Any]:
     return X, Y[:, 0] if c == 1 else Y
 
 
-def without(work: Callable[[], Any]) -> Any:
-    """What comes of work that NumPy does alone."""
+def without_loops(work: Callable[[], Any]) -> Any:
+    """The result of work without the compiled loops."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "loops", None)
         return work()
 
 
-def close(one: Any, two: Any, scale: float = 1.0) -> None:
+def assert_close(one: Any, two: Any, scale: float = 1.0) -> None:
     np.testing.assert_allclose(one, two, rtol=1e-8, atol=1e-9 * scale)
 
 
 # -- recursive least squares ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("settings", [
+SETTINGS: list[dict[str, Any]] = [
     {}, {"fit_intercept": False}, {"ridge": 0.0}, {"prior": 1.0}, {"ridge": 10.0},
-], ids=str)  # fmt: skip
-@pytest.mark.parametrize(("d", "c"), [(1, 1), (7, 1), (8, 3), (33, 1)])
-def test_rows_are_learned_as_by_blocks(rule: Any, settings: Any, d: int, c: int) -> None:
-    X, y = stream(d, c)
+]  # fmt: skip
+SIZES = [(1, 1), (7, 1), (8, 3), (33, 1)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings", "size"),
+    sample(list(product(RULES, SETTINGS, SIZES)), 40, "blocks"),
+    ids=str,
+)
+def test_compiled_rls_equals_numpy(rule: Any, settings: Any, size: tuple[int, int]) -> None:
+    d, _ = size
+    X, y = stream(*size)
     s = np.random.default_rng(1).uniform(0.3, 3.0, size=N)
 
     def learned() -> tuple[Any, ...]:
@@ -77,51 +86,51 @@ def test_rows_are_learned_as_by_blocks(rule: Any, settings: Any, d: int, c: int)
             model.centering_.mass,
         )
 
-    ours, plain = learned(), without(learned)
+    ours, plain = learned(), without_loops(learned)
     scale = float(np.abs(y).max())
-    close(ours[0][d + 2 :], plain[0][d + 2 :], scale)
+    assert_close(ours[0][d + 2 :], plain[0][d + 2 :], scale)
     np.testing.assert_allclose(ours[0], plain[0], rtol=1e-5, atol=1e-5 * scale)
     for one, two in zip(ours[1:], plain[1:], strict=True):
-        close(one, two, scale)
+        assert_close(one, two, scale)
 
 
 @pytest.mark.parametrize("rule", [1.0, 0.98])
 @pytest.mark.parametrize("named", [False, True])
-def test_single_rows_are_the_same_as_many(rule: float, *, named: bool) -> None:
+def test_single_rows_equal_one_block(rule: float, *, named: bool) -> None:
     X, y = stream(9)
     rows: list[Any] = [dict(zip("abcdefghi", x, strict=True)) for x in X.tolist()]
     model, many = (op.RLSRegressor(1e-3, rule) for _ in range(2))
     predictions = []
-    for x, row, answer in zip(X, rows, y.tolist(), strict=True):
+    for x, row, target in zip(X, rows, y.tolist(), strict=True):
         predictions.append(model.predict_one(row if named else x))
-        model.learn_one(row if named else x, answer)
+        model.learn_one(row if named else x, target)
     assert model._loop is not None
     want = many.test_then_train(X, y)
-    close(predictions[12:], want[12:])
+    assert_close(predictions[12:], want[12:])
     assert model.rows_seen_ == N
-    assert model._loop is None  # somebody looked
-    close(model.coef_, many.coef_)
-    close(model.predict(X), many.predict(X))
+    assert model._loop is None  # reading rows_seen_ closes the loop
+    assert_close(model.coef_, many.coef_)
+    assert_close(model.predict(X), many.predict(X))
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [-1, 3, 7], ["a", "b", "c"]])
-def test_single_rows_of_classes(labels: list[Any]) -> None:
+def test_single_rows_of_classes_equal_one_block(labels: list[Any]) -> None:
     X, y = stream(6)
     at = np.digitize(y, np.quantile(y, np.linspace(0, 1, len(labels) + 1)[1:-1]))
-    answers = [labels[i] for i in at]
+    targets = [labels[i] for i in at]
     model, many = op.RLSClassifier(1e-3), op.RLSClassifier(1e-3)
     predictions = []
-    for x, label in zip(X, answers, strict=True):
+    for x, label in zip(X, targets, strict=True):
         predictions.append(model.predict_one(x))
         model.learn_one(x, label)
     assert model._loop is not None
-    want = many.test_then_train(X, answers)
+    want = many.test_then_train(X, targets)
     assert (np.array(predictions[12:]) == want[12:]).all()
     assert type(predictions[-1]) is type(model.predict(X)[0])
-    close(model.coef_, many.coef_)
+    assert_close(model.coef_, many.coef_)
 
 
-def test_a_class_that_comes_late_is_learned() -> None:
+def test_late_class_by_rows_equals_block() -> None:
     X, _ = stream(4)
     model, many = op.RLSClassifier(), op.RLSClassifier()
     labels = ["a", "b"] * 40 + ["c", "a"] * 40
@@ -129,17 +138,17 @@ def test_a_class_that_comes_late_is_learned() -> None:
         model.learn_one(x, label)
     many.partial_fit(X[: len(labels)], labels)
     assert list(model.classes_) == ["a", "b", "c"]
-    close(model.coef_, many.coef_)
+    assert_close(model.coef_, many.coef_)
 
 
 # -- what is held by the loop is everyone's -------------------------------------------------------
 
 
-def opened(**settings: Any) -> Any:
+def learner_with_open_loop(**settings: Any) -> Any:
     X, y = stream(5)
     model = op.RLSRegressor(1e-3, **settings)
-    for x, answer in zip(X[:50], y.tolist(), strict=False):
-        model.learn_one(x, answer)
+    for x, target in zip(X[:50], y.tolist(), strict=False):
+        model.learn_one(x, target)
     assert model._loop is not None
     return model
 
@@ -148,53 +157,53 @@ def opened(**settings: Any) -> Any:
     "twin",
     [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],  # noqa: S301
 )
-def test_a_twin_goes_its_own_way(twin: Any) -> None:
+def test_copies_with_open_loop_are_independent(twin: Any) -> None:
     X, y = stream(5)
-    model = opened()
+    model = learner_with_open_loop()
     other = twin(model)
     coefficients = other.coef_
-    for x, answer in zip(X[50:], y[50:].tolist(), strict=True):
-        model.learn_one(x, answer)
+    for x, target in zip(X[50:], y[50:].tolist(), strict=True):
+        model.learn_one(x, target)
     assert (other.coef_ == coefficients).all()
     assert other.rows_seen_ == 50
     assert model.rows_seen_ == N
-    close(other.partial_fit(X[50:], y[50:]).coef_, model.coef_)
+    assert_close(other.partial_fit(X[50:], y[50:]).coef_, model.coef_)
 
 
-def test_arrays_that_were_looked_at_are_never_written_to() -> None:
+def test_arrays_read_before_are_never_written_to() -> None:
     X, y = stream(5)
-    model = opened()
+    model = learner_with_open_loop()
     weights, triangle, means = model.weights_, model.memory_.R, model.centering_.features
     before = [each.copy() for each in (weights, triangle, means)]
-    for x, answer in zip(X[50:], y[50:].tolist(), strict=True):
-        model.learn_one(x, answer)
+    for x, target in zip(X[50:], y[50:].tolist(), strict=True):
+        model.learn_one(x, target)
     for each, was in zip((weights, triangle, means), before, strict=True):
         assert (each == was).all()
 
 
-def test_all_attributes_can_be_read_while_the_loop_is_open() -> None:
-    model = opened()
+def test_attributes_can_be_read_while_loop_is_open() -> None:
+    model = learner_with_open_loop()
     names = {"memory_", "centering_", "prior_", "forgetting_", "weights_", "offset_", "rows_seen_"}
     assert names <= set(vars(model))
-    assert opened().nbytes == model.nbytes
-    assert repr(opened()) == repr(model)
+    assert learner_with_open_loop().nbytes == model.nbytes
+    assert repr(learner_with_open_loop()) == repr(model)
     with pytest.raises(AttributeError, match="no attribute 'nothing_'"):
-        _ = opened().nothing_
+        _ = learner_with_open_loop().nothing_
 
 
-def test_a_parameter_acts_from_the_next_row() -> None:
+def test_parameter_set_later_acts_from_next_row() -> None:
     X, y = stream(5)
-    one, two = opened(), opened()
+    one, two = learner_with_open_loop(), learner_with_open_loop()
     one.set_params(forgetting=0.9)
     two.forgetting = 0.9
-    for x, answer in zip(X[50:], y[50:].tolist(), strict=True):
-        one.learn_one(x, answer)
-        two.learn_one(x, answer)
+    for x, target in zip(X[50:], y[50:].tolist(), strict=True):
+        one.learn_one(x, target)
+        two.learn_one(x, target)
     plain = op.RLSRegressor(1e-3).partial_fit(X[:50], y[:50])
     plain.forgetting = 0.9
     plain.partial_fit(X[50:], y[50:])
-    close(one.coef_, plain.coef_)
-    close(two.coef_, plain.coef_)
+    assert_close(one.coef_, plain.coef_)
+    assert_close(two.coef_, plain.coef_)
 
 
 @pytest.mark.parametrize(
@@ -211,68 +220,68 @@ def test_a_parameter_acts_from_the_next_row() -> None:
         (None, 1.0),
     ],
 )
-def test_a_bad_row_changes_nothing(x: Any, y: Any) -> None:
-    model = opened()
+def test_invalid_row_leaves_learner_unchanged(x: Any, y: Any) -> None:
+    model = learner_with_open_loop()
     twin = copy.deepcopy(model)
-    X, answers = stream(5)
-    model.learn_one(X[60], answers[60])
-    twin.learn_one(X[60], answers[60])
+    X, targets = stream(5)
+    model.learn_one(X[60], targets[60])
+    twin.learn_one(X[60], targets[60])
     with pytest.raises(OnepassError):
         model.learn_one(x, y)
     assert (model.coef_ == twin.coef_).all()
     assert model.rows_seen_ == 51
-    model.learn_one(X[61], answers[61])
-    twin.learn_one(X[61], answers[61])
-    close(model.coef_, twin.coef_)
+    model.learn_one(X[61], targets[61])
+    twin.learn_one(X[61], targets[61])
+    assert_close(model.coef_, twin.coef_)
 
 
 @pytest.mark.parametrize("x", [[1, 2, 3, 4, 5], (1.0,) * 5, np.arange(5), np.ones(5, np.float32)])
-def test_rows_of_other_kinds_are_learned_too(x: Any) -> None:
-    model, plain = opened(), opened()
+def test_lists_tuples_and_other_dtypes_are_learned(x: Any) -> None:
+    model, plain = learner_with_open_loop(), learner_with_open_loop()
     model.learn_one(x, 1)
     plain.partial_fit([list(map(float, x))], [1.0])
-    close(model.coef_, plain.coef_)
+    assert_close(model.coef_, plain.coef_)
     assert model.predict_one(x) == pytest.approx(plain.predict([list(map(float, x))])[0])
 
 
-def test_strided_rows_and_weights() -> None:
+def test_strided_and_weighted_rows_equal_block() -> None:
     X, y = stream(5)
     wide = np.repeat(X, 2, axis=1)
-    model, plain = opened(), opened()
+    model, plain = learner_with_open_loop(), learner_with_open_loop()
     for i in range(60, 80):
         model.learn_one(wide[i, ::2], y[i], 1 + i % 3)
         model.learn_one(X[i], y[i], 0.0)
     plain.partial_fit(X[60:80], y[60:80], 1.0 + np.arange(60, 80) % 3)
-    close(model.coef_, plain.coef_)
+    assert_close(model.coef_, plain.coef_)
     assert model.rows_seen_ == 70
 
 
 @pytest.mark.parametrize("size", [1e-70, 1e-30, 1e30, 1e70, 1e120])
-def test_extreme_sizes(size: float) -> None:
+def test_compiled_rls_equals_numpy_for_extreme_sizes(size: float) -> None:
     X, y = stream(4)
     X, y = X * size, y * size
 
     def learned() -> Any:
         model = op.RLSRegressor(0.0)
         predictions = model.test_then_train(X[:200], y[:200])
-        for x, answer in zip(X[200:], y[200:], strict=True):
-            model.learn_one(x, float(answer))
+        for x, target in zip(X[200:], y[200:], strict=True):
+            model.learn_one(x, float(target))
         return predictions, model.coef_
 
-    ours, plain = learned(), without(learned)
-    close(ours[0][10:] / size, plain[0][10:] / size)
-    close(ours[1], plain[1])
+    ours, plain = learned(), without_loops(learned)
+    assert_close(ours[0][10:] / size, plain[0][10:] / size)
+    assert_close(ours[1], plain[1])
 
 
-def test_rows_too_large_are_refused_as_before() -> None:
-    model = opened()
+def test_overflowing_rows_leave_learner_unchanged() -> None:
+    model = learner_with_open_loop()
     before = model.coef_
     with pytest.raises(NumericalError):
         model.partial_fit(np.full((20, 5), 1e300), np.full(20, 1e300))
     assert (model.coef_ == before).all()
 
 
-def test_an_unexcited_feature_under_plain_forgetting() -> None:
+def test_compiled_rls_equals_numpy_for_unexcited_feature() -> None:
     X, y = stream(3)
     X = np.concatenate([X, X])  # then what was known of it is beyond squares that float64 can hold
     y = np.concatenate([y, y])
@@ -282,12 +291,12 @@ def test_an_unexcited_feature_under_plain_forgetting() -> None:
         model = op.RLSRegressor(1e-3, op.forgetting.Exponential(0.5), fit_intercept=False)
         return model.test_then_train(X, y), model.coef_
 
-    ours, plain = learned(), without(learned)
-    close(ours[0][10:], plain[0][10:], 10.0)
-    close(ours[1], plain[1], 10.0)
+    ours, plain = learned(), without_loops(learned)
+    assert_close(ours[0][10:], plain[0][10:], 10.0)
+    assert_close(ours[1], plain[1], 10.0)
 
 
-def test_everything_works_without_the_loops() -> None:
+def test_library_works_without_compiled_loops() -> None:
     code = (
         "import numpy as np, onepass as op; from onepass import native;"
         "assert native.loops is None;"
@@ -319,7 +328,7 @@ CLOSED: list[dict[str, Any]] = [{"step": "pa"}, {"step": "pa1"}, {"step": "pa2"}
     + [{"loss": "epsilon-insensitive", **step} for step in CLOSED],
     ids=str,
 )
-def test_descent_is_the_same(settings: Any, c: int, *, intercept: bool) -> None:
+def test_compiled_sgd_regression_equals_numpy(settings: Any, c: int, *, intercept: bool) -> None:
     X, y = stream(11, c)
     s = np.random.default_rng(1).uniform(0.3, 3.0, size=N)
 
@@ -328,8 +337,8 @@ def test_descent_is_the_same(settings: Any, c: int, *, intercept: bool) -> None:
         predictions = model.test_then_train(X, y, s)
         return predictions, model.coef_, model.intercept_
 
-    for one, two in zip(learned(), without(learned), strict=True):
-        close(one, two, 100.0)
+    for one, two in zip(learned(), without_loops(learned), strict=True):
+        assert_close(one, two, 100.0)
 
 
 @pytest.mark.parametrize("k", [2, 4])
@@ -346,7 +355,7 @@ def test_descent_is_the_same(settings: Any, c: int, *, intercept: bool) -> None:
         lambda: op.Perceptron(fit_intercept=True, step_size=0.1),
     ],
 )
-def test_classes_are_learned_the_same(make: Maker, k: int) -> None:
+def test_compiled_sgd_classification_equals_numpy(make: Maker, k: int) -> None:
     X, y = stream(11)
     labels = np.digitize(y, np.quantile(y, np.linspace(0, 1, k + 1)[1:-1]))
     labels[:60] = labels[:60].clip(0, 1)  # others come late
@@ -356,7 +365,7 @@ def test_classes_are_learned_the_same(make: Maker, k: int) -> None:
         predictions = model.test_then_train(X, labels)
         return [-1 if one is None else one for one in predictions], model.coef_, model.intercept_
 
-    ours, plain = learned(), without(learned)
+    ours, plain = learned(), without_loops(learned)
     assert ours[0] == plain[0]
-    close(ours[1], plain[1])
-    close(ours[2], plain[2])
+    assert_close(ours[1], plain[1])
+    assert_close(ours[2], plain[2])

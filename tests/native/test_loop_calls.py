@@ -1,4 +1,4 @@
-"""Calls of the compiled loops with invalid arguments are refused without memory errors."""
+"""Calls of the compiled loops with invalid arguments are refused."""
 
 from array import array
 from typing import Any
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(loops is None, reason="the compiled loops are no
 HUGE = 1 << 32  # its square is 0 in 64 bits
 
 
-def z(*shape: int) -> Any:
+def zeros(*shape: int) -> Any:
     return np.zeros(shape)
 
 
@@ -25,29 +25,29 @@ def least_squares(d: int, factor: float = 1.0, level: float = 0.0, period: int =
     return loop
 
 
-def all_of(loop: Any, d: int) -> list[Any]:
-    R, z_ = z(d, d), z(d, 1)
+def loop_state(loop: Any, d: int) -> list[Any]:
+    R, z_ = zeros(d, d), zeros(d, 1)
     loop.triangle(R, z_, 1)
     parts = ("squares", "means", "rest", "energy", "active", "last")
     return [R.tolist(), z_.tolist(), loop.numbers(), *map(loop.get, parts)]
 
 
-def test_arrays_that_are_needed_cannot_be_none() -> None:
+def test_none_for_required_arrays_is_refused() -> None:
     given: dict[str, list[tuple[Any, ...]]] = {
         "into": [
-            ("d", 2, 3, 0, 3, None, z(3), z(2)),
-            ("d", 2, 3, 0, 3, z(2, 3), None, z(2)),
-            ("d", 2, 3, 0, 3, z(2, 3), z(3), None),
+            ("d", 2, 3, 0, 3, None, zeros(3), zeros(2)),
+            ("d", 2, 3, 0, 3, zeros(2, 3), None, zeros(2)),
+            ("d", 2, 3, 0, 3, zeros(2, 3), zeros(3), None),
         ],
         "without": [
-            ("d", 2, 3, 0, 3, None, z(3), z(2), None, z(3), None, None),
-            ("d", 2, 3, 0, 3, z(2, 3), None, z(2), None, z(3), None, None),
-            ("d", 2, 3, 0, 3, z(2, 3), z(3), None, None, z(3), None, None),
-            ("d", 2, 3, 0, 3, z(2, 3), z(3), z(2), None, None, None, None),
-            ("d", 2, 3, 0, 3, z(2, 3), z(3), z(2), z(2), z(3), None, None),
-            ("d", 2, 3, 0, 3, z(2, 3), z(3), z(2), None, z(3), z(3), None),
+            ("d", 2, 3, 0, 3, None, zeros(3), zeros(2), None, zeros(3), None, None),
+            ("d", 2, 3, 0, 3, zeros(2, 3), None, zeros(2), None, zeros(3), None, None),
+            ("d", 2, 3, 0, 3, zeros(2, 3), zeros(3), None, None, zeros(3), None, None),
+            ("d", 2, 3, 0, 3, zeros(2, 3), zeros(3), zeros(2), None, None, None, None),
+            ("d", 2, 3, 0, 3, zeros(2, 3), zeros(3), zeros(2), zeros(2), zeros(3), None, None),
+            ("d", 2, 3, 0, 3, zeros(2, 3), zeros(3), zeros(2), None, zeros(3), zeros(3), None),
         ],
-        "lengths": [("d", 2, 3, 0, 3, None, z(2)), ("d", 2, 3, 0, 3, z(2, 3), None)],
+        "lengths": [("d", 2, 3, 0, 3, None, zeros(2)), ("d", 2, 3, 0, 3, zeros(2, 3), None)],
         "descend": [(2, 3, 1, 1.0, 1, 0.1, *[None] * 10)],
         "correct": [(2, 3, 1, 1.0, *[None] * 7)],
     }
@@ -57,53 +57,61 @@ def test_arrays_that_are_needed_cannot_be_none() -> None:
                 getattr(loops, name)(*call)
 
 
-def test_sizes_that_no_array_has_are_refused() -> None:
-    more = (None, None, None, z(1), None, z(1))
+def test_sizes_that_overflow_are_refused() -> None:
+    more = (None, None, None, zeros(1), None, zeros(1))
     calls: list[tuple[str, tuple[Any, ...]]] = [
-        ("into", ("d", 1 << 61, 8, 0, 8, z(0), z(8), z(0))),
-        ("lengths", ("d", HUGE, HUGE, 0, 1, z(0), z(1))),
-        ("descend", (HUGE, HUGE, 1, 1.0, 1, 0.1, z(0), z(1), z(1), *more, z(1))),
-        ("descend", (-1, 3, 1, 1.0, 1, 0.1, z(3), z(1), z(1), *more, z(1))),
-        ("correct", (-1, 3, 1, 1.0, z(3), z(1), z(1), None, z(1, 3), z(1), z(1))),
+        ("into", ("d", 1 << 61, 8, 0, 8, zeros(0), zeros(8), zeros(0))),
+        ("lengths", ("d", HUGE, HUGE, 0, 1, zeros(0), zeros(1))),
+        ("descend", (HUGE, HUGE, 1, 1.0, 1, 0.1, zeros(0), zeros(1), zeros(1), *more, zeros(1))),
+        ("descend", (-1, 3, 1, 1.0, 1, 0.1, zeros(3), zeros(1), zeros(1), *more, zeros(1))),
+        (
+            "correct",
+            (-1, 3, 1, 1.0, zeros(3), zeros(1), zeros(1), None, zeros(1, 3), zeros(1), zeros(1)),
+        ),
     ]
     for name, call in calls:
         with pytest.raises(ValueError, match="expected"):
             getattr(loops, name)(*call)
 
 
-def test_arrays_of_other_sizes_and_types_are_refused() -> None:
-    for rows in (z(2, 2), z(2, 3).astype(np.float32), z(2, 3).astype(">f8"), z(2, 3).astype(int)):
+def test_arrays_of_wrong_sizes_and_dtypes_are_refused() -> None:
+    for rows in (
+        zeros(2, 2),
+        zeros(2, 3).astype(np.float32),
+        zeros(2, 3).astype(">f8"),
+        zeros(2, 3).astype(int),
+    ):
         with pytest.raises(ValueError, match="expected 6 numbers of type d"):
-            loops.into("d", 2, 3, 0, 3, rows, z(3), z(2))
-    for rows in (np.asfortranarray(z(2, 3)), z(2, 6)[:, ::2]):
+            loops.into("d", 2, 3, 0, 3, rows, zeros(3), zeros(2))
+    for rows in (np.asfortranarray(zeros(2, 3)), zeros(2, 6)[:, ::2]):
         with pytest.raises(ValueError, match="not C-contiguous"):
-            loops.into("d", 2, 3, 0, 3, rows, z(3), z(2))
+            loops.into("d", 2, 3, 0, 3, rows, zeros(3), zeros(2))
     with pytest.raises(BufferError):
-        loops.into("d", 2, 3, 0, 3, z(2, 3), z(3), bytes(16))
+        loops.into("d", 2, 3, 0, 3, zeros(2, 3), zeros(3), bytes(16))
     for first, last in ((-1, 3), (2, 1), (0, 4)):
         with pytest.raises(ValueError, match="first <= last"):
-            loops.into("d", 2, 3, first, last, z(2, 3), z(3), z(2))
+            loops.into("d", 2, 3, first, last, zeros(2, 3), zeros(3), zeros(2))
 
 
 def test_refused_arrays_are_released() -> None:
     loop, given = least_squares(3), [array("d", [0.0] * n) for n in (9, 6, 2, 6)]
     R, X, y, few = given
     with pytest.raises(ValueError, match="expected 3 numbers"):
-        loop.triangle(R, z(7), 0)
+        loop.triangle(R, zeros(7), 0)
     with pytest.raises(ValueError, match="expected 2 numbers"):
-        loop.learn(2, X, y, None, z(7))
-    assert not loop.learn_few(2, few, z(7), z(2))
+        loop.learn(2, X, y, None, zeros(7))
+    assert not loop.learn_few(2, few, zeros(7), zeros(2))
     for each in given:
         each.append(0.0)  # a BufferError while it is held
 
 
 @pytest.mark.parametrize("level", [0.0, 2.0])
-def test_few_rows_that_are_refused_in_the_middle_leave_all_as_it_was(level: float) -> None:
+def test_block_refused_midway_leaves_loop_unchanged(level: float) -> None:
     d = 9
-    loop, X = least_squares(d, 1e-2, level, 5), z(40, d)
+    loop, X = least_squares(d, 1e-2, level, 5), zeros(40, d)
     X[:, :5] = np.random.default_rng(0).normal(size=(40, 5))  # and nothing of the others
     X[20, 0] = 1e61  # which needs care
-    assert loop.learn_few(4, X[:4], X[:4, 0].copy(), z(4))
-    before = all_of(loop, d)
-    assert not loop.learn_few(40, X, X[:, 0].copy(), z(40))
-    assert all_of(loop, d) == before
+    assert loop.learn_few(4, X[:4], X[:4, 0].copy(), zeros(4))
+    before = loop_state(loop, d)
+    assert not loop.learn_few(40, X, X[:, 0].copy(), zeros(40))
+    assert loop_state(loop, d) == before

@@ -1,4 +1,4 @@
-"""Invalid arguments raise errors that name them, and are never misread."""
+"""Invalid arguments raise errors that name them."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_numeric_text_is_refused(text: Any) -> None:
         validation.targets(np.array(["1"] * 6), 6, "here")
 
 
-def test_one_dict_is_refused() -> None:
+def test_single_dict_as_block_is_refused() -> None:
     with pytest.raises(TypeMismatchError, match="Pass a list of dicts"):
         op.RLSRegressor().partial_fit({"a": 1.0}, [1.0])
 
@@ -100,12 +100,12 @@ def test_grow_requires_a_positive_integer(d: Any) -> None:
 
 def test_dicts_after_unnamed_rows_are_refused() -> None:
     model = op.RLSRegressor().fit(X, Y)
-    for ask in (model.predict_one, lambda row: model.learn_one(row, 1.0)):
+    for request in (model.predict_one, lambda row: model.learn_one(row, 1.0)):
         with pytest.raises(ColumnError, match="array of shape"):
-            ask({"b": 1.0, "a": 2.0, "c": 3.0})
+            request({"b": 1.0, "a": 2.0, "c": 3.0})
 
 
-def test_a_pandas_series_is_read_by_name() -> None:
+def test_pandas_series_is_read_by_name() -> None:
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = op.RLSRegressor().fit(frame, Y)
     row = frame.iloc[0]
@@ -122,7 +122,7 @@ def test_duplicate_names_are_refused(names: list[Any]) -> None:
             op.RLSRegressor().learn_one(rows[0], 1.0)
 
 
-def test_integer_names_in_dicts() -> None:
+def test_integer_names_in_dicts_are_accepted() -> None:
     model = op.RLSRegressor()
     for x, y in zip(X.tolist(), Y, strict=True):
         model.learn_one({1: x[0], 2: x[1], 3: x[2]}, y)
@@ -173,7 +173,7 @@ def test_labels_keep_their_dtype(given: list[Any], kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [op.RLSClassifier, op.SGDClassifier, op.Perceptron])
 @pytest.mark.parametrize("wrong", [5, "abc", [1, "a"], [None], [1.5], iter([0, 1])])
-def test_classes_are_a_list_of_labels(kind: Any, wrong: Any) -> None:
+def test_invalid_classes_are_refused(kind: Any, wrong: Any) -> None:
     with pytest.raises(OnepassError, match="classes"):
         kind(classes=wrong).predict_one(X[0])
     with pytest.raises(OnepassError, match="classes"):
@@ -185,7 +185,7 @@ def test_classes_are_a_list_of_labels(kind: Any, wrong: Any) -> None:
 # -- names ----------------------------------------------------------------------------------------
 
 
-def test_subset_is_in_the_order_of_the_known_names() -> None:
+def test_check_subset_preserves_order_of_names() -> None:
     known = ["one", "two", "three"]
     assert validation.check_subset(None, known, "names", "here") == known
     assert validation.check_subset(iter(["three", "one", "one"]), known, "names", "here") == [
@@ -212,7 +212,7 @@ def test_invalid_subsets_are_refused(given: Any, prediction: str) -> None:
 @pytest.mark.parametrize("n", [3, 3000], ids=["few", "many"])
 @pytest.mark.parametrize("value", [1e200, -1e308, 1e-320, 0.0])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_finite_values_whose_sum_overflows_are_finite(n: int, value: float, order: Any) -> None:
+def test_values_whose_sum_overflows_are_finite(n: int, value: float, order: Any) -> None:
     X = np.full((n, 4), value, order=order)
     assert validation.is_matrix(X, 4)
     assert validation.matrix(X, "here", d=4)[0] is X
@@ -220,7 +220,7 @@ def test_finite_values_whose_sum_overflows_are_finite(n: int, value: float, orde
 
 @pytest.mark.parametrize("n", [3, 3000], ids=["few", "many"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_single_nonfinite_value_is_found(n: int, value: float) -> None:
+def test_single_nonfinite_value_is_found(n: int, value: float) -> None:
     X = np.zeros((n, 4))
     X[n - 1, 2] = value
     assert not validation.is_matrix(X, 4)

@@ -1,4 +1,4 @@
-"""Rows as dicts: the fast path for plain numbers equals the conversion by tables."""
+"""Rows as dicts: the fast path for numbers equals the conversion by tables."""
 
 from collections import defaultdict
 from decimal import Decimal
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onepass import native, validation
@@ -40,7 +40,8 @@ def as_row(row: dict[Any, Any]) -> Any:
 
 
 @given(st.dictionaries(st.sampled_from([*NAMES, "d"]), VALUES))
-def test_a_dict_equals_a_table_of_one_row(row: dict[str, Any]) -> None:
+@example({"a": 10**310, "b": 1.0, "c": 1.0})
+def test_dict_equals_table_of_one_row(row: dict[str, Any]) -> None:
     one, other = as_row(row), as_table(row)
     if isinstance(other, tuple):
         assert one == other
@@ -50,7 +51,8 @@ def test_a_dict_equals_a_table_of_one_row(row: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(st.sampled_from([*NAMES, "d"]), VALUES))
-def test_a_dict_without_the_compiled_loop(row: dict[str, Any]) -> None:
+@example({"a": 10**310, "b": 1.0, "c": 1.0})
+def test_dict_without_compiled_loop_gives_equal_row(row: dict[str, Any]) -> None:
     one = as_row(row)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "loops", None)
@@ -62,7 +64,7 @@ def test_a_dict_without_the_compiled_loop(row: dict[str, Any]) -> None:
 
 
 @given(st.permutations(NAMES), st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3))
-def test_the_order_of_the_keys_does_not_matter(order: list[str], values: list[float]) -> None:
+def test_order_of_keys_does_not_matter(order: list[str], values: list[float]) -> None:
     row = dict(zip(NAMES, values, strict=True))
     assert as_row({name: row[name] for name in order}).tolist() == values
 
@@ -83,7 +85,7 @@ def test_invalid_rows_are_refused(row: dict[str, Any], error: type[Exception]) -
         validation.row_vector(row, "here", d=3, names=NAMES)
 
 
-def test_a_dict_with_a_default_gets_no_new_keys() -> None:
+def test_defaultdict_gets_no_new_keys() -> None:
     row = defaultdict(float, a=1.0, b=2.0)
     with pytest.raises(ColumnError):
         validation.row_vector(row, "here", d=3, names=NAMES)

@@ -1,4 +1,4 @@
-"""Tables: whatever holds values comes in as one of four kinds of column."""
+"""Tables: values of any container become one of four kinds of column."""
 
 import datetime as dt
 from decimal import Decimal
@@ -26,24 +26,24 @@ from onepass.validation.table import Table, to_column
     ],
     ids=["int", "float", "decimal", "numpy", "pandas", "bool"],
 )
-def test_numbers_of_any_kind(values: list[Any]) -> None:
+def test_numbers_of_all_types_are_float64(values: list[Any]) -> None:
     np.testing.assert_array_equal(to_column(values, "a"), [1.0, np.nan, 3.0])
 
 
 @pytest.mark.parametrize("gap", [None, float("nan"), pd.NA])
-def test_text_with_missing_values(gap: Any) -> None:
+def test_missing_text_is_none(gap: Any) -> None:
     assert to_column(["x", gap, np.str_("y")], "a").tolist() == ["x", None, "y"]
 
 
 @pytest.mark.parametrize("gap", [None, float("nan"), pd.NaT, np.datetime64("NaT"), pd.NA])
-def test_dates_with_missing_values(gap: Any) -> None:
+def test_missing_dates_are_nat(gap: Any) -> None:
     column = to_column([dt.date(2020, 1, 2), gap], "a")
     assert column.dtype == np.dtype("datetime64[us]")
     assert column[0] == np.datetime64("2020-01-02")
     assert np.isnat(column[1])
 
 
-def test_a_column_without_values() -> None:
+def test_empty_columns_are_float64() -> None:
     np.testing.assert_array_equal(to_column([None, None], "a"), [np.nan, np.nan])
     assert to_column([], "a").dtype == np.float64
 
@@ -72,7 +72,7 @@ def test_mixed_columns_are_refused() -> None:
     ],
     ids=["Int64", "Float32", "float", "object", "polars", "Int128", "decimal", "arrow"],
 )
-def test_numbers_of_frames(frame: Any) -> None:
+def test_numbers_of_frames_are_float64(frame: Any) -> None:
     np.testing.assert_array_equal(Table.from_frame(frame)["a"], [1.0, np.nan, 3.0])
 
 
@@ -86,11 +86,11 @@ def test_numbers_of_frames(frame: Any) -> None:
     ],
     ids=["bool", "boolean", "polars", "arrow"],
 )
-def test_booleans_of_frames(frame: Any) -> None:
+def test_booleans_of_frames_are_numbers(frame: Any) -> None:
     assert Table.from_frame(frame)["a"].tolist() == [1.0, 0.0]
 
 
-def test_a_column_of_a_frame_is_a_copy() -> None:
+def test_column_of_frame_is_a_copy() -> None:
     frame = pl.DataFrame({"a": [1.0, 2.0]})
     Table.from_frame(frame)["a"][0] = 7.0
     assert frame["a"].to_list() == [1.0, 2.0]
@@ -107,11 +107,11 @@ def test_a_column_of_a_frame_is_a_copy() -> None:
     ],
     ids=["object", "string", "categorical", "polars", "arrow"],
 )
-def test_text_of_frames(frame: Any) -> None:
+def test_text_of_frames_has_none_for_missing(frame: Any) -> None:
     assert Table.from_frame(frame)["a"].tolist() == ["x", None]
 
 
-def test_dates_as_objects_in_a_frame() -> None:
+def test_dates_as_objects_in_frame_are_datetimes() -> None:
     stamps = pd.Series([pd.NaT, pd.Timestamp("2020-01-02", tz="UTC")], dtype=object)
     column = Table.from_frame(pd.DataFrame({"a": stamps}))["a"]
     assert np.isnat(column[0])

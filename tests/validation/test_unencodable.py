@@ -28,7 +28,7 @@ def pipeline() -> Any:
     return op.Pipeline(op.features.Encode(), op.RLSRegressor())
 
 
-def learned(rows: Any) -> Any:
+def fit(rows: Any) -> Any:
     return pipeline().partial_fit(rows, np.arange(float(len(rows))))
 
 
@@ -39,15 +39,15 @@ def read(source: Any, **options: Any) -> Any:
     return model
 
 
-def lines(rows: list[dict[str, Any]]) -> Any:
+def read_lines(rows: list[dict[str, Any]]) -> Any:
     return read(io.BytesIO("\n".join(map(json.dumps, rows)).encode()), format="jsonl")
 
 
-def csv(rows: list[dict[str, Any]]) -> Any:
+def read_csv(rows: list[dict[str, Any]]) -> Any:
     return read(io.StringIO(pd.DataFrame(rows).to_csv(index=False)))
 
 
-def one_by_one(rows: list[dict[str, Any]]) -> Any:
+def learn_rows(rows: list[dict[str, Any]]) -> Any:
     model = pipeline()
     for row in rows:
         model.learn_one({k: v for k, v in row.items() if k != "y"}, row["y"])
@@ -57,20 +57,20 @@ def one_by_one(rows: list[dict[str, Any]]) -> Any:
 VALUES: list[Callable[[list[str]], Any]] = [
     lambda texts: read([{"a": text, "y": 1.0} for text in texts]),
     lambda texts: read(pd.DataFrame({"a": pd.Series(texts, dtype=object), "y": 1.0})),
-    lambda texts: lines([{"a": text, "y": 1.0} for text in texts]),
-    lambda texts: lines([{"by": {"a": text}, "y": 1.0} for text in texts]),
-    lambda texts: one_by_one([{"a": text, "y": 1.0} for text in texts]),
-    lambda texts: learned([{"a": text} for text in texts]),
-    lambda texts: learned(np.array(texts, dtype=object)[:, None]),
-    lambda texts: learned(np.array(texts)[:, None]),
-    lambda texts: learned(pd.DataFrame({"a": pd.Series(texts, dtype=object)})),
-    lambda texts: learned(Table({"a": np.array(texts, dtype=object)}, len(texts))),
+    lambda texts: read_lines([{"a": text, "y": 1.0} for text in texts]),
+    lambda texts: read_lines([{"by": {"a": text}, "y": 1.0} for text in texts]),
+    lambda texts: learn_rows([{"a": text, "y": 1.0} for text in texts]),
+    lambda texts: fit([{"a": text} for text in texts]),
+    lambda texts: fit(np.array(texts, dtype=object)[:, None]),
+    lambda texts: fit(np.array(texts)[:, None]),
+    lambda texts: fit(pd.DataFrame({"a": pd.Series(texts, dtype=object)})),
+    lambda texts: fit(Table({"a": np.array(texts, dtype=object)}, len(texts))),
 ]
 NAMES: list[Callable[[list[str]], Any]] = [
     lambda texts: read([{text: 1.0, "y": 1.0} for text in texts]),
-    lambda texts: lines([{text: 1.0, "y": 1.0} for text in texts]),
-    lambda texts: lines([{"by": {text: 1.0}, "y": 1.0} for text in texts]),
-    lambda texts: one_by_one([{text: 1.0, "y": 1.0} for text in texts]),
+    lambda texts: read_lines([{text: 1.0, "y": 1.0} for text in texts]),
+    lambda texts: read_lines([{"by": {text: 1.0}, "y": 1.0} for text in texts]),
+    lambda texts: learn_rows([{**dict.fromkeys(texts, 1.0), "y": 1.0}]),
     lambda texts: op.RLSRegressor().partial_fit(
         pd.DataFrame([[1.0] * len(set(texts))], columns=pd.Index(sorted(set(texts)), dtype=object)),
         [1.0],
@@ -112,20 +112,20 @@ def test_text_is_refused_or_can_be_saved(texts: list[str], way: Any) -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @settings(max_examples=60, deadline=None, print_blob=True)
 @given(st.lists(TEXT, max_size=3), SURROGATES, st.sampled_from(WAYS))
-def test_a_lone_surrogate_is_named(texts: list[str], odd: str, way: Any) -> None:
+def test_error_names_lone_surrogate(texts: list[str], odd: str, way: Any) -> None:
     with pytest.raises(OnepassError, match="surrogate"):
         way([*texts, f"a{odd}"])
 
 
-def test_in_polars_and_csv() -> None:
-    assert csv([{"a": "é🚗", "y": 1.0}]).nbytes > 0
+def test_polars_and_csv_accept_valid_text_only() -> None:
+    assert read_csv([{"a": "é🚗", "y": 1.0}]).nbytes > 0
     assert read(pl.DataFrame({"a": ["é🚗"], "y": [1.0]})).nbytes > 0
     with pytest.raises(OnepassError, match=r"row 0 .*column 'a' must be UTF-8"):
         read(io.StringIO("a,y\n\ud83d,1\n"))
 
 
 @pytest.mark.parametrize("row", [{"a": "\ud83d", "y": 1}, {"\ud83d": "b", "y": 1}])
-def test_a_run_ends_before_it_learns(
+def test_run_with_unencodable_text_fails_before_learning(
     row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, model = tmp_path / "sur.jsonl", tmp_path / "s.onepass"

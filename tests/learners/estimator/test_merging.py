@@ -1,4 +1,4 @@
-"""The verb merge, for learners that do not say how."""
+"""The method merge of learners without a merge hook."""
 
 import pickle
 
@@ -8,23 +8,18 @@ import onepass as op
 from onepass.errors import MergeError
 
 
-class Careless(op.SGDRegressor):  # type: ignore[misc]
-    """It says that it can be merged, and not how."""
+class UnmergeableLearner(op.SGDRegressor):  # type: ignore[misc]
+    """A learner that claims to be mergeable and has no merge hook."""
 
     def _unmergeable(self) -> str:
         return ""
 
 
-def test_a_learner_without_a_merge_hook_is_refused_and_unchanged() -> None:
-    one, other = (Careless().learn_one([1.0, 2.0], y) for y in (1.0, 2.0))
+def test_merge_of_learner_without_merge_hook_is_refused() -> None:
+    one, other = (UnmergeableLearner().learn_one([1.0, 2.0], y) for y in (1.0, 2.0))
     before = pickle.dumps(one.__dict__)
-    with pytest.raises(MergeError, match=r"Careless\.merge: .* got a learner that does not\. L"):
+    with pytest.raises(
+        MergeError, match=r"UnmergeableLearner\.merge: .* got a learner that does not\. Learn"
+    ):
         one.merge(other)
     assert pickle.dumps(one.__dict__) == before
-
-
-def test_the_hook_for_outputs_of_a_merge_is_abstract() -> None:
-    from onepass.learners.estimator.learner import Learner
-
-    assert "_join_outputs" in Learner.__abstractmethods__
-    assert not op.SGDRegressor.__abstractmethods__ | op.SGDClassifier.__abstractmethods__

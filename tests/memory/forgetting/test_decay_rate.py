@@ -1,4 +1,4 @@
-"""The decay rate is a factor or a half-life, for each rule that fades."""
+"""The decay rate as a factor or a half-life."""
 
 import datetime as dt
 from typing import Any
@@ -12,7 +12,7 @@ FADING = [Bounded, Directional, Exponential]
 
 
 @pytest.mark.parametrize("rule", FADING)
-def test_exactly_one_of_factor_and_half_life_is_taken(rule: Any) -> None:
+def test_exactly_one_of_factor_and_half_life_is_required(rule: Any) -> None:
     remedy = rf"Give {rule.__name__}\(0.99\) or {rule.__name__}\(half_life='1h'\)"
     with pytest.raises(ParameterError, match=rf"got neither\. {remedy}"):
         rule()
@@ -21,7 +21,7 @@ def test_exactly_one_of_factor_and_half_life_is_taken(rule: Any) -> None:
 
 
 @pytest.mark.parametrize("rule", FADING)
-def test_what_is_out_of_range_is_refused(rule: Any) -> None:
+def test_factor_and_half_life_out_of_range_are_refused(rule: Any) -> None:
     for wrong in (0.0, 1.5, float("nan"), "much"):
         with pytest.raises(ParameterError, match=rf"forgetting\.{rule.__name__}: `factor`"):
             rule(wrong)
@@ -31,7 +31,7 @@ def test_what_is_out_of_range_is_refused(rule: Any) -> None:
 
 
 @pytest.mark.parametrize("rule", FADING)
-def test_a_half_life_says_which_times_it_needs(rule: Any) -> None:
+def test_half_life_sets_clock_and_unit(rule: Any) -> None:
     assert rule(0.9).clock is None
     assert (rule(half_life=30).clock, rule(half_life=30).unit) == ("number", 30.0)
     for hour in ("1h", "60min", dt.timedelta(hours=1)):
@@ -39,7 +39,7 @@ def test_a_half_life_says_which_times_it_needs(rule: Any) -> None:
 
 
 @pytest.mark.parametrize("rule", FADING)
-def test_the_half_life_is_given_by_name_alone(rule: Any) -> None:
+def test_half_life_is_keyword_only(rule: Any) -> None:
     names = list(rule(0.9).__dataclass_fields__)
     with pytest.raises(TypeError, match="positional argument"):
         rule(*[None] * len(names))

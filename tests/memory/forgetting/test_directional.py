@@ -1,5 +1,6 @@
-"""Directional forgetting against the recursion of its paper, dense and as printed."""
+"""Directional forgetting against the dense SIFt-RLS recursion."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import onepass as op
 from onepass.errors import ParameterError
 from onepass.memory.forgetting import Directional
 from onepass.memory.forgetting.directional import sifted
+from sampling import sample
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -25,7 +27,7 @@ def sift_dense(
     scaled: bool = True,
     threshold: float = 1e-6,
 ) -> tuple[Floats, Floats]:
-    """SIFt-RLS with dense information matrix: what was said at the start of each block; weights.
+    """SIFt-RLS with dense information matrix: predictions at the start of each block, and weights.
 
     phi is the filtered regressor (k, p):  A ← A − (1 − λⁿ) A phiᵀ (phi A phiᵀ)⁻¹ phi A + phiᵀ phi
     in units of the root mean squares, if scaled.
@@ -50,10 +52,11 @@ def sift_dense(
     return predictions, w
 
 
-@pytest.mark.parametrize("silent", [False, True])
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("factor", [0.98, 0.7])
-def test_row_by_row_it_is_the_paper(factor: float, scaled: bool, silent: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(
+    ("factor", "scaled", "silent"),
+    sample(list(product([0.98, 0.7], [False, True], [False, True])), 4, "SIFt-RLS"),
+)
+def test_directional_by_rows_equals_sift_rls(factor: float, scaled: bool, silent: bool) -> None:  # noqa: FBT001
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4)) * [1.0, 10.0, 0.1, 1.0]
     if silent:
@@ -66,7 +69,7 @@ def test_row_by_row_it_is_the_paper(factor: float, scaled: bool, silent: bool) -
     np.testing.assert_allclose(predictions, wanted, atol=1e-8 * np.abs(y).max())
 
 
-def test_with_an_intercept_it_is_the_paper_on_centred_rows_with_a_one() -> None:
+def test_directional_with_intercept_equals_centred_sift_rls() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 3)) + np.array([0.0, 5.0, -3.0])
     X[100:250, 1] = 4.0
@@ -90,7 +93,7 @@ def test_with_an_intercept_it_is_the_paper_on_centred_rows_with_a_one() -> None:
     ("factor", "block"), [(1.0, 1), (1.0, 3), (1.0, 16), (0.99, 3), (0.99, 16)]
 )
 @pytest.mark.parametrize("intercept", [True, False])
-def test_standard_deviations_are_those_of_least_squares(
+def test_standard_deviations_equal_weighted_least_squares(
     factor: float, block: int, *, intercept: bool
 ) -> None:
     rng = np.random.default_rng(4)
@@ -129,7 +132,7 @@ def test_predictions_do_not_depend_on_the_units_of_features() -> None:
     st.sampled_from([0.99, 0.8]),
     st.lists(st.integers(0, 200), max_size=5),
 )
-def test_blocks_are_those_of_the_stream_however_it_is_cut(
+def test_block_boundaries_do_not_matter(
     seed: int, block: int, factor: float, cuts: list[int]
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -150,7 +153,7 @@ def test_blocks_are_those_of_the_stream_however_it_is_cut(
 
 @pytest.mark.parametrize("fade", [0.5, 1e-20, 1e-60])
 @pytest.mark.parametrize("r", [1, 3, 8])
-def test_forgetting_is_by_orthogonal_elimination_alone(fade: float, r: int) -> None:
+def test_sifted_triangle_equals_dense_equation(fade: float, r: int) -> None:
     rng = np.random.default_rng(2)
     R = np.triu(rng.normal(size=(8, 8))) * np.geomspace(1e-3, 1e3, 8)[:, None]
     F = rng.normal(size=(8, r))
@@ -159,13 +162,13 @@ def test_forgetting_is_by_orthogonal_elimination_alone(fade: float, r: int) -> N
     wanted = R.T @ (np.eye(8) - (1 - fade) * Q @ Q.T) @ R
     np.testing.assert_allclose(new.T @ new, wanted, atol=1e-12 * np.abs(R.T @ R).max())
     along = np.linalg.norm(new @ np.linalg.solve(new.T @ new, F) if fade == 0.5 else new @ F)
-    if fade < 0.5:  # what is left of the directions keeps its digits, far below those of the rest
+    if fade < 0.5:  # the faded directions retain their precision
         np.testing.assert_allclose(
             along, np.sqrt(fade) * np.linalg.norm(R @ F), rtol=1e-3, atol=1e-13 * np.abs(R).max()
         )
 
 
-def test_unexcited_directions_are_not_forgotten_and_excited_ones_are_tracked() -> None:
+def test_unexcited_directions_are_retained_and_others_tracked() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(20_000, 4))
     X[1000:, 2:] = 0.0
@@ -176,7 +179,7 @@ def test_unexcited_directions_are_not_forgotten_and_excited_ones_are_tracked() -
     np.testing.assert_allclose(model.coef_, [-1.0, -2.0, 3.0, 4.0], atol=1e-6)
 
 
-def test_by_time_a_row_counts_by_its_gap() -> None:
+def test_forgetting_by_time_equals_forgetting_by_rows() -> None:
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(100, 3)), rng.normal(size=100)
     by_rows = op.RLSRegressor(1.0, Directional(0.5, 1), fit_intercept=False).fit(X, y)
@@ -200,7 +203,7 @@ def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
         Directional(**wrong)
 
 
-def test_a_block_under_way_may_be_made_shorter() -> None:
+def test_block_size_can_be_reduced_midway() -> None:
     X = np.random.default_rng(0).normal(size=(40, 3))
     y = X @ [1.0, 2.0, 3.0]
     model = op.RLSRegressor(1e-6, Directional(0.9, 16)).fit(X[:10], y[:10])

@@ -1,4 +1,4 @@
-"""Rules given as text, as on the command line."""
+"""Forgetting rules given as text."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from onepass.memory.forgetting.parse import rule
         ("window:span=7d", Window(span="7d")),
     ],
 )
-def test_a_text_is_a_rule(text: Any, same: Any) -> None:
+def test_text_is_parsed_as_rule(text: Any, same: Any) -> None:
     assert rule(text, "RLSRegressor") == same
 
 
@@ -57,13 +57,13 @@ def test_a_text_is_a_rule(text: Any, same: Any) -> None:
         (Bounded, "rule of op.forgetting"),
     ],
 )
-def test_an_invalid_rule_is_refused_with_the_valid_ones(text: Any, words: str) -> None:
+def test_invalid_rule_is_refused_with_valid_ones(text: Any, words: str) -> None:
     with pytest.raises(ParameterError, match=words) as refused:
         op.RLSRegressor(forgetting=text).fit(np.eye(2), [1.0, 2.0])
     assert str(refused.value).startswith("RLSRegressor: `forgetting`")
 
 
-def test_the_command_line_forgets_by_time(
+def test_command_line_accepts_forgetting_by_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

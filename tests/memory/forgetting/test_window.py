@@ -15,8 +15,8 @@ from oracles import ridge_qr
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def learned(model: Any, X: Floats, y: Floats, cuts: list[int], **given: Any) -> Floats:
-    """What was said of each row, learned in these pieces."""
+def predict_blocks(model: Any, X: Floats, y: Floats, cuts: list[int], **given: Any) -> Floats:
+    """Prequential predictions of rows learned in these blocks."""
     predictions = []
     for rows in np.split(np.arange(len(X)), cuts):
         parts = {name: values[rows] for name, values in given.items() if values is not None}
@@ -25,7 +25,7 @@ def learned(model: Any, X: Floats, y: Floats, cuts: list[int], **given: Any) -> 
 
 
 def batch_predictions(X: Floats, y: Floats, retained: list[slice], **settings: Any) -> Floats:
-    """What a batch solver on the rows kept before each row says of it."""
+    """Predictions of a batch solver on the rows retained before each row."""
     predictions = np.zeros(y.shape)
     s = settings.pop("weights", None)
     for i, rows in enumerate(retained):
@@ -47,7 +47,7 @@ def batch_predictions(X: Floats, y: Floats, retained: list[slice], **settings: A
     st.booleans(),
     st.lists(st.integers(0, 150), max_size=6),
 )
-def test_every_prediction_is_that_of_a_batch_solver_on_the_last_rows(
+def test_predictions_equal_batch_solver_on_window(
     seed: int,
     rows: int,
     d: int,
@@ -60,7 +60,7 @@ def test_every_prediction_is_that_of_a_batch_solver_on_the_last_rows(
     X, y = rng.normal(size=(150, d)) + rng.normal(size=d), rng.normal(size=(150, 2))
     s = rng.uniform(0.2, 3.0, 150) if weighted else None
     model = op.RLSRegressor(ridge, Window(rows), fit_intercept=intercept)
-    predictions = learned(model, X, y, sorted(cuts), sample_weight=s)
+    predictions = predict_blocks(model, X, y, sorted(cuts), sample_weight=s)
     retained = [slice(max(0, i - rows), i) for i in range(151)]
     wanted = batch_predictions(X, y, retained[:150], ridge=ridge, intercept=intercept, weights=s)
     enough = np.array(
@@ -77,7 +77,7 @@ def test_every_prediction_is_that_of_a_batch_solver_on_the_last_rows(
 
 
 @pytest.mark.parametrize("p", [3, 40])
-def test_a_thousand_rows_later_no_digit_is_lost(p: int) -> None:
+def test_window_retains_precision_over_thousands_of_rows(p: int) -> None:
     rng = np.random.default_rng(p)
     X, y = rng.normal(size=(3000, p)), rng.normal(size=3000)
     X[1000:1500] *= 1e5  # rows of the window, and then no more
@@ -106,7 +106,7 @@ def test_constant_or_dependent_columns_have_least_norm() -> None:
 
 
 @pytest.mark.parametrize("dates", [False, True])
-def test_a_time_span_stores_the_younger_rows(dates: bool) -> None:  # noqa: FBT001
+def test_span_stores_rows_younger_than_span(dates: bool) -> None:  # noqa: FBT001
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(400, 3)), rng.normal(size=400)
     gaps = rng.choice([0.0, 0.0, 1.0, 2.0, 30.0], size=400, p=[0.2, 0.2, 0.3, 0.28, 0.02])
@@ -116,13 +116,13 @@ def test_a_time_span_stores_the_younger_rows(dates: bool) -> None:  # noqa: FBT0
     ]
     time: Any = t.astype("int64").astype("datetime64[s]") if dates else t
     model = op.RLSRegressor(0.1, Window(span="20s" if dates else 20))
-    predictions = learned(model, X, y, [1, 2, 50, 55, 203], time=time)
+    predictions = predict_blocks(model, X, y, [1, 2, 50, 55, 203], time=time)
     wanted = batch_predictions(X, y, [slice(0, 0), *retained], ridge=0.1)
     np.testing.assert_allclose(predictions, wanted, atol=1e-9)
     assert len(model.forgetting_) == np.sum(t > t[-1] - 20.0)
 
 
-def test_the_prior_stays_as_the_ridge_does() -> None:
+def test_prior_stays_in_window() -> None:
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(300, 3)), rng.normal(size=300)
     model = op.RLSRegressor(1e-6, Window(40), prior=2.0)
@@ -133,7 +133,7 @@ def test_the_prior_stays_as_the_ridge_does() -> None:
     np.testing.assert_allclose(model.intercept_, b, atol=1e-10)
 
 
-def test_standard_deviations_are_those_of_ordinary_least_squares_on_the_window() -> None:
+def test_standard_deviations_equal_least_squares_on_window() -> None:
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(500, 3)) + 5.0, rng.normal(size=500)
     windowed = op.RLSRegressor(1e-6, Window(100)).fit(X, y).predict(X[:5], return_std=True)[1]
@@ -141,7 +141,7 @@ def test_standard_deviations_are_those_of_ordinary_least_squares_on_the_window()
     np.testing.assert_allclose(windowed, plain, rtol=1e-9)
 
 
-def test_memory_is_that_of_the_window() -> None:
+def test_bytes_are_bounded_by_window() -> None:
     rng = np.random.default_rng(5)
     model = op.RLSRegressor(forgetting=Window(100))
     sizes = []
@@ -151,9 +151,9 @@ def test_memory_is_that_of_the_window() -> None:
     assert max(sizes) < 8 * (2 * 110 * 6 + 8 * 5 * 7) + 2000
 
 
-def test_no_more_of_a_block_is_stored_than_the_window() -> None:
-    X = np.random.default_rng(0).normal(size=(20_003, 4))
-    for rule, time in ((Window(500), None), (Window(span=500.0), np.arange(20_003.0))):
+def test_window_stores_copies_not_views_of_block() -> None:
+    X = np.random.default_rng(0).normal(size=(2_003, 4))
+    for rule, time in ((Window(500), None), (Window(span=500.0), np.arange(2_003.0))):
         queue = op.RLSRegressor(forgetting=rule).fit(X, X[:, 0], time=time).forgetting_
         for retained in (queue.front, *queue.parts):
             for array in (retained.X, retained.b, retained.roots, retained.time):
@@ -161,12 +161,12 @@ def test_no_more_of_a_block_is_stored_than_the_window() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{}, {"rows": 0}, {"rows": 2.5}, {"rows": 3, "span": 1}])
-def test_a_window_has_one_size(wrong: dict[str, Any]) -> None:
+def test_invalid_window_sizes_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"forgetting\.Window"):
         Window(**wrong)
 
 
-def test_to_and_from_a_window_one_must_begin_anew() -> None:
+def test_change_to_and_from_window_is_refused_until_fit() -> None:
     X, y = np.eye(3), np.ones(3)
     for first, then in ((0.9, "window:2"), ("window:2", 0.9), ("directional:0.9", 0.9)):
         model = op.RLSRegressor(forgetting=first).fit(X, y).set_params(forgetting=then)

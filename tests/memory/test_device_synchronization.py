@@ -1,5 +1,6 @@
-"""An accelerator is synchronized as rarely as possible."""
+"""Number of device synchronizations of a step."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -8,14 +9,15 @@ import pytest
 from onepass import linalg
 from onepass.linalg.subspace import OrthonormalBasis
 from onepass.memory import Basis, LastDirections, Principal, Random, Sketch
+from sampling import sample
 
 torch = pytest.importorskip("torch")
 
 P = 60
 
 
-class Waits:
-    """How often small matrices were asked for."""
+class SynchronizationCounter:
+    """Number of small matrices copied from the device."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -29,8 +31,8 @@ HOST = linalg.host
 
 
 @pytest.fixture
-def on_device(monkeypatch: pytest.MonkeyPatch) -> Waits:
-    counted = Waits()
+def on_device(monkeypatch: pytest.MonkeyPatch) -> SynchronizationCounter:
+    counted = SynchronizationCounter()
     places = ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors")
     for place in places:
         monkeypatch.setattr(f"{place}.on_device", linalg.is_tensor)
@@ -38,8 +40,10 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> Waits:
     return counted
 
 
-def stepped(specification: Any, noise: float, c: int, on_device: Waits) -> list[int]:
-    """How often each of 30 steps waited, rows that are known already among them."""
+def synchronizations_of_steps(
+    specification: Any, noise: float, c: int, on_device: SynchronizationCounter
+) -> list[int]:
+    """Number of synchronizations of 30 steps, some of them with repeated rows."""
     rng = np.random.default_rng(0)
     kind = torch.empty(0, dtype=torch.float64)
     memory, w = specification.start(P, c, noise, kind), torch.zeros(P, dtype=torch.float64)
@@ -55,26 +59,25 @@ def stepped(specification: Any, noise: float, c: int, on_device: Waits) -> list[
     return found
 
 
-@pytest.mark.parametrize("c", [1, 3])
-@pytest.mark.parametrize("spec", [Principal(8), Sketch(8)])
-@pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_a_step_waits_once_and_once_more_where_the_columns_turn(
-    spec: Any, noise: float, c: int, on_device: Waits
+@pytest.mark.parametrize(
+    ("spec", "noise", "c"),
+    sample(list(product([Principal(8), Sketch(8)], [0.0, 0.5], [1, 3])), 4, "synchronization"),
+)
+def test_principal_step_synchronizes_once_or_twice(
+    spec: Any, noise: float, c: int, on_device: SynchronizationCounter
 ) -> None:
-    found = stepped(spec, noise, c, on_device)
+    found = synchronizations_of_steps(spec, noise, c, on_device)
     assert set(found) == {1, 2}
     assert c > 1 or found.count(2) <= 8  # of 30
 
 
 @pytest.mark.parametrize("spec", [LastDirections(8), Random(8)])
-def test_a_memory_of_some_directions_waits_to_know_how_many_are_new(
-    spec: Any, on_device: Any
-) -> None:
-    assert set(stepped(spec, 0.0, 2, on_device)) == {1}
+def test_direction_memory_step_synchronizes_once(spec: Any, on_device: Any) -> None:
+    assert set(synchronizations_of_steps(spec, 0.0, 2, on_device)) == {1}
 
 
-def test_a_basis_does_not_wait_while_there_is_room(on_device: Waits) -> None:
-    found = stepped(Basis(), 0.0, 1, on_device)
+def test_basis_does_not_synchronize_while_there_is_room(on_device: SynchronizationCounter) -> None:
+    found = synchronizations_of_steps(Basis(), 0.0, 1, on_device)
     assert set(found) == {0, 1}
     assert found.count(1) <= 10  # of 30, as its array grows by half
     on_device.count = 0
@@ -86,7 +89,7 @@ def test_a_basis_does_not_wait_while_there_is_room(on_device: Waits) -> None:
     assert OrthonormalBasis.start(20, np.float64).zeros() == []
 
 
-def test_all_to_numpy_converts_all_arrays(on_device: Waits) -> None:
+def test_all_to_numpy_converts_with_one_synchronization(on_device: SynchronizationCounter) -> None:
     parts = [np.arange(6.0).reshape(2, 3), torch.tensor([True, False]), torch.ones(0, 4)]
     parts += [torch.arange(4).reshape(2, 2)]
     found = linalg.all_to_numpy(*parts)

@@ -1,4 +1,4 @@
-"""The certificate of forgetting is never exceeded; similar but false statements fail."""
+"""The forgetting bound is never exceeded; similar but false statements fail."""
 
 import math
 import pickle
@@ -18,17 +18,17 @@ Floats = NDArray[Any]
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
 
 
-class Passed(NamedTuple):
+class Measured(NamedTuple):
     model: Any
     changed: float
-    """Root of the sum of squared changes of all answers, each since its row was learned."""
+    """Root of the sum of squared changes of all predictions since their rows were learned."""
     D: list[float]
     """Before each step."""
     steps: list[Floats]
 
 
-def passed(model: Any, X: Floats, y: Floats, block: int = 1) -> Passed:
-    """Learn rows; note what is said of each just after it was learned, and what at the end."""
+def learn_and_measure(model: Any, X: Floats, y: Floats, block: int = 1) -> Measured:
+    """Learn rows; compare predictions just after learning with those at the end."""
     then, D, steps, before = [], [], [], 0.0
     for i in range(0, len(X), block):
         D.append(model.memory_.lost if i else 0.0)
@@ -37,15 +37,15 @@ def passed(model: Any, X: Floats, y: Floats, block: int = 1) -> Passed:
         steps.append(np.ravel(model.coef_) - before)
         before = np.ravel(model.coef_).copy()
     apart = model.predict(X) - np.concatenate(then)
-    return Passed(model, float(np.linalg.norm(apart)), D, steps)
+    return Measured(model, float(np.linalg.norm(apart)), D, steps)
 
 
-def hard(seed: int, n: int, p: int, m: int) -> tuple[Floats, Floats]:
-    """Rows made to be forgotten: near the edge of what is kept, and all wrong in one way."""
+def adversarial_rows(seed: int, n: int, p: int, m: int) -> tuple[Floats, Floats]:
+    """Rows that are easily forgotten: near the truncation threshold, errors of one sign."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(p, p)))[0]
     strengths = np.ones(p)
-    strengths[:m] = rng.uniform(1.0, 1.3)  # the edge between kept and cut is thin
+    strengths[:m] = rng.uniform(1.0, 1.3)  # near the truncation threshold
     chosen = rng.integers(0, p, n)
     kind = seed % 3
     if kind == 0:  # one direction at a time
@@ -67,7 +67,7 @@ def hard(seed: int, n: int, p: int, m: int) -> tuple[Floats, Floats]:
     kind=st.sampled_from([Principal, Sketch]),
     intercept=st.booleans(),
 )
-def test_no_prediction_changes_more_than_certified(
+def test_predictions_change_within_bound(
     seed: int,
     p: int,
     m: int,
@@ -75,9 +75,9 @@ def test_no_prediction_changes_more_than_certified(
     kind: Any,
     intercept: bool,  # noqa: FBT001
 ) -> None:
-    X, y = hard(seed, 40, p, m)
+    X, y = adversarial_rows(seed, 40, p, m)
     model = op.ORFitRegressor(memory=kind(m), fit_intercept=intercept, block_update=block > 1)
-    done = passed(model, X, y, block)
+    done = learn_and_measure(model, X, y, block)
     found = done.model.forgetting_bound_
     assert (found.kind, found.why) == ("bound", "")
     size = np.linalg.norm(X) * np.linalg.norm(done.steps)
@@ -96,20 +96,22 @@ def test_no_prediction_changes_more_than_certified(
     kind=st.sampled_from([Principal, Sketch]),
     leftwards=st.booleans(),
 )
-def test_merged_learners_are_certified_for_the_rows_of_all(
+def test_merged_learners_have_bound_for_all_rows(
     seed: int,
     m: int,
     kind: Any,
     leftwards: bool,  # noqa: FBT001
 ) -> None:
-    X, y = hard(seed, 60, 6, m)
+    X, y = adversarial_rows(seed, 60, 6, m)
     parts = [slice(0, 20), slice(20, 40), slice(40, 60)]
-    made = [passed(op.ORFitRegressor(memory=kind(m)), X[rows], y[rows]) for rows in parts]
+    made = [
+        learn_and_measure(op.ORFitRegressor(memory=kind(m)), X[rows], y[rows]) for rows in parts
+    ]
     then = []
     for rows in parts:
         one = op.ORFitRegressor(memory=kind(m))
-        for x, answer in zip(X[rows], y[rows], strict=True):
-            then.append(one.learn_one(x, answer).predict_one(x))
+        for x, target in zip(X[rows], y[rows], strict=True):
+            then.append(one.learn_one(x, target).predict_one(x))
     a, b, c = (one.model for one in made)
     whole = a.merge(b).merge(c) if leftwards else a.merge(b.merge(c))
     whole.partial_fit(X[::7], y[::7] + 1.0)
@@ -118,7 +120,7 @@ def test_merged_learners_are_certified_for_the_rows_of_all(
     assert changed <= whole.forgetting_bound_.all_steps + 1e-9 * size
 
 
-def test_several_outputs_row_weights_and_maps_are_certified_as_well() -> None:
+def test_bound_holds_for_outputs_weights_and_feature_maps() -> None:
     rng = np.random.default_rng(0)
     X, Y, s = rng.normal(size=(50, 4)), rng.normal(size=(50, 3)), rng.uniform(0.2, 3.0, 50)
     A = rng.normal(size=(4, 12, 3))
@@ -137,7 +139,7 @@ def test_several_outputs_row_weights_and_maps_are_certified_as_well() -> None:
         assert 0.0 < np.linalg.norm(changed) <= found.all_steps
 
 
-def test_classes_that_come_late_are_certified_as_known_all_along() -> None:
+def test_bound_holds_for_late_classes() -> None:
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
@@ -156,9 +158,9 @@ def test_classes_that_come_late_are_certified_as_known_all_along() -> None:
     assert 0.0 < np.linalg.norm(changed) <= model.forgetting_bound_.all_steps
 
 
-def test_merged_saved_and_copied_learners_retain_their_certificate(tmp_path: Any) -> None:
-    X, y = hard(2, 30, 6, 2)
-    model = passed(op.ORFitRegressor(memory=2), X, y).model
+def test_saved_and_copied_learners_retain_bound(tmp_path: Any) -> None:
+    X, y = adversarial_rows(2, 30, 6, 2)
+    model = learn_and_measure(op.ORFitRegressor(memory=2), X, y).model
     found = model.forgetting_bound_
     op.save(model, tmp_path / "a.onepass")
     assert op.load(tmp_path / "a.onepass").forgetting_bound_ == found
@@ -173,7 +175,7 @@ def test_merged_saved_and_copied_learners_retain_their_certificate(tmp_path: Any
     assert math.isinf(model.forgetting_bound_.all_steps)
 
 
-def test_the_bound_is_zero_if_nothing_was_dropped() -> None:
+def test_bound_is_zero_if_nothing_was_dropped() -> None:
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(10, 30)), rng.normal(size=10)
     assert op.ORFitRegressor().forgetting_bound_.all_steps == 0.0
@@ -182,7 +184,7 @@ def test_the_bound_is_zero_if_nothing_was_dropped() -> None:
         assert found.one_step < 1e-6
         assert found.all_steps < 1e-6
     one, two = (op.ORFitRegressor(memory=Basis()).fit(X, y + far) for far in (0.0, 1.0))
-    assert one.merge(two).inconsistent_rows_ > 0  # the second's answers are not kept
+    assert one.merge(two).inconsistent_rows_ > 0  # targets of the second part are not fitted
     assert one.forgetting_bound_.kind == "none"
 
 
@@ -198,8 +200,8 @@ def test_the_bound_is_zero_if_nothing_was_dropped() -> None:
         (NoMemory(), 0.0, "drops"),
     ],
 )
-def test_a_missing_bound_has_a_reason(spec: Any, noise: float, why: str, tmp_path: Any) -> None:
-    X, y = hard(4, 20, 6, 2)
+def test_missing_bound_has_reason(spec: Any, noise: float, why: str, tmp_path: Any) -> None:
+    X, y = adversarial_rows(4, 20, 6, 2)
     model = op.ORFitRegressor(memory=spec, noise=noise).fit(X, y)
     found = model.forgetting_bound_
     op.save(model, tmp_path / "a.onepass")
@@ -211,12 +213,12 @@ def test_a_missing_bound_has_a_reason(spec: Any, noise: float, why: str, tmp_pat
 # -- near it, and false ---------------------------------------------------------------------------
 
 
-def test_the_last_d_times_the_whole_movement_is_no_bound() -> None:
+def test_last_d_times_total_movement_is_not_a_bound() -> None:
     """Each step is orthogonal to another memory: √D_T ‖Σ Δw‖ is exceeded, (2) is not."""
     worst = 0.0
     for seed in range(60):
-        X, y = hard(3 * seed + 2, 40, 6, 3)
-        done = passed(op.ORFitRegressor(memory=3), X, np.sin(y))
+        X, y = adversarial_rows(3 * seed + 2, 40, 6, 3)
+        done = learn_and_measure(op.ORFitRegressor(memory=3), X, np.sin(y))
         whole = np.linalg.norm(np.sum(done.steps[1:], axis=0))
         lost = math.sqrt(done.model.memory_.lost)
         worst = max(worst, done.changed / (lost * whole))
@@ -227,7 +229,7 @@ def test_the_last_d_times_the_whole_movement_is_no_bound() -> None:
     assert worst > 2.0
 
 
-def test_the_lengths_of_projected_gradients_bound_nothing() -> None:
+def test_lengths_of_projected_gradients_are_not_a_bound() -> None:
     """100 rows of e₁, then one of 2 e₂: of the first only the length 1 is known when it leaves."""
     X = np.vstack((np.tile([1.0, 0.0], (100, 1)), [[0.0, 2.0]]))
     memory = Principal(1, of="projected").start(2, 1)

@@ -1,4 +1,4 @@
-"""Single rows: said and learned as many at once, whether they wait beside the triangle or not."""
+"""RLS by single rows against RLS by blocks, with and without pending rows."""
 
 import pickle
 import sys
@@ -11,7 +11,7 @@ import pytest
 import onepass as op
 from onepass import native
 
-WIDE = 61  # features, of which rows wait to be taken in
+WIDE = 61  # features; so many that rows are buffered
 RULES = [1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9)]
 
 
@@ -22,24 +22,24 @@ def stream(n: int, d: int = WIDE, c: int = 1) -> tuple[Any, Any]:
     return X, Y[:, 0] if c == 1 else Y
 
 
-def close(one: Any, two: Any, digits: float = 1e-9) -> None:
+def assert_close(one: Any, two: Any, digits: float = 1e-9) -> None:
     two = np.asarray(two)
     scale = max(np.abs(two).max(initial=0.0), 1e-3)  # what should be 0 is a rounding away from it
     np.testing.assert_allclose(one, two, rtol=0.0, atol=digits * scale)
 
 
-def same(one: Any, two: Any, digits: float = 1e-9) -> None:
-    """Two learners of the same rows."""
+def assert_equal_learners(one: Any, two: Any, digits: float = 1e-9) -> None:
+    """Assert equal coefficients and states up to rounding."""
     for part in ("coef_", "intercept_", "rows_seen_"):
-        close(getattr(one, part), getattr(two, part), digits)
+        assert_close(getattr(one, part), getattr(two, part), digits)
     for part in ("w", "squares"):
-        close(getattr(one.memory_, part), getattr(two.memory_, part), digits)
+        assert_close(getattr(one.memory_, part), getattr(two.memory_, part), digits)
     for part in ("R", "z"):  # each row of them may have another sign
-        close(np.abs(getattr(one.memory_, part)), np.abs(getattr(two.memory_, part)), digits)
+        assert_close(np.abs(getattr(one.memory_, part)), np.abs(getattr(two.memory_, part)), digits)
 
 
-def in_turn(model: Any, X: Any, y: Any) -> list[Any]:
-    """What is said of each row just before it is learned."""
+def predict_then_learn_rows(model: Any, X: Any, y: Any) -> list[Any]:
+    """Prequential predictions of single rows."""
     predictions = []
     for x, t in zip(X, y, strict=True):
         predictions.append(model.predict_one(x))
@@ -47,123 +47,123 @@ def in_turn(model: Any, X: Any, y: Any) -> list[Any]:
     return predictions
 
 
-def both(**settings: Any) -> tuple[Any, Any]:
+def learner_pair(**settings: Any) -> tuple[Any, Any]:
     return op.RLSRegressor(**settings), op.RLSRegressor(**settings)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("n", [1, 2, 3, 9, 10, 17, 18, 19, 26, 130, 201])
-def test_predictions_and_learning_equal_those_of_blocks(
-    rule: Any, n: int, *, intercept: bool
-) -> None:
+def test_single_rows_equal_one_block(rule: Any, n: int, *, intercept: bool) -> None:
     X, y = stream(n)
-    one, many = both(ridge=0.5, forgetting=rule, fit_intercept=intercept)
+    one, many = learner_pair(ridge=0.5, forgetting=rule, fit_intercept=intercept)
     expected = many.test_then_train(X, y)
-    close(in_turn(one, X, y), expected)
-    same(one, many)
+    assert_close(predict_then_learn_rows(one, X, y), expected)
+    assert_equal_learners(one, many)
 
 
 @pytest.mark.parametrize("d", [47, 48, 49, 55, 56, 57, 63, 64, 65, 263, 264, 400, 1030])
-def test_every_width(d: int) -> None:
+def test_single_rows_equal_one_block_for_any_feature_count(d: int) -> None:
     X, y = stream(40, d)
-    one, many = both(ridge=2.0)
+    one, many = learner_pair(ridge=2.0)
     expected = many.test_then_train(X, y)
-    close(in_turn(one, X, y), expected)
-    same(one, many)
+    assert_close(predict_then_learn_rows(one, X, y), expected)
+    assert_equal_learners(one, many)
 
 
-def test_rows_that_nobody_asked_for_and_rows_asked_for_twice() -> None:
+def test_extra_predictions_between_rows_do_not_matter() -> None:
     X, y = stream(90)
-    one, many = both(ridge=0.5)
+    one, many = learner_pair(ridge=0.5)
     for i, (x, t) in enumerate(zip(X, y, strict=True)):
         many.partial_fit(x[None], [t])
         for j in range(i % 4):  # of this row and of others, before and after it is learned
-            close(one.predict_one(X[i - j]), _before(many, X, y, i, X[i - j]), 1e-8)
+            assert_close(one.predict_one(X[i - j]), _before(many, X, y, i, X[i - j]), 1e-8)
         one.learn_one(x, t)
         for j in range(i % 3):
-            close(one.predict_one(X[j]), many.predict(X[j : j + 1])[0], 1e-8)
-    same(one, many)
+            assert_close(one.predict_one(X[j]), many.predict(X[j : j + 1])[0], 1e-8)
+    assert_equal_learners(one, many)
 
 
 def _before(many: Any, X: Any, y: Any, i: int, x: Any) -> Any:
-    """What is said of x once i rows are learned."""
+    """The prediction of x after i rows."""
     if i == 0:
         return 0.0
     return type(many)(**many.get_params()).partial_fit(X[:i], y[:i]).predict(x[None])[0]
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.98])
-def test_weights_of_rows(factor: float) -> None:
+def test_weighted_single_rows_equal_weighted_block(factor: float) -> None:
     X, y = stream(150)
     s = np.random.default_rng(1).uniform(0.01, 100.0, size=len(y))
-    one, many = both(ridge=0.5, forgetting=factor)
+    one, many = learner_pair(ridge=0.5, forgetting=factor)
     many.partial_fit(X, y, sample_weight=s)
     for x, t, weight in zip(X, y, s.tolist(), strict=True):
         one.learn_one(x, t, weight)
-    same(one, many)
+    assert_equal_learners(one, many)
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
-def test_rows_that_say_much_more_than_all_before(size: float) -> None:
+def test_single_rows_of_growing_size_equal_one_block(size: float) -> None:
     X, y = stream(150)
     X[70::9] *= size
     y[70::9] *= size
-    one, many = both(ridge=1e-3)
+    one, many = learner_pair(ridge=1e-3)
     expected = many.test_then_train(X, y)
-    close(in_turn(one, X, y), expected, 1e-8)
-    same(one, many, 1e-8)
+    assert_close(predict_then_learn_rows(one, X, y), expected, 1e-8)
+    assert_equal_learners(one, many, 1e-8)
 
 
-def test_a_small_prior_and_the_first_rows() -> None:
+def test_single_rows_with_tiny_ridge_equal_one_block() -> None:
     X, y = stream(100)
-    one, many = both(ridge=1e-9)
+    one, many = learner_pair(ridge=1e-9)
     expected = many.test_then_train(X, y)
-    close(in_turn(one, X, y), expected, 1e-6)  # half of the digits are the prior's
-    same(one, many, 1e-6)
+    assert_close(
+        predict_then_learn_rows(one, X, y), expected, 1e-6
+    )  # half of the digits are the prior's
+    assert_equal_learners(one, many, 1e-6)
 
 
-def test_rows_of_zeros_and_the_same_row_again() -> None:
+def test_zero_and_repeated_single_rows_equal_one_block() -> None:
     X, y = stream(80)
     X[20:30] = 0.0
     X[40:70] = X[40]
-    one, many = both(ridge=0.5, fit_intercept=False)
+    one, many = learner_pair(ridge=0.5, fit_intercept=False)
     expected = many.test_then_train(X, y)
-    close(in_turn(one, X, y), expected)
-    same(one, many)
+    assert_close(predict_then_learn_rows(one, X, y), expected)
+    assert_equal_learners(one, many)
 
 
-def test_single_rows_and_blocks_take_turns() -> None:
+def test_alternating_single_rows_and_blocks_equal_one_block() -> None:
     X, y = stream(200)
-    one, many = both(ridge=0.5, forgetting=0.99)
+    one, many = learner_pair(ridge=0.5, forgetting=0.99)
     many.partial_fit(X, y)
     for i in range(0, 200, 20):
         for x, t in zip(X[i : i + 13], y[i : i + 13], strict=True):
             one.predict_one(x)
             one.learn_one(x, t)
         one.partial_fit(X[i + 13 : i + 20], y[i + 13 : i + 20])
-    same(one, many)
+    assert_equal_learners(one, many)
 
 
 @pytest.mark.parametrize("i", [2, 5, 11, 12, 19, 30, 31])
 def test_reading_attributes_closes_the_loop(i: int) -> None:
     X, y = stream(60)
-    one, many = both(ridge=0.5)
+    one, many = learner_pair(ridge=0.5)
     many.partial_fit(X[:i], y[:i])
     for x, t in zip(X[:i], y[:i], strict=True):
         one.learn_one(x, t)
     twin = pickle.loads(pickle.dumps(one))  # noqa: S301  our own
-    same(twin, many)
-    same(one, many)
+    assert_equal_learners(twin, many)
+    assert_equal_learners(one, many)
     for x, t in zip(X[i:], y[i:], strict=True):
         one.learn_one(x, t)
-    same(twin, many)
-    same(one, many.partial_fit(X[i:], y[i:]))
+    assert_equal_learners(twin, many)
+    assert_equal_learners(one, many.partial_fit(X[i:], y[i:]))
 
 
-def test_a_bad_row_leaves_all_as_it_was() -> None:
+def test_invalid_row_leaves_learner_unchanged() -> None:
     X, y = stream(60)
-    one, many = both(ridge=0.5)
+    one, many = learner_pair(ridge=0.5)
     many.partial_fit(X, y)
     for i, (x, t) in enumerate(zip(X, y, strict=True)):
         if i % 7 == 5:
@@ -174,15 +174,15 @@ def test_a_bad_row_leaves_all_as_it_was() -> None:
             with pytest.raises(ValueError, match=r"."):
                 one.learn_one(x, np.inf)
         one.learn_one(x, t)
-    same(one, many)
+    assert_equal_learners(one, many)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("width", [1, 3, 8, 32, 64, 150])
 @pytest.mark.parametrize("d", [5, WIDE])
-def test_blocks_of_few_rows(d: int, width: int, rule: Any) -> None:
+def test_small_blocks_equal_one_block(d: int, width: int, rule: Any) -> None:
     X, y = stream(330, d)
-    one, many = both(ridge=0.5, forgetting=rule)
+    one, many = learner_pair(ridge=0.5, forgetting=rule)
     expected = many.test_then_train(X, y)
     predictions = np.empty(len(y))
     for i in range(0, len(y), width):
@@ -192,28 +192,28 @@ def test_blocks_of_few_rows(d: int, width: int, rule: Any) -> None:
             one.partial_fit(X[rows], y[rows])
         else:
             predictions[rows] = one.test_then_train(X[rows], y[rows])
-    close(predictions, expected)
-    same(one, many)
+    assert_close(predictions, expected)
+    assert_equal_learners(one, many)
 
 
-def test_few_rows_are_answered_as_they_are_learned() -> None:
+def test_predictions_between_small_blocks_equal_refitted_learner() -> None:
     X, y = stream(300)
     one = op.RLSRegressor(ridge=0.5)
     for i in range(0, 300, 10):
         one.partial_fit(X[i : i + 10], y[i : i + 10])
         fresh = op.RLSRegressor(ridge=0.5).partial_fit(X[: i + 10], y[: i + 10])
-        close(one.predict(X[:7]), fresh.predict(X[:7]))
+        assert_close(one.predict(X[:7]), fresh.predict(X[:7]))
         with pytest.raises(ValueError, match=r"."):
             one.partial_fit(np.full((3, WIDE), np.nan), y[:3])
         with pytest.raises(ValueError, match=r"."):
             one.partial_fit(X[:3, 1:], y[:3])
         with pytest.raises(ValueError, match=r"."):
             one.predict(X[:3, 1:])
-    same(one, fresh)
+    assert_equal_learners(one, fresh)
 
 
 @pytest.mark.parametrize("labels", [[0, 1], ["a", "b", "c"]])
-def test_classes(labels: list[Any]) -> None:
+def test_single_rows_of_classes_equal_one_block(labels: list[Any]) -> None:
     X, _ = stream(120)
     y = np.array(labels)[np.random.default_rng(2).integers(len(labels), size=len(X))]
     one = op.RLSClassifier(ridge=0.5).partial_fit(X[:3], y[:3], classes=labels)
@@ -224,15 +224,15 @@ def test_classes(labels: list[Any]) -> None:
         predictions.append(one.predict_one(x))
         one.learn_one(x, label)
     assert predictions == expected.tolist()
-    close(one.coef_, many.coef_)
+    assert_close(one.coef_, many.coef_)
 
 
-def test_initial_weights() -> None:
+def test_single_rows_with_initial_weights_equal_one_block() -> None:
     X, y = stream(50)
-    one, many = both(ridge=3.0, initial_coef=np.arange(WIDE, dtype=float))
+    one, many = learner_pair(ridge=3.0, initial_coef=np.arange(WIDE, dtype=float))
     expected = many.test_then_train(X, y)
-    close(in_turn(one, X, y), expected)
-    same(one, many)
+    assert_close(predict_then_learn_rows(one, X, y), expected)
+    assert_equal_learners(one, many)
 
 
 # -- others meanwhile ------------------------------------------------------------------------------
@@ -242,13 +242,13 @@ MAKERS = [lambda: op.RLSRegressor(1.0), lambda: op.SGDRegressor(step="normalised
 
 @pytest.mark.parametrize(("n", "d"), [(400, 5), (30, 1100)], ids=["narrow", "wide"])
 @pytest.mark.parametrize("make", MAKERS)
-def test_reading_from_another_thread_drops_no_row(make: Any, n: int, d: int) -> None:
+def test_reading_attributes_in_another_thread_loses_no_row(make: Any, n: int, d: int) -> None:
     """A wide learner lets other threads run while it learns a row."""
     X, y = stream(n, d)
     model, plain = make(), make().partial_fit(X, y)
     done, wrong = threading.Event(), []
 
-    def look() -> None:
+    def read_attributes() -> None:
         while not done.is_set():
             try:
                 _ = model.rows_seen_, vars(model), model.coef_
@@ -256,49 +256,49 @@ def test_reading_from_another_thread_drops_no_row(make: Any, n: int, d: int) -> 
                 wrong.append(error)
 
     model.partial_fit(X[:1], y[:1])
-    looking = threading.Thread(target=look)
+    reading = threading.Thread(target=read_attributes)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        looking.start()
+        reading.start()
         for x, t in zip(X[1:], y[1:], strict=True):
             model.learn_one(x, t)
     finally:
         done.set()
-        looking.join()
+        reading.join()
         sys.setswitchinterval(before)
     assert not wrong
     assert model.rows_seen_ == n
-    close(model.coef_, plain.coef_)
+    assert_close(model.coef_, plain.coef_)
 
 
-def test_a_wide_learner_is_asked_from_another_thread_while_it_learns() -> None:
-    """The other thread waits for the row, and takes nothing out of the loop."""
+def test_predictions_in_another_thread_lose_no_row() -> None:
+    """Predictions in the other thread wait for the row and leave the loop open."""
     X, y = stream(40, 1100)
     model, plain = op.RLSRegressor(1.0), op.RLSRegressor(1.0).partial_fit(X, y)
     model.partial_fit(X[:1], y[:1])
     done = threading.Event()
 
-    def ask() -> None:
+    def predict_repeatedly() -> None:
         while not done.is_set():
             assert np.isfinite(model.predict_one(X[0]))
             assert np.isfinite(model.predict(X[:2])).all()
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    predicting = threading.Thread(target=predict_repeatedly)
+    predicting.start()
     try:
         for i in range(1, 40, 3):
             model.learn_one(X[i], y[i])
             model.test_then_train(X[i + 1 : i + 3], y[i + 1 : i + 3])
     finally:
         done.set()
-        asking.join()
+        predicting.join()
     assert model.rows_seen_ == 40
-    close(model.coef_, plain.coef_)
+    assert_close(model.coef_, plain.coef_)
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_loop_that_cannot_be_opened_leaves_all_as_it_was(
+def test_failed_opening_of_loop_leaves_learner_unchanged(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
@@ -311,21 +311,21 @@ def test_a_loop_that_cannot_be_opened_leaves_all_as_it_was(
         model.learn_one(X[29], y[29])
     assert model.rows_seen_ == 29
     monkeypatch.undo()
-    close(model.learn_one(X[29], y[29]).coef_, plain.coef_)
+    assert_close(model.learn_one(X[29], y[29]).coef_, plain.coef_)
 
 
-def test_a_past_that_is_gone_at_once() -> None:
+def test_extreme_forgetting_by_rows_equals_blocks() -> None:
     X, y = stream(300, 5)
     rule = op.forgetting.Exponential(6e-6)
-    one, many = both(ridge=0.5, forgetting=rule)
+    one, many = learner_pair(ridge=0.5, forgetting=rule)
     for i in range(0, 300, 60):
         one.partial_fit(X[i : i + 60], y[i : i + 60])
     for x, t in zip(X, y, strict=True):
         many.learn_one(x, t)
-    close(one.predict(X[-1:]), many.predict(X[-1:]), 1e-6)
+    assert_close(one.predict(X[-1:]), many.predict(X[-1:]), 1e-6)
 
 
-def test_weights_that_overflowed_are_not_read_again() -> None:
+def test_overflowed_weights_are_recomputed() -> None:
     if native.loops is None:
         pytest.skip("the loops are not installed")
     d = 9
@@ -338,7 +338,7 @@ def test_weights_that_overflowed_are_not_read_again() -> None:
 
 @pytest.mark.parametrize("level", [0.0, 1.0])
 @pytest.mark.parametrize("rows", [300, 700])
-def test_a_block_that_is_lost_half_way_leaves_all_as_it_was(rows: int, level: float) -> None:
+def test_refused_small_block_leaves_loop_unchanged(rows: int, level: float) -> None:
     if native.loops is None:
         pytest.skip("the loops are not installed")
     d, factor = 9, 0.5 if rows == 700 else 0.05  # rows of nothing: all that was known fades

@@ -1,10 +1,11 @@
-"""Noise as small as one likes is least squares still, whatever rows come again.
+"""ORFit with tiny noise equals ridge regression, also with repeated and dependent rows.
 
 The rows are sums of a few, of numbers so short that float32 holds them and their sums exactly. So
 they are dependent to the last digit, and their ridge solution is known from their coordinates.
 """
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from onepass import ORFitRegressor
 from onepass.memory import Principal, Sketch
+from sampling import sample
 from small_noise import NOISES, Floats, Rows, rows
 
 NEAR = {np.float64: 1e-12, np.float32: 2e-5}
@@ -25,15 +27,23 @@ def ridge(found: Rows, noise: float) -> Floats:
     return np.asarray(found.B.T @ np.linalg.solve(L.T, b))
 
 
-each_kind = pytest.mark.parametrize(
-    ("kind", "p", "n"), [("repeated", 40, 60), ("dependent", 40, 60), ("all of them", 20, 200)]
+KINDS = [("repeated", 40, 60), ("dependent", 40, 60), ("all of them", 20, 200)]
+all_kinds = pytest.mark.parametrize(("kind", "p", "n"), KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "p", "n", "dtype", "start"),
+    sample(
+        [
+            (*kind, *rest)
+            for kind in KINDS
+            for rest in product(NEAR, [Principal(50).start, Sketch(50).start])
+        ],
+        6,
+        "small noise",
+    ),
 )
-
-
-@each_kind
-@pytest.mark.parametrize("dtype", NEAR)
-@pytest.mark.parametrize("start", [Principal(50).start, Sketch(50).start])
-def test_noise_of_any_size_is_ridge_regression(
+def test_memory_with_any_noise_equals_ridge(
     start: Callable[..., Any], kind: str, p: int, n: int, dtype: Any
 ) -> None:
     found = rows(kind, p, n)
@@ -48,8 +58,8 @@ def test_noise_of_any_size_is_ridge_regression(
         np.testing.assert_allclose(w, right, atol=NEAR[dtype] * np.abs(right).max())
 
 
-@each_kind
-def test_so_is_the_learner_of_arrays(kind: str, p: int, n: int) -> None:
+@all_kinds
+def test_orfit_regressor_with_any_noise_equals_ridge(kind: str, p: int, n: int) -> None:
     found = rows(kind, p, n)
     for noise in NOISES:
         model = ORFitRegressor(memory=50, noise=noise).fit(found.X, found.y)
@@ -57,10 +67,19 @@ def test_so_is_the_learner_of_arrays(kind: str, p: int, n: int) -> None:
         np.testing.assert_allclose(model.coef_, right, atol=1e-12 * np.abs(right).max())
 
 
-@each_kind
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("by_layer", [False, True])
-def test_so_is_the_learner_of_networks(
+@pytest.mark.parametrize(
+    ("kind", "p", "n", "dtype", "by_layer"),
+    sample(
+        [
+            (*kind, *rest)
+            for kind in KINDS
+            for rest in product(["float64", "float32"], [False, True])
+        ],
+        4,
+        "networks",
+    ),
+)
+def test_orfit_network_with_any_noise_equals_ridge(
     kind: str,
     p: int,
     n: int,
@@ -83,15 +102,15 @@ def test_so_is_the_learner_of_networks(
 
 
 @pytest.mark.parametrize("dtype", NEAR)
-def test_what_is_outside_by_more_than_rounding_is_learned(dtype: Any) -> None:
-    """Of two rows that differ by little, the second moves along that little, as it should."""
+def test_small_new_direction_above_rounding_is_learned(dtype: Any) -> None:
+    """The second of two nearly equal rows moves the weights along their difference."""
     noise, little = 1e-12, 1e-4
     g = np.zeros((30, 2), dtype)
     g[:15, 0] = g[:15, 1] = 1.0
     g[20, 1] = little
     memory, w = Principal(5).start(30, 1, noise, dtype), np.zeros(30, dtype)
-    for j, answer in enumerate((1.0, 2.0)):
-        e = np.array([answer]) - g[:, j : j + 1].T.astype(float) @ w
+    for j, target in enumerate((1.0, 2.0)):
+        e = np.array([target]) - g[:, j : j + 1].T.astype(float) @ w
         step = memory.learn(w, g[:, j : j + 1], e, np.full(1, noise))
         w, memory = step.w, step.memory
     assert w[20] == pytest.approx(1.0 / little, rel=1e-2)

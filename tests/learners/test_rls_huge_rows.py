@@ -1,7 +1,8 @@
-"""Least squares refuse a row that could be learned itself, if no row could be learned after it."""
+"""Least squares with rows whose squares are near the limit of float64."""
 
 import pickle
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import onepass as op
 from onepass.errors import NumericalError
 from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
+from sampling import sample
 
 X = np.array([[1.0, 2.0], [2.0, 1.0], [0.0, 1.0], [3.0, -1.0]])
 Y = np.array([1.0, 0.0, 1.0, 0.0])
@@ -24,11 +26,11 @@ ROWS: dict[str, Callable[[float], Any]] = {
     "weighed": lambda v: ([[1.0, 1.0], [1.0, v**0.9]], [1.0, 0.0], [1e40, v**0.3]),
 }
 every_rule = pytest.mark.parametrize("rule", RULES, ids=str)
-every_learner = pytest.mark.parametrize("make", [op.RLSRegressor, op.RLSClassifier])
+LEARNERS = [op.RLSRegressor, op.RLSClassifier]
 
 
-def goes_on(model: Any) -> None:
-    """Whether ordinary rows are learned, in blocks and by themselves, and answered."""
+def assert_learns_ordinary_rows(model: Any) -> None:
+    """Assert that ordinary rows are learned, in blocks and singly, and predicted finitely."""
     for _ in range(2):
         model.partial_fit(X, Y)
         for x, y in zip(X, Y, strict=True):
@@ -37,12 +39,11 @@ def goes_on(model: Any) -> None:
     assert np.isfinite(predictions).all()
 
 
-@every_rule
-@every_learner
-@pytest.mark.parametrize("kind", ROWS)
-@pytest.mark.parametrize("ridge", [1e-6, 0.0])
-@pytest.mark.parametrize("begun", [True, False])
-def test_no_row_that_is_learned_keeps_others_out(
+@pytest.mark.parametrize(
+    ("make", "rule", "kind", "ridge", "begun"),
+    sample(list(product(LEARNERS, RULES, ROWS, [1e-6, 0.0], [True, False])), 48, "huge blocks"),
+)
+def test_learner_accepts_rows_after_huge_blocks(
     make: Any, rule: Any, kind: str, ridge: float, *, begun: bool
 ) -> None:
     for size in [1e100, 1e150, *SIZES]:
@@ -58,39 +59,41 @@ def test_no_row_that_is_learned_keeps_others_out(
             assert pickle.dumps(vars(model)) == before
         else:
             assert size <= 1e150 or weights is not None
-        goes_on(model)
+        assert_learns_ordinary_rows(model)
 
 
-@every_rule
-@every_learner
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("rows", [0, 200])
-def test_single_rows(make: Any, rule: Any, size: float, rows: int) -> None:
-    """Also where the compiled loop holds what was learned."""
+@pytest.mark.parametrize(
+    ("make", "rule", "size", "rows"),
+    sample(list(product(LEARNERS, RULES, SIZES, [0, 200])), 24, "huge rows"),
+)
+def test_learner_accepts_rows_after_huge_single_rows(
+    make: Any, rule: Any, size: float, rows: int
+) -> None:
+    """Also with the state in the compiled loop."""
     model = make(1e-6, rule)
     for i in range(rows):
         model.learn_one(X[i % 4], Y[i % 4])
     for x in (np.full(2, size), np.array([1.0, -size])):
         with pytest.raises(NumericalError, match=r"got values up to 1[.\d]*e\+\d+\. Use"):
             model.learn_one(x, 1.0)
-    goes_on(model)
+    assert_learns_ordinary_rows(model)
 
 
 @every_rule
 @pytest.mark.parametrize("size", SIZES)
-def test_answers(rule: Any, size: float) -> None:
-    """The first only sets the mean: its square is taken with the next."""
+def test_huge_targets_are_refused(rule: Any, size: float) -> None:
+    """The first target sets the mean; its square is computed with the next row."""
     model = op.RLSRegressor(1e-6, rule)
     for _ in range(2):
         with pytest.raises(NumericalError, match="must stay within float64"):
             model.partial_fit([[1.0, 1.0]], [size])
         with pytest.raises(NumericalError, match="must stay within float64"):
             model.learn_one([1.0, 1.0], -size)
-        goes_on(model)
+        assert_learns_ordinary_rows(model)
 
 
 @every_rule
-def test_large_rows_are_learned(rule: Any) -> None:
+def test_rows_of_size_1e150_are_learned_exactly(rule: Any) -> None:
     rng = np.random.default_rng(0)
     rows, w = rng.uniform(-1.0, 1.0, size=(60, 3)), np.array([1.0, -2.0, 0.5])
     small = op.RLSRegressor(0.0, rule).fit(rows, rows @ w)

@@ -1,4 +1,4 @@
-"""What has faded decides only what newer rows leave open: right values of small cases."""
+"""RLS with rows that have faded almost completely, against exact solutions."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
 Floats = Any
 
 
-def one_by_one(model: Any, X: Floats, y: Floats, time: Any = None) -> Floats:
+def predict_then_learn_rows(model: Any, X: Floats, y: Floats, time: Any = None) -> Floats:
     found = []
     for i, (x, target) in enumerate(zip(X, y, strict=True)):
         found.append(float(model.predict_one(x)))
@@ -20,18 +20,18 @@ def one_by_one(model: Any, X: Floats, y: Floats, time: Any = None) -> Floats:
     return np.array(found)
 
 
-def test_predictions_after_a_gap_are_those_of_exact_least_squares() -> None:
+def test_predictions_after_gap_equal_exact_least_squares() -> None:
     X = np.array([[1.0, 2.0], [-2.0, 1.0], [-2.0, 1.0], [1.0, -2.0]])
     y, t = np.array([2.0, -3.0, 3.0, 0.0]), np.array([1.0, 51.0, 52.0, 102.0])
     make = lambda: op.RLSRegressor(forgetting=Exponential(half_life=0.5), fit_intercept=False)  # noqa: E731
     exact = -2.639999760000048  # in rational arithmetic
     assert make().test_then_train(X, y, time=t)[3] == pytest.approx(exact, abs=1e-9)
-    assert one_by_one(make(), X, y, t)[3] == pytest.approx(exact, abs=1e-9)
+    assert predict_then_learn_rows(make(), X, y, t)[3] == pytest.approx(exact, abs=1e-9)
 
 
 @pytest.mark.parametrize("gap", [30.0, 100.0, 150.0, 200.0])
 @pytest.mark.parametrize("ridge", [1e-6, 0.0])
-def test_the_deviation_after_a_gap_without_an_intercept(ridge: float, gap: float) -> None:
+def test_std_after_gap_without_intercept_equals_exact_value(ridge: float, gap: float) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(42, 3))
     y, s = X @ [1.0, 2.0, 3.0] + rng.normal(size=42), np.append(np.ones(40), (100.0, 100.0))
@@ -50,9 +50,7 @@ def test_the_deviation_after_a_gap_without_an_intercept(ridge: float, gap: float
 
 @pytest.mark.parametrize("half_life", [0.5, 0.25])
 @pytest.mark.parametrize("rule", [Exponential, Bounded])
-def test_a_night_without_rows_moves_no_prediction_beyond_the_targets(
-    rule: Any, half_life: float
-) -> None:
+def test_predictions_after_long_gap_stay_near_range_of_targets(rule: Any, half_life: float) -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(72, 4))
     X[60:64] = X[60]
@@ -63,7 +61,7 @@ def test_a_night_without_rows_moves_no_prediction_beyond_the_targets(
 
 
 @pytest.mark.parametrize("rule", [Exponential(0.98), Bounded(0.98)])
-def test_rows_on_one_line_for_long_do_not_wind_up_in_rounding(rule: Any) -> None:
+def test_collinear_rows_do_not_cause_windup(rule: Any) -> None:
     for seed in range(5):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(5010, 3))
@@ -73,17 +71,17 @@ def test_rows_on_one_line_for_long_do_not_wind_up_in_rounding(rule: Any) -> None
         assert np.abs(model.test_then_train(X, y)[5005:]).max() < 10.0 * np.abs(y).max()
 
 
-def test_a_floor_holds_below_full_rank_too() -> None:
+def test_floor_holds_below_full_rank() -> None:
     X = np.array([[-2.0, 1.0], [0.0, -1.0], [-1.0, -1.0], [-1.0, -1.0], [-2.0, 2.0]])
     y, t = np.array([2.0, -1.0, -2.0, 0.0, -3.0]), np.array([0.0, 50.0, 50.0, 50.0, 51.0])
     block = op.RLSRegressor(0, Bounded(half_life=0.7)).test_then_train(X, y, time=t)
     np.testing.assert_allclose(block, [0.0, 2.0, -0.7, -2.0, 3.5], atol=1e-9)
-    one = one_by_one(op.RLSRegressor(0, Bounded(half_life=0.7)), X, y, t)
+    one = predict_then_learn_rows(op.RLSRegressor(0, Bounded(half_life=0.7)), X, y, t)
     np.testing.assert_allclose(one, block, atol=1e-9)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-12, 1e-6, 1e-3])
-def test_a_feature_that_is_constant_in_a_window_has_no_coefficient(ridge: float) -> None:
+def test_constant_feature_in_window_has_no_effect(ridge: float) -> None:
     X, y = np.array([[8e6], [2e6], [1e6], [1e6]]), np.array([2.0, 4.0, 2.0, 0.0])
     model = op.RLSRegressor(ridge, Window(2)).fit(X, y)
     assert model.predict([[2e6]])[0] == pytest.approx(1.0, abs=1e-9)
@@ -101,7 +99,7 @@ def test_directional_forgetting_ignores_a_constant_feature(level: float) -> None
 
 @pytest.mark.parametrize("rule", [1.0, Exponential(0.99), Directional(0.99), Window(50)])
 @pytest.mark.parametrize("weight", [1e-32, 1e-20, 1e-7, 1e3])
-def test_the_unit_of_weights_changes_nothing_without_a_ridge(rule: Any, weight: float) -> None:
+def test_scale_of_weights_does_not_matter_without_ridge(rule: Any, weight: float) -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(300, 3))
     y = X @ [1.0, 2.0, 3.0] + 4.0 + 0.1 * rng.normal(size=300)
@@ -111,7 +109,7 @@ def test_the_unit_of_weights_changes_nothing_without_a_ridge(rule: Any, weight: 
     np.testing.assert_allclose(model.intercept_, plain.intercept_, rtol=1e-9)
 
 
-def test_a_huge_column_hides_no_other() -> None:
+def test_huge_column_retains_precision_of_other_columns() -> None:
     rng = np.random.default_rng(0)
     days = np.arange(400.0)
     x = 0.01 * rng.normal(size=400)
@@ -129,7 +127,7 @@ def test_a_huge_column_hides_no_other() -> None:
     assert model.predict_one({"out": 2.0, "other": 0.0}) == pytest.approx(2.0, abs=1e-9)
 
 
-def test_levels_far_above_the_spread_lose_no_digits_in_predictions() -> None:
+def test_large_offset_of_features_retains_precision() -> None:
     rng = np.random.default_rng(4)
     X = rng.integers(-8, 9, size=(200, 2)) / 8.0
     y = X @ [1.0, -2.0] + rng.normal(size=200)
@@ -138,12 +136,12 @@ def test_levels_far_above_the_spread_lose_no_digits_in_predictions() -> None:
     np.testing.assert_allclose(far, near, atol=1e-9)
 
 
-def test_columns_near_the_least_normal_number_are_learned() -> None:
+def test_subnormal_column_does_not_prevent_learning() -> None:
     X = np.random.default_rng(0).normal(size=(10, 2)) * [1e-310, 1.0]
     assert op.RLSRegressor(0.0).fit(X, X[:, 1]).coef_[1] == pytest.approx(1.0)
 
 
-def test_repeated_rows_without_a_ridge_are_learned_in_blocks() -> None:
+def test_repeated_rows_without_ridge_give_group_means() -> None:
     rng = np.random.default_rng(5)
     X = np.tile(rng.normal(size=(3, 5)), (400, 1))
     y = rng.normal(size=1200)
@@ -153,7 +151,7 @@ def test_repeated_rows_without_a_ridge_are_learned_in_blocks() -> None:
 
 
 @pytest.mark.parametrize("gap", [60.0, 80.0, 100.0, 120.0])
-def test_a_column_that_new_rows_leave_alone_is_fitted_by_the_earlier_ones(gap: float) -> None:
+def test_unexcited_column_after_gap_is_fitted_by_earlier_rows(gap: float) -> None:
     X, y = np.array([[2.0, 1.0], [-1.0, -1.5], [1.0, 0.0]]), np.array([0.0, 2.5, 0.6])
     model = op.RLSRegressor(0.0, Exponential(half_life=1.0), fit_intercept=False)
     model.fit(X, y, time=[0.0, 0.5, gap])

@@ -1,4 +1,4 @@
-"""Hyperparameters that are set while a stream is being learned, and feature maps that change."""
+"""Hyperparameters and feature maps that change while a stream is learned."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ Y = X @ [1.0, 2.0, 3.0, 4.0] + 0.1
 
 @pytest.mark.parametrize("wrong", [0.0, 1.5, -1.0, float("nan"), "much", None])
 @pytest.mark.parametrize("rule", [0.9, Exponential(0.9), "exponential:0.9"])
-def test_forgetting_is_held_to_its_range_at_every_row(wrong: Any, rule: Any) -> None:
+def test_invalid_forgetting_set_later_is_refused(wrong: Any, rule: Any) -> None:
     model = op.RLSRegressor(forgetting=rule).fit(X[:30], Y[:30])
     before = model.coef_
     with pytest.raises(ParameterError, match="forgetting"):
@@ -24,7 +24,7 @@ def test_forgetting_is_held_to_its_range_at_every_row(wrong: Any, rule: Any) -> 
     assert model.coef_.tolist() == before.tolist()
 
 
-def test_forgetting_acts_from_the_next_row() -> None:
+def test_forgetting_set_later_acts_from_next_row() -> None:
     model = op.RLSRegressor(0.0).fit(X, Y).set_params(forgetting=Exponential(0.5))
     model.partial_fit(X, -Y)
     np.testing.assert_allclose(model.coef_, [-1.0, -2.0, -3.0, -4.0], atol=1e-6)
@@ -42,7 +42,7 @@ def test_forgetting_acts_from_the_next_row() -> None:
         ("window:9", "exponential:0.9"),
     ],
 )
-def test_a_rule_of_another_kind_is_refused_by_every_verb(first: str, then: str) -> None:
+def test_rule_of_another_kind_is_refused_until_fit(first: str, then: str) -> None:
     def learned(text: str) -> Any:
         return op.RLSRegressor(forgetting=text).fit(X, Y, **timed(text, 0))
 
@@ -66,7 +66,7 @@ def test_a_rule_of_another_kind_is_refused_by_every_verb(first: str, then: str) 
 
 @pytest.mark.parametrize("memory", [None, 3, op.memory.NoMemory()])
 @pytest.mark.parametrize(("first", "then"), [(0.0, 0.5), (0.5, 0.0), (0.5, -1.0), (0.0, "no")])
-def test_rows_fitted_exactly_and_rows_averaged_are_not_mixed(
+def test_change_between_zero_and_positive_noise_is_refused(
     memory: Any, first: float, then: Any
 ) -> None:
     model = op.ORFitRegressor(memory, first).fit(X[:2], Y[:2])
@@ -75,7 +75,7 @@ def test_rows_fitted_exactly_and_rows_averaged_are_not_mixed(
     model.set_params(noise=first).partial_fit(X[2:3], Y[2:3])
 
 
-def test_a_rows_noise_may_change_where_rows_are_averaged() -> None:
+def test_positive_noise_may_change_between_rows() -> None:
     model = op.ORFitRegressor(None, 1.0).fit(X[:30], Y[:30])
     model.set_params(noise=0.25).partial_fit(X[30:], Y[30:])
     weights = np.where(np.arange(60) < 30, 1.0, 4.0)
@@ -86,21 +86,21 @@ def test_a_rows_noise_may_change_where_rows_are_averaged() -> None:
 @pytest.mark.parametrize(
     "change", [{"fit_intercept": True}, {"feature_map": lambda rows: rows[:, :2]}]
 )
-def test_the_weights_stay_as_many_as_they_were(change: dict[str, Any]) -> None:
+def test_change_of_the_number_of_weights_is_refused_until_fit(change: dict[str, Any]) -> None:
     model = op.ORFitRegressor(1).fit(X, Y).set_params(**change)
-    for ask in (lambda: model.partial_fit(X, Y), lambda: model.predict(X)):
+    for request in (lambda: model.partial_fit(X, Y), lambda: model.predict(X)):
         with pytest.raises(ShapeError, match="Call fit"):
-            ask()
+            request()
     model.fit(X, Y).predict(X)
 
 
 @pytest.mark.parametrize("wrong", ["x", 3, lambda rows: rows[:, :0], lambda rows: rows[0]])
-def test_a_feature_map_is_a_function_that_gives_features(wrong: Any) -> None:
+def test_invalid_feature_maps_are_refused(wrong: Any) -> None:
     with pytest.raises(OnepassError, match="feature_map"):
         op.ORFitRegressor(2, feature_map=wrong).fit(X, Y)
 
 
-def test_a_memory_set_later_waits_for_the_next_fit() -> None:
+def test_memory_set_later_takes_effect_at_next_fit() -> None:
     model = op.ORFitRegressor(2).partial_fit(X[:30], Y[:30])
     same = op.ORFitRegressor(2).partial_fit(X, Y)
     model.set_params(memory=None).partial_fit(X[30:], Y[30:])
@@ -108,6 +108,6 @@ def test_a_memory_set_later_waits_for_the_next_fit() -> None:
 
 
 @pytest.mark.parametrize("ridge", [[[1.0, 2.0], [3.0]], "x", [1.0, 2.0], None, np.eye(3)])
-def test_a_ridge_is_a_number_or_a_matrix(ridge: Any) -> None:
+def test_invalid_ridges_are_refused(ridge: Any) -> None:
     with pytest.raises(OnepassError, match="ridge"):
         op.RLSRegressor(ridge).fit(X, Y)

@@ -1,4 +1,4 @@
-"""The directions that a memory reports as not free are those that its steps do not change."""
+"""settled: directions that steps do not change."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ SPECIFICATIONS = [Basis(), Principal(3), Principal(3, of="projected"), LastDirec
 
 @pytest.mark.parametrize("specification", SPECIFICATIONS, ids=str)
 @pytest.mark.parametrize("rows", [0, 2, 7])
-def test_the_columns_are_the_directions_that_are_not_free(specification: Any, rows: int) -> None:
+def test_settled_columns_are_directions_without_step(specification: Any, rows: int) -> None:
     draw = np.random.default_rng(0)
     memory = specification.start(20, 1)
     for _ in range(rows):
@@ -29,6 +29,8 @@ def test_the_columns_are_the_directions_that_are_not_free(specification: Any, ro
     np.testing.assert_allclose(settled.split(G).lifted, free, atol=1e-12)
 
 
-def test_nothing_holds_no_direction() -> None:
+def test_no_memory_has_no_settled_columns() -> None:
     memory = NoMemory().start(20, 1)
     assert memory.settled() == (memory, None)
+    G = np.random.default_rng(0).normal(size=(20, 4))
+    np.testing.assert_array_equal(memory.split(G).lifted, G)

@@ -1,4 +1,4 @@
-"""RLS keeps its digits: badly scaled and centred rows, long streams, and numbers of every size."""
+"""Precision of RLS: badly scaled features, long streams, huge and tiny numbers."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from oracles import ridge_qr
 Floats = NDArray[np.float64]
 
 
-def close(a: Any, b: Any, tolerance: float, *, scale: float = 0.0) -> None:
+def assert_close(a: Any, b: Any, tolerance: float, *, scale: float = 0.0) -> None:
     a, b = np.asarray(a), np.asarray(b)
     size = max(float(np.abs(b).max(initial=0.0)), scale)
     assert a.shape == b.shape
@@ -26,7 +26,7 @@ def close(a: Any, b: Any, tolerance: float, *, scale: float = 0.0) -> None:
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-20])
 @pytest.mark.parametrize("block", [1, 37, 400])
-def test_condition_1e7_is_within_1e_8_of_qr_predictions(ridge: float, block: int) -> None:
+def test_predictions_at_condition_1e7_equal_qr(ridge: float, block: int) -> None:
     rng = np.random.default_rng(7)
     U, V = (np.linalg.qr(rng.normal(size=(n, 6)))[0] for n in (400, 6))
     X = U @ np.diag(np.logspace(0, -7, 6)) @ V.T
@@ -35,12 +35,12 @@ def test_condition_1e7_is_within_1e_8_of_qr_predictions(ridge: float, block: int
     for i in range(0, 400, block):
         learner.partial_fit(X[i : i + block], y[i : i + block])
     coef, b = ridge_qr(X, y, ridge)
-    close(learner.predict(X), X @ coef + b, 1e-8)
+    assert_close(learner.predict(X), X @ coef + b, 1e-8)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-20, 1e-6])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_features_scaled_from_1e_5_to_1e5_lose_no_digits(ridge: float, intercept: bool) -> None:  # noqa: FBT001
+def test_features_scaled_from_1e_5_to_1e5_retain_precision(ridge: float, intercept: bool) -> None:  # noqa: FBT001
     rng = np.random.default_rng(8)
     scales = np.array([1e-5, 1e5, 1.0, 1e-3, 1e3])
     X = (rng.normal(size=(300, 5)) + 1.0) * scales
@@ -49,14 +49,14 @@ def test_features_scaled_from_1e_5_to_1e5_lose_no_digits(ridge: float, intercept
     predictions = np.concatenate([learner.test_then_train(X[i : i + 9], y[i : i + 9])
                            for i in range(0, 300, 9)])  # fmt: skip
     coef, b = ridge_qr(X, y, ridge, intercept=intercept)
-    close(learner.predict(X), X @ coef + b, 1e-12)
-    close(learner.coef_ * scales, coef * scales, 1e-11)
+    assert_close(learner.predict(X), X @ coef + b, 1e-12)
+    assert_close(learner.coef_ * scales, coef * scales, 1e-11)
     before, b = ridge_qr(X[:299], y[:299], ridge, intercept=intercept)
-    close(predictions[-1], X[-1] @ before + b, 1e-11)
+    assert_close(predictions[-1], X[-1] @ before + b, 1e-11)
 
 
 @pytest.mark.parametrize("block", [1, 500])
-def test_features_far_from_zero_keep_their_digits(block: int) -> None:
+def test_features_far_from_zero_retain_precision(block: int) -> None:
     rng = np.random.default_rng(9)
     near = rng.normal(size=(5000, 3))
     X = near + 1e8
@@ -66,26 +66,26 @@ def test_features_far_from_zero_keep_their_digits(block: int) -> None:
     for i in range(0, 5000, block):
         learner.partial_fit(X[i : i + block], y[i : i + block])
     coef, b = ridge_qr(near, y)
-    close(learner.coef_, coef, 1e-11)
-    close(learner.predict(X), near @ coef + b, 1e-12)  # of 1e6, through products of 1e8
+    assert_close(learner.coef_, coef, 1e-11)
+    assert_close(learner.predict(X), near @ coef + b, 1e-12)  # of 1e6, through products of 1e8
 
 
-def test_years_and_pressures_keep_their_digits_with_forgetting() -> None:
+def test_years_and_pressures_retain_precision_with_forgetting() -> None:
     rng = np.random.default_rng(10)
     X = np.column_stack([np.arange(1900.0, 2000.0, 0.1), 101325 + rng.normal(size=1000)])
     y = 0.02 * (X[:, 0] - 1950) + 3 * (X[:, 1] - 101325) + rng.normal(size=1000)
     learner = RLSRegressor(ridge=0.0, forgetting=Exponential(0.99))
-    for x, answer in zip(X, y, strict=True):
-        learner.learn_one(x, answer)
+    for x, target in zip(X, y, strict=True):
+        learner.learn_one(x, target)
     coef, b = ridge_qr(X - [1950, 101325], y, forgetting=0.99)
-    close(learner.coef_, coef, 1e-12)
-    close(learner.predict(X), (X - [1950, 101325]) @ coef + b, 1e-9)
+    assert_close(learner.coef_, coef, 1e-12)
+    assert_close(learner.predict(X), (X - [1950, 101325]) @ coef + b, 1e-9)
 
 
 # -- standard deviations ---------------------------------------------------------------------------
 
 
-def test_std_is_the_textbook_formula_with_an_intercept() -> None:
+def test_std_with_intercept_equals_textbook_formula() -> None:
     rng = np.random.default_rng(11)
     X, new = rng.normal(size=(30, 3)) + 5.0, rng.normal(size=(7, 3))
     y = X @ rng.normal(size=(3, 2)) + rng.normal(size=(30, 2))
@@ -96,11 +96,11 @@ def test_std_is_the_textbook_formula_with_an_intercept() -> None:
     a = np.column_stack([np.ones(7), new])
     leverage = np.einsum("ij,jk,ik->i", a, np.linalg.inv(A.T @ A), a)
     predictions, std = learner.predict(new, return_std=True)
-    close(predictions, learner.predict(new), 0.0)
-    close(std, np.sqrt(1.0 + leverage)[:, None] * sigma, 1e-10)
+    assert_close(predictions, learner.predict(new), 0.0)
+    assert_close(std, np.sqrt(1.0 + leverage)[:, None] * sigma, 1e-10)
 
 
-def test_std_with_weights_and_forgetting_is_that_of_the_weighted_problem() -> None:
+def test_std_with_weights_and_forgetting_equals_batch_formula() -> None:
     rng = np.random.default_rng(12)
     X, y, new = rng.normal(size=(40, 3)), rng.normal(size=40), rng.normal(size=(5, 3))
     s, lam, ridge = rng.uniform(0.5, 2.0, 40), 0.97, 0.3
@@ -119,10 +119,10 @@ def test_std_with_weights_and_forgetting_is_that_of_the_weighted_problem() -> No
         variance = least / (u.sum() - A.shape[1])
         leverage = np.einsum("ij,jk,ik->i", a, np.linalg.inv(M), a)
         std = learner.predict(new, return_std=True)[1]
-        close(std, np.sqrt(variance * (1.0 + leverage)), 1e-10)
+        assert_close(std, np.sqrt(variance * (1.0 + leverage)), 1e-10)
 
 
-def test_std_is_infinite_until_the_rows_determine_it() -> None:
+def test_std_is_infinite_until_rows_determine_variance() -> None:
     rng = np.random.default_rng(13)
     X, y = rng.normal(size=(8, 3)), rng.normal(size=8)
     learner = RLSRegressor(ridge=0.0)
@@ -132,7 +132,7 @@ def test_std_is_infinite_until_the_rows_determine_it() -> None:
         assert np.isinf(std).all() if i < 4 else np.isfinite(std).all()
 
 
-def test_std_is_infinite_where_columns_depend_on_each_other_however_well_they_fit() -> None:
+def test_std_is_infinite_for_dependent_columns() -> None:
     X = np.ones((9, 2))
     for y in (np.zeros(9), np.arange(9.0)):
         std = RLSRegressor(ridge=0.0).fit(X, y).predict(X, return_std=True)[1]
@@ -142,13 +142,10 @@ def test_std_is_infinite_where_columns_depend_on_each_other_however_well_they_fi
 # -- long streams, and numbers of every size -------------------------------------------------------
 
 
-@pytest.mark.parametrize("forgetting", [0.9, 0.98])
-@pytest.mark.parametrize("ridge", [0.0, 1e-6])
-def test_silent_constant_and_returning_features_never_give_nan(
-    forgetting: float, ridge: float
-) -> None:
+@pytest.mark.parametrize(("forgetting", "ridge"), [(0.9, 0.0), (0.98, 1e-6)])
+def test_constant_and_returning_features_never_give_nan(forgetting: float, ridge: float) -> None:
     rng = np.random.default_rng(14)
-    n = 100_000
+    n = 50_000
     X = rng.normal(size=(n, 6))
     X[:, 1], X[:, 2], X[100:, 3], X[:-50, 4], X[100:, 5] = 3.0, 0.0, 0.0, 0.0, 7.0
     y = X @ np.arange(1.0, 7.0) + 0.1 * rng.normal(size=n)
@@ -160,13 +157,13 @@ def test_silent_constant_and_returning_features_never_give_nan(
     back = rng.normal(size=(200, 6))
     predictions = learner.test_then_train(back, back @ np.arange(1.0, 7.0))
     assert np.isfinite(predictions).all()
-    close(learner.predict(back), back @ np.arange(1.0, 7.0), 0.05)
+    assert_close(learner.predict(back), back @ np.arange(1.0, 7.0), 0.05)
 
 
 @pytest.mark.parametrize("size", [1e100, 1e154, 1e200, 1e300])
 @pytest.mark.parametrize("ridge", [0.0, 1e-6])
 @pytest.mark.parametrize("where", ["X", "y", "both"])
-def test_huge_numbers_are_learned_finite_or_refused_whole(
+def test_huge_numbers_are_learned_or_refused_without_change(
     size: float, ridge: float, where: str
 ) -> None:
     rng = np.random.default_rng(15)
@@ -174,9 +171,9 @@ def test_huge_numbers_are_learned_finite_or_refused_whole(
     learner = RLSRegressor(ridge).partial_fit(X, y)
     coef, seen, state = learner.coef_, learner.rows_seen_, learner.memory_
     big = rng.normal(size=(5, 3)) * (size if where != "y" else 1.0)
-    answers = rng.normal(size=5) * (size if where != "X" else 1.0)
+    targets = rng.normal(size=5) * (size if where != "X" else 1.0)
     try:
-        learner.partial_fit(big, answers)
+        learner.partial_fit(big, targets)
     except NumericalError:
         assert (learner.coef_ == coef).all()
         assert learner.rows_seen_ == seen
@@ -189,7 +186,7 @@ def test_huge_numbers_are_learned_finite_or_refused_whole(
 
 @pytest.mark.parametrize("size", [1e-100, 1e-160, 1e-300])
 @pytest.mark.parametrize("ridge", [0.0, 1e-6])
-def test_tiny_numbers_are_learned_finite(size: float, ridge: float) -> None:
+def test_tiny_numbers_give_finite_results(size: float, ridge: float) -> None:
     rng = np.random.default_rng(16)
     X, y = size * rng.normal(size=(20, 3)), rng.normal(size=20)
     try:
@@ -205,17 +202,17 @@ def test_tiny_numbers_are_learned_finite(size: float, ridge: float) -> None:
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 5), (5, 1), (3, 40), (200, 3)])
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
-def test_any_number_of_rows_and_features(n: int, d: int, ridge: float) -> None:
+def test_any_shape_equals_batch_ridge(n: int, d: int, ridge: float) -> None:
     rng = np.random.default_rng(17)
     X, y = rng.normal(size=(n, d)), rng.normal(size=n)
     learner = RLSRegressor(ridge).fit(X, y)
     coef, b = ridge_qr(X, y, ridge, scaled=True)
-    close(learner.coef_, coef, 1e-9, scale=1e-3)
-    close(learner.intercept_, b, 1e-9, scale=1.0)
+    assert_close(learner.coef_, coef, 1e-9, scale=1e-3)
+    assert_close(learner.intercept_, b, 1e-9, scale=1.0)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
-def test_layout_and_precision_of_the_rows_do_not_matter(ridge: float) -> None:
+def test_dtype_and_memory_layout_of_rows_do_not_matter(ridge: float) -> None:
     rng = np.random.default_rng(18)
     X, y = rng.normal(size=(60, 8)).astype(np.float32), rng.normal(size=60).astype(np.float32)
     expected = RLSRegressor(ridge).fit(X.astype(np.float64), y.astype(np.float64))
@@ -226,11 +223,11 @@ def test_layout_and_precision_of_the_rows_do_not_matter(ridge: float) -> None:
     for rows in (X, np.asfortranarray(X), wide[:, ::2], long[::2], fixed):
         learner = RLSRegressor(ridge)
         learner.partial_fit(rows[:7], y[:7]).partial_fit(rows[7:], y[7:])
-        close(learner.coef_, expected.coef_, 1e-12)
+        assert_close(learner.coef_, expected.coef_, 1e-12)
         assert learner.coef_.dtype == np.float64
 
 
-def test_late_features_are_as_if_zero_in_every_row_before() -> None:
+def test_late_features_equal_zeros_in_earlier_rows() -> None:
     rng = np.random.default_rng(19)
     X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
     X[:25, 3:] = 0.0
@@ -238,5 +235,5 @@ def test_late_features_are_as_if_zero_in_every_row_before() -> None:
         late = RLSRegressor(ridge, Exponential(forgetting)).partial_fit(X[:25, :3], y[:25]).grow(5)
         late.partial_fit(X[25:], y[25:])
         known = RLSRegressor(ridge, Exponential(forgetting)).partial_fit(X, y)
-        close(late.coef_, known.coef_, 1e-11)
-        close(late.intercept_, known.intercept_, 1e-11, scale=1.0)
+        assert_close(late.coef_, known.coef_, 1e-11)
+        assert_close(late.intercept_, known.intercept_, 1e-11, scale=1.0)

@@ -1,4 +1,4 @@
-"""How far a learner may grow where others send it rows: what stands behind the service's bounds."""
+"""Limits on classes, outputs, labels and state sizes, which the service relies on."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -40,8 +40,8 @@ def traced() -> Iterator[None]:
 @pytest.mark.parametrize("make", CLASSIFIERS)
 @pytest.mark.parametrize("first", [0, 10])
 @pytest.mark.usefixtures("traced")
-def test_classes_are_as_many_as_features_at_most(make: Callable[[], Any], first: int) -> None:
-    """Else a block of n labels would take n² numbers."""
+def test_class_count_is_limited_by_feature_limit(make: Callable[[], Any], first: int) -> None:
+    """Without a limit, a block of n labels would allocate n² numbers."""
     model, labels = make(), np.arange(10_000)
     if first:
         model.partial_fit(rows(10), labels[:10])
@@ -58,7 +58,7 @@ def test_classes_are_as_many_as_features_at_most(make: Callable[[], Any], first:
 
 @pytest.mark.parametrize("make", CLASSIFIERS)
 @pytest.mark.usefixtures("traced")
-def test_scores_are_not_as_many_as_they_like(make: Callable[[], Any]) -> None:
+def test_score_matrix_is_limited_by_feature_limit(make: Callable[[], Any]) -> None:
     model = make().partial_fit(rows(100), np.arange(100))
     few, many = rows(200), np.zeros((200_000, 2))
     with arrays.feature_limit(4096):
@@ -77,7 +77,7 @@ def test_scores_are_not_as_many_as_they_like(make: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("make", REGRESSORS)
 @pytest.mark.usefixtures("traced")
-def test_outputs_are_as_many_as_features_at_most(make: Callable[[], Any]) -> None:
+def test_output_count_is_limited_by_feature_limit(make: Callable[[], Any]) -> None:
     with arrays.feature_limit(4096):
         with pytest.raises(ShapeError, match=r"`y` must have at most 4,096 outputs, got 50,000\."):
             make().partial_fit(rows(1), np.ones((1, 50_000)))
@@ -86,14 +86,17 @@ def test_outputs_are_as_many_as_features_at_most(make: Callable[[], Any]) -> Non
             model.predict(rows(10_000))
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB
         assert model.predict(rows(10)).shape == (10, 4_000)
-    model = make().partial_fit(rows(1), np.ones((1, 5_000)))  # in a process of one's own
+
+
+def test_outputs_are_unlimited_without_a_feature_limit() -> None:
+    model = op.RLSRegressor().partial_fit(rows(1), np.ones((1, 5_000)))
     assert model.predict(rows(4_000)).shape == (4_000, 5_000)
 
 
 @pytest.mark.parametrize("make", CLASSIFIERS)
 @pytest.mark.usefixtures("traced")
-def test_labels_are_short(make: Callable[[], Any]) -> None:
-    """Else each answer would take the room of the longest."""
+def test_label_length_is_limited_by_feature_limit(make: Callable[[], Any]) -> None:
+    """Without a limit, each label would be padded to the longest."""
     model, n = make().partial_fit(rows(2), ["a", "b"]), 3_000
     y = np.array(["a"] * n, dtype=object)
     y[7] = "x" * 65_000
@@ -110,7 +113,7 @@ def test_labels_are_short(make: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.usefixtures("traced")
-def test_labels_that_are_long_already_stay(*, named: bool) -> None:
+def test_long_labels_seen_before_the_limit_are_retained(*, named: bool) -> None:
     long = "x" * 65_000
     model = op.RLSClassifier(classes=["a", long] if named else None)
     if not named:
@@ -127,7 +130,7 @@ def test_labels_that_are_long_already_stay(*, named: bool) -> None:
 
 @pytest.mark.parametrize("kind", [np.int64, np.int16, np.uint64, np.float64, np.bool_, np.str_])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_labels_are_looked_up_as_they_are_compared(
+def test_label_search_and_comparison_give_equal_models(
     monkeypatch: pytest.MonkeyPatch, kind: type, *, weighted: bool
 ) -> None:
     draw = np.random.default_rng(0)
@@ -152,7 +155,7 @@ SQUARE = [op.RLSRegressor, op.RLSClassifier, op.StreamingLDA, op.StreamingQDA]
 
 @pytest.mark.parametrize("kind", SQUARE)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8])
-def test_a_large_state_is_warned_of_before_the_work(kind: Any, dtype: Any) -> None:
+def test_large_state_warns_before_learning(kind: Any, dtype: Any) -> None:
     X, model = np.ones((3, 20_000), dtype=dtype), kind()
     message = (
         rf"^{kind.__name__}: `X` has 20,000 features, whose 20,000 × 20,000 state takes 3.2 GB, "
@@ -168,7 +171,7 @@ def test_a_large_state_is_warned_of_before_the_work(kind: Any, dtype: Any) -> No
     assert model.nbytes == before
 
 
-def test_a_large_state_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_state_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "_LARGE", 8 * 50 * 50)
     with pytest.warns(LargeStateWarning, match="`X` has 60 features.*SGD, or ORFit"):
         model = op.RLSRegressor().partial_fit(np.ones((3, 60)), [1.0, 2.0, 3.0])
