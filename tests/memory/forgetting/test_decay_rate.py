@@ -13,7 +13,7 @@ FADING = [Bounded, Directional, Exponential]
 
 @pytest.mark.parametrize("rule", FADING)
 def test_exactly_one_of_factor_and_half_life_is_required(rule: Any) -> None:
-    remedy = rf"Give {rule.__name__}\(0.99\) or {rule.__name__}\(half_life='1h'\)"
+    remedy = rf"Use {rule.__name__}\(0.99\) or {rule.__name__}\(half_life='1h'\)"
     with pytest.raises(ParameterError, match=rf"got neither\. {remedy}"):
         rule()
     with pytest.raises(ParameterError, match=rf"got both\. {remedy}"):
