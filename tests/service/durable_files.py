@@ -1,4 +1,4 @@
-"""What tests of durable learners share: files as a crash leaves them, and what is in them."""
+"""Helpers for files of durable learners: crashes, edits, full disks, and their content."""
 
 import shutil
 import sqlite3
@@ -15,8 +15,8 @@ from onepass.service import Durable
 ENDINGS = ("", "-wal", ".lock")
 
 
-def crashed(durable: Durable, to: Path) -> Path:
-    """The file as it would be found, were the process killed now."""
+def copy_after_crash(durable: Durable, to: Path) -> Path:
+    """Copy the files as a kill at this moment would leave them."""
     to.mkdir(exist_ok=True)
     copied = to / durable.path.name
     for ending in ENDINGS:
@@ -26,39 +26,39 @@ def crashed(durable: Durable, to: Path) -> Path:
     return copied
 
 
-def changed(path: Path, *statements: str) -> None:
-    """Change a file by hand, as its digests cannot know."""
+def execute_sql(path: Path, *statements: str) -> None:
+    """Edit a file without updating its digests."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         for statement in statements:
             db.execute(statement)
 
 
-def query(path: Path, question: str) -> list[Any]:
-    """Ask SQLite."""
+def query(path: Path, sql: str) -> list[Any]:
+    """Result of an SQL query."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        return db.execute(question).fetchall()
+        return db.execute(sql).fetchall()
 
 
-def bits(durable: Durable) -> tuple[bytes, Any]:
-    """All that was learned: as ``op.save`` would write it, and how it lies in memory."""
+def state_bits(durable: Durable) -> tuple[bytes, Any]:
+    """The learned state: the bytes of ``op.save``, and the content in memory."""
     model = durable.model()
     return models.dumps(model, "here"), snapshot(model)
 
 
-def idle(durable: Durable) -> None:
-    """Wait until the writer has done what it was given, and its maintenance."""
+def wait_for_writer(durable: Durable) -> None:
+    """Wait until the writer has no requests and no maintenance left."""
     durable._writer.call(lambda: None)
 
 
 def learn_and_maintain(durable: Durable, X: Any, y: Any) -> None:
     """Learn rows, and wait for the maintenance after them."""
     durable.learn(X, y)
-    idle(durable)
+    wait_for_writer(durable)
 
 
 @contextmanager
-def held(durable: Durable) -> Iterator[None]:
-    """Within this context the writer decides nothing: what is requested becomes one group."""
+def paused_writer(durable: Durable) -> Iterator[None]:
+    """Pause the writer, so that the requests within the context become one group."""
     begun, end = Event(), Event()
     work = lambda: (begun.set(), end.wait(60))  # noqa: E731
     thread = Thread(target=durable._writer.call, args=(work,))
@@ -71,14 +71,15 @@ def held(durable: Durable) -> Iterator[None]:
         thread.join()
 
 
-def fill(durable: Durable) -> None:
-    """Let the file grow no more: to SQLite a full disk."""
-    idle(durable)
+def fill_disk(durable: Durable) -> None:
+    """Limit the file to its current size: a full disk for SQLite."""
+    wait_for_writer(durable)
     db = durable._journal._db
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def make_room(durable: Durable) -> None:
-    idle(durable)
+def free_disk(durable: Durable) -> None:
+    """Let the file grow again."""
+    wait_for_writer(durable)
     durable._journal._db.execute("PRAGMA max_page_count = 1000000")

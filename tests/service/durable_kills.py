@@ -1,4 +1,4 @@
-"""Kill processes that learn durably, at any step or moment, and hold what is left to what was told.
+"""Kill processes that learn durably, at any step or moment, and check the acknowledged rows.
 
 A *plan* is what a process does, again and again until it comes to its end: rows of several threads
 with keys, rows of a source that goes on at its position, rows that are asked and answered later,
@@ -21,7 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fates import ANY, LONGEST, Fates, Found, meet, named, names_of
+from kill_checks import (
+    ANY_MOMENT,
+    STEP_TIMEOUT,
+    KillReport,
+    KillSchedule,
+    kill_at,
+    logged_row_keys,
+    row_keys,
+)
 
 import onepass as op
 from fork_server import ForkServer
@@ -118,12 +126,12 @@ class Notes:
         return [rest for first, *rest in self.lines if first == kind]
 
 
-# -- in the process that is killed -----------------------------------------------------------------
+# -- the killed process ----------------------------------------------------------------------------
 
 
-def carried_out(plan: Plan) -> None:
+def execute(plan: Plan) -> None:
     """Do what is left of the plan."""
-    meet(plan.step, plan.nth)
+    kill_at(plan.step, plan.nth)
     notes = Notes(plan)
     with op.durable(
         plan.path,
@@ -170,7 +178,7 @@ def warm() -> None:
     """Have all loaded that a plan needs."""
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):
-            carried_out(Plan(folder, threads=0, snapshot_rows=1))
+            execute(Plan(folder, threads=0, snapshot_rows=1))
 
 
 def check_acknowledged(durable: Any, notes: Notes) -> None:
@@ -213,16 +221,16 @@ def learn_late(durable: Any, plan: Plan, notes: Notes) -> None:
     durable.learn_labels(ids, y)
 
 
-# -- in the process that kills ---------------------------------------------------------------------
+# -- the killing process ---------------------------------------------------------------------------
 
 
-def fork_server_of_plans() -> ForkServer:
+def plan_fork_server() -> ForkServer:
     """Of processes that carry out plans."""
-    do = "durable_kills.carried_out(durable_kills.Plan(**given))"
+    do = "durable_kills.execute(durable_kills.Plan(**given))"
     return ForkServer("import durable_kills; durable_kills.warm()", do)
 
 
-def held(plan: Plan, found: Found) -> None:
+def check_result(plan: Plan, found: KillReport) -> None:
     """Every row was learned once, and the weights are those of an unbroken process."""
     sent = all_rows(plan)
     with op.durable(plan.path, snapshots=plan.snapshots) as durable:
@@ -232,49 +240,53 @@ def held(plan: Plan, found: Found) -> None:
             durable.labels_pending % plan.pending == 0
         )  # ids that nobody was told are never answered
     log, _, model = found.compare(plan.path, op.RLSRegressor(ridge=RIDGE))
-    found.account(named(log), [names_of(X, y) for X, y in sent])
+    found.count_rows(logged_row_keys(log), [row_keys(X, y) for X, y in sent])
     X, y = (np.concatenate(parts) for parts in zip(*sent, strict=True))
     batch = op.RLSRegressor(ridge=RIDGE).partial_fit(X, y)
     np.testing.assert_allclose(model.coef_, batch.coef_, rtol=0, atol=1e-9)
     assert model.rows_seen_ == plan.rows
 
 
-def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
-    """Kill processes of several threads until they have met all their fates."""
+def killed(folder: Path, schedule: KillSchedule, found: KillReport, rng: Any) -> None:
+    """Kill processes of several threads until the schedule is empty."""
     work = {"threads": 4, "requests": 24, "source": 10, "pending": 6}
-    with fork_server_of_plans() as fork_server:
+    with plan_fork_server() as fork_server:
         calm = Plan(str(folder / "calm"), **work)
         Path(calm.folder).mkdir()
         began = time.monotonic()
         assert fork_server.run(calm) == 0
         longest = time.monotonic() - began
-        held(calm, Found())
-        while fates and not found.error:
+        check_result(calm, KillReport())
+        while schedule and not found.error:
             plan = Plan(str(folder / f"round{found.rounds}"), **work)
             Path(plan.folder).mkdir()
-            _round(plan, fates, found, fork_server, lambda: longest * rng.random())
-            held(plan, found)
+            _round(plan, schedule, found, fork_server, lambda: longest * rng.random())
+            check_result(plan, found)
             if not found.error:
                 shutil.rmtree(plan.folder)
 
 
 def _round(
-    plan: Plan, fates: Fates, found: Found, fork_server: ForkServer, patience: Callable[[], float]
+    plan: Plan,
+    schedule: KillSchedule,
+    found: KillReport,
+    fork_server: ForkServer,
+    patience: Callable[[], float],
 ) -> None:
     """Kill processes until one comes to the end of the plan, or there were enough."""
-    lives = 0
-    while (fate := fates.take(lives=lives, there=plan.path.exists())) is not None:
-        fork_server.begin(replace(plan, step=fate.step, nth=fate.nth))
-        late = not fork_server.ended(patience() if fate.place == ANY else LONGEST)
+    kills = 0
+    while (point := schedule.next_point(kills=kills, exists=plan.path.exists())) is not None:
+        fork_server.begin(replace(plan, step=point.step, nth=point.nth))
+        late = not fork_server.ended(patience() if point.place == ANY_MOMENT else STEP_TIMEOUT)
         code = fork_server.end()
-        lives += 1
+        kills += 1
         if code == 0:  # the steps of all that were learned before are not reached again
-            fates.put_back(fate)
-            if lives == 1 and fate.place != ANY:
-                found.faults.append(f"{fate} was never reached")
+            schedule.put_back(point)
+            if kills == 1 and point.place != ANY_MOMENT:
+                found.faults.append(f"{point} was never reached")
             return
-        found.died(fate, code, late=late and fate.place != ANY)
+        found.count_kill(point, code, late=late and point.place != ANY_MOMENT)
         if found.faults:
             return
-    if code := fork_server.run(plan, LONGEST):
+    if code := fork_server.run(plan, STEP_TIMEOUT):
         found.faults.append(f"exit code {code} in the end")

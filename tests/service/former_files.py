@@ -1,11 +1,10 @@
-"""Files as a format's first version wrote them, for every later version to read.
+"""Files of former formats, which every later version must read.
 
-They lie in ``former``, with what was said by what is in them::
+They are in ``former``, with expected values::
 
     PYTHONPATH=tests python tests/service/former_files.py
 
-writes those of the present formats. What is there already stays as it is: a file that was written
-once is never made anew.
+writes those of the current formats; existing files are never changed.
 """
 
 import json
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from durable_files import changed, crashed
+from durable_files import copy_after_crash, execute_sql
 
 import onepass as op
 from onepass.serialization import archive
@@ -30,7 +29,7 @@ PLACES = ("sea", "air", "road")
 
 
 def rows(first: int, last: int) -> tuple[list[dict[str, Any]], Any]:
-    """Rows of a stream, always the same, with a text and what is missing."""
+    """Rows of a deterministic stream, with text and missing values."""
     found = []
     for i in range(first, last):
         row = {"km": (7 * i) % 11 / 4, "by": PLACES[i % 3], "hour": float(i % 24)}
@@ -40,20 +39,20 @@ def rows(first: int, last: int) -> tuple[list[dict[str, Any]], Any]:
 
 
 def array(first: int, last: int) -> tuple[Any, Any]:
-    """The same as numbers alone."""
+    """Numeric rows of a deterministic stream."""
     i = np.arange(first, last)
     X = np.stack([(7 * i) % 11 / 4, i % 3, np.cos(i)], axis=1)
     return X, X @ [2.0, -1.0, 0.5] + (i % 13) / 26
 
 
 def tables() -> Any:
-    """The learner of a journal, from nothing."""
+    """The unfitted learner of a journal."""
     learner = op.RLSRegressor(forgetting=0.999, ridge=0.1)
     return op.Pipeline(op.features.Encode(), op.features.Impute(), op.features.Scale(), learner)
 
 
 def models() -> dict[str, Any]:
-    """Learners of many kinds, each of which has learned."""
+    """Fitted learners of many classes."""
     X, y = array(0, 60)
     label = np.array(PLACES)[np.arange(60) % 3]
     regressors = {
@@ -76,14 +75,14 @@ def models() -> dict[str, Any]:
 
 
 def predictions(name: str, learner: Any) -> list[Any]:
-    """What a learner says of rows that it has not learned."""
+    """Predictions for rows that are not learned."""
     X = (rows if name in {"pipeline", "journal"} else array)(60, 66)[0]
     answers: list[Any] = np.asarray(learner.predict(X)).tolist()
     return answers
 
 
 def journal(path: Path) -> dict[str, Any]:
-    """Make a journal with all that there can be in it, as a crash leaves it; what it holds."""
+    """Write a journal with records of each kind, as a crash leaves it; its expected content."""
     gauges: list[Gauges] = []
 
     def watch(learner: Any) -> Any:
@@ -103,7 +102,7 @@ def journal(path: Path) -> dict[str, Any]:
             durable.rollback(to=6)
             durable.learn(*rows(34, 45), key="last")
             gauges[0].refuse(1, "no row")
-            held = crashed(durable, Path(folder, "crashed"))
+            held = copy_after_crash(durable, Path(folder, "crashed"))
             found = {
                 "at": time.time(), "ids": ids,
                 "version": durable.version, "rows": durable.rows_seen,
@@ -111,14 +110,14 @@ def journal(path: Path) -> dict[str, Any]:
                 "positions": durable.positions, "said": predictions("journal", durable.frozen_copy),
                 "error": gauges[0].prequential_error(), "refused": 1,
             }  # fmt: skip
-        changed(held, "PRAGMA journal_mode = DELETE")  # all of it in one file
+        execute_sql(held, "PRAGMA journal_mode = DELETE")  # all of it in one file
         shutil.copyfile(held, path)
         MetricsFile(path.with_suffix(".gauges")).write(gauges[0])
     return found
 
 
 def main() -> int:
-    """As the command."""
+    """The command."""
     FORMER.mkdir(exist_ok=True)
 
     def new(path: Path, make: Callable[[Path], Any]) -> None:

@@ -1,7 +1,7 @@
-"""Kill what learns, a thousand times: over HTTP, from Redis, and in the library.
+"""Kill learning processes a thousand times: over HTTP, from Redis, and in the library.
 
-Half of the kills come at any moment, the others at a step of what is written. What must hold of
-what is left stands in ``fates.py``; the exit code is 1 if anything of it does not::
+Half of the kills come at any moment, the others at a step of the journal. The checks are in
+``kill_checks.py``; the exit code is 1 if one fails::
 
     PYTHONPATH=tests python tests/service/kills.py --kills 1000
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fates import Fates, Found
+from kill_checks import KillReport, KillSchedule
 
 from scripts import script
 
@@ -26,21 +26,23 @@ SHARES = {"over HTTP": 0.45, "from Redis": 0.4, "in the library": 0.15}
 COMMAND = "PYTHONPATH=tests python tests/service/kills.py"
 
 
-def killed(way: str, folder: Path, kills: int, seed: int = 0) -> Found:
-    """Kill what learns in one way: of so many kills in all its share."""
+def killed(way: str, folder: Path, kills: int, seed: int = 0) -> KillReport:
+    """Kill learning processes of one kind, with its share of the kills."""
     module = importlib.import_module(WAYS[way])
     rng = np.random.default_rng(seed)
-    found = Found()
+    found = KillReport()
     try:
-        module.killed(folder, Fates(module.STEPS, round(SHARES[way] * kills), rng), found, rng)
-    except Exception as error:  # noqa: BLE001  the other ways are still to be tried
+        module.killed(
+            folder, KillSchedule(module.STEPS, round(SHARES[way] * kills), rng), found, rng
+        )
+    except Exception as error:  # noqa: BLE001  the other kinds are still to be tried
         traceback.print_exc()
         found.faults.append(repr(error))
     return found
 
 
-def summary(found: Found) -> dict[str, Any]:
-    """What came of one way, for JSON."""
+def summary(found: KillReport) -> dict[str, Any]:
+    """Counts of one kind, for JSON."""
     return {
         "killed": dict(found.killed),
         "rounds": found.rounds,
@@ -53,7 +55,7 @@ def summary(found: Found) -> dict[str, Any]:
 
 
 def main() -> int:
-    """As the command."""
+    """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

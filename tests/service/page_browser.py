@@ -28,6 +28,8 @@ FLAGS = (
     "--disable-extensions",
     "--disable-background-networking",
     "--disable-component-update",
+    "--disable-site-isolation-trials",
+    "--renderer-process-limit=1",
     "--hide-scrollbars",
     "--no-first-run",
     "--force-color-profile=srgb",
@@ -36,7 +38,7 @@ FLAGS = (
 
 
 class Browser:
-    """A browser of its own, with no past; ``tab`` opens a page."""
+    """A browser with an empty profile; ``tab`` opens a page."""
 
     def __init__(self, program: str) -> None:
         self._home = tempfile.mkdtemp(prefix="onepass-browser-")
@@ -48,7 +50,8 @@ class Browser:
         null = os.open(os.devnull, os.O_RDWR)
         actions += [(os.POSIX_SPAWN_DUP2, null, each) for each in (0, 1, 2)]
         words = [program, *FLAGS, f"--user-data-dir={self._home}", "about:blank"]
-        self._pid = os.posix_spawn(program, words, dict(os.environ), file_actions=actions,
+        environment = {**os.environ, "TZ": "UTC"}
+        self._pid = os.posix_spawn(program, words, environment, file_actions=actions,
                                    setsid=True)  # fmt: skip
         for end in (theirs_in, theirs_out, null, *ends):
             os.close(end)
@@ -57,9 +60,8 @@ class Browser:
         self._tabs: dict[str, Tab] = {}
 
     def tab(self, url: str, **looks: Any) -> "Tab":
-        """Open a page in a context of its own, which shares no storage with others."""
-        context = self.call("Target.createBrowserContext")["browserContextId"]
-        target = self.call("Target.createTarget", url="about:blank", browserContextId=context)
+        """Open a page; tabs share a process, but no session storage."""
+        target = self.call("Target.createTarget", url="about:blank")
         attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         tab = Tab(self, attached["sessionId"], target["targetId"])
         self._tabs[attached["sessionId"]] = tab
@@ -68,7 +70,7 @@ class Browser:
         return tab
 
     def call(self, method: str, session: str | None = None, **parameters: Any) -> Any:
-        """Call a method, and wait for what it returns."""
+        """Call a method and return its result."""
         self._last += 1
         message = {"id": self._last, "method": method, "params": parameters}
         if session is not None:
@@ -115,7 +117,7 @@ class Browser:
 
 
 class Tab:
-    """One page, and all that went wrong in it."""
+    """One page and its errors."""
 
     def __init__(self, browser: Browser, session: str, target: str) -> None:
         self._browser, self._session, self._target = browser, session, target
@@ -126,7 +128,8 @@ class Tab:
         for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
         self.resize(width, height, scale)
-        self._call("Emulation.setTimezoneOverride", timezoneId=zone)
+        if zone != "UTC":  # of all tabs, as they share a process
+            self._call("Emulation.setTimezoneOverride", timezoneId=zone)
         features = {"prefers-color-scheme": "dark" if dark else "light",
                     "prefers-reduced-motion": "reduce" if still else "no-preference"}  # fmt: skip
         media = [{"name": name, "value": value} for name, value in features.items()]
@@ -141,13 +144,13 @@ class Tab:
         self.until("document.readyState === 'complete'")
 
     def again(self) -> None:
-        """Load the page anew."""
+        """Reload the page."""
         self.evaluate("window.before = true")
         self._call("Page.reload")
         self.until("!window.before && document.readyState === 'complete'")
 
     def evaluate(self, expression: str) -> Any:
-        """What an expression is, awaited; as JSON has it."""
+        """The awaited value of an expression."""
         received = self._call("Runtime.evaluate", expression=expression, awaitPromise=True,
                           returnByValue=True)  # fmt: skip
         if "exceptionDetails" in received:
@@ -156,7 +159,7 @@ class Tab:
         return received["result"].get("value")
 
     def until(self, expression: str) -> Any:
-        """What an expression is as soon as it is true."""
+        """The value of an expression as soon as it is truthy."""
         until = time.monotonic() + PATIENCE
         while not (value := self.evaluate(expression)):
             if time.monotonic() > until:
@@ -165,12 +168,12 @@ class Tab:
         return value
 
     def text(self, selector: str) -> str:
-        """What is read within an element."""
+        """The text of an element."""
         received: str = self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
         return received
 
     def press(self, key: str, text: str = "") -> None:
-        """A key, by its name; and what it types."""
+        """Press a key, by its name, that types a text."""
         codes = {"ArrowLeft": 37, "ArrowRight": 39, "Enter": 13, "End": 35, "Home": 36, "Tab": 9}
         event = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0)}
         typed = {"text": text} if text else {}
@@ -181,7 +184,7 @@ class Tab:
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def show(self, *, hidden: bool) -> None:
-        """Take the page for hidden, or for shown again, as other tabs or windows do."""
+        """Mark the page as hidden, or as visible again."""
         self.evaluate(f"""
             Object.defineProperty(document, "hidden", {{
                 configurable: true, get: () => {json.dumps(hidden)}
@@ -190,12 +193,12 @@ class Tab:
         """)
 
     def accessible(self) -> list[dict[str, Any]]:
-        """The nodes that a screen reader is told of."""
+        """The nodes of the accessibility tree."""
         nodes: list[dict[str, Any]] = self._call("Accessibility.getFullAXTree")["nodes"]
         return [node for node in nodes if not node.get("ignored")]
 
     def picture(self, path: Path | str, *, whole: bool = False) -> None:
-        """A PNG of what is seen, or of the whole page."""
+        """Write a PNG of the viewport, or of the whole page."""
         received = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         Path(path).write_bytes(base64.b64decode(received["data"]))
 

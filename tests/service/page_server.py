@@ -1,4 +1,4 @@
-"""A server that plays a state to the page, as well or as badly as a test wants it."""
+"""A server of the page with a state, status and token that tests set."""
 
 import contextlib
 import json
@@ -95,7 +95,7 @@ class Player:
         self.stop()
 
     def stop(self) -> None:
-        """As if the server had died."""
+        """Stop the server and close its connections."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()

@@ -1,4 +1,4 @@
-"""States for the page: lively, empty, and hostile ones."""
+"""States for the page: realistic, empty, and hostile ones."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ flow.learn: key 'sensor-3/1795-0' came before with other rows. Give each request
 
 
 def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -> dict[str, Any]:
-    """A model in the midst of its work: numbers that could have been measured."""
+    """A model with realistic numbers."""
     rng = np.random.default_rng(seed)
     at = np.unique(np.linspace(1, rows, min(rows, 400)).astype(int))
     share = at / rows
@@ -86,7 +86,7 @@ def state(*models: Any, **over: Any) -> dict[str, Any]:
 
 
 def unborn(name: str = "new") -> dict[str, Any]:
-    """A model before anything was learned: all that may be null is."""
+    """An unfitted model: all optional values are null."""
     return {
         "name": name, "class": "ORFitClassifier", "parameters": "memory=100", "ready": False,
         "error": None, "version": 0, "rows_seen": 0, "rows_refused": 0, "nbytes": 0,
@@ -108,7 +108,7 @@ STRANGE = "\u202eevil\u202c \u202e z\u0336\u0321a\u0337l\u0338go 模型 🚀 \x0
 
 
 def hostile() -> dict[str, Any]:
-    """Markup, giants and strange letters wherever text may stand, and curves of thousands."""
+    """Markup, long text and unusual characters in all text fields, and long curves."""
     huge = [
         [i, 1e300 if i % 7 else None, abs(math.sin(i)) * 10 ** (i % 17 - 8), NOW - 5000 + i]
         for i in range(5000)
@@ -122,7 +122,7 @@ def hostile() -> dict[str, Any]:
 
 
 def _misused(i: int, name: str, curve: Any) -> dict[str, Any]:
-    """A model that has this name wherever text may stand, and far too much of all."""
+    """A model with this name in all text fields, and long lists."""
     return lively(
         name,
         rows=90 + i,
@@ -145,7 +145,7 @@ def _misused(i: int, name: str, curve: Any) -> dict[str, Any]:
 
 
 def dozen() -> dict[str, Any]:
-    """Twelve models, as a server for many things has them."""
+    """Twelve models of one server."""
     names = (
         "flow", "pressure", "bearing-7_temperature", "demand", "arrival-delay", "fraud", "clicks",
         "churn", "voltage", "routing", "wind", "tides",

@@ -11,7 +11,7 @@ _NEXT = count(61 * os.getpid())  # other processes of the tests begin elsewhere
 
 
 def free_port() -> int:
-    """One that nobody has, below those that the system gives to whoever connects.
+    """A free port below the range of ephemeral ports.
 
     A client that tries again and again while nothing listens there would else be given the port
     itself some time, be connected to itself, and keep the server from coming back.

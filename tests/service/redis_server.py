@@ -2,14 +2,13 @@
 
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 from ports import free_port
+from waiting import until
 
 from programs import program
 
@@ -20,7 +19,7 @@ if PROGRAM is None:
 
 
 class RedisServer:
-    """``redis-server`` on a free port, which keeps what it acknowledges.
+    """``redis-server`` on a free port, which syncs acknowledged writes.
 
     Parameters
     ----------
@@ -79,11 +78,3 @@ class RedisServer:
         except (redis.RedisError, OSError):
             return False
         return True
-
-
-def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
-    """Wait until something is so; that it comes to be so is what is tested, not when."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it never came to be so"
-        time.sleep(0.02)

@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from fates import ANY, LONGEST, Fate, Fates, Found, meet
-from redis_server import RedisServer, redis, until
+from kill_checks import ANY_MOMENT, STEP_TIMEOUT, KillPoint, KillReport, KillSchedule, kill_at
+from redis_server import RedisServer, redis
+from waiting import until
 
 import onepass as op
 from fork_server import ForkServer
@@ -74,16 +75,16 @@ def good(entries: int) -> list[int]:
     return [i for i in range(entries) if i % POISON != POISON - 1]
 
 
-def carried_out(plan: Plan) -> None:
+def execute(plan: Plan) -> None:
     """Learn until all are learned."""
-    meet(plan.step, plan.nth)
+    kill_at(plan.step, plan.nth)
     with op.durable(plan.path, linear(), snapshot_rows=plan.snapshot_rows, snapshots=3) as durable:
         feeder = SourceConsumer(durable, source(plan.url), Gauges(durable.frozen_copy))
         until(lambda: durable.rows_seen >= plan.rows)
         feeder.close()
 
 
-# -- in the process that kills ---------------------------------------------------------------------
+# -- the killing process ---------------------------------------------------------------------------
 
 
 class Producer:
@@ -146,27 +147,27 @@ class Producer:
         return True
 
 
-def fork_server_of_plans() -> ForkServer:
+def plan_fork_server() -> ForkServer:
     """Of processes that carry out plans."""
-    do = "source_kills.carried_out(source_kills.Plan(**given))"
+    do = "source_kills.execute(source_kills.Plan(**given))"
     return ForkServer("import source_kills", do)
 
 
-def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
-    """Kill the one, or the other and then the one, until they have met all their fates."""
-    with fork_server_of_plans() as fork_server, RedisServer(folder / "redis") as server:
-        while fates and not found.error:
+def killed(folder: Path, schedule: KillSchedule, found: KillReport, rng: Any) -> None:
+    """Kill the learner, or Redis and then the learner, until the schedule is empty."""
+    with plan_fork_server() as fork_server, RedisServer(folder / "redis") as server:
+        while schedule and not found.error:
             place = folder / f"round{found.rounds}"
             place.mkdir()
             stream = f"flow{found.rounds}"
             plan = Plan(str(place), server.url(stream=stream), 10**9)
             with Producer(server, stream) as producer:
-                lives = 0
+                kills = 0
                 while not found.faults and (
-                    fate := fates.take(lives=lives, there=plan.path.exists())
+                    point := schedule.next_point(kills=kills, exists=plan.path.exists())
                 ):
-                    _live(plan, fate, found, fork_server, server, rng)
-                    lives += 1
+                    _live(plan, point, found, fork_server, server, rng)
+                    kills += 1
             ended(plan, producer.entries, found, fork_server)
             if not found.error:
                 shutil.rmtree(place)
@@ -174,33 +175,38 @@ def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
 
 
 def _live(
-    plan: Plan, fate: Fate, found: Found, fork_server: ForkServer, server: RedisServer, rng: Any
+    plan: Plan,
+    point: KillPoint,
+    found: KillReport,
+    fork_server: ForkServer,
+    server: RedisServer,
+    rng: Any,
 ) -> None:
     """One process, until it is killed, or Redis before it."""
-    at_any = fate.place in {ANY, REDIS}
-    fork_server.begin(plan if at_any else replace(plan, step=fate.step, nth=fate.nth))
-    if fate.place == REDIS:
+    at_any = point.place in {ANY_MOMENT, REDIS}
+    fork_server.begin(plan if at_any else replace(plan, step=point.step, nth=point.nth))
+    if point.place == REDIS:
         fork_server.ended(0.4 * rng.random())
         server.kill()
         server.start()
         fork_server.ended(1.0 * rng.random())  # it is killed too, perhaps before it has gone on
-        found.died(fate, fork_server.end())
-    elif fate.place == ANY:
+        found.count_kill(point, fork_server.end())
+    elif point.place == ANY_MOMENT:
         fork_server.ended(0.6 * rng.random())
-        found.died(fate, fork_server.end())
+        found.count_kill(point, fork_server.end())
     else:
-        late = not fork_server.ended(LONGEST)
-        found.died(fate, fork_server.end(), late=late)
+        late = not fork_server.ended(STEP_TIMEOUT)
+        found.count_kill(point, fork_server.end(), late=late)
 
 
-def ended(plan: Plan, entries: int, found: Found, fork_server: ForkServer) -> None:
+def ended(plan: Plan, entries: int, found: KillReport, fork_server: ForkServer) -> None:
     """Let a process come to the end; each row was learned once, in order."""
     rows = good(entries)
-    if code := fork_server.run(replace(plan, rows=len(rows)), LONGEST):
+    if code := fork_server.run(replace(plan, rows=len(rows)), STEP_TIMEOUT):
         found.faults.append(f"exit code {code} in the end")
     log = found.compare(plan.path, linear())[0]
     learned = chain.from_iterable(each.block.X["n"].astype(int).tolist() for each in log)
-    found.account(learned, [rows])
+    found.count_rows(learned, [rows])
     with op.durable(plan.path, snapshots=10**6) as durable:
         if list(durable.positions.values()) != [f"{entries}-0/{entries}"]:
             found.faults.append(f"it stands at {durable.positions} of {entries} entries")

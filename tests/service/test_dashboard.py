@@ -1,4 +1,4 @@
-"""The dashboard of Grafana asks for metrics that the service has."""
+"""Grafana's dashboard uses metrics that the service exposes."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     return {**{name: {"model", "source", "detector"} for name in types}, **found}
 
 
-def test_it_has_the_fields_that_grafana_imports() -> None:
+def test_dashboard_has_the_fields_that_grafana_imports() -> None:
     assert DASHBOARD["schemaVersion"] >= 36
     assert DASHBOARD["title"]
     assert {"uid", "time", "refresh", "templating", "version"} <= DASHBOARD.keys()
@@ -56,14 +56,14 @@ def test_it_has_the_fields_that_grafana_imports() -> None:
         assert len(set(references)) == len(references) > 0
 
 
-def test_a_model_is_chosen_by_a_variable() -> None:
+def test_expressions_select_the_model_by_a_variable() -> None:
     variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
     assert variables["model"]["definition"] == "label_values(onepass_ready, model)"
     of_models = [each for each in EXPRESSIONS if "onepass_requests_total" not in each]
     assert all('model=~"$model"' in each for each in of_models)
 
 
-def test_all_metrics_and_labels_of_its_expressions_exist(metrics: dict[str, set[str]]) -> None:
+def test_metrics_and_labels_of_expressions_exist(metrics: dict[str, set[str]]) -> None:
     used = {name for each in EXPRESSIONS for name in re.findall(r"\bonepass_\w+", each)}
     assert used <= metrics.keys()
     assert len(used) > 12
@@ -74,7 +74,7 @@ def test_all_metrics_and_labels_of_its_expressions_exist(metrics: dict[str, set[
         assert all(selected <= metrics[name] for name in names), each
 
 
-def test_brackets_are_closed() -> None:
+def test_brackets_of_expressions_are_balanced() -> None:
     for each in EXPRESSIONS:
         for opening, closing in ("()", "[]", "{}"):
             assert each.count(opening) == each.count(closing), each

@@ -1,4 +1,4 @@
-"""The unit of systemd and the recipe of a container begin what is there."""
+"""The systemd unit and the container file."""
 
 import configparser
 import json
@@ -28,12 +28,12 @@ def service() -> dict[str, str]:
 
 
 def argument_of(instruction: str) -> str:
-    """What stands behind the last instruction of this name."""
+    """The argument of the last instruction of this name."""
     found: str = re.findall(rf"^{instruction} +(.*)$", RECIPE, re.MULTILINE)[-1]
     return found
 
 
-def test_both_call_the_command_with_options_that_it_has() -> None:
+def test_unit_and_container_use_existing_options_of_serve() -> None:
     known = options(COMMANDS["serve",])
     for words in (shlex.split(service()["ExecStart"]), json.loads(argument_of("ENTRYPOINT"))):
         assert words[0].endswith("/bin/onepass")
@@ -42,22 +42,22 @@ def test_both_call_the_command_with_options_that_it_has() -> None:
         app(["serve", "--help"])
 
 
-def test_exit_code_after_a_stop_is_a_success() -> None:
-    """Its exit code says that it was told to stop: systemd must know that this is no failure."""
+def test_exit_code_after_sigterm_is_a_success_for_systemd() -> None:
+    """The exit code after SIGTERM is not zero; systemd must not treat it as a failure."""
     code = 128 + signal.SIGTERM
     assert service()["SuccessExitStatus"] == str(code)
     assert service()["KillSignal"] == argument_of("STOPSIGNAL") == "SIGTERM"
 
 
-def test_the_image_brings_the_extras_that_there_are() -> None:
+def test_image_installs_existing_extras() -> None:
     (extras,) = re.findall(r"pip install .*'\.\[(.*)\]'", RECIPE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(extras.split(",")) <= project["optional-dependencies"].keys()
     assert {"serve", "redis"} <= set(extras.split(","))
 
 
-def test_the_image_is_well_while_the_service_answers() -> None:
-    """Not while it can learn: a full disk is no reason to begin anew."""
+def test_health_check_of_the_image_is_liveness() -> None:
+    """Not readiness: a full disk is no reason for a restart."""
     about = (ROOT / "src/onepass/service/http/routes.py").read_text()
     (path,) = re.findall(r"http://127\.0\.0\.1:8080(\S+?)'", RECIPE)
     assert path == "/v2/health/live"
@@ -65,7 +65,7 @@ def test_the_image_is_well_while_the_service_answers() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     copy = tmp_path / UNIT.name
     copy.write_text(
         UNIT.read_text().replace("/opt/onepass/bin/onepass", shutil.which("true") or "")

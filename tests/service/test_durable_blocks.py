@@ -1,4 +1,4 @@
-"""Blocks as bytes: exact, the same for the same rows, and refused when they are not."""
+"""Encoding of blocks: exact, deterministic, and invalid bytes are refused."""
 
 from typing import Any
 
@@ -59,14 +59,14 @@ def blocks(draw: Any) -> Block:
 
 
 def plain(block: Block) -> Any:
-    """All of it, to the last bit; text as Python's own, whatever NumPy made of it."""
+    """The content of a block, bit for bit; text as Python's."""
     X = block.X
     rows = (X.n, snapshot(X.columns)) if isinstance(X, Table) else snapshot(X)
     return repr((rows, snapshot([block.y, block.weights, block.time])))
 
 
 @given(blocks())
-def test_they_come_back_as_they_were(block: Block) -> None:
+def test_blocks_are_decoded_as_they_were_encoded(block: Block) -> None:
     data = block.to_bytes()
     again = Block.from_bytes(data, "here")
     assert plain(again) == plain(block)
@@ -78,7 +78,9 @@ def test_they_come_back_as_they_were(block: Block) -> None:
 
 
 @given(blocks(), st.data())
-def test_other_bytes_are_refused_or_are_others(block: Block, data: st.DataObject) -> None:
+def test_changed_bytes_of_a_block_raise_only_corrupt_store_errors(
+    block: Block, data: st.DataObject
+) -> None:
     whole = bytearray(block.to_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(whole) - 1))
@@ -92,12 +94,12 @@ def test_other_bytes_are_refused_or_are_others(block: Block, data: st.DataObject
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_are_refused(data: bytes) -> None:
+def test_random_bytes_are_no_block(data: bytes) -> None:
     with pytest.raises(CorruptStoreError):
         Block.from_bytes(data, "here")
 
 
-def test_a_forged_shape_takes_no_memory() -> None:
+def test_forged_shapes_are_refused_without_allocating_memory() -> None:
     head = b'[1,false,[["X",null,"|O",[1000000000,1000],2]]]'
     with pytest.raises(CorruptStoreError):
         Block.from_bytes(len(head).to_bytes(4, "little") + head + b"[]", "here")
@@ -107,7 +109,7 @@ def test_a_forged_shape_takes_no_memory() -> None:
 
 
 @given(st.lists(blocks(), min_size=1, max_size=4))
-def test_those_that_are_alike_can_be_one(many: list[Block]) -> None:
+def test_joined_blocks_have_the_same_rows(many: list[Block]) -> None:
     alike = [block for block in many if block.layout == many[0].layout]
     one = joined(alike)
     assert len(one) == sum(map(len, alike))
@@ -137,12 +139,12 @@ def rows_of(block: Block) -> list[str]:
         ([{"a": 1.0, "b": 1.0}], [{"b": 1.0, "a": 1.0}]),
     ],
 )
-def test_rows_that_are_not_alike(one: Any, other: Any) -> None:
+def test_layouts_differ_by_columns_and_types(one: Any, other: Any) -> None:
     a, b = (read_rows(each, [1.0], where="here") for each in (one, other))
     assert a.layout != b.layout
 
 
-def test_answers_weights_and_times_that_are_not_alike() -> None:
+def test_layouts_differ_by_type_of_targets_weights_and_times() -> None:
     X = [[1.0]]
     found = {
         read_rows(X, *rest, where="here").layout
@@ -154,7 +156,7 @@ def test_answers_weights_and_times_that_are_not_alike() -> None:
     assert len(found) == 10
 
 
-def test_runs_are_in_order_and_bounded() -> None:
+def test_runs_keep_the_order_and_are_bounded() -> None:
     sizes = [1, 1, 4000, 200, 5000, 1, 1, 1]
     given_ = [Request(Block(np.zeros((n, 2)), np.zeros(n))) for n in sizes]
     given_[6].source = "s"
@@ -171,19 +173,19 @@ def test_runs_are_in_order_and_bounded() -> None:
         st.just(np.array(["2026-01-01"], dtype="datetime64[us]")),
     )
 )
-def test_predictions_are_decoded_as_they_were_encoded(predictions: Any) -> None:
+def test_arrays_are_decoded_as_they_were_encoded(predictions: Any) -> None:
     assert snapshot(array_from_bytes(array_to_bytes(predictions))) == snapshot(predictions)
 
 
 @given(st.binary(max_size=50))
-def test_other_bytes_are_refused(data: bytes) -> None:
+def test_random_bytes_are_no_array(data: bytes) -> None:
     with pytest.raises(CorruptStoreError):
         array_from_bytes(data)
 
 
 @pytest.mark.parametrize("labels", [[1, "a"], ["a", True], ("a", 1.5), [["a"], [1]]])
-def test_no_label_is_made_text_of(labels: Any) -> None:
-    """It is the learner that says that labels must be of one kind."""
+def test_mixed_labels_are_not_converted_to_text(labels: Any) -> None:
+    """The learner checks that labels have one type."""
     y = read_rows(np.ones((2, 1)), labels, where="here").y
     assert y is not None
     assert y.tolist() == list(labels)

@@ -1,4 +1,4 @@
-"""A request that comes again is learned once; one that is refused leaves nothing behind."""
+"""Idempotency keys, groups of requests, callbacks and watchers of a durable learner."""
 
 import datetime as dt
 import threading
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from durable_files import bits, crashed, held
+from durable_files import copy_after_crash, paused_writer, state_bits
 
 import onepass as op
 from cases import snapshot
@@ -34,7 +34,7 @@ def durable(tmp_path: Path) -> Any:
         yield found
 
 
-def test_the_same_key_again_has_the_same_result(durable: Durable) -> None:
+def test_repeated_key_returns_the_same_result(durable: Durable) -> None:
     first = durable.learn(X[:5], Y[:5], key="a")
     durable.learn(X[5:9], Y[5:9], key="b")
     again = durable.learn(X[:5], Y[:5], key="a")
@@ -46,7 +46,7 @@ def test_the_same_key_again_has_the_same_result(durable: Durable) -> None:
     assert (durable.version, durable.rows_seen) == (2, 9)
 
 
-def test_the_same_rows_in_another_form_are_the_same(durable: Durable) -> None:
+def test_equal_rows_of_another_type_are_the_same_request(durable: Durable) -> None:
     durable.learn(X[:2].tolist(), Y[:2].tolist(), key="a")
     assert durable.learn(X[:2], Y[:2], key="a").repeated
     assert durable.learn(np.asfortranarray(X[:2]), Y[:2], key="a").repeated
@@ -63,12 +63,12 @@ def test_the_same_rows_in_another_form_are_the_same(durable: Durable) -> None:
         (np.nextafter(X[:5], 9.0), Y[:5]),
     ],
 )
-def test_the_same_key_with_other_rows_is_refused(durable: Durable, other: Any) -> None:
+def test_repeated_key_with_other_rows_is_refused(durable: Durable, other: Any) -> None:
     durable.learn(X[:5], Y[:5], key="a")
-    before = bits(durable)
+    before = state_bits(durable)
     with pytest.raises(IdempotencyConflictError, match=r"key 'a' .* \(version 1\), got other rows"):
         durable.learn(*other, key="a")
-    assert bits(durable) == before
+    assert state_bits(durable) == before
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,9 @@ def test_the_same_key_with_other_rows_is_refused(durable: Durable, other: Any) -
         ((np.zeros((2, 0)), [1.0, 2.0]), OnepassError),
     ],
 )
-def test_what_is_refused_leaves_no_trace(durable: Durable, bad: Any, error: Any) -> None:
+def test_refused_rows_leave_state_and_keys_unchanged(
+    durable: Durable, bad: Any, error: Any
+) -> None:
     durable.learn(X[:20], Y[:20])
     with pytest.raises(error):
         durable.learn(*bad, key="a")
@@ -124,15 +126,15 @@ def test_any_text_can_be_a_key(durable: Durable, key: str) -> None:
     assert durable.learn(X[:1], Y[:1], key=key).repeated
 
 
-def test_source_and_position_go_together(durable: Durable) -> None:
+def test_source_without_position_is_refused(durable: Durable) -> None:
     for given in ({"source": "a"}, {"position": "b"}):
         with pytest.raises(ParameterError, match="together"):
             durable.learn(X[:1], Y[:1], **given)
 
 
 def together(durable: Durable, *given: dict[str, Any]) -> list[Any]:
-    """Requests that are settled as one group."""
-    with held(durable):
+    """Requests that are committed as one group."""
+    with paused_writer(durable):
         requests = [durable.request(**each) for each in given]
     durable.commit_pending()
     return requests
@@ -151,7 +153,7 @@ def test_requests_with_one_key_in_one_group(durable: Durable) -> None:
     assert durable.rows_seen == 5
 
 
-def test_the_second_request_of_a_key_is_learned_if_the_first_is_refused(durable: Durable) -> None:
+def test_key_of_a_refused_request_can_be_used_again(durable: Durable) -> None:
     durable.learn(X[:9], Y[:9])
     bad, good, again = together(
         durable,
@@ -163,7 +165,7 @@ def test_the_second_request_of_a_key_is_learned_if_the_first_is_refused(durable:
     assert (good.learn_result.repeated, again.learn_result.repeated) == (False, True)
 
 
-def test_one_bad_row_among_many_refuses_only_itself(durable: Durable) -> None:
+def test_invalid_request_of_a_group_is_refused_alone(durable: Durable) -> None:
     durable.learn(X[:20], Y[:20])
     given = [{"X": X[i : i + 1], "y": Y[i : i + 1], "key": str(i)} for i in range(20, 50)]
     given[7]["X"] = X[:1] * np.nan
@@ -178,7 +180,7 @@ def test_one_bad_row_among_many_refuses_only_itself(durable: Durable) -> None:
     np.testing.assert_allclose(durable.model().coef_, calm.coef_, rtol=1e-9)
 
 
-def test_requests_of_one_group_are_one_block_if_they_are_alike(durable: Durable) -> None:
+def test_requests_of_equal_layout_are_one_block(durable: Durable) -> None:
     alike = [{"X": X[i : i + 1], "y": Y[i : i + 1]} for i in range(10)]
     together(durable, *alike)
     assert durable.version == 1
@@ -191,9 +193,9 @@ def test_requests_of_one_group_are_one_block_if_they_are_alike(durable: Durable)
 
 
 @pytest.mark.parametrize("many", [1, 2, 3, 4, 5, 15, 16, 17, 21, 37])
-def test_all_keys_of_a_group_are_noted(tmp_path: Path, many: int) -> None:
+def test_all_keys_of_a_group_are_stored(tmp_path: Path, many: int) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        with held(durable):
+        with paused_writer(durable):
             first = [durable.request(X[i : i + 1], Y[i : i + 1], key=f"k{i}") for i in range(many)]
         durable.commit_pending()
         assert {each.result().version for each in first} == {1}
@@ -205,8 +207,8 @@ def test_all_keys_of_a_group_are_noted(tmp_path: Path, many: int) -> None:
         assert durable.rows_seen == many
 
 
-def test_one_request_is_refused_as_it_would_be_alone(tmp_path: Path) -> None:
-    """To lack a column that another brings is no gap that a feature might fill."""
+def test_requests_of_a_group_are_refused_as_single_requests(tmp_path: Path) -> None:
+    """A column that another request has is not a missing value of this one."""
     model = op.Pipeline(op.features.Encode(missing="error"), op.RLSRegressor(ridge=1.0))
     whole, part = {"km": 1.0, "by": "sea"}, {"km": 2.0}
     alone: list[Any] = []
@@ -283,7 +285,7 @@ def test_results_of_keys_are_stored_exactly(labels: Any, tmp_path: Path) -> None
             assert snapshot(again.predictions) == snapshot(first.predictions)
 
 
-def test_answers_of_several_numbers(tmp_path: Path) -> None:
+def test_results_of_several_outputs_are_stored(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         first = durable.learn(X[:5], X[:5, :2], key="a")
         again = durable.learn(X[:5], X[:5, :2], key="a")
@@ -306,7 +308,7 @@ FRAME["at"] = pd.to_datetime(["2026-01-01", "2026-01-02", None])
     ],
     ids=["frame", "dicts", "lists", "objects", "text", "halves"],
 )
-def test_rows_of_any_kind(rows: Any, tmp_path: Path) -> None:
+def test_rows_of_each_type_are_learned_and_stored(rows: Any, tmp_path: Path) -> None:
     model = op.Pipeline(op.features.Encode(), op.features.Impute(), op.RLSRegressor(ridge=1.0))
     try:
         model.partial_fit(rows, [1.0, 2.0, 3.0])
@@ -325,13 +327,13 @@ def test_rows_of_any_kind(rows: Any, tmp_path: Path) -> None:
         assert durable.predict(rows).tobytes() == model.predict(rows).tobytes()
 
 
-def test_dates_stand_in_columns(durable: Durable) -> None:
+def test_dates_in_rows_without_names_are_refused(durable: Durable) -> None:
     moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     with pytest.raises(TypeMismatchError, match=r"got datetime.* as dicts"):
         durable.learn([[1.0, moment]], [1.0])
 
 
-def test_nothing_of_it_is_the_callers(durable: Durable) -> None:
+def test_requests_copy_the_arrays_of_the_caller(durable: Durable) -> None:
     rows, answers = X[:20].copy(), Y[:20].copy()
     request = durable.request(rows, answers)
     rows[:], answers[:] = np.nan, np.nan
@@ -340,7 +342,7 @@ def test_nothing_of_it_is_the_callers(durable: Durable) -> None:
     np.testing.assert_allclose(durable.predict(X[:3]), Y[:3], atol=1e-4)
 
 
-def test_a_callback_is_called_and_may_fail(durable: Durable) -> None:
+def test_failing_callback_does_not_affect_other_requests(durable: Durable) -> None:
     calls: list[Any] = []
 
     def fail(request: Any) -> None:
@@ -356,7 +358,7 @@ def test_a_callback_is_called_and_may_fail(durable: Durable) -> None:
     assert "loop is closed" in str(durable.error)
 
 
-def test_a_callback_may_make_requests_but_not_wait_for_them(durable: Durable) -> None:
+def test_callback_may_make_requests_but_not_wait_for_them(durable: Durable) -> None:
     refused: list[str] = []
 
     def more(request: Any) -> None:
@@ -374,7 +376,7 @@ def test_a_callback_may_make_requests_but_not_wait_for_them(durable: Durable) ->
     assert all("would wait for itself" in each for each in refused)
 
 
-def test_a_watcher_gets_each_block_once(tmp_path: Path) -> None:
+def test_watcher_receives_each_block_once(tmp_path: Path) -> None:
     seen: list[tuple[int, Any]] = []
 
     def begin(learner: Any) -> Any:
@@ -413,13 +415,13 @@ def test_watchers_are_called_after_rows_are_acknowledged(tmp_path: Path) -> None
             durable.request(X[:n], Y[:n], done=lambda _: order.append("acknowledged"))
             durable.commit_pending()
         assert order == ["acknowledged", "2 rows", "acknowledged", "3 rows"]
-        copied = crashed(durable, tmp_path / "copy")
+        copied = copy_after_crash(durable, tmp_path / "copy")
     order.clear()
     with op.durable(copied, watch=begin):
         assert order == ["2 rows", "3 rows"]
 
 
-def test_an_empty_block_is_learned_as_nothing(durable: Durable) -> None:
+def test_empty_block_changes_nothing(durable: Durable) -> None:
     durable.learn(X[:5], Y[:5])
     result = durable.learn(X[:0], Y[:0], key="a")
     assert len(result.predictions) == 0
@@ -427,7 +429,7 @@ def test_an_empty_block_is_learned_as_nothing(durable: Durable) -> None:
     assert durable.learn(X[:0], Y[:0], key="a").repeated
 
 
-def test_the_verbs_of_learners(durable: Durable) -> None:
+def test_methods_of_learners(durable: Durable) -> None:
     assert durable.partial_fit(X[:20], Y[:20]) is durable
     predictions = durable.test_then_train(X[20:30], Y[20:30])
     durable.learn_one(X[30], Y[30], 2.0)
@@ -442,7 +444,7 @@ def test_the_verbs_of_learners(durable: Durable) -> None:
         np.testing.assert_allclose(other.predict_proba(X).sum(axis=1), 1.0)
 
 
-def test_rows_by_name_one_by_one(tmp_path: Path) -> None:
+def test_learn_one_accepts_rows_by_name(tmp_path: Path) -> None:
     frame = pd.DataFrame(X, columns=list("abcd"))
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.learn(frame[:5], Y[:5])
@@ -453,8 +455,6 @@ def test_rows_by_name_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [X[:3], pd.DataFrame(X[:3]), X[:3].tolist()])
-def test_before_anything_was_learned_it_says_what_it_begins_with(
-    rows: Any, durable: Durable
-) -> None:
+def test_unfitted_learner_predicts_its_initial_value(rows: Any, durable: Durable) -> None:
     assert durable.predict(rows).tolist() == [0.0, 0.0, 0.0]
     assert durable.predict_one(X[0]) == 0.0

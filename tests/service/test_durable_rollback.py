@@ -1,11 +1,11 @@
-"""The way back: to any version that is kept, to the last bit, and the way back from there."""
+"""Rollback to retained versions bit for bit, and retention of snapshots and blocks."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import bits, changed, crashed, idle, query
+from durable_files import copy_after_crash, execute_sql, query, state_bits, wait_for_writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,15 +23,15 @@ def pipeline() -> Any:
 
 
 def learn(durable: Any, n: int) -> dict[int, Any]:
-    """So many single rows; what the learner was after each, by its version."""
-    found = {durable.version: bits(durable)}
+    """Learn single rows; the state after each, by version."""
+    found = {durable.version: state_bits(durable)}
     for i in range(n):
         durable.learn_one(X[i], Y[i], key=f"{durable.version}-{i}")
-        found[durable.version] = bits(durable)
+        found[durable.version] = state_bits(durable)
     return found
 
 
-def test_to_every_version(tmp_path: Path) -> None:
+def test_rollback_restores_every_version(tmp_path: Path) -> None:
     with op.durable(
         tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=7, snapshots=100
     ) as durable:
@@ -39,14 +39,14 @@ def test_to_every_version(tmp_path: Path) -> None:
         for version in (30, 7, 0, 29, 15, 14, 1):
             durable.rollback(to=version)
             was[durable.version] = was[version]
-            assert bits(durable) == was[version]
+            assert state_bits(durable) == was[version]
             assert durable.predict(X[:3]).shape == (3,)
         for version in reversed(range(31, durable.version)):  # and back from going back
             durable.rollback(to=version)
-            assert bits(durable) == was[version]
+            assert state_bits(durable) == was[version]
 
 
-def test_it_goes_on_from_there_and_outlives_a_crash(tmp_path: Path) -> None:
+def test_learning_after_a_rollback_survives_a_crash(tmp_path: Path) -> None:
     with (
         op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable,
         op.durable(tmp_path / "calm.db", op.RLSRegressor()) as calm,
@@ -58,23 +58,23 @@ def test_it_goes_on_from_there_and_outlives_a_crash(tmp_path: Path) -> None:
             calm.learn_one(X[i], Y[i])
         np.testing.assert_allclose(durable.model().coef_, calm.model().coef_, rtol=1e-9)
         assert (durable.version, durable.rows_seen) == (26, 25)
-        path = crashed(durable, tmp_path / "copy")
+        path = copy_after_crash(durable, tmp_path / "copy")
         with op.durable(path) as again:
-            assert bits(again) == bits(durable)
+            assert state_bits(again) == state_bits(durable)
             assert (again.version, again.rows_seen) == (26, 25)
             for one in (again, durable):
                 one.rollback(to=20)
-            assert bits(again) == bits(durable)
+            assert state_bits(again) == state_bits(durable)
 
 
-def test_keys_positions_and_waiting_rows_stay(tmp_path: Path) -> None:
+def test_rollback_keeps_keys_positions_and_pending_rows(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         ids = durable.predict_pending(X[:3])[1]
         durable.learn(X[:5], Y[:5], key="a")
         durable.learn(X[5:9], Y[5:9], source="s", position="9")
         durable.learn_labels(ids[:1], Y[:1])
         durable.rollback(to=0)
-        with op.durable(crashed(durable, tmp_path / "copy")) as again:
+        with op.durable(copy_after_crash(durable, tmp_path / "copy")) as again:
             for one in (durable, again):
                 assert one.learn(X[:5], Y[:5], key="a").repeated
                 assert one.learn_labels(ids[:1], Y[:1]).repeated
@@ -84,14 +84,14 @@ def test_keys_positions_and_waiting_rows_stay(tmp_path: Path) -> None:
 
 
 def test_retention_of_snapshots_and_blocks(tmp_path: Path) -> None:
-    """So many snapshots, the blocks since the oldest, and nothing else."""
+    """The last snapshots and the blocks since the oldest are retained."""
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor(), snapshot_rows=5, snapshots=3) as durable:
         was = learn(durable, 33)
         assert [each.version for each in durable.versions] == [20, 25, 30]
         for version in (20, 23, 33):
             durable.rollback(to=version)
-            assert bits(durable) == was[version]
+            assert state_bits(durable) == was[version]
             oldest = durable.versions[0].version
             if version < oldest:
                 break
@@ -103,19 +103,19 @@ def test_retention_of_snapshots_and_blocks(tmp_path: Path) -> None:
 
 
 def first_block(durable: Any) -> int:
-    idle(durable)
+    wait_for_writer(durable)
     return durable._journal._rows("SELECT min(sequence) FROM log")[0][0]
 
 
-def test_old_blocks_go_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for all of them to go; after a crash, what is left of them goes too."""
+def test_old_blocks_are_deleted_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remaining blocks are deleted after a crash too."""
     monkeypatch.setattr(writer, "_TRIM_BLOCKS", 60)
     with op.durable(
         tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1000, snapshots=1
     ) as durable:
         for i in range(1000):
             durable.learn_one(X[i % 200], Y[i % 200])
-        idle(durable)
+        wait_for_writer(durable)
         assert [each.version for each in durable.versions] == [1000]
         found = []
         for i in range(5):
@@ -125,22 +125,22 @@ def test_old_blocks_go_some_at_a_time(tmp_path: Path, monkeypatch: pytest.Monkey
         assert found[0] < 100
         assert steps.min() > 1
         assert steps.max() < 100
-        was, version = bits(durable), durable.version
-        with op.durable(crashed(durable, tmp_path / "copy")) as again:
-            assert bits(again) == was
+        was, version = state_bits(durable), durable.version
+        with op.durable(copy_after_crash(durable, tmp_path / "copy")) as again:
+            assert state_bits(again) == was
             before = first_block(again)
             again.learn_one(X[0], Y[0])
             assert first_block(again) > before
             again.rollback(to=version)
-            assert bits(again) == was
+            assert state_bits(again) == was
             while again._writer._trims:
                 again.learn_one(X[0], Y[0])
-                idle(again)
+                wait_for_writer(again)
             assert first_block(again) == again.versions[0].version + 1 == 1001
     assert query(tmp_path / "m.db", "SELECT count(*) FROM log") == [(0,)]
 
 
-def test_pages_that_are_free_are_given_back(tmp_path: Path) -> None:
+def test_free_pages_are_returned_to_the_file_system(tmp_path: Path) -> None:
     one = op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1_000_000, snapshots=1)
     with one as durable:
         noise = np.random.default_rng(0).normal(size=(20_000, 10))
@@ -151,7 +151,7 @@ def test_pages_that_are_free_are_given_back(tmp_path: Path) -> None:
         found = []
         for _ in range(20):
             durable.learn_one(noise[0], 1.0)
-            idle(durable)
+            wait_for_writer(durable)
             found.append(durable._journal._rows("PRAGMA page_count")[0][0])
     assert np.diff([pages, *found]).min() > -300
     assert found[-1] < pages / 2
@@ -159,16 +159,16 @@ def test_pages_that_are_free_are_given_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", [-1, 6, 10**30, 1.0, True, "1", None])
-def test_what_is_no_version(to: Any, tmp_path: Path) -> None:
+def test_invalid_versions_are_refused(to: Any, tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         learn(durable, 5)
-        before = bits(durable)
+        before = state_bits(durable)
         with pytest.raises(ParameterError, match="`to` must be"):
             durable.rollback(to=to)
-        assert bits(durable) == before
+        assert state_bits(durable) == before
 
 
-def test_on_a_full_disk_all_is_as_it_was(tmp_path: Path) -> None:
+def test_failed_rollback_on_a_full_disk_leaves_state_unchanged(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         was = learn(durable, 5)
         db = durable._journal._db
@@ -178,13 +178,13 @@ def test_on_a_full_disk_all_is_as_it_was(tmp_path: Path) -> None:
             for k in range(1000):
                 durable.rollback(to=3 + k % 2)
                 reached.append(3 + k % 2)
-        assert bits(durable) == was[reached[-1] if reached else 5]
+        assert state_bits(durable) == was[reached[-1] if reached else 5]
         db.execute("PRAGMA max_page_count = 100000")
         durable.rollback(to=5)
-        assert bits(durable) == was[5]
+        assert state_bits(durable) == was[5]
 
 
-def test_versions_in_words(tmp_path: Path) -> None:
+def test_descriptions_of_versions(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=4) as durable:
         learn(durable, 5)
         assert durable.snapshot() == 5
@@ -193,7 +193,7 @@ def test_versions_in_words(tmp_path: Path) -> None:
         durable.learn(X, Y)
     with op.durable(tmp_path / "m.db", snapshot_seconds=0.0) as durable:
         durable.learn(X, Y)
-        idle(durable)
+        wait_for_writer(durable)
         found = durable.versions
     assert [each.why for each in found] == [
         "beginning", "rows", "request", "rollback to 2", "rows", "time",
@@ -209,8 +209,10 @@ def test_versions_in_words(tmp_path: Path) -> None:
     st.lists(st.tuples(st.sampled_from(["learn", "back", "snap", "crash"]), st.integers(0, 30))),
     st.integers(1, 4),
 )
-def test_any_way_there_and_back(steps: list[tuple[str, int]], keep: int) -> None:
-    """Whatever is kept is what it was then."""
+def test_random_rollbacks_and_crashes_restore_each_version(
+    steps: list[tuple[str, int]], keep: int
+) -> None:
+    """Each retained version equals the state at its time."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -228,15 +230,15 @@ def test_any_way_there_and_back(steps: list[tuple[str, int]], keep: int) -> None
                 durable.rollback(to=to)
                 was[durable.version] = was[to]
             else:
-                path = crashed(durable, folder / str(k))
+                path = copy_after_crash(durable, folder / str(k))
                 durable.close()
                 durable = op.durable(path, snapshot_rows=6, snapshots=keep)
-            assert bits(durable) == was[durable.version]
+            assert state_bits(durable) == was[durable.version]
         durable.close()
 
 
-def test_more_go_than_come(tmp_path: Path) -> None:
-    """However many blocks a group brings: of two kinds of rows in turn, each is one."""
+def test_old_blocks_are_deleted_faster_than_new_ones_arrive(tmp_path: Path) -> None:
+    """Rows of two layouts in turn: each is a block of its own."""
     kinds = ([{"a": 1.0}], [{"a": 1.0, "b": 2.0}])
     with op.durable(tmp_path / "m.db", pipeline(), snapshot_rows=10**9, snapshots=1) as durable:
         for _ in range(4):
@@ -256,7 +258,9 @@ def test_more_go_than_come(tmp_path: Path) -> None:
         pytest.fail("the old blocks are still there")
 
 
-def test_long_blocks_go_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_blocks_are_deleted_in_small_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journal, "_MAX_DELETED_BYTES", 20_000)
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshots=1) as durable:
         for _ in range(20):
@@ -267,20 +271,20 @@ def test_long_blocks_go_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.Monk
         assert 1 <= first_block(durable) - before <= 4
 
 
-def test_a_file_that_gives_no_pages_back(tmp_path: Path) -> None:
-    """Somebody has set it so; then it is closed all the same."""
+def test_file_without_auto_vacuum_can_be_trimmed_and_closed(tmp_path: Path) -> None:
+    """``auto_vacuum`` was disabled by another program."""
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor(), snapshot_rows=10**9, snapshots=1) as durable:
         noise = np.random.default_rng(0).normal(size=(20_000, 10))
         for _ in range(8):
             durable.learn(noise, noise[:, 0])
-        crashed(durable, tmp_path / "copy")
+        copy_after_crash(durable, tmp_path / "copy")
     path = tmp_path / "copy" / "m.db"
-    changed(path, "PRAGMA auto_vacuum = 0", "VACUUM")
+    execute_sql(path, "PRAGMA auto_vacuum = 0", "VACUUM")
     with op.durable(path, snapshots=1) as durable:
         durable.snapshot()
         for _ in range(20):
             durable.learn_one(noise[0], 1.0)
-        idle(durable)
+        wait_for_writer(durable)
         assert not durable._writer._trims
     assert query(path, "PRAGMA freelist_count")[0][0] > 1024

@@ -1,4 +1,4 @@
-"""Many threads learn and ask at once; whatever interrupts one of them leaves all whole."""
+"""Concurrent calls of a durable learner, interrupts, and errors around a commit."""
 
 import contextlib
 import gc
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import bits, crashed, held
+from durable_files import copy_after_crash, paused_writer, state_bits
 
 import onepass as op
 from onepass.errors import OnepassError, StoreError
@@ -27,7 +27,7 @@ Y = X.sum(axis=1)
 
 
 def at_once(*work: Callable[[], Any]) -> None:
-    """Do it in threads of their own, and raise what they raise."""
+    """Call functions concurrently, and raise the first of their errors."""
     error: list[BaseException] = []
 
     def caught(each: Callable[[], Any]) -> None:
@@ -46,7 +46,7 @@ def at_once(*work: Callable[[], Any]) -> None:
         raise error[0]
 
 
-def test_32_threads_learn_each_row_once(tmp_path: Path) -> None:
+def test_rows_of_32_threads_are_learned_once(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
 
         def learn(k: int) -> None:
@@ -61,13 +61,13 @@ def test_32_threads_learn_each_row_once(tmp_path: Path) -> None:
         assert durable.version < 500  # they were brought to the disk together
         batch = op.RLSRegressor().partial_fit(X[:640], Y[:640])
         np.testing.assert_allclose(durable.model().coef_, batch.coef_, atol=1e-9)
-        path = crashed(durable, tmp_path / "copy")
+        path = copy_after_crash(durable, tmp_path / "copy")
         with op.durable(path) as again:
-            assert bits(again) == bits(durable)
+            assert state_bits(again) == state_bits(durable)
 
 
-def test_predictions_never_use_a_part_of_a_block(tmp_path: Path) -> None:
-    """Pairs of rows, x and −x, with answers 1 and −1 in all: after each pair the offset is 0."""
+def test_published_learner_has_complete_blocks(tmp_path: Path) -> None:
+    """Blocks have four rows, so the number of rows shows whether a block is complete."""
     done = threading.Event()
     seen: list[int] = []
     with op.durable(tmp_path / "m.db", op.SGDRegressor(step="constant")) as durable:
@@ -92,7 +92,7 @@ def test_predictions_never_use_a_part_of_a_block(tmp_path: Path) -> None:
     assert len(set(seen)) > 20
 
 
-def test_all_verbs_at_once(tmp_path: Path) -> None:
+def test_concurrent_calls_of_all_methods(tmp_path: Path) -> None:
     stop = time.monotonic() + 1.5
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50, snapshots=3) as durable:
         rows = [0] * 6
@@ -134,13 +134,13 @@ def test_all_verbs_at_once(tmp_path: Path) -> None:
         assert durable.rows_seen == sum(rows)
         assert durable.labels_pending == 0
         assert back[0] > 2
-        path = crashed(durable, tmp_path / "copy")
+        path = copy_after_crash(durable, tmp_path / "copy")
         with op.durable(path) as again:
-            assert bits(again) == bits(durable)
+            assert state_bits(again) == state_bits(durable)
 
 
-def test_to_close_while_others_learn(tmp_path: Path) -> None:
-    """They are told; what was acknowledged is there."""
+def test_close_while_threads_learn_keeps_acknowledged_rows(tmp_path: Path) -> None:
+    """Pending calls raise, and acknowledged rows are stored."""
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     acknowledged = [0] * 8
 
@@ -160,10 +160,10 @@ def test_to_close_while_others_learn(tmp_path: Path) -> None:
         assert again.rows_seen == sum(acknowledged)
 
 
-def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
+def test_requests_during_the_final_snapshot_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, or, if it had been let in before, through its callback: nobody is forgotten."""
+    """New requests raise; requests that were already accepted get the error by their callback."""
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     durable.learn(X[:5], Y[:5])
     decided: list[Any] = []
@@ -188,7 +188,7 @@ def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
         assert again.versions[-1].why == "close"
 
 
-def test_many_close_it_at_once(tmp_path: Path) -> None:
+def test_concurrent_calls_of_close(tmp_path: Path) -> None:
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     durable.learn(X[:5], Y[:5])
     at_once(*[durable.close] * 8)
@@ -196,7 +196,7 @@ def test_many_close_it_at_once(tmp_path: Path) -> None:
         assert again.rows_seen == 5
 
 
-def test_rows_that_come_while_it_is_closed_are_on_the_disk_or_refused(tmp_path: Path) -> None:
+def test_requests_during_close_are_committed_or_refused(tmp_path: Path) -> None:
     wide = np.random.default_rng(1).normal(size=(5, 300))
     for i in range(3):
         durable = op.durable(tmp_path / f"{i}.db", op.RLSRegressor())
@@ -220,7 +220,7 @@ def test_rows_that_come_while_it_is_closed_are_on_the_disk_or_refused(tmp_path: 
             assert again.rows_seen == 5 + acknowledged
 
 
-def test_requests_that_nobody_waits_for_are_settled_in_the_end(tmp_path: Path) -> None:
+def test_requests_without_waiting_are_completed_on_close(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         rows = [*range(1000), *range(500)]
         requests = [durable.request(X[k : k + 1], Y[k : k + 1]) for k in rows]
@@ -232,7 +232,7 @@ def test_requests_that_nobody_waits_for_are_settled_in_the_end(tmp_path: Path) -
         assert again.rows_seen == 1502
 
 
-def test_to_settle_ends_though_more_comes(tmp_path: Path) -> None:
+def test_commit_pending_returns_though_callbacks_add_requests(tmp_path: Path) -> None:
     decided: list[Any] = []
 
     def again(request: Any) -> None:
@@ -256,8 +256,10 @@ class Interrupted(BaseException):
     """As ``KeyboardInterrupt``, which pytest would take for its own."""
 
 
-def test_an_interrupt_ends_the_waiting_alone(tmp_path: Path, interruptible: None) -> None:
-    """The rows are learned all the same, and the same key returns the result."""
+def test_interrupt_while_waiting_does_not_cancel_the_request(
+    tmp_path: Path, interruptible: None
+) -> None:
+    """The rows are learned, and the same key returns the result."""
     del interruptible
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
 
@@ -267,7 +269,7 @@ def test_an_interrupt_ends_the_waiting_alone(tmp_path: Path, interruptible: None
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)
-        with held(durable):
+        with paused_writer(durable):
             thread.start()
             with pytest.raises(KeyboardInterrupt):
                 durable.learn(X[:5], Y[:5], key="a")
@@ -278,8 +280,8 @@ def test_an_interrupt_ends_the_waiting_alone(tmp_path: Path, interruptible: None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no timers there")
-def test_interrupts_at_random_moments(tmp_path: Path, alarm: Any) -> None:
-    """Each row has a key, and is sent until it is acknowledged, while other threads learn too."""
+def test_rows_are_learned_once_through_random_interrupts(tmp_path: Path, alarm: Any) -> None:
+    """Each row has a key and is repeated until it is acknowledged; other threads learn too."""
     rng = random.Random(0)  # noqa: S311  no secret
     interrupts = 0
     stop = threading.Event()
@@ -317,14 +319,14 @@ def test_interrupts_at_random_moments(tmp_path: Path, alarm: Any) -> None:
         durable.commit_pending()
         assert interrupts > 10
         assert durable.rows_seen == 250 + sum(others)
-        path = crashed(durable, tmp_path / "copy")
+        path = copy_after_crash(durable, tmp_path / "copy")
         with op.durable(path) as again:
-            assert bits(again) == bits(durable)
+            assert state_bits(again) == state_bits(durable)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no timers there")
-def test_a_handler_of_signals_may_learn(tmp_path: Path) -> None:
-    """It runs in the thread that waits; the writer is another."""
+def test_signal_handler_may_learn(tmp_path: Path) -> None:
+    """It runs in the waiting thread, not in the writer."""
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         versions: list[int] = []
 
@@ -342,14 +344,14 @@ def test_a_handler_of_signals_may_learn(tmp_path: Path) -> None:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
         durable.commit_pending()
-        path = crashed(durable, tmp_path / "copy")
+        path = copy_after_crash(durable, tmp_path / "copy")
         with op.durable(path) as again:
-            assert bits(again) == bits(durable)
+            assert state_bits(again) == state_bits(durable)
 
 
 @pytest.fixture
 def alarm() -> Any:
-    """A timer that interrupts once, as the keyboard does; 0 stops it."""
+    """A timer that raises an interrupt once; 0 stops it."""
     armed = [False]
 
     def ring(*_: Any) -> None:
@@ -368,7 +370,7 @@ def alarm() -> Any:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_watcher_that_waits_for_the_writer_gets_an_error(tmp_path: Path) -> None:
+def test_watcher_that_would_wait_for_the_writer_gets_an_error(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         refused: list[str] = []
         verbs = (
@@ -406,7 +408,7 @@ def test_a_watcher_that_waits_for_the_writer_gets_an_error(tmp_path: Path) -> No
         assert durable.rows_seen == 11
 
 
-def test_a_callback_that_raises_anything_stops_no_writer(tmp_path: Path) -> None:
+def test_system_exit_in_a_callback_does_not_stop_the_writer(tmp_path: Path) -> None:
     def leave(_: Any) -> None:
         raise SystemExit
 
@@ -416,7 +418,7 @@ def test_a_callback_that_raises_anything_stops_no_writer(tmp_path: Path) -> None
         assert durable.rows_seen == 2
 
 
-def test_what_fails_once_the_rows_are_on_the_disk_loses_none(
+def test_error_after_the_commit_loses_no_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
@@ -430,17 +432,17 @@ def test_what_fails_once_the_rows_are_on_the_disk_loses_none(
         assert "for once" in str(durable.error)
         monkeypatch.undo()
         assert durable.learn(X[9:12], Y[9:12]).version == 3
-        path = crashed(durable, tmp_path / "copy")
+        path = copy_after_crash(durable, tmp_path / "copy")
         with op.durable(path) as again:
-            assert bits(again) == bits(durable)
+            assert state_bits(again) == state_bits(durable)
             assert again.rows_seen == 12
 
 
 @pytest.mark.parametrize("step", ["begun", "entry", "keys", "before commit"])
-def test_what_fails_before_the_commit_is_refused(
+def test_error_before_the_commit_refuses_the_group(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All requests of the group, and the learner is as it was."""
+    """All requests of the group are refused, and the state is unchanged."""
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.learn(X[:20], Y[:20])
 
@@ -449,7 +451,7 @@ def test_what_fails_before_the_commit_is_refused(
                 raise MemoryError("for once")
 
         monkeypatch.setattr(Journal, "reached", reached)
-        with held(durable):
+        with paused_writer(durable):
             one = durable.request(X[20:25], Y[20:25])
             two = durable.request(X[25:30], Y[25:30], key="mine")
         for each in (one, two):
@@ -459,12 +461,12 @@ def test_what_fails_before_the_commit_is_refused(
         monkeypatch.undo()
         assert durable.rows_seen == 20
         assert not durable.learn(X[25:30], Y[25:30], key="mine").repeated
-        path = crashed(durable, tmp_path / "copy")
+        path = copy_after_crash(durable, tmp_path / "copy")
         with op.durable(path) as copy:
-            assert bits(copy) == bits(durable)
+            assert state_bits(copy) == state_bits(durable)
 
 
-def test_a_durable_learner_is_a_context(tmp_path: Path) -> None:
+def test_durable_is_a_context_manager(tmp_path: Path) -> None:
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     with contextlib.suppress(ZeroDivisionError), durable as entered:
         assert entered is durable

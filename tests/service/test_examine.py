@@ -1,18 +1,16 @@
-"""A durable learner's file, looked at: all of it is checked, and nothing changed."""
+"""``examine``: all records of a file are checked, and the file is unchanged."""
 
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import changed, crashed
+from durable_files import copy_after_crash, execute_sql
 
 import onepass as op
+from onepass.cli import main
 from onepass.errors import CorruptStoreError, LockedError, StoreError
 from onepass.service import examine
 
@@ -33,12 +31,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         durable.predict_pending(X[:2])
         durable.rollback(to=5)
         durable.learn(X[40:50], Y[40:50])
-        crashed(durable, folder / "crashed")
+        copy_after_crash(durable, folder / "crashed")
     return folder
 
 
 def copied(stored: Path, to: Path) -> Path:
-    """The file alone, as a backup is."""
+    """Copy the file without its WAL and lock file."""
     return Path(shutil.copyfile(stored / "m.db", to / "m.db"))
 
 
@@ -67,7 +65,7 @@ def test_description_of_a_file(stored: Path, tmp_path: Path) -> None:
     json.dumps(description)
 
 
-def test_what_a_crash_has_left(stored: Path, tmp_path: Path) -> None:
+def test_file_after_a_crash_is_described_and_unchanged(stored: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(stored / "crashed", tmp_path / "copy")
     before = digests(folder)
     description = examine(folder / "m.db")
@@ -78,7 +76,7 @@ def test_what_a_crash_has_left(stored: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_former_files_stay_what_they_are(tmp_path: Path, number: int) -> None:
+def test_files_of_former_formats_are_not_upgraded(tmp_path: Path, number: int) -> None:
     path = Path(shutil.copyfile(FORMER / f"journal-{number}.db", tmp_path / "m.db"))
     before = digests(tmp_path)
     assert examine(path)["format"] == number
@@ -100,15 +98,17 @@ def test_former_files_stay_what_they_are(tmp_path: Path, number: int) -> None:
         ('UPDATE snapshots SET positions = \'{"tail": "9"}\' WHERE sequence = 9', "block 9"),
     ],
 )
-def test_changes_are_found(stored: Path, tmp_path: Path, statement: str, description: str) -> None:
-    """Though the learner that goes on from the last snapshot is whole."""
+def test_edited_records_are_found(
+    stored: Path, tmp_path: Path, statement: str, description: str
+) -> None:
+    """Also in records that the current state does not depend on."""
     path = copied(stored, tmp_path)
-    changed(path, statement)
+    execute_sql(path, statement)
     with pytest.raises(CorruptStoreError, match=description):
         examine(path)
 
 
-def test_a_torn_page_is_found(stored: Path, tmp_path: Path) -> None:
+def test_torn_page_is_found(stored: Path, tmp_path: Path) -> None:
     path = copied(stored, tmp_path)
     whole = bytearray(path.read_bytes())
     found = 0
@@ -124,7 +124,7 @@ def test_a_torn_page_is_found(stored: Path, tmp_path: Path) -> None:
     assert found
 
 
-def test_a_log_that_ends_too_early(stored: Path, tmp_path: Path) -> None:
+def test_log_that_lacks_acknowledged_blocks_is_refused(stored: Path, tmp_path: Path) -> None:
     path = copied(stored, tmp_path)
     Path(f"{path}.lock").write_bytes(b"%020d\n" % 10)
     with pytest.raises(CorruptStoreError, match="ends at block 9, but 10 were acknowledged"):
@@ -142,26 +142,22 @@ def test_files_that_cannot_be_examined(tmp_path: Path) -> None:
         pytest.raises(LockedError, match=r"\(this one\)"),
     ):
         examine(tmp_path / "held.db")
-    changed(tmp_path / "held.db", "PRAGMA user_version = 99")
+    execute_sql(tmp_path / "held.db", "PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="format 99"):
         examine(tmp_path / "held.db")
 
 
-def inspected(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "onepass", "inspect", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-
-
-def test_the_command(stored: Path, tmp_path: Path) -> None:
+def test_inspect_command(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = copied(stored, tmp_path)
-    process = inspected(path)
-    assert process.returncode == 0
-    assert "RLSRegressor" in process.stdout
-    assert "all of it is as it was written" in process.stdout
-    assert "version 9, 45 rows" in process.stdout
-    assert json.loads(inspected(path, "--json").stdout) == examine(path)
-    changed(path, "UPDATE log SET rows = 6 WHERE sequence = 2")
-    process = inspected(path)
-    assert process.returncode == 1
-    assert "block 2 of its log is missing or was changed" in process.stderr
-    assert "Traceback" not in process.stderr
+    assert main(["inspect", str(path)]) == 0
+    output = capsys.readouterr().out
+    assert "RLSRegressor" in output
+    assert "all of it is as it was written" in output
+    assert "version 9, 45 rows" in output
+    assert main(["inspect", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == examine(path)
+    execute_sql(path, "UPDATE log SET rows = 6 WHERE sequence = 2")
+    assert main(["inspect", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "block 2 of its log is missing or was changed" in error
+    assert "Traceback" not in error

@@ -1,4 +1,4 @@
-"""What was written once is read by every later version; an upgrade is done whole, or not at all."""
+"""Files of former formats are read; an interrupted upgrade is complete or absent."""
 
 import json
 import shutil
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import bits, changed, crashed, query
+from durable_files import copy_after_crash, execute_sql, query, state_bits
 from former_files import FORMER, array, predictions, rows
+from journal_upgrades import Plan, execute
 from safetensors.numpy import load as arrays_of
-from upgrades import Plan, carried_out
 
 import onepass as op
 from cases import snapshot
@@ -30,30 +30,30 @@ FORMER_JOURNALS = [each for each in JOURNALS if each.stem != f"journal-{schema.F
 
 
 def expected(path: Path) -> Any:
-    """What was said when the file was written."""
+    """The expected content of a file."""
     return json.loads(path.with_suffix(".json").read_text())
 
 
 def same(now: Any, then: list[Any]) -> None:
-    """Numbers, but for how machines round; or the same words."""
+    """Compare numbers up to rounding, and text exactly."""
     if isinstance(then[0], str):
         assert list(now) == then
     else:
         np.testing.assert_allclose(now, then, rtol=1e-9)
 
 
-def test_there_is_a_file_of_each_format() -> None:
+def test_each_format_has_a_file() -> None:
     """A new format brings its files: see ``former_files``."""
     assert {path.stem for path in JOURNALS} == {f"journal-{n}" for n in schema._LAYOUTS}
     formats = {int(path.stem.rpartition("-")[2]) for path in MODELS}
     assert formats == set(range(1, archive.FORMAT + 1))
 
 
-# -- model files ----------------------------------------------------------------------------------
+# -- model files -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
-def test_a_model_file(path: Path) -> None:
+def test_model_files_of_each_format_are_read(path: Path) -> None:
     name = path.stem.rpartition("-")[0]
     learner = op.load(path)
     same(predictions(name, learner), expected(path)["said"])
@@ -72,11 +72,11 @@ def test_a_model_file(path: Path) -> None:
     assert snapshot(learner) != snapshot(op.load(path))
 
 
-# -- journals, and the gauges beside them ---------------------------------------------------------
+# -- journals, and the gauges beside them ----------------------------------------------------------
 
 
 class Found:
-    """A journal of a former version, copied to where a test may open it."""
+    """A copy of a journal of a former version."""
 
     def __init__(self, former: Path, folder: Path) -> None:
         self.expected = expected(former)
@@ -86,7 +86,7 @@ class Found:
         shutil.copyfile(former.with_suffix(".gauges"), self.gauges)
 
     def opened(self, **settings: Any) -> Any:
-        """Open, at the time of day at which it was written."""
+        """Open the journal, with the clock at the time when it was written."""
         return op.durable(self.path, clock=lambda: self.expected["at"], **settings)
 
     @property
@@ -95,7 +95,7 @@ class Found:
         return number
 
     def by_hand(self) -> Any:
-        """The learner, of the last snapshot and the blocks behind it, with nothing of a journal."""
+        """The learner, restored from the last snapshot and the blocks after it."""
         ((sequence, body),) = query(
             self.path, "SELECT sequence, body FROM snapshots ORDER BY sequence DESC LIMIT 1"
         )
@@ -107,7 +107,7 @@ class Found:
         return learner
 
     def held(self) -> None:
-        """It is all there, to the last bit, and goes on."""
+        """Check the state bit for bit, the records, and that the learner continues."""
         by_hand = self.by_hand()
         with self.opened() as durable:
             assert durable.version == self.expected["version"]
@@ -122,17 +122,17 @@ class Found:
                 learner.partial_fit(*rows(45, 60))
             vars(by_hand)
             assert snapshot(durable.model()) == snapshot(by_hand)
-            left = bits(durable)
+            left = state_bits(durable)
             durable.rollback(to=5)
             durable.rollback(to=self.expected["version"] + 1)
-            assert bits(durable) == left
+            assert state_bits(durable) == left
             waiting = durable.labels_pending
             durable.learn_labels(self.expected["ids"][1:], rows(26, 28)[1])
             assert (waiting, durable.labels_pending) == (2, 0)
-            copy = crashed(durable, self.path.parent / "copy")
-            left = bits(durable)
+            copy = copy_after_crash(durable, self.path.parent / "copy")
+            left = state_bits(durable)
         with op.durable(copy) as again:  # all that it wrote is read again
-            assert bits(again) == left
+            assert state_bits(again) == left
 
     def _same_keys(self, durable: Any) -> None:
         result = durable.learn(*rows(0, 20), key="first")
@@ -146,7 +146,7 @@ def found(request: pytest.FixtureRequest, tmp_path: Path) -> Found:
     return Found(request.param, tmp_path)
 
 
-def test_a_journal(found: Found) -> None:
+def test_journals_of_each_format_are_read_bit_for_bit(found: Found) -> None:
     found.held()
     assert found.format == schema.FORMAT
 
@@ -154,15 +154,15 @@ def test_a_journal(found: Found) -> None:
 @pytest.mark.parametrize(
     "statement", ["DROP INDEX keys_by_time", "DROP TABLE asked", "CREATE VIEW more AS SELECT 1"]
 )
-def test_a_former_file_that_was_altered_is_not_upgraded(found: Found, statement: str) -> None:
-    changed(found.path, statement)
+def test_edited_files_are_not_upgraded(found: Found, statement: str) -> None:
+    execute_sql(found.path, statement)
     was = found.path.read_bytes()
     with pytest.raises(CorruptStoreError, match="its tables are not those of its format"):
         found.opened()
     assert found.path.read_bytes() == was
 
 
-def test_gauges(found: Found) -> None:
+def test_metrics_of_each_format_are_read(found: Found) -> None:
     gauges: list[Gauges] = []
 
     def watch(learner: Any) -> Any:
@@ -178,8 +178,8 @@ def test_gauges(found: Found) -> None:
     assert gauges[0].rows_refused == found.expected["refused"]
 
 
-def test_gauges_with_other_fields_are_left_out(found: Found) -> None:
-    """As a later version may write them, whose learner can be read."""
+def test_metrics_with_other_fields_are_ignored(found: Found) -> None:
+    """A later version may write other fields."""
     state = archive.loads(found.gauges.read_bytes(), "here").tree
     del state["squares"]
     found.gauges.write_bytes(archive.dumps(state, "here", kind="gauges"))
@@ -189,21 +189,21 @@ def test_gauges_with_other_fields_are_left_out(found: Found) -> None:
     assert (gauges.state()["rows"], gauges.rows_refused) == (0, 0)
 
 
-# -- what comes in between ------------------------------------------------------------------------
+# -- interrupted upgrades --------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def fork_server() -> Iterator[ForkServer]:
     with ForkServer(
-        "import upgrades", "upgrades.carried_out(upgrades.Plan(**given))"
+        "import journal_upgrades", "journal_upgrades.execute(journal_upgrades.Plan(**given))"
     ) as fork_server:
         yield fork_server
 
 
 def left(found: Found, former: int) -> bool:
-    """Whether what is left is of the format that it was, and as it was; else it was upgraded.
+    """Whether the file still has its former format; else it was upgraded.
 
-    Whichever it is, it is whole.
+    Its content is complete in both cases.
     """
     shutil.copyfile(found.path, found.path.with_name("left.db"))
     for ending in ("-wal", ".lock"):
@@ -218,8 +218,10 @@ def left(found: Found, former: int) -> bool:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
 @pytest.mark.parametrize("path", FORMER_JOURNALS, ids=lambda path: path.stem)
-def test_killed_on_the_way(path: Path, fork_server: ForkServer, tmp_path: Path) -> None:
-    """At steps of SQLite's machine that are spread over all that it does."""
+def test_killed_upgrade_is_complete_or_absent(
+    path: Path, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    """At steps of SQLite's virtual machine that are spread over the upgrade."""
     before, steps = [], 1
     while not before or before[-1]:
         (tmp_path / str(steps)).mkdir()
@@ -233,12 +235,12 @@ def test_killed_on_the_way(path: Path, fork_server: ForkServer, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("path", FORMER_JOURNALS, ids=lambda path: path.stem)
-def test_a_disk_that_is_full_on_the_way(path: Path, tmp_path: Path) -> None:
-    """It is told, nothing is changed, and once there is room it goes on."""
+def test_upgrade_on_a_full_disk_changes_nothing(path: Path, tmp_path: Path) -> None:
+    """The error is raised, nothing is changed, and the upgrade succeeds once there is space."""
     found, room, full = Found(path, tmp_path), 0, True
     was = query(found.path, "SELECT * FROM keys"), found.format
     while full:
-        full = carried_out(Plan(str(found.path), found.expected["at"], room=room)) == 3
+        full = execute(Plan(str(found.path), found.expected["at"], room=room)) == 3
         if full:
             assert (query(found.path, "SELECT * FROM keys"), found.format) == was
         room += 1

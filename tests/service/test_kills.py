@@ -11,7 +11,7 @@ if sys.platform == "win32":
     pytest.skip("no signals there", allow_module_level=True)
 
 import numpy as np
-from fates import ANY, FIRST, Fate, Fates, Found
+from kill_checks import ANY_MOMENT, CREATION_STEPS, KillPoint, KillReport, KillSchedule
 from kills import SHARES, WAYS, killed
 
 from scripts import script
@@ -30,34 +30,34 @@ def test_killed_at_steps_and_at_any_moment(way: str, tmp_path: Path) -> None:
 
 def test_each_step_comes_before_any_comes_again() -> None:
     steps = {"made": 1, "in place": 1, "begun": 3, "entry": 2}
-    fates = Fates(steps, 15, np.random.default_rng(0))
-    taken: list[Fate] = []
-    while fates:
-        lives = 0
-        while (fate := fates.take(lives=lives, there=lives > 1)) is not None:
-            assert fate.place not in FIRST or lives < 2
-            taken.append(fate)
-            lives += 1
+    schedule = KillSchedule(steps, 15, np.random.default_rng(0))
+    taken: list[KillPoint] = []
+    while schedule:
+        kills = 0
+        while (point := schedule.next_point(kills=kills, exists=kills > 1)) is not None:
+            assert point.place not in CREATION_STEPS or kills < 2
+            taken.append(point)
+            kills += 1
     assert len(taken) == 15
     places = [each.place for each in taken]
     assert all(places.count(step) >= 2 for step in steps)
-    assert places.count(ANY) >= 5
+    assert places.count(ANY_MOMENT) >= 5
     assert all(1 <= each.nth <= steps.get(each.place, 1) for each in taken)
 
 
 def test_what_is_wrong_is_counted() -> None:
-    found = Found()
-    found.account("abcd", ["ab", "cd"])
+    found = KillReport()
+    found.count_rows("abcd", ["ab", "cd"])
     assert not found.error
-    found.account("abcb", ["ab", "cd"])
+    found.count_rows("abcb", ["ab", "cd"])
     assert found.error == "1 rows lost; 1 rows learned twice"
-    found = Found()
-    found.account("bax", ["ab"])
+    found = KillReport()
+    found.count_rows("bax", ["ab"])
     assert "not in order" in found.error
     assert "1 rows were learned that nobody sent" in found.error
-    found = Found()
-    found.died(Fate("entry"), -9, late=True)
-    found.died(Fate("entry"), 1)
+    found = KillReport()
+    found.count_kill(KillPoint("entry"), -9, late=True)
+    found.count_kill(KillPoint("entry"), 1)
     assert "never reached" in found.error
     assert "exit code 1" in found.error
     assert found.kills == 2

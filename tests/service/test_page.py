@@ -1,5 +1,6 @@
-"""The page in a real browser: what it shows, and what it withstands."""
+"""The page in a real browser."""
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Open]:
-    """Open the page on a state; what went wrong in it fails the test."""
+    """Open the page on a state; errors of the page fail the test."""
     players: list[Player] = []
     tabs: list[Tab] = []
 
@@ -78,7 +79,7 @@ def choose(tab: Tab, select: str, value: str) -> None:
 
 
 def anew(tab: Tab) -> None:
-    """Ask at once, and wait until the answer is shown."""
+    """Request the state immediately, and wait until it is shown."""
     tab.evaluate("""(async () => {
         document.getElementById("pause").click();
         document.getElementById("pause").click();
@@ -86,10 +87,10 @@ def anew(tab: Tab) -> None:
     })()""")
 
 
-# -- what is shown --------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
-def test_a_state_is_shown(opened: Open) -> None:
+def test_all_values_of_a_state_are_shown(opened: Open) -> None:
     curve = [[1, 4.2, 4.2, NOW - 60], [1500, 0.9, 0.85, NOW - 30], [3002, 0.81, 0.79, NOW - 1]]
     model = lively(
         rows=3002,
@@ -136,12 +137,12 @@ def test_a_state_is_shown(opened: Open) -> None:
     assert tab.text("h1") == "onepass 0.1.0"
 
 
-def test_what_a_build_adds_to_the_version_is_left_out(opened: Open) -> None:
+def test_build_metadata_of_the_version_is_omitted(opened: Open) -> None:
     _, tab = opened(state(lively(), onepass="0.1.0.dev435+g256437ae4.d20261123"))
     assert tab.text("h1") == "onepass 0.1.0.dev435"
 
 
-def test_before_anything_was_learned(opened: Open) -> None:
+def test_unfitted_model_is_shown_without_null_values(opened: Open) -> None:
     _, tab = opened(state(unborn()))
     assert tab.text("#state") == "not ready"
     assert texts(tab, "dl dd")[0] == "–"
@@ -152,7 +153,7 @@ def test_before_anything_was_learned(opened: Open) -> None:
         assert word not in words
 
 
-def test_no_model_at_all(opened: Open) -> None:
+def test_no_models_have_a_message(opened: Open) -> None:
     _, tab = opened(state())
     assert tab.text("main") == "No model is served."
     assert tab.evaluate("document.title") == "onepass"
@@ -165,7 +166,7 @@ def test_errors_are_shown(opened: Open) -> None:
     assert tab.evaluate("document.title").startswith("! flow")
 
 
-def test_times_are_relative_with_the_absolute_beside(opened: Open) -> None:
+def test_times_are_relative_with_absolute_titles(opened: Open) -> None:
     player, tab = opened(state(lively()), zone="Asia/Kolkata")
     first = "document.querySelector('#refused-rows time')"
     assert tab.evaluate(f"{first}.title") == "2026-11-23 04:35:32 GMT+5:30"
@@ -176,7 +177,7 @@ def test_times_are_relative_with_the_absolute_beside(opened: Open) -> None:
     tab.until(f"{first}.innerText === '17s ago'")
 
 
-def test_long_tables_show_the_latest_and_say_so(opened: Open) -> None:
+def test_long_tables_show_the_latest_rows(opened: Open) -> None:
     rows = [{"at": NOW - i, "rows": i, "why": f"reason {i}"} for i in range(30)]
     _, tab = opened(state(lively(refused=rows)))
     assert [texts(tab, "#refused-rows tr")[i].split("\t")[1] for i in range(12)] == [
@@ -186,7 +187,7 @@ def test_long_tables_show_the_latest_and_say_so(opened: Open) -> None:
     assert tab.text("#refused-more") == "12 of 30"
 
 
-# -- curves ---------------------------------------------------------------------------------------
+# -- curves ----------------------------------------------------------------------------------------
 
 
 def numbers(path: str) -> list[tuple[float, float]]:
@@ -199,7 +200,7 @@ def drawn(tab: Tab, selector: str) -> str:
     return path
 
 
-def test_a_curve_is_where_its_numbers_are(opened: Open) -> None:
+def test_curves_are_drawn_to_scale(opened: Open) -> None:
     curve = [
         [1, 8.0, 4.0, NOW - 200], [50, 6.0, None, NOW - 150], [77, 4.0, 2.0, NOW - 100],
         [201, 2.0, 1.0, NOW],
@@ -217,7 +218,7 @@ def test_a_curve_is_where_its_numbers_are(opened: Open) -> None:
     assert numbers(window)[1] == pytest.approx((x2, y3))
 
 
-def test_numbers_far_apart_stand_on_a_logarithmic_axis(opened: Open) -> None:
+def test_wide_ranges_have_a_logarithmic_axis(opened: Open) -> None:
     curve = [[i, 10.0 ** (4 - i), 10.0 ** (4 - i), NOW + i] for i in range(1, 7)]
     _, tab = opened(state(lively(prequential_error={"name": "e", "curve": curve})))
     assert tab.text(".error .scale") == "log scale"
@@ -225,7 +226,7 @@ def test_numbers_far_apart_stand_on_a_logarithmic_axis(opened: Open) -> None:
     assert [b - a for a, b in pairwise(steps)] == pytest.approx([steps[1] - steps[0]] * 5, abs=0.2)
 
 
-def test_drift_is_marked_at_its_time(opened: Open) -> None:
+def test_drift_alarms_are_marked_at_their_time(opened: Open) -> None:
     drift = [{"rows": 20_000, "at": NOW - back, "detector": "kswin"} for back in (4000, 90_000)]
     _, tab = opened(state(lively(rows=40_000, drift=drift)))  # of which one in 0.2 s
     marks = tab.evaluate(
@@ -239,23 +240,27 @@ def test_drift_is_marked_at_its_time(opened: Open) -> None:
     assert tab.evaluate("document.querySelectorAll('#error-chart g.mark').length") == 1
 
 
-def test_points_of_a_former_version_have_no_time_and_are_left_out(opened: Open) -> None:
+def test_points_without_time_are_omitted(opened: Open) -> None:
     curve = [[1, 9.0, 9.0, None], [2, 4.0, 4.0, NOW - 9], [3, 3.0, 3.0, NOW]]
     _, tab = opened(state(lively(prequential_error={"name": "e", "curve": curve})))
     assert len(numbers(drawn(tab, "#error-chart path.c0"))) == 2
 
 
-def test_times_on_an_axis_are_round_where_the_reader_is(opened: Open) -> None:
-    """Half an hour off where the time zone is."""
+X_LABELS = "[...document.querySelectorAll('#error-chart text.x')].map((each) => each.textContent)"
+
+
+def test_axis_labels_are_round_hours_of_the_local_time_zone(opened: Open) -> None:
     _, tab = opened(state(lively(rows=48_210)), zone="Asia/Kolkata")
-    labels = "[...document.querySelectorAll('#error-chart text.x')].map((each) => each.textContent)"
-    assert tab.evaluate(labels) == ["02:00", "02:30", "03:00", "03:30", "04:00", "04:30"]
+    assert tab.evaluate(X_LABELS) == ["02:00", "02:30", "03:00", "03:30", "04:00", "04:30"]
+
+
+def test_axis_labels_of_several_days_have_dates(opened: Open) -> None:
     curve = [[1, 2.0, 2.0, NOW - 86_400 * 3], [2, 1.0, 1.0, NOW]]
     _, tab = opened(state(lively(prequential_error={"name": "e", "curve": curve})))
-    assert tab.evaluate(labels)[:4] == ["20 Nov", "12:00", "21 Nov", "12:00"]
+    assert tab.evaluate(X_LABELS)[:4] == ["20 Nov", "12:00", "21 Nov", "12:00"]
 
 
-def test_a_curve_is_read_with_keys_and_pointer(opened: Open) -> None:
+def test_values_of_curves_are_read_with_keys_and_pointer(opened: Open) -> None:
     player, tab = opened(state(lively(rows=400)))
     tab.evaluate("document.querySelector('#error-chart input').focus()")
     tab.press("Home")
@@ -286,7 +291,7 @@ def test_a_curve_is_read_with_keys_and_pointer(opened: Open) -> None:
     assert row() == 401
 
 
-def test_the_last_part_can_be_looked_at_alone(opened: Open) -> None:
+def test_time_span_can_be_selected(opened: Open) -> None:
     _, tab = opened(state(lively(rows=40_000)))
     choose(tab, "span", "0.1")
     count = len(numbers(drawn(tab, "#error-chart path.c0")))
@@ -294,7 +299,7 @@ def test_the_last_part_can_be_looked_at_alone(opened: Open) -> None:
     assert not texts(tab, ".error .key.mark")
 
 
-# -- several models -------------------------------------------------------------------------------
+# -- several models --------------------------------------------------------------------------------
 
 
 def test_empty_tables_have_a_text(opened: Open) -> None:
@@ -309,13 +314,13 @@ def test_empty_tables_have_a_text(opened: Open) -> None:
     assert texts(tab, "#sources-rows > tr > *") == ["No source. Rows come by request only."]
 
 
-def test_the_one_with_most_rows_is_shown_first(opened: Open) -> None:
+def test_model_with_most_rows_is_shown_first(opened: Open) -> None:
     models = [lively("a", rows_seen=0), lively("b", rows_seen=7), lively("c", rows_seen=7)]
     _, tab = opened(state(*models))
     assert tab.evaluate("document.querySelector('#name').textContent") == "b"
 
 
-def test_a_model_is_chosen_by_its_link(opened: Open) -> None:
+def test_link_selects_a_model(opened: Open) -> None:
     _, tab = opened(dozen())
     assert len(texts(tab, "#models-rows tr")) == 12
     assert texts(tab, "[aria-current=true]") == ["tides"]
@@ -348,28 +353,25 @@ def test_models_of_a_class_show_the_parameters_that_differ(opened: Open) -> None
     ]
 
 
-def test_many_marks_do_not_hide_the_curves(opened: Open) -> None:
+def test_each_of_many_drift_alarms_has_a_mark(opened: Open) -> None:
     drift = [{"rows": i, "at": NOW - i, "detector": "adwin"} for i in range(1, 31)]
     _, tab = opened(state(lively(drift=drift)))
     counts = [f"document.querySelectorAll('.mark path{kind}').length" for kind in ("", ".flag")]
     assert [tab.evaluate(each) for each in counts] == [30, 30]
 
 
-@pytest.mark.parametrize(
-    ("at", "name"),
-    [
-        ("#model=arrival-delay", "arrival-delay"),
-        ("#model=gone", "tides"),
-        ("#model=%E0%A4%A", "tides"),
-        ("#detail", "tides"),
-    ],
-)
-def test_the_address_chooses_a_model(opened: Open, at: str, name: str) -> None:
+def test_the_address_selects_a_model(opened: Open) -> None:
+    _, tab = opened(dozen(), at="#model=arrival-delay")
+    assert tab.text("h2") == "arrival-delay"
+
+
+@pytest.mark.parametrize("at", ["#model=gone", "#model=%E0%A4%A", "#detail"])
+def test_an_unknown_address_selects_the_model_with_most_rows(opened: Open, at: str) -> None:
     _, tab = opened(dozen(), at=at)
-    assert tab.text("h2") == name
+    assert tab.text("h2") == "tides"
 
 
-def test_a_model_that_goes_makes_room(opened: Open) -> None:
+def test_removed_models_disappear(opened: Open) -> None:
     player, tab = opened(dozen(), at="#model=wind")
     player.state = state(lively("flow"), lively("tides"))
     tab.until("document.querySelectorAll('#models-rows tr').length === 2")
@@ -378,11 +380,11 @@ def test_a_model_that_goes_makes_room(opened: Open) -> None:
     tab.until("!document.getElementById('models').checkVisibility()")
 
 
-# -- hostile texts ------------------------------------------------------------------------------
+# -- hostile texts ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [1280, 360])
-def test_nothing_that_the_server_says_is_run_or_breaks_the_page(opened: Open, width: int) -> None:
+def test_hostile_text_is_not_executed_and_fits_the_page(opened: Open, width: int) -> None:
     _, tab = opened(hostile(), width=width)
     tags = """[...new Set([...document.querySelectorAll('body *')].map((each) => each.localName))]
         .sort().join()"""
@@ -402,19 +404,21 @@ def test_nothing_that_the_server_says_is_run_or_breaks_the_page(opened: Open, wi
     assert tab.evaluate("Object.prototype.hurt") is None
 
 
-@pytest.mark.parametrize("name", [ATTACK, STRANGE, LONG[:100], "__proto__", "</title>&amp;"])
-def test_names_are_shown_as_they_are(opened: Open, name: str) -> None:
-    _, tab = opened(state(lively(name, error=name, positions={name: name})))
-    for place in ("#name", "#problem", "#sources-rows td"):
-        found = tab.evaluate(f"document.querySelector('{place}').textContent")
-        assert found == name
+def test_names_are_shown_unchanged(opened: Open) -> None:
+    names = [ATTACK, STRANGE, LONG[:100], "__proto__", "</title>&amp;"]
+    _, tab = opened(state(*(lively(name, error=name, positions={name: name}) for name in names)))
+    for i, name in enumerate(names):
+        tab.evaluate(f"location.hash = document.querySelectorAll('#models-rows a')[{i}].hash")
+        tab.until(f"document.querySelectorAll('#models-rows tr')[{i}].className === 'chosen'")
+        for place in ("#name", "#problem", "#sources-rows td"):
+            assert tab.evaluate(f"document.querySelector('{place}').textContent") == name
 
 
-# -- asking ---------------------------------------------------------------------------------------
+# -- polling ---------------------------------------------------------------------------------------
 
 
 def asked_again(player: Player, times: int = 1) -> None:
-    """Wait until the page has asked so many times more."""
+    """Wait for further requests of the page."""
     until = player.requests_count + times
     patience = time.monotonic() + 30.0
     while player.requests_count < until:
@@ -422,7 +426,7 @@ def asked_again(player: Player, times: int = 1) -> None:
         time.sleep(0.01)
 
 
-def test_it_asks_each_second_but_not_while_nobody_looks(opened: Open) -> None:
+def test_polling_pauses_while_the_page_is_hidden(opened: Open) -> None:
     player, tab = opened(state(lively()))
     delays(tab)
     asked_again(player, 2)
@@ -437,7 +441,7 @@ def test_it_asks_each_second_but_not_while_nobody_looks(opened: Open) -> None:
 
 
 def delays(tab: Tab) -> None:
-    """Keep how long the page waits before it asks again."""
+    """Record the delays of the page's timers."""
     tab.evaluate("""
         window.delays = [];
         const timer = window.setTimeout;
@@ -448,7 +452,7 @@ def delays(tab: Tab) -> None:
     """)
 
 
-def test_it_can_be_paused(opened: Open) -> None:
+def test_polling_can_be_paused(opened: Open) -> None:
     player, tab = opened(state(lively()))
     tab.evaluate("document.getElementById('pause').click()")
     assert tab.text("#link") == "Paused"
@@ -462,7 +466,7 @@ def test_it_can_be_paused(opened: Open) -> None:
     assert player.requests_count == before + 1
 
 
-def test_it_backs_off_and_says_so(opened: Open) -> None:
+def test_failed_requests_back_off_exponentially(opened: Open) -> None:
     player, tab = opened(state(lively()))
     delays(tab)
     player.status = 503
@@ -484,23 +488,27 @@ def test_it_backs_off_and_says_so(opened: Open) -> None:
     assert not shown(tab, "disconnected")
 
 
-def test_a_server_that_is_gone_and_comes_back(opened: Open) -> None:
+def test_unreachable_server_is_reported(opened: Open) -> None:
     player, tab = opened(state(lively()))
     player.stop()
     tab.until(f"{LINK} === 'disconnected'")
     assert tab.text("#disconnected-why").startswith("The server cannot be reached.")
 
 
-@pytest.mark.parametrize(
-    "served_state", [b"", b"{", b"[]", b'{"models": 3}', b"null", b"\xff\xfe", b"<html>"]
-)
-def test_an_invalid_response(opened: Open, served_state: bytes) -> None:
-    _, tab = opened(served_state, expect="disconnected")
-    assert tab.text("#disconnected-why") == "The server's response is not valid."
-    assert not shown(tab, "model")
+def test_invalid_responses_are_reported(opened: Open) -> None:
+    player, tab = opened(b"", expect="disconnected")
+    delays(tab)
+    for body in (b"", b"{", b"[]", b'{"models": 3}', b"null", b"\xff\xfe", b"<html>"):
+        player.state = body
+        before = tab.evaluate("window.delays.length")
+        tab.evaluate("document.getElementById('retry').click()")
+        tab.until(f"window.delays.length > {before}")
+        assert tab.evaluate(LINK) == "disconnected"
+        assert tab.text("#disconnected-why") == "The server's response is not valid."
+        assert not shown(tab, "model")
 
 
-def test_a_server_that_is_silent(opened: Open) -> None:
+def test_response_timeout_is_reported(opened: Open) -> None:
     player, tab = opened(state(lively()))
     player.silent.set()
     tab.evaluate("""
@@ -513,7 +521,7 @@ def test_a_server_that_is_silent(opened: Open) -> None:
     assert tab.text("#disconnected-why").startswith("The server did not respond within 10 s.")
 
 
-def test_a_busy_server_says_how_long_to_wait(opened: Open) -> None:
+def test_retry_after_is_respected(opened: Open) -> None:
     _, tab = opened(state(lively()))
     tab.evaluate(
         "window.fetch = async () => new Response('', {status: 429, headers: {'Retry-After': '70'}})"
@@ -522,8 +530,8 @@ def test_a_busy_server_says_how_long_to_wait(opened: Open) -> None:
     assert tab.text("#disconnected-wait") in {"Next try in 70 s.", "Next try in 69 s."}
 
 
-def test_what_has_not_changed_is_left_alone(opened: Open) -> None:
-    """So nobody who reads, or has chosen text, is disturbed."""
+def test_unchanged_elements_are_not_updated(opened: Open) -> None:
+    """So a selection of text is kept."""
     player, tab = opened(state(dozen()["models"][0]))
     tab.evaluate("""
         window.changes = [];
@@ -538,7 +546,7 @@ def test_what_has_not_changed_is_left_alone(opened: Open) -> None:
     assert not tab.evaluate("window.changes")
 
 
-# -- a protected server ---------------------------------------------------------------------------
+# -- a protected server ----------------------------------------------------------------------------
 
 
 def enter(tab: Tab, token: str) -> None:
@@ -546,7 +554,7 @@ def enter(tab: Tab, token: str) -> None:
     tab.evaluate("document.querySelector('#login button').click()")
 
 
-def test_a_token_is_requested_once_and_sent(opened: Open) -> None:
+def test_login_stores_the_token_for_the_session(opened: Open) -> None:
     player, tab = opened(state(lively()), token=TOKEN, expect="locked")
     assert player.brought == [None]
     assert not shown(tab, "model")
@@ -584,7 +592,7 @@ def test_a_token_is_requested_once_and_sent(opened: Open) -> None:
     assert tab.evaluate("sessionStorage.length") == 0
 
 
-def test_a_token_that_holds_no_more_is_asked_for_again(opened: Open) -> None:
+def test_rejected_token_is_requested_again(opened: Open) -> None:
     player, tab = opened(state(lively()), token=TOKEN, expect="locked")
     enter(tab, TOKEN)
     tab.until(f"{LINK} === 'live'")
@@ -594,31 +602,28 @@ def test_a_token_that_holds_no_more_is_asked_for_again(opened: Open) -> None:
     assert not shown(tab, "model")
 
 
-# -- for all who look -----------------------------------------------------------------------------
+# -- appearance and accessibility ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("dark", "ground"), [(True, "rgb(13, 17, 21)"), (False, "rgb(243, 245, 247)")]
 )
-def test_colours_are_the_systems(opened: Open, ground: str, *, dark: bool) -> None:
+def test_colours_follow_the_system(opened: Open, ground: str, *, dark: bool) -> None:
     _, tab = opened(state(lively()), dark=dark)
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == ground
 
 
-@pytest.mark.parametrize("width", [320, 360, 412, 700, 1000, 1280, 2200])
-def test_it_fits_every_width(opened: Open, width: int) -> None:
+def test_content_fits_each_width(opened: Open) -> None:
     wide = {
         "positions": {
             "kafka://broker-1.example.org:9092/a/long/topic": "0:118273612,1:99182731,2:12"
         }
     }
-    _, tab = opened(dozen(), width=width)
-    for served_state in (
-        dozen(),
-        state(lively()),
-        state(lively(**wide)),
-        state(unborn(), unborn("b")),
-    ):
+    _, tab = opened(dozen())
+    states = (dozen(), state(lively()), state(lively(**wide)), state(unborn(), unborn("b")))
+    widths = [320, 360, 412, 700, 1000, 1280, 2200]
+    for width, served_state in itertools.product(widths, states):
+        tab.resize(width, 800)
         tab.evaluate(
             f"window.fetch = async () => new Response({json.dumps(json.dumps(served_state))})"
         )
@@ -670,7 +675,7 @@ def test_accessible_names_and_roles(opened: Open) -> None:
     assert tab.evaluate(ids) == "link-text,disconnected-why,login-why,problem"
 
 
-def test_all_is_reached_with_the_keyboard(opened: Open) -> None:
+def test_all_controls_are_reached_with_the_keyboard(opened: Open) -> None:
     _, tab = opened(state(lively(), lively("b")))
     tab.evaluate("document.activeElement.blur()")
     reached = []
@@ -691,7 +696,7 @@ def test_all_is_reached_with_the_keyboard(opened: Open) -> None:
     ]  # fmt: skip
 
 
-def test_nothing_moves_for_those_who_want_it_still(opened: Open) -> None:
+def test_reduced_motion_disables_animations(opened: Open) -> None:
     moving = """[...document.querySelectorAll("*")].filter((each) => {
         const style = getComputedStyle(each);
         return parseFloat(style.transitionDuration) > 0 || style.animationName !== "none";
@@ -700,7 +705,7 @@ def test_nothing_moves_for_those_who_want_it_still(opened: Open) -> None:
     assert still.evaluate(moving) == 0
 
 
-# -- words for numbers ----------------------------------------------------------------------------
+# -- formats ---------------------------------------------------------------------------------------
 
 FORMATS = {
     "count(0)": "0",
@@ -750,7 +755,7 @@ FORMATS = {
 }
 
 
-def test_numbers_in_words(opened: Open) -> None:
+def test_formats_of_numbers(opened: Open) -> None:
     _, tab = opened(state(lively()))
     served_state = tab.evaluate(f"""import(new URL("page/page.js", location)).then((formats) =>
         {json.dumps(list(FORMATS))}.map((each) => {{
@@ -762,7 +767,7 @@ def test_numbers_in_words(opened: Open) -> None:
 
 
 def test_ticks_are_round_and_few(opened: Open) -> None:
-    """Whatever the numbers: at least one, never many, all within, and in order."""
+    """For random ranges: 1 to 12 ticks, within the range and in order."""
     _, tab = opened(state(lively()))
     odd = tab.evaluate("""import(new URL("page/page.js", location)).then(({ level, timeTicks }) => {
         const odd = [];

@@ -1,4 +1,4 @@
-"""The page's files: whole, small, strict, and readable; what needs no browser to be seen."""
+"""The page's files: content, security policy and colours, without a browser."""
 
 import re
 import tomllib
@@ -42,10 +42,10 @@ class Read(HTMLParser):
             self.inline += data.strip()
 
 
-# -- what is given --------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
-def test_each_file_is_given_with_its_kind_and_tag() -> None:
+def test_files_have_content_type_and_etag() -> None:
     kinds = {
         "css": "text/css",
         "html": "text/html",
@@ -66,11 +66,11 @@ def test_each_file_is_given_with_its_kind_and_tag() -> None:
 @pytest.mark.parametrize(
     "name", ["", "__init__.py", "../page/page.js", "/etc/passwd", "page", "PAGE.JS"]
 )
-def test_nothing_else_is_given(name: str) -> None:
+def test_other_paths_have_no_file(name: str) -> None:
     assert page.file(name) is None
 
 
-def test_they_are_packed() -> None:
+def test_files_are_in_the_package_data() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["onepass"]
     root = FOLDER.parents[1]
@@ -78,14 +78,14 @@ def test_they_are_packed() -> None:
     assert {FOLDER / name for name in NAMES} <= packed
 
 
-def test_the_scripts_are_small() -> None:
+def test_size_of_scripts_is_bounded() -> None:
     assert sum(len(text(name).encode()) for name in SCRIPTS) < 28_000
 
 
-# -- nothing inline, nothing from elsewhere -------------------------------------------------------
+# -- security --------------------------------------------------------------------------------------
 
 
-def test_nothing_is_inline() -> None:
+def test_html_has_no_inline_scripts_or_styles() -> None:
     read = Read()
     assert not read.inline
     for tag, attributes in read.elements:
@@ -93,7 +93,7 @@ def test_nothing_is_inline() -> None:
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
 
 
-def test_the_policy_allows_nothing_else() -> None:
+def test_content_security_policy_allows_only_own_files() -> None:
     policy = dict(
         part.split(maxsplit=1) for part in page.HEADERS["Content-Security-Policy"].split("; ")
     )
@@ -101,7 +101,7 @@ def test_the_policy_allows_nothing_else() -> None:
     assert not re.search("unsafe|data:|https?:|\\*", page.HEADERS["Content-Security-Policy"])
 
 
-def test_all_that_is_referred_to_is_there() -> None:
+def test_referenced_files_exist() -> None:
     for tag, attributes in Read().elements:
         for name in ("src", "href"):
             target = attributes.get(name)
@@ -114,7 +114,7 @@ def test_all_that_is_referred_to_is_there() -> None:
             assert page.file(target[2:]), f"{name} imports {target}"
 
 
-def test_ids_are_there_and_no_two_alike() -> None:
+def test_ids_are_unique_and_exist() -> None:
     ids = Counter(a["id"] for _, a in Read().elements if "id" in a)
     assert max(ids.values()) == 1
     sought = set(
@@ -132,7 +132,7 @@ def test_ids_are_there_and_no_two_alike() -> None:
     assert set(filter(None, named)) <= set(ids)
 
 
-def test_text_is_only_ever_put_in_as_text() -> None:
+def test_scripts_use_no_html_sinks_or_external_urls() -> None:
     sinks = re.compile(
         r"innerHTML|outerHTML|insertAdjacentHTML|createContextualFragment|DOMParser|srcdoc|document\.write"
         r"|setHTML|\beval\b|\bFunction\(|javascript:|\.cookie|localStorage\[|set(Timeout|Interval)\(\s*[\"'`]"
@@ -143,7 +143,7 @@ def test_text_is_only_ever_put_in_as_text() -> None:
         assert found <= {"http://www.w3.org/2000/svg"}, name  # a name, not a place
 
 
-# -- colours --------------------------------------------------------------------------------------
+# -- colours ---------------------------------------------------------------------------------------
 
 
 def colours() -> dict[str, tuple[str, str]]:
@@ -163,13 +163,13 @@ def contrast(one: str, two: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_contrast_is_reckoned_as_it_should_be() -> None:
+def test_contrast_ratio_of_known_colours() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
 
 
 @pytest.mark.parametrize("side", [0, 1], ids=["light", "dark"])
-def test_all_text_has_contrast_enough(side: int) -> None:
+def test_contrast_of_text_and_lines_meets_wcag(side: int) -> None:
     given = {name: both[side] for name, both in colours().items()}
     grounds = ("ground", "panel", "row", "bad-ground")
     for ink in ("ink", "soft", "first", "good", "wait", "bad"):
@@ -181,17 +181,17 @@ def test_all_text_has_contrast_enough(side: int) -> None:
     assert given["ground"] != given["panel"]
 
 
-def test_each_colour_stands_in_one_place() -> None:
+def test_colours_are_defined_once_and_used() -> None:
     rules = text("page.css").partition("}")[2]
     assert not re.search(r"#[0-9a-fA-F]{3,8}\b|rgb|hsl", rules)
     used = set(re.findall(r"var\(--([\w-]+)\)", text("page.css")))
     assert used == set(re.findall(r"--([\w-]+):", text("page.css")))
 
 
-# -- states of the tests --------------------------------------------------------------------------
+# -- states of the tests ---------------------------------------------------------------------------
 
 
-def test_the_states_of_the_tests_are_those_of_a_server() -> None:
+def test_states_of_the_tests_match_the_schema() -> None:
     states = msgspec.json.encode(
         state(lively(), unborn(), *dozen()["models"], *hostile()["models"][:2])
     )

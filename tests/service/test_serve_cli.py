@@ -1,4 +1,4 @@
-"""The command that serves: what it refuses, and how it ends."""
+"""``onepass serve``: invalid arguments, tokens, ports and restarts."""
 
 import socket
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Serve = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def serve(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """The exit code and the errors of a command that does not come to listen."""
+    """The exit code and the error output of a command that fails before it listens."""
 
     def done(*words: str, **environment: str) -> tuple[int, str]:
         for name, value in environment.items():
@@ -27,7 +27,7 @@ def serve(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     return done
 
 
-def test_off_the_loopback_there_must_be_tokens(tmp_path: Path, serve: Serve) -> None:
+def test_other_than_loopback_addresses_require_tokens(tmp_path: Path, serve: Serve) -> None:
     data = ("--data", str(tmp_path / "data"), "--port", "0")
     code, message = serve("rls", *data, "--host", "0.0.0.0", ONEPASS_TOKEN="")  # noqa: S104
     assert (code, "must be tokens" in message) == (2, True)
@@ -59,7 +59,7 @@ def test_wrong_usage(tmp_path: Path, serve: Serve, words: tuple[str, ...], code:
 
 
 def test_messages_of_invalid_arguments(tmp_path: Path, serve: Serve) -> None:
-    """In the command's words, and not in the library's."""
+    """Messages name options of the command, not of the library."""
     data = ("--data", str(tmp_path / "data"), "--port", "0")
     assert "serve: --data must be given" in serve("rls")[1]
     assert "--data requires an argument" in serve("rls", "--data")[1]
@@ -73,7 +73,7 @@ def test_messages_of_invalid_arguments(tmp_path: Path, serve: Serve) -> None:
     assert "op." not in message
 
 
-def test_a_port_that_is_taken(tmp_path: Path, serve: Serve) -> None:
+def test_used_port_is_refused(tmp_path: Path, serve: Serve) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, message = serve("rls", "--data", str(tmp_path / "data"), "--port", port)
@@ -82,13 +82,13 @@ def test_a_port_that_is_taken(tmp_path: Path, serve: Serve) -> None:
     assert "Traceback" not in message
 
 
-def test_a_folder_is_served_by_one(tmp_path: Path, serve: Serve) -> None:
+def test_second_server_of_a_folder_is_refused(tmp_path: Path, serve: Serve) -> None:
     with Server(tmp_path / "data", "rls"):
         code, message = serve("--data", str(tmp_path / "data"), "--port", "0")
     assert (code, "LockedError" in message) == (1, True)
 
 
-def test_a_model_goes_on_only_as_it_was(tmp_path: Path, serve: Serve) -> None:
+def test_restart_with_other_parameters_is_refused(tmp_path: Path, serve: Serve) -> None:
     op.save(op.RLSRegressor(ridge=1.0).partial_fit([[1.0]], [1.0]), tmp_path / "m.onepass")
     op.save(op.RLSRegressor(ridge=2.0), tmp_path / "other.onepass")
     data = tmp_path / "data"
@@ -121,7 +121,7 @@ def test_options_without_effect_are_refused(
     assert (code, f"{option} must come with" in message) == (2, True), message
 
 
-def test_a_default_model_that_does_not_exist_yet(tmp_path: Path) -> None:
+def test_default_model_may_be_created_later(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls", "--default-model", "later") as server:
         assert "/invocations requires later, which does not exist yet" in server.log.read_text()
         assert server.send("POST", "/invocations", {"inputs": [[1.0]]})[0] == 404
@@ -129,7 +129,7 @@ def test_a_default_model_that_does_not_exist_yet(tmp_path: Path) -> None:
         assert server.send("POST", "/invocations", {"inputs": [[1.0]]})[0] == 200
 
 
-def test_one_that_is_there_goes_on_with_classes_of_text(tmp_path: Path) -> None:
+def test_restart_with_text_classes_continues_the_model(tmp_path: Path) -> None:
     words = ("rls", "--task", "classification", "--set", 'rls.classes=["ham","spam"]')
     for rows_seen in (0, 1):
         with Server(tmp_path / "data", *words) as server:

@@ -1,4 +1,4 @@
-"""Addresses of sources: what they say, and what no message repeats."""
+"""Addresses of sources, and messages without passwords."""
 
 import sys
 import traceback
@@ -14,7 +14,7 @@ from onepass.service.redis import Address
 PLAIN = "redis://localhost:6379/0?stream=flow&target=y"
 
 
-def test_what_an_address_says() -> None:
+def test_fields_of_an_address() -> None:
     found = Address.of(
         "rediss://me:s%40cr%2Fet@[::1]:7/3?stream=a%26b&target=y&time=id&text=zip,y&drop=seq&ca=x.pem"
     )
@@ -53,7 +53,7 @@ def test_what_an_address_says() -> None:
         "",
     ],
 )
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ParameterError, match=r"address must .* got .*\. \w"):
         source(url)
 
@@ -62,7 +62,7 @@ def test_what_is_no_address(url: str) -> None:
     "secret",
     ["pa/secret", "pa?secret", "pa#secret", "[secret", "pa?secret&x", "pa?secret=1", "pa/secret?x"],
 )
-def test_no_message_repeats_a_password(secret: str) -> None:
+def test_error_messages_do_not_contain_the_password(secret: str) -> None:
     url = f"redis://:{secret}@localhost:6379/0?stream=flow&target=y"
     with pytest.raises(ParameterError) as caught:
         source(url)
@@ -70,17 +70,19 @@ def test_no_message_repeats_a_password(secret: str) -> None:
 
 
 @pytest.mark.parametrize("secret", ["secret:7", "s@secret", "secret%zz", "s%2Fsecret"])
-def test_no_name_repeats_a_password(secret: str) -> None:
+def test_source_names_do_not_contain_the_password(secret: str) -> None:
     found = source(f"redis://:{secret}@localhost:6379/0?stream=flow&target=y")
     assert found.name == "redis://localhost:6379/0?stream=flow"
 
 
-def test_an_unknown_parameter_is_named() -> None:
+def test_unknown_parameter_is_named() -> None:
     with pytest.raises(ParameterError, match="got straem"):
         source(PLAIN + "&straem=z")
 
 
-def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_redis_raises_an_error_that_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'onepass\[redis\]'"):
         source(PLAIN)

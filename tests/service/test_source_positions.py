@@ -1,45 +1,45 @@
-"""``Durable.commit_position``: where a source goes on, though nothing of it was learned."""
+"""``Durable.commit_position``: positions of a source without learned rows."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from durable_files import bits, changed, crashed
+from durable_files import copy_after_crash, execute_sql, state_bits
 
 import onepass as op
 from onepass.errors import CorruptStoreError, ParameterError, StoreError
 
 
-def test_a_position_without_rows_is_committed(tmp_path: Path) -> None:
+def test_position_without_rows_is_committed(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
         model.learn([[1.0]], [2.0], source="flow", position="1")
-        before = bits(model)
+        before = state_bits(model)
         model.commit_position("flow", "2")
         model.commit_position("other", "7")
         assert (model.positions, model.rows_seen) == ({"flow": "2", "other": "7"}, 1)
-        assert (model.version, model.published[0], bits(model)) == (3, 3, before)
-        there = crashed(model, tmp_path / "there")
+        assert (model.version, model.published[0], state_bits(model)) == (3, 3, before)
+        there = copy_after_crash(model, tmp_path / "there")
         model.learn([[2.0]], [3.0], source="flow", position="3")
     with op.durable(there) as model:
-        assert (model.positions, bits(model)) == ({"flow": "2", "other": "7"}, before)
+        assert (model.positions, state_bits(model)) == ({"flow": "2", "other": "7"}, before)
         model.learn([[2.0]], [3.0], source="flow", position="3")
-        after = bits(model)
+        after = state_bits(model)
     with op.durable(tmp_path / "m.db") as model:
-        assert bits(model) == after
+        assert state_bits(model) == after
         model.rollback(to=2)
         assert (model.positions["flow"], model.rows_seen) == ("3", 2)
-        assert bits(model) == before
+        assert state_bits(model) == before
         model.commit_position("flow", "4")
-        there = crashed(model, tmp_path / "again")
+        there = copy_after_crash(model, tmp_path / "again")
     with op.durable(there) as model:
-        assert (model.positions["flow"], bits(model)) == ("4", before)
+        assert (model.positions["flow"], state_bits(model)) == ("4", before)
 
 
-def test_a_position_that_was_changed_is_found_out(tmp_path: Path) -> None:
+def test_edited_position_is_refused(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
         model.commit_position("flow", "2")
-        there = crashed(model, tmp_path / "there")
-    changed(there, "UPDATE log SET note = replace(note, '2', '3')")
+        there = copy_after_crash(model, tmp_path / "there")
+    execute_sql(there, "UPDATE log SET note = replace(note, '2', '3')")
     with pytest.raises(CorruptStoreError):
         op.durable(there)
 
@@ -52,14 +52,14 @@ def until_full(model: Any) -> None:
 @pytest.mark.parametrize(
     "words", [("", "1"), ("a", ""), ("a" * 513, "1"), ("a", 1), ("\ud800", "1")]
 )
-def test_what_is_no_position(words: tuple[Any, Any], tmp_path: Path) -> None:
+def test_invalid_positions_are_refused(words: tuple[Any, Any], tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
         with pytest.raises(ParameterError, match=r"commit_position: .* must be text of 1 to 512"):
             model.commit_position(*words)
         assert (model.version, model.positions) == (0, {})
 
 
-def test_a_disk_that_is_full_keeps_the_position_as_it_was(tmp_path: Path) -> None:
+def test_position_is_unchanged_on_a_full_disk(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
         model.commit_position("flow", "1")
         db = model._journal._db
@@ -71,6 +71,6 @@ def test_a_disk_that_is_full_keeps_the_position_as_it_was(tmp_path: Path) -> Non
         assert (model.version, model.positions["flow"]) == (int(at), "1")
         db.execute(f"PRAGMA max_page_count = {most}")
         model.commit_position("flow", "2")
-        there = crashed(model, tmp_path / "there")
+        there = copy_after_crash(model, tmp_path / "there")
     with op.durable(there) as model:
         assert model.positions == {"flow": "2", "flow" * 100: at}

@@ -1,4 +1,4 @@
-"""``onepass serve --source``: streams of Redis behind the page, the gauges and the signals."""
+"""``onepass serve --source``: state, metrics, restarts and retirement."""
 
 import json
 import signal
@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis_server import RedisServer, until
+from redis_server import RedisServer
 from test_source_redis import entries, send
+from waiting import until
 from web_server import Server
 
 import onepass as op
@@ -24,19 +25,19 @@ def model(tmp_path: Path) -> str:
 
 
 def models(server: Server) -> dict[str, Any]:
-    """What the page shows, by the names."""
+    """Models of ``/state``, by name."""
     status, state, _ = server.send("GET", "/state")
     assert status == 200
     return {each["name"]: each for each in state["models"]}
 
 
 def gauge(server: Server, name: str) -> list[str]:
-    """The values of a gauge."""
+    """The values of a metric."""
     lines = server.send("GET", "/metrics")[1].decode().splitlines()
     return [line.rpartition(" ")[2] for line in lines if line.startswith(f"onepass_{name}{{")]
 
 
-def test_a_stream_behind_the_page(tmp_path: Path, model: str) -> None:
+def test_state_and_metrics_of_a_source(tmp_path: Path, model: str) -> None:
     data = tmp_path / "data"
     redis = RedisServer(tmp_path / "redis", "--requirepass", "correct-horse")
     url = redis.url(before=":correct-horse@")
@@ -78,7 +79,7 @@ def test_a_stream_behind_the_page(tmp_path: Path, model: str) -> None:
         assert all("horse" not in each for each in (*pages, server.log.read_text()))
 
 
-def test_several_learners_and_one_that_is_retired(tmp_path: Path, model: str) -> None:
+def test_retired_model_stops_its_source(tmp_path: Path, model: str) -> None:
     data = tmp_path / "data"
     with RedisServer(tmp_path / "redis") as redis:
         with Server(data, model, "--name", "one") as server:
@@ -98,7 +99,7 @@ def test_several_learners_and_one_that_is_retired(tmp_path: Path, model: str) ->
             assert retired.rows_seen == 10
 
 
-def test_the_environment_says_it_in_secret(
+def test_sources_of_the_environment(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with RedisServer(tmp_path / "redis") as redis:
@@ -121,7 +122,7 @@ def test_the_environment_says_it_in_secret(
         (("redis://h/0?stream=s&target=y", "flow=redis://h/0?stream=s&target=y"), "read once"),
     ],
 )
-def test_wrong_usage(
+def test_invalid_sources_are_refused(
     tmp_path: Path,
     model: str,
     sources: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""Clients that others wrote, as they are, against the running service."""
+"""Third-party clients and the running service."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def expected() -> list[float]:
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_triton(server: Server, binary: bool) -> None:  # noqa: FBT001
+def test_triton_client(server: Server, binary: bool) -> None:  # noqa: FBT001
     triton = pytest.importorskip("tritonclient.http", exc_type=ImportError)
     client = triton.InferenceServerClient(f"127.0.0.1:{server.port}")
     try:
@@ -54,7 +54,7 @@ def test_triton(server: Server, binary: bool) -> None:  # noqa: FBT001
         client.close()
 
 
-def test_kserve(server: Server) -> None:
+def test_kserve_client(server: Server) -> None:
     kserve = pytest.importorskip("kserve", exc_type=ImportError)
     client = kserve.InferenceRESTClient(kserve.RESTConfig(protocol="v2", retries=0))
     tensor = kserve.InferInput("X", list(X.shape), "FP64")
@@ -72,7 +72,7 @@ def test_kserve(server: Server) -> None:
     assert asyncio.run(send_request()) == expected()
 
 
-def test_mlflow(server: Server) -> None:
+def test_mlflow_client(server: Server) -> None:
     mlflow = pytest.importorskip("mlflow.pyfunc.scoring_server.client", exc_type=ImportError)
     pd = pytest.importorskip("pandas")
     client = mlflow.ScoringServerClient("127.0.0.1", server.port)

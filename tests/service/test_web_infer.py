@@ -1,4 +1,4 @@
-"""Infer: columns that belong to rows to be learned are ignored, and slow learners stall nobody."""
+"""``infer`` ignores targets, weights and times, and slow learners do not block others."""
 
 import csv
 import io
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import examples
 from web_server import Server, output, rows
 
 import onepass as op
@@ -31,7 +32,7 @@ def tensor(name: str, values: list[Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Learners of a matrix and of named columns, of a Pipeline and by themselves."""
+    """Learners of a matrix and of named columns, with and without a pipeline."""
     with Server(
         tmp_path_factory.mktemp("infer") / "data", "--default-model", "rls-named"
     ) as running:
@@ -60,7 +61,7 @@ def arrow(columns: dict[str, Any]) -> bytes:
 
 
 def predictions(server: Server, name: str, layout: str, columns: dict[str, Any]) -> Any:
-    """Predictions for columns that come in a layout."""
+    """Predictions for columns that are sent in a layout."""
     if layout in {"json", "ask"}:
         body = {"inputs": [tensor(*each) for each in columns.items()]}
         if layout == "ask":
@@ -99,9 +100,9 @@ CASES += [("rls-named", layout) for layout in ("split", "records", "instances", 
 
 
 @pytest.mark.parametrize(("name", "layout"), CASES)
-@settings(max_examples=8, print_blob=True)
+@settings(max_examples=examples(3, 8), print_blob=True)
 @given(data=st.data())
-def test_infer_ignores_what_belongs_to_rows_to_be_learned(
+def test_infer_ignores_targets_weights_and_times(
     server: Server, name: str, layout: str, data: st.DataObject
 ) -> None:
     plain: dict[str, Any] = {"X": X}
@@ -116,8 +117,8 @@ def test_infer_ignores_what_belongs_to_rows_to_be_learned(
     assert predictions(server, name, layout, columns) == right
 
 
-def test_a_learner_of_such_features_has_them(server: Server) -> None:
-    """A model file may have been fitted to a column of that name: it is used."""
+def test_features_named_like_roles_are_used(server: Server) -> None:
+    """A model may have been fitted with a feature named ``time``."""
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "time": [5.0, 1.0, 2.0]})
     model = op.RLSRegressor().fit(frame, [5.0, 1.0, 2.0])
@@ -128,8 +129,8 @@ def test_a_learner_of_such_features_has_them(server: Server) -> None:
     assert predictions(server, "timed", "json", columns) == right.tolist()
 
 
-def test_a_wide_learner_does_not_stall_others(server: Server) -> None:
-    """Its rows become thousands of features: short requests, answered aside."""
+def test_wide_learner_does_not_block_other_requests(server: Server) -> None:
+    """Rows become thousands of features, so predictions are computed in a thread."""
     features = op.features.RandomReLU(4096)
     file = dumps(op.Pipeline(features, op.SGDRegressor()), "here")
     assert server.send("PUT", "/v2/models/wide", file, MODEL)[0] == 201
@@ -138,7 +139,7 @@ def test_a_wide_learner_does_not_stall_others(server: Server) -> None:
     at, kind = INFER.format("rls-matrix"), "application/vnd.apache.arrow.stream"
     wide = ("POST", INFER.format("wide"), rows([[0.5]] * 8000))
     with ThreadPoolExecutor(8) as aside:
-        for _ in range(20):
+        for _ in range(5):
             assert server.send("POST", INFER.format("wide"), rows([[0.5]]))[0] == 200
         waiting = [aside.submit(server.send, *wide) for _ in range(8)]
         answered = 0

@@ -1,4 +1,4 @@
-"""Idempotency keys over HTTP: the values of the rows count, and not how they are written."""
+"""Idempotency keys over HTTP depend on the values of rows, not on their encoding."""
 
 import gzip
 import hashlib
@@ -12,9 +12,10 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pytest
-from durable_files import changed, query
+from durable_files import execute_sql, query
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 from web_server import Server, rows
 
 import onepass as op
@@ -54,7 +55,7 @@ def indented(columns: Columns) -> Sent:
 
 
 def turned(columns: Columns) -> Sent:
-    """Keys and tensors in another order, and an id and a parameter besides."""
+    """Keys and tensors in another order, with an id and a parameter."""
     inputs = [dict(reversed(each.items())) for each in reversed(tensors(columns))]
     body = {"parameters": {"binary_data_output": True}, "inputs": inputs, "id": "again"}
     return json.dumps(body).encode(), {}
@@ -147,9 +148,9 @@ def learned(server: Server, name: str, key: str, sent: Sent) -> tuple[int, Any]:
     return status, (inputs["x-onepass-version"], inputs["idempotent-replayed"] == "true")
 
 
-@settings(max_examples=60, print_blob=True)
+@settings(max_examples=examples(12, 60), print_blob=True)
 @given(columns=blocks(), ways=st.permutations(ENCODINGS), data=st.data())
-def test_the_same_rows_in_another_encoding_are_the_same_request(
+def test_repeated_key_ignores_the_encoding(
     server: Server, columns: Columns, ways: Any, data: st.DataObject
 ) -> None:
     key = uuid4().hex
@@ -173,16 +174,14 @@ def test_the_same_rows_in_another_encoding_are_the_same_request(
      {"b": [1.0, 2.0], "y": [3.0, 4.0]},
      {"a": [1.0, 2.0], "y": [3.0, 4.0], "sample_weight": [2.0, 2.0]}],
 )  # fmt: skip
-def test_rows_that_are_left_out_or_in_another_order_are_others(
-    server: Server, other: Columns
-) -> None:
+def test_repeated_key_with_other_rows_is_a_conflict(server: Server, other: Columns) -> None:
     key = uuid4().hex
     assert learned(server, "rls", key, plain({"a": [1.0, 2.0], "y": [3.0, 4.0]}))[0] == 200
     assert learned(server, "rls", key, plain(other))[0] == 409
 
 
-def test_a_key_that_a_former_version_noted(tmp_path: Path) -> None:
-    """It noted the digest of the body: the same bytes are the same request, others are not."""
+def test_keys_of_a_former_version_are_recognised(tmp_path: Path) -> None:
+    """The former version stored the digest of the body, not of the rows."""
     body, path = json.dumps(rows([[1.0]], [2.0])).encode(), tmp_path / "data" / "rls.db"
     with Server(tmp_path / "data", "rls") as server:
         assert learned(server, "rls", "k", (body, {}))[0] == 200
@@ -190,7 +189,7 @@ def test_a_key_that_a_former_version_noted(tmp_path: Path) -> None:
         [(key, _, *rest)] = query(path, "SELECT key, digest, sequence, said, at FROM keys")
         old = StoredResult(key, hashlib.sha256(body).digest(), *rest)
         digests = f"digest = x'{old.digest.hex()}', seal = x'{old.seal().hex()}'"
-        changed(path, f"UPDATE keys SET {digests}")  # noqa: S608
+        execute_sql(path, f"UPDATE keys SET {digests}")  # noqa: S608
         server.start()
         assert learned(server, "rls", "k", (body, {})) == (200, ("1", True))
         packed = (gzip.compress(body), {"Content-Encoding": "gzip"})
@@ -199,15 +198,15 @@ def test_a_key_that_a_former_version_noted(tmp_path: Path) -> None:
         assert learned(server, "rls", "k", (other, {}))[0] == 409
 
 
-@settings(max_examples=60, print_blob=True)
+@settings(max_examples=examples(25, 60), print_blob=True)
 @given(
     values=st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=4),
     kinds=st.tuples(*[st.sampled_from(["i8", "f8", ">i8", "f4", "list"])] * 2),
 )
-def test_the_dtype_of_the_same_values_does_not_count(
+def test_repeated_key_ignores_the_dtype(
     tmp_path_factory: pytest.TempPathFactory, values: list[int], kinds: tuple[str, str]
 ) -> None:
-    """In the library too; of whole numbers beyond float64 each bit counts."""
+    """Integers beyond the precision of float64 are compared exactly."""
     y = {
         "list": values,
         "i8": np.array(values), "f8": np.array(values, "f8"), "f4": np.array(values, "f4"),

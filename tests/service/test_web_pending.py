@@ -1,4 +1,4 @@
-"""Rows that wait for their answers: who may store them, how many, and how long."""
+"""Pending rows: required role, limits and expiry."""
 
 import asyncio
 import time
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import examples
 from web_server import TOKEN, Server, output, rows, send_request
 
 from onepass.errors import CommitTimeoutError
@@ -33,8 +34,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_to_store_rows_needs_the_role_learn(server: Server, role: str) -> None:
-    """In each format, while rows alone need no more than predict."""
+def test_await_label_requires_the_role_learn(server: Server, role: str) -> None:
+    """Without ``await_label`` the role predict suffices."""
     with Client(server.url, ROLES[role], retry_timeout=0.0) as client:
         assert client.predict("rls", [[1.0]]).shape == (1,)
     for body in (
@@ -49,7 +50,7 @@ def test_to_store_rows_needs_the_role_learn(server: Server, role: str) -> None:
             assert status == 200 if body["inputs"][0]["shape"][0] == 1 else 429
 
 
-def test_rows_wait_no_longer_than_a_month(server: Server) -> None:
+def test_expiry_of_pending_rows_is_limited_to_a_month(server: Server) -> None:
     status, response, _ = server.send(
         "POST", INFER, rows([[1.0]], await_label=True, seconds=MONTH + 1)
     )
@@ -66,12 +67,12 @@ def label(server: Server, ids: list[str]) -> None:
     assert server.send("POST", LABELS, {"inputs": tensors})[0] == 200
 
 
-@settings(max_examples=25, print_blob=True)
+@settings(max_examples=examples(10, 25), print_blob=True)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(["predict", "label", "expire"]), st.integers(1, 10)))
 )
-def test_no_more_rows_wait_than_may(server: Server, steps: list[tuple[str, int]]) -> None:
-    """A request that would make more wait is refused whole; those that were answered make room."""
+def test_number_of_pending_rows_is_limited(server: Server, steps: list[tuple[str, int]]) -> None:
+    """Requests beyond the limit are refused as a whole; labelled rows no longer count."""
     waiting: list[str] = []
     for step, n in steps:
         if step == "label":
@@ -94,7 +95,7 @@ def test_no_more_rows_wait_than_may(server: Server, steps: list[tuple[str, int]]
         label(server, waiting[first : first + 4])
 
 
-def test_rows_that_wait_are_counted_over_a_restart(tmp_path: Path) -> None:
+def test_pending_rows_are_counted_after_a_restart(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls", "--max-pending", "3") as server:
         ids = output(server.send("POST", INFER, rows([[1.0]] * 3, await_label=True))[1], "id")
         server.kill()
@@ -105,8 +106,8 @@ def test_rows_that_wait_are_counted_over_a_restart(tmp_path: Path) -> None:
         assert server.send("POST", INFER, rows([[1.0]] * 3, await_label=True))[0] == 200
 
 
-def test_a_commit_timeout_is_always_a_503(tmp_path: Path) -> None:
-    """Also where the loop's clock is coarser than its timers."""
+def test_commit_timeouts_are_commit_timeout_errors(tmp_path: Path) -> None:
+    """Also if the clock of the event loop is coarser than its timers."""
 
     async def late() -> int:
         service = Service(ModelRegistry(tmp_path, "test"), Tokens({}), Limits(), None, 0.05)

@@ -1,4 +1,4 @@
-"""A learner whose file cannot be opened: the others are served, and it can be loaded again."""
+"""Learners whose files cannot be opened."""
 
 import os
 import sqlite3
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import examples
 from web_server import Server, rows
 
 from onepass.service.schema import FORMAT
@@ -75,7 +76,7 @@ def contents(path: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, bytes]]:
-    """A service that was started beside a damaged file of each kind; the bytes of a good file."""
+    """A service with a damaged file of each kind, and the bytes of a valid file."""
     folder = tmp_path_factory.mktemp("unavailable")
     with Server(folder / "data", "rls", "--name", "good") as server:
         body = rows([[1.0], [2.0]], [2.0, 4.0])
@@ -91,7 +92,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
 
 
 def check_unavailable(server: Server, name: str) -> None:
-    """Everybody is told why, and nobody where; the file stays as it is."""
+    """All endpoints report the reason without the path, and the file is unchanged."""
     index = {each["name"]: each for each in server.send("GET", INDEX)[1]}
     models = {each["name"]: each for each in server.send("GET", "/state")[1]["models"]}
     metrics = server.send("GET", "/metrics")[1].decode()
@@ -111,17 +112,15 @@ def check_unavailable(server: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_one_file_that_cannot_be_opened_does_not_stop_the_others(
+def test_unavailable_file_does_not_stop_other_models(
     started: tuple[Server, bytes], kind: str
 ) -> None:
     check_unavailable(started[0], kind.replace(" ", "-"))
 
 
-@settings(max_examples=40, print_blob=True)
+@settings(max_examples=examples(14, 40), print_blob=True)
 @given(kind=st.sampled_from(list(DAMAGE)), n=st.integers(0, 40_000))
-def test_a_file_is_loaded_once_it_is_repaired(
-    started: tuple[Server, bytes], kind: str, n: int
-) -> None:
+def test_repaired_file_is_loaded(started: tuple[Server, bytes], kind: str, n: int) -> None:
     server, data = started
     path = server.folder / "bad.db"
     try:
@@ -145,7 +144,7 @@ def test_a_file_is_loaded_once_it_is_repaired(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_without_permission(started: tuple[Server, bytes]) -> None:
+def test_file_without_permission_is_unavailable(started: tuple[Server, bytes]) -> None:
     server, data = started
     path = server.folder / "secret.db"
     path.write_bytes(data)
@@ -156,8 +155,8 @@ def test_a_file_without_permission(started: tuple[Server, bytes]) -> None:
     assert server.send("POST", LOAD.format("secret"))[0] == 200
 
 
-def test_the_model_of_the_command_line_and_its_source_may_be_unavailable(tmp_path: Path) -> None:
-    """A source waits until its learner is loaded; /invocations has no single learner to choose."""
+def test_source_of_an_unavailable_model_starts_once_it_is_loaded(tmp_path: Path) -> None:
+    """The consumer waits until its learner is loaded; ``/invocations`` has no default model."""
     source = "redis://127.0.0.1:1/0?stream=s&target=y"
     options = ("--source", f"rls={source}") if _redis() else ()
     with Server(tmp_path / "data", "rls") as server:
@@ -177,7 +176,7 @@ def test_the_model_of_the_command_line_and_its_source_may_be_unavailable(tmp_pat
         assert server.stop() == 143
 
 
-def test_readiness_fails_where_no_learner_can_learn(tmp_path: Path) -> None:
+def test_readiness_fails_if_no_model_can_learn(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.db").write_text("text")
     with Server(tmp_path / "data") as server:
@@ -197,8 +196,8 @@ def test_readiness_fails_where_no_learner_can_learn(tmp_path: Path) -> None:
         )
 
 
-def test_a_learner_that_failed_is_loaded_again(tmp_path: Path) -> None:
-    """It predicts all the while, by what was acknowledged last."""
+def test_failed_model_predicts_and_is_loaded_again(tmp_path: Path) -> None:
+    """Until then it predicts with the last acknowledged state."""
     path = tmp_path / "data" / "rls.db"
     with Server(tmp_path / "data", "rls") as server:
         body = rows([[1.0], [2.0]], [2.0, 4.0])

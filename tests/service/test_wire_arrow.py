@@ -1,4 +1,4 @@
-"""Arrow streams as requests and as answers."""
+"""Arrow streams as requests and responses."""
 
 import json
 import struct
@@ -113,7 +113,7 @@ def test_targets_keep_their_type(y: Any, kind: str) -> None:
     assert decoded.y.tolist() == y.to_pylist()
 
 
-def test_what_polars_writes_is_read() -> None:
+def test_streams_of_polars_are_read() -> None:
     frame = pl.DataFrame({"a": [1.5, None], "b": ["x" * 40, None], "c": ["u", "v"]})
     frame = frame.with_columns(pl.col("c").cast(pl.Categorical))
     for packing in ("uncompressed", "lz4", "zstd"):
@@ -129,7 +129,7 @@ def test_no_rows() -> None:
     assert arrow.read(arrow_stream(table)).X.names == TABLE.column_names
 
 
-# -- what is refused ------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_no_rows() -> None:
         (pa.table({}), "must have columns"),
     ],
 )
-def test_tables_that_are_none_here_are_refused(table: pa.Table, message: str) -> None:
+def test_unsupported_tables_are_refused(table: pa.Table, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         arrow.read(arrow_stream(table))
 
@@ -157,23 +157,23 @@ WHOLE = arrow_stream(TABLE, compression="zstd")
 
 
 @pytest.mark.parametrize("body", [b"", b"abc", b"ARROW1" * 9, WHOLE[8:], WHOLE[:-50], WHOLE[:200]])
-def test_what_is_no_whole_stream_is_refused(body: bytes) -> None:
+def test_incomplete_streams_are_refused(body: bytes) -> None:
     with pytest.raises(RequestError, match="must be a complete Arrow stream"):
         arrow.read(body)
 
 
-def test_nothing_may_stand_behind_the_stream() -> None:
+def test_bytes_after_the_stream_are_refused() -> None:
     with pytest.raises(RequestError, match="must end with its stream, got 3 bytes after it"):
         arrow.read(WHOLE + b"abc")
 
 
-def test_metadata_of_old_is_refused() -> None:
+def test_former_metadata_version_is_refused() -> None:
     version = pa.ipc.MetadataVersion.V4
     with pytest.raises(RequestError, match="metadata version 5, got an earlier one"):
         arrow.read(arrow_stream(TABLE.select(["number"]), metadata_version=version))
 
 
-# -- what is sent back ----------------------------------------------------------------------------
+# -- responses -------------------------------------------------------------------------------------
 
 
 def test_responses_are_streams() -> None:
@@ -206,12 +206,12 @@ def test_predictions_of_each_type(y: Any, kind: Any) -> None:
     assert len(found) == len(y)
 
 
-def test_half_a_character_cannot_be_written() -> None:
+def test_lone_surrogates_cannot_be_encoded() -> None:
     with pytest.raises(LabelError, match="half a character"):
         arrow.write(DecodedRequest(None), {"y": np.array(["\ud800"], dtype=object)}, model="m")
 
 
-# -- memory ---------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def refused(table: pa.Table, limits: Limits, message: str, **options: Any) -> None:
@@ -222,9 +222,7 @@ def refused(table: pa.Table, limits: Limits, message: str, **options: Any) -> No
 
 @pytest.mark.parametrize("packing", ["lz4", "zstd"])
 @pytest.mark.parametrize("dictionary", [True, False])
-def test_what_is_packed_is_measured_before_it_is_unpacked(
-    packing: str, *, dictionary: bool
-) -> None:
+def test_decoded_size_of_compressed_streams_is_limited(packing: str, *, dictionary: bool) -> None:
     text = pa.array(["a" * 50_000] * 400)
     column = pa.DictionaryArray.from_arrays(pa.array([0]), text) if dictionary else text
     table = pa.table({"a": column})
@@ -233,13 +231,13 @@ def test_what_is_packed_is_measured_before_it_is_unpacked(
             compression=packing)  # fmt: skip
 
 
-def test_nulls_have_as_many_rows_as_they_like() -> None:
+def test_number_of_rows_of_null_columns_is_limited() -> None:
     table = pa.table({"a": pa.Array.from_buffers(pa.null(), (1 << 31) - 1, [None])})
     refused(table, Limits(), "must have at most 1,048,576 rows")
     refused(pa.table({"a": pa.nulls(9)}), Limits(rows=8), "at most 8 rows", rows=4)
 
 
-def test_views_may_all_lie_at_the_same_bytes() -> None:
+def test_decoded_size_of_views_is_limited() -> None:
     long = pa.array(["a" * 60_000], pa.string_view())
     views = pa.py_buffer(long.buffers()[1].to_pybytes()[:16] * 10_000)
     column = pa.Array.from_buffers(pa.string_view(), 10_000, [None, views, long.buffers()[2]])
@@ -247,32 +245,32 @@ def test_views_may_all_lie_at_the_same_bytes() -> None:
 
 
 def indices(n: int, kind: Any = None) -> pa.Table:
-    """A column of n indices of a byte, all of them to one text of 60,000 characters."""
+    """A dictionary column of n indices to one text of 60,000 characters."""
     text = pa.array(["a" * 60_000], kind)
     return pa.table({"a": pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int8()), text)})
 
 
-def test_indices_may_all_stand_for_the_same_text() -> None:
+def test_values_of_a_dictionary_are_shared() -> None:
     found = arrow.read(arrow_stream(indices(4_000))).X["a"]
     assert found[0] is found[-1]  # 240 MB else
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-def test_what_a_dictionary_repeats_is_counted(kind: Any) -> None:
-    """Whoever writes the rows down writes each of the texts."""
+def test_decoded_size_of_dictionaries_is_limited(kind: Any) -> None:
+    """The encoded rows would contain each of the texts."""
     table = indices(5_000, kind)
     assert len(arrow_stream(table, compression="zstd")) < 1 << 11
     refused(table, Limits(), "at most 268,435,456 bytes once it is decoded", compression="zstd")
     refused(table, Limits(), "at most 268,435,456 bytes once it is decoded", rows=100)
 
 
-def test_texts_of_a_dictionary_are_texts() -> None:
+def test_dictionary_values_count_as_text() -> None:
     table = pa.table({"a": pa.array(["b", None, "b"]).dictionary_encode()})
     assert arrow.read(arrow_stream(table), Limits(values=24)).X["a"].tolist() == ["b", None, "b"]
     refused(table, Limits(values=23), "3 rows of 1 columns, 1 of them text")
 
 
-def test_lists_have_a_size_and_columns_are_many() -> None:
+def test_number_of_values_columns_and_rows_is_limited() -> None:
     X = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(100)), 10)
     refused(pa.table({"a": X}), Limits(values=99), "at most 99 values")
     refused(pa.table({"a": X}), Limits(columns=9), "at most 9 columns")
@@ -281,7 +279,7 @@ def test_lists_have_a_size_and_columns_are_many() -> None:
     refused(pa.table({"a": [1, 2, 3]}), Limits(rows=2), "at most 2 rows", rows=1)
 
 
-def test_batches_are_not_as_many_as_they_like() -> None:
+def test_number_of_batches_is_limited() -> None:
     empty = pa.record_batch({"a": pa.array([], pa.float64())})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, empty.schema) as stream:

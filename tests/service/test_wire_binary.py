@@ -33,7 +33,7 @@ def test_numbers_keep_every_bit(code: str, data: st.DataObject) -> None:
     assert decoded.X.tobytes() == X.astype(np.float64).tobytes()  # nan, infinity and -0 among them
 
 
-def test_wherever_the_bytes_begin() -> None:
+def test_unaligned_bytes_are_read() -> None:
     X = np.random.default_rng(0).standard_normal((3, 5))
     for i in range(9):
         decoded = read(*binary_request({"X": X}, id="a" * i))
@@ -41,7 +41,7 @@ def test_wherever_the_bytes_begin() -> None:
         assert decoded.X.tobytes() == X.tobytes()
 
 
-def test_columns_and_what_belongs_to_them() -> None:
+def test_columns_targets_weights_and_times() -> None:
     named = {
         "speed": np.array([1.5, np.nan]), "wet": np.array([True, False]),
         "gear": np.array(["", "höch"]), "y": np.array(["a", "b"]),
@@ -67,7 +67,7 @@ def test_text_keeps_every_character(words: list[str]) -> None:
     assert decoded.X["word"].tolist() == decoded.X["other"].tolist() == words
 
 
-def test_some_in_json_and_some_in_bytes() -> None:
+def test_inputs_in_json_and_in_bytes() -> None:
     body, length = binary_request({"a": np.array([1.0]), "b": np.array([2.0])})
     head = json.loads(body[:length])
     head["inputs"].insert(1, tensor("j", [3.0]))
@@ -75,7 +75,7 @@ def test_some_in_json_and_some_in_bytes() -> None:
     assert list(read(text + body[length:], len(text)).X.rows()) == [{"a": 1.0, "j": 3.0, "b": 2.0}]
 
 
-def test_no_bytes_need_no_header() -> None:
+def test_empty_tensors_need_no_header_length() -> None:
     tensors = {"name": "X", "shape": [0, 3], "datatype": "FP64", "data": None,
             "parameters": {"binary_data_size": 0}}  # fmt: skip
     assert read(request(tensors), None).X.shape == (0, 3)  # as kserve's client writes it
@@ -115,7 +115,9 @@ FOUR = np.arange(4.0).tobytes()
         (changed(7, datatype="BYTES", shape=[1]), b"\3\0\0\0\xed\xa0\x80", "and its UTF-8"),
     ],
 )
-def test_bytes_that_do_not_fit_are_refused(head: bytes, tail: bytes, message: str | None) -> None:
+def test_bytes_that_do_not_match_the_header_are_refused(
+    head: bytes, tail: bytes, message: str | None
+) -> None:
     if message is None:
         assert read(head + tail, len(head)).X["X"].tolist() == ["", ""]
         return
@@ -124,24 +126,24 @@ def test_bytes_that_do_not_fit_are_refused(head: bytes, tail: bytes, message: st
 
 
 @pytest.mark.parametrize("header", ["", "-1", "1e3", "²", "12x", "9" * 30, "1_0", 1 << 40, -1])
-def test_a_header_that_is_no_length_is_refused(header: Any) -> None:
+def test_invalid_header_lengths_are_refused(header: Any) -> None:
     with pytest.raises(RequestError, match="Inference-Header-Content-Length` must be a whole"):
         read(changed() + FOUR, header)
 
 
-def test_bytes_without_the_header_are_no_json() -> None:
+def test_missing_header_length_is_refused() -> None:
     with pytest.raises(RequestError, match=r"must be JSON|UTF-8"):
         read(changed() + FOUR, None)
 
 
-def test_texts_are_not_as_long_as_they_like() -> None:
+def test_length_of_text_is_limited() -> None:
     body, length = binary_request({"a": np.array(["abc", "d"])})
     assert v2.read(body, Limits(text=3), header=length).X["a"].tolist() == ["abc", "d"]
     with pytest.raises(RequestError, match="texts of at most 2 characters, got one of 3"):
         v2.read(body, Limits(text=2), header=length)
 
 
-# -- what is asked for, and what is sent back -----------------------------------------------------
+# -- outputs ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_texts_are_not_as_long_as_they_like() -> None:
         ({"outputs": []}, (Output("y"),)),
     ],
 )  # fmt: skip
-def test_what_is_to_be_binary(more: dict[str, Any], expected: tuple[Output, ...]) -> None:
+def test_binary_outputs_are_selected(more: dict[str, Any], expected: tuple[Output, ...]) -> None:
     body = request(tensor("X", [[1.0]]), **more)
     assert v2.read(body).outputs == expected
 
@@ -201,7 +203,7 @@ def test_predictions_of_each_type(y: Any, datatype: str, tail: bytes) -> None:
     assert (tensors["datatype"], found) == (datatype, tail)
 
 
-def test_some_answers_in_json_and_some_in_bytes() -> None:
+def test_outputs_in_json_and_in_bytes() -> None:
     answers = {"y": np.array(["a"]), "probabilities": np.array([[0.25, 0.75]]),
                "classes": np.array(["a", "b"])}  # fmt: skip
     _, tensors, tail = sent(answers, probabilities=True, y=False, classes=True)
@@ -209,6 +211,6 @@ def test_some_answers_in_json_and_some_in_bytes() -> None:
     assert tail == in_bytes([[0.25, 0.75]]) + in_bytes(["a", "b"])
 
 
-def test_half_a_character_cannot_be_written() -> None:
+def test_lone_surrogates_cannot_be_encoded() -> None:
     with pytest.raises(LabelError, match="half a character"):
         sent({"y": np.array(["\udc00"], dtype=object)}, y=True)

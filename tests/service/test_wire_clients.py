@@ -1,6 +1,6 @@
-"""What clients of others write is read, and what is written they read, as they come.
+"""Requests and responses of third-party clients.
 
-``make test`` installs them; where they are not, these tests are passed over.
+``make test`` installs them; without them these tests are skipped.
 """
 
 import json
@@ -54,7 +54,7 @@ def same(found: Any, expected: Any) -> None:
         assert found.tobytes() == expected.tobytes()
 
 
-# -- tritonclient ---------------------------------------------------------------------------------
+# -- tritonclient ----------------------------------------------------------------------------------
 
 
 def triton_request(named: dict[str, Any], *, binary: bool, outputs: Any = None, **more: Any) -> Any:
@@ -126,7 +126,7 @@ def test_triton_sends_parameters() -> None:
     }  # fmt: skip
 
 
-# -- kserve ---------------------------------------------------------------------------------------
+# -- kserve ----------------------------------------------------------------------------------------
 
 
 def kserve_request(named: dict[str, Any], *, binary: bool, **more: Any) -> tuple[bytes, Any]:
@@ -172,7 +172,7 @@ def test_kserve_sends_columns(*, binary: bool) -> None:
         same(decoded.X[name], expected if expected.dtype == object else expected.astype(np.float64))
 
 
-def test_kserve_reads_what_a_server_says_of_itself() -> None:
+def test_kserve_reads_metadata() -> None:
     models = module("kserve.protocol.rest.v2_datamodels")
     response = json.loads(v2.server("1.0").body)
     assert models.ServerMetadataResponse(**response).extensions == ["binary_tensor_data"]

@@ -39,7 +39,7 @@ def same_table(X: Any, expected: Table) -> None:
         np.testing.assert_array_equal(X[name], expected[name])
 
 
-# -- forms ----------------------------------------------------------------------------------------
+# -- forms -----------------------------------------------------------------------------------------
 
 
 def test_one_row_of_named_values() -> None:
@@ -82,7 +82,7 @@ def test_rows_as_lists(form: str) -> None:
     assert decoded.time.tolist() == np.array(["2026-11-22"] * 2, dtype="datetime64[us]").tolist()
 
 
-def test_a_row_has_several_targets() -> None:
+def test_row_with_several_targets() -> None:
     assert read({"x": [1, 2], "y": [3, 4.5]}).y.tolist() == [[3.0, 4.5]]
 
 
@@ -91,7 +91,7 @@ def test_a_row_has_several_targets() -> None:
     [([1, (1 << 60) + 1], "i"), ([1, (1 << 64) - 1], "u"), ([True, False], "b"),
      (["a", None], "O"), ([1, 2.5], "f"), ([1, None], "f"), ([1, 1 << 70], "f")],
 )  # fmt: skip
-def test_targets_stay_what_they_are(y: list[Any], kind: str) -> None:
+def test_targets_keep_their_type(y: list[Any], kind: str) -> None:
     decoded = read({"x": [[1], [2]], "y": y})
     assert decoded.y.dtype.kind == kind
     assert [None if each != each else each for each in decoded.y.tolist()] == y  # noqa: PLR0124
@@ -128,7 +128,7 @@ def test_records_are_recognised(body: bytes, expected: bool) -> None:  # noqa: F
     assert records.is_records(body) is expected
 
 
-# -- errors ---------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -198,17 +198,17 @@ def test_limits() -> None:
             records.read(body, limits)
 
 
-# -- responses ------------------------------------------------------------------------------------
+# -- responses -------------------------------------------------------------------------------------
 
 
-def test_a_response() -> None:
+def test_response_of_predictions() -> None:
     answers = {"y": np.array([0.5, np.nan])}
     reply = records.write(DecodedRequest(None), answers, model="flow", version="12")
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"predictions": [0.5, None], "version": 12}
 
 
-def test_a_response_with_all_outputs() -> None:
+def test_response_with_all_outputs() -> None:
     answers = {"y": np.array(["a"]), "probabilities": np.array([[0.25, 0.75]]),
                "classes": np.array(["b", "a"]), "id": np.array(["u7"], dtype=object)}  # fmt: skip
     decoded = DecodedRequest(None, outputs=tuple(map(Output, answers)))
@@ -218,7 +218,7 @@ def test_a_response_with_all_outputs() -> None:
     }  # fmt: skip
 
 
-def test_half_a_character_cannot_be_written() -> None:
+def test_lone_surrogates_cannot_be_encoded() -> None:
     with pytest.raises(LabelError, match="half a character"):
         records.write(DecodedRequest(None), {"y": np.array(["\ud800"], dtype=object)}, model="m")
 
@@ -233,7 +233,7 @@ def test_structs_give_schemas() -> None:
     assert all(each.get("description") for each in schemas.values())
 
 
-# -- the same rows in every format ----------------------------------------------------------------
+# -- the same rows in every format -----------------------------------------------------------------
 
 numbers = st.floats(-1e9, 1e9).map(lambda x: x + 0.0)
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), min_size=1, max_size=4)

@@ -26,7 +26,7 @@ def bits(array: Any) -> bytes:
     return np.asarray(array, dtype=np.float64).tobytes()
 
 
-# -- rows without names ---------------------------------------------------------------------------
+# -- rows without names ----------------------------------------------------------------------------
 
 
 @given(
@@ -48,7 +48,7 @@ def test_doubles_keep_every_bit(*, rows: list[list[float]], nested: bool) -> Non
 @given(
     st.from_regex(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 )
-def test_a_number_is_the_double_nearest_to_its_text(text: str) -> None:
+def test_numbers_are_parsed_to_the_nearest_double(text: str) -> None:
     body = b'{"inputs":[{"name":"X","shape":[1,1],"datatype":"FP64","data":[%b]}]}' % text.encode()
     expected = float(text)
     if np.isinf(expected):
@@ -74,7 +74,7 @@ def test_long_lists(*, n: int, nested: bool, gap: str) -> None:
     assert bits(v2.read(request(tensors)).X) == bits(X)
 
 
-def test_a_body_of_many_mebibytes_is_read() -> None:
+def test_long_bodies_are_read() -> None:
     X = np.random.default_rng(0).standard_normal((4_000, 60))
     who = np.array([f'a "{i}", [{{}}], ' for i in range(4_000)] * 1, dtype=object)
     body = request(tensor("X", X), id="long", outputs=[{"name": "classes"}], parameters={"a": 1})
@@ -114,7 +114,7 @@ def test_narrow_numbers_are_rounded_as_their_bytes_would_be(data: st.DataObject)
     assert np.float32(0.1) == v2.read(request(tensor("X", [[0.1]], datatype="FP32"))).X
 
 
-def test_null_is_missing_and_3_0_is_a_whole_number() -> None:
+def test_null_is_missing_and_integral_floats_are_integers() -> None:
     tensors = tensor("X", [[1, 2], [3, 4]]) | {"data": [1.0, None, 3e0, 4]}
     for datatype in ("INT64", "FP64", "FP32", "UINT8"):
         X = v2.read(request(tensors | {"datatype": datatype})).X
@@ -127,7 +127,7 @@ def test_no_rows_and_no_columns(shape: list[int]) -> None:
     assert v2.read(request(tensors)).X.shape == tuple(shape)
 
 
-# -- named columns --------------------------------------------------------------------------------
+# -- named columns ---------------------------------------------------------------------------------
 
 
 def test_several_tensors_are_named_columns() -> None:
@@ -164,7 +164,7 @@ def test_missing_values_of_columns() -> None:
     assert X["text"].tolist() == ["a", "", None]
 
 
-def test_dates_are_text_that_says_so() -> None:
+def test_dates_have_a_content_type() -> None:
     tensors = tensor("at", ["2026-11-22T23:08:40.5Z", "2026-11-23T00:08:40+02:00", "2026-11-22"])
     tensors |= {"parameters": {"content_type": "datetime"}}
     at = v2.read(request(tensors)).X["at"]
@@ -176,7 +176,7 @@ def test_dates_are_text_that_says_so() -> None:
         v2.read(request(tensors))
 
 
-# -- rows to be learned ---------------------------------------------------------------------------
+# -- targets ---------------------------------------------------------------------------------------
 
 
 def test_targets_weights_and_times_are_not_features() -> None:
@@ -248,12 +248,14 @@ def test_times_may_be_dates() -> None:
         ([tensor("X", [[1.0], [2.0]]), tensor("y", [1.0])], r"inputs\[1\].shape` must have 2 rows"),
     ],
 )
-def test_what_cannot_be_learned_is_refused(tensors: list[dict[str, Any]], message: str) -> None:
+def test_invalid_targets_weights_and_times_are_refused(
+    tensors: list[dict[str, Any]], message: str
+) -> None:
     with pytest.raises(RequestError, match=message):
         v2.read(request(*tensors), learning=True)
 
 
-# -- what is refused ------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def changed(**more: Any) -> bytes:
@@ -384,7 +386,7 @@ def test_limits_are_parameters() -> None:
             v2.read(words, limits)
 
 
-# -- what is sent back ----------------------------------------------------------------------------
+# -- responses -------------------------------------------------------------------------------------
 
 
 def written(answers: dict[str, Any], *outputs: str, **more: Any) -> dict[str, Any]:
@@ -440,7 +442,7 @@ def test_outputs_are_in_the_requested_order() -> None:
     assert tensors["id"] == "seven"
 
 
-def test_half_a_character_cannot_be_written() -> None:
+def test_lone_surrogates_cannot_be_encoded() -> None:
     with pytest.raises(LabelError, match=r"half a character \('\\ud800'\)"):
         written({"y": np.array(["\ud800"], dtype=object)})
 

@@ -1,10 +1,10 @@
-"""Kill a service that learns over HTTP, at any step or moment, while its clients go on.
+"""Kill a service that learns over HTTP, at any step or moment, while its clients continue.
 
 The service is what ``onepass serve`` runs, in a process that is forked from one that has it loaded.
-Clients send rows with keys, now and then once more; they ask and answer later, let questions go
-unanswered, predict, and have snapshots taken. Each tries again until it has heard. In the end each
-row that was acknowledged must stand in the block that was told, and what was said of it before must
-be what the unbroken learner says, to the last bit.
+Clients send rows with keys, sometimes twice; they send labels later
+or never, predict, and request snapshots. Each retries until it has a response. In the end each
+acknowledged row is in the block of its version, and its prediction equals that of an uninterrupted
+learner bit for bit.
 """
 
 import shutil
@@ -19,7 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fates import ANY, LONGEST, Fate, Fates, Found, Learned, meet, named, names_of
+from kill_checks import (
+    ANY_MOMENT,
+    STEP_TIMEOUT,
+    KillPoint,
+    KillReport,
+    KillSchedule,
+    LoggedBlock,
+    kill_at,
+    logged_row_keys,
+    row_keys,
+)
 from ports import free_port
 
 import onepass as op
@@ -73,40 +83,40 @@ def linear() -> Any:
     return op.RLSRegressor(ridge=RIDGE)
 
 
-def carried_out(plan: Plan) -> int:
+def execute(plan: Plan) -> int:
     """Serve, in the process that is killed; the exit code."""
     from onepass.cli import main
     from onepass.service import writer
 
-    meet(plan.step, plan.nth)
+    kill_at(plan.step, plan.nth)
     writer._EXPIRY_INTERVAL = 0.2  # what is too old is let go more often than each minute
     words = f"--port {plan.port} --snapshot-rows 40 --snapshots 3 --log error --quiet"
     return main(["serve", str(plan.model), "--data", str(plan.path.parent), *words.split()])
 
 
-def fork_server_of_plans() -> ForkServer:
+def plan_fork_server() -> ForkServer:
     """Of processes that serve."""
     prepare = """
 import web_kills
 import onepass.cli.serve, onepass.cli.app, onepass.features, onepass.serialization.models, uvicorn
 import onepass.service.http.app, onepass.service.http.connection, onepass.service.http.server
 """
-    return ForkServer(prepare, "web_kills.carried_out(web_kills.Plan(**given))")
+    return ForkServer(prepare, "web_kills.execute(web_kills.Plan(**given))")
 
 
-# -- in the process that kills ---------------------------------------------------------------------
+# -- the killing process ---------------------------------------------------------------------------
 
 
 class Sender(threading.Thread):
-    """A client that goes on until it is told to end, and notes what it was told.
+    """A client that learns until it is stopped, and records the results.
 
     Parameters
     ----------
     number : int
-        It tells its rows from those of others.
+        Seed of its rows.
     url : str
     over : threading.Event
-        Ends it, after what it is at.
+        Stops it after the current request.
     """
 
     def __init__(self, number: int, url: str, over: threading.Event) -> None:
@@ -114,7 +124,7 @@ class Sender(threading.Thread):
         self.acknowledged: list[tuple[Any, Any, LearnResult]] = []
         self.error = ""
         self._number, self._over = number, over
-        self._client = Client(url, timeout=20.0, retry_timeout=LONGEST)
+        self._client = Client(url, timeout=20.0, retry_timeout=STEP_TIMEOUT)
         self._rng = np.random.default_rng(number)
 
     def run(self) -> None:
@@ -174,18 +184,20 @@ def _same(again: LearnResult, first: LearnResult) -> None:
     assert again.predictions.tobytes() == first.predictions.tobytes()
 
 
-def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
-    """Kill a service until it has met all its fates."""
-    with fork_server_of_plans() as fork_server:
-        while fates and not found.error:
+def killed(folder: Path, schedule: KillSchedule, found: KillReport, rng: Any) -> None:
+    """Kill a service until the schedule is empty."""
+    with plan_fork_server() as fork_server:
+        while schedule and not found.error:
             place = folder / f"round{found.rounds}"
             place.mkdir()
-            _round(place, fates, found, fork_server, rng)
+            _round(place, schedule, found, fork_server, rng)
             if not found.error:
                 shutil.rmtree(place)
 
 
-def _round(folder: Path, fates: Fates, found: Found, fork_server: ForkServer, rng: Any) -> None:
+def _round(
+    folder: Path, schedule: KillSchedule, found: KillReport, fork_server: ForkServer, rng: Any
+) -> None:
     """Kill a service some times, until its last process ends as it should."""
     plan = Plan(str(folder), free_port())
     op.save(linear(), plan.model)
@@ -194,10 +206,12 @@ def _round(folder: Path, fates: Fates, found: Found, fork_server: ForkServer, rn
     senders = [Sender(1000 * found.rounds + n, url, over) for n in range(CLIENTS)]
     for each in senders:
         each.start()
-    lives = 0
-    while not found.faults and (fate := fates.take(lives=lives, there=plan.path.exists())):
-        _live(plan, fate, found, fork_server, rng)
-        lives += 1
+    kills = 0
+    while not found.faults and (
+        point := schedule.next_point(kills=kills, exists=plan.path.exists())
+    ):
+        _live(plan, point, found, fork_server, rng)
+        kills += 1
     fork_server.begin(Plan(plan.folder, plan.port))
     time.sleep(0.2 * rng.random())
     over.set()
@@ -209,40 +223,42 @@ def _round(folder: Path, fates: Fates, found: Found, fork_server: ForkServer, rn
     if code != 128 + signal.SIGTERM:
         found.faults.append(f"exit code {code} in the end")
     found.faults += [each.error for each in senders if each.error]
-    held(plan, senders, predictions, found)
+    check_result(plan, senders, predictions, found)
 
 
-def _live(plan: Plan, fate: Fate, found: Found, fork_server: ForkServer, rng: Any) -> None:
+def _live(
+    plan: Plan, point: KillPoint, found: KillReport, fork_server: ForkServer, rng: Any
+) -> None:
     """One process, until it is killed."""
-    fork_server.begin(Plan(plan.folder, plan.port, fate.step, fate.nth))
-    if fate.place == ANY:
+    fork_server.begin(Plan(plan.folder, plan.port, point.step, point.nth))
+    if point.place == ANY_MOMENT:
         if rng.random() < 0.8:  # the others while it begins
-            acknowledged_rows(plan.port, fork_server)
+            wait_until_listening(plan.port, fork_server)
         fork_server.ended(0.4 * rng.random())
-        found.died(fate, fork_server.end())
+        found.count_kill(point, fork_server.end())
     else:
-        late = not fork_server.ended(LONGEST)
-        found.died(fate, fork_server.end(), late=late)
+        late = not fork_server.ended(STEP_TIMEOUT)
+        found.count_kill(point, fork_server.end(), late=late)
 
 
-def acknowledged_rows(port: int, fork_server: ForkServer) -> None:
+def wait_until_listening(port: int, fork_server: ForkServer) -> None:
     """Wait until the service listens, or has ended."""
     while not fork_server.ended(0.01):
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
 
 
-def held(plan: Plan, senders: list[Sender], predictions: Any, found: Found) -> None:
-    """Hold what was learned to what was sent and told."""
+def check_result(plan: Plan, senders: list[Sender], predictions: Any, found: KillReport) -> None:
+    """Compare the learned rows and predictions with the acknowledged ones."""
     log, before, model = found.compare(plan.path, linear())
     sent = [
-        list(chain.from_iterable(names_of(X, y) for X, y, _ in each.acknowledged))
+        list(chain.from_iterable(row_keys(X, y) for X, y, _ in each.acknowledged))
         for each in senders
     ]
-    found.account(named(log), sent)
+    found.count_rows(logged_row_keys(log), sent)
     response = _acknowledged(log, before)
     for X, y, result in (acknowledged for each in senders for acknowledged in each.acknowledged):
-        for name, one in zip(names_of(X, y), result.predictions, strict=True):
+        for name, one in zip(row_keys(X, y), result.predictions, strict=True):
             if response.get(name) != (result.version, one.tobytes()):
                 found.faults.append(f"what was told of a row is not in block {result.version}")
     if any(each.acknowledged for each in senders):
@@ -254,10 +270,10 @@ def held(plan: Plan, senders: list[Sender], predictions: Any, found: Found) -> N
             found.faults.append("the service did not answer as the learner in its file")
 
 
-def _acknowledged(log: list[Learned], predictions: list[Any]) -> dict[bytes, tuple[int, bytes]]:
+def _acknowledged(log: list[LoggedBlock], predictions: list[Any]) -> dict[bytes, tuple[int, bytes]]:
     """Of each row its block, and what was to be said of it before."""
     return {
         name: (each.sequence, one.tobytes())
         for each, answers in zip(log, predictions, strict=True)
-        for name, one in zip(names_of(each.block.X, each.block.y), answers, strict=True)
+        for name, one in zip(row_keys(each.block.X, each.block.y), answers, strict=True)
     }

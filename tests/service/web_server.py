@@ -14,11 +14,14 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
+from forked_python import ForkedPython
 
 for package in ("msgspec", "uvicorn", "httptools"):
     pytest.importorskip(package)
 
 TOKEN = "0123456789abcdef-admin"  # noqa: S105  none that opens anything
+_PROGRAM = "import sys; from onepass.cli import main; sys.exit(main())"
+_SET_LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_{}, ({}, {})); "
 _AT = re.compile(r"Listening on (https?)://([^:]+):(\d+)")
 
 
@@ -34,18 +37,21 @@ class Server:
 
     Attributes
     ----------
-    program, before : list of str
-        What Python runs, and words before it.
+    program : str
+        What Python executes.
+    before : list of str
+        Command that executes Python with its arguments, such as ``prlimit``; without one the
+        server is forked from a process that has it loaded.
     log : Path
-        What it says on standard error.
+        Its standard error.
     """
 
     def __init__(self, folder: Path, *options: str, token: str | None = None) -> None:
-        self.program, self.before = ["-m", "onepass"], list[str]()
+        self.program, self.before = _PROGRAM, list[str]()
         self.log = Path(f"{folder}.log")
         self.folder, self.options, self.token = folder, options, token
         self.port = 0
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedPython | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -60,22 +66,33 @@ class Server:
         if self.process is not None:
             self.kill()
 
+    def set_limit(self, name: str, value: int) -> None:
+        """Limit a resource of the server, such as NOFILE, from its next start on."""
+        self.program = _SET_LIMIT.format(name, value, value) + self.program
+
     def start(self) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         environment.pop("ONEPASS_TOKEN", None)
         if self.token is not None:
             environment["ONEPASS_TOKEN"] = self.token
-        words = ["serve", *self.options, "--data", str(self.folder), "--port", str(self.port)]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(  # noqa: S603  our own words
-                [*self.before, sys.executable, *self.program, *words], env=environment, stderr=log
+        arguments = ["serve", *self.options, "--data", str(self.folder), "--port", str(self.port)]
+        if self.before:
+            with self.log.open("w") as log:
+                self.process = subprocess.Popen(  # noqa: S603  our own words
+                    [*self.before, sys.executable, "-c", self.program, *arguments],
+                    env=environment, stderr=log,
+                )  # fmt: skip
+        else:
+            self.log.write_text("")
+            self.process = ForkedPython(
+                self.program, *arguments, environment=environment, stderr=self.log
             )
         while self.process.poll() is None:
             found = _AT.search(self.log.read_text())
             if found:
                 self.scheme, self.port = found[1], int(found[3])
                 return
-            time.sleep(0.02)
+            time.sleep(0.005)
         raise AssertionError(self.log.read_text())
 
     @property
@@ -101,7 +118,7 @@ class Server:
         headers: dict[str, str] | None = None,
         **named: Any,
     ) -> tuple[int, Any, Any]:
-        """Status, body and headers of an answer."""
+        """Status, body and headers of a response."""
         return send_request(self.port, method, path, body, headers, token=self.token, **named)
 
     def socket(self) -> socket.socket:
@@ -117,7 +134,7 @@ def send_request(
     *,
     token: str | None = None,
 ) -> tuple[int, Any, Any]:
-    """Status, body (of JSON, its value) and headers of an answer."""
+    """Status, body (decoded if it is JSON) and headers of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     sent = dict(headers or {})
     if token is not None:
@@ -146,7 +163,7 @@ def rows(X: Any, y: Any = None, **parameters: Any) -> dict[str, Any]:
 
 
 def output(answer: Any, name: str = "y") -> Any:
-    """The values of one of an answer's tensors."""
+    """The values of a tensor of a response."""
     return next(each["data"] for each in answer["outputs"] if each["name"] == name)
 
 
@@ -156,3 +173,12 @@ def unchanging_state(server: Server) -> list[dict[str, Any]]:
               "nbytes")  # fmt: skip
     models = server.send("GET", "/state")[1]["models"]
     return [{field: model[field] for field in fields} for model in models]
+
+
+def wait_until_idle_connections_close(server: Server) -> None:
+    """Wait until the service closes all connections that are idle now."""
+    request = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with server.socket() as connection:
+        connection.sendall(request)
+        while connection.recv(65536):
+            pass

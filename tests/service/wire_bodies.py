@@ -1,4 +1,4 @@
-"""Bodies of requests, as the simplest program would write them, with nothing of onepass."""
+"""Bodies of requests, encoded without onepass."""
 
 import json
 import struct
@@ -40,7 +40,7 @@ def in_bytes(values: Any) -> bytes:
 
 
 def binary_request(tensors: dict[str, Any], **more: Any) -> tuple[bytes, int]:
-    """All tensors behind the JSON, and how long that is."""
+    """A request with binary tensors, and the length of its JSON."""
     inputs, parts = [], []
     for name, values in tensors.items():
         parts.append(in_bytes(values))

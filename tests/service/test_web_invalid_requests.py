@@ -1,4 +1,4 @@
-"""What is refused before it does harm: endless causes, broad rows, words that nobody heeds."""
+"""Invalid requests and settings, and limits of features, classes and text."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -35,8 +35,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         (b"km\n" + b"1" * 70_000 + b"x\n", "characters"),
     ],
 )
-def test_csv_that_is_refused(server: Server, body: bytes, response: str) -> None:
-    """The cause of what is raised may be what is raised: nobody follows it for ever."""
+def test_invalid_csv_is_refused(server: Server, body: bytes, response: str) -> None:
+    """An error may be its own cause, which must not cause an endless loop."""
     status, found, _ = server.send("POST", "/invocations", body, CSV)
     assert (status, response in found["error"]) == (400, True), found
     assert server.send("GET", "/v2/health/live")[0] == 200
@@ -47,14 +47,14 @@ def broad(d: int, y: float | None = 1.0) -> dict[str, Any]:
 
 
 def learned(server: Server, name: str) -> int:
-    """Rows."""
+    """Number of rows that a model has learned."""
     models = server.send("GET", "/state")[1]["models"]
     found: int = next(each["rows_seen"] for each in models if each["name"] == name)
     return found
 
 
-def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
-    """Least squares take the square of their features, a row a few bytes of each."""
+def test_number_of_features_is_limited(server: Server) -> None:
+    """The memory of least squares grows with the square of the number of features."""
     assert server.send("PUT", "/v2/models/broad", {"model": "rls"})[0] == 201
     learn = "/v2/models/broad/learn"
     status, response, _ = server.send("POST", learn, broad(51))
@@ -120,7 +120,7 @@ def test_parameters_in_the_wrong_place_are_refused(
         (LEARN.replace("learn", "rollback"), {"to": 9_999}, {}),
     ],
 )  # fmt: skip
-def test_errors_name_the_endpoint_and_no_call_of_python(
+def test_error_messages_name_the_endpoint(
     server: Server, path: str, body: Any, headers: dict[str, str]
 ) -> None:
     status, found, _ = server.send("POST", path, body, headers)
@@ -130,7 +130,7 @@ def test_errors_name_the_endpoint_and_no_call_of_python(
 
 
 @pytest.mark.parametrize("verb", ["PUT", "POST"])
-def test_json_of_administration_has_the_limit_of_other_json(server: Server, verb: str) -> None:
+def test_json_of_other_endpoints_has_the_same_limit(server: Server, verb: str) -> None:
     path = "/v2/models/long" if verb == "PUT" else LEARN.replace("learn", "rollback")
     body = {"model": "rls", "to": 0, "x": "a" * (8 << 20)}
     status, found, _ = server.send(verb, path, body, {"Content-Type": "application/json"})
@@ -153,7 +153,7 @@ def test_await_label_is_refused_by_invocations(server: Server) -> None:
         ("orfit", {"orfit.memory": 0}, "`memory`"),
     ],
 )
-def test_a_learner_that_could_learn_nothing_is_not_made(
+def test_model_with_invalid_settings_is_not_created(
     server: Server, model: str, settings: dict[str, Any], response: str
 ) -> None:
     status, found, _ = server.send("PUT", "/v2/models/bad", {"model": model, "settings": settings})
@@ -179,7 +179,7 @@ CLASSIFIERS = presets.names("classification")
     ],
     ids=str,
 )
-def test_one_that_could_learn_is_made(task: str, name: str, settings: dict[str, Any]) -> None:
+def test_presets_accept_valid_settings(task: str, name: str, settings: dict[str, Any]) -> None:
     given = {f"{name}.{parameter}": value for parameter, value in settings.items()}
     try:
         model = presets.pipelines([name], task, given)[name]
@@ -190,8 +190,8 @@ def test_one_that_could_learn_is_made(task: str, name: str, settings: dict[str, 
         assert getattr(model.learner, parameter) == value
 
 
-def test_what_a_text_comes_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few bytes of text are as many numbers as there are categories."""
+def test_size_of_encoded_text_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short text is encoded as one number for each category."""
     monkeypatch.setattr(arrays, "_MAX_VALUES", 1000)
     model = presets.pipelines(["rls"], "regression")["rls"]
     rows = [{"who": f"u{i}"} for i in range(30)]
@@ -206,7 +206,7 @@ def test_what_a_text_comes_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (model.rows_seen_, model.predict(rows[:3]).tobytes()) == (30, before.tobytes())
 
 
-def test_what_a_text_comes_to_is_bounded_over_http(server: Server) -> None:
+def test_size_of_encoded_text_is_limited_over_http(server: Server) -> None:
     assert server.send("PUT", "/v2/models/many", {"model": "rls"})[0] == 201
     texts = [f"u{i % 40}" for i in range(500_000)]
     who = {"name": "who", "shape": [40], "datatype": "BYTES", "data": texts[:40]}
@@ -222,7 +222,7 @@ def test_what_a_text_comes_to_is_bounded_over_http(server: Server) -> None:
             assert (status, must[1] in response["error"]) == (must[0], True), response
 
 
-def test_classes_outputs_and_labels_are_bounded_over_http(server: Server) -> None:
+def test_classes_outputs_and_length_of_labels_are_limited(server: Server) -> None:
     for name, settings in (("few", {}), ("classes", {"task": "classification"})):
         model = {"model": "rls", **settings}
         assert server.send("PUT", f"/v2/models/{name}", model)[0] == 201

@@ -13,13 +13,12 @@ from pathlib import Path
 from onepass.cli import main
 from onepass.service.journal import Journal
 
-stalled, full = map(Path, sys.argv[1:3])
-del sys.argv[1:3]
+stalled, full = Path({stalled!r}), Path({full!r})
 
 def reached(self, step):
     if step == "begun":
         pages = self._db.execute("PRAGMA page_count").fetchone()[0]
-        self._db.execute(f"PRAGMA max_page_count = {pages if full.exists() else 1 << 30}")
+        self._db.execute(f"PRAGMA max_page_count = {{pages if full.exists() else 1 << 30}}")
     while step == "before commit" and stalled.exists():
         time.sleep(0.01)
 
@@ -28,7 +27,7 @@ sys.exit(main())
 """
 
 
-class Faulty(Server):
+class FaultyDiskServer(Server):
     """``onepass serve``, as :class:`web_server.Server`.
 
     A commit takes as long as ``stalled`` is there; its files grow no more while ``full`` is there.
@@ -37,7 +36,7 @@ class Faulty(Server):
     def __init__(self, folder: Path, *options: str, token: str | None = None) -> None:
         super().__init__(folder, *options, token=token)
         self.stalled, self.full = Path(f"{folder}.stalled"), Path(f"{folder}.full")
-        self.program = ["-c", _PROGRAM, str(self.stalled), str(self.full)]
+        self.program = _PROGRAM.format(stalled=str(self.stalled), full=str(self.full))
 
     def __enter__(self) -> Self:
         for each in (self.stalled, self.full):

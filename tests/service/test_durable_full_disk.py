@@ -1,11 +1,18 @@
-"""Room: what a full disk hinders, and what goes on by itself once there is room again."""
+"""Maintenance on a full disk, and recovery once there is space."""
 
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from durable_files import bits, crashed, fill, idle, learn_and_maintain, make_room
+from durable_files import (
+    copy_after_crash,
+    fill_disk,
+    free_disk,
+    learn_and_maintain,
+    state_bits,
+    wait_for_writer,
+)
 
 import onepass as op
 from onepass.errors import CheckpointWarning, ParameterError, ShapeError, StoreError
@@ -15,20 +22,20 @@ X = np.random.default_rng(0).normal(size=(400, 6))
 Y = X @ np.arange(6.0)
 
 
-def test_it_is_ready_again_without_a_request(
+def test_learner_is_ready_again_once_the_disk_has_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody sends rows to what is not ready: it looks by itself whether there is room."""
+    """No rows are sent to a learner that is not ready, so the writer checks for space."""
     monkeypatch.setattr(writer, "_CHECK_INTERVAL", 0.0)
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.learn(X[:5], Y[:5])
-        fill(durable)
+        fill_disk(durable)
         with pytest.raises(StoreError, match="full"):
             durable.learn(X[5:], Y[5:])
         was, version = durable.predict(X[:3]), durable.version
         durable.commit_pending()
         assert not durable.ready
-        make_room(durable)
+        free_disk(durable)
         durable.commit_pending()
         assert durable.ready
         assert durable.error is None
@@ -37,13 +44,13 @@ def test_it_is_ready_again_without_a_request(
         assert durable.version == version + 1
 
 
-def test_a_crash_while_it_looks_for_room(tmp_path: Path) -> None:
+def test_crash_during_the_check_for_space_leaves_no_record(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.predict_pending(X[:2])
         durable._journal._db.execute(
             "INSERT INTO asked (id, until, body, seal) VALUES ('', 0.0, zeroblob(65536), x'')"
         )
-        found = crashed(durable, tmp_path / "copy")
+        found = copy_after_crash(durable, tmp_path / "copy")
     description = examine(found)
     assert description["labels_pending"] == 2
     with op.durable(found) as again:
@@ -52,7 +59,7 @@ def test_a_crash_while_it_looks_for_room(tmp_path: Path) -> None:
 
 
 class FullAt:
-    """Refuses at one step, as a disk does that is full."""
+    """Raise the error of a full disk at one step."""
 
     def __init__(self, durable: Durable, step: str) -> None:
         self.step, self.times, self.left = step, 0, 1
@@ -66,7 +73,7 @@ class FullAt:
                 raise StoreError("full, says the test", full=True)
 
 
-def test_what_was_written_is_not_denied_where_nothing_can_be_let_go(tmp_path: Path) -> None:
+def test_failed_pruning_does_not_fail_rollback_or_snapshot(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshots=1) as durable:
         for i in range(5):
             durable.learn(X[i : i + 5], Y[i : i + 5])
@@ -74,16 +81,16 @@ def test_what_was_written_is_not_denied_where_nothing_can_be_let_go(tmp_path: Pa
         with pytest.warns(CheckpointWarning, match="says the test"):
             assert durable.rollback(to=3) == 6
         assert durable.error is not None
-        was = bits(durable)
+        was = state_bits(durable)
         FullAt(durable, "pruned snapshots")
         durable.learn_one(X[0], Y[0])
         with pytest.warns(CheckpointWarning, match="says the test"):
             assert durable.snapshot() == 7
         durable.rollback(to=6)
-        assert bits(durable) == was
+        assert state_bits(durable) == was
 
 
-def test_what_cannot_be_let_go_is_tried_again_after_the_next_snapshot(tmp_path: Path) -> None:
+def test_failed_trimming_is_retried_after_the_next_snapshot(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshots=1) as durable:
         for i in range(20):
             durable.learn_one(X[i], Y[i])
@@ -102,13 +109,13 @@ def test_what_cannot_be_let_go_is_tried_again_after_the_next_snapshot(tmp_path: 
         assert durable._journal._rows("SELECT count(*) FROM log") == [(0,)]
 
 
-def test_how_broad_it_may_become_is_asked_of_new_rows_alone(tmp_path: Path) -> None:
+def test_max_features_applies_to_new_rows_only(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor(), max_features=6) as durable:
         with pytest.raises(ShapeError, match="at most 6 features"):
             durable.learn(np.ones((1, 7)), [1.0])
         durable.learn(X, Y)
-        found = crashed(durable, tmp_path / "copy")
+        found = copy_after_crash(durable, tmp_path / "copy")
     with op.durable(found, max_features=3) as again:
         assert again.rows_seen == 400
         again.learn(X, Y)
@@ -117,7 +124,7 @@ def test_how_broad_it_may_become_is_asked_of_new_rows_alone(tmp_path: Path) -> N
             op.durable(tmp_path / "other.db", op.RLSRegressor(), max_features=error)  # type: ignore[arg-type]
 
 
-def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
+def test_failed_expiry_does_not_delay_snapshots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=100) as durable:
@@ -133,7 +140,7 @@ def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
             with pytest.warns(CheckpointWarning, match="says the test"):
                 learn_and_maintain(durable, X[i : i + 20], Y[i : i + 20])
             durable.learn_one(X[i], Y[i])
-        idle(durable)
+        wait_for_writer(durable)
         assert len(times) == 15  # not at every row
         assert [each.rows_seen for each in durable.versions] == [0, 104, 209, 314]
         assert durable.last_snapshot[0] == 314
@@ -142,18 +149,18 @@ def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
 def test_last_snapshot_ignores_failed_attempts(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50) as durable:
         durable.learn(X[:60], Y[:60])
-        idle(durable)
+        wait_for_writer(durable)
         last = durable.last_snapshot
         assert last[0] == 60
         full = FullAt(durable, "snapshot")
         with pytest.warns(CheckpointWarning, match="says the test"):
             learn_and_maintain(durable, X[60:120], Y[60:120])
         durable.learn(X[120:160], Y[120:160])
-        idle(durable)
+        wait_for_writer(durable)
         assert full.times == 1
         assert durable.last_snapshot == last
         durable.learn(X[160:180], Y[160:180])
-        idle(durable)
+        wait_for_writer(durable)
         assert durable.last_snapshot[0] == 180
         at = durable.versions[-1].at
     with op.durable(tmp_path / "m.db") as again:

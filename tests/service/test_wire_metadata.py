@@ -1,4 +1,4 @@
-"""What a server and its models say of themselves."""
+"""Metadata of the server and its models."""
 
 import json
 from typing import Any
@@ -13,13 +13,13 @@ def tensor(name: str, datatype: str, *shape: int, **more: Any) -> dict[str, Any]
     return {"name": name, "datatype": datatype, "shape": list(shape)} | more
 
 
-def test_a_server() -> None:
+def test_metadata_of_the_server() -> None:
     assert json.loads(v2.server("1.0").body) == {
         "name": "onepass", "version": "1.0", "extensions": ["binary_tensor_data"]
     }  # fmt: skip
 
 
-def test_a_model_that_has_learned_nothing() -> None:
+def test_metadata_of_an_unfitted_model() -> None:
     metadata = json.loads(v2.model("flow", versions=["0"], learner="RLSRegressor").body)
     assert metadata == {
         "name": "flow", "versions": ["0"], "platform": "onepass_RLSRegressor",
@@ -27,14 +27,14 @@ def test_a_model_that_has_learned_nothing() -> None:
     }  # fmt: skip
 
 
-def test_a_model_of_rows_without_names() -> None:
+def test_metadata_of_a_model_of_rows_without_names() -> None:
     reply = v2.model("flow", versions=["7"], learner="RLSRegressor", features=3, outputs=2)
     metadata = json.loads(reply.body)
     assert metadata["inputs"] == [tensor("X", "FP64", -1, 3)]
     assert metadata["outputs"] == [tensor("y", "FP64", -1, 2)]
 
 
-def test_a_classifier_of_columns() -> None:
+def test_metadata_of_a_classifier_of_named_columns() -> None:
     reply = v2.model(
         "late",
         versions=["7"],
@@ -55,7 +55,7 @@ def test_a_classifier_of_columns() -> None:
     ]  # fmt: skip
 
 
-def test_an_error_can_hold_anything() -> None:
+def test_error_responses_escape_any_text() -> None:
     reply = v2.failed('no "such" model: \ud800 🚗\n')
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"error": 'no "such" model: \\ud800 🚗\n'}

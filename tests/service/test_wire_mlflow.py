@@ -35,7 +35,7 @@ def rows(table: Any) -> list[dict[str, Any]]:
              for name, value in row.items()} for row in table.rows()]  # fmt: skip
 
 
-# -- named columns --------------------------------------------------------------------------------
+# -- named columns ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_columns_in_each_form(form: str, data: Any) -> None:
     assert rows(read(form, data).X) == EXPECTED
 
 
-def test_what_a_record_lacks_is_missing() -> None:
+def test_missing_keys_of_records_are_missing_values() -> None:
     X = read("dataframe_records", [{"a": 1}, {"b": "x"}, {}, {"a": 2, "b": None, "c": None}]).X
     nothing = {"a": None, "b": None, "c": None}
     assert rows(X) == [nothing | {"a": 1.0}, nothing | {"b": "x"}, nothing, nothing | {"a": 2.0}]
 
 
 @pytest.mark.parametrize("orient", ["split", "records"])
-def test_what_pandas_writes(orient: Any) -> None:
+def test_json_of_pandas_is_read(orient: Any) -> None:
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]}, index=[7, 9])
     data = frame.to_dict(orient=orient)
     X = read(f"dataframe_{orient}", data).X
@@ -91,7 +91,7 @@ def test_long_bodies(form: str) -> None:
     assert rows(X) == [row | {"late": row["late"] and 1.0} for row in records]
 
 
-# -- rows without names ---------------------------------------------------------------------------
+# -- rows without names ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_rows_without_names_in_each_form(form: str, data: Any) -> None:
     np.testing.assert_array_equal(X, [[1, 2], [3, np.nan]])
 
 
-def test_a_list_of_numbers_is_rows_of_one() -> None:
+def test_list_of_numbers_is_a_column() -> None:
     np.testing.assert_array_equal(read("instances", [1, None, True]).X, [[1], [np.nan], [1]])
 
 
@@ -117,7 +117,7 @@ def test_numbers_keep_every_bit(values: list[tuple[float, float]]) -> None:
     assert read("inputs", values).X.tobytes() == np.array(values).tobytes()
 
 
-def test_many_numbers() -> None:
+def test_many_numbers_keep_every_bit() -> None:
     X = np.random.default_rng(0).standard_normal((5_000, 20))
     assert read("inputs", X.tolist()).X.tobytes() == X.tobytes()
     X[4_000, 3] = np.nan
@@ -129,10 +129,10 @@ def test_many_numbers() -> None:
     np.testing.assert_array_equal(np.column_stack(list(found.columns.values())), X)
 
 
-# -- what else ------------------------------------------------------------------------------------
+# -- parameters ------------------------------------------------------------------------------------
 
 
-def test_parameters_come_along() -> None:
+def test_parameters_are_read() -> None:
     body = b'{"inputs": [[1]], "params": {"a": 1, "b": "c", "d": null}, "signature_name": "x"}'
     assert mlflow.read(body).parameters == {"a": 1, "b": "c", "d": None}
     assert mlflow.read(b'{"inputs": [[1]], "params": null}').parameters == {}
@@ -188,7 +188,7 @@ def test_errors_name_the_place(body: bytes, message: str | None) -> None:
     assert len(str(refused.value)) < 1000
 
 
-def test_a_column_is_of_one_kind_far_behind_too() -> None:
+def test_late_type_changes_within_a_column_are_refused() -> None:
     data = [{"a": 1}] * 20_000 + [{"a": "x"}] * 20_000
     with pytest.raises(RequestError, match=r"dataframe_records\[20000\]\['a'\]` must be a number"):
         read("dataframe_records", data)
@@ -209,7 +209,7 @@ def test_limits_are_parameters() -> None:
                 read(form, data, limits)
 
 
-# -- what is sent back ----------------------------------------------------------------------------
+# -- responses -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -220,23 +220,23 @@ def test_limits_are_parameters() -> None:
         (np.array([True]), [True]), (np.array([1 << 62]), [1 << 62]), (np.empty(0), []),
     ],
 )  # fmt: skip
-def test_predictions(y: Any, expected: Any) -> None:
+def test_predictions_of_each_type(y: Any, expected: Any) -> None:
     reply = mlflow.write(DecodedRequest(None), {"y": y}, model="flow", version="7")
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"predictions": expected}
 
 
-def test_half_a_character_cannot_be_written() -> None:
+def test_lone_surrogates_cannot_be_encoded() -> None:
     y = np.array(["\ud800"], dtype=object)
     with pytest.raises(LabelError, match="half a character"):
         mlflow.write(DecodedRequest(None), {"y": y}, model="flow", version="7")
 
 
-# -- CSV ------------------------------------------------------------------------------------------
+# -- CSV -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_csv(end: str) -> None:
+def test_csv_with_each_line_ending(end: str) -> None:
     lines = ["speed,gear,wet,at", '1.5,"low, ""1""",true,2026-11-22T01:02:03Z', ",,,", ""]
     X = read_csv(end.join(lines).encode()).X
     assert X["speed"].tolist()[0] == 1.5
@@ -254,7 +254,7 @@ def test_numbers_of_csv_keep_every_bit(values: list[float]) -> None:
     assert struct.pack(f"{len(X)}d", *X["a"]) == struct.pack(f"{len(X)}d", *values)
 
 
-def test_much_csv() -> None:
+def test_long_csv_is_read_up_to_the_limit() -> None:
     n = 200_000
     X = read_csv(b"a,b\n" + b"1.5,x\n" * n).X
     assert (len(X), X["a"].sum(), set(X["b"])) == (n, 1.5 * n, {"x"})
@@ -279,7 +279,7 @@ def test_much_csv() -> None:
         (b'"' + b",\n" * 1_000_000, "must be a line of names"),
     ],
 )
-def test_csv_that_is_none_is_refused(body: bytes, message: str) -> None:
+def test_invalid_csv_is_refused(body: bytes, message: str) -> None:
     with pytest.raises(RequestError, match=message) as refused:
         read_csv(body)
     assert len(str(refused.value)) < 1000

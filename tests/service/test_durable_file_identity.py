@@ -1,4 +1,4 @@
-"""Place: a file that is moved, removed or replaced while it is open."""
+"""A file that is moved, removed or replaced while it is open."""
 
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ Y = X @ np.arange(6.0)
 
 
 @pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
-def test_a_file_that_is_no_longer_there(tmp_path: Path, how: str) -> None:
-    """What would be written to it, nobody would find: so nothing is acknowledged."""
+def test_moved_removed_or_replaced_file_refuses_rows(tmp_path: Path, how: str) -> None:
+    """Rows would be written to a file that has no path."""
     path = tmp_path / "m.db"
     durable = op.durable(path, op.RLSRegressor())
     durable.learn(X[:5], Y[:5])
@@ -40,7 +40,7 @@ def test_a_file_that_is_no_longer_there(tmp_path: Path, how: str) -> None:
             again.learn(X[5:9], Y[5:9])
 
 
-def test_that_it_was_moved_is_noticed_without_a_request(tmp_path: Path) -> None:
+def test_moved_file_is_noticed_without_a_request(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor()) as durable:
         path.rename(tmp_path / "elsewhere.db")
@@ -50,7 +50,7 @@ def test_that_it_was_moved_is_noticed_without_a_request(tmp_path: Path) -> None:
         assert not durable.ready
 
 
-def test_it_stays_where_it_is_wherever_the_process_goes(
+def test_relative_path_does_not_depend_on_later_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,13 +62,13 @@ def test_it_stays_where_it_is_wherever_the_process_goes(
 
 
 @pytest.mark.parametrize("path", [None, "", "a\0b", b"m.db", 3], ids=repr)
-def test_what_is_no_path(path: Any) -> None:
+def test_invalid_paths_are_refused(path: Any) -> None:
     with pytest.raises(ParameterError, match="must be the path of a file"):
         op.durable(path, op.RLSRegressor())
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")
-def test_what_was_learned_can_be_had_from_a_file_that_is_lost(tmp_path: Path) -> None:
+def test_model_can_be_copied_after_its_file_was_removed(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor()) as durable:
         for x, y in zip(X, Y, strict=True):
@@ -82,8 +82,8 @@ def test_what_was_learned_can_be_had_from_a_file_that_is_lost(tmp_path: Path) ->
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")
-def test_that_the_log_was_removed_is_noticed(tmp_path: Path) -> None:
-    """The last rows stand in it alone; whoever closes in time has lost nothing."""
+def test_removed_wal_is_noticed(tmp_path: Path) -> None:
+    """The last rows are in the WAL only, until the learner is closed."""
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor()) as durable:
         durable.learn(X[:5], Y[:5])
@@ -99,6 +99,6 @@ def test_that_the_log_was_removed_is_noticed(tmp_path: Path) -> None:
 
 
 def _later(durable: Any) -> None:
-    """As if a second had gone by."""
+    """Run the check that is due each second."""
     durable._writer._check_at = 0.0
     durable.commit_pending()

@@ -1,4 +1,4 @@
-"""A file that is not as it was written is refused, or does no harm: it makes no other learner."""
+"""Damaged or edited files are refused, or their learner is unchanged."""
 
 import shutil
 import sqlite3
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import ENDINGS, bits, changed, crashed, query
+from durable_files import ENDINGS, copy_after_crash, execute_sql, query, state_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ WORDS = [{"km": 1.5, "by": "sea"}, {"km": 2.0, "by": None}]
 
 
 class StoredFiles:
-    """A file with all that there can be in it, as a crash left it, and what it holds."""
+    """A file with records of each kind, as a crash leaves it, and its expected content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,8 +37,8 @@ class StoredFiles:
                 durable.learn_one(X[i], Y[i], key=f"row {i}")
             durable.rollback(to=10)
             durable.learn(X[40:50], Y[40:50])
-            self.path = crashed(durable, folder / "kept")
-            self.bits, self.version = bits(durable), durable.version
+            self.path = copy_after_crash(durable, folder / "kept")
+            self.bits, self.version = state_bits(durable), durable.version
 
     def copied(self, name: str = "copy") -> Path:
         to = self.folder / name
@@ -48,10 +48,10 @@ class StoredFiles:
         return to / "m.db"
 
     def held(self, path: Path) -> bool:
-        """Whether it opens; then it is the same learner, and all that can be asked is the same."""
+        """Whether the file opens; if it does, its learner and records are the expected ones."""
         try:
             with op.durable(path) as durable:
-                assert bits(durable) == self.bits
+                assert state_bits(durable) == self.bits
                 assert durable.version == self.version
                 self._asked(durable)
         except (StoreError, CheckpointError):
@@ -59,7 +59,7 @@ class StoredFiles:
         return True
 
     def _asked(self, durable: Any) -> None:
-        """Each by itself may be refused; none is answered otherwise."""
+        """Each request is refused or has the expected result."""
         for wanted in (
             lambda: durable.rollback(to=5),
             lambda: self._same_key(durable),
@@ -86,16 +86,16 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> StoredFiles:
 
 @pytest.fixture(scope="module")
 def merged(tmp_path_factory: pytest.TempPathFactory) -> StoredFiles:
-    """The same, but all is in the one file: nothing in SQLite's log."""
+    """The same with all records in the main file, and an empty WAL."""
     found = StoredFiles(tmp_path_factory.mktemp("merged"))
-    changed(found.path, "PRAGMA journal_mode = DELETE")
+    execute_sql(found.path, "PRAGMA journal_mode = DELETE")
     Path(f"{found.path}-wal").write_bytes(b"")
     return found
 
 
 @settings(max_examples=80)
 @given(st.data())
-def test_a_flipped_bit_in_the_file(merged: StoredFiles, data: st.DataObject) -> None:
+def test_flipped_bit_is_refused_or_harmless(merged: StoredFiles, data: st.DataObject) -> None:
     path = merged.copied()
     whole = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(whole) - 1))
@@ -106,7 +106,9 @@ def test_a_flipped_bit_in_the_file(merged: StoredFiles, data: st.DataObject) -> 
 
 @settings(max_examples=50)
 @given(st.data())
-def test_a_flipped_bit_in_the_log_of_sqlite(stored: StoredFiles, data: st.DataObject) -> None:
+def test_flipped_bit_in_the_wal_is_refused_or_harmless(
+    stored: StoredFiles, data: st.DataObject
+) -> None:
     path = stored.copied()
     log = Path(f"{path}-wal")
     whole = bytearray(log.read_bytes())
@@ -119,7 +121,7 @@ def test_a_flipped_bit_in_the_log_of_sqlite(stored: StoredFiles, data: st.DataOb
 
 @settings(max_examples=40)
 @given(st.data())
-def test_a_torn_log_of_sqlite(stored: StoredFiles, data: st.DataObject) -> None:
+def test_truncated_wal_is_refused_or_harmless(stored: StoredFiles, data: st.DataObject) -> None:
     path = stored.copied()
     log = Path(f"{path}-wal")
     whole = log.read_bytes()
@@ -127,8 +129,8 @@ def test_a_torn_log_of_sqlite(stored: StoredFiles, data: st.DataObject) -> None:
     stored.held(path)
 
 
-def test_a_log_of_sqlite_without_its_last_commit(stored: StoredFiles) -> None:
-    """SQLite takes it for one that was never committed; but it was acknowledged."""
+def test_wal_without_its_last_commit_is_refused(stored: StoredFiles) -> None:
+    """SQLite discards a damaged last commit, which was acknowledged."""
     path = stored.copied()
     log = Path(f"{path}-wal")
     log.write_bytes(log.read_bytes()[:-100])
@@ -140,7 +142,7 @@ def test_a_log_of_sqlite_without_its_last_commit(stored: StoredFiles) -> None:
         assert durable.version == 18
 
 
-def test_a_lost_log_of_sqlite(stored: StoredFiles) -> None:
+def test_missing_wal_is_refused(stored: StoredFiles) -> None:
     path = stored.copied()
     Path(f"{path}-wal").unlink()
     assert not stored.held(path)
@@ -148,7 +150,7 @@ def test_a_lost_log_of_sqlite(stored: StoredFiles) -> None:
 
 @settings(max_examples=40)
 @given(st.data())
-def test_a_truncated_file(merged: StoredFiles, data: st.DataObject) -> None:
+def test_truncated_file_is_refused(merged: StoredFiles, data: st.DataObject) -> None:
     path = merged.copied()
     whole = path.read_bytes()
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
@@ -157,7 +159,7 @@ def test_a_truncated_file(merged: StoredFiles, data: st.DataObject) -> None:
 
 @settings(max_examples=20)
 @given(st.data())
-def test_zeros_where_something_stood(merged: StoredFiles, data: st.DataObject) -> None:
+def test_zeroed_sectors_are_refused_or_harmless(merged: StoredFiles, data: st.DataObject) -> None:
     path = merged.copied()
     whole = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(whole) // 512 - 1)) * 512
@@ -196,9 +198,9 @@ def test_zeros_where_something_stood(merged: StoredFiles, data: st.DataObject) -
         "PRAGMA user_version = -1",
     ],
 )
-def test_what_was_changed_by_hand_is_refused(merged: StoredFiles, statement: str) -> None:
+def test_edited_databases_are_refused(merged: StoredFiles, statement: str) -> None:
     path = merged.copied()
-    changed(path, statement)
+    execute_sql(path, statement)
     with pytest.raises(CorruptStoreError, match=r"not as it was written|another program"):
         op.durable(path)
 
@@ -217,22 +219,22 @@ def test_what_was_changed_by_hand_is_refused(merged: StoredFiles, statement: str
         ("DELETE FROM log WHERE sequence = 8", lambda d: d.rollback(to=9)),
     ],
 )
-def test_what_is_read_later_is_refused_then(
+def test_changed_records_are_refused_when_they_are_read(
     merged: StoredFiles, statement: str, wanted: Callable[[Any], Any]
 ) -> None:
     path = merged.copied()
-    changed(path, statement)
+    execute_sql(path, statement)
     with op.durable(path) as durable:
         durable.test = merged.ids
         with pytest.raises(CorruptStoreError, match=r"was changed|is missing"):
             wanted(durable)
-        assert bits(durable) == merged.bits
+        assert state_bits(durable) == merged.bits
         durable.learn(X[50:], Y[50:])  # the others go on
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_key_that_was_changed(merged: StoredFiles, which: int) -> None:
-    """A request that comes again would be taken for a new one."""
+def test_changed_key_is_refused(merged: StoredFiles, which: int) -> None:
+    """A repeated request would be learned again."""
     path = merged.copied()
     whole = bytearray(path.read_bytes())
     at = whole.index(b"kfirst")
@@ -245,7 +247,7 @@ def test_a_key_that_was_changed(merged: StoredFiles, which: int) -> None:
 
 @pytest.mark.parametrize("byte", [0xA0, ord("x"), 0])
 @pytest.mark.parametrize("word", [b"aside INTEGER", b"keys_by_time", b"TABLE asked"])
-def test_a_table_whose_description_was_changed(merged: StoredFiles, word: bytes, byte: int) -> None:
+def test_changed_table_definition_is_refused(merged: StoredFiles, word: bytes, byte: int) -> None:
     path = merged.copied()
     whole = bytearray(path.read_bytes())
     whole[whole.index(word)] = byte
@@ -262,27 +264,27 @@ def test_a_table_whose_description_was_changed(merged: StoredFiles, word: bytes,
         min_size=1,
     )
 )  # fmt: skip
-def test_what_sqlite_offers_for_upkeep_is_no_damage(
+def test_maintenance_commands_of_sqlite_are_harmless(
     merged: StoredFiles, statements: list[str]
 ) -> None:
     path = merged.copied()
-    changed(path, "ANALYZE", *statements)
+    execute_sql(path, "ANALYZE", *statements)
     assert examine(path)["version"] == merged.version
     with op.durable(path) as durable:
-        assert bits(durable) == merged.bits
+        assert state_bits(durable) == merged.bits
         durable.learn(X[:1], Y[:1], key="after")
     with op.durable(path) as durable:
         assert durable.learn(X[:1], Y[:1], key="after").repeated
 
 
-def test_a_newer_format(merged: StoredFiles) -> None:
+def test_newer_format_is_refused(merged: StoredFiles) -> None:
     path = merged.copied()
-    changed(path, f"PRAGMA user_version = {FORMAT + 1}")
+    execute_sql(path, f"PRAGMA user_version = {FORMAT + 1}")
     with pytest.raises(StoreError, match=f"format {FORMAT + 1}; this version reads up to {FORMAT}"):
         op.durable(path)
 
 
-def test_an_older_sqlite(merged: StoredFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_sqlite_is_refused(merged: StoredFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
     with pytest.raises(StoreError, match=r"at least 3\.37"):
         op.durable(merged.copied())
@@ -296,7 +298,7 @@ def _empty(path: Path) -> None:
 
 
 def _database(path: Path) -> None:
-    changed(path, "CREATE TABLE mine (a)")
+    execute_sql(path, "CREATE TABLE mine (a)")
 
 
 def _text(path: Path) -> None:
@@ -312,7 +314,9 @@ def _log_alone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [_empty, _database, _text, _model, _log_alone])
-def test_what_is_no_such_file(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_other_files_are_refused_and_unchanged(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
     path = tmp_path / "m.db"
     make(path)
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
@@ -323,7 +327,7 @@ def test_what_is_no_such_file(make: Callable[[Path], None], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("model", [None, op.RLSRegressor()])
-def test_what_is_no_file(model: Any, tmp_path: Path) -> None:
+def test_paths_of_other_than_regular_files_are_refused(model: Any, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="regular file"):
         op.durable(tmp_path, model)
     with pytest.raises(StoreError, match="regular file"):
@@ -336,13 +340,13 @@ def test_what_is_no_file(model: Any, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-def test_neither_a_file_nor_a_model(tmp_path: Path) -> None:
+def test_missing_file_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="neither"):
         op.durable(tmp_path / "m.db")
     op.durable(tmp_path / "m.db", op.RLSRegressor()).close()
 
 
-def test_a_file_that_was_removed_begins_anew(tmp_path: Path) -> None:
+def test_removed_file_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor()) as durable:
         durable.learn(X, Y)

@@ -1,11 +1,10 @@
-"""One process has a file; others are told who, and a forked one leaves it alone."""
+"""The lock of a file: other processes and forks cannot use it."""
 
 import gc
 import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forked_python import ForkedPython, run_forked
 
 import onepass as op
 from onepass.errors import LockedError, StoreError
@@ -86,35 +86,28 @@ os.kill(os.getpid(), 9)
 """
 
 
-def ran(program: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603  our own words
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
-    )
-
-
-def test_a_second_process_gets_the_holder_and_a_killed_one_releases_the_lock(
+def test_lock_error_names_the_process_and_a_kill_releases_the_lock(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "m.db"
-    holder = subprocess.Popen(  # noqa: S603  our own words
-        [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
-    )
-    assert holder.stdout
-    assert holder.stdout.readline() == "ready\n"
+    output = tmp_path / "output"
+    holder = ForkedPython(HOLDER, str(path), stdout=output)
+    while not output.exists() or output.read_text() != "ready\n":
+        assert holder.poll() is None
+        time.sleep(0.005)
     with pytest.raises(LockedError, match=rf"process {holder.pid} on .*, since 20\d\d-"):
         op.durable(path)
     with pytest.raises(LockedError):
         op.durable(path, op.RLSRegressor())
-    holder.send_signal(signal.SIGKILL)
+    holder.kill()
     holder.wait()
-    holder.stdout.close()
     with op.durable(path) as durable:  # the lock file is still there
         assert durable.rows_seen == 2
-        assert f"process {os.getpid()} " in ran(SECOND, str(path)).stdout
+        assert f"process {os.getpid()} " in run_forked(SECOND, str(path)).stdout
 
 
-def test_pragmas_of_sqlite(tmp_path: Path) -> None:
-    """What no kill of a process can show: a commit has come to the disk."""
+def test_pragmas_sync_each_commit(tmp_path: Path) -> None:
+    """Killing a process cannot show that a commit is on the disk."""
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         found = {
             name: durable._journal._db.execute(f"PRAGMA {name}").fetchone()[0]
@@ -129,7 +122,7 @@ def test_pragmas_of_sqlite(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_two_of_one_process(tmp_path: Path) -> None:
+def test_second_instance_in_one_process_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor()) as durable:
         for other in (path, tmp_path / ".." / tmp_path.name / "m.db"):
@@ -154,7 +147,7 @@ def test_an_unreferenced_learner_releases_its_file(tmp_path: Path) -> None:
         assert again.rows_seen == 50
 
 
-def test_without_the_lock_file_sqlite_tells(
+def test_missing_lock_file_falls_back_to_the_lock_of_sqlite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sqlite3
@@ -170,7 +163,7 @@ def test_without_the_lock_file_sqlite_tells(
 @pytest.mark.parametrize(
     "predictions", ["", "no json", '{"pid": 1}\n', "x\n[]\n", "x\n{}\n", "\0" * 99]
 )
-def test_a_lock_file_that_says_nothing(predictions: str, tmp_path: Path) -> None:
+def test_invalid_content_of_the_lock_file_is_harmless(predictions: str, tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor()) as durable:
         durable.learn(X, Y)
@@ -182,7 +175,7 @@ def test_a_lock_file_that_says_nothing(predictions: str, tmp_path: Path) -> None
         assert durable.version == 2
 
 
-def test_the_lock_file_says_who_and_how_far(tmp_path: Path) -> None:
+def test_lock_file_has_process_id_and_committed_version(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor()) as durable:
         for _ in range(3):
@@ -200,9 +193,9 @@ def umask() -> int:
 
 
 @pytest.mark.parametrize("how", ["close", "leave"])
-def test_a_forked_process_leaves_it_alone(how: str, tmp_path: Path) -> None:
+def test_forked_process_cannot_use_the_learner(how: str, tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    found = ran(FORKED, str(path), how)
+    found = run_forked(FORKED, str(path), how)
     assert (found.returncode, found.stdout) == (-signal.SIGKILL, "31\n"), found.stderr
     with op.durable(path) as durable:
         assert (durable.version, durable.rows_seen, durable.labels_pending) == (31, 50, 2)
@@ -234,8 +227,8 @@ durable.close()
 """
 
 
-def test_a_request_under_way_raises_in_a_forked_process(tmp_path: Path) -> None:
-    found = ran(FORKED_UNDER_WAY, str(tmp_path / "m.db"))
+def test_pending_request_raises_in_a_forked_process(tmp_path: Path) -> None:
+    found = run_forked(FORKED_UNDER_WAY, str(tmp_path / "m.db"))
     assert (found.returncode, found.stdout) == (0, "2\n"), found.stderr
 
 
@@ -262,8 +255,8 @@ print(op.durable(path).version)
 
 
 def test_a_forked_process_cannot_open_a_closed_file(tmp_path: Path) -> None:
-    """SQLite there has it open still, and must: nobody else has it."""
-    found = ran(FORKED_EARLY, str(tmp_path / "m.db"))
+    """The fork still has SQLite's file open."""
+    found = run_forked(FORKED_EARLY, str(tmp_path / "m.db"))
     predictions, version = found.stdout.splitlines()
     assert version == "0", found.stderr
     assert "A process forked from one that had it open cannot open it" in predictions
@@ -283,13 +276,13 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_a_forked_process_that_lives_on_does_not_hold_it(tmp_path: Path) -> None:
-    assert ran(LEFT, str(tmp_path / "m.db")).returncode == -signal.SIGKILL
+def test_lock_is_released_though_a_forked_process_lives_on(tmp_path: Path) -> None:
+    assert run_forked(LEFT, str(tmp_path / "m.db")).returncode == -signal.SIGKILL
     with op.durable(tmp_path / "m.db") as durable:
         assert durable.rows_seen == 1
 
 
-def test_after_it_was_closed(tmp_path: Path) -> None:
+def test_methods_after_close_raise(tmp_path: Path) -> None:
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     durable.learn(X, Y)
     predictions = durable.predict(X[:2])
@@ -312,7 +305,7 @@ def test_after_it_was_closed(tmp_path: Path) -> None:
     assert re.search(r"50 rows, version 1, closed>$", repr(durable))
 
 
-def test_a_clock_that_is_set_anew_changes_nothing(tmp_path: Path) -> None:
+def test_changes_of_the_clock_do_not_expire_keys_or_rows(tmp_path: Path) -> None:
     times = iter([1e9, 5.0, 9e9, 1e9 + 100])
     path = tmp_path / "m.db"
     with op.durable(path, op.RLSRegressor(), clock=lambda: next(times)) as durable:
@@ -329,7 +322,7 @@ def test_a_clock_that_is_set_anew_changes_nothing(tmp_path: Path) -> None:
     assert time.time() > 1e9
 
 
-def test_when_a_snapshot_was_taken(tmp_path: Path) -> None:
+def test_snapshots_have_time_and_reason(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), clock=lambda: 1e9) as durable:
         durable.learn(X, Y)
         durable.snapshot()

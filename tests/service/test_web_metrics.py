@@ -1,4 +1,4 @@
-"""What the service says of itself is valid, and true."""
+"""The OpenAPI description and the metrics of the service."""
 
 import time
 from collections.abc import Iterator
@@ -27,13 +27,13 @@ def _river() -> bool:
     return True
 
 
-def test_the_description_is_valid() -> None:
+def test_openapi_description_is_valid() -> None:
     validator = pytest.importorskip("openapi_spec_validator")
     validator.validate(describe(ENDPOINTS, "1.0"))
 
 
-def test_gauges_are_those_of_the_stream(server: Server) -> None:
-    """The page and Prometheus tell alike; and what is wrong with a stream is seen."""
+def test_state_and_prometheus_metrics_of_a_stream(server: Server) -> None:
+    """``/state`` and ``/metrics`` agree, and show errors, drift and refused rows."""
     rng = np.random.default_rng(0)
     predictions, answers = [], []
     for i in range(60):
@@ -54,7 +54,7 @@ def test_gauges_are_those_of_the_stream(server: Server) -> None:
     if _river():
         assert 500 < model["drift"][0]["rows"] <= 600
     parser = pytest.importorskip("prometheus_client.parser")
-    time.sleep(1.1)
+    time.sleep(1.1)  # the exposition is cached for a second
     status, text, headers = server.send("GET", "/metrics")
     assert headers["content-type"].startswith("text/plain; version=0.0.4")
     families = {each.name: each for each in parser.text_string_to_metric_families(text.decode())}

@@ -1,11 +1,11 @@
-"""Rows that are asked now and answered later: each is learned once, with its own answer."""
+"""Delayed labels: each pending row is learned once, with its own label."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import bits, crashed
+from durable_files import copy_after_crash, state_bits
 
 import onepass as op
 from cases import snapshot
@@ -37,7 +37,7 @@ def test_pending_rows_are_predicted_and_stored(durable: Durable) -> None:
     assert (durable.labels_pending, durable.version, durable.rows_seen) == (3, 1, 20)
 
 
-def test_labels_are_learned_as_rows_that_arrive_then(durable: Durable, tmp_path: Path) -> None:
+def test_labels_are_learned_in_the_order_of_their_arrival(durable: Durable, tmp_path: Path) -> None:
     ids = durable.predict_pending(X[20:30])[1]
     durable.learn(X[30:], Y[30:])
     result = durable.learn_labels(ids[::-1], Y[20:30][::-1])
@@ -46,7 +46,7 @@ def test_labels_are_learned_as_rows_that_arrive_then(durable: Durable, tmp_path:
         calm.learn(X[:20], Y[:20])
         calm.learn(X[30:], Y[30:])
         predictions = calm.learn(X[20:30][::-1], Y[20:30][::-1]).predictions
-        assert bits(calm) == bits(durable)
+        assert state_bits(calm) == state_bits(durable)
     assert result.predictions.tobytes() == predictions.tobytes()
     assert durable.labels_pending == 0
 
@@ -60,20 +60,20 @@ def test_snapshots_are_taken_where_only_labels_come(tmp_path: Path) -> None:
         assert len(durable.versions) >= 3
 
 
-def test_ids_outlive_a_crash(durable: Durable, tmp_path: Path) -> None:
+def test_ids_survive_a_crash(durable: Durable, tmp_path: Path) -> None:
     ids = durable.predict_pending(X[20:23])[1]
     durable.learn_labels(ids[:1], Y[20:21])
-    path = crashed(durable, tmp_path / "copy")
+    path = copy_after_crash(durable, tmp_path / "copy")
     with op.durable(path) as again:
         assert again.labels_pending == 2
         assert again.learn_labels(ids[:1], Y[20:21]).repeated
         assert not again.learn_labels(ids[1:], Y[21:23]).repeated
         assert (again.labels_pending, again.rows_seen) == (0, 23)
         durable.learn_labels(ids[1:], Y[21:23])
-        assert bits(again) == bits(durable)
+        assert state_bits(again) == state_bits(durable)
 
 
-def test_each_is_learned_once(durable: Durable) -> None:
+def test_repeated_labels_are_learned_once(durable: Durable) -> None:
     ids = durable.predict_pending(X[20:23])[1]
     first = durable.learn_labels(ids, Y[20:23])
     again = durable.learn_labels(ids, Y[20:23])
@@ -93,7 +93,7 @@ def test_new_and_duplicate_labels(durable: Durable) -> None:
     assert both.predictions[0] == both.predictions[4]
 
 
-def test_words_are_the_same_whatever_comes_beside_them(tmp_path: Path) -> None:
+def test_repeated_text_labels_are_recognised_in_other_arrays(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSClassifier()) as durable:
         durable.learn(X[:2], ["cat", "horse"])
         ids = durable.predict_pending(X[20:23])[1]
@@ -106,7 +106,7 @@ def test_words_are_the_same_whatever_comes_beside_them(tmp_path: Path) -> None:
             durable.learn_labels(ids[:1], ["cats"])
 
 
-def test_another_label_is_refused(durable: Durable) -> None:
+def test_second_label_of_a_row_is_refused(durable: Durable) -> None:
     ids = durable.predict_pending(X[20:22])[1]
     with pytest.raises(IdempotencyConflictError, match="one label"):
         durable.learn_labels([ids[0], ids[0]], [1.0, 2.0])
@@ -117,9 +117,9 @@ def test_another_label_is_refused(durable: Durable) -> None:
     durable.learn_labels(ids, [1.0, 1.0])
 
 
-def test_of_several_all_are_learned_or_none(durable: Durable) -> None:
+def test_labels_of_a_request_are_learned_all_or_none(durable: Durable) -> None:
     ids = durable.predict_pending(X[20:25])[1]
-    before = bits(durable)
+    before = state_bits(durable)
     for error, given in (
         (ParameterError, ([*ids, "nobody"], Y[20:26])),
         (NotFiniteError, (ids, [1.0, 2.0, np.nan, 4.0, 5.0])),
@@ -131,23 +131,23 @@ def test_of_several_all_are_learned_or_none(durable: Durable) -> None:
         with pytest.raises(error):
             durable.learn_labels(*given)  # type: ignore[arg-type]
     assert (durable.labels_pending, durable.version) == (5, 1)
-    assert bits(durable) == before
+    assert state_bits(durable) == before
     durable.learn_labels(ids, Y[20:25])
 
 
 @pytest.mark.parametrize("name", ["nobody", "", "x" * 300, "a\ud800", "'; --", "é", "\0"])
-def test_an_unknown_id(durable: Durable, name: str) -> None:
+def test_unknown_ids_are_refused(durable: Durable, name: str) -> None:
     with pytest.raises(ParameterError, match="unknown or has expired"):
         durable.learn_labels([name], [1.0])
 
 
 @pytest.mark.parametrize("ids", ["abc", [], (), None, 7, [7], [None], [b"a"], [["a"]], [{}]])
-def test_no_list_of_ids(durable: Durable, ids: Any) -> None:
+def test_invalid_lists_of_ids_are_refused(durable: Durable, ids: Any) -> None:
     with pytest.raises(ParameterError, match="a list of at least one id"):
         durable.learn_labels(ids, [1.0])
 
 
-def test_the_time_is_over(durable: Durable) -> None:
+def test_expired_rows_are_refused(durable: Durable) -> None:
     ids = durable.predict_pending(X[20:22], seconds=100.0)[1]
     late = durable.predict_pending(X[22:23], seconds=1000.0)[1]
     durable._writer._began += 200.0
@@ -163,7 +163,7 @@ def test_the_time_is_over(durable: Durable) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1.0, np.nan, np.inf, "long"])
-def test_how_long_they_wait_is_a_number(durable: Durable, seconds: Any) -> None:
+def test_invalid_expiry_is_refused(durable: Durable, seconds: Any) -> None:
     with pytest.raises(ParameterError, match="seconds"):
         durable.predict_pending(X[20:22], seconds=seconds)
 
@@ -175,7 +175,7 @@ def test_rows_that_cannot_be_predicted_are_not_stored(durable: Durable, rows: An
     assert durable.labels_pending == 0
 
 
-def test_before_anything_was_learned(tmp_path: Path) -> None:
+def test_rows_can_wait_before_anything_is_learned(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         predictions, ids = durable.predict_pending(X[:3])
         assert predictions.tolist() == [0.0, 0.0, 0.0]
@@ -183,12 +183,12 @@ def test_before_anything_was_learned(tmp_path: Path) -> None:
         assert durable.rows_seen == 3
 
 
-def test_no_rows(durable: Durable) -> None:
+def test_no_rows_return_no_ids(durable: Durable) -> None:
     predictions, ids = durable.predict_pending(X[:0])
     assert (len(predictions), ids, durable.labels_pending) == (0, [], 0)
 
 
-def test_rows_by_name(tmp_path: Path) -> None:
+def test_named_rows_wait_for_labels(tmp_path: Path) -> None:
     model = op.Pipeline(op.features.Encode(), op.SGDClassifier())
     rows = [{"km": float(i), "by": "ab"[i % 2]} for i in range(10)]
     with op.durable(tmp_path / "m.db", model) as durable:
@@ -201,13 +201,13 @@ def test_rows_by_name(tmp_path: Path) -> None:
         result = durable.learn_labels(ids, list("yxy"))
         assert set(predictions) | set(result.predictions) <= {"x", "y"}
         durable.learn_labels(other, ["x"])
-        path = crashed(durable, tmp_path / "copy")
+        path = copy_after_crash(durable, tmp_path / "copy")
         with op.durable(path) as again:
             assert (
                 again.learn_labels(ids, list("yxy")).predictions.tolist()
                 == result.predictions.tolist()
             )
-            assert bits(again) == bits(durable)
+            assert state_bits(again) == state_bits(durable)
 
 
 def test_weights_and_times_come_with_the_labels(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_labels_are_stored_as_long_as_keys(tmp_path: Path) -> None:
         assert durable.rows_seen == 2
 
 
-def test_a_thousand_wait(durable: Durable) -> None:
+def test_thousand_rows_wait_for_labels(durable: Durable) -> None:
     ids = durable.predict_pending(np.tile(X, (25, 1)))[1]
     assert durable.labels_pending == 1000
     durable.learn_labels(ids[:999], np.tile(Y, 25)[:999])
@@ -264,10 +264,10 @@ def test_a_thousand_wait(durable: Durable) -> None:
     ],
     ids=["whole", "truth", "float32", "weights", "one weight"],
 )
-def test_a_label_is_the_same_beside_others(
+def test_repeated_label_may_be_in_an_array_of_another_dtype(
     durable: Durable, alone: dict[str, Any], beside: dict[str, Any]
 ) -> None:
-    """Who repeats an answer may repeat it in another array, which has another dtype."""
+    """A label may be repeated within an array of another dtype."""
     ids = durable.predict_pending(X[20:22])[1]
     first = durable.learn_labels(ids[:1], **alone)
     both = durable.learn_labels(ids, **beside)
@@ -287,7 +287,7 @@ def test_large_whole_numbers_are_distinct(tmp_path: Path) -> None:
 
 
 def test_text_of_a_former_digest_is_a_duplicate(tmp_path: Path) -> None:
-    """Each label was as wide as itself, whatever came beside it."""
+    """The digest of a text label depended on its own length only."""
     with op.durable(tmp_path / "c.db", op.RLSClassifier()) as durable:
         ids = durable.predict_pending(X[:2])[1]
         durable.learn_labels(ids, ["cat", "horse"])
@@ -306,7 +306,7 @@ def test_text_of_a_former_digest_is_a_duplicate(tmp_path: Path) -> None:
 
 
 def test_labels_of_a_former_digest_are_duplicates(durable: Durable) -> None:
-    """As they were written before numbers were told apart by their value."""
+    """The former digest of a number depended on its dtype."""
     ids = durable.predict_pending(X[20:22])[1]
     y = np.array([3, 4])
     durable.learn_labels(ids, y)
@@ -324,7 +324,7 @@ def test_labels_of_a_former_digest_are_duplicates(durable: Durable) -> None:
 
 
 def test_rows_of_one_request_expire_together(durable: Durable) -> None:
-    """Else one who asks again may find some of it unknown."""
+    """Otherwise a repeated request could find a part of its ids expired."""
     durable.learn_labels(durable.predict_pending(X[20:])[1], Y[20:])
     times = durable._journal._rows("SELECT DISTINCT at FROM keys")
     assert len(times) == 1

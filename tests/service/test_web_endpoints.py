@@ -1,4 +1,4 @@
-"""Predict, learn, ask and answer, over HTTP."""
+"""Endpoints of models: infer, learn, labels, snapshots and versions."""
 
 import gzip
 import re
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from waiting import until
 from web_server import Server, output, rows
 
 import onepass as op
@@ -34,7 +35,7 @@ def fresh(server: Server, name: str, model: str = "rls", **settings: object) -> 
     return f"/v2/models/{name}"
 
 
-def test_what_was_learned_is_answered_with(server: Server) -> None:
+def test_predictions_use_all_rows_learned_before(server: Server) -> None:
     at = fresh(server, "own")
     for i in range(1, 6):
         status, response, _ = server.send("POST", f"{at}/learn", rows([[i]], [2.0 * i + 1]))
@@ -44,8 +45,8 @@ def test_what_was_learned_is_answered_with(server: Server) -> None:
     assert abs(output(response)[0] - 21) < 3
 
 
-def test_predictions_of_a_version_are_equal(server: Server) -> None:
-    """One version has one answer, whoever asks and whatever is learned meanwhile."""
+def test_concurrent_predictions_of_a_version_are_equal(server: Server) -> None:
+    """While rows are learned, all predictions with the same version are equal."""
     at = fresh(server, "versions")
     rng = np.random.default_rng(0)
     stop = threading.Event()
@@ -67,15 +68,14 @@ def test_predictions_of_a_version_are_equal(server: Server) -> None:
     threads = [threading.Thread(target=each) for each in (learn, infer, infer, infer)]
     for thread in threads:
         thread.start()
-    time.sleep(1.5)
+    until(lambda: len(known) > 5)
     stop.set()
     for thread in threads:
         thread.join()
     assert not error
-    assert len(known) > 5
 
 
-def test_a_large_question_does_not_hold_up_small_ones(server: Server) -> None:
+def test_large_request_does_not_block_small_ones(server: Server) -> None:
     at = fresh(server, "large")
     server.send("POST", f"{at}/learn", rows([[1.0] * 100], [1.0]))
     large = rows([[1.0] * 100] * 5000)
@@ -97,7 +97,7 @@ def test_a_large_question_does_not_hold_up_small_ones(server: Server) -> None:
     assert max(small) < slow[0]
 
 
-def test_a_key_is_learned_once(server: Server) -> None:
+def test_repeated_key_is_learned_once(server: Server) -> None:
     at = fresh(server, "keys")
     first = server.send("POST", f"{at}/learn", rows([[1]], [1]), {"Idempotency-Key": "a"})
     again = server.send("POST", f"{at}/learn", rows([[1]], [1]), {"Idempotency-Key": "a"})
@@ -110,7 +110,7 @@ def test_a_key_is_learned_once(server: Server) -> None:
     assert server.send("POST", f"{at}/learn", rows([[2]], [1]), {"Idempotency-Key": ""})[0] == 400
 
 
-def test_of_many_at_once_a_bad_one_is_refused_alone(server: Server) -> None:
+def test_invalid_concurrent_request_is_refused_alone(server: Server) -> None:
     at = fresh(server, "batch")
     server.send("POST", f"{at}/learn", rows([[0, 0]], [0]))
     found: dict[int, int] = {}
@@ -136,7 +136,7 @@ def predicted(server: Server) -> int:
     return int(re.search(r'rows_predicted_total\{model="rls"\} (\d+)', text)[1])  # type: ignore[index]
 
 
-def test_answers_come_later(server: Server) -> None:
+def test_labels_of_pending_rows_are_learned_once(server: Server) -> None:
     at = "/v2/models/rls"
     server.send("POST", f"{at}/learn", rows([[1], [2]], [1, 2]))
     before = predicted(server)
@@ -180,7 +180,7 @@ def test_answers_come_later(server: Server) -> None:
         assert server.send("POST", f"{at}/infer", rows([[3]], **parameters))[0] == 400
 
 
-def test_a_version_is_asked_for_by_its_number(server: Server) -> None:
+def test_version_in_the_path_must_be_current(server: Server) -> None:
     at = fresh(server, "numbered")
     server.send("POST", f"{at}/learn", rows([[1]], [1]))
     assert server.send("POST", f"{at}/versions/1/infer", rows([[1]]))[0] == 200
@@ -190,7 +190,7 @@ def test_a_version_is_asked_for_by_its_number(server: Server) -> None:
     assert server.send("GET", f"{at}/versions/0")[0] == 404
 
 
-def test_learners_are_made_and_retired(server: Server) -> None:
+def test_models_are_created_rolled_back_and_retired(server: Server) -> None:
     model = op.RLSRegressor(ridge=1e-9).partial_fit([[1.0], [2.0]], [2.0, 4.0])
     file = server.folder.parent / "m.onepass"
     op.save(model, file)
@@ -221,7 +221,7 @@ def test_learners_are_made_and_retired(server: Server) -> None:
     assert server.send("DELETE", "/v2/models/file")[1]["file"] == "file.retired-2"
 
 
-def test_a_snapshot_is_listed_at_once(server: Server) -> None:
+def test_snapshots_are_listed_immediately(server: Server) -> None:
     at = fresh(server, "listed")
 
     def listed() -> list[int]:
@@ -237,7 +237,7 @@ def test_a_snapshot_is_listed_at_once(server: Server) -> None:
     assert listed() == [0, 1, 2]
 
 
-def test_pandas_arrow_and_mlflow(server: Server) -> None:
+def test_arrow_and_json_columns_have_equal_predictions(server: Server) -> None:
     pd = pytest.importorskip("pandas")
     at = fresh(server, "frames")
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "kind": ["x", "y", "x"]})
@@ -266,7 +266,7 @@ def test_pandas_arrow_and_mlflow(server: Server) -> None:
     assert output(response) == predictions
 
 
-def test_mlflow_asks_the_first(tmp_path: Path) -> None:
+def test_invocations_use_the_default_model(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls", "--default-model", "rls") as server:
         server.send("POST", LEARN, rows([[1.0], [2.0]], [1.0, 2.0]))
         _, response, _ = server.send("POST", INFER, rows([[3.0]]))
@@ -279,7 +279,7 @@ def test_mlflow_asks_the_first(tmp_path: Path) -> None:
         assert server.send("GET", "/version")[0] == 200
 
 
-def test_no_rows_are_learned_as_nothing(server: Server) -> None:
+def test_empty_request_changes_nothing(server: Server) -> None:
     at = fresh(server, "nothing")
     tensors = [{"name": "X", "shape": [0, 3], "datatype": "FP64", "data": []},
                {"name": "y", "shape": [0], "datatype": "FP64", "data": []}]  # fmt: skip
@@ -288,7 +288,7 @@ def test_no_rows_are_learned_as_nothing(server: Server) -> None:
     assert server.send("POST", f"{at}/learn", rows([[1.0]], [2.0]))[0] == 200
 
 
-def test_answers_are_counted_by_their_status(server: Server) -> None:
+def test_responses_are_counted_by_status(server: Server) -> None:
     assert server.send("GET", "/nowhere")[0] == 404
     assert server.send("GET", "/v2/health/live")[0] == 200
     predictions = server.send("GET", "/metrics")[1].decode()
@@ -297,8 +297,8 @@ def test_answers_are_counted_by_their_status(server: Server) -> None:
     assert float(dict(found)["200"]) >= 1
 
 
-def test_a_short_question_of_many_answers_holds_nobody_up(server: Server) -> None:
-    """Each row is answered by a thousand numbers: it is computed aside."""
+def test_request_with_many_outputs_does_not_block_others(server: Server) -> None:
+    """Each prediction has 1000 outputs, so it is computed in a thread."""
     at = fresh(server, "broad")
     row = rows([[1.0]])
     y = {"name": "y", "shape": [1, 1000], "datatype": "FP64", "data": [1.0] * 1000}

@@ -1,4 +1,4 @@
-"""A file of a former format that is opened: a process that is killed on the way, or a full disk."""
+"""Upgrade a file of a former format in a process that is killed, or on a full disk."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from onepass.service import schema
 
 @dataclass(frozen=True)
 class Plan:
-    """A file that is opened by a process that is killed, or that finds the disk full."""
+    """A file, and when the process that opens it is killed or the disk is full."""
 
     path: str
     at: float  # the time of day
@@ -24,7 +24,7 @@ class Plan:
 
 @contextmanager
 def updating(done: Callable[[sqlite3.Connection, Callable[[], None]], None]) -> Iterator[None]:
-    """Have something else done in place of the upgrade, which it is given."""
+    """Call a function in place of the upgrade, with the upgrade as its argument."""
     update = schema._upgrade
     schema._upgrade = lambda db, found: done(db, lambda: update(db, found))
     try:
@@ -33,8 +33,8 @@ def updating(done: Callable[[sqlite3.Connection, Callable[[], None]], None]) -> 
         schema._upgrade = update
 
 
-def carried_out(plan: Plan) -> int:
-    """Open the file; 0 if it was, 3 if the disk was full."""
+def execute(plan: Plan) -> int:
+    """Open the file; 0 on success, 3 if the disk is full."""
 
     def troubled(db: sqlite3.Connection, update: Callable[[], None]) -> None:
         if plan.room >= 0:

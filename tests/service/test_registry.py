@@ -1,4 +1,4 @@
-"""A served learner: others have its file too, it is ready while it can learn, and kept whole."""
+"""``ModelRegistry``: readiness, retirement, drift detectors and predictions."""
 
 import sys
 import threading
@@ -31,7 +31,7 @@ X, Y = np.ones((1, 3)), np.ones(1)
 MOST = 2000
 
 
-def test_others_have_the_file_while_rows_come_without_end(tmp_path: Path) -> None:
+def test_other_requests_are_served_during_an_endless_stream(tmp_path: Path) -> None:
     registry = ModelRegistry(tmp_path, "here")
     served = registry.create("m", op.RLSRegressor())
     blocks, over = [0], threading.Event()
@@ -54,7 +54,7 @@ def test_others_have_the_file_while_rows_come_without_end(tmp_path: Path) -> Non
         assert durable.rows_seen == blocks[0] + 1
 
 
-def test_it_is_ready_as_long_as_it_can_learn(tmp_path: Path) -> None:
+def test_model_is_ready_while_it_can_learn(tmp_path: Path) -> None:
     registry = ModelRegistry(tmp_path, "here")
     served = registry.create("m", op.RLSRegressor())
     served.durable._writer.watch = lambda *_: divmod(1, 0)
@@ -75,7 +75,7 @@ def test_it_is_ready_as_long_as_it_can_learn(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
 @pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")
-def test_what_is_retired_on_a_full_disk_is_whole(tmp_path: Path) -> None:
+def test_retired_file_is_complete_on_a_full_disk(tmp_path: Path) -> None:
     import resource
 
     wide = np.random.default_rng(0).normal(size=(50, 100))
@@ -108,7 +108,7 @@ class Failing:
         raise ValueError("math domain error")
 
 
-def test_a_detector_that_fails_takes_nothing_down(
+def test_failed_detector_does_not_stop_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = {"broken": Failing()}
@@ -129,7 +129,7 @@ def test_a_detector_that_fails_takes_nothing_down(
         assert served.gauges.state()["rows"] == session
 
 
-def test_detectors_of_mistakes_watch_classifiers_alone(tmp_path: Path) -> None:
+def test_ddm_is_refused_for_regressors(tmp_path: Path) -> None:
     pytest.importorskip("river")
     registry = ModelRegistry(tmp_path, "here", drift=("adwin", "ddm"))
     registry.create("classes", op.RLSClassifier())
@@ -147,7 +147,7 @@ def test_detectors_of_mistakes_watch_classifiers_alone(tmp_path: Path) -> None:
 
 
 def test_memory_is_measured_while_native_state_is_loaded(tmp_path: Path) -> None:
-    """The loop that learns single rows has the memory alone: its size is known all the same."""
+    """While single rows are learned, the state is in native memory."""
     with closing(ModelRegistry(tmp_path, "here")) as registry:
         served = registry.create("m", op.RLSRegressor())
         rows = np.random.default_rng(0).normal(size=(40, 4))
@@ -160,7 +160,7 @@ def test_memory_is_measured_while_native_state_is_loaded(tmp_path: Path) -> None
             assert nbytes(served.durable.frozen_copy) == known
 
 
-def test_what_is_retired_takes_no_gauges_of_others(tmp_path: Path) -> None:
+def test_retired_model_keeps_its_own_metrics(tmp_path: Path) -> None:
     with closing(ModelRegistry(tmp_path, "here")) as registry:
         for name in ("x", "x.retired-1"):
             registry.create(name, op.RLSRegressor()).durable.learn(X, Y)
@@ -171,8 +171,8 @@ def test_what_is_retired_takes_no_gauges_of_others(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")
 @pytest.mark.parametrize("there", [False, True], ids=["moved", "replaced"])
-def test_what_somebody_has_moved_is_not_retired(tmp_path: Path, *, there: bool) -> None:
-    """What is left of it, and what stands in its place, do not belong together."""
+def test_moved_or_replaced_file_is_not_retired(tmp_path: Path, *, there: bool) -> None:
+    """The remaining files and the new one do not belong together."""
     path = tmp_path / "m.db"
     with op.durable(tmp_path / "backup", op.RLSRegressor()) as other:
         other.learn(np.ones((7, 3)), np.ones(7))
@@ -195,7 +195,7 @@ def test_what_somebody_has_moved_is_not_retired(tmp_path: Path, *, there: bool) 
                 assert again.rows_seen == 1
 
 
-def test_nothing_is_written_over_what_is_left_of_one_retired(tmp_path: Path) -> None:
+def test_retired_files_are_not_overwritten(tmp_path: Path) -> None:
     with closing(ModelRegistry(tmp_path, "here")) as registry:
         for number, end in enumerate(("", "-wal", ".gauges", ".db"), 1):
             (tmp_path / f"m.retired-{number}{end}").write_bytes(b"left")
@@ -203,7 +203,7 @@ def test_nothing_is_written_over_what_is_left_of_one_retired(tmp_path: Path) -> 
         assert registry.retire("m") == tmp_path / "m.retired-5"
 
 
-def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path) -> None:
+def test_models_can_be_created_while_another_is_retired(tmp_path: Path) -> None:
     with closing(ModelRegistry(tmp_path, "here")) as registry:
         going = registry.create("going", op.RLSRegressor())
         begun, free = Event(), Event()
@@ -228,7 +228,7 @@ def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path
         assert registry.create("going", op.RLSRegressor()).durable.rows_seen == 0
 
 
-def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
+def test_number_of_pending_rows_of_a_request_is_limited(tmp_path: Path) -> None:
     with closing(ModelRegistry(tmp_path, "here", max_queued=8)) as registry:
         served = registry.create("m", op.RLSRegressor())
         with pytest.raises(PayloadTooLargeError, match="at most 2 at a time, got 3"):
@@ -247,16 +247,14 @@ def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
     ],
     ids=range(4),
 )
-def test_many_rows_are_predicted_at_once_before_any_was_learned(
-    model: Any, predictions: Any
-) -> None:
-    """As the first of them is; a row at a time they would take minutes."""
+def test_unfitted_model_predicts_many_rows(model: Any, predictions: Any) -> None:
+    """All rows have the prediction of the first; one by one they would take minutes."""
     X = np.random.default_rng(0).normal(size=(1 << 19, 2))
     assert predict_rows(model, X).tolist() == [predictions] * len(X)
     assert predict_rows(model, X[:0]).shape == (0,)
 
 
-def test_initial_weights_answer_each_row() -> None:
+def test_initial_coefficients_predict_before_learning() -> None:
     model, X = op.RLSRegressor(initial_coef=[1.0, 2.0]), np.arange(6.0).reshape(3, 2)
     np.testing.assert_array_equal(predict_rows(model, X), X @ [1.0, 2.0])
     X[2, 0] = np.nan
@@ -264,7 +262,7 @@ def test_initial_weights_answer_each_row() -> None:
         predict_rows(op.RLSRegressor(), X)
 
 
-def test_what_no_file_can_hold_is_refused(tmp_path: Path) -> None:
+def test_dtypes_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
     model = op.Pipeline(op.features.Encode(), op.RLSRegressor())
     with op.durable(tmp_path / "m.db", model) as durable:
         for odd in (np.zeros(2, "V2"), np.zeros(2, complex)):

@@ -1,4 +1,4 @@
-"""Metrics of a served learner equal those of op.evaluate, over restarts too."""
+"""Metrics of a served learner, over restarts."""
 
 import time
 from pathlib import Path
@@ -21,7 +21,7 @@ def stream(n: int, seed: int = 0) -> tuple[Any, Any]:
 
 
 def durable(folder: Path, **settings: Any) -> tuple[Any, Gauges, MetricsFile]:
-    """A learner with its gauges, as the service opens it."""
+    """A learner with its metrics, as the service opens it."""
     gauges: list[Gauges] = []
 
     def watch(learner: Any) -> Any:
@@ -34,7 +34,7 @@ def durable(folder: Path, **settings: Any) -> tuple[Any, Gauges, MetricsFile]:
     return held, gauges[0], metrics_file
 
 
-def test_the_error_is_that_of_evaluate(tmp_path: Path) -> None:
+def test_prequential_error_equals_test_then_train(tmp_path: Path) -> None:
     X, y = stream(300)
     held, gauges, _ = durable(tmp_path)
     with held:
@@ -64,8 +64,8 @@ def test_points_of_a_curve_have_the_times_of_learning(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("size", [1, 3, 128, 5000])
-def test_the_points_of_a_curve_are_evenly_spread(size: int) -> None:
-    """However long the blocks are, and so all of the stream is seen."""
+def test_points_of_curve_are_evenly_spaced(size: int) -> None:
+    """For each length of blocks, so that the curve covers the whole stream."""
     gauges = Gauges(op.RLSRegressor())
     gauges.resume(None, 0)
     y = np.ones(size)
@@ -82,10 +82,10 @@ def test_the_points_of_a_curve_are_evenly_spread(size: int) -> None:
 
 @pytest.mark.parametrize("snapshot_rows", [1, 40, 100_000])
 @pytest.mark.parametrize("written", [0, 5, 10, 17])
-def test_no_row_is_counted_twice_or_missed(
+def test_rows_are_counted_once_over_restarts(
     tmp_path: Path, snapshot_rows: int, written: int
 ) -> None:
-    """Whenever the gauges were written, after the last snapshot: a restart changes nothing."""
+    """The metrics file may be older than the last snapshot."""
     X, y = stream(200)
     held, gauges, metrics_file = durable(tmp_path, snapshot_rows=snapshot_rows)
     for i in range(20):
@@ -104,7 +104,7 @@ def test_no_row_is_counted_twice_or_missed(
         assert [point[0] for point in after["curve"]] == sorted({p[0] for p in after["curve"]})
 
 
-def test_gauges_that_do_not_fit_begin_anew(tmp_path: Path) -> None:
+def test_metrics_files_that_do_not_match_are_ignored(tmp_path: Path) -> None:
     X, y = stream(30)
     held, gauges, metrics_file = durable(tmp_path)
     with held:
@@ -144,8 +144,8 @@ def test_drift_and_outliers() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 400])
-def test_outliers_are_those_of_a_loop_over_rows(size: int) -> None:
-    """However rows come, each is held against all before it."""
+def test_outliers_equal_a_loop_over_rows(size: int) -> None:
+    """Each row is compared with all before it, for each length of blocks."""
     rng = np.random.default_rng(3)
     off = rng.normal(size=1200) * np.where(rng.random(1200) < 0.02, 30.0, 1.0)
     expected = sum(abs(off[i]) > 6 * np.sqrt(np.mean(off[:i] ** 2)) for i in range(100, len(off)))
@@ -158,7 +158,7 @@ def test_outliers_are_those_of_a_loop_over_rows(size: int) -> None:
     assert gauges.prequential_error()["all"] == pytest.approx(np.abs(off).mean(), rel=1e-12)
 
 
-def test_uncounted_blocks_are_counted_when_metrics_are_read() -> None:
+def test_queued_blocks_are_counted_when_metrics_are_read() -> None:
     gauges = Gauges(op.RLSRegressor(), window=100)
     gauges.resume(None, 0)
     for y in (np.ones(3), np.ones((2, 1)), np.ones(1, dtype=int), np.ones(4)):
@@ -172,8 +172,8 @@ def test_uncounted_blocks_are_counted_when_metrics_are_read() -> None:
     assert gauges.prequential_error()["all"] == pytest.approx(15 / 13)
 
 
-def test_whole_numbers_are_not_counted_as_others() -> None:
-    """As floats two large ones would be equal, where they are counted together with some."""
+def test_large_integer_labels_are_compared_exactly() -> None:
+    """Converted to floats, they would be equal."""
     gauges = Gauges(op.RLSClassifier())
     gauges.resume(None, 0)
     ones = np.ones(100)
@@ -186,7 +186,7 @@ def test_whole_numbers_are_not_counted_as_others() -> None:
     assert gauges.prequential_error()["all"] == pytest.approx(1 - 2 / 100_004, rel=1e-12)
 
 
-def test_an_error_beyond_all_numbers_is_a_contradiction() -> None:
+def test_huge_error_is_an_outlier() -> None:
     gauges = Gauges(op.RLSRegressor(), window=100)
     gauges.resume(None, 0)
     errors_seen(gauges, np.ones(200))
@@ -195,7 +195,7 @@ def test_an_error_beyond_all_numbers_is_a_contradiction() -> None:
 
 
 class Watching:
-    """A detector that notes what it is told; it may fail at an error of 7."""
+    """A detector that records errors, and may fail at an error of 7."""
 
     def __init__(self, *, fails: bool) -> None:
         self.fails, self.errors_seen, self.drift_detected = fails, [], False
@@ -207,7 +207,7 @@ class Watching:
         self.drift_detected = error > 5
 
 
-def test_a_detector_that_fails_watches_no_longer_and_the_others_do(tmp_path: Path) -> None:
+def test_failed_detector_is_disabled_and_others_continue(tmp_path: Path) -> None:
     failing, good = Watching(fails=True), Watching(fails=False)
     gauges = Gauges(op.RLSRegressor(), window=100, detectors={"failing": failing, "good": good})
     gauges.resume(None, 0)
@@ -240,7 +240,7 @@ def test_a_detector_that_fails_watches_no_longer_and_the_others_do(tmp_path: Pat
     assert "failing" in str(again.drift.error)
 
 
-def test_errors_of_several_answers_do_not_make_up_for_each_other() -> None:
+def test_errors_of_several_outputs_do_not_cancel() -> None:
     good = Watching(fails=False)
     gauges = Gauges(op.RLSRegressor(), window=2, detectors={"good": good})
     gauges.resume(None, 0)
@@ -260,7 +260,7 @@ def test_detectors_skip_errors_that_are_not_finite() -> None:
     assert (gauges.state()["rows"], good.errors_seen) == (3, [2.0, 2.0])
 
 
-def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_of_classifiers_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("onepass.service.monitoring.time.monotonic", lambda: now[0])
     gauges = Gauges(op.Perceptron(), window=3)
@@ -282,8 +282,8 @@ def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Gauges(op.Perceptron(), window=3).prequential_error()["all"] is None
 
 
-def test_quantiles_of_durations_are_those_of_the_histogram() -> None:
-    """Linear between the bounds of a bucket, as Prometheus computes them."""
+def test_latency_quantiles_are_interpolated_in_the_histogram() -> None:
+    """Linear within a bucket, as in Prometheus."""
     gauges = Gauges(op.RLSRegressor())
     assert gauges.latency()["learn"] == {"p50": None, "p99": None}
     for seconds in (0.2, 0.2, 0.2, 0.4):
@@ -299,7 +299,7 @@ def test_quantiles_of_durations_are_those_of_the_histogram() -> None:
     assert samples["onepass_request_seconds_bucket", "predict", "0.25"] == 3
 
 
-def test_points_of_a_curve_have_their_time() -> None:
+def test_points_of_curve_have_times() -> None:
     gauges = Gauges(op.RLSRegressor())
     gauges.resume(None, 0)
     before = time.time()
@@ -309,7 +309,7 @@ def test_points_of_a_curve_have_their_time() -> None:
     assert before <= curve[0][3] <= time.time()
 
 
-def test_a_curve_stays_short() -> None:
+def test_length_of_curve_is_bounded() -> None:
     gauges = Gauges(op.RLSRegressor(), window=10)
     gauges.resume(None, 0)
     for _ in range(5000):
@@ -319,7 +319,7 @@ def test_a_curve_stays_short() -> None:
     assert curve == sorted(curve)
 
 
-def test_labels_in_a_column_are_counted_one_by_one() -> None:
+def test_labels_of_shape_n_1_are_counted_per_row() -> None:
     gauges = Gauges(op.Perceptron(), window=3)
     gauges.resume(None, 0)
     y, predictions = np.array([[0], [1], [1], [0]]), np.array([0, 1, 0, 0])
@@ -327,7 +327,7 @@ def test_labels_in_a_column_are_counted_one_by_one() -> None:
     assert (gauges.prequential_error()["all"], gauges.state()["rows"]) == (0.75, 4)
 
 
-def test_a_state_stays_as_it_was() -> None:
+def test_returned_state_is_a_copy() -> None:
     gauges = Gauges(op.RLSRegressor())
     gauges.resume(None, 0)
     before = gauges.state()

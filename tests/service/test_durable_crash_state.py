@@ -1,4 +1,4 @@
-"""The learner after a crash is the learner without it, to the last bit."""
+"""The state of a durable learner after a crash equals the uninterrupted one bit for bit."""
 
 import os
 import subprocess
@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import bits, changed, crashed, query
+from durable_files import copy_after_crash, execute_sql, query, state_bits
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import onepass as op
-from cases import PIPELINES, PUBLIC, Case, features, make_targets, snapshot
+from cases import PIPELINES, PUBLIC, Case, draw, features, make_targets, snapshot
 from onepass.errors import OnepassError
 from onepass.service import Durable
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning"),
-    pytest.mark.usefixtures("hasty"),
+    pytest.mark.usefixtures("no_sync"),
 ]
 
 WIDE = [
@@ -29,13 +29,13 @@ WIDE = [
     Case(op.SGDClassifier("logistic"), "130 wide"),
     Case(op.Pipeline(op.features.Scale(), op.RLSRegressor()), "70 wide"),
 ]
-STEPS = ["one", "some", "bad", "weighed", "ask", "snapshot", "model", "back"]
+STEPS = ["one row", "rows", "invalid", "weighted", "predict", "snapshot", "model", "rollback"]
 SIZES = (1, 1, 1, 3, 1, 1, 40, 1, 1, 1, 1)
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processes of these tests are not killed: what is written need not be on the disk."""
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not sync files: the processes of these tests are not killed."""
     from onepass.service import schema
 
     monkeypatch.setattr(schema, "_AFTER", ())
@@ -47,7 +47,7 @@ def width(case: Case) -> int:
 
 
 def stream(case: Case, n: int) -> list[tuple[Any, Any, Any]]:
-    """Blocks of rows, answers and weights; one is refused."""
+    """Blocks of rows, targets and weights; one is invalid."""
     X = features(n, width(case))
     y, i, found = make_targets(case, X), 0, []
     while i < n:
@@ -60,9 +60,9 @@ def stream(case: Case, n: int) -> list[tuple[Any, Any, Any]]:
     return found
 
 
-def ask(durable: Durable, X: Any, k: int) -> None:
-    """What must change nothing."""
-    wanted = (
+def read(durable: Durable, X: Any, k: int) -> None:
+    """Call the k-th of the methods that do not change the learner."""
+    methods = (
         lambda: durable.predict(X),
         lambda: durable.predict_one(X[0]),
         durable.model,
@@ -71,11 +71,11 @@ def ask(durable: Durable, X: Any, k: int) -> None:
         lambda: snapshot(durable.frozen_copy),
         lambda: durable.check_compatible(durable.model()),
     )
-    wanted[k % len(wanted)]()
+    methods[k % len(methods)]()
 
 
 def learn(durable: Durable, blocks: list[Any]) -> list[Any]:
-    """What was said of all rows; None of those that were refused."""
+    """Learn blocks; the predictions of each before it was learned, None if it was refused."""
     predictions: list[Any] = []
     for X, y, weights in blocks:
         try:
@@ -85,22 +85,26 @@ def learn(durable: Durable, blocks: list[Any]) -> list[Any]:
     return predictions
 
 
-@pytest.mark.parametrize("case", [*PUBLIC, *PIPELINES, *WIDE], ids=lambda case: case.name)
-def test_after_a_crash_it_is_what_it_was(case: Case, tmp_path: Path) -> None:
+def drawn(test: str) -> list[Case]:
+    return [case for cases in (PUBLIC, PIPELINES, WIDE) for case in draw(cases, test)]
+
+
+@pytest.mark.parametrize("case", drawn("state after a crash"), ids=lambda case: case.name)
+def test_state_after_a_crash_equals_uninterrupted_state(case: Case, tmp_path: Path) -> None:
     blocks = stream(case, 130)
     with op.durable(tmp_path / "m.db", case(), snapshots=100) as durable:
         for k, (X, y, weights) in enumerate(blocks[:-12]):
             learn(durable, [(X, y, weights)])
-            ask(durable, blocks[3][0], k)
+            read(durable, blocks[3][0], k)
         for block in blocks[-12:-8]:  # since the last snapshot
             learn(durable, [block])
-        copies = [crashed(durable, tmp_path / name) for name in ("latest", "beginning")]
-        changed(copies[1], "DELETE FROM snapshots WHERE sequence > 0")
+        copies = [copy_after_crash(durable, tmp_path / name) for name in ("latest", "beginning")]
+        execute_sql(copies[1], "DELETE FROM snapshots WHERE sequence > 0")
         predictions = learn(durable, blocks[-8:])
         for path in copies:
             with op.durable(path, case()) as again:
                 assert learn(again, blocks[-8:]) == predictions
-                assert bits(again) == bits(durable)
+                assert state_bits(again) == state_bits(durable)
                 assert again.version == durable.version
                 assert again.rows_seen == durable.rows_seen
     assert query(copies[1], "SELECT count(*) FROM log WHERE aside") > [(2,)]
@@ -109,7 +113,7 @@ def test_after_a_crash_it_is_what_it_was(case: Case, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "rule", [op.forgetting.Bounded(half_life=20.0), op.forgetting.Exponential(half_life="90s")]
 )
-def test_with_time(rule: Any, tmp_path: Path) -> None:
+def test_state_after_a_crash_includes_time(rule: Any, tmp_path: Path) -> None:
     X = features(60)
     y = X.sum(axis=1)
     time: Any = np.cumsum(np.ones(60)) * 3.0
@@ -118,27 +122,31 @@ def test_with_time(rule: Any, tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(forgetting=rule)) as durable:
         for i in range(50):
             durable.learn_one(X[i], y[i], time=time[i])
-        path = crashed(durable, tmp_path / "copy")
+        path = copy_after_crash(durable, tmp_path / "copy")
         with op.durable(path) as again:
             for one in (durable, again):
                 one.learn(X[50:], y[50:], time=time[50:])
                 with pytest.raises(OnepassError, match="must not decrease"):
                     one.learn_one(X[0], y[0], time=time[0])
-            assert bits(again) == bits(durable)
+            assert state_bits(again) == state_bits(durable)
 
 
 @settings(max_examples=25)
-@example(["one", "one", "bad"], op.RLSRegressor(), 3)
-@example(["one", "one", "bad"], op.SGDRegressor(), 66)
-@example(["one", "snapshot", "one", "back", "one", "bad"], op.RLSRegressor(forgetting=0.9), 3)
+@example(["one row", "one row", "invalid"], op.RLSRegressor(), 3)
+@example(["one row", "one row", "invalid"], op.SGDRegressor(), 66)
+@example(
+    ["one row", "snapshot", "one row", "rollback", "one row", "invalid"],
+    op.RLSRegressor(forgetting=0.9),
+    3,
+)
 @given(
-    st.lists(
-        st.sampled_from(["one", "some", "bad", "weighed", "ask", "snapshot", "model", "back"])
-    ),
+    st.lists(st.sampled_from(STEPS)),
     st.sampled_from([op.RLSRegressor(), op.SGDRegressor(), op.RLSRegressor(forgetting=0.9)]),
     st.sampled_from([3, 66]),
 )
-def test_whatever_is_done_meanwhile(steps: list[str], learner: Any, d: int) -> None:
+def test_state_after_a_crash_and_random_calls_equals_the_original(
+    steps: list[str], learner: Any, d: int
+) -> None:
     import tempfile
 
     rng = np.random.default_rng(0)
@@ -146,26 +154,26 @@ def test_whatever_is_done_meanwhile(steps: list[str], learner: Any, d: int) -> N
         folder = Path(name)
         with op.durable(folder / "m.db", learner) as durable:
             durable.learn(rng.normal(size=(2 * d, d)), rng.normal(size=2 * d))
-            for step in [*steps, "one"]:
-                n = 5 if step == "some" else 1
+            for step in [*steps, "one row"]:
+                n = 5 if step == "rows" else 1
                 X, y = rng.normal(size=(n, d)), rng.normal(size=n)
-                if step == "bad":
+                if step == "invalid":
                     X[0, 0] = np.nan
                     with pytest.raises(OnepassError):
                         durable.learn(X, y)
-                elif step in {"one", "some"}:
+                elif step in {"one row", "rows"}:
                     durable.learn(X, y)
-                elif step == "weighed":
+                elif step == "weighted":
                     durable.learn(X, y, 0.5)
-                elif step == "back":
+                elif step == "rollback":
                     durable.rollback(to=max(durable.version - 2, 1))
-                elif step == "ask":
+                elif step == "predict":
                     durable.predict(X)
                 else:
                     getattr(durable, step)()
-            path = crashed(durable, folder / "copy")
+            path = copy_after_crash(durable, folder / "copy")
             with op.durable(path) as again:
-                assert bits(again) == bits(durable)
+                assert state_bits(again) == state_bits(durable)
 
 
 ALONE = """
@@ -175,10 +183,11 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--no-header", *sys.argv[1
 """
 
 
-def test_without_the_compiled_loops() -> None:
-    words = ["-k", "RLSRegressor-None or SGDClassifier or wide", "--rootdir", str(Path.cwd())]
+def test_state_after_a_crash_without_compiled_loops() -> None:
+    test = test_state_after_a_crash_equals_uninterrupted_state.__name__
+    arguments = ["-k", "SGDClassifier or wide and not Pipeline", "--rootdir", str(Path.cwd())]
     found = subprocess.run(  # noqa: S603  our own words
-        [sys.executable, "-c", ALONE, *words, f"{__file__}::test_after_a_crash_it_is_what_it_was"],
+        [sys.executable, "-c", ALONE, *arguments, f"{__file__}::{test}"],
         env={**os.environ, "ONEPASS_COMPILED": "0"},
         capture_output=True,
         text=True,

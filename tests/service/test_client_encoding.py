@@ -1,4 +1,4 @@
-"""Packing: rows that a client sends are those that the service reads."""
+"""Encoding of rows by the client equals decoding by the service."""
 
 import datetime as dt
 
@@ -12,7 +12,7 @@ from onepass.service.protocol import v2
 from onepass.service.requests import read_rows
 
 
-def test_what_is_missing_stays_so() -> None:
+def test_missing_values_survive_encoding() -> None:
     rows = [
         {"km": 1.0, "kind": "é", "word": "a", "at": dt.datetime(2026, 11, 22, 1, 2, 3, 4, dt.UTC)},
         {"km": None, "kind": "", "word": None, "at": None},
