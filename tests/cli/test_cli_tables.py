@@ -311,5 +311,5 @@ def test_an_empty_file_of_several_holds_no_rows(name: str, empty: tuple[int, ...
         assert [x for rows in blocks for x in rows.X["x"]] == expected
     for i in range(4):
         Path(f"{i}.{name}").write_bytes(b"")
-    with pytest.raises(op.errors.SourceError, match="must hold rows, got an empty file"):
+    with pytest.raises(op.errors.SourceError, match="must contain rows, got an empty file"):
         list(op.stream.read(f"*.{name}", target="y"))

@@ -237,7 +237,7 @@ def test_it_cannot_be_resumed(tmp_path: Any) -> None:
     X, y = turned(50)
     first = prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run)
     assert first.scores["SGDRegressor"].drift is not None
-    with pytest.raises(ParameterError, match=r"`drift` must be left out when a run is resumed"):
+    with pytest.raises(ParameterError, match=r"`drift` must be omitted when a run is resumed"):
         prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run, resume=True)
 
 
@@ -283,7 +283,7 @@ def test_from_the_command_line(
     assert main(f"{words} --drift ddm".split()) == 2
     assert "ddm must watch classifiers" in capsys.readouterr().err
     assert main(f"{words} --drift adwin --save m.onepass --resume".split()) == 2
-    assert "--drift must be left out when a run is resumed" in capsys.readouterr().err
+    assert "--drift must be omitted when a run is resumed" in capsys.readouterr().err
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)  # the command line tells it
         assert main(f"{words} --save m.onepass --resume".split()) == 0

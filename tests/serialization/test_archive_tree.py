@@ -137,7 +137,7 @@ def test_unsupported_values_are_refused_with_their_path(tree: Any, words: str) -
 def test_a_circular_reference_is_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
-    with pytest.raises(CheckpointError, match=f"more than {DEPTH} levels, perhaps a circular"):
+    with pytest.raises(CheckpointError, match=f"more than {DEPTH} levels, perhaps with a circular"):
         split({"a": circle}, "f")
 
 

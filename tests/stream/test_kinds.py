@@ -151,7 +151,7 @@ def test_values_of_other_than_the_given_type(kind: str, value: Any, expected: st
 
 
 def test_invalid_types() -> None:
-    with pytest.raises(ParameterError, match=r"`types` must give .* got 'int' for column 'x0'"):
+    with pytest.raises(ParameterError, match=r"`types` must map .* got 'int' for column 'x0'"):
         read(np.ones((2, 2)), types={"x0": "int"})
     with pytest.raises(ColumnError, match=r"`types` must name a column.* got 'z'"):
         read(np.ones((2, 2)), types={"z": "text"})
