@@ -220,7 +220,7 @@ def test_what_is_read_once_is_not_read_again() -> None:
     assert stream.task == "regression"
     assert sum(map(len, stream)) == 2000
     writer.join(10)
-    with pytest.raises(op.errors.SourceError, match=r"p\.csv can be read only once"):
+    with pytest.raises(op.errors.SourceError, match=r"p\.csv must be iterated only once"):
         list(stream)
 
 

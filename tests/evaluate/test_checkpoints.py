@@ -470,8 +470,8 @@ def test_a_checkpoint_of_another_run_is_an_error(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"resume": True}, "`resume` needs `checkpoint`"),
-        ({"checkpoint": "m.run", "next_source": True}, "`next_source` needs `resume`"),
+        ({"resume": True}, "`resume` requires `checkpoint`"),
+        ({"checkpoint": "m.run", "next_source": True}, "`next_source` requires `resume`"),
         ({"checkpoint": "m.run", "every": -1}, "`every` must be a number of seconds >= 0"),
     ],
 )

@@ -271,11 +271,11 @@ def test_inspect_shows_the_progress_of_a_run(capsys: pytest.CaptureFixture[str])
 @pytest.mark.usefixtures("stream")
 def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     does("run stream.csv --target price --resume", code=2)
-    assert "--resume needs --save" in capsys.readouterr().err
+    assert "--resume requires --save" in capsys.readouterr().err
     does(f"{RUN} -q")
     before = Path("m.onepass.run").read_bytes()
     for more, output in (
-        ("--next-source", "--next-source needs --resume"),
+        ("--next-source", "--next-source requires --resume"),
         ("--delay-until known", "--delay-until must name a column"),
         ("--delay 5 --max-waiting 2", "Increase --max-waiting"),
         ("--checkpoint -1", "seconds >= 0"),

@@ -119,7 +119,7 @@ class _Odd(dict[str, int]):
         pytest.param({"a": np.ones(2, np.longdouble)}, "`a` .* an array of float", marks=wide),
         pytest.param({"a": np.longdouble(1)}, "`a` .* longdouble", marks=wide),
         ({"a": np.array([b"x"])}, r"`a` .* an array of \|S1"),
-        ({"a": np.array([None, {}])}, "`a` .* an array with a dict in it"),
+        ({"a": np.array([None, {}])}, "`a` .* an array that contains a dict"),
         ({"a": np.zeros(1, "m8[s]")}, r"`a` .* an array of timedelta64\[s\]"),
         ({"a": {1, 2}}, "`a` .* set"),
         ({"a": b"x"}, "`a` .* bytes"),

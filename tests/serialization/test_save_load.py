@@ -331,7 +331,7 @@ def test_a_learned_attribute_cannot_shadow_a_class_attribute(path: Path) -> None
 def test_a_circular_reference_is_refused(path: Path) -> None:
     parts: list[Any] = []
     parts.append(parts)
-    with pytest.raises(CheckpointError, match=r"at most 100 levels, got more under `note\.0\.0`"):
+    with pytest.raises(CheckpointError, match=r"at most 100 levels, got more in `note\.0\.0`"):
         save(NoisyLearner(note=parts), path)
 
 

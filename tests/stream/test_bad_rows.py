@@ -110,7 +110,7 @@ def test_bad_rows_are_skipped_and_counted(
     ("values", "expected_values", "types", "remedy"),
     [
         (["?", 1, 2, 3], [1, 2, 3], {}, None),
-        ([1, "a", "b", "c"], ["a", "b", "c"], {}, r"1 of the first 4 .* Give .*--type x=number"),
+        ([1, "a", "b", "c"], ["a", "b", "c"], {}, r"1 of the first 4 .* Pass .*--type x=number"),
         ([1, "a", "b", "c"], [1], {"x": "number"}, None),
         (["2024-01-01", "-", "2024-01-03"], ["2024-01-01", "-", "2024-01-03"], {}, "x=date"),
     ],

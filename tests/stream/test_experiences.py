@@ -134,7 +134,9 @@ def test_incompatible_arguments_are_refused() -> None:
         experiences(X, y, X, y, [[0]], rows_per_class=11)
     with pytest.raises(ParameterError, match="`test_rows_per_class` must be a whole number"):
         experiences(X, y, X, y, [[0]], test_rows_per_class=0)
-    with pytest.raises(ParameterError, match="`order` must contain each of the indices 0 to 1 once"):
+    with pytest.raises(
+        ParameterError, match="`order` must contain each of the indices 0 to 1 once"
+    ):
         experiences(X, y, X, y, [[0], [1]], order=[0, 0])
     with pytest.raises(ShapeError, match="at least one row"):
         experiences(X[:0], y[:0])

@@ -203,7 +203,10 @@ def test_numbers_of_all_sizes_and_mixed_kinds_that_are_asked_for() -> None:
         ),
         ('{"a":1}\n{"a":1\n', r"line 2 must be one JSON object in UTF-8, got '{\"a\":1'"),
         ('{"a":1}\n[1,2]\n', r"line 2 must be one JSON object .* \(the line is a list\)"),
-        ('{"a":{"b":[1]}}\n', r"column 'a.b' must be .* got a value of type list. Exclude .*drop=\['a.b'\]"),
+        (
+            '{"a":{"b":[1]}}\n',
+            r"column 'a.b' must be .* got a value of type list. Exclude .*drop=\['a.b'\]",
+        ),
         ('[{"a":1}]', r"must contain one JSON object per line, got an array"),
         ("", r"must contain rows, got an empty file"),
         ('{"a":"\udcff"}\n', r"line 1 must be one JSON object in UTF-8"),

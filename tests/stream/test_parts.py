@@ -90,7 +90,9 @@ def test_a_stream_of_files_may_start_anywhere(
 def test_other_columns_are_named_with_the_file(frame: pd.DataFrame, tmp_path: Path) -> None:
     cut(frame, tmp_path, ".csv", [30, 60])
     frame.rename(columns={"speed": "velocity"}).to_csv(tmp_path / "part-99.csv", index=False)
-    wanted = r"part-99.csv must have the columns of .*part-8.csv, got no 'speed' and also 'velocity'"
+    wanted = (
+        r"part-99.csv must have the columns of .*part-8.csv, got no 'speed' and also 'velocity'"
+    )
     with pytest.raises(ColumnError, match=wanted):
         list(read(tmp_path, target="load"))
     frame[["load", "zip", "speed"]].to_csv(tmp_path / "part-99.csv", index=False)

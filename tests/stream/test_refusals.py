@@ -44,8 +44,8 @@ def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -
         ("a.csv", b"a,y", r"must contain rows, got none. Check"),
         ("a.csv", b"a,y\n1,2\n3\n", r"row 1 \(counting from 0\) must have 2 fields.*got 1. Fix"),
         ("a.csv", b"a,y\n1,2\n1,2,3\n", r"row 1 .* must have 2 fields.*got 3. Fix"),
-        ("a.csv", b"a,y\nx,2\n\xff,2\n", r"row 1 .*column 'a' must be UTF-8.* Write it"),
-        ("a.csv", b"\xe9,y\n1,2\n", r"the text must be UTF-8, got other bytes. Write it"),
+        ("a.csv", b"a,y\nx,2\n\xff,2\n", r"row 1 .*column 'a' must be UTF-8.* Convert it"),
+        ("a.csv", b"\xe9,y\n1,2\n", r"the text must be UTF-8, got other bytes. Convert it"),
         ("a.csv", "a,y\n1,2\n".encode("utf-16"), r"must be delimited text in UTF-8, got UTF-16"),
         (
             "a.csv",
@@ -73,7 +73,9 @@ def test_files(name: str, content: bytes, pattern: str, tmp_path: Path) -> None:
 
 
 def test_nothing_there_and_directories(tmp_path: Path) -> None:
-    refused(SourceError, "must be a file, got a path that does not exist. Check", tmp_path / "a.csv")
+    refused(
+        SourceError, "must be a file, got a path that does not exist. Check", tmp_path / "a.csv"
+    )
     refused(SourceError, "Named data sets are flights", "fligths")
     refused(SourceError, "must contain files of one format .* got none. Select", tmp_path)
 
@@ -108,8 +110,8 @@ def test_columns(tmp_path: Path) -> None:
         pattern = f"`{what}` must name a column of the source, which has 'a', 'y', got 'z'. Check"
         refused(ColumnError, pattern, frame, **option)
     refused(ColumnError, "in its first rows, got 'z'", [{"a": 1}], target="z")
-    refused(ColumnError, "must be given 0 to 1, got 2", np.ones((3, 2)), target=2)
-    refused(ColumnError, "by their names, got 0", frame, target=0)
+    refused(ColumnError, "indices 0 to 1, got 2", np.ones((3, 2)), target=2)
+    refused(ColumnError, "must be names, got 0", frame, target=0)
 
 
 def test_missing_targets_raise_before_reading(tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ def test_answers() -> None:
     refused(SourceError, "must contain rows, got none", np.ones((0, 2)))
     refused(SourceError, "must contain rows, got none", iter([]))
     none = pl.DataFrame({"a": [1.0, 2.0], "y": [None, None]})
-    refused(SourceError, "'y' is missing in all of its 2 rows. Give another", none, target="y")
+    refused(SourceError, "'y' is missing in all of its 2 rows. Pass another", none, target="y")
     refused(SourceError, "missing in all of its 2 rows", [({"a": 1}, None)] * 2)
 
 

@@ -138,10 +138,10 @@ def test_no_separator_is_proposed_that_contradicts_the_given_one(
 
 
 def test_proposed_separators_that_do_not_contradict_work() -> None:
-    with pytest.raises(TypeMismatchError, match=r"Give thousands=' ' \(--thousands ' '\),"):
+    with pytest.raises(TypeMismatchError, match=r"Pass thousands=' ' \(--thousands ' '\),"):
         column(["1 234.5"], thousands=",")
     assert column(["1 234.5"], thousands=" ").tolist() == [1234.5]
-    with pytest.raises(TypeMismatchError, match=r"Give decimal=',', thousands='\.'"):
+    with pytest.raises(TypeMismatchError, match=r"Pass decimal=',', thousands='\.'"):
         column(["1.234,5"])
 
 
