@@ -4,18 +4,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # PyTorch version of the tests; the extra "torch" accepts other versions.
 TORCH ?= torch==2.13.0
-# KServe's client, installed without its dependencies, which include a server and restrict pandas to 2
-# and protobuf to 6. The packages that the client imports are in the dependency group "clients".
+# KServe's client. It is installed without dependencies, since these include a server and restrict
+# pandas to 2 and protobuf to 6. The dependency group "clients" has the packages that it imports.
 KSERVE ?= kserve==0.21.0
 # Bytecode is compiled on import only; compiling all packages would take another minute.
 QUIETLY := --quiet --no-compile
-# Number of test processes, each on one thread. Many tests wait for a server, a browser or a clock, so
-# two cores suffice for three. Bytecode is always written: the processes that tests start would
-# otherwise compile the library again.
+# Number of test processes, each with one thread. Many tests wait for a server, a browser or a clock,
+# so two cores are enough for three processes. Bytecode is always written; otherwise the processes
+# that tests start would compile the library again.
 JOBS ?= 3
 
-# Debian packages of programs that tests start: a browser and Redis. Tests are skipped if they are
-# missing; if CI is set, they are installed first, so that no test is skipped.
+# Debian packages of programs that tests start: a browser and Redis. If a program is missing, its
+# tests are skipped; if CI is set, missing programs are installed first, so that no test is skipped.
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 MISSING = $(if $(shell command -v redis-server 2>/dev/null),,redis-server) \
 	$(if $(strip $(foreach each,$(BROWSERS),$(shell command -v $(each) 2>/dev/null))),,chromium)
@@ -51,7 +51,7 @@ test: $(VENV)/.ready-to-test  ## run everything that CI runs: checks and tests
 	@$(MAKE) --no-print-directory --jobs 2 check pytest
 
 test-all: export ONEPASS_TEST_ALL := 1
-test-all: test  ## the same, with all settings of all learners in the contract tests
+test-all: test  ## run make test with all settings of all learners in the contract tests
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 programs:  ## install chromium and redis-server for the tests, if they are missing
@@ -95,5 +95,5 @@ peers: $(VENV)-peers/.ready  ## compare with other libraries: speed, stability, 
 	$(VENV)-peers/bin/python benchmarks/streams.py
 	$(VENV)-peers/bin/python benchmarks/tables.py
 
-clean:  ## remove the environments and the runs
+clean:  ## remove the environments and the folder runs
 	rm -rf $(VENV) $(VENV)-peers runs

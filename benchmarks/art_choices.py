@@ -1,9 +1,9 @@
 """Sensitivity of ART-IPCA on Split Fashion-MNIST to choices that its paper leaves open.
 
-Choices that may explain a difference from the published number are evaluated on test rows: which
-2,000 rows of a class are learned (sampled in each run, or the first of the file), and the order of
-the rows of a task (random, as in the file, or sorted by class). Settings are not chosen this way:
-vigilance is evaluated on 400 held-out rows of each class's 2,000, which are then not learned.
+Two choices may explain a difference from the published number, and are evaluated on test rows: the
+2,000 rows per class to learn (sampled in each run, or the first rows of the file), and the order of
+rows within a task (random, as in the file, or sorted by class). Settings are not chosen on test
+rows: vigilance is evaluated on 400 of the 2,000 rows per class, which are then not learned.
 Results are mean ± standard deviation over runs.
 
     python benchmarks/art_choices.py [fashion-mnist] [--runs 10] [--json FILE]

@@ -3,11 +3,11 @@
     BY_HAND=FOLDER uvicorn by_hand:bare --app-dir benchmarks
     BY_HAND=FOLDER uvicorn by_hand:group_commit --app-dir benchmarks
 
-``bare`` reads the body and returns a constant: what Starlette on uvicorn costs by itself.
+``bare`` reads the body and returns a constant, to measure the cost of Starlette on uvicorn.
 ``group_commit`` predicts with constant weights and learns by recursive least squares in NumPy. One
-writer thread takes all rows that wait, learns them, commits them to SQLite in one transaction and
-then responds to their requests. It looks up idempotency keys, but checks no rows, recovers nothing
-after a crash and takes no snapshots.
+writer thread learns all queued rows, commits them to SQLite in one transaction and then responds to
+their requests. It looks up idempotency keys, but does not validate rows, recover after a crash or
+write snapshots.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Writer:
             group[0][0].call_soon_threadsafe(_resolve, results)
 
     def _one(self, db: Any, x: Any, y: float, body: bytes, key: str | None) -> tuple[int, float]:
-        """Predict a row, learn it and log it, unless its key is known."""
+        """Predict, learn and log a row, unless its key is stored."""
         if key is not None:
             known = db.execute("SELECT prediction FROM keys WHERE key = ?", (key,)).fetchone()
             if known is not None:

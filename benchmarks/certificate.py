@@ -1,10 +1,10 @@
 """Forgetting bound compared with measured forgetting, by memory size; draws docs/certificate.png.
 
 Real streams with standardised columns, 400 random Fourier features, each row learned once. The
-table shows how much predictions have changed since their rows were learned (root mean square over
-rows, in standard deviations of the targets), and the bound; and the same for one more step of
-length 1, in the worst direction. With PyTorch, it also shows a network's drift and the bound, which
-is then an estimate.
+table contains the change of predictions since their rows were learned (root mean square over rows,
+in standard deviations of the targets) and the bound, then the change by one more step of length 1
+in the worst direction and its bound. With PyTorch, it also contains a network, for which the bound
+is an estimate.
 
     python benchmarks/certificate.py [--rows 1000] [--out docs/certificate.png]
 

@@ -4,7 +4,7 @@
 
 Each version is installed with pip, including its compiled loops, into a separate folder. A version
 is a commit, a branch, a tag or a folder. The current ``measures.py`` is run with both versions in
-alternating processes, and the best round counts, since other load can only slow a round down.
+alternating processes. The best round counts, since other load can only make a round slower.
 Results outside the tolerance of a measure are marked, and the exit status is then 1. ``--profile``
 shows the functions that take most time in each version.
 """
@@ -33,7 +33,9 @@ def main() -> None:
     """Print the table; exit with 1 if anything is worse."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base", default="main", help="a commit, branch, tag or folder")
-    parser.add_argument("--head", default=str(ROOT), help="the same; by default this folder")
+    parser.add_argument(
+        "--head", default=str(ROOT), help="a commit, branch, tag or folder; by default this folder"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=[each.name for each in MEASURES])
     parser.add_argument("--profile", action="store_true")

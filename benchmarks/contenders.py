@@ -68,7 +68,7 @@ class Ours(Contender):
     name: ClassVar[str] = "onepass, arrays"
 
     def __init__(self, p: int, ridge: float, **settings: Any) -> None:
-        del p  # taken from the first row
+        del p  # inferred from the first row
         self.model = op.RLSRegressor(ridge, fit_intercept=False, **settings)
 
     def rows(self, X: Floats) -> Sequence[Any]:
@@ -250,7 +250,7 @@ class FilterPy(Contender):
 
     def learn(self, x: Floats, y: float) -> None:
         self.model.update(np.array([[y]]), H=x)
-        if self.forgets:  # without forgetting, the prediction step has no effect
+        if self.forgets:  # otherwise the prediction step has no effect
             self.model.predict()
 
     def weights(self) -> Floats:
@@ -258,7 +258,7 @@ class FilterPy(Contender):
 
 
 def named(X: Floats) -> list[dict[str, float]]:
-    """Rows as dicts of Python floats."""
+    """Convert rows to dicts of Python floats."""
     names = [f"x{j}" for j in range(X.shape[1])]
     return [dict(zip(names, row, strict=True)) for row in X.tolist()]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from PIL import Image  # it comes with matplotlib
+from PIL import Image  # a dependency of matplotlib
 from stored_results import ART, PAPERS, RESULTS, art_outcome, continual_figure, orfit_outcome
 
 from onepass_experiments import EXPERIMENTS, art_tables

@@ -29,7 +29,7 @@ from typing import Any
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
-import numpy as np  # noqa: E402  the number of threads is read when it is imported
+import numpy as np  # noqa: E402  reads the number of threads on import
 
 P = 10
 BLOCK = 1024

@@ -1,7 +1,7 @@
 """Choice of the settings of ``RandomConvolution`` on held-out rows.
 
-For each of several recipes and ridges, 10,000 training rows are learned by the batch solution,
-which RLS equals, and 5,000 other training rows are evaluated; test rows are not used. The results
+For each of several recipes and ridges, 10,000 training rows are learned by the batch solution, to
+which RLS is equal, and 5,000 other training rows are evaluated; test rows are not used. The results
 are in results/fixed_features.json, and the best ridge of each recipe is in the table of
 docs/results/features.md. ``onepass reproduce continual`` measures the chosen settings in one pass.
 

@@ -238,7 +238,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="10⁷ rows, 3,000 features")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--json", type=Path, default=RESULT)
-    parser.add_argument("--draw", action="store_true", help="only draw former results")
+    parser.add_argument("--draw", action="store_true", help="only draw stored results")
     parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.threads:

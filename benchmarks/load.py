@@ -5,7 +5,7 @@
 The services, each one process on this machine:
 
 - ``onepass serve`` with RLSRegressor;
-- with ``--former``, the same of another version, whose ``src`` folder is given;
+- with ``--former``, ``onepass serve`` of another version, from its folder ``src``;
 - a bare Starlette handler, which returns a constant (``by_hand.py``);
 - a group-commit service written by hand in about 80 lines (``by_hand.py``).
 
@@ -95,9 +95,9 @@ def main() -> None:
     """Measure, print a table, and write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--former", type=Path, help="the folder src of another version")
-    parser.add_argument("--seconds", type=int, default=5, help="of each load in each round")
+    parser.add_argument("--seconds", type=int, default=5, help="seconds per load and round")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="of the long stream")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the long stream")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if shutil.which("wrk") is None:

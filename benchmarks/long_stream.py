@@ -3,9 +3,9 @@
 Twenty features, λ = 0.99, test-then-train, on one thread. Seventeen features are excited in every
 row, with scales from 1e-3 to 1e3; one is constant; one is zero; one is zero after 10,000 rows. The
 targets are an exact linear function of the features plus 7, rounded to the precision of the stream,
-so that errors of the coefficients are rounding or drift. Errors are in the units of the features:
-the largest over the excited features within each decade of rows (the last is the last block of ten
-million), and that of the unexcited feature.
+so that errors of the coefficients are caused by rounding or drift. Errors are in the units of the
+features: the largest over the excited features within each decade of rows (the last decade is the
+last block of ten million), and that of the unexcited feature.
 
     python benchmarks/long_stream.py [--rows 10000000] [--rule 0.99] [--json FILE]
 """
@@ -31,7 +31,7 @@ TRUTH = np.concatenate((np.linspace(1.0, 3.0, EXCITED) / UNITS[:EXCITED], [0.0, 
 
 
 def block(rng: np.random.Generator, first: int, dtype: Any) -> tuple[Floats, Floats]:
-    """Return a block of rows from ``first`` on, and its targets."""
+    """Return a block of rows that starts at row ``first``, and its targets."""
     X = rng.standard_normal((BLOCK, P), dtype=np.float64) * UNITS
     X[:, EXCITED], X[:, EXCITED + 1] = UNITS[EXCITED], 0.0
     if first >= SILENT_FROM:

@@ -35,7 +35,7 @@ SIZES = [(784, 10), (10_000, 50), (100_000, 50), (500_000, 50)]
 LINEAR = 10_000  # max weights for which a linear learner is measured too
 ROUNDS = 20  # timed stretches
 STRETCH = 50  # approximate rows per learner and stretch
-AT_MOST = 10  # max timed rows of rebayes, which have equal cost
+AT_MOST = 10  # max timed rows of rebayes, whose rows have equal cost
 
 
 def dense(X: Floats, y: Floats, w: Floats, m: int, *, raw: bool) -> Floats:

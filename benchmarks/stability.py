@@ -9,11 +9,11 @@ rows, then they return. For each rule the table shows the root mean square error
   exponential forgetting, which is exact, on the same rows in float64,
 
 as means over seeds. The noise alone contributes 0.1. Each rule starts from w ~ N(0, I), has no
-intercept and gets single rows, except bayesianbandits, which is slow with single rows and gets the
-middle of the unexcited part in blocks of 100. By its documentation its uniform rules give the same
-result in blocks; for the two others the difference decays by λ¹⁰⁰⁰ in the last 1,000 rows before
-the return. With float32 all rows and targets are float32. ``--only`` measures some rules and keeps
-the results of the others.
+intercept and receives single rows, except bayesianbandits, which is slow with single rows and
+receives the middle of the unexcited part in blocks of 100. According to its documentation, its
+uniform rules have the same result with blocks; for its two other rules the difference decays by
+λ¹⁰⁰⁰ in the last 1,000 rows before the return. With float32 all rows and targets are float32.
+``--only`` measures some rules and preserves the results of the others.
 
     make peers    or    python benchmarks/stability.py [--seeds 10] [--only onepass]
 """
@@ -163,7 +163,7 @@ def tracking(start: Rule, seed: int, dtype: Any) -> float | None:
 
 
 def mean(values: list[float | None]) -> float | str | None:
-    """The mean over seeds; None if one of them has no value, "inf" if one is infinite."""
+    """Return the mean over seeds; None if a value is missing, "inf" if one is infinite."""
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None

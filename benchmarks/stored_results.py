@@ -1,4 +1,4 @@
-"""Outcomes of experiments, read back from benchmarks/results to draw their figures again."""
+"""Outcomes of experiments, read from benchmarks/results to redraw their figures."""
 
 import csv
 import math
@@ -78,7 +78,7 @@ def continual_figure() -> Any:
 
 
 def scores_of(rows: list[dict[str, str]]) -> Any:
-    """Return what the figure needs of the runs of a learner."""
+    """Return the scores of the runs of a learner that the figure shows."""
     averages = [float(row["average"]) for row in rows]
     deviation = stdev(averages) if len(averages) > 1 else math.nan
     return SimpleNamespace(

@@ -45,9 +45,9 @@ LIBRARIES = ("river", "numpy", "scipy")
 
 
 def features(name: str, lags: tuple[int, ...]) -> tuple[Floats, Any, str]:
-    """Return the features of all rows as of their time, the targets, and the task.
+    """Return the features of all rows, as known at their times, the targets, and the task.
 
-    With lags, the targets of that many rows before are features too; 0 at the start.
+    For each lag, the target that many rows earlier is a further feature; 0 at the start.
     """
     stream = op.stream.dataset(name)
     encode, impute, parts, targets = op.features.Encode(), op.features.Impute(), [], []

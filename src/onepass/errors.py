@@ -42,10 +42,10 @@
     ├── RowsRefusedWarning         rows were not learned
     └── TaskWarning                a task ended, which the learner ignores
 
-Each message has four parts: where, what was expected, what was given, and a remedy. When a learner
-raises an error, it remains unchanged.
+Each message has four parts: the call, what was expected, what was received, and a remedy. A learner
+that raises an error remains unchanged.
 
-The module also has helpers for messages, and the import of optional packages.
+The module also has helpers for messages and for imports of optional packages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -166,7 +166,8 @@ class StoreError(OnepassError, OSError):
     ----------
     message : str
     full : bool, default False
-        Whether the disk is full. The file is unchanged; free space is enough to continue.
+        Whether the disk is full. The file is unchanged; the learner can continue when space is
+        free.
     """
 
     def __init__(self, message: str, *, full: bool = False) -> None:
@@ -283,11 +284,11 @@ class LargeStateWarning(UserWarning):
 
 
 class MemoryFullWarning(UserWarning):
-    """A memory has no free direction left: without noise no further row can be learned."""
+    """A memory has no free direction left: no further row can be learned without noise."""
 
 
 class MergeWarning(UserWarning):
-    """Two networks are hard to merge: the merged weights lie between theirs."""
+    """Two networks are hard to merge: the merged weights are between those of the networks."""
 
 
 class MixedColumnWarning(UserWarning):
@@ -299,11 +300,11 @@ class ModuleModeWarning(UserWarning):
 
 
 class RowsRefusedWarning(UserWarning):
-    """Rows were not learned: they could not be read, or the learner refused them."""
+    """Rows were not learned: they could not be read, or the learner raised an error."""
 
 
 class TaskWarning(UserWarning):
-    """``after_task`` was called on a learner without tasks, and had no effect."""
+    """``after_task`` had no effect, because the learner does not use tasks."""
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
@@ -312,7 +313,7 @@ def did_you_mean(name: str, valid: Iterable[str]) -> str:
     Parameters
     ----------
     name : str
-        The name that was given.
+        The invalid name.
     valid : iterable of str
         The valid names.
 
@@ -330,7 +331,7 @@ def did_you_mean(name: str, valid: Iterable[str]) -> str:
 
 
 def join_names(names: Sequence[str], limit: int = 8) -> str:
-    """Return names in quotation marks, at most ``limit`` of them.
+    """Join quoted names, at most ``limit`` of them.
 
     Parameters
     ----------
@@ -371,14 +372,14 @@ def first_unencodable(texts: Iterable[str | None]) -> str | None:
 
 
 def import_extra(module: str, *, extra: str, where: str) -> ModuleType:
-    """Import an optional module; if it is missing, name the extra that installs it.
+    """Import an optional module; if it is missing, the error names the extra to install.
 
     Parameters
     ----------
     module : str
         Dotted name of the module, such as ``"matplotlib.figure"``.
     extra : str
-        The extra of onepass that installs it.
+        The extra of onepass that installs the module.
     where : str
         The public call, for the message.
 

@@ -22,7 +22,7 @@ ArrayOrTensor: TypeAlias = Union[Array, "torch.Tensor"]
 """An array of either backend: NumPy or PyTorch."""
 
 Kind: TypeAlias = Union[type[np.floating[Any]], np.dtype[np.floating[Any]], "torch.Tensor"]
-"""A NumPy dtype, or a tensor of the wanted dtype and device."""
+"""A NumPy dtype, or a tensor with the desired dtype and device."""
 
 RowLike: TypeAlias = ArrayLike | Mapping[str, object]
 """One row of features: an array, or a mapping of named features."""

@@ -255,7 +255,7 @@ def test_predict_remarks_on_columns_that_are_not_the_models(
     output = capsys.readouterr()
     assert len(rows(output.out)) == 300
     assert output.err == (
-        "Column 'km' is not in the source: treated as missing values. Did you mean 'Km'? "
+        "Column 'km' is not in the source and treated as missing. Did you mean 'Km'? "
         "Ignored, as the model was trained without them: 'Km'.\n"
     )
     does("predict m.onepass other.csv -q")
@@ -382,7 +382,7 @@ def test_reproduce_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> No
     does("reproduce")
     output = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in output] == [*EXPERIMENTS, *ALIASES]
-    assert "The same as orfit-fig6" in next(row for row in output if "orfit-2022-fig2" in row)
+    assert "Alias of orfit-fig6" in next(row for row in output if "orfit-2022-fig2" in row)
 
 
 def test_reproduce_runs_an_experiment(
@@ -415,7 +415,7 @@ def test_reproduce_runs_an_experiment(
     ("words", "message"),
     [
         ("run flihgts --target y", "SourceError.*Did you mean 'flights'"),
-        ("run nothing.csv --target y", "SourceError.*no such file"),
+        ("run nothing.csv --target y", "SourceError.*does not exist"),
         ("predict none.onepass trips.csv", "CheckpointError"),
         ("predict m.onepass other.csv", "ColumnError.*only new columns"),
         ("inspect trips.csv", "CheckpointError"),
@@ -443,15 +443,18 @@ def test_an_error_is_one_message(
         ("run trips.csv --target price --set rsl.forgetting=1", "Did you mean 'rls'"),
         ("run trips.csv --target price -q --set rls.forgetting=2", "in \\(0, 1\\], got 2"),
         ("run trips.csv --target price --set rls.forgetting=2", "run: --set rls.forgetting=2: "),
-        ("run trips.csv --target price --set rls.ridge=a", "Give another: --set rls.ridge=VALUE"),
+        ("run trips.csv --target price --set rls.ridge=a", "Choose another: --set rls.ridge=VALUE"),
         ("run trips.csv --target price --set rls.forgetting=windw:100:", "got 'windw:100:'. Did"),
         ("run trips.csv --target price --set encode.max_categories=no", "run: --set encode.max_c"),
         (
             "run trips.csv --target price --metrics mea",
             "run: --metrics: a metric of .* mae, rmse, r2.*Did you mean 'mae'",
         ),
-        ("run trips.csv --target price -q --block 0", "--block: it must be a whole number >= 1"),
-        ("run trips.csv --target price --type km=integer", "--type must give .*'number'"),
+        (
+            "run trips.csv --target price -q --block 0",
+            "--block: the value must be a whole number >= 1",
+        ),
+        ("run trips.csv --target price --type km=integer", "--type must map .*'number'"),
         ("run trips.csv --target price --save .", "--save must be a file"),
         ("run trips.csv --target price --report trips.csv", "--report must be a folder"),
         (
@@ -462,16 +465,16 @@ def test_an_error_is_one_message(
         ("predict m.onepass trips.csv --out out.txt", "--out: out.txt must end in .csv"),
         ("data path nothing", "must be one of flights"),
         ("data fetch nothing", "must be one of flights"),
-        ("run trips.csv", "needs --target"),
+        ("run trips.csv", "requires --target"),
         ("run --target price", "SOURCE"),
         ("run trips.csv --tagret price", "Did you mean --target"),
         ("run trips.csv --target price --block many", "--block"),
-        ("run trips.csv --target price --checkpoint 5", "--checkpoint needs --save"),
+        ("run trips.csv --target price --checkpoint 5", "--checkpoint requires --save"),
         ("run trips.csv --target price --delay 1.5", "must be a whole number, got '1.5'"),
         ("run trips.csv --target price --window 10.9", "must be a whole number, got '10.9'"),
         ("run trips.csv --target price --block 3.7", "must be a whole number, got '3.7'"),
-        ("run trips.csv --target price --restart", "--restart needs --save"),
-        ("run trips.csv --target price --resume", "--resume needs --save"),
+        ("run trips.csv --target price --restart", "--restart requires --save"),
+        ("run trips.csv --target price --resume", "--resume requires --save"),
         ("run trips.csv --target price --save m --resume --restart", "got both"),
         (
             "run trips.csv --target price --set rls.forgetting=bounded:half_life=1h",
@@ -482,15 +485,21 @@ def test_an_error_is_one_message(
         ("reproduce orfit-fig", "Did you mean 'orfit-fig"),
         ("nothing", "nothing"),
         ("data nothing", "nothing"),
-        ("run trips.csv --target price --window 0", "--window: it must be a whole number >= 1"),
-        ("run trips.csv --target price --delay -1", "--delay: it must be a whole number >= 0"),
+        (
+            "run trips.csv --target price --window 0",
+            "--window: the value must be a whole number >= 1",
+        ),
+        (
+            "run trips.csv --target price --delay -1",
+            "--delay: the value must be a whole number >= 0",
+        ),
         ("run trips.csv --target price --delay 9 --max-waiting 8", "must be at most"),
-        ("run trips.csv --target price --max-waiting 9", "--max-waiting needs --delay or"),
+        ("run trips.csv --target price --max-waiting 9", "--max-waiting requires --delay or"),
         (
             "run trips.csv --target price --delay-until km",
-            "--delay-until needs a stream with the time",
+            "--delay-until requires a stream with times",
         ),
-        ("run trips.csv --target price --delay 3 --delay-until km", "without a --delay"),
+        ("run trips.csv --target price --delay 3 --delay-until km", "and excludes --delay"),
         ("run trips.csv --target price --save m --checkpoint nan", "a number of seconds >= 0"),
         ("run trips.csv --target price --save m --checkpoint -1", "a number of seconds >= 0"),
         ("run trips.csv --target price --delimiter abc", "run: --delimiter must be one ASCII"),
@@ -498,10 +507,10 @@ def test_an_error_is_one_message(
             "run trips.csv --target price --task classification --metrics mae",
             "run: --metrics: a metric of classification",
         ),
-        ("run trips.csv --target price --drift ddm", "run: ddm must watch classifiers"),
+        ("run trips.csv --target price --drift ddm", "run: ddm must be used with classifiers"),
         ("run trips.csv --target price --drift adwn", "Did you mean 'adwin'"),
         ("run trips.csv --target price --save trips.csv", "must not name a source"),
-        ("reproduce orfit-fig6 --draws 0", "--draws: it must be a whole number >= 1"),
+        ("reproduce orfit-fig6 --draws 0", "--draws: the value must be a whole number >= 1"),
     ],
 )
 @pytest.mark.usefixtures("model")

@@ -73,7 +73,7 @@ def test_models_that_differ_are_refused_and_nothing_is_written(
         "a.onepass sgd.onepass": "sgd.onepass with a.onepass: Pipeline.merge: both must have the",
         "sgd.onepass sgd.onepass": "stores only its weights",
         "fading.onepass fading.onepass": "--set rls.forgetting=exponential:0.999",
-        "spec.onepass a.onepass": "spec.onepass must hold a model, got a Principal",
+        "spec.onepass a.onepass": "spec.onepass must contain a model, got a Principal",
         "a.onepass nothing.onepass": "nothing.onepass",
         "a.onepass b.csv": "b.csv",
     }.items():

@@ -124,7 +124,7 @@ def test_misuse_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         ("run *.tsv --target price", "the pattern *.tsv must match at least one file", 1),
         ("run a.csv --target price --format parquet", "must be a complete Parquet file", 1),
         ("run a.csv --target price --delimiter ;;", "--delimiter must be one ASCII character", 2),
-        ("run flights --delimiter ;", "--delimiter must be left out unless", 2),
+        ("run flights --delimiter ;", "--delimiter must be omitted unless", 2),
     ):
         assert output in run_onepass(capsys, *words.split(), code=code)
     assert "--bogus" in run_onepass(capsys, "run", "a.csv", "a.csv", "--bogus", "1", code=2)
@@ -173,6 +173,6 @@ def test_no_file_of_nested_folders_or_with_brackets_is_written_over(
 
 def test_a_table_without_rows_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     pq.write_table(pa.table({"km": pa.array([], pa.float64()), "price": pa.array([])}), "a.parquet")
-    assert "must hold rows, got none" in run_onepass(
+    assert "must contain rows, got none" in run_onepass(
         capsys, "run", "a.parquet", "--target", "price", code=1
     )

@@ -220,7 +220,7 @@ def test_what_is_read_once_is_not_read_again() -> None:
     assert stream.task == "regression"
     assert sum(map(len, stream)) == 2000
     writer.join(10)
-    with pytest.raises(op.errors.SourceError, match=r"p\.csv can be read only once"):
+    with pytest.raises(op.errors.SourceError, match=r"p\.csv must be iterated only once"):
         list(stream)
 
 
@@ -311,5 +311,5 @@ def test_an_empty_file_of_several_holds_no_rows(name: str, empty: tuple[int, ...
         assert [x for rows in blocks for x in rows.X["x"]] == expected
     for i in range(4):
         Path(f"{i}.{name}").write_bytes(b"")
-    with pytest.raises(op.errors.SourceError, match="must hold rows, got an empty file"):
+    with pytest.raises(op.errors.SourceError, match="must contain rows, got an empty file"):
         list(op.stream.read(f"*.{name}", target="y"))

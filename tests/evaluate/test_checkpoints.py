@@ -377,7 +377,7 @@ def test_arrays_are_resumed_by_their_rows(place: Path) -> None:
     again = prequential(model, (X, y), checkpoint=place, resume=True)
     _same(again, prequential(calm, (X, y)))
     np.testing.assert_array_equal(model.coef_, calm.coef_)
-    with pytest.raises(SourceError, match="must hold the 5,000 rows that were learned before"):
+    with pytest.raises(SourceError, match="must contain the 5,000 rows that were learned before"):
         prequential(op.RLSRegressor(), (X[:9], y[:9]), checkpoint=place, resume=True)
 
 
@@ -470,8 +470,8 @@ def test_a_checkpoint_of_another_run_is_an_error(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"resume": True}, "`resume` needs `checkpoint`"),
-        ({"checkpoint": "m.run", "next_source": True}, "`next_source` needs `resume`"),
+        ({"resume": True}, "`resume` requires `checkpoint`"),
+        ({"checkpoint": "m.run", "next_source": True}, "`next_source` requires `resume`"),
         ({"checkpoint": "m.run", "every": -1}, "`every` must be a number of seconds >= 0"),
     ],
 )
@@ -498,10 +498,10 @@ def test_a_model_file_is_no_checkpoint(place: Path) -> None:
         lambda: run_progress(place),
         lambda: prequential(op.RLSRegressor(), _stream(), checkpoint=place, resume=True),
     ):
-        with pytest.raises(CheckpointError, match="must hold a run, got a learner"):
+        with pytest.raises(CheckpointError, match="must contain a run, got a learner"):
             call()
     prequential(op.RLSRegressor(), (np.eye(3), np.arange(3.0)), checkpoint=place)
-    with pytest.raises(CheckpointError, match="must hold a learner, got a run"):
+    with pytest.raises(CheckpointError, match="must contain a learner, got a run"):
         op.load(place)
 
 
@@ -576,7 +576,7 @@ def test_two_runs_cannot_write_one_checkpoint(tmp_path: Path) -> None:
             begun.append(prequential(_models(), _stream(FRAME[:200]), checkpoint=place))
 
     before = prequential(_models(), _stream(), checkpoint=place)
-    with pytest.raises(CheckpointError, match="got another that has written it since"):
+    with pytest.raises(CheckpointError, match="got a file that another run has written"):
         prequential(_models(), _stream(), checkpoint=place, on_block=other)
     stood = run_progress(place)
     assert stood is not None

@@ -217,7 +217,7 @@ def test_who_must_know_all_classes_is_stopped_at_an_iterator() -> None:
     with pytest.warns(RowsRefusedWarning, match="'sk' stopped"):
         report = continual(models, arriving(), on_progress=steps.append)
     assert [(step.done, step.total) for step in steps] == [(1, 2), (2, 2), (3, 4), (4, 4)]
-    assert "must know all classes beforehand" in report["sk"].notes[0]
+    assert "requires all classes in advance" in report["sk"].notes[0]
     assert report["ncm"].average_accuracy > 0.7
 
 
@@ -273,7 +273,7 @@ def test_seeds_must_make_as_many_tasks() -> None:
     def tasks(seed: int) -> Any:
         return op.stream.experiences(X, Y, n_tasks=2 + seed)
 
-    with pytest.raises(ParameterError, match=r"the same number with each seed, got \{0: 2, 1: 3\}"):
+    with pytest.raises(ParameterError, match=r"equal length for all seeds, got \{0: 2, 1: 3\}"):
         continual(Plain(), tasks, seeds=np.arange(2))
     for wrong in ({"clock": 3}, {"on_progress": 3}, {"path": 3}):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
@@ -308,7 +308,7 @@ def test_a_damaged_stored_run_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(SourceError, match=r"a-seed0\.json must be a (stored )?run"):
             continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
     path.write_text("[" * 100_000)
-    with pytest.raises(SourceError, match="Remove it"):
+    with pytest.raises(SourceError, match="Delete the file"):
         continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
 
 
@@ -395,7 +395,7 @@ def test_a_baseline_in_a_pipeline_is_an_error() -> None:
 
 def test_a_key_of_numbers_needs_ranges() -> None:
     numbers = np.random.default_rng(0).normal(size=len(X))
-    with pytest.raises(ParameterError, match=r"values are a task each, ask for ranges: n_tasks"):
+    with pytest.raises(ParameterError, match=r"tasks, one per value, by ranges: n_tasks"):
         op.stream.experiences(X, Y, by=numbers)
 
 

@@ -219,7 +219,7 @@ def _known(values: Any) -> Any:
     [
         ({"delay": -1}, ParameterError, "`delay` must be a whole number >= 0"),
         ({"delay": 3, "delay_until": "known"}, ParameterError, "one of the two"),
-        ({"delay": 3, "max_waiting": 2}, ParameterError, "higher `max_waiting`"),
+        ({"delay": 3, "max_waiting": 2}, ParameterError, "Increase `max_waiting`"),
         ({"delay_until": "later"}, ColumnError, "must name a column of the stream"),
         ({"delay_until": "known", "stream": [5.0] * 4, "max_waiting": 2}, ParameterError, "got 4"),
         ({"delay_until": "known", "stream": [1.0, np.nan, 2.0, 3.0]}, NotFiniteError, "in row 1 "),
@@ -227,7 +227,7 @@ def _known(values: Any) -> Any:
         (
             {"delay_until": "known", "stream": np.array(["2024-01-01"] * 4, dtype="M8[us]")},
             TypeMismatchError,
-            "the type of the stream's times",
+            "the type of the times of rows",
         ),
     ],
 )
@@ -248,7 +248,7 @@ def test_decreasing_times_are_an_error() -> None:
     ]
     with pytest.raises(ParameterError, match=r"got 4.0 in row 6 \(from 0\), after 5.0. Sort"):
         prequential(RLSRegressor(), blocks, delay_until="known")
-    with pytest.raises(OnepassError, match="needs a stream with the time"):
+    with pytest.raises(OnepassError, match="requires a stream with times"):
         prequential(RLSRegressor(), (X, y), delay_until="known")
 
 

@@ -222,7 +222,7 @@ def test_a_run_without_drift_is_drawn_without_ticks() -> None:
         (drift.ADWIN, r"must be a detector with `update`.*got <class.*Pass an object"),
         (3, r"must be a detector with `update` and `drift_detected`, got 3"),
         ({"x": object()}, r"must be a detector"),
-        (drift.binary.DDM(), r"DDM must watch classifiers.*regress.*ADWIN"),
+        (drift.binary.DDM(), r"DDM must be used with classifiers.*regress.*ADWIN"),
     ],
 )
 def test_what_is_no_detector_is_refused_before_anything_is_learned(given: Any, words: str) -> None:
@@ -237,7 +237,7 @@ def test_it_cannot_be_resumed(tmp_path: Any) -> None:
     X, y = turned(50)
     first = prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run)
     assert first.scores["SGDRegressor"].drift is not None
-    with pytest.raises(ParameterError, match=r"`drift` must be left out when a run is resumed"):
+    with pytest.raises(ParameterError, match=r"`drift` must be omitted when a run is resumed"):
         prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run, resume=True)
 
 
@@ -281,9 +281,9 @@ def test_from_the_command_line(
     assert main(f"{words} --drift adwn".split()) == 2
     assert "Did you mean 'adwin'?" in capsys.readouterr().err
     assert main(f"{words} --drift ddm".split()) == 2
-    assert "ddm must watch classifiers" in capsys.readouterr().err
+    assert "ddm must be used with classifiers" in capsys.readouterr().err
     assert main(f"{words} --drift adwin --save m.onepass --resume".split()) == 2
-    assert "--drift must be left out when a run is resumed" in capsys.readouterr().err
+    assert "--drift must be omitted when a run is resumed" in capsys.readouterr().err
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)  # the command line tells it
         assert main(f"{words} --save m.onepass --resume".split()) == 0

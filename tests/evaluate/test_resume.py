@@ -98,7 +98,7 @@ def test_who_asks_it_to_end_finds_all_saved(number: int, code: int, more: str) -
     waiting = min(30, stood.rows) if more else 0
     learned = op.load("m-rls.onepass")
     assert getattr(learned, "rows_seen_", 0) == stood.rows - waiting
-    assert f"{waiting} of them wait" in output or not more
+    assert f"{waiting} of them with pending targets" in output or not more
     again, unbroken = (
         resumed(words.replace("--block 32", "--block 1")),
         calm(words.replace("--block 32", "--block 1")),
@@ -171,7 +171,7 @@ def test_a_run_that_the_library_began_is_gone_on_with(capsys: pytest.CaptureFixt
 def test_an_unfinished_run_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("m.onepass.run").read_bytes()
     does(f"{RUN} -q", code=1)
-    assert "Continue it by --resume, discard it by --restart" in capsys.readouterr().err
+    assert "Continue it with --resume, discard it with --restart" in capsys.readouterr().err
     assert Path("m.onepass.run").read_bytes() == before
     does(f"{RUN} -q --restart")
     does(f"{RUN} -q")  # one that is finished is
@@ -264,20 +264,20 @@ def test_inspect_shows_the_progress_of_a_run(capsys: pytest.CaptureFixture[str])
     does("inspect m.onepass.run", code=1)
     for more in ("", "--resume"):
         does(f"{RUN} -q {more}", code=1)
-        assert "Or discard it by --restart." in capsys.readouterr().err
+        assert "Or discard it with --restart." in capsys.readouterr().err
     does(f"{RUN} -q --restart")
 
 
 @pytest.mark.usefixtures("stream")
 def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     does("run stream.csv --target price --resume", code=2)
-    assert "--resume needs --save" in capsys.readouterr().err
+    assert "--resume requires --save" in capsys.readouterr().err
     does(f"{RUN} -q")
     before = Path("m.onepass.run").read_bytes()
     for more, output in (
-        ("--next-source", "--next-source needs --resume"),
+        ("--next-source", "--next-source requires --resume"),
         ("--delay-until known", "--delay-until must name a column"),
-        ("--delay 5 --max-waiting 2", "Set a higher --max-waiting"),
+        ("--delay 5 --max-waiting 2", "Increase --max-waiting"),
         ("--checkpoint -1", "seconds >= 0"),
     ):
         does(f"{RUN} {more}", code=2)

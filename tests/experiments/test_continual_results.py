@@ -150,7 +150,7 @@ def test_an_interrupted_experiment_resumes_with_the_same_result(
     for name, report in whole.reports.items():
         for run, other in zip(report.runs, again.reports[name].runs, strict=True):
             assert run.matrix == other.matrix
-    with pytest.raises(ParameterError, match="of the same settings"):
+    with pytest.raises(ParameterError, match="with the same settings"):
         continual(data, **{**given, "scale": 0.01})
 
 

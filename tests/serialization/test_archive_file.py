@@ -92,7 +92,7 @@ def test_writing_is_deterministic(path: Path, whole: bytes) -> None:
 
 def test_another_kind_is_refused(path: Path, whole: bytes) -> None:
     assert whole
-    with pytest.raises(CheckpointError, match="must hold a learner, got a tree"):
+    with pytest.raises(CheckpointError, match="must contain a learner, got a tree"):
         archive.read(path, kind="learner")
 
 
@@ -188,7 +188,7 @@ def test_arrays_of_unsupported_dtypes_are_refused(path: Path) -> None:
 
 def test_a_newer_format_is_refused(path: Path) -> None:
     message = read_error(path, make_file(record(format=3, digest="of another kind")))
-    assert message == f"{path} has format version 3; this release reads up to 1. Upgrade onepass."
+    assert message == f"{path}: must have format version 1 or lower, got 3. Upgrade onepass."
 
 
 def test_a_safetensors_file_of_another_program_is_refused(path: Path) -> None:

@@ -119,7 +119,7 @@ class _Odd(dict[str, int]):
         pytest.param({"a": np.ones(2, np.longdouble)}, "`a` .* an array of float", marks=wide),
         pytest.param({"a": np.longdouble(1)}, "`a` .* longdouble", marks=wide),
         ({"a": np.array([b"x"])}, r"`a` .* an array of \|S1"),
-        ({"a": np.array([None, {}])}, "`a` .* an array with a dict in it"),
+        ({"a": np.array([None, {}])}, "`a` .* an array that contains a dict"),
         ({"a": np.zeros(1, "m8[s]")}, r"`a` .* an array of timedelta64\[s\]"),
         ({"a": {1, 2}}, "`a` .* set"),
         ({"a": b"x"}, "`a` .* bytes"),
@@ -137,7 +137,7 @@ def test_unsupported_values_are_refused_with_their_path(tree: Any, words: str) -
 def test_a_circular_reference_is_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
-    with pytest.raises(CheckpointError, match=f"more than {DEPTH} levels, perhaps a circular"):
+    with pytest.raises(CheckpointError, match=f"more than {DEPTH} levels, perhaps with a circular"):
         split({"a": circle}, "f")
 
 

@@ -293,7 +293,7 @@ def with_attributes(**attributes: Any) -> NoisyLearner:
         ),
         (
             lambda: with_attributes(memory_=State(NoisyLearner())),
-            "`memory_.Q` must be .* that is allowed there",
+            "`memory_.Q` must be .* that is allowed at this path",
         ),
         (
             lambda: with_attributes(memory_=State(object())),
@@ -324,14 +324,14 @@ def test_unsupported_objects_are_not_saved(make: Callable[[], Any], words: str, 
 def test_a_learned_attribute_cannot_shadow_a_class_attribute(path: Path) -> None:
     model = fitted()
     vars(model)["norm_"] = 3.0
-    with pytest.raises(CheckpointError, match="got 'norm_', which its class has already"):
+    with pytest.raises(CheckpointError, match="the class does not define, got 'norm_'"):
         save(model, path)
 
 
 def test_a_circular_reference_is_refused(path: Path) -> None:
     parts: list[Any] = []
     parts.append(parts)
-    with pytest.raises(CheckpointError, match=r"at most 100 levels, got more under `note\.0\.0`"):
+    with pytest.raises(CheckpointError, match=r"at most 100 levels, got more in `note\.0\.0`"):
         save(NoisyLearner(note=parts), path)
 
 

@@ -61,7 +61,7 @@ def test_wrong_usage(tmp_path: Path, serve: Serve, words: tuple[str, ...], code:
 def test_messages_of_invalid_arguments(tmp_path: Path, serve: Serve) -> None:
     """Messages name options of the command, not of the library."""
     data = ("--data", str(tmp_path / "data"), "--port", "0")
-    assert "serve: --data must be given" in serve("rls")[1]
+    assert "serve: --data is required" in serve("rls")[1]
     assert "--data requires an argument" in serve("rls", "--data")[1]
     assert "m.onepass must be an existing model file" in serve("m.onepass", *data)[1]
     assert "serve: --source" in serve("rls", *data, "--source", "file://x")[1]
@@ -118,7 +118,7 @@ def test_options_without_effect_are_refused(
     op.save(op.RLSRegressor(), file)
     given = (word.format(file=file) for word in words)
     code, message = serve(*given, "--data", str(tmp_path / "data"), "--port", "0")
-    assert (code, f"{option} must come with" in message) == (2, True), message
+    assert (code, f"{option} requires" in message) == (2, True), message
 
 
 def test_default_model_may_be_created_later(tmp_path: Path) -> None:

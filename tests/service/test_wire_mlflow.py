@@ -265,7 +265,7 @@ def test_long_csv_is_read_up_to_the_limit() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "must hold rows, got an empty file"),
+        (b"", "must contain rows, got an empty file"),
         (b"a,a\n1,2\n", "`schema` must hold each name once, got 'a' again"),
         (b"a,b\n1\n", "row 0 .* must have 2 fields"),
         (b"a;b\n1;2\n", "the delimiter ','"),

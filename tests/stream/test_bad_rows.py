@@ -110,7 +110,7 @@ def test_bad_rows_are_skipped_and_counted(
     ("values", "expected_values", "types", "remedy"),
     [
         (["?", 1, 2, 3], [1, 2, 3], {}, None),
-        ([1, "a", "b", "c"], ["a", "b", "c"], {}, r"1 of the first 4 .* Give .*--type x=number"),
+        ([1, "a", "b", "c"], ["a", "b", "c"], {}, r"1 of the first 4 .* Pass .*--type x=number"),
         ([1, "a", "b", "c"], [1], {"x": "number"}, None),
         (["2024-01-01", "-", "2024-01-03"], ["2024-01-01", "-", "2024-01-03"], {}, "x=date"),
     ],
@@ -168,7 +168,7 @@ def test_the_warning_has_no_remedies() -> None:
 
 def test_all_rows_skipped() -> None:
     stream = read(io.BytesIO(b"x,y\n1;2\n3;4\n"), target="y", bad_rows="skip")
-    messages = r"2 bad ones, all skipped. The first: .*row 0 .*must have 2 fields.*got 1. Check"
+    messages = r"2 bad ones, all skipped, the first: .*row 0 .*must have 2 fields.*got 1. Check"
     with (
         pytest.warns(RowsRefusedWarning, match="2 bad rows"),
         pytest.raises(SourceError, match=messages),

@@ -119,18 +119,18 @@ def test_a_digest_tells_streams_apart_and_knows_the_same() -> None:
 
 def test_incompatible_arguments_are_refused() -> None:
     free = task_free(lined(10, 2), 4)
-    with pytest.raises(ParameterError, match=r"boundaries, got .* which has none"):
+    with pytest.raises(ParameterError, match=r"boundaries, got .* which has no boundaries"):
         blurred(free)
-    with pytest.raises(ParameterError, match=r"boundaries, got .* which has none"):
+    with pytest.raises(ParameterError, match=r"boundaries, got .* which has no boundaries"):
         task_free(free)
     with pytest.raises(ParameterError, match="share"):
         blurred(lined(5, 2), 0.6)
-    with pytest.raises(ParameterError, match="at most 20"):
+    with pytest.raises(ParameterError, match="number of rows, 20"):
         task_free(lined(10, 2), 21)
     for make in (blurred, task_free):
         with pytest.raises(ParameterError, match="`seed` must be"):
             make(lined(10, 2), seed=-1)
         with pytest.raises(ParameterError, match=r"must be op\.stream\.Experiences, got list"):
             make([])  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="Hold rows"):
+    with pytest.raises(ParameterError, match="Hold out rows"):
         free.held_out(1)

@@ -116,7 +116,7 @@ def test_offline(nowhere: Path) -> None:
     with pytest.raises(SourceError, match=r"mnist_784 must be fetched from OpenML"):
         images("mnist")
     with pytest.raises(
-        SourceError, match=r"must exist as vic-elec/vic_elec.csv.gz .* Take vic_elec"
+        SourceError, match=r"must exist as vic-elec/vic_elec.csv.gz .* Extract vic_elec"
     ):
         dataset("vic-elec")
     assert not [path for path in nowhere.rglob("*") if path.is_file()]
@@ -277,5 +277,5 @@ def test_fetching_images(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None
         images("mnist")
     assert not list((nowhere / "mnist").iterdir())
     (nowhere / "mnist/openml.npz").write_bytes(b"PK??")
-    with pytest.raises(SourceError, match=r"openml.npz must hold the fetched images"):
+    with pytest.raises(SourceError, match=r"openml.npz must contain the fetched images"):
         images("mnist")

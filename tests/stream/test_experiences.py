@@ -119,7 +119,7 @@ def test_no_more_rows_are_held_out_than_there_are(wrong: Any) -> None:
 def test_classes_that_make_no_tasks_are_refused(groups: Any) -> None:
     y = np.tile([0, 1], 10)
     X = np.zeros((20, 1))
-    with pytest.raises(LabelError, match="`groups` must name classes"):
+    with pytest.raises(LabelError, match="`groups` must name each class"):
         experiences(X, y, X, y, groups)
 
 
@@ -134,15 +134,17 @@ def test_incompatible_arguments_are_refused() -> None:
         experiences(X, y, X, y, [[0]], rows_per_class=11)
     with pytest.raises(ParameterError, match="`test_rows_per_class` must be a whole number"):
         experiences(X, y, X, y, [[0]], test_rows_per_class=0)
-    with pytest.raises(ParameterError, match="`order` must name each of the 2 tasks once"):
+    with pytest.raises(
+        ParameterError, match="`order` must contain each of the indices 0 to 1 once"
+    ):
         experiences(X, y, X, y, [[0], [1]], order=[0, 0])
-    with pytest.raises(ShapeError, match="of one row or more"):
+    with pytest.raises(ShapeError, match="at least one row"):
         experiences(X[:0], y[:0])
     for groups in ([0, 1], 3, [(0, "a")]):
         with pytest.raises(LabelError, match="`groups` must list the classes"):
             experiences(X, y, groups=groups)  # type: ignore[arg-type]
     for keys in (["a", 1] * 10, ["a", None] * 10):
-        with pytest.raises(LabelError, match="`by` must hold values of one kind"):
+        with pytest.raises(LabelError, match="`by` must contain a value of one type"):
             experiences(X, y, by=np.array(keys, dtype=object))
     for seed in (-1, 1.5, None):
         with pytest.raises(ParameterError, match="`seed` must be a whole number >= 0"):
@@ -257,7 +259,7 @@ def test_too_few_pictures_are_refused(images: Images) -> None:
             make(images, seed=-1)
     with pytest.raises(ParameterError, match="`degrees` must be a number"):
         rotation_angles(images, degrees=0)
-    with pytest.raises(ParameterError, match="`order` must name each of the 2 tasks"):
+    with pytest.raises(ParameterError, match="`order` must contain each of the indices"):
         permuted_mnist(images, n_tasks=2, order=[1])
 
 

@@ -202,10 +202,13 @@ def test_numbers_of_all_sizes_and_mixed_kinds_that_are_asked_for() -> None:
             r"row 1 .*must be text, as in the first rows, got 1",
         ),
         ('{"a":1}\n{"a":1\n', r"line 2 must be one JSON object in UTF-8, got '{\"a\":1'"),
-        ('{"a":1}\n[1,2]\n', r"line 2 must be one JSON object .* \(it is a list\)"),
-        ('{"a":{"b":[1]}}\n', r"column 'a.b' must be .* got a list. Leave .*drop=\['a.b'\]"),
-        ('[{"a":1}]', r"must hold one JSON object a line, got an array"),
-        ("", r"must hold rows, got an empty file"),
+        ('{"a":1}\n[1,2]\n', r"line 2 must be one JSON object .* \(the line is a list\)"),
+        (
+            '{"a":{"b":[1]}}\n',
+            r"column 'a.b' must be .* got a value of type list. Exclude .*drop=\['a.b'\]",
+        ),
+        ('[{"a":1}]', r"must contain one JSON object per line, got an array"),
+        ("", r"must contain rows, got an empty file"),
         ('{"a":"\udcff"}\n', r"line 1 must be one JSON object in UTF-8"),
     ],
 )
@@ -262,9 +265,9 @@ def test_files_without_a_line_of_names(tmp_path: Path) -> None:
         ({"header": []}, "`header` must be True, False or the column names"),
         ({"format": "xlsx"}, "`format` must be one of csv, tsv, jsonl"),
         ({"format": "json"}, "did you mean|Did you mean|one of"),
-        ({"format": "jsonl", "delimiter": ";"}, "`delimiter` must be left out unless"),
-        ({"format": "parquet", "header": False}, "`header` must be left out unless"),
-        ({"format": "arrow", "na": "?"}, "`na` must be left out unless"),
+        ({"format": "jsonl", "delimiter": ";"}, "`delimiter` must be omitted unless"),
+        ({"format": "parquet", "header": False}, "`header` must be omitted unless"),
+        ({"format": "arrow", "na": "?"}, "`na` must be omitted unless"),
     ],
 )
 def test_options_out_of_range(options: dict[str, Any], pattern: str) -> None:
@@ -274,7 +277,7 @@ def test_options_out_of_range(options: dict[str, Any], pattern: str) -> None:
 
 def test_options_of_files_are_for_files() -> None:
     for options in ({"format": "csv"}, {"delimiter": ";"}, {"header": False}, {"na": "?"}):
-        with pytest.raises(ParameterError, match="must be left out"):
+        with pytest.raises(ParameterError, match="must be omitted"):
             read(np.ones((2, 2)), **options)
 
 
@@ -303,7 +306,7 @@ def test_wrong_suffixes(tmp_path: Path) -> None:
             list(read(tmp_path / name))
     for name in ("a.arrow", "a.arrows", "a.jsonl", "a.csv.zst"):
         (tmp_path / name).write_bytes(b"")
-        with pytest.raises(SourceError, match="must hold rows, got an empty file"):
+        with pytest.raises(SourceError, match="must contain rows, got an empty file"):
             list(read(tmp_path / name))
     (tmp_path / "a.parquet.gz").write_bytes(b"x")
     with pytest.raises(SourceError, match="Parquet is compressed internally: decompress"):
@@ -312,7 +315,7 @@ def test_wrong_suffixes(tmp_path: Path) -> None:
 
 def test_a_suffix_may_be_overruled(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text('{"a": 1}\n')
-    with pytest.raises(SourceError, match=r"got '.txt'. Rename the file, convert it, or give form"):
+    with pytest.raises(SourceError, match=r"got '.txt'. Rename the file, convert it, or pass form"):
         read(tmp_path / "log.txt")
     (rows,) = read(tmp_path / "log.txt", format="jsonl")
     assert rows.X.names == ["a"]

@@ -39,10 +39,10 @@ GOOD = idx(np.arange(6, dtype=np.uint8).reshape(2, 3))
 @pytest.mark.parametrize(
     ("content", "pattern"),
     [
-        (b"", "must begin as an idx file of unsigned bytes, got b''. Delete it"),
+        (b"", "must begin as an idx file of unsigned bytes, got b''. Delete the file"),
         (b"\0\1\x08\1", "must begin as an idx file"),
         (idx(np.zeros(2, np.uint8), kind=13), "must begin as an idx file of unsigned bytes"),
-        (b"\0\0\x08\3\0\0", "must hold 3 dimensions, got 6 bytes"),
+        (b"\0\0\x08\3\0\0", "must contain 3 dimensions, got a file of 6 bytes"),
         (GOOD[:-1], r"of shape \(2, 3\) must have 18 bytes, got 17"),
         (GOOD + b"x", r"of shape \(2, 3\) must have 18 bytes, got 19"),
         (gzip.compress(GOOD, mtime=0)[:-9], "must be a complete file, got a damaged one"),

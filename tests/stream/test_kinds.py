@@ -86,9 +86,9 @@ def test_value_of_another_kind_in_csv(tmp_path: Path) -> None:
     path.write_text("a,b\n" + "1,2\n" * 100 + "1,x\n" + "1,2\n" * 100)
     expected = (
         r"^op.stream.read: meter.csv: row 100 \(counting from 0\), column 'b' must be a number, "
-        r"as in the first rows, got 'x'. Fix the row, or give na=\('x',\) \(--na 'x'\) if it "
-        r"means missing, bad_rows='skip' \(--bad-rows skip\) to leave such rows out or, from the "
-        r"first row on, types=\{'b': 'text'\} \(--type b=text\).$"
+        r"as in the first rows, got 'x'. Fix the row, or pass na=\('x',\) \(--na 'x'\) if it "
+        r"means missing, bad_rows='skip' \(--bad-rows skip\) to skip such rows, or start again "
+        r"with types=\{'b': 'text'\} \(--type b=text\).$"
     )
     with pytest.raises(SourceError, match=expected):
         list(read(path))
@@ -151,7 +151,7 @@ def test_values_of_other_than_the_given_type(kind: str, value: Any, expected: st
 
 
 def test_invalid_types() -> None:
-    with pytest.raises(ParameterError, match=r"`types` must give .* got 'int' for column 'x0'"):
+    with pytest.raises(ParameterError, match=r"`types` must map .* got 'int' for column 'x0'"):
         read(np.ones((2, 2)), types={"x0": "int"})
     with pytest.raises(ColumnError, match=r"`types` must name a column.* got 'z'"):
         read(np.ones((2, 2)), types={"z": "text"})

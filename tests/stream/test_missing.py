@@ -53,7 +53,7 @@ def test_rows_are_refused_with_their_place(tmp_path: Path) -> None:
 
 
 def test_no_complete_rows() -> None:
-    with pytest.raises(SourceError, match=r"must hold complete rows.* Drop empty columns"):
+    with pytest.raises(SourceError, match=r"must contain complete rows.* Drop empty columns"):
         list(read(FRAME.assign(b=np.nan), target="y", missing="skip"))
     with pytest.raises(ParameterError, match="`missing` must be one of keep, skip, error"):
         read(FRAME, target="y", missing="drop")

@@ -51,7 +51,7 @@ def test_given_types_do_not_warn(options: dict[str, Any]) -> None:
 
 
 def test_an_odd_target_is_refused() -> None:
-    messages = r"target 'y' must hold.*39 of the first 40.*'-' in row 3.*--na '-'.*--type y=text"
+    messages = r"target 'y' must contain.*39 of the first 40.*'-' in row 3.*--na '-'.*--type y=text"
     with pytest.raises(TypeMismatchError, match=messages):
         list(read(io.StringIO(text("-", 1)), target="y"))
     stream = read(io.StringIO(text("-", 1)), target="y", types={"y": "text"})
@@ -113,7 +113,7 @@ def test_the_warning_of_a_mixed_column_names_the_kind_by_which_bad_rows_are_skip
 
 
 def test_the_error_of_a_mixed_target_names_the_kind_by_which_bad_rows_are_skipped() -> None:
-    messages = r"target 'y' must hold.*39 of the first 40.*\(--type y=number\) to skip the rows"
+    messages = r"target 'y' must contain.*39 of the first 40.*\(--type y=number\) to skip rows"
     with pytest.raises(TypeMismatchError, match=messages):
         list(read(io.StringIO(text("-", 1)), target="y", bad_rows="skip"))
     stream = read(io.StringIO(text("-", 1)), target="y", bad_rows="skip", types={"y": "number"})
@@ -123,7 +123,7 @@ def test_the_error_of_a_mixed_target_names_the_kind_by_which_bad_rows_are_skippe
 
 @pytest.mark.parametrize("source", [pd.DataFrame({"a": [1.0]}), np.ones((2, 2)), "flights"])
 def test_spellings_are_for_csv_alone(source: Any) -> None:
-    with pytest.raises(ParameterError, match="`na` must be left out unless the source is CSV"):
+    with pytest.raises(ParameterError, match="`na` must be omitted unless the source is CSV"):
         read(source, na="?")
 
 

@@ -90,7 +90,9 @@ def test_a_stream_of_files_may_start_anywhere(
 def test_other_columns_are_named_with_the_file(frame: pd.DataFrame, tmp_path: Path) -> None:
     cut(frame, tmp_path, ".csv", [30, 60])
     frame.rename(columns={"speed": "velocity"}).to_csv(tmp_path / "part-99.csv", index=False)
-    wanted = r"part-99.csv must have the columns of .*part-8.csv, got no 'speed' and 'velocity' too"
+    wanted = (
+        r"part-99.csv must have the columns of .*part-8.csv, got no 'speed' and also 'velocity'"
+    )
     with pytest.raises(ColumnError, match=wanted):
         list(read(tmp_path, target="load"))
     frame[["load", "zip", "speed"]].to_csv(tmp_path / "part-99.csv", index=False)
@@ -131,7 +133,7 @@ def test_folders_as_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
     hive = tmp_path / "month=1"
     hive.mkdir()
     frame.to_csv(hive / "x.csv", index=False)
-    with pytest.raises(SourceError, match=r"must lie in folders of the same keys.*month=1"):
+    with pytest.raises(SourceError, match=r"must be in folders with the keys.*month=1"):
         read(tmp_path)
 
 
@@ -156,7 +158,7 @@ def test_a_key_of_a_folder_that_is_a_column_too(suffix: str, tmp_path: Path) -> 
     folder = tmp_path / "speed=3"
     folder.mkdir()
     paths = cut(pd.DataFrame({"speed": [1.0, 2.0], "y": [1.0, 2.0]}), folder, suffix, [2])
-    messages = r"part-8.* must have no column 'speed', as a folder .* of that name, got one. Rename"
+    messages = r"part-8.* must have no column 'speed', the key of a folder .* got one. Rename"
     with pytest.raises(ColumnError, match=messages):
         list(read(tmp_path, target="y"))
     (rows,) = read(paths, target="y")
@@ -167,7 +169,7 @@ def test_missing_files_and_mixed_formats(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"the pattern .*\*.csv must match .* got none. Check"):
         read(f"{tmp_path}/*.csv")
     with pytest.raises(
-        SourceError, match=r"the folder .* must hold files of one format .* got none"
+        SourceError, match=r"the folder .* must contain files of one format .* got none"
     ):
         read(tmp_path)
     (tmp_path / "a.csv").write_text("a\n1\n")
@@ -176,7 +178,7 @@ def test_missing_files_and_mixed_formats(tmp_path: Path) -> None:
         SourceError, match=r"got .*notes.md, which has another format. Select files"
     ):
         read(tmp_path)
-    with pytest.raises(SourceError, match="must be a file, but there is no such file"):
+    with pytest.raises(SourceError, match="must be a file, got a path that does not exist"):
         read([tmp_path / "a.csv", tmp_path / "b.csv"])
     odd = tmp_path / "odd[1].csv"
     odd.write_text("a\n5\n")

@@ -125,7 +125,7 @@ def test_an_open_mark_is_refused(
 ) -> None:
     monkeypatch.setattr(delimited, "_SAMPLE", size)
     with pytest.raises(
-        SourceError, match=f"{place} must close its quotation marks.*Add the missing mark"
+        SourceError, match=f"{place} must close its quotation marks.*Add the closing mark"
     ):
         list(read(io.BytesIO(text)))
 
@@ -165,7 +165,7 @@ def test_mark_that_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_CHUNK", 32)
     monkeypatch.setattr(records, "_LONGEST", 1000)
     text = "a,y\n" + "1,2\n" * 50 + '1,"2\n' + "1,2\n" * 1000
-    with pytest.raises(SourceError, match=r"rows of some mebibytes at most.*not closed"):
+    with pytest.raises(SourceError, match=r"rows of at most 16 MiB.*Close the quotation mark"):
         list(read(io.StringIO(text)))
-    with pytest.raises(SourceError, match="rows of some mebibytes at most"):
+    with pytest.raises(SourceError, match="rows of at most 16 MiB"):
         list(read(io.StringIO("a" * 2000)))

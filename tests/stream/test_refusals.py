@@ -38,14 +38,14 @@ def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -
 @pytest.mark.parametrize(
     ("name", "content", "pattern"),
     [
-        ("a.csv", b"", r"a.csv must hold rows, got an empty file. Check"),
-        ("a.csv", b"\n\n", r"must hold rows, got an empty file"),
-        ("a.csv", b"a,y\n", r"must hold rows, got none. Check"),
-        ("a.csv", b"a,y", r"must hold rows, got none. Check"),
+        ("a.csv", b"", r"a.csv must contain rows, got an empty file. Check"),
+        ("a.csv", b"\n\n", r"must contain rows, got an empty file"),
+        ("a.csv", b"a,y\n", r"must contain rows, got none. Check"),
+        ("a.csv", b"a,y", r"must contain rows, got none. Check"),
         ("a.csv", b"a,y\n1,2\n3\n", r"row 1 \(counting from 0\) must have 2 fields.*got 1. Fix"),
         ("a.csv", b"a,y\n1,2\n1,2,3\n", r"row 1 .* must have 2 fields.*got 3. Fix"),
-        ("a.csv", b"a,y\nx,2\n\xff,2\n", r"row 1 .*column 'a' must be UTF-8.* Write it"),
-        ("a.csv", b"\xe9,y\n1,2\n", r"the text must be UTF-8, got other bytes. Write it"),
+        ("a.csv", b"a,y\nx,2\n\xff,2\n", r"row 1 .*column 'a' must be UTF-8.* Convert it"),
+        ("a.csv", b"\xe9,y\n1,2\n", r"the text must be UTF-8, got other bytes. Convert it"),
         ("a.csv", "a,y\n1,2\n".encode("utf-16"), r"must be delimited text in UTF-8, got UTF-16"),
         (
             "a.csv",
@@ -73,9 +73,11 @@ def test_files(name: str, content: bytes, pattern: str, tmp_path: Path) -> None:
 
 
 def test_nothing_there_and_directories(tmp_path: Path) -> None:
-    refused(SourceError, "must be a file, but there is no such file. Check", tmp_path / "a.csv")
+    refused(
+        SourceError, "must be a file, got a path that does not exist. Check", tmp_path / "a.csv"
+    )
     refused(SourceError, "Named data sets are flights", "fligths")
-    refused(SourceError, "must hold files of one format .* got none. Select", tmp_path)
+    refused(SourceError, "must contain files of one format .* got none. Select", tmp_path)
 
 
 def test_parquet_damaged_inside(tmp_path: Path) -> None:
@@ -108,8 +110,8 @@ def test_columns(tmp_path: Path) -> None:
         pattern = f"`{what}` must name a column of the source, which has 'a', 'y', got 'z'. Check"
         refused(ColumnError, pattern, frame, **option)
     refused(ColumnError, "in its first rows, got 'z'", [{"a": 1}], target="z")
-    refused(ColumnError, "must be given 0 to 1, got 2", np.ones((3, 2)), target=2)
-    refused(ColumnError, "by their names, got 0", frame, target=0)
+    refused(ColumnError, "indices 0 to 1, got 2", np.ones((3, 2)), target=2)
+    refused(ColumnError, "must be names, got 0", frame, target=0)
 
 
 def test_missing_targets_raise_before_reading(tmp_path: Path) -> None:
@@ -124,8 +126,8 @@ def test_choices_that_contradict() -> None:
     refused(ParameterError, "must not be among `drop` or `columns`", frame, target="y", columns="y")
     refused(ParameterError, "must name each column once", frame, target=["y", "y"])
     pair = (np.ones((2, 1)), [1, 2])
-    refused(ParameterError, "`target` must be left out", pair, target="x0")
-    refused(ParameterError, "`target` must be left out", [({"a": 1}, 2)], target="a")
+    refused(ParameterError, "`target` must be omitted", pair, target="x0")
+    refused(ParameterError, "`target` must be omitted", [({"a": 1}, 2)], target="a")
 
 
 def test_arrays_and_iterables() -> None:
@@ -140,20 +142,20 @@ def test_arrays_and_iterables() -> None:
     refused(TypeMismatchError, "row 1 .*must be a dict of named", [{"a": 1}, ({"a": 1}, 2)])
     refused(TypeMismatchError, r"row 1 .*must be a pair \(x, y\)", [({"a": 1}, 2), {"a": 1}])
     refused(ShapeError, r"row 0 .*`x` must be a dict or have shape \(d,\)", [(np.ones((2, 2)), 1)])
-    refused(ShapeError, "equally many for each", [({"a": 1}, [1, 2]), ({"a": 1}, [1])])
+    refused(ShapeError, "equal shape in all rows", [({"a": 1}, [1, 2]), ({"a": 1}, [1])])
 
 
 def test_answers() -> None:
     dates = pl.DataFrame({"a": [1.0], "y": ["2013-01-01"]}).with_columns(pl.col("y").str.to_date())
     refused(
-        TypeMismatchError, "target 'y' must hold numbers or labels, got dates", dates, target="y"
+        TypeMismatchError, "target 'y' must contain numbers or labels, got dates", dates, target="y"
     )
     mixed = pl.DataFrame({"a": [1.0], "b": ["x"], "c": [1]})
     refused(ShapeError, "must be all numbers or all text, got both", mixed, target=["b", "a"])
-    refused(SourceError, "must hold rows, got none", np.ones((0, 2)))
-    refused(SourceError, "must hold rows, got none", iter([]))
+    refused(SourceError, "must contain rows, got none", np.ones((0, 2)))
+    refused(SourceError, "must contain rows, got none", iter([]))
     none = pl.DataFrame({"a": [1.0, 2.0], "y": [None, None]})
-    refused(SourceError, "'y' is missing in all of its 2 rows. Give another", none, target="y")
+    refused(SourceError, "'y' is missing in all of its 2 rows. Pass another", none, target="y")
     refused(SourceError, "missing in all of its 2 rows", [({"a": 1}, None)] * 2)
 
 
@@ -170,4 +172,4 @@ def test_names_of_several_levels() -> None:
 
 def test_answers_that_all_lack_and_have_no_name() -> None:
     pair = (np.eye(2), [np.nan, np.nan])
-    refused(SourceError, "must hold targets, but they are missing in all of its 2 rows", pair)
+    refused(SourceError, "must contain targets, but they are missing in all of its 2 rows", pair)

@@ -92,7 +92,7 @@ def test_within_an_archive(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("memory")
 def test_errors_at_an_address() -> None:
     with pytest.raises(
-        SourceError, match=r"memory://store/z.csv must be a file, but there is none"
+        SourceError, match=r"memory://store/z.csv must be a file, got an address without"
     ):
         read("memory://store/z.csv")
     with pytest.raises(SourceError, match=r"the pattern memory://store/z\* must match"):

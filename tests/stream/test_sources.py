@@ -146,7 +146,7 @@ def test_what_can_be_read_once_says_so(kind: str, frame: pd.DataFrame, tmp_path:
     stream = read(sources(frame, tmp_path)[kind], target="load")
     assert not stream.repeatable
     list(stream)
-    with pytest.raises(SourceError, match=r"only once.*Write it to a file"):
+    with pytest.raises(SourceError, match=r"only once.*Write the rows to a file"):
         iter(stream)
 
 

@@ -103,7 +103,7 @@ def test_numbers_in_every_spelling(cents: list[int], spelling: tuple[str, str]) 
     assert rows.X["c"].tolist() == numbers
     if any(mark in cell for cell in cells for mark in decimal.strip(".") + thousands):
         with pytest.raises(
-            TypeMismatchError, match=r"column 'c' must hold numbers.*(--decimal|--th)"
+            TypeMismatchError, match=r"column 'c' must contain numbers.*(--decimal|--th)"
         ):
             column(cells)
         assert column(cells, types={"c": "text"}).tolist() == cells
@@ -130,7 +130,7 @@ def test_digits_are_grouped_by_threes() -> None:
 def test_no_separator_is_proposed_that_contradicts_the_given_one(
     cells: list[str], given: dict[str, str], never: str
 ) -> None:
-    with pytest.raises(TypeMismatchError, match=r"must hold numbers.*--decimal") as inferred:
+    with pytest.raises(TypeMismatchError, match=r"must contain numbers.*--decimal") as inferred:
         column(cells, **given)
     with pytest.raises(SourceError, match=r"row 0 .*must be a number") as converted:
         column(cells, types={"c": "number"}, **given)
@@ -138,10 +138,10 @@ def test_no_separator_is_proposed_that_contradicts_the_given_one(
 
 
 def test_proposed_separators_that_do_not_contradict_work() -> None:
-    with pytest.raises(TypeMismatchError, match=r"Give thousands=' ' \(--thousands ' '\),"):
+    with pytest.raises(TypeMismatchError, match=r"Pass thousands=' ' \(--thousands ' '\),"):
         column(["1 234.5"], thousands=",")
     assert column(["1 234.5"], thousands=" ").tolist() == [1234.5]
-    with pytest.raises(TypeMismatchError, match=r"Give decimal=',', thousands='\.'"):
+    with pytest.raises(TypeMismatchError, match=r"Pass decimal=',', thousands='\.'"):
         column(["1.234,5"])
 
 

@@ -113,7 +113,7 @@ def test_the_rest_is_that_of_the_whole(
             same(one, other)
         assert rest.rows_read == whole.rows_read == N
     assert list(opened(N)) == []
-    with pytest.raises(SourceError, match=r"must hold the 4,001 rows .* got 4,000. Check"):
+    with pytest.raises(SourceError, match=r"must contain the 4,001 rows .* got 4,000. Check"):
         list(opened(N + 1))
 
 

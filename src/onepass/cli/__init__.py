@@ -1,6 +1,6 @@
-"""Commands of the command line ``onepass``, one file per command or group of commands.
+"""Command line ``onepass``, one file per command or group of commands.
 
-A command reads its arguments, calls the library and prints the result. Everything else belongs in
+A command parses its arguments, calls the library and prints the result. All other code belongs in
 the library.
 """
 
@@ -16,9 +16,9 @@ def main(tokens: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     tokens : sequence of str, optional
-        The arguments; those of the process by default.
+        The arguments; by default those of the process.
     """
-    try:  # Ctrl-C may come during these imports
+    try:  # Ctrl-C may occur during these imports
         from onepass.cli.app import main as launched
 
         return launched(tokens)

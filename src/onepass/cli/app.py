@@ -3,12 +3,12 @@
 ========= =============================================================
 exit code meaning
 ========= =============================================================
-0         done
+0         success
 1         an error, reported on standard error
-2         wrong usage: an unknown option or name, or an invalid value
-130       interrupted by Ctrl-C; what was learned until then is saved
-143       terminated by SIGTERM; what was learned until then is saved
-141       the reader of standard output closed it, as ``head`` does
+2         usage error: an unknown option or name, or an invalid value
+130       interrupted by Ctrl-C; the progress so far is saved
+143       terminated by SIGTERM; the progress so far is saved
+141       the reader closed standard output, like ``head``
 ========= =============================================================
 """
 
@@ -136,7 +136,7 @@ def main(tokens: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     tokens : sequence of str, optional
-        The arguments; those of the process by default.
+        The arguments; by default those of the process.
     """
     given = sys.argv[1:] if tokens is None else list(tokens)
     try:
@@ -146,24 +146,24 @@ def main(tokens: Sequence[str] | None = None) -> int:
         print_message(f"onepass: {_message(error)} See {_command(given)} --help.")
         return 2
     except BrokenPipeError:
-        # discard what is still buffered, so that Python can flush at exit
+        # discard buffered output, so that Python can flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
 
 
 def _message(usage: CycloptsError) -> str:
-    """The message of an error in usage; a missing argument is reported by its name."""
+    """Return the message of a usage error; a missing argument is named."""
     if isinstance(usage, MissingArgumentError) and not usage.keyword:
         missing = usage.argument
         if missing is not None and not missing.tokens:
             chain = " ".join(usage.command_chain or ())
-            return f"{chain}: {missing.name} must be given, got none."
+            return f"{chain}: {missing.name} is required, got none."
     return str(usage).strip()
 
 
 def _command(tokens: Sequence[str]) -> str:
-    """The command in the arguments, for a hint to its help."""
+    """Return the command that the arguments name, for a reference to its help."""
     chain = app.parse_commands([each for each in tokens if each != "--debug"])[0]
     return " ".join(["onepass", *chain])
 
@@ -173,7 +173,7 @@ def _code(result: object) -> int:
 
 
 def _print_error(error: Exception) -> bool:
-    """Print the message of an expected error; return whether it was one."""
+    """Print the message if the error is an expected one; return whether it is."""
     from onepass.errors import OnepassError
 
     if isinstance(error, OnepassError):
@@ -188,5 +188,5 @@ def _print_error(error: Exception) -> bool:
 def _print_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
-    """A warning as a remark, without the place in the code."""
+    """Print a warning without its location in the code."""
     print_message(f"{category.__name__}: {message}")

@@ -30,30 +30,30 @@ __all__ = [
 
 
 def _split(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
-    """Split names at commas, and join repeated options."""
+    """Split names at commas, and concatenate repeated options."""
     return tuple(name for token in tokens for name in token.value.split(",") if name)
 
 
 def _equated(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
-    """Check pairs such as ``a=1``."""
+    """Check pairs ``NAME=VALUE``."""
     for token in tokens:
         name, equals, _value = token.value.partition("=")
         if not name or not equals:
-            raise ValueError(f"it must be NAME=VALUE, got {token.value!r}.")
+            raise ValueError(f"the value must be NAME=VALUE, got {token.value!r}.")
     return tuple(token.value for token in tokens)
 
 
 def _from(low: int) -> Callable[[object, Sequence[Token]], int]:
-    """A converter to whole numbers >= ``low``, without rounding."""
+    """Return a converter to whole numbers >= ``low`` that does not round."""
 
     def convert(_: object, tokens: Sequence[Token]) -> int:
         text = tokens[-1].value
         try:
             number = int(text)
         except ValueError:
-            raise ValueError(f"it must be a whole number, got {text!r}.") from None
+            raise ValueError(f"the value must be a whole number, got {text!r}.") from None
         if number < low:
-            raise ValueError(f"it must be a whole number >= {low}, got {number}.")
+            raise ValueError(f"the value must be a whole number >= {low}, got {number}.")
         return number
 
     return convert
@@ -67,12 +67,12 @@ def _timed(_: object, tokens: Sequence[Token]) -> float:
     except ValueError:
         seconds = math.nan
     if not 0.0 <= seconds < math.inf:
-        raise ValueError(f"it must be a number of seconds >= 0, got {text!r}.")
+        raise ValueError(f"the value must be a number of seconds >= 0, got {text!r}.")
     return seconds
 
 
 Names: TypeAlias = Annotated[tuple[str, ...], Parameter(converter=_split, metavar="A,B")]
-"""Names separated by commas, or a repeated option."""
+"""Names, separated by commas or in repeated options."""
 
 Source: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True)]
 """A path, a name, or ``-`` for standard input."""
@@ -108,10 +108,11 @@ class Files:
     """Options for reading files."""
 
     columns: Names = ()
-    """Columns to use as features; all except the target by default."""
+    """Columns to use as features; by default all except the target."""
 
     format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = None
-    """Format of a file or of standard input; by default from the suffix or the first bytes."""
+    """Format of a file or of standard input; by default inferred from the suffix or the first
+    bytes."""
 
     delimiter: str | None = None
     """CSV: field separator, such as ";" or tab; a comma by default."""
@@ -123,17 +124,18 @@ class Files:
     """Thousands separator of numbers in text, such as "," or " "; none by default."""
 
     date_format: str | None = None
-    """Format of dates in text, for strptime, such as "%d/%m/%Y"; a time of day may follow."""
+    """Format of dates in text, for strptime, such as "%d/%m/%Y"; a time of day may follow the
+    date."""
 
     header: Names = ()
-    """CSV without a header line: the column names, or none for x0, x1 and so on."""
+    """CSV without a header line: the column names, or "none" for x0, x1, …"""
 
     bad_rows: Literal["error", "skip"] = "error"
-    """Rows that cannot be parsed or contain an infinite number: error (default) or skip. Skipped
-    rows are counted, and the first ones are reported."""
+    """How to handle rows that cannot be parsed or contain infinity: error (default) or skip.
+    Skipped rows are counted, and the first ones are reported."""
 
     def options(self) -> dict[str, Any]:
-        """As arguments of ``op.stream.read``."""
+        """Return the options as arguments of ``op.stream.read``."""
         none = [name.lower() for name in self.header] == ["none"]
         return {
             "columns": list(self.columns) or None,
@@ -148,12 +150,12 @@ class Files:
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
-    """Pairs ``NAME=VALUE`` as a dict.
+    """Parse pairs ``NAME=VALUE`` to a dict.
 
     Parameters
     ----------
     given : sequence of str
-        Of the form ``NAME=VALUE``; the last one of a name is used.
+        Pairs ``NAME=VALUE``. If a name is repeated, the last value is used.
 
     Examples
     --------
@@ -164,12 +166,12 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def values(given: Sequence[str]) -> dict[str, Any]:
-    """Pairs ``NAME=VALUE`` as a dict of values: numbers, lists, true, false, null, or text.
+    """Parse pairs ``NAME=VALUE`` to a dict of JSON values or text.
 
     Parameters
     ----------
     given : sequence of str
-        Of the form ``NAME=VALUE``; the last one of a name is used.
+        Pairs ``NAME=VALUE``. If a name is repeated, the last value is used.
 
     Examples
     --------
@@ -192,7 +194,7 @@ def _value(text: str) -> Any:
 
 
 def model_first(model: Path) -> None:
-    """Check that the first argument is a model: it is easily swapped with the source.
+    """Check that the first argument is a model, not the source.
 
     Parameters
     ----------
@@ -202,7 +204,7 @@ def model_first(model: Path) -> None:
     Raises
     ------
     ParameterError
-        If it has the suffix of a table.
+        If the argument has the suffix of a table.
     """
     from onepass.errors import ParameterError
     from onepass.stream.formats import format_of
@@ -215,21 +217,21 @@ def model_first(model: Path) -> None:
 
 
 def check_not_overwritten(read: Iterable[str | Path], written: Iterable[Path], option: str) -> None:
-    """Check that no source would be overwritten, and no file written into a source folder.
+    """Check that output files neither overwrite a source nor are in a source folder.
 
     Parameters
     ----------
     read : iterable of str or Path
-        Sources: files, folders, patterns; names of other things are ignored.
+        Sources: files, folders, patterns; other names are ignored.
     written : iterable of Path
-        Files that the command would write.
+        Files that the command will write.
     option : str
         The command and its option, for messages.
 
     Raises
     ------
     ParameterError
-        If a file is one of the sources, under any name, or in a source folder.
+        If a file is one of the sources, even under another name, or is in a source folder.
     """
     from onepass.errors import ParameterError
 
@@ -245,20 +247,20 @@ def check_not_overwritten(read: Iterable[str | Path], written: Iterable[Path], o
         for file, name in sources.items():
             if _is_same(file, at):
                 raise ParameterError(
-                    f"{option} must not name a source, got {place}, which is {name}. It would "
-                    "be overwritten. Choose another file."
+                    f"{option} must not name a source, got {place}, which is {name} and "
+                    "would be overwritten. Choose another file."
                 )
         for folder in folders:
             inner = at.relative_to(folder).parts if at.is_relative_to(folder) else ("_",)
             if not any(name.startswith((".", "_")) for name in inner):  # other files are not read
                 raise ParameterError(
-                    f"{option} must be outside the source folder, got {place} in {folder}. The "
-                    "next run would read it as a source. Choose another file."
+                    f"{option} must be outside the source folder, got {place} in {folder}, which "
+                    "the next run would read. Choose another file."
                 )
 
 
 def _local_files(source: str) -> list[str]:
-    """The local files of a source, as the reader finds them."""
+    """Return the local files that the reader finds for a source."""
     if Path(source).exists() or "://" in source or not any(mark in source for mark in "*?["):
         return [source]
     from onepass.stream.files import File
@@ -267,12 +269,12 @@ def _local_files(source: str) -> list[str]:
 
 
 def _is_same(one: Path, two: Path) -> bool:
-    """Whether two paths are the same file, also by hard links."""
+    """Return whether two paths are the same file, including hard links."""
     return one == two or (one.exists() and two.exists() and one.samefile(two))
 
 
 _OPTIONS = {"types": "type", "every": "checkpoint", "checkpoint": "save"}
-"""Parameter of the library -> name of its option, if different."""
+"""Parameter of the library -> option with another name."""
 
 _PREFIX = re.compile(r"^op\.(stream[.\w]*|evaluate\.\w+|models|durable): ")
 _PLACE = re.compile(r"^model '\w+', [^:]*: ")
@@ -285,7 +287,7 @@ _REMEDY = re.compile(
 def usage_errors(
     command: str, *, settings: Sequence[str] = (), started: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Convert parameter and column errors of the library to command-line usage errors.
+    """Convert parameter and column errors of the library to usage errors of a command.
 
     Parameters
     ----------
@@ -294,12 +296,12 @@ def usage_errors(
     settings : sequence of str
         The pairs of --set.
     started : callable
-        Whether rows were learned: then errors are about rows, and are not changed.
+        Returns whether rows were learned; if so, errors concern rows and are not converted.
 
     Raises
     ------
     CycloptsError
-        Instead of a ParameterError or ColumnError.
+        In place of a ParameterError or ColumnError.
     """
     from onepass.errors import ColumnError, ParameterError
 
@@ -312,11 +314,11 @@ def usage_errors(
 
 
 def _translated(message: str, command: str, settings: Sequence[str]) -> str:
-    """A message of the library with options of the command instead of parameters."""
+    """Replace parameters by options of the command in a message of the library."""
     for setting, value in pairs(settings).items():
         part, _, parameter = setting.rpartition(".")
         if f"`{parameter}`" in message and part in message.lower():
-            inner = _REMEDY.sub(f"Give another: --set {setting}=VALUE.", message)
+            inner = _REMEDY.sub(f"Choose another: --set {setting}=VALUE.", message)
             return f"{command}: --set {setting}={value}: {_PLACE.sub('', _PREFIX.sub('', inner))}"
     if message.startswith(("op.stream", "op.evaluate")):  # their parameters are options here
         message = re.sub(r"`(\w+)`", lambda found: _option(found[1]), message)

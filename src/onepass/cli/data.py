@@ -41,7 +41,7 @@ def fetch(name: str, /) -> None:
 
 
 def path(name: str, /) -> None:
-    """Print the folder of a data set; nothing is downloaded.
+    """Print the folder of a data set without downloading it.
 
     Parameters
     ----------
@@ -63,5 +63,5 @@ def _check_name(name: str) -> None:
     if name not in names:
         raise CycloptsError(
             msg=f"data: the name must be one of {', '.join(names)}, got {name!r}. "
-            f"Your own files need no name.{did_you_mean(name, names)}"
+            f"Pass paths of your own files to onepass run.{did_you_mean(name, names)}"
         )

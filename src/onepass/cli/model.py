@@ -1,4 +1,4 @@
-"""``inspect``: describe a model file; ``merge``: merge models."""
+"""Commands ``inspect``, which describes a model file, and ``merge``, which merges models."""
 
 import json as jsons
 from contextlib import suppress
@@ -21,19 +21,19 @@ _SNAPSHOT = {"version", "rows_seen", "at", "why", "bytes"}
 def inspect(model: Path, /, *, json: bool = False) -> None:
     """Describe a model file: class, parameters, rows learned, size, checksum.
 
-    For a checkpoint, m.onepass.run, the progress of the run is shown. The file of a durable
-    learner, such as a backup of served/m.db, is verified: all snapshots, blocks and keys.
+    For a checkpoint, such as m.onepass.run, the progress of the run is shown. In the file of a
+    durable learner, such as a backup of served/m.db, all snapshots, blocks and keys are verified.
 
     Parameters
     ----------
     model
-        A file of "onepass run --save", or one of "onepass serve --data" that is not in use.
+        A file written by "onepass run --save", or by "onepass serve --data" and not in use.
     json
         Print JSON.
     """
     description = _description(model)
     if json:
-        print(jsons.dumps(description, indent=1, ensure_ascii=False))  # noqa: T201  no line is broken
+        print(jsons.dumps(description, indent=1, ensure_ascii=False))  # noqa: T201  does not wrap lines
         return
     from rich import box
     from rich.markup import escape
@@ -48,7 +48,7 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
 
 
 def _description(file: Path) -> dict[str, Any]:
-    """The description of a model file, or the progress of a run."""
+    """Return the description of a model file, or the progress of a run."""
     from onepass.errors import CheckpointError
     from onepass.evaluate import run_progress
     from onepass.serialization.models import describe
@@ -70,14 +70,14 @@ def _description(file: Path) -> dict[str, Any]:
 
 
 def _is_database(file: Path) -> bool:
-    """Whether a file is an SQLite database."""
+    """Return whether a file is an SQLite database."""
     with suppress(OSError), file.open("rb") as opened:
         return opened.read(len(_DATABASE)) == _DATABASE
     return False
 
 
 def _call_text(value: object) -> str:
-    """The repr of a value; an object as the call that creates it."""
+    """Return the repr of a value; objects are shown as the call that creates them."""
     match value:
         case {"class": str(name), "parameters": dict(parameters), **rest} if not rest:
             arguments = ", ".join(f"{key}={_call_text(part)}" for key, part in parameters.items())
@@ -92,7 +92,7 @@ def _call_text(value: object) -> str:
 
 
 def _readable(value: object) -> str:
-    """A value as readable text."""
+    """Format a value as text for reading."""
     if isinstance(value, dict):
         if value.keys() == _SNAPSHOT:
             return "version {version:,}, {rows_seen:,} rows, {at}: {why}".format_map(value)
@@ -106,7 +106,7 @@ def _readable(value: object) -> str:
     return "–" if value is None else str(value)
 
 
-_FORGETTING = (  # the remedy in Python, and on the command line
+_FORGETTING = (  # remedies in Python, and on the command line
     "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window.",
     (
         "Learn the parts with plain forgetting, --set rls.forgetting=exponential:0.999, or with a "
@@ -121,20 +121,20 @@ def merge(
     concurrent: bool = False,
     quiet: Quiet = False,
 ) -> None:
-    """Merge models into one, as if the first had also learned the rows of the others.
+    """Merge models into one, equivalent to the first model after learning the rows of the others.
 
-    Recursive least squares (rls), and ORFit with noise and unlimited memory, merge exactly, in any
-    order. Approximate merges are reported; models that cannot be merged are an error. All models
-    must have the same settings.
+    Recursive least squares (rls), and ORFit with noise and unlimited memory, are merged exactly, in
+    any order. Approximate merges are reported. If models cannot be merged, the command fails. All
+    models must have the same settings.
 
     Parameters
     ----------
     models
-        Two or more files of "onepass run --save", in the order of their rows.
+        Two or more files written by "onepass run --save", in the order of their rows.
     save
-        File to save the merged model to; must not be one of the models.
+        File for the merged model; must not be one of the models.
     concurrent
-        With forgetting: the models learned in parallel, so that none is older than another.
+        With forgetting: the models learned in parallel, so that their rows are equally old.
     quiet
         Print no messages.
     """
@@ -153,7 +153,7 @@ def merge(
         part = load(model)
         if not hasattr(merged, "merge"):
             raise MergeError(
-                f"merge: {first} must hold a model, got a {type(merged).__name__}. "
+                f"merge: {first} must contain a model, got a {type(merged).__name__}. "
                 "Pass files of onepass run --save."
             )
         try:

@@ -1,6 +1,6 @@
-"""``predict``: predictions of a saved model for the rows of a source.
+"""Command ``predict``: predictions of a saved model for the rows of a source.
 
-The columns of the source are compared with those of the model, to report misspelt names.
+Columns of the source and of the model are compared, to report misspelt names.
 """
 
 import sys
@@ -32,7 +32,7 @@ __all__ = ["predict"]
 def _check_columns(
     blocks: Iterable["Rows"], learned: Iterable[str], keep: Iterable[str], *, quiet: bool
 ) -> Iterator["Rows"]:
-    """The same blocks; with the first one, report columns that only model or source has."""
+    """Yield the blocks; report columns that only the model or only the source has."""
     from onepass.evaluate.predictions import check_keep
 
     columns, rest = list(learned), iter(blocks)
@@ -52,7 +52,7 @@ def _check_columns(
 
 
 def _mismatches(missing: list[str], unused: list[str]) -> Iterator[str]:
-    """Messages on columns that only the model has, and on those that only the source has."""
+    """Yield messages on columns that only the model has or only the source has."""
     from onepass.errors import did_you_mean, join_names
 
     if missing:
@@ -60,7 +60,7 @@ def _mismatches(missing: list[str], unused: list[str]) -> Iterator[str]:
         hints = "".join(did_you_mean(name, unused) for name in missing[:8])
         yield (
             f"{'Column' if single else 'Columns'} {join_names(missing)} "
-            f"{'is' if single else 'are'} not in the source: treated as missing values.{hints}"
+            f"{'is' if single else 'are'} not in the source and treated as missing.{hints}"
         )
     if unused:
         yield f"Ignored, as the model was trained without them: {join_names(unused)}."
@@ -80,33 +80,34 @@ def predict(
     block: Count | None = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write the predictions of a saved model, one row per input row, in the column "prediction".
+    """Write the predictions of a saved model to the column "prediction", one row per input row.
 
-    Columns may be in any order. Missing values are imputed, skipped (the prediction is empty) or an
-    error, as --missing of the run. New categories are encoded as no category. Columns that the
-    model was trained without are ignored; these, and missing columns, are reported on standard
-    error. Values of another type than in training are an error.
+    Columns may be in any order. The option --missing of the run determines how missing values are
+    handled: imputed, skipped (the prediction is empty) or an error. For new categories, the
+    encoding of all known categories is 0. Columns that the model was trained without are ignored;
+    they, and missing columns, are reported on standard error. Values of another type than in
+    training are an error.
 
     Parameters
     ----------
     model
-        A file of "onepass run --save".
+        A file written by "onepass run --save".
     source
         A file (.csv, .tsv, .jsonl, .parquet, .arrow; compressed as .gz, .bz2, .xz, .zst), a
         quoted pattern, a folder, a URL, "-" for standard input, or the name of a data set.
     *more
         Further files, read in this order.
     out
-        Output file: .csv, .tsv, both also with .gz, or .parquet. CSV on standard output by default.
+        Output file: .csv, .tsv, .csv.gz, .tsv.gz or .parquet; by default CSV on standard output.
     keep
-        Columns to copy to the output, such as an identifier.
+        Columns to copy to the output, such as identifiers.
     drop
         Columns to ignore.
     types
-        Type of a column: NAME=number, truth, text or date. By default that of the model, or
+        Type of a column: NAME=number, bool, text or date. By default the type in the model, or
         inferred from the first values.
     na
-        CSV: further markers of missing values: --na "?,-".
+        CSV: further markers of missing values, such as --na "?,-".
     files
         Options for reading files.
     block

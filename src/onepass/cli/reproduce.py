@@ -1,4 +1,4 @@
-"""``reproduce``: repeat experiments of the papers, and compare with the published numbers."""
+"""Command ``reproduce``: repeat experiments of papers, and compare with published numbers."""
 
 import os
 from inspect import signature
@@ -33,28 +33,28 @@ def reproduce(
     Parameters
     ----------
     name
-        Name of the experiment; without it, all are listed.
+        Name of the experiment; without a name, all experiments are listed.
     draws
-        Number of random draws of the data or its order. The default depends on the experiment.
+        Number of random draws of the data or of its order. The default depends on the experiment.
     scale
         orfit-deep, continual: number of rows, as a fraction of the default.
     vigilance
         art-table1, art-table2: vigilance of ART-IPCA, the similarity above which a row updates a
         prototype (default 0.5, as in the paper).
     streams
-        orfit-deep: some of angles, split, rotated and permuted. continual: some of split-mnist,
+        orfit-deep: any of angles, split, rotated and permuted. continual: any of split-mnist,
         split-fashion-mnist, whole-mnist, whole-fashion-mnist, rotated-mnist, permuted-mnist and
         kin40k. All by default.
     networks
         orfit-deep: mlp, conv or both (default).
     methods
-        orfit-deep, continual: some of the methods, as named in their tables. All by default.
+        orfit-deep, continual: any of the methods in the tables of results. All by default.
     processes
         orfit-deep, art-table1, art-table2, continual: number of processes, each with one thread.
         The number of cores by default.
     out
         Folder for the figure (PNG), the table (Markdown), all curves (CSV) and all numbers (JSON).
-        continual stores each finished run there, and continues when called again; its default is
+        continual stores each finished run there, continues when called again, and has the default
         runs/continual.
     quiet
         Print only the table.
@@ -90,7 +90,7 @@ def reproduce(
             outcome = EXPERIMENTS[name](progress=progress, **arguments)
         except KeyboardInterrupt:
             if "path" in parameters:
-                print_message("Interrupted. The same command continues.", quiet=quiet)
+                print_message("Interrupted. Run the same command to continue.", quiet=quiet)
             raise
     if out is not None:
         print_message(f"Saved: {', '.join(map(str, outcome.save(out)))}", quiet=quiet)
@@ -98,17 +98,17 @@ def reproduce(
 
 
 def _list() -> None:
-    """List all experiments and their other names."""
+    """List all experiments and aliases."""
     from onepass_experiments import ALIASES, EXPERIMENTS
 
     for each, experiment in EXPERIMENTS.items():
         show(f"{each:16} {(experiment.__doc__ or '').splitlines()[0]}")
     for other, each in ALIASES.items():
-        show(f"{other:16} The same as {each}, in the numbering of the paper of 2022.")
+        show(f"{other:16} Alias of {each}, in the numbering of the paper of 2022.")
 
 
 def _experiment_name(name: str) -> str:
-    """Check the name of an experiment; replace its other names."""
+    """Check the name of an experiment; replace an alias."""
     from onepass.errors import did_you_mean
     from onepass_experiments import ALIASES, EXPERIMENTS
 
@@ -123,7 +123,7 @@ def _experiment_name(name: str) -> str:
 
 
 def _options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Check the options of an experiment; add defaults for processes and the clock."""
+    """Check the options of an experiment; add default processes and clock."""
     from onepass.errors import did_you_mean
     from onepass_experiments import EXPERIMENTS, OPTION_CHOICES
 
@@ -131,13 +131,13 @@ def _options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     given = {option: value for option, value in options.items() if value is not None}
     unknown = [option for option in given if option not in accepted]
     if unknown:
-        raise CycloptsError(msg=f"reproduce: {name} does not accept --{unknown[0]}. Leave it out.")
+        raise CycloptsError(msg=f"reproduce: {name} does not accept --{unknown[0]}. Omit it.")
     for option, names in OPTION_CHOICES[name]().items() if name in OPTION_CHOICES else ():
         for each in given.get(option, ()):
             former = [n.lower() for n in names] if name == "continual" else []
             if each not in [*names, *former]:
                 raise CycloptsError(
-                    msg=f"reproduce: --{option} must be some of {', '.join(names)}, got "
+                    msg=f"reproduce: --{option} must be any of {', '.join(names)}, got "
                     f"{each!r}.{did_you_mean(each, names) or ' Check the spelling.'}"
                 )
     if not given.get("scale", 1.0) > 0.0:

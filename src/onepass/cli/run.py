@@ -1,8 +1,8 @@
-"""``run``: evaluate and train models on a stream in one pass; save a report and the models.
+"""Command ``run``: evaluate and train models on a stream in one pass; save report and models.
 
-Ctrl-C, or SIGTERM, ends the run after the current block: what was learned until then is saved, and
-can be resumed. Settings of --set and --time are checked with the first block of rows, before
-anything is saved.
+Ctrl-C or SIGTERM ends the run after the current block; the progress is saved, and the run can be
+resumed. Settings of --set and --time are checked with the first block of rows, before files are
+written.
 """
 
 import os
@@ -39,14 +39,14 @@ __all__ = ["resumable", "run"]
 
 
 def _files(save: Path, models: Sequence[str]) -> dict[str, Path]:
-    """The file of each model, in a folder that is created; checked before the run."""
+    """Create and check the folder of model files; return the file of each model."""
     from onepass.errors import ParameterError
 
     save.parent.mkdir(parents=True, exist_ok=True)
     if save.is_dir() or not os.access(save.parent, os.W_OK):
         raise ParameterError(
-            f"run: --save must be a file in a writable folder, got {save}. Add the name of the "
-            "file, such as m.onepass, or use another folder."
+            f"run: --save must be a file in a writable folder, got {save}. Add a file name, "
+            "such as m.onepass, or use another folder."
         )
     if len(models) == 1:
         return {models[0]: save}
@@ -54,32 +54,32 @@ def _files(save: Path, models: Sequence[str]) -> dict[str, Path]:
 
 
 def _run_file(save: Path) -> Path:
-    """The checkpoint file of a run."""
+    """Return the path of the checkpoint of a run."""
     return save.with_name(f"{save.name}.run")
 
 
 def resumable(
     save: Path | None, *, resume: bool, restart: bool, quiet: bool
 ) -> "RunProgress | None":
-    """The progress of the run to resume, if there is one.
+    """Return the progress of the run to resume; None to start a new run.
 
     Parameters
     ----------
     save : Path or None
         The option --save.
     resume : bool
-        Whether to resume it.
+        Whether to resume an existing run.
     restart : bool
-        Whether to discard it.
+        Whether to discard an existing run.
     quiet : bool
-        Print no message if there is none.
+        Print no message if there is no run to resume.
 
     Raises
     ------
     ParameterError
         If an unfinished run would be overwritten.
     CheckpointError
-        If the file is damaged.
+        If the checkpoint is damaged.
     """
     from onepass.errors import CheckpointError, ParameterError
     from onepass.evaluate import run_progress
@@ -90,18 +90,16 @@ def resumable(
     try:
         progress = run_progress(place)
     except CheckpointError as damaged:
-        raise CheckpointError(f"{damaged} Or discard it by --restart.") from damaged
+        raise CheckpointError(f"{damaged} Or discard it with --restart.") from damaged
     if resume:
         if progress is None:
-            print_message(
-                f"Nothing to resume, there is no {place}: starting a new run.", quiet=quiet
-            )
+            print_message(f"Starting a new run: there is no {place} to resume.", quiet=quiet)
         return progress
     if progress is not None and not progress.finished:
         raise ParameterError(
-            f"run: {place} must not hold an unfinished run, got one of {progress.rows:,} rows of "
-            f"{progress.source}. Continue it by --resume, discard it by --restart, or use another "
-            "--save."
+            f"run: {place} must not contain an unfinished run, got one after {progress.rows:,} "
+            f"rows of {progress.source}. Continue it with --resume, discard it with --restart, or "
+            "use another file for --save."
         )
     return None
 
@@ -109,7 +107,7 @@ def resumable(
 def _check_saved(
     save: Path | None, before: tuple[int, int] | None, rows: int, *, finished: bool
 ) -> bool:
-    """Whether the checkpoint has the final progress of the run; print a message if not."""
+    """Return whether the checkpoint contains the final progress; print a message if not."""
     from onepass.errors import CheckpointError
     from onepass.evaluate import run_progress
     from onepass.serialization.atomic import file_identity
@@ -138,7 +136,7 @@ def _save_models(models: "dict[str, Pipeline]", places: Mapping[str, Path], *, q
             print_message(f"Saved {name}: {place}", quiet=quiet)
 
 
-_EVERY = 60.0  # seconds from one checkpoint to the next
+_EVERY = 60.0  # default seconds between two checkpoints
 
 
 def run(
@@ -184,57 +182,57 @@ def run(
     model
         Models, separated by commas, such as rls, sgd, orfit, perceptron; rls by default.
     task
-        Task of the models. By default from the targets: classification for text, booleans, or only
-        0 and 1; regression for other numbers.
+        Task of the models. By default inferred from the targets: classification for text, booleans,
+        or only 0 and 1; regression for other numbers.
     drop
         Columns to exclude from the features.
     time
         Column with the time of each row, for the learning curve, for --delay-until, and for models
         that forget by time.
     types
-        Type of a column: NAME=number, truth, text or date. By default from the first values.
+        Type of a column: NAME=number, bool, text or date. By default inferred from the first
+        values.
     na
-        CSV: further markers of missing values, in the target too: --na "?,-".
+        CSV: further markers of missing values in features and target, such as --na "?,-".
     files_as
         Options for reading files.
     missing
-        Missing features: impute (default), skip or error. Stored with the model and used by
-        predict.
+        How to handle missing features: impute (default), skip or error. Stored with the model and
+        used by predict.
     settings
-        Parameter of a model or feature: rls.forgetting=0.99, encode.categories=hash.
+        Parameter of a model or feature, such as rls.forgetting=0.99 or encode.categories=hash.
     metrics
-        Metrics: mae, rmse, r2; accuracy, macro_f1; mean_loss and cumulative_loss for both tasks. By
-        default all but the losses.
+        Metrics: mae, rmse and r2 for regression; accuracy and macro_f1 for classification;
+        mean_loss and cumulative_loss for both. By default all except the losses.
     window
-        Compute the metrics also over this number of last rows.
+        Number of last rows over which the metrics are also computed.
     block
         Rows read and learned at a time; by default 1024 to 8192, depending on the columns. Affects
         only the speed.
     delay
-        Number of rows after which a target arrives; 0 (default) is before the next row. A row is
+        Number of rows after which a target arrives; 0 (default) means before the next row. A row is
         learned just before the Nth row after it.
     delay_until
-        Column with the time at which a target arrives, like --time for rows. Not used as a
-        feature.
+        Column with the times at which targets arrive, as --time for rows. Not used as a feature.
     max_waiting
-        Maximum number of rows that wait for their targets, in memory (default 100,000).
+        Maximum number of rows in memory whose targets are pending (default 100,000).
     drift
         River's drift detectors for the errors of each model: adwin, kswin, pagehinkley; for
-        classifiers also ddm, eddm, fhddm, hddma, hddmw. Alarms are in the report.
+        classifiers also ddm, eddm, fhddm, hddma, hddmw. The report contains the alarms.
     save
-        Model file; several models get one file each, such as m-rls.onepass. The checkpoint of the
-        run is m.onepass.run.
+        Model file, such as m.onepass. Several models are saved to one file each, such as
+        m-rls.onepass. The checkpoint of the run is m.onepass.run.
     checkpoint
-        Seconds between two checkpoints (default 60); 0 for one after each block.
+        Seconds between two checkpoints (default 60); 0 for a checkpoint after each block.
     resume
-        Continue from the checkpoint, if there is one; the result equals that of an unbroken run. A
-        last line of CSV or JSON without a line break is left for the next run, as it may be
-        incomplete. Options that an error message recommends, such as --na, may be added.
+        Continue from the checkpoint, if there is one; the result equals that of an uninterrupted
+        run. A last line of CSV or JSON without a line break may be incomplete and is left for the
+        next run. Options that an error message recommends, such as --na, may be added.
     next_source
-        With --resume: the source is a new one that continues the last one, and is read from its
-        first row. If it is the last one, it is continued at its position.
+        With --resume: the source is the continuation of the last source, and is read from its first
+        row. If it is the last source itself, it continues at its position.
     restart
-        Start a new run, and discard an unfinished one in m.onepass.run.
+        Start a new run, and discard an unfinished run in m.onepass.run.
     report
         Folder for report.json, report.md, curve.csv and curve.png.
     quiet
@@ -252,7 +250,7 @@ def run(
         ("--max-waiting", "--delay or --delay-until", max_waiting and not (delay or delay_until)),
     ):
         if missing_other:
-            raise CycloptsError(msg=f"run: {option} needs {needs}.")
+            raise CycloptsError(msg=f"run: {option} requires {needs}.")
     if resume and restart:
         raise CycloptsError(msg="run: use either --resume or --restart, got both.")
     policy = "keep" if missing == "impute" else missing
@@ -285,7 +283,7 @@ def run(
 
 
 def _unterminated_from(source: str, progress: "RunProgress | None", *, next_source: bool) -> int:
-    """The first row that is left for the next run if its line has no line break."""
+    """Return the first row that is left for the next run if it is unterminated."""
     if progress is None or (next_source and progress.source not in {source, Path(source).name}):
         return 0
     return progress.position
@@ -316,7 +314,7 @@ def _execute(
         _save_results(found, models, save, report, quiet=quiet)
     saved = _check_saved(save, before, found.rows, finished=not found.interrupted)
     if found.interrupted:
-        waiting = f", {found.waiting:,} of them wait for their targets" if found.waiting else ""
+        waiting = f", {found.waiting:,} of them with pending targets" if found.waiting else ""
         further = " Continue with --resume." if saved and save is not None else ""
         print_message(f"Interrupted after {found.rows:,} rows{waiting}.{further}")
     return (code() if found.interrupted else 0) if saved else 1
@@ -330,7 +328,7 @@ def _check(sources: list[str], models: list[str], save: Path | None, report: Pat
     if report is not None:
         if report.exists() and not report.is_dir():
             raise ParameterError(
-                f"run: --report must be a folder, got {report}, which is a file. Use another."
+                f"run: --report must be a folder, got the file {report}. Use another path."
             )
         check_not_overwritten(sources, [report / name for name in FILES], "run: --report")
         report.mkdir(parents=True, exist_ok=True)
@@ -356,7 +354,7 @@ def _train(
         print_message(f"Resumed after {before:,} rows.", quiet=quiet)
         if options["next_source"] and not progress.finished and progress.source != stream.name:
             print_message(
-                f"{progress.source} was not read to its end: its rows after {progress.position:,} "
+                f"{progress.source} was not read to the end: rows after {progress.position:,} "
                 "are skipped."
             )
     rows = 0
@@ -383,7 +381,7 @@ def _save_results(
 ) -> None:
     """Save the models, write the report and show the table."""
     try:
-        if save is not None and found.rows:  # an empty model overwrites nothing
+        if save is not None and found.rows:  # a model without rows must not overwrite a file
             _save_models(models, _files(save, list(models)), quiet=quiet)
         if report is not None:
             print_message(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
@@ -392,11 +390,11 @@ def _save_results(
 
 
 def _task(stream: "Stream", source: str) -> str:
-    """The task for the targets; wrong usage without a target."""
+    """Return the task for the targets; raise a usage error if there is no target."""
     if stream.task is None:
         if stream.target is not None:
             next(iter(stream), None)  # raises if there are no rows
         raise CycloptsError(
-            msg=f"run: {source} needs --target, the name of its target column.",
+            msg=f"run: {source} requires --target, the name of its target column.",
         )
     return stream.task

@@ -1,4 +1,4 @@
-"""The command ``onepass serve``: durable learners over HTTP."""
+"""Command ``serve``: durable learners over HTTP."""
 
 import os
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 Sources = Annotated[tuple[str, ...], Parameter(env_var="ONEPASS_SOURCE", metavar="[NAME=]ADDRESS")]
-"""Addresses of sources, each with the name of its learner before it where that is needed."""
+"""Addresses of sources, each optionally preceded by the name of its learner."""
 
 _TASK = "regression"
-_TOKEN = "ONEPASS_TOKEN"  # noqa: S105  the name of a variable
+_TOKEN = "ONEPASS_TOKEN"  # noqa: S105  name of an environment variable
 
 
 def serve(
@@ -64,7 +64,7 @@ def serve(
     log: Literal["debug", "info", "warning", "error"] = "info",
     quiet: Quiet = False,
 ) -> int:
-    """Serve durable learners over HTTP: they predict and learn, and no acknowledged row is lost.
+    """Serve durable learners over HTTP; no acknowledged row is lost.
 
     Each learner has a file in the folder --data. Rows are on the disk before their request is
     acknowledged, and a restarted service continues with all learners. If a file cannot be opened,
@@ -74,34 +74,34 @@ def serve(
     Parameters
     ----------
     model
-        Model to serve: a file that "onepass run --save" or op.save wrote, or the name of a model,
+        Model to serve: a file written by "onepass run --save" or op.save, or the name of a model,
         such as rls. Models that are already in --data are served too.
     data
         Folder of the learners' files; created if it does not exist.
     name
-        Name of the served model; by default that of the file or of the model.
+        Name of the served model; by default the name of the file or of the model.
     task
-        Task of a model that is given by name, by default regression.
+        Task of a model that is specified by name (default regression).
     settings
-        A parameter of a model that is given by name: rls.forgetting=0.99.
+        Parameter of a model that is specified by name, such as rls.forgetting=0.99.
     host
         Address to listen on (default 127.0.0.1). Addresses other than loopback require tokens.
     port
         Port to listen on (default 8080); 0 for any free port.
     tokens
-        A file with a line "ROLES TOKEN" for each token, such as "predict,learn 7f3a…"; roles are
+        File with one line "ROLES TOKEN" per token, such as "predict,learn 7f3a…". Roles are
         predict, learn and admin. Clients send "Authorization: Bearer TOKEN". The environment
-        variable ONEPASS_TOKEN is one token with all roles.
+        variable ONEPASS_TOKEN sets one token with all roles.
     certificate
-        PEM file of the certificate, for TLS; with --key.
+        PEM file of the certificate, for TLS; requires --key.
     key
-        PEM file of the certificate's key.
+        PEM file of the private key of the certificate.
     default_model
-        Learner that MLflow's /invocations uses; by default the only one.
+        Learner that MLflow's /invocations uses; by default the only learner.
     snapshot_rows
         Rows between two snapshots of a learner (default 100,000).
     snapshot_seconds
-        Seconds between two snapshots of a learner that learns (default 300).
+        Seconds between two snapshots of a learner that has learned rows (default 300).
     snapshots
         Number of snapshots stored for each learner (default 8). Every version since the oldest one
         can be restored.
@@ -109,32 +109,32 @@ def serve(
         Number of rows over which the recent error is computed (default 1000).
     drift
         River's drift detectors: adwin, kswin, pagehinkley; if all learners are classifiers, also
-        ddm, eddm, fhddm, hddma, hddmw. A detector that fails is disabled, and the page shows why.
+        ddm, eddm, fhddm, hddma, hddmw. If a detector fails, it is disabled, and the page shows the
+        error.
     source
-        A Redis stream to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD, with NAME=
-        before it if there are several learners. May be given more than once, or in the environment
-        variable ONEPASS_SOURCE, which keeps its password out of the process list.
+        Redis stream to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD, preceded by
+        LEARNER= if there are several learners. Repeatable. The environment variable ONEPASS_SOURCE
+        sets a source without showing its password in the process list.
     max_queued
-        Max rows queued to be learned, for each learner (default 65,536). Beyond it, requests get
-        429 with Retry-After.
+        Max rows queued to be learned, per learner (default 65,536). Beyond it, requests get 429
+        with Retry-After.
     max_pending
-        Max rows that wait for their labels, for each learner (default 1,048,576). Beyond it, infer
-        with "await_label" gets 429. Rows expire after at most 30 days.
+        Max rows that await labels, per learner (default 1,048,576). Beyond it, infer with
+        "await_label" gets 429. Rows expire after at most 30 days.
     max_rows
-        Max rows of a request (default 1,048,576).
+        Max rows per request (default 1,048,576).
     max_bytes
-        Max bytes of a request's body (default 67,108,864); JSON bodies have at most 8,388,608. Send
-        larger blocks as Arrow streams or binary tensors.
+        Max bytes of a request body (default 67,108,864); at most 8,388,608 for JSON. Send larger
+        blocks as Arrow streams or binary tensors.
     max_features
-        Max features of a learner (default 4096), including those that categories are encoded as.
-        Least squares take 8 bytes for each pair of features. The same bound holds for classes and
-        targets.
+        Max features of a learner (default 4096), including encoded categories. Least squares use 8
+        bytes per pair of features. The limit also applies to classes and to targets.
     request_timeout
-        Request timeout in seconds (default 30). On timeout, before the headers and the body have
-        arrived, the request fails with 408.
+        Request timeout in seconds (default 30). If headers and body have not arrived by then, the
+        request fails with 408.
     idle_timeout
-        Idle timeout in seconds (default 75), after which a connection without a request is closed,
-        and a client that receives nothing of its response is disconnected.
+        Idle timeout in seconds (default 75), after which connections without a request are closed,
+        and clients that do not receive their response are disconnected.
     commit_timeout
         Commit timeout in seconds (default 60). On timeout the request fails with 503; retry with
         the same Idempotency-Key.
@@ -189,7 +189,7 @@ def serve(
                     stopping,
                 )
                 write_log("stopping")
-        except KeyboardInterrupt:  # while files are opened or closed
+        except KeyboardInterrupt:  # interrupt while files are opened or closed
             if not stopping.code:
                 raise
         write_log("stopped")
@@ -203,7 +203,7 @@ def _begun(
     task: str | None,
     settings: dict[str, Any],
 ) -> None:
-    """Serve the model that the command line names; a learner of that name continues.
+    """Serve the model of the command line, or continue the learner of that name.
 
     Parameters
     ----------
@@ -211,9 +211,9 @@ def _begun(
     model : str, optional
         A file, or the name of a model.
     name : str, optional
-        Its name when served.
+        The name of the served model.
     task : {"regression", "classification"}, optional
-        Task of a named model.
+        Task of a model specified by name.
     settings : dict
     """
     from onepass import load
@@ -226,7 +226,10 @@ def _begun(
         return
     path = Path(model)
     if path.is_file():
-        _check_none(of_models, f"the name of a model; the file {model} has its own parameters")
+        _check_none(
+            of_models,
+            f"the name of a model instead of the file {model}, which contains its parameters",
+        )
         name, made = name or path.name.partition(".")[0], load(path)
     elif len(path.parts) > 1 or path.suffix:
         raise ParameterError(
@@ -245,7 +248,7 @@ def _check_none(options: Mapping[str, object], needed: str) -> None:
 
     for option, value in options.items():
         if value:
-            raise ParameterError(f"serve: {option} must come with {needed}. Leave {option} out.")
+            raise ParameterError(f"serve: {option} requires {needed}. Omit {option}.")
 
 
 def _tokens(path: Path | None) -> "Tokens":
@@ -261,7 +264,7 @@ def _ready(
     at: str,
     registry: "ModelRegistry",
     default_model: str | None,
-    quiet: bool,  # noqa: FBT001  the value of the switch
+    quiet: bool,  # noqa: FBT001  value of --quiet
 ) -> None:
     from onepass.service.http.log import log
 

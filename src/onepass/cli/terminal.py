@@ -1,4 +1,4 @@
-"""Output of commands: results on standard output, messages and progress on standard error.
+"""Output of commands (results on stdout, messages and progress on stderr), and SIGTERM.
 
 SIGTERM is handled like Ctrl-C, with another exit code.
 """
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["INTERRUPTED", "TERMINATED", "advancing", "print_message", "show", "terminable"]
 
 
-_INTERVAL = 10.0  # seconds between two progress lines without a terminal
+_INTERVAL = 10.0  # seconds between progress lines if stderr is not a terminal
 
 
 class _Screen(Console):
-    """A console that raises an error when the pipe is closed."""
+    """A console that raises an error if the pipe is closed."""
 
     def on_broken_pipe(self) -> None:
-        """Raise, where rich would exit."""
+        """Raise the error, unlike rich, which exits."""
         raise BrokenPipeError
 
 
 def show(result: RenderableType) -> None:
-    """Print a result on standard output; in files and pipes it is not truncated or wrapped.
+    """Print a result on standard output, without truncation or wrapping in files and pipes.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def show(result: RenderableType) -> None:
     if sys.stdout.isatty():
         _Screen(file=sys.stdout, highlight=False, emoji=False).print(result)
     elif isinstance(result, str):
-        print(result)  # noqa: T201  no line is wrapped
+        print(result)  # noqa: T201  does not wrap lines
     else:
         from onepass.evaluate.tables import plain
 
@@ -67,26 +67,26 @@ def print_message(text: str, *, quiet: bool = False) -> None:
 def advancing(
     fraction: Callable[[], float | None], *, quiet: bool, unit: str = "rows", before: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Progress on standard error: a bar on a terminal, otherwise a line every ten seconds.
+    """Show progress on standard error: a bar on a terminal, otherwise a line every ten seconds.
 
     Parameters
     ----------
     fraction : callable
-        Returns the fraction that is done, in [0, 1]; None if unknown.
+        Returns the completed fraction, in [0, 1]; None if unknown.
     quiet : bool
         Print nothing.
     unit : str
         The unit of the counts.
     before : int
-        The count at the start, which is not part of the speed.
+        The count at the start, which is excluded from the speed.
 
     Yields
     ------
     advance : callable
-        To be called with the count so far.
+        Function to call with the count so far.
     """
     if quiet:
-        yield lambda done: None  # noqa: ARG005  not shown
+        yield lambda done: None  # noqa: ARG005  quiet
     elif sys.stderr.isatty():
         with _bar(unit) as bar:
             task = bar.add_task(unit, total=None, done="0", speed="")
@@ -129,11 +129,11 @@ def _bar(unit: str) -> "Progress":
 
 
 def _lines(fraction: Callable[[], float | None], unit: str, before: int) -> Callable[[int], None]:
-    """A function that prints progress lines at intervals."""
+    """Return a function that prints a progress line at intervals."""
     start = last = time.monotonic()
 
     def advance(done: int) -> None:
-        """Print a line, if the last one is long enough ago."""
+        """Print a line if the interval has elapsed."""
         nonlocal last
         if time.monotonic() - last >= _INTERVAL:
             last = time.monotonic()
@@ -154,19 +154,19 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
 TERMINATED = 143
-"""Exit code after SIGTERM, as sent by ``kill`` and service managers."""
+"""Exit code after SIGTERM, which ``kill`` and service managers send."""
 
 
 @contextmanager
 def terminable() -> Iterator[Callable[[], int]]:
-    """Handle SIGTERM like Ctrl-C within this context, even if SIGINT is ignored.
+    """Handle SIGTERM like Ctrl-C within the context, even if SIGINT is ignored.
 
-    Nothing is changed if SIGTERM has a handler already, and in other threads.
+    In threads other than the main thread, or if SIGTERM already has a handler, nothing changes.
 
     Yields
     ------
     code : callable
-        Returns the exit code after an interrupt, by either signal.
+        Returns the exit code for the signal that interrupted.
     """
     ended: list[int] = []
     from onepass.linalg.interrupt import Background

@@ -1,4 +1,4 @@
-"""Blocks of rows with their targets, and errors that name the row."""
+"""Blocks of rows with targets, and errors with the location of a row."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from onepass.validation.table import Table, is_frame
 __all__ = ["Block", "as_array", "blocks", "located_error", "sliceable", "with_row_location"]
 
 
-_BLOCK = 1024  # rows of a block where the stream is one pair of arrays: fast, and small in memory
+_BLOCK = 1024  # rows per block of a pair of arrays: fast, with little memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Block:
     first : int, optional
         Index of the first row in the source, counted from 0.
     skipped : int
-        Number of rows in this part of the source that were skipped, for want of a target.
+        Number of rows in this part of the source that were skipped because they have no target.
     located : callable, optional
         Returns the location of a row in the source, by its index in the block.
     """
@@ -49,7 +49,7 @@ class Block:
 
 
 def blocks(stream: Iterable[object], where: str, start: int = 0) -> Iterator[Block]:
-    """The blocks of a stream, or of one pair of arrays or frames.
+    """Return the blocks of a stream, or of a pair of arrays or frames.
 
     Parameters
     ----------
@@ -58,17 +58,17 @@ def blocks(stream: Iterable[object], where: str, start: int = 0) -> Iterator[Blo
     where : str
         The public call, for messages.
     start : int
-        Number of rows to skip at the beginning, those that the stream skips counted too. A stream
-        that has a ``start`` skips them itself.
+        Number of rows to skip at the beginning, including rows that the stream skips. A stream with
+        the attribute ``start`` skips them itself.
 
     Raises
     ------
     ParameterError
-        If it is none of these, or has no targets.
+        If the stream is none of these, or has no targets.
     ShapeError
         If X and y differ in length.
     SourceError
-        If it has fewer rows than are to be skipped, or a block cannot be divided there.
+        If the stream has fewer rows than ``start``, or a block cannot be divided there.
     """
     if isinstance(stream, tuple) and len(stream) == 2:
         return _split_pair(sliceable(stream[0]), _as_targets(stream[1]), where, start)
@@ -82,7 +82,7 @@ def blocks(stream: Iterable[object], where: str, start: int = 0) -> Iterator[Blo
 
 
 def _skip_rows(found: Iterator[Block], start: int, where: str) -> Iterator[Block]:
-    """The blocks after the first ``start`` rows."""
+    """Yield the blocks after the first ``start`` rows."""
     behind = 0
     for block in found:
         over, behind = start - behind, behind + len(block) + block.skipped
@@ -90,7 +90,7 @@ def _skip_rows(found: Iterator[Block], start: int, where: str) -> Iterator[Block
             yield block
         elif behind > start:
             if block.skipped:
-                raise _too_few(where, start, "a block that ends elsewhere and skips rows")
+                raise _too_few(where, start, "a block that skips rows and does not end there")
             time = None if block.time is None else block.time[over:]
             first = None if block.first is None else block.first + over
             yield Block(sliceable(block.X)[over:], block.y[over:], time, first)
@@ -100,22 +100,22 @@ def _skip_rows(found: Iterator[Block], start: int, where: str) -> Iterator[Block
 
 def _too_few(where: str, start: int, found_rows: str) -> SourceError:
     return SourceError(
-        f"{where}: `stream` must hold the {start:,} rows that were learned before, to skip "
-        f"them, got {found_rows}. Pass the stream of the first run, from its first row on."
+        f"{where}: `stream` must contain the {start:,} rows that were learned before, which "
+        f"are skipped, got {found_rows}. Pass the stream of the first run, with its first rows."
     )
 
 
 def _block(rows: object, where: str) -> Block:
-    """An object with the attributes of a block, as a block."""
+    """Convert an object with the attributes of a block to a block."""
     if not hasattr(rows, "X") or not hasattr(rows, "y"):
         raise ParameterError(
             f"{where}: each block of the stream must have `X` and `y`, got a "
-            f"{type(rows).__name__}. Read rows with op.stream.read, or give one pair (X, y)."
+            f"{type(rows).__name__}. Read rows with op.stream.read, or pass one pair (X, y)."
         )
     if rows.y is None:
         raise ParameterError(
-            f"{where}: the stream must have targets, got rows with `y` None. Name the column "
-            "that holds them: op.stream.read(source, target=...)."
+            f"{where}: the stream must have targets, got rows with `y` None. Name the "
+            "target column: op.stream.read(source, target=...)."
         )
     return Block(
         rows.X,
@@ -128,28 +128,28 @@ def _block(rows: object, where: str) -> Block:
 
 
 def sliceable(X: object) -> Table | Array:
-    """Rows that can be sliced: a Table or an array."""
+    """Convert rows to a Table or an array, which can be sliced."""
     if isinstance(X, Table):
         return X
     return Table.from_frame(X) if is_frame(X) else np.asarray(X)
 
 
 def as_array(predictions: object) -> Array:
-    """Predictions as a NumPy array, also those of a network on a device."""
+    """Convert predictions, including tensors on a device, to a NumPy array."""
     on_device = hasattr(predictions, "cpu")
     return np.asarray(widened(predictions).detach().cpu() if on_device else predictions)
 
 
 def _as_targets(y: object) -> Array:
-    """Targets as an array; a frame of several columns becomes (n, c)."""
+    """Convert targets to an array; a frame of several columns becomes (n, c)."""
     return np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
 
 
 def _split_pair(X: Table | Array, y: Array, where: str, start: int) -> Iterator[Block]:
-    """The blocks of one pair of arrays."""
+    """Divide a pair of arrays into blocks."""
     if np.ndim(y) == 0 or len(X) != len(y):
         raise ShapeError(
-            f"{where}: `y` must hold one target for each of the {len(X)} rows of X, got shape "
+            f"{where}: `y` must contain one target for each of the {len(X)} rows of X, got shape "
             f"{np.shape(y)}. Check that X and y come from the same rows."
         )
     if start > len(y):
@@ -164,20 +164,20 @@ _ROW = re.compile(r"\bin row (\d+)\b")
 def located_error(
     error: OnepassError, place: str, located: Callable[[int], str] | None, n: int
 ) -> OnepassError:
-    """An error of the same class with the location of the block and of the row in the message.
+    """Add the location of the block and of the row to the message of an error.
 
-    A model counts the rows of its block; the source counts its own, and may be several files.
+    A model counts rows within its block; the source counts rows within its files.
 
     Parameters
     ----------
     error : OnepassError
-        As the model raised it.
+        The error that the model raised.
     place : str
-        The call, and its rows.
+        The call and its rows.
     located : callable, optional
-        Returns the location of a row by its index in the block, as ``Rows.located`` does.
+        Returns the location of a row by its index in the block, like ``Rows.located``.
     n : int
-        Rows of the block.
+        Number of rows of the block.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def located_error(
 def with_row_location(
     error: OnepassError, located: Callable[[int], str] | None, n: int
 ) -> OnepassError:
-    """An error of the same class with the location of the row that the message names.
+    """Add the location of the row that is mentioned in the message of an error.
 
     Parameters
     ----------

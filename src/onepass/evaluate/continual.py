@@ -1,4 +1,4 @@
-"""Continual evaluation: learn tasks in sequence, and test on all of them after each.
+"""Continual evaluation: learn tasks in sequence, and test on all tasks after each.
 
 A learner receives the experiences in order, each row once. Before the first and after each
 experience it is tested on the test rows of all tasks. The results form a matrix, from which
@@ -6,8 +6,8 @@ experience it is tested on the test rows of all tasks. The results form a matrix
 are reported beside them: bytes, prototypes, time, and rows that were learned again.
 
 =========== =======================================================================================
-``class``   tasks have disjoint classes, and a learner predicts among all that it has seen
-``task``    the same, but predictions are restricted to the classes of the task
+``class``   tasks have disjoint classes; a learner predicts among all classes seen so far
+``task``    tasks have disjoint classes; predictions are restricted to the classes of the task
 ``domain``  tasks share their classes, or are regression
 =========== =======================================================================================
 
@@ -43,7 +43,7 @@ __all__ = ["continual"]
 
 
 def _checked_models(models: object) -> dict[str, Any]:
-    """The models by name."""
+    """Check the models, and return them by name."""
     named = by_name(models)
     invalid = {k: m for k, m in named.items() if not is_learner(m) and not _is_factory(m)}
     if invalid or not named:
@@ -58,12 +58,12 @@ def _checked_models(models: object) -> dict[str, Any]:
 
 
 def _is_factory(model: object) -> bool:
-    """Whether it may be a factory of learners: a callable, but not a torch module."""
+    """Return whether an object may be a factory of learners: a callable, but not a module."""
     return callable(model) and not hasattr(model, "named_parameters")
 
 
 def _checked_seeds(seeds: object) -> list[int]:
-    """The seeds of the runs."""
+    """Check the seeds, and return them as a list."""
     if isinstance(seeds, (list, tuple, range, np.ndarray)):
         chosen = [whole(seed, "seeds", _WHERE, low=0) for seed in seeds]
     else:
@@ -77,7 +77,7 @@ def _checked_seeds(seeds: object) -> list[int]:
 
 
 def _checked_source(experiences: object) -> Any:
-    """The experiences: known beforehand, a function of a seed, or an iterator."""
+    """Check the experiences: known in advance, a function of a seed, or an iterator."""
     if hasattr(experiences, "test_sets") or callable(experiences):
         return experiences
     if isinstance(experiences, (list, tuple)) and experiences:
@@ -112,7 +112,7 @@ def _checked_rules(
     metric: str | None,
     rules: dict[str, Any],
 ) -> Rules:
-    """The rules of all runs, for these tasks."""
+    """Check scenario, metric and clock for these tasks; return the rules of all runs."""
     tests = getattr(tasks, "tests", ()) or getattr(tasks, "tasks", tasks)
     test_sets = [test_set.classes for test_set in tests]
     task = "classification" if tasks.classes else "regression"
@@ -129,7 +129,7 @@ def _checked_rules(
         have = "have numbers as targets" if task == "regression" else have
         raise ParameterError(
             f"{_WHERE}: `scenario` must suit the tasks, got {wanted!r} for tasks that {have}. "
-            + ("Leave it out." if natural == "domain" else "Create them with within=True.")
+            + ("Omit it." if natural == "domain" else "Create tasks with within=True.")
         )
     if not (callable(rules["clock"]) or rules["clock"] is None):
         raise ParameterError(
@@ -158,46 +158,46 @@ def continual(
     clock: Callable[[], float] | None = None,
     on_progress: Callable[[Progress], object] | None = None,
 ) -> ContinualReport:
-    """Continual evaluation: learn tasks in sequence, and test on all of them after each.
+    """Evaluate learners on tasks in sequence, with a test on all tasks after each.
 
-    Copies of the learners are trained. A learner that raises an error, for example because it
-    accepts no new classes, is tested in the state that it has then, and the table gives the reason.
+    Copies of the learners are trained. If a learner raises an error, for example because it accepts
+    no new classes, later tests use its state at that time, and the table contains the reason.
 
     Parameters
     ----------
     models : learner or factory, dict of str to these, or sequence of these
         Learners of onepass, ``op.nn`` and ``baselines``, Pipelines, and learners of River and
-        scikit-learn with ``partial_fit``. A factory is called for each run, with the seed if it
-        takes one: ``lambda seed: Pipeline(…)``. The default name of a learner is its class.
+        scikit-learn with ``partial_fit``. A factory is called for each run, with the seed if it has
+        a parameter for it: ``lambda seed: Pipeline(…)``. The default name of a learner is its
+        class.
     experiences : Experiences, callable, or iterable
-        As from ``op.stream``; or a function of a seed that returns them, such as
-        ``partial(op.stream.split_mnist, rows_per_class=2000)``; or a list of Experience, (X, y)
-        or (X, y, X_test, y_test). An iterator is consumed once, by all learners together, and
-        they are tested on the experiences so far. Of a pair (X, y) every fifth row is used for
-        testing only.
+        Experiences of ``op.stream``; a function of a seed that returns experiences, such as
+        ``partial(op.stream.split_mnist, rows_per_class=2000)``; or a list of Experience, (X, y) or
+        (X, y, X_test, y_test). An iterator is consumed once, by all learners together, which are
+        tested on the experiences so far. Every fifth row of a pair (X, y) is only used for testing.
     scenario : {"class", "task", "domain"}, optional
-        The scenario, as above. By default ``"domain"`` if tasks share their classes or targets
-        are numbers, otherwise ``"class"``.
+        The scenario. By default ``"domain"`` if tasks share their classes or targets are numbers,
+        otherwise ``"class"``.
     metric : str, optional
-        A name of ``op.evaluate.METRICS``; accuracy, or rmse, by default.
+        A name from ``op.evaluate.METRICS``; by default accuracy or rmse.
     seeds : int or sequence of int, default=1
-        Number of seeds, from 0 on, or the seeds: one run of each model per seed. Passed to the
-        functions that take a seed.
+        The seeds, or their number, starting at 0. Each model has one run per seed. The seed is
+        passed to functions that have a parameter for it.
     jobs : int, default=1
-        Number of joblib processes, each with one thread; 1 for this process only. Models and
-        experiences are pickled.
+        Number of joblib processes, each with one thread; 1 to run in this process. For more,
+        models and experiences are pickled.
     path : path, optional
         Folder in which each finished run is stored. Stored runs are not repeated, so that an
         interrupted evaluation can be continued, and seeds and models can be added.
     batch : int, default=10
-        Rows per call of ``learn``: for networks, where a call may be a step.
+        Number of rows per call of ``learn`` of a network, in which a call may be one step.
     block : int, default=1024
-        Rows per call of ``partial_fit``, except for learners that need a whole task.
+        Number of rows per call of ``partial_fit``, except for learners that need a whole task.
     clock : callable, optional
         Seconds from any origin, such as ``time.process_time``, to time the learners.
     on_progress : callable, optional
-        Called with a :class:`Progress` after each experience of each run; with several ``jobs``
-        after each run.
+        Called with a :class:`Progress` after each experience of each run or, with several
+        ``jobs``, after each run.
 
     Returns
     -------
@@ -206,10 +206,10 @@ def continual(
     Raises
     ------
     ParameterError
-        If an argument is invalid, the scenario does not suit the tasks, there are several seeds
-        but nothing takes one, or ``path`` holds runs of other settings.
+        If an argument is invalid, the scenario does not suit the tasks, there are several seeds but
+        no function has a parameter for them, or ``path`` contains runs with other settings.
     OnepassError
-        If no learner can learn anything: the error of the first.
+        The error of the first learner, if no learner can learn any row.
 
     Warns
     -----
@@ -235,13 +235,13 @@ def continual(
     if not (callable(on_progress) or on_progress is None):
         raise ParameterError(
             f"{_WHERE}: `on_progress` must be a function of a Progress, got {on_progress!r}. Pass "
-            "one, or None."
+            "a function, or None."
         )
     if isinstance(source, Iterable) and not hasattr(source, "test_sets"):
         if len(chosen) > 1 or processes > 1 or path is not None:
             raise ParameterError(
-                f"{_WHERE}: an iterator is consumed once, so that `seeds` must be one, `jobs` 1 "
-                f"and `path` None, got {len(chosen)} seeds, jobs={processes}, path={path}. Pass "
+                f"{_WHERE}: an iterator can be consumed only once, which requires one seed, `jobs` "
+                f"1 and `path` None, got {len(chosen)} seeds, jobs={processes}, path={path}. Pass "
                 "a list, Experiences, or a function of the seed."
             )
         return _warn_incomplete(
@@ -250,18 +250,18 @@ def continual(
     setting = Setting(named, source, Rules("", "", "", batch, block))
     if len(chosen) > 1 and not setting.drawn:
         raise ParameterError(
-            f"{_WHERE}: with several `seeds` the experiences or a model must take a seed, got "
-            f"{len(chosen)} seeds and nothing that does: all runs would be equal. Pass a "
-            "function of the seed, such as functools.partial(op.stream.split_mnist, …)."
+            f"{_WHERE}: with several `seeds` the experiences or a model must be functions of a "
+            f"seed, got {len(chosen)} seeds and no such function: all runs would be equal. Pass a "
+            "function, such as functools.partial(op.stream.split_mnist, …)."
         )
     first = setting.source(chosen[0])
     setting = Setting(named, source, _checked_rules(first, scenario, metric, rules))
     outlines = {seed: _outline(setting.source(seed), stored=path is not None) for seed in chosen}
     if len({(len(each.tasks), len(each.experiences)) for each in outlines.values()}) > 1:
         raise ParameterError(
-            f"{_WHERE}: `experiences` must have the same number with each seed, got "
-            f"{ {seed: len(each.experiences) for seed, each in outlines.items()} }. Create the "
-            "same number, or evaluate each seed separately."
+            f"{_WHERE}: `experiences` must have equal length for all seeds, got "
+            f"{ {seed: len(each.experiences) for seed, each in outlines.items()} }. Create "
+            "equally many, or evaluate each seed separately."
         )
     runs = _runs(setting, outlines, processes, path, on_progress)
     names = (_names([each.tasks for each in outlines.values()]),
@@ -271,7 +271,7 @@ def continual(
 
 
 def _warn_incomplete(report: ContinualReport) -> ContinualReport:
-    """The report; one warning names all models that did not learn the labels."""
+    """Return the report; issue one warning if models did not learn the labels."""
     failed = [f"{n!r} {'; '.join(s.notes)}" for n, s in report.scores.items() if not s.complete]
     if failed:
         warnings.warn(
@@ -286,7 +286,7 @@ def _warn_incomplete(report: ContinualReport) -> ContinualReport:
 
 @dataclass(frozen=True)
 class _Outline:
-    """Names and digest of the tasks of one seed, without their rows."""
+    """Names and digest of the tasks for one seed, without rows."""
 
     digest: str
     tasks: tuple[str, ...]
@@ -307,7 +307,7 @@ def _runs(
     path: str | os.PathLike[str] | None,
     on_progress: Callable[[Progress], object] | None,
 ) -> list[Run]:
-    """All runs, including stored ones, by model and seed."""
+    """Return all runs, including stored runs, ordered by model and seed."""
     folder = None if path is None else RunFolder(path)
     found: dict[Job, Run] = {}
     settings: dict[Job, dict[str, Any]] = {}
@@ -342,14 +342,14 @@ def _runs(
 
 
 def _settings(setting: Setting, job: Job, digest: str) -> dict[str, Any]:
-    """The settings that a stored run must have."""
+    """Return the settings that a stored run must have."""
     names = ("scenario", "metric", "batch", "block")
     rules = {name: getattr(setting.rules, name) for name in names}
     return {**model_settings(setting.model(job)), "experiences": digest, **rules}
 
 
 def _names(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The names of tasks or experiences; numbers if the seeds change their names or order."""
+    """Return the names of tasks or experiences; numbers if names differ between seeds."""
     if len(set(names)) == 1:
         return names[0]
     return tuple(f"task {i}" for i in range(1, len(names[0]) + 1))
@@ -368,7 +368,7 @@ def _evaluate_iterator(
     first = next(source, None)
     if first is None:
         raise ParameterError(
-            f"{_WHERE}: there must be an experience, got none. Pass an iterator that is not empty."
+            f"{_WHERE}: there must be an experience, got an empty iterator. Pass a new iterator."
         )
     listed = ExperienceList([first])
     final = _checked_rules(

@@ -1,8 +1,8 @@
 """Jobs of a continual evaluation, run one after the other or in several processes.
 
-A run depends on its learner and its seed alone, so its result is the same in any process. Each
-finished run can be stored in a file of its own with its settings, written atomically: an evaluation
-that was stopped continues with the missing runs, and runs of other settings are refused.
+A run depends only on its learner and its seed, so its result is the same in any process. Each
+finished run can be stored atomically in a separate file with its settings. An evaluation that was
+stopped continues with the missing runs; stored runs with other settings raise an error.
 """
 
 import json
@@ -49,7 +49,7 @@ class Job:
     Parameters
     ----------
     model : str
-        Its name.
+        The name of the learner.
     seed : int
         The random seed.
     """
@@ -65,13 +65,13 @@ class Progress:
     Parameters
     ----------
     model : str
-        The learner.
+        The name of the learner.
     seed : int
-        The seed of its run.
+        The seed of the run.
     experience : int
-        Number of experiences that it has learned.
+        Number of experiences that the learner has learned.
     done, total : int
-        Experiences learned in all runs, and in total; of an iterator, those so far.
+        Experiences learned in all runs, and their total number; for an iterator, the number so far.
     """
 
     model: str
@@ -88,11 +88,11 @@ class Setting:
     Parameters
     ----------
     models : mapping of str to learner or factory
-    experiences : Experiences, Listed, or callable
+    experiences : Experiences, ExperienceList, or callable
         The experiences, or a function of a seed that returns them.
     rules : Rules
     key : str
-        Identifies copies in other processes.
+        Identifies copies of this object in other processes.
     """
 
     models: Mapping[str, Any] = field(compare=False)
@@ -101,7 +101,7 @@ class Setting:
     key: str = field(default_factory=lambda: uuid4().hex)
 
     def source(self, seed: int) -> Any:
-        """The experiences of a seed."""
+        """Return the experiences for a seed."""
         given = self.experiences
         if hasattr(given, "test_sets"):
             return given
@@ -114,7 +114,7 @@ class Setting:
         return found
 
     def model(self, job: Job) -> Any:
-        """A new learner for a run."""
+        """Create the learner of a run."""
         given = self.models[job.model]
         model = deepcopy(given) if is_learner(given) else from_factory(given, job.seed, _WHERE)
         if not is_learner(model):
@@ -126,14 +126,14 @@ class Setting:
         if kind is not None:
             raise ParameterError(
                 f"{_WHERE}: models must suit the targets, which are for {self.rules.task}, got "
-                f"{job.model!r}, a {kind}. Targets of dtype float are for regression, all others "
-                "are classes."
+                f"{job.model!r}, a {kind}. Choose another model; targets of dtype float are for "
+                "regression, all others are classes."
             )
         return model
 
     @property
     def drawn(self) -> bool:
-        """Whether the experiences or a model take a seed."""
+        """Whether the experiences or a model depend on the seed."""
         makers = [self.experiences, *self.models.values()]
         return any(
             not is_learner(each) and not hasattr(each, "test_sets") and takes_seed(each)
@@ -149,11 +149,11 @@ def results(
     Parameters
     ----------
     jobs : sequence of Job
-        Ordered by seed, so that the experiences of a seed are made once.
+        The jobs, ordered by seed, so that the experiences for a seed are created once.
     setting : Setting
         The setting of all jobs.
     processes : int
-        1 for this process only.
+        Number of processes; 1 for this process.
     notify : callable
         Called with a job and the number of experiences learned: after each experience or, with
         several processes, after each run.
@@ -170,7 +170,7 @@ def results(
     ParameterError
         If the setting cannot be sent to other processes.
     ProcessError
-        If one of these ended before its run was finished.
+        If a process ended before its run was finished.
     """
     here = processes == 1 or len(jobs) < 2
     function = partial(_run, setting, notify if here else None)
@@ -209,13 +209,13 @@ class RunFolder:
     Parameters
     ----------
     path : path
-        Created if it does not exist.
+        The folder, which is created if it does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise ParameterError(
-                f"{_WHERE}: `path` must be a folder to store runs in, got {path!r}. Pass a path."
+                f"{_WHERE}: `path` must be a folder for runs, got {path!r}. Pass a path."
             )
         self.path = Path(path)
         with write_errors(self.path, _WHERE):
@@ -224,12 +224,12 @@ class RunFolder:
     def find(
         self, model: str, seed: int, settings: Mapping[str, object], size: tuple[int, int]
     ) -> Run | None:
-        """The stored run of a model and seed, or None.
+        """Return the stored run of a model and seed, or None.
 
         Raises
         ------
         ParameterError
-            If it has other settings.
+            If the run has other settings.
         SourceError
             If the file is damaged, or its matrix has another size.
         """
@@ -242,7 +242,7 @@ class RunFolder:
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise SourceError(
                 f"{_WHERE}: {path} must be a stored run, got {type(error).__name__}: {error}. "
-                "Remove it to run again."
+                "Delete the file to repeat the run."
             ) from error
         changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
         if changed:
@@ -251,13 +251,13 @@ class RunFolder:
                 for key in changed
             )
             raise ParameterError(
-                f"{_WHERE}: `path` must hold runs of the same settings, got {path.name}, where "
-                f"{found}. Use another folder, or remove that file."
+                f"{_WHERE}: `path` must contain runs with the same settings, got {path.name}, in "
+                f"which {found}. Use another folder, or delete that file."
             )
         if (len(run.matrix), len(run.before)) != size:
             raise SourceError(
                 f"{_WHERE}: {path} must be a run of {size[0]} experiences and {size[1]} tests, got "
-                f"{len(run.matrix)} and {len(run.before)}. Remove it to run again."
+                f"{len(run.matrix)} and {len(run.before)}. Delete the file to repeat the run."
             )
         return run
 
@@ -275,7 +275,7 @@ class RunFolder:
 
     def _file(self, model: str, seed: int) -> Path:
         letters = re.sub(r"[^A-Za-z0-9]+", "-", model).strip("-").lower()[:40]
-        # names may differ in other characters only
+        # names may differ only in replaced characters
         tail = "" if letters == model else f"-{sha256(model.encode()).hexdigest()[:6]}"
         return self.path / f"{letters}{tail}-seed{seed}.json"
 
@@ -294,10 +294,10 @@ def _short(value: object) -> str:
 
 
 def model_settings(model: object) -> dict[str, str]:
-    """A learner's class and settings as text, the same for learners constructed alike.
+    """Return the class and settings of a learner as text.
 
-    Arrays and functions are described by their contents. What was learned is not a setting, nor
-    are the initial weights of a network.
+    Learners with equal constructor arguments have equal text: arrays and functions are described by
+    their contents. Learned attributes and the initial weights of a network are not settings.
     """
     if hasattr(model, "get_params"):
         found = dict(sorted(model.get_params(deep=True).items()))
@@ -310,14 +310,14 @@ def model_settings(model: object) -> dict[str, str]:
 
 
 def _as_text(value: object) -> str:
-    """A setting as complete text; NumPy's own text abbreviates long arrays."""
+    """Convert a setting to text without abbreviations, unlike NumPy's text of long arrays."""
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         digest = blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
         return f"array of shape {value.shape}, {value.dtype}, {digest}"
     if isinstance(value, FunctionType):
         code = (_code(value.__code__), value.__defaults__, value.__kwdefaults__)
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        # functions may refer to each other: only their names
+        # functions may refer to each other: use only names
         closure = [v.__qualname__ if isinstance(v, FunctionType) else _as_text(v) for v in cells]
         text = _ADDRESS.sub("", f"{code}{closure}")
         digest = blake2b(text.encode(), digest_size=8).hexdigest()
@@ -336,7 +336,7 @@ def _plain(values: tuple[object, ...]) -> bool:
 
 
 def _code(code: CodeType) -> Any:
-    """The bytecode and constants of a function, without its position in the file."""
+    """Return the bytecode and constants of a function, which exclude line numbers."""
     inner = [
         _code(each) if isinstance(each, CodeType)
         else sorted(map(repr, each)) if isinstance(each, frozenset)

@@ -15,16 +15,16 @@ whole backward transfer      2/(T(T−1)) Σ_{i>j} R[i, j] − R[j, j]          
 whole forward                2/(T(T−1)) Σ_{i<j} R[i, j]                               [4] (4)
 ============================ ======================================================== =============
 
-[3] takes the maximum over all i < T; here the accuracy of a task before it was learned does not
-count. If experiences are not tasks (blocks without boundaries), "after task j" is the experience
-by which most of the rows of task j were seen.
+The maximum in [3] is over all i < T; here the accuracy of a task before it was learned is excluded.
+If experiences are not tasks (blocks without boundaries), "after task j" means the experience by
+which most rows of task j have been learned.
 
 Models are compared by paired t-tests over the seeds that they share. With the differences d_s,
 s = 1 … n, the statistic t = d̄ √n / sd(d) has Student's distribution with n − 1 degrees of freedom
-if the models do not differ. A seed draws the same rows and the same order for both models, so these
-do not enter the difference. Of m tests the k-th smallest p is multiplied by m − k + 1 [5]: this
-bounds the probability of any false positive by p. If no model depends on the seed there is one run
-of each, and neither t nor p.
+if the models do not differ. Both models have the same rows and the same order for a seed, so these
+do not affect the difference. For m tests the k-th smallest p is multiplied by m − k + 1 [5], which
+bounds the probability of any false positive by p. If no model depends on the seed, each model has
+one run, and t and p are undefined.
 
 [1] D. Lopez-Paz, M. Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
 [2] S.-A. Rebuffi et al., "iCaRL: incremental classifier and representation learning", CVPR 2017.
@@ -56,9 +56,9 @@ class TaskScores:
     Parameters
     ----------
     matrix : ndarray of shape (I, J)
-        R, after experience i on the test rows of task j; nan if not tested.
+        R: the metric on the test rows of task j after experience i; nan if not tested.
     before : ndarray of shape (J,)
-        b, before learning.
+        b: the metric on the test rows of task j before learning.
     when : ndarray of int of shape (J,)
         The experience after which task j has been learned, counted from 0.
     sign : float
@@ -72,7 +72,7 @@ class TaskScores:
 
     @property
     def so_far(self) -> Floats:
-        """The mean over the tasks learned by each experience, (I,); nan before the first."""
+        """Mean over the tasks learned so far, after each experience (I,); nan if none."""
         learned = [row[self.when <= i] for i, row in enumerate(self.matrix)]
         return np.array([row.mean() if len(row) else np.nan for row in learned])
 
@@ -136,14 +136,14 @@ MEASURES: Mapping[str, Callable[[TaskScores], float]] = {
 
 @dataclass(frozen=True, repr=False)
 class ContinualScore:
-    """Results of one learner on all tasks after each experience, over all seeds.
+    """Results of one learner: all tasks after each experience, for all seeds.
 
     Parameters
     ----------
     model : str
-        Its name.
+        The name of the learner.
     runs : sequence of Run
-        One for each seed.
+        One run per seed.
     sign : float
         1 if higher is better, −1 for errors.
     """
@@ -162,22 +162,22 @@ class ContinualScore:
 
     @property
     def matrices(self) -> Floats:
-        """R of each seed, (S, I, J): after experience i on task j; nan if not tested."""
+        """R for each seed, (S, I, J): task j after experience i; nan if not tested."""
         return np.array([run.matrix for run in self.runs], dtype=float)
 
     @property
     def accuracy_matrix(self) -> Floats:
-        """R, (I, J): the mean over the seeds."""
+        """R, averaged over the seeds, (I, J)."""
         mean: Floats = self.matrices.mean(axis=0)
         return mean
 
     @property
     def error_matrix(self) -> Floats:
-        """The same, for a metric that is an error."""
+        """Alias of ``accuracy_matrix``, for metrics that are errors."""
         return self.accuracy_matrix
 
     def values(self, measure: str) -> Floats:
-        """A measure of each seed, (S,); nan if not defined.
+        """Return a measure for each seed, (S,); nan if undefined.
 
         Parameters
         ----------
@@ -192,55 +192,55 @@ class ContinualScore:
         if measure not in MEASURES:
             raise ParameterError(
                 f"ContinualScore.values: `measure` must be one of {', '.join(MEASURES)}, got "
-                f"{measure!r}.{did_you_mean(measure, MEASURES) or ' Choose from these.'}"
+                f"{measure!r}.{did_you_mean(measure, MEASURES) or ' Choose one of these.'}"
             )
         with np.errstate(invalid="ignore"):  # inf − inf is nan
             return np.array([MEASURES[measure](scores) for scores in task_scores(self)])
 
     def mean(self, measure: str) -> float:
-        """Mean of a measure over the seeds."""
+        """Return the mean of a measure over the seeds."""
         with np.errstate(invalid="ignore"):
             return float(self.values(measure).mean())
 
     def deviation(self, measure: str) -> float:
-        """Standard deviation of a measure over the seeds, with n − 1; nan for a single seed."""
+        """Return the standard deviation of a measure over the seeds, with n − 1."""
         values = self.values(measure)
         with np.errstate(invalid="ignore"):
             return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
     @property
     def average_accuracy(self) -> float:
-        """Average over all tasks after the last experience; mean over the seeds."""
+        """Mean over tasks after the last experience, averaged over seeds."""
         return self.mean("average")
 
     @property
     def average_error(self) -> float:
-        """The same, for a metric that is an error."""
+        """Alias of ``average_accuracy``, for metrics that are errors."""
         return self.mean("average")
 
     @property
     def average_incremental_accuracy(self) -> float:
-        """Average over the tasks so far after each experience, and then over experiences."""
+        """Mean over the tasks so far after each experience, averaged over experiences."""
         return self.mean("average_incremental")
 
     @property
     def forgetting(self) -> float:
-        """Average drop from the best accuracy of a task to its last."""
+        """Mean difference between the best and the last accuracy of a task."""
         return self.mean("forgetting")
 
     @property
     def backward_transfer(self) -> float:
-        """Average change of earlier tasks by learning later ones; negative is forgetting."""
+        """Mean change of earlier tasks after later tasks are learned; negative is forgetting."""
         return self.mean("backward_transfer")
 
     @property
     def forward_transfer(self) -> float:
-        """Average gain of later tasks, before they are learned, by earlier ones."""
+        """Mean gain of tasks, before they are learned, from earlier tasks."""
         return self.mean("forward_transfer")
 
     @property
     def complete(self) -> bool:
-        """Whether no run stopped and some prediction was correct; otherwise never the best."""
+        """Whether no run stopped and a prediction was correct; otherwise never marked as best."""
         return not any(run.stopped for run in self.runs) and self._ever_right
 
     @property
@@ -255,7 +255,7 @@ class ContinualScore:
 
     @property
     def prototypes(self) -> float | None:
-        """Number of prototypes at the end, if it has any."""
+        """Number of prototypes at the end; None if the learner has none."""
         return self._mean_of("prototypes")
 
     @property
@@ -265,12 +265,12 @@ class ContinualScore:
 
     @property
     def learning_seconds(self) -> float | None:
-        """Seconds to learn a row; None without a clock."""
+        """Seconds per row to learn; None without a clock."""
         return self._mean_of("learning_seconds")
 
     @property
     def prediction_seconds(self) -> float | None:
-        """Seconds to predict a row; None without a clock."""
+        """Seconds per row to predict; None without a clock."""
         return self._mean_of("prediction_seconds")
 
     @property
@@ -280,7 +280,7 @@ class ContinualScore:
 
     @property
     def notes(self) -> list[str]:
-        """Known limits of the learner in this scenario, and where and why it stopped."""
+        """Known limits of the learner in this scenario, and where and why runs stopped."""
         notes = dict.fromkeys(note for run in self.runs for note in run.notes)
         stops: dict[str, list[str]] = {}
         for run in self.runs:
@@ -299,7 +299,7 @@ class ContinualScore:
 
 
 def task_scores(score: ContinualScore) -> list[TaskScores]:
-    """The test results of each run.
+    """Return the test results of each run.
 
     Parameters
     ----------
@@ -322,11 +322,11 @@ def pairs(
     Parameters
     ----------
     scores : dict of str to ContinualScore
-        The models' scores, by name.
+        The scores of the models, by name.
     measure : str
         A key of ``MEASURES``.
     against : str, optional
-        Compare all with this model.
+        The model to compare all others with.
 
     Raises
     ------
@@ -335,7 +335,8 @@ def pairs(
     """
     if against is not None and against not in scores:
         raise ParameterError(
-            f"{_WHERE}: `against` must be one of {', '.join(scores)}, got {against!r}. Choose one."
+            f"{_WHERE}: `against` must be one of {', '.join(scores)}, got {against!r}. Choose one "
+            "of these."
         )
     chosen = (
         list(combinations(scores, 2))
@@ -363,7 +364,7 @@ def pairs(
 
 
 def _tested(differences: Floats) -> tuple[float | None, float | None]:
-    """The t statistic and its two-sided p; None if not defined."""
+    """Return the t statistic and its two-sided p; None if undefined."""
     mean = differences.mean()
     if not np.isfinite(mean):
         return None, None

@@ -1,4 +1,4 @@
-"""Report of a continual evaluation: measures by model, tables, figures, frames, CSV and JSON."""
+"""Report of a continual evaluation: measures of models, tables, figures, frames, CSV and JSON."""
 
 import math
 import os
@@ -42,7 +42,7 @@ __all__ = ["SCENARIOS", "ContinualReport"]
 _COSTS = ("nbytes", "prototypes", "repeated", "learning_seconds", "prediction_seconds")
 _PERCENT = ("accuracy", "macro_f1")  # shown in percent
 SCENARIOS = ("class", "task", "domain")
-_SHOWN = {  # measure: its heading, and whether higher is better (for accuracies)
+_SHOWN = {  # measure -> heading, and whether higher is better (for accuracies)
     "average": ("{} at the end", True),
     "average_incremental": ("incremental", True),
     "forgetting": ("forgetting", False),
@@ -50,12 +50,12 @@ _SHOWN = {  # measure: its heading, and whether higher is better (for accuracies
     "forward_transfer": ("forward", True),
 }
 _COLUMNS = 3  # heat maps side by side
-_LETTER = 0.06  # inches, in a legend
-_TITLE = 34  # letters per line of a title of a heat map
+_LETTER = 0.06  # width of a letter in a legend, in inches
+_TITLE = 34  # maximum letters per line in the title of a heat map
 
 
 def _each(name: str) -> property:
-    """A property of the scores: its value if there is one model, otherwise a dict by name."""
+    """Return a property with the value of one model, or a dict of values by model."""
 
     def values(report: "ContinualReport") -> Any:
         found = {model: getattr(score, name) for model, score in report.scores.items()}
@@ -68,8 +68,8 @@ def _each(name: str) -> property:
 class ContinualReport(BaseReport):
     """Report of a continual evaluation.
 
-    With one model the measures are numbers and arrays: ``report.forgetting``; with several they are
-    dicts by the name of the model, as is ``report.scores``.
+    If there is one model, measures such as ``report.forgetting`` are numbers or arrays. If there
+    are several, they are dicts by the name of the model, like ``report.scores``.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class ContinualReport(BaseReport):
     tasks : tuple of str
         The tasks that were tested, in order.
     experiences : tuple of str
-        The experiences that were learned, in order: the tasks, unless they have no boundaries.
+        The experiences that were learned, in order; equal to the tasks if they have boundaries.
     runs : tuple of Run
         The runs of all models and seeds.
 
@@ -119,7 +119,7 @@ class ContinualReport(BaseReport):
 
     @property
     def scores(self) -> dict[str, ContinualScore]:
-        """The scores of each model, by its name."""
+        """Scores of models, by name."""
         names = dict.fromkeys(run.model for run in self.runs)
         sign = -1.0 if self._lower_is_better else 1.0
         return {
@@ -145,20 +145,20 @@ class ContinualReport(BaseReport):
     forward_transfer = _each("forward_transfer")
 
     def compare(self, measure: str = "average", against: str | None = None) -> list[dict[str, Any]]:
-        """Paired t-tests of models over the seeds that they share, two-sided.
+        """Compare models by two-sided paired t-tests over the seeds that they share.
 
         Parameters
         ----------
         measure : str
             A key of ``MEASURES``.
         against : str, optional
-            Compare all models with this one; by default all pairs.
+            The model to compare all others with; by default all pairs are compared.
 
         Returns
         -------
         pairs : list of dict
-            ``model``, ``against``, ``n`` seeds, mean ``difference``, ``t``, ``p``, and ``p_holm``,
-            which is p corrected for the number of tests (Holm, 1979).
+            Each has the keys ``model``, ``against``, ``n`` (seeds), ``difference`` (mean), ``t``,
+            ``p``, and ``p_holm``, which is p corrected for the number of tests (Holm, 1979).
 
         Raises
         ------
@@ -170,17 +170,17 @@ class ContinualReport(BaseReport):
     # -- records, tables and files -----------------------------------------------------------------
 
     def to_latex(self) -> str:
-        """The table in LaTeX, for the package booktabs."""
+        """Return the table in LaTeX, which requires the package booktabs."""
         return self._table().to_latex()
 
     @classmethod
     def from_json(cls, source: str | os.PathLike[str]) -> "ContinualReport":
-        """Read a report that ``to_json`` wrote.
+        """Read a report that ``to_json`` has written.
 
         Parameters
         ----------
         source : str or path
-            The text, which begins with ``{``, or the path of a file that holds it.
+            JSON text, which begins with ``{``, or the path of a JSON file.
 
         Raises
         ------
@@ -197,14 +197,14 @@ class ContinualReport(BaseReport):
         *,
         of: Literal["scores", "runs", "matrix", "pairs"] = "scores",
     ) -> Any:
-        """A data frame with a row for each model, run, entry of R, or pair of models.
+        """Return a data frame with one row per model, run, entry of R, or pair of models.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; the first of these that is installed by default.
+            The library of the frame; by default the first of these that is installed.
         of : {"scores", "runs", "matrix", "pairs"}
-            The records.
+            The kind of rows.
 
         Raises
         ------
@@ -221,14 +221,14 @@ class ContinualReport(BaseReport):
         *,
         of: Literal["scores", "runs", "matrix", "pairs"] = "runs",
     ) -> str:
-        """The same records as CSV; missing numbers are empty cells.
+        """Return the rows of ``to_frame`` as CSV; missing numbers are empty cells.
 
         Parameters
         ----------
         path : path, optional
-            A file to write it to as well.
+            A file to which the CSV is also written.
         of : {"scores", "runs", "matrix", "pairs"}
-            The records.
+            The kind of rows.
         """
         text = to_csv(self._records(of, "to_csv"))
         return text if path is None else self._write(text, path, "to_csv")
@@ -253,7 +253,7 @@ class ContinualReport(BaseReport):
         }
 
     def _score_records(self) -> Iterator[dict[str, Any]]:
-        """One record for each model: means and deviations over the seeds, and costs."""
+        """Yield one record per model: means and deviations over seeds, and costs."""
         for name, score in self.scores.items():
             row: dict[str, Any] = {"model": name, "metric": self.metric, "seeds": len(score.runs)}
             for measure in MEASURES:
@@ -263,7 +263,7 @@ class ContinualReport(BaseReport):
             yield row | {"rows": score.rows, "notes": "; ".join(score.notes)}
 
     def _run_records(self) -> Iterator[dict[str, Any]]:
-        """One record for each model and seed, with all measures and costs."""
+        """Yield one record per model and seed, with all measures and costs."""
         for name, score in self.scores.items():
             values = {measure: score.values(measure) for measure in MEASURES}
             for i, run in enumerate(score.runs):
@@ -273,7 +273,7 @@ class ContinualReport(BaseReport):
                 yield row | {"rows": run.rows, "stopped": run.stopped}
 
     def _matrix_records(self) -> Iterator[dict[str, Any]]:
-        """One record for each model, seed, experience and task; experience 0 is before learning."""
+        """Yield one record per model, seed, experience (0: before learning) and task."""
         for run in self.runs:
             for i, row in enumerate([run.before, *run.matrix]):
                 for j, value in enumerate(row):
@@ -287,12 +287,12 @@ class ContinualReport(BaseReport):
                     }
 
     def _check(self) -> None:
-        """Raise a ValueError if a report that was read is not consistent."""
+        """Raise a ValueError if a report read from JSON is inconsistent."""
         for run in self.runs:
             run.check()
         size = (len(self.experiences), len(self.tasks))
         if not self.runs or any((len(r.matrix), len(r.before)) != size for r in self.runs):
-            raise ValueError("its runs have other tasks, or there are none")
+            raise ValueError("its runs have other tasks, or there are no runs")
         if self.scenario not in SCENARIOS or self.metric not in METRICS[self.task]:
             raise ValueError(f"scenario {self.scenario!r} and metric {self.metric!r}")
 
@@ -306,7 +306,7 @@ class ContinualReport(BaseReport):
 
     @property
     def _percent(self) -> bool:
-        """Whether the metric is a fraction, which is shown in percent."""
+        """Whether the metric is a fraction that is shown in percent."""
         return self.metric in _PERCENT
 
     @property
@@ -333,7 +333,7 @@ class ContinualReport(BaseReport):
             parts.append("lower is better")
         if len(self.seeds) > 1:
             parts.append("mean ± standard deviation over seeds")
-        parts.append("forgetting: drop from the best; backward, forward: transfer, + is gain")
+        parts.append("forgetting: drop from the best; backward, forward: transfer, + is a gain")
         incomplete = [
             " ".join(name.split()) for name, score in scores.items() if not score.complete
         ]
@@ -350,7 +350,7 @@ class ContinualReport(BaseReport):
         places = 2 if self._percent else decimals(v for v in ends if np.isfinite(v))
         for measure, (heading, more) in _SHOWN.items():
             if measure == "forward_transfer" and self.scenario == "class":
-                continue  # classes that were not learned cannot be predicted
+                continue  # unseen classes cannot be predicted
             means = [self._scale * score.mean(measure) for score in scores]
             cells = []
             for mean, score in zip(means, scores, strict=True):
@@ -360,7 +360,7 @@ class ContinualReport(BaseReport):
             whole = [m for m, s in zip(means, scores, strict=True) if np.isfinite(m) and s.complete]
             best: set[int] = set()
             if whole and len(scores) > 1:
-                # the signs of transfer and forgetting are reversed for errors
+                # for errors the signs of transfer and forgetting are reversed
                 averages = measure in {"average", "average_incremental"}
                 higher = not self._lower_is_better if averages else more
                 top = (max if higher else min)(whole)
@@ -368,7 +368,7 @@ class ContinualReport(BaseReport):
             yield Column(heading.format(label), cells, best)
 
     def _costs(self) -> Iterator[Column]:
-        """The costs that are known."""
+        """Yield the costs that were measured."""
         for heading, cost, scale, limit in (
             ("prototypes", "prototypes", 1.0, 0),
             ("KiB", "nbytes", 1.0 / 1024.0, 1),
@@ -385,12 +385,12 @@ class ContinualReport(BaseReport):
     # -- figures -----------------------------------------------------------------------------------
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Plot the mean over the tasks so far after each experience; bands are ± 1 deviation.
+        """Plot the mean over the tasks so far after each experience, with bands of ± 1 deviation.
 
         Parameters
         ----------
         path : path, optional
-            File to write it to: .png, .svg or .pdf.
+            File to which the figure is written: .png, .svg or .pdf.
 
         Returns
         -------
@@ -428,11 +428,11 @@ class ContinualReport(BaseReport):
         return figure
 
     def plot_matrix(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Plot R of each model as a heat map; otherwise as :meth:`plot`."""
+        """Plot R of each model as a heat map; parameters and errors as in :meth:`plot`."""
         shown = {name: self._scale * score.accuracy_matrix for name, score in self.scores.items()}
         values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in shown.values()])
         low = 0.0 if self._percent or self._lower_is_better else float(values.min(initial=0.0))
-        # the upper end of the colour map: 100 %, or the 0.95 quantile
+        # upper end of the colour map: 100 %, or the 0.95 quantile
         high = 100.0 if self._percent else float(np.quantile(values, 0.95)) if len(values) else 1.0
         across = min(_COLUMNS, len(shown))
         down = math.ceil(len(shown) / across)

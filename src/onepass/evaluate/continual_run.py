@@ -1,19 +1,19 @@
-"""Runs of a continual evaluation: one learner through all experiences, tested after each.
+"""Runs of a continual evaluation: one learner, all experiences, and a test after each.
 
-Learners of several libraries are used through one interface, chosen by the methods that they have:
+Learners of several libraries are used through one interface, depending on their methods:
 
 ============================================ ======================================================
 method of the learner                        use
 ============================================ ======================================================
-``partial_fit(X, y)`` (scikit-learn)         blocks of rows, or a whole experience where the
-                                             learner declares ``by_task``; all labels beforehand,
-                                             if the method takes them
+``partial_fit(X, y)`` (scikit-learn)         blocks of rows, or a whole experience if the learner
+                                             declares ``by_task``; all labels in advance, if the
+                                             method has a parameter for them
 ``learn(x, y)`` (networks)                   batches of rows, numbers as float32
 ``learn_one(x, y)`` (River)                  row by row, as dicts
 ``after_task()``                             called when an experience with boundaries ends
 ============================================ ======================================================
 
-Learners and streams of tasks may also be given as functions of a seed.
+Learners and streams of tasks may also be functions of a seed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,21 +53,21 @@ __all__ = [
     "unsuitable_type",
 ]
 
-_MAX_ROWS = 4096  # rows asked about in one call
+_MAX_ROWS = 4096  # maximum number of rows per call of `predict`
 _Made = TypeVar("_Made")
 
 
 class LearnerAdapter:
-    """One interface to learners of several libraries.
+    """Common interface to learners of several libraries.
 
     Parameters
     ----------
     model : learner
-        It is trained in place.
+        The learner, which is trained in place.
     labels : ndarray or None
-        All labels of the stream, for learners that need them beforehand.
+        All labels of the stream, for learners that need them in advance.
     batch, block : int
-        Rows per call of ``learn``, and of ``partial_fit``.
+        Number of rows per call of ``learn``, and of ``partial_fit``.
     """
 
     def __init__(self, model: Any, labels: Array | None, batch: int, block: int) -> None:
@@ -80,7 +80,7 @@ class LearnerAdapter:
 
     @property
     def inner(self) -> Any:
-        """The learner at the end of a Pipeline; it may be replaced while learning."""
+        """The final learner of a Pipeline, which learning may replace."""
         return getattr(self.model, "learner", self.model)
 
     def learn(self, X: Array | Table, y: Array) -> None:
@@ -95,12 +95,12 @@ class LearnerAdapter:
                 return
 
     def end_task(self) -> None:
-        """Call ``after_task``, if the learner has it."""
+        """Call ``after_task``, if the learner has this method."""
         if callable(getattr(self.model, "after_task", None)):
             self.model.after_task()
 
     def predict(self, X: Array | Table, among: tuple[str | int, ...] | None, like: Array) -> Array:
-        """Predictions; None, or zeros, before the learner is fitted.
+        """Return predictions; before the learner is fitted, zeros, or None for labels.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class LearnerAdapter:
         among : tuple, or None
             The labels to choose among, in task-incremental evaluation.
         like : ndarray
-            Targets, for the type and shape of predictions.
+            Targets with the type and shape of predictions.
         """
         parts = gen_batches(len(like), _MAX_ROWS)
         predictions = [self._predict_batch(X[part], among, like[part]) for part in parts]
@@ -117,7 +117,7 @@ class LearnerAdapter:
 
     @property
     def masks(self) -> bool:
-        """Whether the learner can choose among given labels."""
+        """Whether predictions can be restricted to given labels."""
         verbs = ("decision_function", "predict_proba", "outputs")
         return self._classes_argument() is not None or any(
             hasattr(self.model, verb) for verb in verbs
@@ -127,7 +127,7 @@ class LearnerAdapter:
 
     def _by_blocks(self, X: Array | Table, y: Array) -> None:
         verb = self.model.partial_fit
-        # scikit-learn's classifiers need all labels; those with `test_then_train` do not
+        # classifiers of scikit-learn need all labels; those with `test_then_train` do not
         must = (
             not hasattr(self.model, "test_then_train") and "classes" in signature(verb).parameters
         )
@@ -136,8 +136,8 @@ class LearnerAdapter:
         for part in gen_batches(len(y), size):
             if must and self._labels is None:
                 raise ParameterError(
-                    f"{_WHERE}: {type(self.model).__name__} must know all classes beforehand, "
-                    "got an iterator, of which none are known. Pass a list of experiences, or a "
+                    f"{_WHERE}: {type(self.model).__name__} requires all classes in advance, "
+                    "got an iterator, whose classes are unknown. Pass a list of experiences, or a "
                     "learner that accepts new classes."
                 )
             classes = {"classes": self._labels} if must and not self._classes_passed else {}
@@ -148,8 +148,8 @@ class LearnerAdapter:
     def _by_batches(self, X: Array | Table, y: Array) -> None:
         if y.dtype.kind not in "biuf":  # '0' would be read as 0, and 0 never equals '0'
             raise LabelError(
-                f"{_WHERE}: {type(self.model).__name__} must be given classes as whole numbers "
-                f"from 0 on, got text, such as {str(y[0])!r}. Number the classes."
+                f"{_WHERE}: {type(self.model).__name__} requires classes to be whole numbers "
+                f"starting at 0, got text, such as {str(y[0])!r}. Number the classes."
             )
         targets = y.astype(np.int64 if y.dtype.kind in "iub" else np.float32)
         for part in gen_batches(len(y), self._batch):
@@ -178,12 +178,12 @@ class LearnerAdapter:
             return _no_predictions(like)
 
     def _reshaped(self, predictions: Array, like: Array) -> Array:
-        """Predictions in the shape of the targets."""
+        """Check predictions, and convert them to the shape of the targets."""
         where = f"{_WHERE}: {type(self.model).__name__}.predict"
         if predictions.size != like.size or predictions.shape[:1] != like.shape[:1]:
             raise ShapeError(
                 f"{where} must return one prediction per row, of shape {like.shape}, got "
-                f"{predictions.shape}. Return labels, or numbers, not scores."
+                f"{predictions.shape}. Return labels or numbers instead of scores."
             )
         predictions = predictions.reshape(like.shape)
         if like.dtype.kind == "f" and predictions.dtype.kind not in "biuf":
@@ -194,7 +194,7 @@ class LearnerAdapter:
         return predictions
 
     def _converted(self, X: Array | Table) -> Array | Table:
-        """Rows as the learner accepts them: float32 for networks, arrays for scikit-learn."""
+        """Convert rows for the learner: float32 for networks, arrays for scikit-learn."""
         if not callable(getattr(self.model, "partial_fit", None)):
             return _as_float32(X)
         if hasattr(X, "names") and not hasattr(self.model, "test_then_train"):
@@ -202,26 +202,26 @@ class LearnerAdapter:
         return X
 
     def _classes_argument(self) -> str | None:
-        """The argument of ``predict`` for the labels to choose among, if it has one."""
+        """Return the name of the parameter of ``predict`` for allowed labels, or None."""
         verb = getattr(self.inner, "predict", None)
         arguments = signature(verb).parameters if callable(verb) else {}
         return next((name for name in ("task", "classes") if name in arguments), None)
 
     def _predict_among(self, X: Array | Table, among: tuple[str | int, ...]) -> Array:
-        """The best of some labels; None for all rows if none of them was learned."""
+        """Predict the best of some labels; None for all rows if none was learned."""
         classes, scores = getattr(self.inner, "classes_", None), None
         if hasattr(self.model, "outputs") and self._classes_argument() is None:
             scores = as_array(self.model.outputs(_as_float32(X)))
             classes = np.arange(scores.shape[-1])
         some = list(among) if classes is None else [c for c in among if c in classes]
         if not some:
-            # raises if the learner is not fitted at all
+            # raises if the learner is not fitted
             return np.full(len(self.model.predict(self._converted(X))), None, dtype=object)
         argument, X = self._classes_argument(), self._converted(X)
         if argument is not None:
             try:
                 return as_array(self.model.predict(X, **{argument: some}))
-            except LabelError:  # a network without outputs for them
+            except LabelError:  # a network without outputs for these labels
                 return np.full(len(X), None, dtype=object)
         if scores is None:
             verb = getattr(self.model, "decision_function", None) or self.model.predict_proba
@@ -264,25 +264,25 @@ class LearnerAdapter:
 
 
 def _counted(learner: object) -> tuple[int | None, int | None]:
-    """Rows learned again, and rows learned; None if the learner does not count them."""
+    """Return numbers of rows learned again and rows learned; None if not counted."""
     counts = (getattr(learner, name, None) for name in ("rows_repeated_", "rows_seen_"))
     repeated, seen = (None if count is None else int(count) for count in counts)
     return repeated, seen
 
 
 def _no_predictions(like: Array) -> Array:
-    """The predictions of a learner that is not fitted: zeros, or None for each row."""
+    """Return predictions for an unfitted learner: zeros, or None for labels."""
     real = like.dtype.kind == "f"
     return np.zeros(like.shape) if real else np.full(len(like), None, dtype=object)
 
 
 def _as_float32(X: Array | Table) -> Array | Table:
-    """Numbers as float32, for networks."""
+    """Convert numbers to float32, for networks."""
     return X.astype(np.float32) if isinstance(X, np.ndarray) and X.dtype.kind in "fiub" else X
 
 
 def _dicts(X: Array | Table) -> Iterator[dict[Any, Any]]:
-    """Rows as dicts by column name or index, for River."""
+    """Convert rows to dicts by column name or index, for River."""
     if hasattr(X, "rows"):
         yield from X.rows()
         return
@@ -304,13 +304,13 @@ class Run:
     Parameters
     ----------
     model : str
-        Its name.
+        The name of the learner.
     seed : int
         The random seed.
     matrix : list of list of float or None
-        The metric after experience i on the test rows of task j; None if not tested.
+        The metric on the test rows of task j after experience i; None if not tested.
     before : list of float or None
-        The same before learning.
+        The metric on the test rows of task j before learning.
     when : list of int
         The experience after which task j has been learned, counted from 0.
     rows : int
@@ -324,7 +324,8 @@ class Run:
     learning_seconds, prediction_seconds : float or None
         Seconds per row; None without a clock.
     stopped : str or None
-        The experience that could not be learned, and the error; later tests use the state then.
+        The experience that could not be learned, and the error. Later tests use the state at that
+        time.
     notes : list of str
         Known limits of the learner in this scenario.
     """
@@ -352,10 +353,12 @@ class Run:
         """
         if not self.matrix or {len(self.when), *map(len, self.matrix)} != {len(self.before)}:
             raise SourceError(
-                "a run must have a column for each task, got another number. Run it again."
+                "a run must have one column per task, got another number. Repeat the run."
             )
         if any(i not in range(len(self.matrix)) for i in self.when):
-            raise SourceError("`when` must name experiences, got others. Run it again.")
+            raise SourceError(
+                "`when` must contain indices of experiences, got others. Repeat the run."
+            )
 
 
 @dataclass(frozen=True)
@@ -369,7 +372,7 @@ class Rules:
     metric : str
         Name from ``METRICS[task]``.
     batch, block : int
-        Rows per call, of networks and of other learners.
+        Number of rows per call of ``learn``, and of ``partial_fit``.
     clock : callable, optional
         Returns seconds.
     """
@@ -388,7 +391,7 @@ class ContinualRun:
     Parameters
     ----------
     model : learner
-        It is trained in place.
+        The learner, which is trained in place.
     rules : Rules
     labels : ndarray or None
         All labels of the stream, if known.
@@ -410,7 +413,7 @@ class ContinualRun:
         self._max_nbytes: int | None = None
 
     def learn(self, experience: Experience, *, borders: bool) -> None:
-        """Learn an experience; a learner that raises an error is stopped."""
+        """Learn an experience; if the learner raises an error, stop it."""
         if self.stopped is not None:
             return
         start = self._now()
@@ -429,14 +432,14 @@ class ContinualRun:
         self._seconds[0] += self._now() - start
 
     def _update_nbytes(self) -> None:
-        """Update the maximum size: a learner may drop data at the end of a task."""
+        """Update the maximum size, since a learner may drop data when a task ends."""
         size = self.adapter.nbytes
         self._max_nbytes = size if self._max_nbytes is None else max(size or 0, self._max_nbytes)
 
     def score(self, test_set: TestSet) -> float:
-        """The metric on the test rows of a task.
+        """Evaluate the metric on the test rows of a task.
 
-        A learner that was stopped within a block and can no longer predict counts as not fitted.
+        A learner that stopped within a block and can no longer predict counts as not fitted.
         """
         among = test_set.classes if self.rules.scenario == "task" and test_set.classes else None
         start = self._now()
@@ -455,7 +458,7 @@ class ContinualRun:
         return float(metric.add(test_set.y, predictions).value)
 
     def result(self, name: str, seed: int, when: Iterable[int]) -> Run:
-        """The result."""
+        """Return the run."""
         width = len(self.before)
         rows = [[*row, *[np.nan] * (width - len(row))] for row in self.matrix]
         timed = self.rules.clock is not None
@@ -476,7 +479,7 @@ class ContinualRun:
         )
 
     def _notes(self) -> list[str]:
-        """Known limits of the learner in this scenario."""
+        """Return the known limits of the learner in this scenario."""
         limits: Mapping[str, str] = getattr(self.adapter.inner, "limits", {})
         scenario = self.rules.scenario
         notes = [limits[scenario]] if scenario in limits else []
@@ -495,12 +498,12 @@ class ContinualRun:
 def run_experiences(
     run: ContinualRun, source: Experiences | ExperienceList, notify: Callable[[int], object] | None
 ) -> None:
-    """Learn all experiences of a known stream, and test on all tasks after each.
+    """Learn all experiences of a stream known in advance; test on all tasks after each.
 
     Parameters
     ----------
     run : ContinualRun
-    source : Experiences or Listed
+    source : Experiences or ExperienceList
     notify : callable, optional
         Called with the number of experiences learned.
     """
@@ -516,10 +519,9 @@ def run_experiences(
 def run_iterator(
     runs: Iterable[ContinualRun], source: Iterator[Experience], notify: Callable[[int], object]
 ) -> list[str]:
-    """Learn the experiences of an iterator, and test on all experiences so far after each.
+    """Learn the experiences of an iterator; test on all experiences so far after each.
 
-    Each experience is tested before it is learned, for forward transfer; later experiences are not
-    known.
+    Each experience is also tested before it is learned, for forward transfer.
 
     Parameters
     ----------
@@ -554,7 +556,7 @@ def _plain(value: float) -> float | None:
 
 
 def is_learner(model: object) -> bool:
-    """Whether an object is a learner, not a factory of learners."""
+    """Return whether an object is a learner rather than a factory of learners."""
     if isinstance(model, type):
         return False
     predicts = any(callable(getattr(model, name, None)) for name in ("predict", "predict_one"))
@@ -563,12 +565,13 @@ def is_learner(model: object) -> bool:
 
 
 def from_factory(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
-    """Call a factory, with the seed if it takes one.
+    """Call a factory, with the seed if it has a parameter for it.
 
     Parameters
     ----------
     factory : callable
-        With an argument ``seed``, with one argument without a default, or without arguments.
+        A callable with a parameter ``seed``, with one parameter that has no default, or without
+        parameters.
     seed : int
     where : str
         The public call, for messages.
@@ -576,7 +579,7 @@ def from_factory(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
     Raises
     ------
     ParameterError
-        If it needs other arguments, or returns None.
+        If the factory needs other arguments, or returns None.
     """
     if takes_seed(factory):
         named = "seed" in signature(factory).parameters
@@ -599,14 +602,14 @@ def _check_callable(factory: Callable[..., object], where: str) -> None:
         return
     except TypeError as error:
         raise ParameterError(
-            f"{where}: a factory must take a seed, or no argument, got {factory!r}: {error}. "
-            "Pass its other arguments by functools.partial."
+            f"{where}: a factory must be callable with a seed or without arguments, got "
+            f"{factory!r}: {error}. Bind its other arguments with functools.partial."
         ) from error
 
 
 def takes_seed(factory: Callable[..., object]) -> bool:
-    """Whether a factory needs a seed."""
-    if "seed" in getattr(factory, "keywords", {}):  # of functools.partial
+    """Return whether a factory has a parameter for the seed."""
+    if "seed" in getattr(factory, "keywords", {}):  # bound by functools.partial
         return False
     try:
         parameters = signature(factory).parameters
@@ -622,7 +625,7 @@ def takes_seed(factory: Callable[..., object]) -> bool:
 
 
 def unsuitable_type(model: object, task: str) -> str | None:
-    """The estimator type of a model that does not suit the task; None if it suits it."""
+    """Return the estimator type of a model if it does not suit the task, otherwise None."""
     if not hasattr(model, "__sklearn_tags__"):
         return None
     kind = get_tags(model).estimator_type

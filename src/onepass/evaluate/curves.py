@@ -1,11 +1,11 @@
-"""Learning curves of bounded length, and the scores of one model along them.
+"""Learning curves of bounded length, and scores of models along a stream.
 
 Points are placed where the number of rows is a multiple of the stride, which starts at ``stride``.
-When ``limit`` points are reached, the stride doubles, and points that are not multiples of it are
-removed. A stream of any length thus leaves between limit/2 and limit points, evenly spaced, whose
-positions depend on the number of rows alone, not on how the stream is cut into blocks.
+When there are ``limit`` points, the stride doubles, and points that are not multiples of the new
+stride are removed. The curve of a long stream thus has between limit/2 and limit evenly spaced
+points, whose positions depend only on the number of rows, not on the block size.
 
-Scores are computed over the whole stream, and over its last rows.
+Scores are computed over all rows, and over the last rows.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ __all__ = ["BoundedCurve", "Curve", "RollingMetrics", "ScoreHistory", "Values", 
 
 
 Values: TypeAlias = dict[str, float | None]
-"""Metric -> value; None where the metric is not defined or not a number."""
+"""Metric -> value; None if the metric is undefined or not a number."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Curve:
     Parameters
     ----------
     rows : list of int
-        Rows learned at each point.
+        Number of rows learned at each point.
     times : list of str or float, or None
-        The time of the last of these rows: dates in ISO 8601, or numbers; None without times.
+        The time of the last row at each point: dates in ISO 8601, or numbers; None without times.
     points : dict of str to dict of str to list of float
-        Model -> metric -> value at each point; None where the metric is not defined.
+        Model -> metric -> value at each point; None if the metric is undefined.
     """
 
     rows: list[int]
@@ -58,7 +58,8 @@ class BoundedCurve:
     Parameters
     ----------
     limit : int
-        Maximum number of points, at least 2; the end of the stream may add one off the stride.
+        Maximum number of points, at least 2. The end of the stream may add another point that is
+        not a multiple of the stride.
     stride : int
         Initial number of rows between two points.
     start : int
@@ -76,7 +77,7 @@ class BoundedCurve:
 
     @property
     def next(self) -> int:
-        """The number of rows at the next point."""
+        """Number of rows at the next point."""
         last = self.rows[-1] if self.rows else self.start - 1
         return (last // self.stride + 1) * self.stride
 
@@ -86,9 +87,9 @@ class BoundedCurve:
         Parameters
         ----------
         rows : int
-            Rows learned so far.
+            Number of rows learned so far.
         time : object
-            The time of the last of them: a datetime64, a number, or None.
+            The time of the last row: a datetime64, a number, or None.
         values : mapping of str to dict
             Model -> metric -> value.
         """
@@ -101,7 +102,7 @@ class BoundedCurve:
             self.points = [self.points[i] for i in retained]
 
     def end(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
-        """Add the last point, at the end of the stream, unless there is one.
+        """Add the last point, at the end of the stream, unless it exists.
 
         Parameters
         ----------
@@ -114,7 +115,7 @@ class BoundedCurve:
             self.points.append(values)
 
     def curve(self, models: Mapping[str, "RollingMetrics"]) -> Curve:
-        """The curve so far.
+        """Return the curve so far.
 
         Parameters
         ----------
@@ -133,14 +134,14 @@ class BoundedCurve:
 
     @property
     def _sound(self) -> bool:
-        """Whether points read from a file can be points of a curve."""
+        """Whether points read from a file are valid."""
         counts = (self.limit, self.stride, self.start, *self.rows)
         positive = all(type(count) is int and count > 0 for count in counts)
         return positive and len(self.rows) == len(self.times) == len(self.points) < self.limit
 
 
 def plain_time(time: object) -> str | float | None:
-    """A time as a value of JSON.
+    """Convert a time to a JSON value.
 
     Parameters
     ----------
@@ -160,11 +161,11 @@ class RollingMetrics:
     Parameters
     ----------
     metrics : dict of str to type or Metric
-        Name -> class of metric, or a metric.
+        Name -> class of metric, or metric.
     window : int, optional
-        Number of the last rows that ``recent`` covers: O(window) memory.
+        Number of last rows that ``recent`` covers, with O(window) memory.
     last : deque of (y, predictions)
-        The targets and predictions of these rows, in blocks.
+        Targets and predictions of the last rows, in blocks.
     """
 
     metrics: dict[str, Any]
@@ -189,7 +190,7 @@ class RollingMetrics:
         for metric in self.metrics.values():
             metric.add(y, predictions)
         if self.window is not None:
-            # copies: a slice would hold its whole block in memory, or be overwritten with it
+            # copies: a slice would keep its whole block alive, or change with it
             self.last.append((y[-self.window :].copy(), predictions[-self.window :].copy()))
             self._count += len(self.last[-1][0])
             self._forget(self._count - self.window)
@@ -206,24 +207,24 @@ class RollingMetrics:
 
     @property
     def overall(self) -> Values:
-        """The metrics over all rows so far."""
+        """Metrics over all rows so far."""
         return _plain(self.metrics)
 
     @property
     def recent(self) -> Values:
-        """The metrics over exactly the last ``window`` rows, or over all if there are fewer."""
+        """Metrics over exactly the last ``window`` rows, or all rows if there are fewer."""
         fresh = {name: type(metric)() for name, metric in self.metrics.items()}
         if self.last:
             y = np.concatenate([y for y, _ in self.last])
             predictions = np.concatenate([predictions for _, predictions in self.last])
-            self.last = deque([(y, predictions)])  # one array takes less memory than many
+            self.last = deque([(y, predictions)])  # one array uses less memory than many
             for metric in fresh.values():
                 metric.add(y, predictions)
         return _plain(fresh)
 
     @property
     def _sound(self) -> bool:
-        """Whether the values read from a file are metrics and blocks of rows."""
+        """Whether values read from a file are metrics and blocks of rows."""
         metrics = all(isinstance(each, Metric) for each in self.metrics.values())
         return metrics and all(
             y.ndim and y.shape == predictions.shape for y, predictions in self.last
@@ -231,34 +232,34 @@ class RollingMetrics:
 
     @property
     def metric_classes(self) -> dict[str, type[Metric]]:
-        """The class of each metric."""
+        """Name -> class of metric."""
         return {name: type(metric) for name, metric in self.metrics.items()}
 
     def state(self) -> dict[str, Any]:
-        """The state as plain values and arrays."""
+        """Return the state as plain values and arrays."""
         found: dict[str, Any] = state_dict(self, "RollingMetrics")
         return found
 
     def restore(self, state: Any, place: str) -> None:
-        """Restore a state that ``state`` returned.
+        """Restore a state returned by ``state``.
 
         Parameters
         ----------
         state : dict
-            Not trusted: everything in it is validated.
+            The state, which is validated completely.
         place : str
-            The file that it was read from, for messages.
+            The file from which it was read, for messages.
 
         Raises
         ------
         CheckpointError
-            If it has other metrics, or is damaged.
+            If the state has other metrics, or is damaged.
         """
         metric_classes = self.metric_classes
         try:
             state = former.tally(state, self.state())
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise damaged(place, "it holds no metrics") from error
+            raise damaged(place, "it contains no metrics") from error
         found = from_state(state, place)
         if not (
             type(found) is RollingMetrics
@@ -269,14 +270,14 @@ class RollingMetrics:
 
 
 def _plain(metrics: dict[str, Metric]) -> Values:
-    """Values that JSON can hold and == compares: nan is None."""
+    """Return the values of metrics; nan becomes None, for JSON and for comparison."""
     values = {name: float(metric.value) for name, metric in metrics.items()}
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 
 @dataclass(eq=False)
 class ScoreHistory:
-    """Scores of models along a stream, over all rows and over the last ones, and their curves.
+    """Scores of models along a stream, over all and over the last rows, with their curves.
 
     Parameters
     ----------
@@ -287,9 +288,9 @@ class ScoreHistory:
     recent_curve : BoundedCurve or None
         The curve over the last rows.
     rows, skipped : int
-        Rows counted so far, and rows skipped by the stream.
+        Number of rows so far, and of rows that the stream skipped.
     time : object
-        The time of the last row; None where the stream has no times.
+        The time of the last row; None if the stream has no times.
     """
 
     models: dict[str, RollingMetrics]
@@ -307,16 +308,16 @@ class ScoreHistory:
         window: int | None,
         points: int,
     ) -> Self:
-        """The history before the first row.
+        """Create an empty history.
 
         Parameters
         ----------
         models : iterable of str
-            The models' names, in order.
+            The names of the models, in order.
         metric_classes : mapping of str to type
             Name -> class of metric.
         window : int or None
-            Number of the last rows that ``recent`` covers.
+            Number of last rows that ``recent`` covers.
         points : int
             Maximum number of points of a curve.
         """
@@ -325,7 +326,7 @@ class ScoreHistory:
         return cls(models, BoundedCurve(points), recent)
 
     def is_like(self, other: Any) -> bool:
-        """Whether another history has the same models, metrics, window and number of points."""
+        """Return whether the models, metrics, windows and curve limits of two histories agree."""
         return type(other) is ScoreHistory and self.setup == other.setup
 
     @property
@@ -340,7 +341,7 @@ class ScoreHistory:
 
     @property
     def _sound(self) -> bool:
-        """Whether the values read from a file are consistent."""
+        """Whether values read from a file are consistent."""
         counts = all(type(count) is int and count >= 0 for count in (self.rows, self.skipped))
         models = all(type(rolling) is RollingMetrics for rolling in self.models.values())
         ahead = all(
@@ -354,8 +355,8 @@ class ScoreHistory:
         Parameters
         ----------
         block : Block
-            The rows with their targets; may be empty.
-        predictions : mapping of str to ndarray of the shape of the block's y
+            The rows with their targets, possibly none.
+        predictions : mapping of str to ndarray of the same shape as the y of the block
             The predictions of each model.
         """
         self.skipped += block.skipped
@@ -379,18 +380,18 @@ class ScoreHistory:
             self.recent_curve.end(self.rows, self.time, self._last_rows())
 
     def overall(self) -> dict[str, Values]:
-        """Each model's metrics over all rows so far."""
+        """Return the metrics of each model over all rows so far."""
         return {name: rolling.overall for name, rolling in self.models.items()}
 
     def recent(self) -> dict[str, Values] | None:
-        """The same over the last ``window`` rows; None without a window."""
+        """Return the metrics of each model over the last ``window`` rows; None without a window."""
         return None if self.recent_curve is None else self._last_rows()
 
     def _last_rows(self) -> dict[str, Values]:
         return {name: rolling.recent for name, rolling in self.models.items()}
 
     def curves(self) -> tuple[Curve, Curve | None]:
-        """The curves over all rows, and over the last ones if there is a window."""
+        """Return the curves over all rows and, if there is a window, over the last rows."""
         overall = self.overall_curve.curve(self.models)
         if self.recent_curve is None:
             return overall, None

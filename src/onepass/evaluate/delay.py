@@ -1,19 +1,19 @@
-"""Delayed labels: rows that are predicted at once and learned when their target arrives.
+"""Delayed labels: rows are predicted immediately and learned when their target arrives.
 
-Row i arrives at time tᵢ and is predicted at once; its target is available from dᵢ on. It is learned
-just before the first later row j with
+Row i arrives at time tᵢ and is predicted immediately; its target becomes available at dᵢ. The row
+is learned just before the first later row j with
 
     tⱼ ≥ dᵢ,   j > i                                                                     (1)
 
-rows for the same j in order of dᵢ, then of i. With a delay of k rows, tᵢ = i and dᵢ = i + k. Each
-row is thus predicted by a model that has learned exactly the targets available at that time,
-independently of how the stream is cut [1].
+Rows with the same j are learned in order of dᵢ, then of i. For a delay of k rows, tᵢ = i and
+dᵢ = i + k. Each row is thus predicted by a model that has learned exactly the targets available at
+that time, independently of the block size [1].
 
-Rows to learn and rows to predict form one sequence, in which rows to predict have weight 0: a
-learner's ``test_then_train`` predicts these without learning, and processes the sequence in blocks.
-Times of rows and of targets are checked before they are used.
+Rows to learn and rows to predict form one sequence, in which rows to predict have weight 0:
+``test_then_train`` of a learner predicts them without learning, and processes the sequence in
+blocks. Times of rows and of targets are checked before they are used.
 
-Cost: two rows of the learner's cost for each row, and memory for the pending rows.
+Cost per row: that of two rows of the learner. Memory: the pending rows.
 
 [1] J. Gama, I. Žliobaitė, A. Bifet, M. Pechenizkiy, A. Bouchachia, "A survey on concept drift
     adaptation", ACM Computing Surveys 46, 2014: delayed labels.
@@ -39,18 +39,18 @@ __all__ = ["DelayedLabels", "PendingRows", "Schedule"]
 def _row_times(
     time: Array | None, last: object, located: Callable[[int], str], where: str
 ) -> Array:
-    """The times at which rows arrive: numbers or dates that never decrease."""
+    """Check the times at which rows arrive: numbers or dates that never decrease."""
     if time is None:
         raise ParameterError(
-            f"{where}: `delay_until` needs a stream with the time of each row, got none. "
+            f"{where}: `delay_until` requires a stream with times, got a stream without times. "
             "Name the column of times: op.stream.read(source, time=...), or --time."
         )
     at = _checked(np.asarray(time), "the column of times", located, where)
     before = at[:1] if last is None else np.asarray([last])
     if (before.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
-            f"{where}: times must be of one type, got {at.dtype} after {before.dtype}, from "
-            f"{located(0)} on. Convert them."
+            f"{where}: times must be of one type, got {at.dtype} after {before.dtype}, starting at "
+            f"{located(0)}. Convert them to one type."
         )
     fallen = np.flatnonzero(at < np.concatenate([before, at[:-1]]))
     if len(fallen):
@@ -58,7 +58,7 @@ def _row_times(
         raise ParameterError(
             f"{where}: with `delay_until` the times of rows must not decrease, got {at[i]} in "
             f"{located(i)}, after {before[0] if i == 0 else at[i - 1]}. Sort the rows by "
-            "time; if local clocks were set back here, give dates in UTC or with their time zone."
+            "time; if local clocks were set back here, use dates in UTC or with a time zone."
         )
     return at
 
@@ -66,31 +66,31 @@ def _row_times(
 def _due_times(
     column: Array, name: str, at: Array, located: Callable[[int], str], where: str
 ) -> Array:
-    """The times at which targets arrive; none before its row."""
+    """Check the times at which targets arrive: none precedes its row."""
     due = _checked(np.asarray(column), f"column {name!r}", located, where)
     if (due.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
-            f"{where}: column {name!r} must have the type of the stream's times, {at.dtype}, got "
+            f"{where}: column {name!r} must have the type of the times of rows, {at.dtype}, got "
             f"{due.dtype}. Convert one of them."
         )
     return np.maximum(due, at)
 
 
 def _checked(values: Array, what: str, located: Callable[[int], str], where: str) -> Array:
-    """Numbers or dates in full precision, none missing."""
+    """Return numbers or dates in full precision; raise if one is missing."""
     if values.dtype.kind in "iuf":
         values = as_numbers(values, where)
     elif values.dtype.kind == "M":
         values = as_dates(values, where)
     else:
         raise TypeMismatchError(
-            f"{where}: {what} must hold the times of rows or targets, as numbers or dates, got "
-            f"{values.dtype}. Convert it, or set its type by `types` (--type NAME=date)."
+            f"{where}: {what} must contain the times of rows or targets as numbers or dates, got "
+            f"{values.dtype}. Convert it, or set its type with `types` (--type NAME=date)."
         )
     missing = np.flatnonzero(is_missing(values))
     if len(missing):
         raise NotFiniteError(
-            f"{where}: {what} must hold a time for every row, got a missing value in "
+            f"{where}: {what} must contain a time for every row, got a missing value in "
             f"{located(int(missing[0]))}. Fill it in, or drop the row."
         )
     return values
@@ -122,7 +122,7 @@ class PendingRows:
 
     @property
     def _sound(self) -> bool:
-        """Whether what was read from a file are rows."""
+        """Whether values read from a file are valid rows."""
         kinds = type(self.X) in {Table, np.ndarray} and type(self.y) is np.ndarray
         same = len(self.X) == len(self.y) == len(self.due)
         return kinds and same and self.due.ndim == 1 and self.due.dtype.kind in "ifM"
@@ -130,7 +130,7 @@ class PendingRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """A sequence of rows, each to be learned or to be predicted.
+    """A sequence of rows to learn and rows to predict.
 
     Parameters
     ----------
@@ -139,11 +139,11 @@ class Schedule:
     y : ndarray of shape (m,) or (m, c)
         Their targets.
     time : ndarray of shape (m,), or None
-        The time at which each is learned or predicted; it never decreases.
+        The time at which each row is learned or predicted; times never decrease.
     learned : ndarray of shape (m,) of bool
         Whether the row is learned.
     left : PendingRows or None
-        The rows that are pending afterwards.
+        The rows that are pending after the sequence.
     last : object
         The time of the last row that arrived.
     located : callable, optional
@@ -160,15 +160,16 @@ class Schedule:
 
 
 class DelayedLabels:
-    """Rows whose targets arrive later, and when they are learned.
+    """Scheduling of rows whose targets arrive later.
 
     Parameters
     ----------
     delay : int
-        Number of rows after which a target arrives; 1 is before the next row. Not used with
-        ``until``.
+        Number of rows after which a target arrives; 1 means before the next row. Ignored if
+        ``until`` is set.
     until : str, optional
-        The column with the time at which a row's target arrives, in the unit of the stream's times.
+        The column with the time at which the target of a row arrives, in the unit of the times of
+        rows.
     max_rows : int
         Maximum number of pending rows.
     where : str
@@ -177,7 +178,7 @@ class DelayedLabels:
     Attributes
     ----------
     pending : PendingRows or None
-        The rows that are pending now.
+        The pending rows.
     last : object
         The time of the last row that arrived.
     """
@@ -191,14 +192,14 @@ class DelayedLabels:
         return 0 if self.pending is None else len(self.pending)
 
     def schedule(self, block: Block, rows: int) -> Schedule:
-        """The rows to learn and to predict when a block arrives; the state is not changed.
+        """Return the rows to learn and to predict when a block arrives, without changing the state.
 
         Parameters
         ----------
         block : Block
-            At least one row.
+            A block of at least one row.
         rows : int
-            Number of rows before it.
+            Number of rows before the block.
 
         Raises
         ------
@@ -207,7 +208,7 @@ class DelayedLabels:
         """
         arrived, at = self._arrivals(block, rows)
         n, own = len(arrived), np.arange(1, len(arrived) + 1)
-        # (1): the first later row of this block that arrives when the target is available
+        # (1): the first later row of this block that arrives after the target is available
         position = np.maximum(np.searchsorted(at, arrived.due), own)
         before = np.array([], dtype=int)
         pool, head = arrived, 0
@@ -227,11 +228,11 @@ class DelayedLabels:
         return Schedule(pool.X[index], pool.y[index], time, learned, left, at[-1], located)
 
     def commit(self, schedule: Schedule) -> None:
-        """Update the pending rows after a schedule was processed."""
+        """Update the pending rows after a schedule has been processed."""
         self.pending, self.last = schedule.left, schedule.last
 
     def remaining(self, time: object) -> Block | None:
-        """All pending rows, to be learned at the end of the stream; None if there are none.
+        """Return all pending rows, to learn at the end of the stream; None if there are none.
 
         Parameters
         ----------
@@ -247,7 +248,7 @@ class DelayedLabels:
         return Block(pending.X, pending.y, times)
 
     def _arrivals(self, block: Block, rows: int) -> tuple[PendingRows, Array]:
-        """The rows of a block with the times of their targets, and their own times."""
+        """Return the rows of a block with the times of their targets, and the times of the rows."""
         X = sliceable(block.X)
         if self._until is None:
             at = np.arange(rows, rows + len(block))
@@ -255,7 +256,7 @@ class DelayedLabels:
         if not isinstance(X, Table) or self._until not in X:
             raise ColumnError(
                 f"{self._where}: `delay_until` must name a column of the stream that is not "
-                f"dropped, got {self._until!r}. Check the spelling; it is not used as a feature."
+                f"dropped, got {self._until!r}. Check the spelling, and do not drop the column."
             )
         first = rows if block.first is None else block.first
         located = block.located or (lambda i: f"row {first + i:,} (from 0)")
@@ -264,19 +265,19 @@ class DelayedLabels:
         return PendingRows(X.drop([self._until]), block.y, due), at
 
     def _left(self, more: PendingRows, head: int) -> PendingRows | None:
-        """The rows that are pending afterwards: those not due, and some of the block."""
+        """Return the rows that remain pending: those not due, and some rows of the block."""
         old = None if self.pending is None else self.pending[head:]
         left = more if old is None or not len(old) else _concatenated(old, more)
         if len(left) > self._max_rows:
             raise ParameterError(
                 f"{self._where}: at most {self._max_rows:,} rows may wait for their targets, got "
-                f"{len(left):,}. Set a higher `max_waiting` if there is memory for them, or a "
+                f"{len(left):,}. Increase `max_waiting` if there is enough memory, or use a "
                 "shorter delay."
             )
         return left[np.argsort(left.due, kind="stable")] if self._until else left
 
     def _times(self, block: Block, due: Array, position: Array, learned: Array) -> Array | None:
-        """The time at which each row of a schedule is learned or predicted."""
+        """Return the time at which each row of a schedule is learned or predicted."""
         if block.time is None:
             return None
         here = np.cumsum(~learned) - 1  # the row of the block that is predicted
@@ -285,15 +286,15 @@ class DelayedLabels:
 
 
 def _located(block: Block, rows: Array) -> Callable[[int], str] | None:
-    """The location of each row of a schedule; rows below 0 arrived before the block."""
+    """Return the location of each row of a schedule; rows below 0 arrived before the block."""
     given = block.located
     if given is None:
         return None
-    return lambda i: given(int(rows[i])) if rows[i] >= 0 else "a row that waited for its target"
+    return lambda i: given(int(rows[i])) if rows[i] >= 0 else "a pending row"
 
 
 def _concatenated(a: PendingRows, b: PendingRows) -> PendingRows:
-    """The rows of a, then those of b."""
+    """Return the rows of a, then those of b."""
     X = concatenate_tables((a.X, b.X)) if isinstance(a.X, Table) else np.concatenate([a.X, b.X])
     return PendingRows(X, np.concatenate([a.y, b.y]), np.concatenate([a.due, b.due]))
 

@@ -1,16 +1,16 @@
-"""Drift detectors that watch the errors of models along a stream.
+"""Drift detectors that monitor the errors of models along a stream.
 
 A detector is any object with ``update(x)`` and ``drift_detected``, such as those of River [1]. Each
-model has its own copy, which is updated with the error of the model in each row:
+model has a separate copy, which is updated with the error of the model for each row:
 
 ============== ====================================================================
-regression     |y − ŷ|, the absolute error; its mean where a row has several targets
-classification 1 for a wrong label, 0 for a right one; True and False if it counts mistakes
+regression     |y − ŷ|, the absolute error; its mean over several targets
+classification 1 or 0 for a wrong or right label; True or False if the detector counts mistakes
 ============== ====================================================================
 
 An alarm is an update after which ``drift_detected`` is true. A warning is an update after which
 ``warning_detected``, which some detectors have, becomes true.
-Cost: what the detectors cost, and O(MAX_EVENTS) memory for each model and detector.
+Cost: that of the detectors, and O(MAX_EVENTS) memory for each model and detector.
 
 [1] J. Gama, P. Medas, G. Castillo, P. Rodrigues, "Learning with drift detection", SBIA 2004 (DDM);
     A. Bifet, R. Gavaldà, "Learning from time-changing data with adaptive windowing", SDM 2007
@@ -42,17 +42,17 @@ __all__ = [
 ]
 
 MAX_EVENTS = 1000
-"""Maximum number of alarms, and of warnings, whose rows are stored: the last. All are counted."""
+"""Number of last alarms, and of last warnings, whose rows are stored. All are counted."""
 
 _COUNTS = "BinaryDriftDetector"  # River's name for detectors that count mistakes
 
 
 class Detector(Protocol):
-    """A drift detector that receives the errors of a model one by one, as in River."""
+    """A drift detector that is updated with single errors of a model, as in River."""
 
     @property
     def update(self) -> Callable[..., object]:
-        """Update with the next error."""
+        """Function that updates the detector with the next error."""
 
     @property
     def drift_detected(self) -> bool:
@@ -66,11 +66,11 @@ class Events:
     Parameters
     ----------
     count : int
-        Their number.
+        Number of events.
     rows : list of int
-        Their rows, counted from 1 as in the curves; the last 1000.
+        Rows of the last 1000 events, counted from 1 as in the curves.
     times : list of str or float, or None
-        Their times, as in the curves; None without times.
+        Times of these events, as in the curves; None without times.
     """
 
     count: int
@@ -80,7 +80,7 @@ class Events:
 
 @dataclass(frozen=True)
 class Drift:
-    """Drift in the errors of one model, by one detector.
+    """Drift that one detector found in the errors of one model.
 
     Parameters
     ----------
@@ -95,7 +95,9 @@ class Drift:
 
 
 def counts_mistakes(detector: object) -> bool:
-    """Whether a detector takes booleans, by the name of its class in River, which may be absent.
+    """Return whether a detector is updated with booleans, like River's ``BinaryDriftDetector``.
+
+    The class is compared by name, since River is optional.
 
     Parameters
     ----------
@@ -122,8 +124,8 @@ def check_suited(detectors: Mapping[str, Detector], task: str, where: str) -> No
     for name, detector in detectors.items():
         if task == "regression" and counts_mistakes(detector):
             raise ParameterError(
-                f"{where}: {name} must watch classifiers, whose predictions are right or wrong, "
-                "got regressors. Use a detector of numbers, such as river.drift.ADWIN."
+                f"{where}: {name} must be used with classifiers, since it counts mistakes, got "
+                "regressors. Use a detector for numbers, such as river.drift.ADWIN."
             )
 
 
@@ -135,14 +137,14 @@ def error_monitor(
     *,
     resumed: bool,
 ) -> "ErrorMonitor | None":
-    """Drift detectors for the errors of models.
+    """Create drift detectors for the errors of models.
 
     Parameters
     ----------
     drift : detector, dict of str to detector, or None
-        The default name is that of its class.
+        The default name of a detector is its class.
     models : iterable of str
-        The models to watch.
+        The models to monitor.
     task : {"regression", "classification"}
         The task of the models.
     where : str
@@ -157,17 +159,17 @@ def error_monitor(
     Raises
     ------
     ParameterError
-        If one is not a detector, counts mistakes while the models are regressors, or the run is
-        resumed.
+        If an object is not a detector, a detector counts mistakes although the models are
+        regressors, or the run is resumed.
     """
     if drift is None:
         return None
     named = drift if isinstance(drift, Mapping) else {type(drift).__name__: drift}
     if resumed:
         raise ParameterError(
-            f"{where}: `drift` must be left out when a run is resumed, got "
-            f"{join_names(list(named))}. Checkpoints do not contain detectors: start "
-            "again, or resume without them."
+            f"{where}: `drift` must be omitted when a run is resumed, since "
+            f"checkpoints do not contain detectors, got {join_names(list(named))}. Start a new "
+            "run, or resume without detectors."
         )
     for detector in named.values():
         able = callable(getattr(detector, "update", None))
@@ -187,9 +189,9 @@ class ErrorMonitor:
     Parameters
     ----------
     drift : dict of str to detector
-        By name; copied, not changed.
+        Detectors by name; they are copied.
     models : iterable of str
-        The models to watch.
+        The models to monitor.
     task : {"regression", "classification"}
         The task of the models.
     """
@@ -207,10 +209,10 @@ class ErrorMonitor:
         Parameters
         ----------
         rows : int
-            Number of rows before them.
+            Number of rows before the block.
         block : Block
-            The rows with their targets; at least one.
-        predictions : mapping of str to ndarray of the shape of the block's y
+            At least one row, with targets.
+        predictions : mapping of str to ndarray of the same shape as the y of the block
             The predictions of each model.
         """
         for model, watched in self._watched.items():
@@ -223,19 +225,19 @@ class ErrorMonitor:
                     raise
 
     def found(self, model: str) -> dict[str, Drift] | None:
-        """The drift that each detector found in the errors of a model; None without detectors.
+        """Return the drift in the errors of a model, by detector; None without detectors.
 
         Parameters
         ----------
         model : str
-            The model's name.
+            The name of the model.
         """
         watched = self._watched.get(model)
         return {name: each.found() for name, each in watched.items()} if watched else None
 
 
 class _WatchedDetector:
-    """A detector with its alarms and warnings: all are counted, the last rows are stored."""
+    """A detector with counts of its alarms and warnings, and the last rows of each."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector: Any = detector  # may have `warning_detected`
@@ -246,9 +248,9 @@ class _WatchedDetector:
         self._warned = False
 
     def add(self, errors: Array, rows: int, time: Array | None) -> None:
-        """Update with the errors (n,) of the rows that follow the first ``rows``."""
+        """Update the detector with errors (n,) that follow the first ``rows`` rows."""
         for i, error in enumerate(errors.tolist()):
-            if not np.isfinite(error):  # of a model that diverged
+            if not np.isfinite(error):  # the model diverged
                 continue
             self._detector.update(self._kind(error))
             begun = {"alarms": self._detector.drift_detected}
@@ -262,7 +264,7 @@ class _WatchedDetector:
                 self._last[kind].append((rows + i + 1, at))
 
     def found(self) -> Drift:
-        """The alarms and warnings so far; with times if there are any."""
+        """Return the alarms and warnings so far, with times if the stream has times."""
         events: dict[str, Events] = {}
         for kind, last in self._last.items():
             times = [time for _, time in last]
@@ -273,7 +275,7 @@ class _WatchedDetector:
 
 
 def _errors(task: str, y: Array, predictions: Array) -> Array:
-    """The error of each row, (n,)."""
+    """Return the error of each row, (n,)."""
     if task == "classification":
         wrong = y.astype(object) != predictions.astype(object)
         return np.asarray(wrong, dtype=np.float64)

@@ -1,7 +1,7 @@
 """Figures of reports: style, learning curves, lines with bands, dot plots and heat maps.
 
-Readers with colour vision deficiency can distinguish the colours. Learning curves have the width of
-a printed column; ticks on a curve mark the rows where drift was detected.
+The colours are distinguishable with colour vision deficiency. Learning curves have the width of a
+printed column; ticks on a curve mark rows at which drift was detected.
 """
 
 import math
@@ -44,7 +44,7 @@ __all__ = [
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Palette of Okabe and Ito, without black and yellow."""
+"""Palette of Okabe and Ito without black and yellow."""
 
 GREY, DARK = "#767676", "#444444"
 _DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
@@ -76,16 +76,16 @@ _SETTINGS = {
 def new_figure(
     size: tuple[float, float], path: str | os.PathLike[str] | None, where: str
 ) -> Iterator[Any]:
-    """An empty figure, which is written when the block ends without an error.
+    """Create an empty figure, and write it when the block ends without an error.
 
-    The user's settings of matplotlib are not changed.
+    Settings of matplotlib are not changed.
 
     Parameters
     ----------
     size : tuple of float
         Width and height, in inches.
     path : path, optional
-        File to write it to: .png, .svg or .pdf.
+        File to which the figure is written: .png, .svg or .pdf.
     where : str
         The public call, for messages.
 
@@ -120,12 +120,12 @@ def new_figure(
 
 
 def stroke(k: int) -> dict[str, Any]:
-    """The colour and dashes of the k-th line: after the last colour they repeat, dashed.
+    """Return the colour and dashes of the k-th line; after the last colour, dashed lines follow.
 
     Parameters
     ----------
     k : int
-        Counted from 0.
+        Index of the line, from 0.
     """
     around = k // len(COLOURS)
     dash = _DASHES[around % len(_DASHES)] if around else "-"
@@ -133,7 +133,7 @@ def stroke(k: int) -> dict[str, Any]:
 
 
 def band(axes: "Axes", x: Any, mean: Any, spread: Any, alpha: float = 0.15, **line: Any) -> Any:
-    """A line with a band of its deviation.
+    """Draw a line with a band of deviations.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def band(axes: "Axes", x: Any, mean: Any, spread: Any, alpha: float = 0.15, **li
     alpha : float
         Opacity of the band.
     **line
-        Properties of the line, including its ``color``.
+        Properties of the line, including ``color``.
 
     Returns
     -------
@@ -157,7 +157,7 @@ def band(axes: "Axes", x: Any, mean: Any, spread: Any, alpha: float = 0.15, **li
 
 @dataclass(frozen=True)
 class Dots:
-    """One series of a dot plot: a number for each row.
+    """One series of a dot plot: one number per row.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class Dots:
         Label in the legend.
     colour : str
     means : sequence of float, or array
-        One for each row; nan if missing.
+        One value per row; nan if missing.
     spreads : sequence of float, array or None
         Standard deviations; None for no bars.
     offset : float
@@ -173,7 +173,7 @@ class Dots:
     mark : str
         Marker of matplotlib.
     places : int or None
-        Decimals written beside a dot; None for none.
+        Decimals of the number beside each dot; None for no numbers.
     """
 
     label: str
@@ -186,7 +186,7 @@ class Dots:
 
 
 def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) -> None:
-    """A dot plot: a row for each name, from top to bottom, with a dot of each series.
+    """Draw a dot plot: one row per name, from top to bottom, with one dot per series.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) 
     title : str
     names : sequence of str
     kinds : sequence of Dots
-        The series; those without numbers are left out.
+        The series; series without numbers are omitted.
     """
     rows = np.arange(len(names), dtype=float)[::-1]
     for kind in kinds:
@@ -208,7 +208,7 @@ def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) 
             capsize=2, markersize=4 if kind.mark == "o" else 9,
         )  # fmt: skip
         for mean, place in zip(means[some], at[some], strict=True):
-            if kind.places is not None:  # away from the dots of other series
+            if kind.places is not None:  # on the side away from other series
                 below = kind.offset < 0
                 axes.annotate(
                     f"{mean:.{kind.places}f}", (mean, place), xytext=(0, -3.5 if below else 3.5),
@@ -224,7 +224,7 @@ def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) 
 
 
 def legend_below(figure: "Figure") -> None:
-    """One legend for all axes, below them.
+    """Draw one legend for all axes, below them.
 
     Parameters
     ----------
@@ -246,14 +246,14 @@ LEGEND_WIDTH = 28
 
 
 def legend_beside(figure: "Figure", handles: Sequence[Any]) -> None:
-    """A legend on the right of the axes; names may contain dollar signs.
+    """Draw a legend on the right of the axes; names may contain dollar signs.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
         From :func:`new_figure`.
     handles : sequence of artists
-        With their labels.
+        Artists with labels.
     """
     legend = figure.legend(
         handles=handles, loc="outside right center", frameon=False, fontsize=7.5,
@@ -263,8 +263,8 @@ def legend_beside(figure: "Figure", handles: Sequence[Any]) -> None:
         text.set_parse_math(False)
 
 
-_MAX_WRITTEN = 12  # rows up to which each number is written into its cell
-_LETTER, _SIDE = 0.06, 2.1  # inches of a letter beside a heat map, and of its side
+_MAX_WRITTEN = 12  # maximum number of rows for numbers in the cells
+_LETTER, _SIDE = 0.06, 2.1  # width of a letter, and side of a heat map, in inches
 
 
 def heat_map(
@@ -275,14 +275,14 @@ def heat_map(
     *,
     lower_is_better: bool,
 ) -> Any:
-    """A matrix as a heat map: bright is good; the numbers of small matrices are written in.
+    """Draw a matrix as a heat map; bright is good, and small matrices show their numbers.
 
     Parameters
     ----------
     axes : matplotlib.axes.Axes
     values : ndarray of shape (n, m)
     names : tuple of sequence of str
-        Of rows, and of columns; long names are replaced by numbers.
+        Names of rows and of columns; long names are replaced by numbers.
     span : tuple of float
         The values at both ends of the colour map.
     lower_is_better : bool
@@ -290,7 +290,7 @@ def heat_map(
     Returns
     -------
     matplotlib.image.AxesImage
-        For a colour bar.
+        The image, for a colour bar.
     """
     low, high = span
     colours = "cividis_r" if lower_is_better else "cividis"
@@ -326,9 +326,9 @@ class Line:
     ----------
     name : str
     values : ndarray of shape (n,)
-        Over all rows so far.
+        The metric over all rows so far.
     recent : ndarray of shape (m,), or None
-        Over the last rows.
+        The metric over the last rows.
     baseline : bool
     alarms : ndarray of shape (k,)
         Rows or times at which drift was detected.
@@ -342,7 +342,7 @@ class Line:
 
     @property
     def last(self) -> float:
-        """The last defined value; nan if there is none."""
+        """Last defined value; nan if there is none."""
         defined = self.values[~np.isnan(self.values)]
         return float(defined[-1]) if len(defined) else np.nan
 
@@ -357,7 +357,7 @@ def learning_curves(
     *,
     lower_is_better: bool,
 ) -> Any:
-    """Learning curves, with a legend that gives the last value of each.
+    """Draw learning curves, with a legend of their last values.
 
     Parameters
     ----------
@@ -366,7 +366,7 @@ def learning_curves(
     x : tuple of ndarray
         Rows or times of the points of ``values``, and of ``recent``.
     since : int
-        Index of the first point of ``values`` that is used for the scale.
+        Index of the first point of ``values`` that determines the scale.
     labels : tuple of str
         Labels of both axes, and the title.
     path, where
@@ -398,7 +398,7 @@ def learning_curves(
 
 
 def _trace(axes: "Axes", line: Line, x: tuple[Array, Array], look: dict[str, Any]) -> Any:
-    """Draw a curve, the faint one over the last rows, and ticks where drift was detected."""
+    """Draw a curve, a faint curve over the last rows, and ticks where drift was detected."""
     colour = look["color"]
     if line.recent is not None:
         axes.plot(x[1], line.recent, color=colour, ls=look["ls"], lw=0.9, alpha=0.4, zorder=2)
@@ -419,11 +419,11 @@ def _numbers(along: Array) -> Floats:
 def _limits(
     lines: Sequence[Line], x: tuple[Array, Array], since: Any, *, lower_is_better: bool
 ) -> tuple[float, float]:
-    """The limits of the y axis, independent of the first rows and of models that diverged.
+    """Return the limits of the y axis, independent of first rows and of models that diverged.
 
-    Values are used from ``since`` on, up to four times the error of the best, or down to 1.5 below
-    its score. Baselines so far off that the models could not be distinguished are left outside,
-    and marked by an arrow.
+    The limits cover values after point ``since`` up to four times the error of the best model, or
+    down to 1.5 below its score. Baselines that would make the models indistinguishable are outside
+    of the limits, and are marked by an arrow.
     """
     finals = [line.last for line in lines if np.isfinite(line.last)]
     least, most = -np.inf, 4.0 * min((value for value in finals if value > 0), default=np.inf)
@@ -448,7 +448,7 @@ def _limits(
 
 def _label_axes(axes: "Axes", x: Array, labels: tuple[str, str, str]) -> None:
     """Label the axes, and set their ticks."""
-    from matplotlib import dates, ticker  # noqa: PLC0415  it is installed, for there are axes
+    from matplotlib import dates, ticker  # noqa: PLC0415  installed, since there are axes
 
     axes.margins(x=0.0)
     along, measured, title = labels

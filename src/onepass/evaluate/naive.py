@@ -1,4 +1,4 @@
-"""Naive baselines, which use no feature: the least that a model must beat.
+"""Naive baselines that use no features: the minimum that a model must beat.
 
 =====================  =======================================  ====================
 learner                prediction                               before the first row
@@ -9,11 +9,11 @@ learner                prediction                               before the first
 :class:`Majority`      the most frequent label so far           None
 =====================  =======================================  ====================
 
-On streams whose targets are autocorrelated the last target is hard to beat: on Elec2 it is right
-in 85 % of the rows, more than many published methods [1].
+If targets are autocorrelated, the last target is hard to beat: on Elec2 it is correct for 85 % of
+the rows, more than many published methods [1].
 
-Of X only the number of rows is read: it may contain text, dates and missing values.
-Cost: O(c) time a row and O(c) memory, for c outputs or classes.
+Only the number of rows of X is used, so X may contain text, dates and missing values.
+Cost: O(c) time per row and O(c) memory, for c outputs or classes.
 
 [1] I. Žliobaitė, A. Bifet, J. Read, B. Pfahringer, G. Holmes, "Evaluation methods and decision
     theory for classification of streaming data with temporal dependence", Machine Learning 98,
@@ -34,10 +34,10 @@ __all__ = ["LastLabel", "LastValue", "Majority", "RunningMean"]
 
 
 class _Naive(Learner):
-    """A learner that uses no feature: one number for each output."""
+    """A learner that uses no features, with one score per output."""
 
     _scored: ClassVar[str]
-    """The attribute that holds the score of each output, (c,)."""
+    """The attribute with the score of each output, (c,)."""
 
     def _start(self, d: int, c: int) -> None:
         del d
@@ -77,7 +77,7 @@ class _Naive(Learner):
 
 
 def _zeros(X: Any) -> Floats:
-    """One column of zeros with as many rows as X, in the memory of one number."""
+    """Return a column of zeros with the rows of X, in the memory of one number."""
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     return np.broadcast_to(np.zeros(1), (n, 1))
 
@@ -117,8 +117,8 @@ class LastValue(_NaiveRegressor):
 class RunningMean(_NaiveRegressor):
     """Predict the (weighted) mean of all targets so far; 0 before the first.
 
-    The mean is updated by differences from itself, so that targets such as 10⁸ ± 1 retain their
-    digits.
+    The mean is updated with differences of targets from the mean, so that targets such as 10⁸ ± 1
+    lose no digits.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class _NaiveClassifier(_Naive, Classifier):
     Parameters
     ----------
     classes : array-like, optional
-        Labels that are known beforehand. Others may appear later.
+        Labels that are known in advance. Further labels may occur later.
     """
 
     def __init__(self, classes: Collection[object] | None = None) -> None:
@@ -164,7 +164,7 @@ class _NaiveClassifier(_Naive, Classifier):
         classes: Collection[object] | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn the rows in order; of X only the number of rows is used."""
+        """Learn the rows in order; only the number of rows of X is used."""
         return super().partial_fit(_zeros(X), y, classes=classes, sample_weight=sample_weight)
 
 
@@ -174,7 +174,7 @@ class LastLabel(_NaiveClassifier):
     Parameters
     ----------
     classes : array-like, optional
-        Labels that are known beforehand. Others may appear later.
+        Labels that are known in advance. Further labels may occur later.
 
     Examples
     --------
@@ -193,12 +193,12 @@ class LastLabel(_NaiveClassifier):
 class Majority(_NaiveClassifier):
     """Predict the label with the most rows (or weight) so far; None before the first.
 
-    Of labels that tie, the last in sorted order is predicted.
+    If labels tie, the last of them in sorted order is predicted.
 
     Parameters
     ----------
     classes : array-like, optional
-        Labels that are known beforehand. Others may appear later.
+        Labels that are known in advance. Further labels may occur later.
 
     Examples
     --------

@@ -20,10 +20,10 @@ _Result = TypeVar("_Result")
 def run_parallel(
     function: Callable[[_Job], _Result], jobs: Sequence[_Job], processes: int, *, where: str
 ) -> Iterator[tuple[_Job, _Result]]:
-    """Run jobs in parallel; yield each with its result, in the order in which they finish.
+    """Run jobs in parallel; yield jobs with their results in order of completion.
 
-    An error of a job is raised here and ends the other jobs, as do an interrupt and closing of
-    the iterator.
+    If a job raises an error, it is raised here and the other jobs are terminated. They are also
+    terminated by an interrupt and when the iterator is closed.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def run_parallel(
         Called with a job.
     jobs : sequence
     processes : int
-        1 for this process only.
+        Number of processes; 1 for this process.
     where : str
         The public call, for messages.
 
@@ -46,7 +46,7 @@ def run_parallel(
     ParameterError
         If the function or a job cannot be sent to another process.
     ProcessError
-        If a process ended before its job, or an error of a job cannot be sent back.
+        If a process ended before its job was done, or an error of a job cannot be sent back.
     """
     if processes == 1 or len(jobs) < 2:
         yield from ((job, function(job)) for job in jobs)
@@ -63,16 +63,16 @@ def run_parallel(
         for result in found:  # noqa: UP028  closed below
             yield result
     except PicklingError as error:
-        # the cause is the traceback of the thread that sends, as text
+        # the cause is the traceback of the sending thread, as text
         last = str(error.__cause__ or error).strip('"\n').splitlines()[-1]
         raise ParameterError(
             f"{where}: with several processes all objects must be picklable, got one that is "
-            f"not: {last}. Leave it out, or use one process."
+            f"not: {last}. Omit that object, or use one process."
         ) from error
     except BrokenProcessPool as error:
         raise ProcessError(
             f"{where}: each process must run until its job is done, got one that ended "
-            "before. Check whether memory is short, and use fewer processes. Stored runs remain."
+            "early. Check whether memory is short, and use fewer processes. Stored runs are kept."
         ) from error
     finally:
         with warnings.catch_warnings():
@@ -81,7 +81,7 @@ def run_parallel(
 
 
 def _with_job(function: Callable[[_Job], _Result], job: _Job) -> tuple[_Job, _Result]:
-    """The job with its result; an error that cannot be pickled becomes a `ProcessError`."""
+    """Run a job; convert an error that cannot be pickled to a `ProcessError`."""
     try:
         return job, function(job)
     except Exception as error:

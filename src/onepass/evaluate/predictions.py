@@ -19,19 +19,19 @@ _WHERE = "op.evaluate.predictions"
 def predictions(
     model: Any, stream: Iterable[Rows], *, keep: Sequence[str] = ()
 ) -> Iterator[dict[str, Array]]:
-    """Predict the rows of a stream; nothing is learned.
+    """Predict the rows of a stream without learning.
 
-    With a model that skips rows with missing values, ``Encode(missing="skip")``, the predictions
-    for such rows are nan, or None for labels.
+    If the model skips rows with missing values, as with ``Encode(missing="skip")``, predictions for
+    such rows are nan, or None for labels.
 
     Parameters
     ----------
     model : learner or Pipeline
         A fitted model.
     stream : Stream or iterable of blocks
-        As from ``op.stream``; the features of a block are a Table ``X``.
+        A stream of ``op.stream``; the features of a block are a Table ``X``.
     keep : sequence of str
-        Feature columns to copy into the result, to identify the rows.
+        Feature columns to copy into the result, such as identifiers.
 
     Yields
     ------
@@ -76,14 +76,14 @@ def predictions(
         reserved = [name for name in keep if name in columns]
         if reserved:
             raise ColumnError(
-                f"{_WHERE}: no column to copy may have the name of a prediction, got "
+                f"{_WHERE}: columns to copy must not have the name of a prediction, got "
                 f"{reserved[0]!r}. Rename the column."
             )
         yield {**copied, **columns}
 
 
 def _predict(model: Any, table: Table) -> Array:
-    """Predictions of a model; nan or None for rows that it skips."""
+    """Return predictions of a model; nan or None for rows that it skips."""
     if getattr(model, "missing", "keep") != "skip":
         return np.asarray(model.predict(table))
     complete = np.ones(len(table), dtype=bool)

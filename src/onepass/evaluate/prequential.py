@@ -1,11 +1,11 @@
 """Prequential evaluation: test on each row, then train on it.
 
 For t = 1, 2, … n the learner predicts ŷₜ from xₜ, receives yₜ, incurs the loss ℓ(ŷₜ, yₜ) and learns
-the row [1]. The mean loss of that sequence is an honest estimate of the error on unseen rows
-without a holdout set [2], and Σℓ is the quantity that regret bounds are about. All models and
-baselines go through the stream together, in one pass.
+the row [1]. The mean loss of this sequence estimates the error on unseen rows without a holdout set
+[2], and Σℓ is the quantity that regret bounds limit. All models and baselines process the stream
+together, in one pass.
 
-Cost: what the models cost, and O(points) memory; O(window) more where a window is set.
+Cost: that of the models, O(points) memory, and O(window) memory if a window is set.
 
 [1] "Online Learning", lecture notes: steps 0-5, equations (1) and (2).
 [2] A. P. Dawid, "Statistical theory: the prequential approach", JRSS A 147, 1984;
@@ -43,7 +43,7 @@ _BASELINES: dict[str, dict[str, type]] = {
 
 
 def by_name(models: object) -> dict[str, Any]:
-    """Models by name; the default name is that of the class, numbered from the second on.
+    """Return models by name; the default name is the class, numbered if it is not unique.
 
     Parameters
     ----------
@@ -64,19 +64,19 @@ def by_name(models: object) -> dict[str, Any]:
 def checked_models(
     models: Model | list[Model] | tuple[Model, ...] | Mapping[str, Model], where: str
 ) -> dict[str, Model]:
-    """Check models, and return them by name.
+    """Check the models, and return them by name.
 
     Parameters
     ----------
     models : dict of str to learner, learner, or sequence of learners
-        The default name of a learner is its class, numbered from the second on.
+        The default name of a learner is its class, numbered if it is not unique.
     where : str
         The public call, for messages.
 
     Raises
     ------
     ParameterError
-        If one is not a learner, or is given twice.
+        If a model is not a learner, or occurs twice.
     """
     named = by_name(models)
     for name, model in named.items():
@@ -87,8 +87,8 @@ def checked_models(
             )
     if len({id(model) for model in named.values()}) < len(named):
         raise ParameterError(
-            f"{where}: each model must be given once, got one learner under two names. It would "
-            "learn every row twice; pass a copy, sklearn.base.clone(model), as the second one."
+            f"{where}: each model must occur once, got one learner with two names, which would "
+            "learn every row twice. Pass sklearn.base.clone(model) as the second one."
         )
     return named
 
@@ -96,23 +96,23 @@ def checked_models(
 def _with_baselines(
     models: dict[str, Model], baselines: dict[str, Model], where: str
 ) -> dict[str, Model]:
-    """The models, then the baselines."""
+    """Return the models, then the baselines."""
     if not models and not baselines:
         raise ParameterError(
-            f"{where}: there must be a model, got none, and baselines=False. "
-            "Pass at least one learner."
+            f"{where}: there must be a model, got none and baselines=False. Pass at least one "
+            "learner."
         )
     reserved = [name for name in baselines if name in models]
     if reserved:
         raise ParameterError(
-            f"{where}: no model may have the name of a baseline, got {reserved[0]!r}. "
-            "Rename it, or set baselines=False."
+            f"{where}: models must not have the name of a baseline, got {reserved[0]!r}. "
+            "Rename the model, or set baselines=False."
         )
     return models | baselines
 
 
 def _task_of_models(models: dict[str, Model], where: str) -> str | None:
-    """The task of the models, "regression" or "classification"; None if none declares it."""
+    """Return the task of the models, or None if no model declares it."""
     tasks = {
         name: "classification" if is_classifier(model) else "regression"
         for name, model in models.items()
@@ -151,65 +151,66 @@ def prequential(
     on_progress: Callable[[int], object] | None = None,
     on_block: Callable[[Block, dict[str, Array]], object] | None = None,
 ) -> Report:
-    """Prequential evaluation: each row of a stream is predicted before it is learned.
+    """Evaluate models prequentially: each row of a stream is predicted before it is learned.
 
-    The models are trained in place: afterwards they have learned the stream. Ctrl-C ends the run
-    after the current block, which all models learn, and the report is marked ``interrupted``. With
-    a checkpoint the run can be resumed; the result equals that of an unbroken run.
+    The models are trained in place. Ctrl-C ends the run after all models have learned the current
+    block, and the report is marked ``interrupted``. A run with a checkpoint can be resumed; the
+    result equals that of an uninterrupted run.
 
     Targets may arrive later than their rows. Such a row is predicted and scored when it arrives,
-    and learned just before the first later row at whose time its target is available. Rows that are
-    pending at the end of the stream are learned then, but not after an interrupt.
+    and learned just before the first later row that arrives after its target. Rows that are pending
+    at the end of the stream are learned at the end, unless the run was interrupted.
 
     Parameters
     ----------
     models : dict of str to learner, learner, or sequence of learners
         The default name of a learner is its class. All must be classifiers, or all regressors.
     stream : Stream, iterable of blocks, or tuple (X, y)
-        As from ``op.stream``; a block has ``X`` and ``y``, and may have ``time`` and ``skipped``.
+        A stream of ``op.stream``. A block has ``X`` and ``y``, and may have ``time`` and
+        ``skipped``.
     metrics : str or sequence of str, optional
-        Names from ``op.evaluate.METRICS``; mae, rmse and r2, or accuracy and macro_f1, by default.
+        Names from ``op.evaluate.METRICS``; by default mae, rmse and r2, or accuracy and macro_f1.
     baselines : bool, default=True
-        Whether to evaluate baselines too: the last target, and the mean or majority so far.
+        Whether to also evaluate baselines: the last target, and the mean or majority so far.
     window : int, optional
-        Compute the metrics also over exactly the last ``window`` rows: at the end, and as a curve
-        with at most four points per window, from the first full window on.
+        If set, the metrics are also computed over exactly the last ``window`` rows: at the end, and
+        as a curve that starts at the first full window and has at most four points per window.
     points : int, default=200
-        Maximum number of points of a curve, at least 2. The stride of the curve doubles as the
-        stream grows.
+        Maximum number of points of a curve, at least 2. The stride doubles when there are more.
     delay : int, default=0
-        Number of rows after which a target arrives. 0 and 1 both mean: before the next row.
+        Number of rows after which a target arrives. 0 and 1 both mean before the next row.
     delay_until : str, optional
-        Instead of ``delay``: the column with the time at which a target arrives, as numbers or
-        dates like the times of the stream, which must not decrease. It is not used as a feature.
+        The column with the time at which a target arrives, instead of ``delay``: numbers or dates,
+        like the times of the stream, which must not decrease. It is not used as a feature.
     max_waiting : int, default=100_000
-        Maximum number of rows that wait for their targets; they are held in memory.
+        Maximum number of rows whose targets are pending; they are stored in memory.
     checkpoint : path, optional
-        File in which the state of the run is stored: models, metrics, pending rows and the
-        position in the source. It is replaced atomically at intervals, at the end, after an
-        interrupt, and when the stream raises an error.
+        File for the state of the run: models, metrics, pending rows and the position in the source.
+        It is replaced atomically at intervals, at the end, after an interrupt, and if the stream
+        raises an error.
     every : float, default=60.0
         Minimum number of seconds of ``clock`` between two checkpoints; 0 for one after each block.
-        Without a clock there is only one, at the end.
+        Without a clock there is only one checkpoint, at the end.
     resume : bool, default=False
-        Continue from the checkpoint, if the file exists. Models, metrics and the other arguments
-        must be those of the first run, and the stream too, from its first row on; it may have
-        grown at its end. A stream of ``op.stream`` is compared with that of the first run, and
-        seeks its position; of other streams the first rows are skipped, and not compared.
+        Continue from the checkpoint, if the file exists. Models, metrics and other arguments must
+        equal those of the first run. The stream must start with the rows of the first run; rows may
+        be appended. A stream of ``op.stream`` is compared with the first run and seeks to the
+        position; in other streams the first rows are skipped without comparison.
     next_source : bool, default=False
-        With ``resume``: the stream is another one that continues the last one, such as the next
-        file of a log. If it is the last one, it is continued at its position.
+        With ``resume``: the stream is the continuation of the last stream, such as the next file of
+        a log. If it is the last stream itself, it continues at its position.
     drift : detector, or dict of str to detector, optional
         Drift detectors, such as ``river.drift.ADWIN()``: any object with ``update(x)`` and
-        ``drift_detected``. Each model, except baselines, has its own copies, which are updated
-        with its error in each row: the absolute error of a regressor; 1 for a wrong and 0 for a
-        correct label of a classifier. Alarms are in the report. Detectors cannot be resumed.
+        ``drift_detected``. Each model, except baselines, has separate copies, which are updated
+        with the error of the model for each row: the absolute error of a regressor; 1 for a wrong
+        and 0 for a correct label of a classifier. The report contains the alarms. Detectors cannot
+        be resumed.
     clock : callable, optional
         Seconds from any origin, such as ``time.perf_counter``, to time each model.
     on_progress : callable, optional
-        Called with the number of rows learned, after each block.
+        Called after each block with the number of rows learned.
     on_block : callable, optional
-        Called after each block with the block and a dict of the predictions of each model.
+        Called after each block with the block and a dict of predictions by model.
 
     Returns
     -------
@@ -218,17 +219,16 @@ def prequential(
     Raises
     ------
     ParameterError
-        If a metric is unknown, the models have different tasks, the stream has no targets, too
-        many rows wait for theirs, or a drift detector is invalid, of another task, or with
+        If a metric is unknown, the models have different tasks, the stream has no targets, too many
+        rows are pending, or a drift detector is invalid, unsuitable for the task, or combined with
         ``resume``.
     CheckpointError
-        If a checkpoint is damaged or of another run, or a model cannot be stored: nothing was
-        learned. During the run, if another run writes the same file. If a checkpoint cannot be
-        *written*, a CheckpointWarning is issued, and writing is tried again.
+        Before the run, if a checkpoint is damaged or of another run, or a model cannot be stored.
+        During the run, if another run writes the same file. If a checkpoint cannot be *written*, a
+        CheckpointWarning is issued instead, and writing is retried later.
     OnepassError
-        If a model cannot learn a block: the message names the model and the rows. The state of
-        that model is as before the block; the models before it have learned the block, those after
-        it have not.
+        If a model cannot learn a block. The message contains the model and the rows. That model and
+        the models after it have not learned the block; the models before it have.
 
     Examples
     --------
@@ -278,18 +278,18 @@ def prequential(
 
 
 def _delayed_labels(delay: object, until: str | None, max_waiting: object) -> DelayedLabels | None:
-    """The pending rows, if targets arrive later than before the next row."""
+    """Return the schedule of delayed labels; None if targets arrive before the next row."""
     rows = whole(delay, "delay", _WHERE, low=0)
     limit = whole(max_waiting, "max_waiting", _WHERE, low=1)
     if until is not None and (rows or not isinstance(until, str)):
         raise ParameterError(
-            f"{_WHERE}: `delay_until` must be the name of a column, without a `delay`, got "
+            f"{_WHERE}: `delay_until` must be the name of a column, and excludes `delay`, got "
             f"{until!r} and delay={rows}. Use one of the two."
         )
     if rows > limit:
         raise ParameterError(
             f"{_WHERE}: `delay` must be at most `max_waiting`, {limit:,} rows, got {rows:,}. "
-            "Set a higher `max_waiting` if there is memory for them."
+            "Increase `max_waiting` if there is enough memory."
         )
     return DelayedLabels(rows, until, limit, _WHERE) if rows > 1 or until is not None else None
 
@@ -303,27 +303,27 @@ def _checkpoint(
     resume: bool,
     next_source: bool,
 ) -> Checkpoint | None:
-    """The checkpoint file, if there is one."""
+    """Return the checkpoint file, if there is one."""
     if (resume and path is None) or (next_source and not resume):
         needs, what = (
             ("resume", "next_source") if next_source and not resume else ("checkpoint", "resume")
         )
         raise ParameterError(
-            f"{_WHERE}: `{what}` needs `{needs}`, got none. Name the checkpoint file: "
+            f"{_WHERE}: `{what}` requires `{needs}`, got none. Name the checkpoint file: "
             "checkpoint='m.run', resume=True."
         )
     if not isinstance(every, (int, float)) or not every >= 0:
         raise ParameterError(
-            f"{_WHERE}: `every` must be a number of seconds >= 0, got {every!r}. Give 0 for a "
+            f"{_WHERE}: `every` must be a number of seconds >= 0, got {every!r}. Pass 0 for a "
             "checkpoint after each block."
         )
     return None if path is None else Checkpoint(path, stream, every, clock, _WHERE)
 
 
 def _task(task: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Block]]:
-    """The task of the models, or else of the first targets; and all blocks.
+    """Return the task of the models, otherwise of the first targets; and all blocks.
 
-    Real numbers are regression, all else is classification.
+    Real numbers mean regression, other targets classification.
     """
     if task is not None:
         return task, source
@@ -335,20 +335,20 @@ def _task(task: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Bloc
 
 
 def _names_of(stream: object) -> tuple[str | None, str | None]:
-    """The names of a stream and of its targets, if it has them."""
+    """Return the names of a stream and of its targets; None if unknown."""
     target, name = getattr(stream, "target", None), getattr(stream, "name", None)
     names = [target] if isinstance(target, str) else target or []
     return None if name is None else str(name), ", ".join(map(str, names)) or None
 
 
 def _metric_names(metrics: object) -> list[str]:
-    """The names of the metrics; raise if targets were passed as metrics."""
+    """Return the names of the metrics; raise if targets were passed as metrics."""
     if metrics is None or isinstance(metrics, str):
         return [] if metrics is None else [metrics]
     if not isinstance(metrics, (list, tuple)) or not all(isinstance(m, str) for m in metrics):
         raise ParameterError(
             f"{_WHERE}: `metrics` must be a name or a list of names, such as 'mae', got a "
-            f"{type(metrics).__name__}. If these are the targets, pass them with their rows, as "
-            "one pair: prequential(model, (X, y))."
+            f"{type(metrics).__name__}. If these are the targets, pass rows and targets as one "
+            "pair: prequential(model, (X, y))."
         )
     return list(metrics)

@@ -1,6 +1,6 @@
-"""Reports: their common base class, and the report of a prequential evaluation.
+"""Base class of reports, and the report of a prequential evaluation.
 
-In JSON, which has no infinite numbers, these are the strings ``"inf"`` and ``"-inf"``.
+Since JSON has no infinite numbers, they are stored as the strings ``"inf"`` and ``"-inf"``.
 """
 
 import html
@@ -46,7 +46,7 @@ _Kind = TypeVar("_Kind")
 
 
 def map_floats(tree: object, by: Callable[[float], object]) -> Any:
-    """Apply a function to each float of a tree of dicts and lists.
+    """Apply a function to each float in a tree of dicts and lists.
 
     Parameters
     ----------
@@ -87,13 +87,15 @@ def parse_json(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If it is not JSON.
+        If the text is not JSON.
     SourceError
-        If it is not an object, or has another format version.
+        If the text is not an object, or has another format version.
     """
     tree: Any = json.loads(text)
     if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
-        raise SourceError(f"it must be of format {FORMAT}, got another. Write it again.")
+        raise SourceError(
+            f"the report must have format {FORMAT}, got another format. Write it again."
+        )
     return tree
 
 
@@ -113,7 +115,7 @@ def from_fields(tree: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
     unknown = tree.keys() - {each.name for each in fields(kind)}  # type: ignore[arg-type]
     if unknown:
         raise SourceError(
-            f"{kind.__name__} must have only its own fields, got {', '.join(sorted(unknown))}. "
+            f"{kind.__name__} must not have unknown fields, got {', '.join(sorted(unknown))}. "
             "Write it again."
         )
     try:
@@ -131,18 +133,18 @@ def read_json(
     check: Callable[[_Kind], None] | None = None,
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> _Kind:
-    """Read a report that ``to_json`` wrote.
+    """Read a report that ``to_json`` has written.
 
     Parameters
     ----------
     source : str or path
-        The text, which begins with ``{``, or the path of a file that holds it.
+        JSON text, which begins with ``{``, or the path of a JSON file.
     kind : type
         The class of the report.
     where : str
         The public call, for messages.
     check : callable, optional
-        Raises an error if the report is not consistent.
+        Raises an error if the report is inconsistent.
     convert : callable, optional
         Replaces former names of fields in the parsed JSON.
 
@@ -169,15 +171,15 @@ class BaseReport(ABC):
     """Base class of reports, which are dataclasses: tables, Markdown, JSON and files."""
 
     _indent: ClassVar[int | None] = None
-    """Indentation of the JSON."""
+    """Indentation of JSON."""
 
     @abstractmethod
     def _table(self) -> Table:
-        """The table of the report."""
+        """Return the table of the report."""
 
     @abstractmethod
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
-        """The files of ``save``: name -> function that writes it."""
+        """Return the files that ``save`` writes: name -> function that writes the file."""
 
     def __rich__(self) -> RichTable:
         return self.table()
@@ -189,25 +191,25 @@ class BaseReport(ABC):
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def table(self) -> RichTable:
-        """The table for a terminal: ``rich.print(report.table())``."""
+        """Return the table for a terminal: ``rich.print(report.table())``."""
         return self._table().to_rich()
 
     def to_markdown(self) -> str:
-        """The table in Markdown."""
+        """Return the table in Markdown."""
         return self._table().to_markdown()
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as dicts, lists, text and numbers."""
+        """Return the report as dicts, lists, text and numbers."""
         tree: dict[str, Any] = map_floats({"format": FORMAT, **asdict(self)}, float)  # type: ignore[call-overload]
         return tree
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The report as JSON; infinite values are the strings ``"inf"`` and ``"-inf"``.
+        """Return the report as JSON; infinite values are the strings ``"inf"`` and ``"-inf"``.
 
         Parameters
         ----------
         path : path, optional
-            A file to write it to as well.
+            A file to which the JSON is also written.
 
         Raises
         ------
@@ -221,12 +223,12 @@ class BaseReport(ABC):
         return text
 
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write the report into a folder: numbers, tables and figures; see the Notes of the class.
+        """Write numbers, tables and figures into a folder; the class lists the files in its notes.
 
         Parameters
         ----------
         directory : path
-            Created if it does not exist.
+            The folder, which is created if it does not exist.
 
         Returns
         -------
@@ -238,7 +240,7 @@ class BaseReport(ABC):
         SourceError
             If a file cannot be written.
         MissingExtraError
-            If matplotlib is not installed: everything but the figures was written.
+            If matplotlib is not installed. Everything except the figures has been written.
         """
         folder = Path(directory)
         with write_errors(folder, f"{type(self).__name__}.save"):
@@ -258,7 +260,7 @@ class BaseReport(ABC):
         self._write(self.to_markdown(), path)
 
     def _records(self, of: str, verb: str) -> list[dict[str, Any]]:
-        """The records of one kind."""
+        """Return the records of one kind."""
         kinds = self._record_kinds()
         if of not in kinds:
             raise ParameterError(
@@ -268,7 +270,7 @@ class BaseReport(ABC):
         return list(kinds[of]())
 
     def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
-        """Kind of records -> function that returns them."""
+        """Return a function for each kind of records."""
         return {}
 
     def _frame(self, library: str | None, of: str) -> Any:
@@ -286,7 +288,7 @@ class Report(BaseReport):
     Parameters
     ----------
     source, target : str, or None
-        Names of the source and of the target, if known.
+        Names of the source and of the target; None if unknown.
     task : {"regression", "classification"}
         The task of the models.
     metrics : tuple of str
@@ -296,23 +298,23 @@ class Report(BaseReport):
     rows : int
         Number of rows predicted and learned.
     skipped : int
-        Number of rows skipped by the stream, for want of a target.
+        Number of rows that the stream skipped because they have no target.
     interrupted : bool
         Whether the run ended before the stream.
     scores : dict of str to Score
-        One for each model, then one for each baseline.
+        Scores of the models, then of the baselines.
     overall : Curve
         The metrics over all rows so far, along the stream.
     recent : Curve, or None
         The metrics over the last ``window`` rows, along the stream; full windows only.
     resumed : list of int
-        Number of rows predicted each time the run was resumed from its checkpoint.
+        Number of rows predicted before each time the run was resumed.
     delay : int, str or None
-        Number of rows after which targets arrived, or the column with their times; None if each
-        arrived before the next row.
+        Number of rows after which targets arrived, or the column with the times of targets; None if
+        targets arrived before the next row.
     waiting : int
-        Number of rows whose targets had not arrived at the end. They are scored; they were learned
-        at the end, unless the run was interrupted.
+        Number of rows whose targets had not arrived at the end. They are scored, and were learned
+        at the end unless the run was interrupted.
 
     Notes
     -----
@@ -350,12 +352,12 @@ class Report(BaseReport):
 
     @classmethod
     def from_json(cls, source: str | os.PathLike[str]) -> "Report":
-        """Read a report that ``to_json`` wrote.
+        """Read a report that ``to_json`` has written.
 
         Parameters
         ----------
         source : str or path
-            The text, which begins with ``{``, or the path of a file that holds it.
+            JSON text, which begins with ``{``, or the path of a JSON file.
 
         Raises
         ------
@@ -370,14 +372,15 @@ class Report(BaseReport):
         *,
         of: Literal["scores", "curve", "drift"] = "scores",
     ) -> Any:
-        """The scores, one row per model; the curves, one per point, model and metric; or alarms.
+        """Return scores, curves or alarms as a data frame.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; the first of these that is installed by default.
+            The library of the frame; by default the first of these that is installed.
         of : {"scores", "curve", "drift"}
-            The records. ``"drift"`` has one row for each stored alarm and warning.
+            The kind of rows: one per model; one per point, model and metric; or one per stored
+            alarm and warning.
 
         Raises
         ------
@@ -387,17 +390,17 @@ class Report(BaseReport):
         return self._frame(library, of)
 
     def plot(self, path: str | os.PathLike[str] | None = None, metric: str | None = None) -> Any:
-        """The learning curves as a figure.
+        """Plot the learning curves.
 
-        Strong lines are over all rows so far, faint lines over the last ``window`` rows; baselines
-        are grey and dashed. The first rows, and models that diverged, do not determine the scale.
+        Strong lines are metrics over all rows so far, faint lines over the last ``window`` rows;
+        baselines are grey and dashed. First rows and diverged models do not determine the scale.
 
         Parameters
         ----------
         path : path, optional
-            File to write it to: .png, .svg or .pdf.
+            File to which the figure is written: .png, .svg or .pdf.
         metric : str, optional
-            One of ``metrics``; the first by default.
+            One of ``metrics``; by default the first.
 
         Returns
         -------
@@ -416,7 +419,7 @@ class Report(BaseReport):
         if chosen not in self.metrics:
             raise ParameterError(
                 f"Report.plot: `metric` must be a metric of the report, {', '.join(self.metrics)}, "
-                f"got {metric!r}. Name it in op.evaluate.prequential(..., metrics=[...])."
+                f"got {metric!r}. Add it to op.evaluate.prequential(..., metrics=[...])."
             )
         if not self.rows:
             raise ParameterError(
@@ -444,13 +447,13 @@ class Report(BaseReport):
 
     @property
     def _recent_curve(self) -> Curve | None:
-        """The curve over the last rows, if it has points."""
+        """Curve over the last rows; None if it has no points."""
         return self.recent or None
 
     def _along(self) -> tuple[str, *tuple[Array, ...]]:
-        """The label of the x axis, and the position of each point of the curves.
+        """Return the label of the x axis, and the position of each point of the curves.
 
-        The axis is time, if each point has a time and they never decrease; otherwise rows.
+        The axis is time if each point has a time and times never decrease, otherwise rows.
         """
         curves = [curve for curve in (self.overall, self._recent_curve) if curve is not None]
         times = [_times_of(curve) for curve in curves]
@@ -462,7 +465,7 @@ class Report(BaseReport):
         return "rows learned", *(np.array(curve.rows, dtype=np.float64) for curve in curves)
 
     def _line(self, model: str, metric: str, *, timed: bool) -> Line:
-        """The curves of a model over all rows, and, if it is no baseline, over the last rows."""
+        """Return the curves of a model over all rows and, except for baselines, the last rows."""
         score = self.scores[model]
         overall = np.array(self.overall.points[model][metric], dtype=np.float64)
         recent = None
@@ -489,7 +492,7 @@ class Report(BaseReport):
         return {"scores": self._scores, "curve": self._curves, "drift": self._alarms}
 
     def _scores(self) -> Iterator[dict[str, Any]]:
-        """One record for each model: its metrics, time and memory."""
+        """Yield one record per model: metrics, time and memory."""
         for model, score in self.scores.items():
             row: dict[str, Any] = {"model": model, "baseline": score.baseline, **score.overall}
             row |= {f"recent_{metric}": value for metric, value in (score.recent or {}).items()}
@@ -500,7 +503,7 @@ class Report(BaseReport):
             yield row
 
     def _alarms(self) -> Iterator[dict[str, Any]]:
-        """One record for each alarm and warning whose row is stored."""
+        """Yield one record per alarm and warning whose row is stored."""
         for model, score in self.scores.items():
             for detector, found in (score.drift or {}).items():
                 about = {"model": model, "detector": detector}
@@ -511,7 +514,7 @@ class Report(BaseReport):
                             yield {**about, "kind": kind, "row": row, "time": time}
 
     def _curves(self) -> Iterator[dict[str, Any]]:
-        """One record for each point, model and metric: over all rows, then over the last ones."""
+        """Yield one record per point, model and metric: over all rows, then over the last rows."""
         for over, curve in (("all", self.overall), (f"last {self.window}", self.recent)):
             if curve is None:
                 continue
@@ -528,7 +531,7 @@ class Report(BaseReport):
                         }
 
     def _detectors(self) -> list[str]:
-        """The names of the drift detectors."""
+        """Return the names of the drift detectors."""
         return list(dict.fromkeys(name for s in self.scores.values() for name in s.drift or ()))
 
     def _table(self) -> Table:
@@ -546,7 +549,7 @@ class Report(BaseReport):
         return Table(self._title(), columns, self._caption(), muted=muted)
 
     def _counts(self) -> Iterator[Column]:
-        """Numbers of alarms and of warnings, for each drift detector."""
+        """Yield the columns with numbers of alarms and of warnings of each drift detector."""
         for name in self._detectors():
             found = [(score.drift or {}).get(name) for score in self.scores.values()]
             for kind in ("alarms", "warnings"):
@@ -556,7 +559,7 @@ class Report(BaseReport):
                     yield Column(f"{name} {kind}", [format_number(count, 0) for count in counts])
 
     def _costs(self) -> Iterator[Column]:
-        """Time and memory, if measured."""
+        """Yield the columns with time and memory, if measured."""
         scores = self.scores.values()
         seconds, nbytes = [s.seconds for s in scores], [s.nbytes for s in scores]
         if any(value is not None for value in seconds):
@@ -595,7 +598,7 @@ class Report(BaseReport):
         return " · ".join([*parts, *([f"no model is better than {unbeaten}"] if unbeaten else [])])
 
     def _delay_note(self) -> str:
-        """The delay of targets, and how rows that were pending at the end were handled."""
+        """Describe the delay of targets, and the handling of rows pending at the end."""
         later = f"{self.delay:,} rows later" if isinstance(self.delay, int) else "later"
         by = "" if isinstance(self.delay, int) else f", as in column {self.delay}"
         verb = "was" if self.waiting == 1 else "were"
@@ -603,7 +606,7 @@ class Report(BaseReport):
         return f"targets arrived {later}{by}; {_counted(self.waiting)} {verb} {then}"
 
     def _unbeaten(self) -> str | None:
-        """The baseline that no model beats by the first metric, if there is one."""
+        """Return a baseline that no model beats in the first metric, or None."""
         metric = self.metrics[0]
         sign = 1 if METRICS[self.task][metric].better == "lower" else -1
         losses: dict[bool, dict[str, float]] = {True: {}, False: {}}
@@ -622,7 +625,7 @@ def _counted(rows: int) -> str:
 
 
 def _times_of(curve: Curve) -> Array | None:
-    """The times of the points of a curve; None if one is missing, or is not a date."""
+    """Return the times of the points of a curve; None if one is missing or invalid."""
     if curve.times is None or None in curve.times:
         return None
     try:
@@ -637,6 +640,6 @@ def _scored(kind: type[Metric], values: list[float | None], section: str = "") -
     cells = [format_number(value, decimals(values)) for value in values]
     defined = [value for value in values if value is not None]
     best = (min if kind.better == "lower" else max)(defined, default=None)
-    # all values that are printed alike are marked
+    # all values that are printed like the best one are marked
     marked = {i for i, cell in enumerate(cells) if defined and cell == cells[values.index(best)]}
     return Column(kind.label, cells, marked, section=section)

@@ -1,10 +1,10 @@
 """Checkpoints of an evaluation, from which it can be resumed.
 
-The file (:mod:`onepass.serialization.archive`, kind ``run``) holds the complete state of the run:
-all models and baselines, metrics and curves, the rows that wait for their targets, and the position
-in the source. It is replaced atomically between two blocks, so it is always consistent; if the
-process is killed, the previous file remains. The settings and the first rows of the source are
-stored too: with other ones the run is not resumed, and the error names the differences.
+The file (:mod:`onepass.serialization.archive`, kind ``run``) contains the complete state of the
+run: models and baselines, metrics and curves, pending rows, and the position in the source. It is
+replaced atomically between two blocks, so it is always consistent; if the process is killed, the
+previous file remains. It also contains the settings and a fingerprint of the source. If they
+differ, the run is not resumed, and the error lists the differences.
 """
 
 import os
@@ -36,19 +36,19 @@ _MAX_LETTERS = 60  # length of a value in a message
 
 
 def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Differences between two trees of settings.
+    """Yield the differences between two trees of settings.
 
     Parameters
     ----------
     then, now : dict, list, plain value or array
-        Trees of settings; objects in them as :mod:`onepass.serialization.codec` encodes them.
+        Stored and current settings; objects are encoded by :mod:`onepass.serialization.codec`.
     path : tuple of str
-        The path of both in the settings.
+        The path of both trees in the settings.
 
     Yields
     ------
     difference : str
-        A phrase.
+        A phrase that describes one difference.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str
     0
     """
     if type(then) is dict and type(now) is dict and then.get(MARK) == now.get(MARK):
-        # the name of a step of a pipeline is a number: show its class instead
+        # steps of a pipeline have numbers as names: show the class instead
         named = MARK in then and path and path[-1].isdigit()
         inner = (*path[:-1], str(then[MARK])) if named else path
         for name in _names(then, now):
@@ -76,7 +76,7 @@ def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str
 
 
 def _names(then: dict[str, object], now: dict[str, object]) -> list[str]:
-    """The settings to compare; ``missing`` is left out if it was "error"."""
+    """Return the settings to compare; ``missing`` is excluded if it was "error"."""
     names = [*then, *(name for name in now if name not in then)]
     return [name for name in names if name != "missing" or then.get(name) != "error"]
 
@@ -91,7 +91,7 @@ def _equal(then: Any, now: Any) -> bool:
 
 
 def _are_lists(then: Any, now: Any) -> bool:
-    """Whether both are lists, or both tuples, of one length."""
+    """Return whether both are lists, or both tuples, of equal length."""
     return type(then) in {list, tuple} and type(now) is type(then) and len(then) == len(now)
 
 
@@ -111,20 +111,20 @@ _KIND = "run"
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """Progress of a run, as stored in its checkpoint.
+    """Progress of a run, as stored in a checkpoint.
 
     Parameters
     ----------
     source : str or None
         The name of the source.
     position : int
-        Number of rows of that source that were read, including skipped rows.
+        Number of rows read from the source, including skipped rows.
     rows : int
-        Number of rows predicted so far, of this source and of those before.
+        Number of rows predicted so far, from this source and previous sources.
     resumed : list of int
-        That number each time the run was resumed.
+        Number of rows predicted before each time the run was resumed.
     finished : bool
-        Whether the source was read to its end.
+        Whether the source was read to the end.
     """
 
     source: str | None
@@ -135,7 +135,7 @@ class RunProgress:
 
 
 def run_progress(path: str | os.PathLike[str]) -> RunProgress | None:
-    """Progress of a run, read from its checkpoint.
+    """Read the progress of a run from its checkpoint.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def run_progress(path: str | os.PathLike[str]) -> RunProgress | None:
     Raises
     ------
     CheckpointError
-        If the file is damaged, too new or of another kind.
+        If the file is damaged, of a newer format or of another kind.
 
     Examples
     --------
@@ -178,10 +178,10 @@ def _progress_in(tree: Any, place: str) -> RunProgress:
         )
         counts = [found.position, found.rows, *found.resumed]
     except (LookupError, TypeError) as error:
-        raise damaged(place, "it holds no run") from error
+        raise damaged(place, "it contains no run") from error
     valid = type(found.finished) is bool and type(found.source) in {str, type(None)}
     if not (valid and all(type(count) is int and count >= 0 for count in counts)):
-        raise damaged(place, "the progress of its run is not valid")
+        raise damaged(place, "the progress of its run is invalid")
     return found
 
 
@@ -193,7 +193,7 @@ class Checkpoint:
     path : path-like
         The file.
     stream : Stream or other
-        The source; a stream of ``op.stream`` is compared with the one of the first run.
+        The source; a stream of ``op.stream`` is compared with that of the first run.
     every : float
         Minimum number of seconds between two checkpoints.
     clock : callable or None
@@ -206,7 +206,7 @@ class Checkpoint:
     start : int
         Index of the first row to read.
     resumed : list of int
-        Number of rows predicted each time the run was resumed.
+        Number of rows predicted before each time the run was resumed.
     """
 
     def __init__(
@@ -222,10 +222,10 @@ class Checkpoint:
         self.resumed: list[int] = []
         self._stream, self._every, self._clock, self._where = stream, every, clock, where
         self._settings: dict[str, Any] = {}
-        self._tree: Any = None  # the content of the file, until it is restored
-        self._begun = 0  # rows, including skipped ones, at the start of this run
+        self._tree: Any = None  # content of the file, until it is restored
+        self._begun = 0  # rows, including skipped rows, at the start of this run
         self._last = 0.0
-        self._stamp = file_identity(path)  # of the file as it was found, or last written
+        self._stamp = file_identity(path)  # identity of the file when opened or last written
 
     def open(self, *, next_source: bool) -> str | None:
         """Read the file; return the task of its run, or None if the file does not exist.
@@ -233,22 +233,22 @@ class Checkpoint:
         Parameters
         ----------
         next_source : bool
-            Whether the source continues the last one, unless it is the last one.
+            Whether the source is the continuation of the last one, or the last one itself.
 
         Raises
         ------
         CheckpointError
-            If the file is not a checkpoint, or of a run over another source.
+            If the file is not a checkpoint, or of a run on another source.
         """
         if not Path(self.place).exists():
             return None
         tree = archive.read(self.place, kind=_KIND)
         progress = _progress_in(tree, self.place)
         if type(tree.get("settings")) is not dict:
-            raise damaged(self.place, "it holds no settings")
+            raise damaged(self.place, "it contains no settings")
         block, cut = tree["settings"].get("block"), getattr(self._stream, "cut", None)
         if cut is not None and type(block) is int and block >= 1:
-            cut(block)  # used unless another block size is set now
+            cut(block)  # default block size of this run
         if self._is_same(tree["source"].get("fingerprint"), next_source=next_source):
             self.start = progress.position
         self.resumed = list(dict.fromkeys([*progress.resumed, progress.rows]))
@@ -257,21 +257,23 @@ class Checkpoint:
         return task if isinstance(task, str) else None
 
     def begin(self, run: PrequentialRun, settings: dict[str, object]) -> None:
-        """Begin the run, or restore the one that was read.
+        """Begin a new run, or restore the run that was read.
 
         Parameters
         ----------
         run : PrequentialRun
-            Restored in place.
+            The run, which is restored in place.
         settings : dict
             The settings of the run.
 
         Raises
         ------
         CheckpointError
-            If the settings differ, or a metric cannot be stored. Nothing was restored.
+            If the settings differ, or a metric cannot be stored. The run is unchanged.
         """
-        archive.split(state_dict(run.history, self.place), self.place)  # raises before the run
+        archive.split(
+            state_dict(run.history, self.place), self.place
+        )  # raise before the run starts
         models = run.models.items()
         made = {name: state_dict(clone(m, safe=False), self.place) for name, m in models}
         self._settings = {**settings, "models": made}
@@ -283,8 +285,8 @@ class Checkpoint:
             if self._tree.get("drift") and run.monitor is None:
                 warnings.warn(
                     f"{self._where}: the run had drift detectors until row {run.history.rows:,}, "
-                    f"and {self.place} cannot store them: the report will not contain their "
-                    "alarms.",
+                    f"which {self.place} does not contain: the report will not contain their "
+                    "alarms. Start a new run to use detectors.",
                     CheckpointWarning,
                     stacklevel=2,
                 )
@@ -293,33 +295,33 @@ class Checkpoint:
         self._last = 0.0 if self._clock is None else self._clock()
 
     def due(self) -> bool:
-        """Whether it is time for the next checkpoint."""
+        """Return whether the next checkpoint is due."""
         return self._clock is not None and self._clock() - self._last >= self._every
 
     def write(self, run: PrequentialRun, *, finished: bool) -> None:
         """Write the checkpoint, between two blocks; warn if it cannot be written.
 
-        A run without rows is not written.
+        Nothing is written before the first row.
 
         Parameters
         ----------
         run : PrequentialRun
             Every model has learned every block that was begun.
         finished : bool
-            Whether the source was read to its end.
+            Whether the source was read to the end.
 
         Raises
         ------
         CheckpointError
-            If another run has written the file since. It is not overwritten.
+            If another run has written the file in the meantime. The file is not overwritten.
         """
         if not run.history.rows:
             return
         if file_identity(self.place) not in {None, self._stamp}:
             raise CheckpointError(
-                f"{self._where}: {self.place} must be written by one run only, got another that "
-                f"has written it since. This run stops after {run.history.rows:,} rows and does "
-                "not overwrite the file. Save each run to a file of its own."
+                f"{self._where}: {self.place} must be written by only one run, got a file that "
+                f"another run has written. This run stops after {run.history.rows:,} rows and does "
+                "not overwrite the file. Use a separate checkpoint file for each run."
             )
         rows = run.history.rows + run.history.skipped - self._begun
         name = getattr(self._stream, "name", None)
@@ -344,12 +346,12 @@ class Checkpoint:
             self._last = self._clock()
 
     def _is_same(self, then: object, *, next_source: bool) -> bool:
-        """Whether the source is the one of the first run; raise if it must be and is not."""
+        """Return whether the source is that of the last run; raise if it is required to be."""
         compare = getattr(self._stream, "differences", None)
         if compare is None or type(then) is not dict:
             return not next_source  # cannot be checked
         if type(then.get("rows")) is not int or type(then.get("columns")) is not dict:
-            raise damaged(self.place, "the fingerprint of its source is not valid")
+            raise damaged(self.place, "the fingerprint of its source is invalid")
         found = compare(then)
         if found and next_source:
             if other := setting_differences(then, self._stream.fingerprint, alike=True):
@@ -362,18 +364,18 @@ class Checkpoint:
         shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if found[3:] else "")
         return CheckpointError(
             f"{self._where}: {self.place} must be resumed with the {what} of the first run, got "
-            f"others: {shown}. Resume it with those, or save to another file."
+            f"differences: {shown}. Restore them, or use another file."
         )
 
 
 @contextmanager
 def blocks_from(stream: Any, start: int, where: str) -> Iterator[Iterator[Block]]:
-    """The blocks of a stream from a row on; its ``start`` is reset afterwards.
+    """Iterate over the blocks of a stream after ``start`` rows; then reset its ``start``.
 
     Parameters
     ----------
     stream : Stream, iterable of blocks, or tuple (X, y)
-        The ``start`` of a stream that has one is set.
+        The stream; its attribute ``start``, if any, is set within the context.
     start : int
         Number of rows to skip at the beginning of the source.
     where : str
@@ -396,7 +398,7 @@ def run_blocks(
     on_progress: Callable[[int], object] | None,
     on_block: Callable[[Block, dict[str, Array]], object] | None,
 ) -> bool:
-    """Process all blocks, or those before an interrupt; return whether there was one.
+    """Process blocks until the end or an interrupt; return whether there was an interrupt.
 
     Parameters
     ----------
@@ -404,7 +406,7 @@ def run_blocks(
         The rows.
     run : PrequentialRun
     checkpoint : Checkpoint or None
-        Written when it is due, and at the end.
+        Written when due and at the end.
     on_progress, on_block : callable or None
         As in ``op.evaluate.prequential``.
     """
@@ -422,21 +424,21 @@ def run_blocks(
             if interrupt.asked:
                 break
     except KeyboardInterrupt:
-        if not run.consistent:  # raised within a block: no valid report
+        if not run.consistent:  # error within a block: no valid report
             raise
         interrupt.asked = True
     except Exception:
-        if checkpoint is not None and run.consistent:  # what was learned is stored
+        if checkpoint is not None and run.consistent:  # store what was learned
             checkpoint.write(run, finished=False)
         raise
     return _finish(run, checkpoint, interrupt)
 
 
 def _finish(run: PrequentialRun, checkpoint: Checkpoint | None, interrupt: Interrupt) -> bool:
-    """Write the checkpoint, and learn the pending rows unless interrupted; whether it was."""
+    """Write the checkpoint, then learn pending rows unless interrupted; return interruption."""
     interrupted = interrupt.asked
     with interrupt.held():
-        if checkpoint is not None:  # before pending rows are learned: the stream may grow
+        if checkpoint is not None:  # before pending rows are learned, since rows may be appended
             checkpoint.write(run, finished=not interrupted)
         if not interrupted:
             run.finish()

@@ -1,6 +1,6 @@
-"""Prequential runs: models that predict each row of a stream before they learn it.
+"""Prequential runs: each row of a stream is predicted before it is learned.
 
-Models of several libraries are used through one interface.
+Models of several libraries have one interface.
 """
 
 import inspect
@@ -29,33 +29,33 @@ from onepass.validation.table import Table
 __all__ = ["Model", "PrequentialRun"]
 
 
-_MAX_ROWS = 4096  # rows of one call: all pending rows may become due at once
+_MAX_ROWS = 4096  # maximum rows per call, since all pending rows may become due at once
 
 
 class Model(Protocol):
-    """A model of any library that predicts each row before it learns it."""
+    """A model of any library with test-then-train."""
 
     @property
     def test_then_train(self) -> Callable[..., object]:
-        """Take ``(X, y)``, learn the rows in order, and return the prediction before each."""
+        """Function of ``(X, y)`` that learns rows in order and returns prequential predictions."""
 
 
 def _test_then_train(
     model: Model, X: Table | Array, y: Array, time: Array | None, weight: Array | None = None
 ) -> Array:
-    """Predictions of a model, each made before its row is learned."""
+    """Learn rows in order; return predictions, each made before its row is learned."""
     arguments = {} if weight is None else {"sample_weight": weight}
     if time is not None and getattr(model, "uses_time", False):
         arguments["time"] = time
     predictions = as_array(model.test_then_train(X, y, **arguments))
-    # copies the state of a compiled loop into Python after each block, so that a resumed run
-    # equals an unbroken one bit for bit
+    # copy the state of a compiled loop into Python after each block, so that a resumed run equals
+    # an uninterrupted run bit for bit
     getattr(model, "__dict__", None)
     return predictions
 
 
 def _run_schedule(model: Model, schedule: Schedule) -> Array:
-    """Predictions for the rows to predict, while other rows are learned in between."""
+    """Process a schedule; return predictions for the rows to predict."""
     weighted = "sample_weight" in inspect.signature(model.test_then_train).parameters
     process = _by_weights if weighted else _by_segments
     parts = gen_batches(len(schedule.learned), _MAX_ROWS)
@@ -64,7 +64,7 @@ def _run_schedule(model: Model, schedule: Schedule) -> Array:
 
 
 def _learn_remaining(model: Model, rows: Block) -> Array:
-    """Learn the rows that are still pending; their predictions, each made just before."""
+    """Learn pending rows; return predictions, each made just before its row is learned."""
     time = rows.time
     predictions = [
         _test_then_train(model, rows.X[part], rows.y[part], None if time is None else time[part])
@@ -74,7 +74,7 @@ def _learn_remaining(model: Model, rows: Block) -> Array:
 
 
 def _by_weights(model: Model, schedule: Schedule, part: slice) -> Array:
-    """Process a part in one call: rows of weight 0 are predicted and not learned."""
+    """Process a part in one call: rows of weight 0 are predicted but not learned."""
     learned, y = schedule.learned[part], schedule.y[part]
     time = None if schedule.time is None else schedule.time[part]
     with _row_location(schedule, part):
@@ -115,7 +115,7 @@ def _row_location(schedule: Schedule, rows: slice) -> Iterator[None]:
 
 
 def _predict(model: Any, X: Table | Array) -> Array:
-    """Predictions for rows that are not learned yet."""
+    """Predict rows without learning them."""
     try:
         return as_array(model.predict(X))
     except NotFittedError:
@@ -129,7 +129,7 @@ class PrequentialRun:
     Parameters
     ----------
     models : dict of str to learner
-        The models, then the baselines.
+        Models, followed by baselines.
     history : ScoreHistory
         Scores of the predictions.
     delayed : DelayedLabels or None
@@ -142,7 +142,7 @@ class PrequentialRun:
     Attributes
     ----------
     consistent : bool
-        Whether every model has learned every block that was begun.
+        Whether all models have learned the same blocks.
     monitor : ErrorMonitor or None
         Drift detectors, if any.
     """
@@ -162,12 +162,12 @@ class PrequentialRun:
         self._where = where
 
     def process(self, block: Block) -> dict[str, Array]:
-        """Predict and learn a block; return the predictions of each model.
+        """Predict and learn a block; return predictions by model.
 
         Parameters
         ----------
         block : Block
-            Its rows are learned now, or when their targets arrive.
+            The rows, which are learned now or when their targets arrive.
         """
         if len(block) == 0:
             self.history.add(block, {})
@@ -193,11 +193,11 @@ class PrequentialRun:
         return predictions
 
     def finish(self) -> None:
-        """Learn the rows that are pending at the end of the stream, as their targets arrive."""
+        """Learn the rows that are pending at the end of the stream, in order of their targets."""
         rows = None if self.delayed is None else self.delayed.remaining(self.history.time)
         if rows is None:
             return
-        place = f"{len(rows):,} rows that waited for their targets"
+        place = f"{len(rows):,} pending rows"
         for name, model in self.models.items():
             self._timed(name, place, rows.y, partial(_learn_remaining, model, rows))
 
@@ -209,7 +209,7 @@ class PrequentialRun:
         call: Callable[[], Array],
         located: Callable[[int], str] | None = None,
     ) -> Array:
-        """Predictions of a model in the shape of y; the time of the call is added up."""
+        """Call a model and add the elapsed time; return predictions in the shape of y."""
         place = f"{self._where}: model {name!r}, {place}"
         start = self.clock() if self.clock else 0.0
         try:
@@ -228,12 +228,12 @@ class PrequentialRun:
         return predictions.reshape(y.shape)
 
     def state(self, place: str) -> dict[str, Any]:
-        """The state of the run as plain values and arrays.
+        """Return the state of the run as plain values and arrays.
 
         Parameters
         ----------
         place : str
-            The file that it is written to, for messages.
+            The destination, for messages.
 
         Raises
         ------
@@ -253,19 +253,19 @@ class PrequentialRun:
         return found
 
     def restore(self, state: Any, place: str) -> None:
-        """Restore a state that ``state`` returned.
+        """Restore a state returned by ``state``.
 
         Parameters
         ----------
         state : dict
-            Not trusted: everything in it is validated.
+            The state, which is validated completely.
         place : str
-            The file that it was read from, for messages.
+            The file from which it was read, for messages.
 
         Raises
         ------
         CheckpointError
-            If it is of other models or metrics, or damaged. Nothing was restored.
+            If the state has other models or metrics, or is damaged. The run is unchanged.
         """
         classes = {name: type(model).__name__ for name, model in self.models.items()}
         try:
@@ -276,13 +276,13 @@ class PrequentialRun:
             seconds = {name: float(found["seconds"][name]) for name in self.models}
             delayed = {"last": None, "waiting": None} | (found["room"] or {})
             if saved.keys() != classes.keys() or not self.history.is_like(found["ledger"]):
-                raise damaged(place, "it is of other models or metrics")
+                raise damaged(place, "it has other models or metrics")
             if type(delayed["waiting"]) not in {PendingRows, type(None)}:
                 raise damaged(place, "the pending rows are damaged")
         except CheckpointError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise damaged(place, f"it does not hold a complete run: {error!r}") from error
+            raise damaged(place, f"it does not contain a complete run: {error!r}") from error
         self._seconds, self.history = seconds, found["ledger"]
         if self.delayed is not None:
             self.delayed.last, self.delayed.pending = delayed["last"], delayed["waiting"]
@@ -290,14 +290,14 @@ class PrequentialRun:
             _copy_learned(model, models[name])
 
     def report(self, fields: Mapping[str, Any], baselines: set[str]) -> Report:
-        """The report at the end.
+        """Create the report at the end.
 
         Parameters
         ----------
         fields : mapping of str to object
-            The fields of the report that are not known here.
+            The other fields of the report.
         baselines : set of str
-            The models that are baselines.
+            The names of baselines.
         """
         self.history.end()
         overall, recent = self.history.overall(), self.history.recent()
@@ -325,7 +325,7 @@ class PrequentialRun:
 
 
 def _decoded(model: Any, state: Any, place: str) -> Any:
-    """The model of a checkpoint; functions, which files do not hold, are those of ``model``."""
+    """Decode a model of a checkpoint, with the functions of ``model``, which files omit."""
     given = {
         name.rpartition("__")[2]: value
         for name, value in model.get_params(deep=True).items()
@@ -333,18 +333,18 @@ def _decoded(model: Any, state: Any, place: str) -> Any:
     }
     found = from_state(state, place, given, spare=True)
     if type(found) is not type(model):
-        raise damaged(place, "a model is of another class")
+        raise damaged(place, "a model has another class")
     return found
 
 
 def _copy_learned(model: Any, other: Any) -> None:
-    """Replace what a model has learned by what another of its class has learned."""
+    """Copy the learned attributes of one model to another of the same class."""
     for name in learned(model):
         delattr(model, name)
     for name in learned(other):
         setattr(model, name, getattr(other, name))
     for feature in getattr(model, "features_", ())[:1]:
-        if hasattr(feature, "missing"):  # may differ: a run can be resumed with another policy
+        if hasattr(feature, "missing"):  # a resumed run may have another policy
             feature.missing = model.missing
 
 

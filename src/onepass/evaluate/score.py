@@ -17,17 +17,17 @@ class Score:
     learner : str
         The model and its parameters.
     baseline : bool
-        Whether it is one of the baselines.
+        Whether the model is a baseline.
     overall : dict of str to float
-        Metric -> value over all rows; None if not defined.
+        Metric -> value over all rows; None if undefined.
     recent : dict of str to float, or None
-        The same over the last ``window`` rows; None without a window.
+        Metric -> value over the last ``window`` rows; None without a window.
     seconds : float, or None
-        Time spent in the model; None without a clock.
+        Time spent in the model, in seconds; None without a clock.
     nbytes : int, or None
         Size of the learned state in bytes; None if the model has no ``nbytes``.
     drift : dict of str to Drift, or None
-        Drift detector -> alarms on its errors; None without detectors.
+        Drift detector -> alarms on the errors of the model; None without detectors.
     """
 
     learner: str

@@ -1,7 +1,7 @@
-"""Tables of reports, rendered for terminals, as plain text, Markdown and LaTeX; and their numbers.
+"""Tables of reports for terminals, plain text, Markdown and LaTeX; and formatting of numbers.
 
-A report describes its table once, as columns of text. Records, which are dicts of plain values with
-the same keys, become frames and CSV.
+A report defines its table once, as columns of text. Records, which are dicts of plain values with
+the same keys, are converted to frames and CSV.
 """
 
 import csv
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 MISSING = "–"
-_WIDEST = 10_000  # columns of plain text, at most
+_WIDEST = 10_000  # maximum width of plain text, in characters
 _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "–": "--", "±": r"$\pm$", "−": "$-$", "≥": r"$\ge$", "≤": r"$\le$", "<": "$<$",
@@ -52,13 +52,13 @@ class Column:
     ----------
     heading : str
     cells : sequence of str
-        One for each row.
+        One cell per row.
     best : set of int
-        The rows whose cells are marked as best.
+        Indices of rows whose cells are marked as best.
     words : bool
-        Whether it holds text, aligned left.
+        Whether the column contains text, which is aligned left.
     section : str
-        On terminals, the columns of a section are placed below the first columns, to save width.
+        On terminals, columns of a section are placed below the first columns, to save width.
     """
 
     heading: str
@@ -76,13 +76,13 @@ class Table:
     ----------
     title : str
     columns : sequence of Column
-        The first names the rows.
+        The columns; the first one contains the names of rows.
     caption : str
-        The text below.
+        The text below the table.
     notes : sequence of str
-        One per line, below the caption.
+        Lines below the caption.
     muted : set of int
-        Rows that are dimmed, such as baselines.
+        Indices of dimmed rows, such as baselines.
     groups : int
         Number of leading columns that group rows; on terminals a line separates groups.
     """
@@ -95,7 +95,7 @@ class Table:
     groups: int = 0
 
     def to_rich(self) -> RichTable:
-        """The table for a terminal."""
+        """Return the table for a terminal."""
         caption = "\n".join([self._legend("* best"), *self.notes])
         table = RichTable(
             box=box.SIMPLE_HEAD, title=Text(self.title), caption=Text(caption), title_style="bold",
@@ -116,7 +116,7 @@ class Table:
                 table.add_section()
                 table.add_row(Text(section), style="italic")
             for i, name in enumerate(names.cells):
-                # the mark is in front, so that digits are aligned
+                # the mark precedes the number, so that digits are aligned
                 cells = [Text(f"*{c.cells[i]}", "bold green") if i in c.best else Text(c.cells[i])
                          for c in columns]  # fmt: skip
                 if i and self._group(i) != self._group(i - 1):
@@ -125,18 +125,18 @@ class Table:
         return table
 
     def to_text(self) -> str:
-        """The table as plain text."""
+        """Return the table as plain text."""
         return plain(self.to_rich())
 
     def to_markdown(self) -> str:
-        """The table in Markdown, with its title and caption; the best in bold."""
+        """Return the table in Markdown, with title and caption; the best cells are bold."""
         legend = "**bold**: best" + (", *italic*: baseline" if self.muted else "")
         lines = [f"# {self.title}", "", *markdown(self.columns, self.muted)]
         lines += ["", self._legend(legend), "", *(f"- {note}" for note in self.notes)]
         return "\n".join(lines).rstrip() + "\n"
 
     def to_latex(self) -> str:
-        """The table in LaTeX, for the package booktabs."""
+        """Return the table in LaTeX, which requires the package booktabs."""
         sides = "".join("l" if column.words else "r" for column in self.columns)
         rows = [
             [rf"\textbf{{{_tex(c.cells[i])}}}" if i in c.best else _tex(c.cells[i])
@@ -152,7 +152,7 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def _legend(self, best: str) -> str:
-        """The caption, with the meaning of the mark of the best."""
+        """Return the caption, with an explanation of the mark for best cells."""
         marked = any(column.best for column in self.columns)
         return " · ".join(part for part in (best if marked else "", self.caption) if part)
 
@@ -161,13 +161,13 @@ class Table:
 
 
 def markdown(columns: Sequence[Column], muted: Collection[int] = ()) -> list[str]:
-    """The lines of a table in Markdown.
+    """Return the lines of a table in Markdown.
 
     Parameters
     ----------
     columns : sequence of Column
     muted : set of int
-        Rows whose name is in italics.
+        Indices of rows whose name is in italics.
     """
     heads = [f"{c.heading}, {c.section}" if c.section else c.heading for c in columns]
     rows = [heads, [":--" if column.words else "--:" for column in columns]]
@@ -179,7 +179,7 @@ def markdown(columns: Sequence[Column], muted: Collection[int] = ()) -> list[str
 
 
 def plain(table: RenderableType) -> str:
-    """A table as plain text, in its full width.
+    """Render a table as plain text in full width.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _tex(text: str) -> str:
 
 
 def format_number(value: float | None, places: int) -> str:
-    """A number as text: thousands separators, no negative zero, extremes in scientific notation.
+    """Format a number with thousands separators; extreme values in scientific notation.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def format_number(value: float | None, places: int) -> str:
 
 
 def format_signed(value: float | None, places: int) -> str:
-    """A number as text with its sign.
+    """Format a number with its sign.
 
     Parameters
     ----------
@@ -227,12 +227,12 @@ def format_signed(value: float | None, places: int) -> str:
 
 
 def plus_minus(mean: str, deviation: float | None, places: int) -> str:
-    """A mean with its standard deviation, if it is defined.
+    """Format a mean with its standard deviation, if defined.
 
     Parameters
     ----------
     mean : str
-        As text.
+        The mean as text.
     deviation : float or None
         None or nan for a single value.
     places : int
@@ -243,7 +243,7 @@ def plus_minus(mean: str, deviation: float | None, places: int) -> str:
 
 
 def decimals(values: Iterable[float | None]) -> int:
-    """Number of decimals that shows four digits of the median: 2 for 18.62.
+    """Return the number of decimals that shows four digits of the median: 2 for 18.62.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def decimals(values: Iterable[float | None]) -> int:
 
 
 def frame(records: Sequence[Mapping[str, object]], library: str | None, where: str) -> Any:
-    """Records as a data frame.
+    """Convert records to a data frame.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None, where: s
     MissingExtraError
         If the library is not installed.
     ParameterError
-        If it is not one of the three.
+        If the library is not one of these three.
     """
     makers = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
     if library not in {None, *makers}:
@@ -290,7 +290,7 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None, where: s
 
 
 def to_csv(records: Sequence[Mapping[str, object]], names: Sequence[str] | None = None) -> str:
-    """Records as CSV; an empty cell for None.
+    """Convert records to CSV; None becomes an empty cell.
 
     Parameters
     ----------

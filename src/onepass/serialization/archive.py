@@ -11,24 +11,24 @@ with the key ``"$"``:
 ``{"$": "tuple", "items": […]}``                                 a tuple
 ``{"$": "dict", "items": {…}}``                                  a dict that has the key ``"$"``
 ``{"$": "array", "name": "coef_"}``                              the array of that name
-``{…, "dtype": "datetime64[us]"}``                               dates, stored as int64
-``{…, "dtype": "<U5"}``                                          fixed-width text, as uint32
-``{…, "axes": [1, 0]}``                                          the axes, sorted by stride
+``{…, "dtype": "datetime64[us]"}``                               array of dates, stored as int64
+``{…, "dtype": "<U5"}``                                          array of text, stored as uint32
+``{…, "axes": [1, 0]}``                                          array with axes sorted by stride
 ``{"$": "scalar", "of": {"$": "array", …}}``                     one date
 ``{"$": "objects", "shape": [2], "items": ["a", null]}``         an array of Python objects
 ================================================================ ==================================
 
 The memory layout of arrays is preserved, because BLAS rounds differently for row and column order,
-and a loaded learner must continue bit for bit like the saved one.
+and a loaded learner must be bit for bit equivalent to the saved one.
 
-The metadata of the file have one key, ``onepass``, with JSON text::
+The file metadata has one key, ``onepass``, whose value is JSON text::
 
     {"sha256": "…", "format": 1, "version": "0.1.0", "kind": "learner", "tree": …}
 
-with ``tree`` as above. ``sha256`` is the digest of all bytes (header, padding and data), with its
-own 64 digits set to zeros. It detects accidental damage, but does not protect against forgery.
-Therefore the reader validates everything and runs no code, and its memory use is proportional to
-the actual size of the file, whatever the header states.
+with ``tree`` as above. ``sha256`` is the digest of all bytes (header, padding and data), in which
+the 64 digits of the digest itself are zeros. It detects accidental damage, but does not protect
+against forgery. Therefore the reader validates everything and runs no code, and its memory use is
+proportional to the actual size of the file, whatever the header states.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ _DATE = re.compile(r"datetime64(\[([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|a
 _TEXT = re.compile(r"<U([1-9]\d{0,8})")
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _PLAIN = (type(None), bool, int, float, str)
-_LARGEST_CODE = 0x10FFFF  # of Unicode
+_LARGEST_CODE = 0x10FFFF  # largest code point of Unicode
 
 
 def split(tree: object, where: str) -> tuple[Any, dict[str, Array]]:
@@ -133,10 +133,10 @@ def join(encoded: object, arrays: Mapping[str, Array], where: str) -> Any:
 
 
 def damaged(where: str, problem: str) -> CheckpointError:
-    """The error for a damaged file."""
+    """Create the error for a damaged file."""
     return CheckpointError(
         f"{where}: must be an intact file of onepass, got a damaged one: {problem}. "
-        "Load another copy, or save it again."
+        "Load another copy, or save the file again."
     )
 
 
@@ -149,7 +149,9 @@ class _Splitter:
 
     def encode(self, value: Any, path: tuple[str, ...]) -> Any:
         if len(path) > DEPTH:
-            raise self.error(path[:3], f"more than {DEPTH} levels, perhaps a circular reference")
+            raise self.error(
+                path[:3], f"a tree of more than {DEPTH} levels, perhaps with a circular reference"
+            )
         if isinstance(value, np.datetime64):
             return {"$": "scalar", "of": self.array(np.asarray(value), path)}
         if isinstance(value, np.generic):
@@ -196,11 +198,11 @@ class _Splitter:
     def objects(self, array: Array, path: tuple[str, ...]) -> dict[str, Any]:
         values = [v.item() if isinstance(v, np.generic) else v for v in array.ravel().tolist()]
         for odd in (type(v).__name__ for v in values if type(v) not in _PLAIN):
-            raise self.error(path, f"an array with a {odd} in it")
+            raise self.error(path, f"an array that contains a {odd}")
         return {"$": "objects", "shape": list(array.shape), "items": [_plain(v) for v in values]}
 
     def name(self, path: tuple[str, ...]) -> str:
-        """The path in the tree as a unique name; primes are appended to duplicates."""
+        """Convert a path in the tree to a unique name; duplicates receive primes."""
         name = ".".join(path).encode("utf-8", "backslashreplace").decode("utf-8")
         while name in self.arrays or name in {"", "__metadata__"}:
             name += "'"
@@ -298,7 +300,7 @@ def _plain(value: object) -> Any:
 
 
 def _axes(array: Array) -> list[int]:
-    """The axes, sorted by falling stride."""
+    """Return the axes in order of decreasing stride."""
     if array.flags.c_contiguous:
         return list(range(array.ndim))
     return sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
@@ -320,14 +322,14 @@ def _retyped(array: Array, dtype: str) -> Array:
 
 
 def _only(fields: dict[str, object], name: str) -> Any:
-    """The value of the only field, which must have this name."""
+    """Return the value of a single field; raise if there are other fields."""
     if set(fields) != {name}:
         raise KeyError(name)
     return fields[name]
 
 
 def _of(kind: type, value: object) -> Any:
-    """Return a value if it is of exactly this type."""
+    """Check that a value has exactly this type, and return it."""
     if type(value) is not kind:
         raise TypeError(kind)
     return value
@@ -336,7 +338,7 @@ def _of(kind: type, value: object) -> Any:
 FORMAT = 1
 """Version of the format that is written, and the newest that can be read."""
 FORMATS = {"run": 2}
-"""The same for kinds of files that have a format version of their own."""
+"""Kind of file -> format version, for kinds that are versioned separately."""
 
 _LARGEST_HEADER = 100_000_000  # bytes; the limit of safetensors
 _NO_DIGEST = "0" * 64
@@ -374,7 +376,7 @@ class Contents:
 
 
 def dumps(tree: object, where: str, *, kind: str = "tree") -> bytes:
-    """Serialize a tree to bytes, the same as :func:`write` writes to a file.
+    """Serialise a tree to the bytes that :func:`write` writes to a file.
 
     Parameters
     ----------
@@ -421,12 +423,12 @@ def loads(data: bytes, where: str) -> Contents:
 
 
 def to_safetensors(tree: object, kind: str, where: str) -> tuple[dict[str, str], dict[str, Array]]:
-    """The metadata and arrays of a file; the digest is still zero.
+    """Return the metadata and arrays of a file, with a digest of zeros.
 
     Parameters
     ----------
     tree, kind, where
-        As for :func:`dumps`.
+        As in :func:`dumps`.
     """
     encoded, arrays = split(tree, where)
     record = {
@@ -441,7 +443,7 @@ def to_safetensors(tree: object, kind: str, where: str) -> tuple[dict[str, str],
 
 @cache
 def _version() -> str:
-    """The installed version of onepass."""
+    """Return the installed version of onepass."""
     try:
         return version("onepass")
     except PackageNotFoundError:  # not installed
@@ -449,12 +451,12 @@ def _version() -> str:
 
 
 def digest_offset(start: bytes | bytearray, where: str) -> int:
-    """The offset of the 64 digits of the digest.
+    """Return the offset of the 64 digits of the digest.
 
     Parameters
     ----------
     start : bytes
-        The beginning of a file, at least its header.
+        The first bytes of a file, including the whole header.
     where : str
         The file, for messages.
     """
@@ -469,7 +471,7 @@ def digest_offset(start: bytes | bytearray, where: str) -> int:
 
 
 def header_size(start: bytes, total: int, where: str) -> int:
-    """The length of the header, after a check of the first bytes.
+    """Check the first bytes of a file, and return the length of its header.
 
     Parameters
     ----------
@@ -483,12 +485,12 @@ def header_size(start: bytes, total: int, where: str) -> int:
     Raises
     ------
     CheckpointError
-        If the bytes are not of a file of onepass.
+        If the bytes are not the beginning of a file of onepass.
     """
     if start[:8] == _SQLITE:
         raise CheckpointError(
             f"{where}: must be a model file, got a database, perhaps of a durable learner. "
-            "Open it with op.durable, or serve its folder with onepass serve."
+            "Open it with op.durable, or serve its folder with `onepass serve`."
         )
     size = int.from_bytes(start[:8], "little")
     if not 2 <= size <= min(total - 8, _LARGEST_HEADER):
@@ -499,7 +501,7 @@ def header_size(start: bytes, total: int, where: str) -> int:
 
 
 def _digest(data: bytes, header: bytes) -> str:
-    """The digest of a file, with its stored digest replaced by zeros."""
+    """Compute the digest of a file, with zeros in place of the stored digest."""
     at = 8 + header.find(_DIGEST_KEY) + len(_DIGEST_KEY)
     digest = hashlib.sha256(memoryview(data)[:at])
     digest.update(_NO_DIGEST.encode("ascii"))
@@ -508,7 +510,7 @@ def _digest(data: bytes, header: bytes) -> str:
 
 
 def _record(header: bytes, where: str) -> dict[str, Any]:
-    """The metadata of a file, if this version can read its format."""
+    """Return the metadata of a file; raise if its format is invalid or too new."""
     outer = _json(header, where)
     inner = outer.get("__metadata__") if type(outer) is dict else None
     if type(inner) is not dict or type(inner.get("onepass")) is not str:
@@ -522,7 +524,7 @@ def _record(header: bytes, where: str) -> dict[str, Any]:
     newest = FORMATS.get(str(record.get("kind")), FORMAT)
     if record["format"] > newest:
         raise CheckpointError(
-            f"{where} has format version {record['format']}; this release reads up to {newest}. "
+            f"{where}: must have format version {newest} or lower, got {record['format']}. "
             "Upgrade onepass."
         )
     fields = {name: type(value) for name, value in record.items() if name != "tree"}
@@ -532,7 +534,7 @@ def _record(header: bytes, where: str) -> dict[str, Any]:
 
 
 def _json(text: str | bytes, where: str) -> Any:
-    """Parse JSON; NaN, infinity and duplicate keys are refused."""
+    """Parse JSON; raise for NaN, infinity and duplicate keys."""
     try:
         return json.loads(
             text.decode("utf-8") if isinstance(text, bytes) else text,
@@ -545,7 +547,7 @@ def _json(text: str | bytes, where: str) -> Any:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, Any]:
-    """A dict of pairs without duplicate keys."""
+    """Convert pairs to a dict; raise for duplicate keys."""
     items = dict(pairs)
     if len(items) < len(pairs):
         raise ValueError("a key is repeated")
@@ -553,7 +555,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, Any]:
 
 
 def _finite(text: str) -> float:
-    """A finite float from text."""
+    """Parse a finite float."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is not a finite number")
@@ -561,7 +563,7 @@ def _finite(text: str) -> float:
 
 
 def _arrays(data: bytes, where: str) -> dict[str, Array]:
-    """The arrays of a file, by name."""
+    """Return the arrays of a file, by name."""
     try:
         arrays: dict[str, Array] = arrays_of(data)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
@@ -579,12 +581,12 @@ def write(path: str | os.PathLike[str], tree: object, *, kind: str = "tree") -> 
     tree : None, bool, int, float, str, ndarray, or list, tuple or dict of these
         The tree.
     kind : str, default "tree"
-        The kind of content, which :func:`read` can check.
+        The kind of content; :func:`read` can check it.
 
     Raises
     ------
     CheckpointError
-        If the tree contains another type, or the file cannot be written. An existing file is then
+        If the tree contains another type, or the file cannot be written; an existing file remains
         unchanged.
 
     Examples
@@ -618,12 +620,12 @@ def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Any:
     path : path-like
         The file.
     kind : str, optional
-        The expected kind of content; any by default.
+        The expected kind of content; any kind by default.
 
     Returns
     -------
     tree : None, bool, int, float, str, ndarray, or list, tuple or dict of these
-        Its arrays are writable copies.
+        The tree. Arrays are writable copies.
 
     Raises
     ------
@@ -633,7 +635,7 @@ def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Any:
     found = contents(path)
     if kind is not None and found.kind != kind:
         raise CheckpointError(
-            f"{os.fspath(path)}: must hold a {kind}, got a {found.kind}. Choose another file."
+            f"{os.fspath(path)}: must contain a {kind}, got a {found.kind}. Choose another file."
         )
     return found.tree
 
@@ -668,11 +670,11 @@ def _write_digest(path: Path, where: str) -> None:
 
 
 def _bytes(path: Path, where: str) -> bytes:
-    """The bytes of a file; its type, size and first bytes are checked before it is read."""
+    """Check type, size and first bytes of a file, then read it."""
     if not stat.S_ISREG(path.stat().st_mode):  # before opening, because opening a pipe blocks
         raise CheckpointError(
-            f"{where}: must be a file, got a directory or a device. Pass the path of a file of "
-            "onepass."
+            f"{where}: must be a file, got a directory or a device. Pass the path of a file that "
+            "onepass wrote."
         )
     with path.open("rb") as file:
         total = os.fstat(file.fileno()).st_size

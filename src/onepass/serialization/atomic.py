@@ -1,8 +1,8 @@
 """Atomic replacement of files.
 
-The new file is written in a temporary folder beside the old one, flushed to disk, and renamed.
-After a crash, a full disk or a power failure at any moment, the path has the complete old or new
-file. A process that is killed may leave its folder ``.onepass-….tmp`` behind; the next write of the
+The new file is written to a temporary folder in the same directory, flushed to disk, and renamed.
+After a crash, a full disk or a power failure at any moment, the path contains the complete old or
+new file. If a process is killed, its folder ``.onepass-….tmp`` may remain; the next write of the
 same file removes it. A folder is locked while its process runs; locked folders are not removed.
 """
 
@@ -47,7 +47,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises
     ------
     OSError
-        If writing fails, or ``path`` is not a regular file. An existing file is unchanged.
+        If writing fails, or ``path`` is not a regular file. An existing file remains unchanged.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     old = _status(target)
     with _folder(target) as folder:
         temporary = folder / f"new{target.suffix}"
-        # created here to have the process's permissions for new files
+        # created here, so that it has the default permissions of the process
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         owner = temporary.stat() if old is None else old
         yield temporary
@@ -75,7 +75,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
-    """Inode and modification time, which change if a file is replaced; None if it is missing.
+    """Return inode and modification time, which identify a version of a file, or None.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
 
 @contextmanager
 def write_errors(path: str | os.PathLike[str], where: str) -> Iterator[None]:
-    """Raise an OSError of the block as a SourceError that names the public call.
+    """Convert an OSError in the block to a SourceError that names the public call.
 
     Parameters
     ----------
@@ -118,11 +118,11 @@ def write_errors(path: str | os.PathLike[str], where: str) -> Iterator[None]:
 
 @contextmanager
 def _folder(target: Path) -> Iterator[Path]:
-    """A locked temporary folder beside a file, removed afterwards."""
+    """Create a locked temporary folder next to a file; remove it at the end of the block."""
     prefix = f".onepass-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}-"
     _remove_stale(target.parent, prefix)
     lock = None
-    while lock is None:  # another process may have removed it before it was locked
+    while lock is None:  # another process may remove the folder before it is locked
         folder = target.with_name(f"{prefix}{secrets.token_hex(8)}.tmp")
         folder.mkdir()
         lock = _locked(folder, os.O_RDWR | os.O_CREAT)
@@ -134,12 +134,12 @@ def _folder(target: Path) -> Iterator[Path]:
 
 
 def _remove_stale(parent: Path, prefix: str) -> None:
-    """Remove the folders of processes that were killed."""
-    if sys.platform == "win32":  # no such locks
+    """Remove folders that killed processes left behind."""
+    if sys.platform == "win32":  # folders cannot be locked
         return
     with suppress(OSError):
         for folder in [entry for entry in parent.iterdir() if entry.name.startswith(prefix)]:
-            with suppress(OSError):  # no permission, or already removed
+            with suppress(OSError):  # no permission, or removed by another process
                 if not (folder / _LOCK).exists():
                     folder.rmdir()
                 elif (lock := _locked(folder, os.O_RDWR)) is not None:
@@ -148,7 +148,7 @@ def _remove_stale(parent: Path, prefix: str) -> None:
 
 
 def _locked(folder: Path, flags: int) -> int | None:
-    """Lock a folder; None if another process holds it, or it was removed."""
+    """Lock a folder; None if another process has locked it, or it was removed."""
     try:
         lock = os.open(folder / _LOCK, flags, 0o600)
     except FileNotFoundError:
@@ -160,7 +160,7 @@ def _locked(folder: Path, flags: int) -> int | None:
     except OSError as error:
         if flags & os.O_CREAT and error.errno not in {errno.EAGAIN, errno.EACCES}:
             return (
-                lock  # a file system without locks: no process can lock it, hence none removes it
+                lock  # file system without locks: no process can lock, and thus remove, the folder
             )
         os.close(lock)
         return None
@@ -171,7 +171,7 @@ def _locked(folder: Path, flags: int) -> int | None:
 
 
 def _status(target: Path) -> os.stat_result | None:
-    """The status of a regular file; None if it is missing."""
+    """Return the status of a regular file; None if it is missing."""
     try:
         old = target.stat()
     except FileNotFoundError:
@@ -199,7 +199,7 @@ def _sync_directory(directory: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # as on some network file systems
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # raised by some network file systems
             raise
     finally:
         os.close(descriptor)

@@ -1,29 +1,29 @@
 """Encoding of objects as plain values and arrays, and decoding: ``state_dict``, ``from_state``.
 
-An object is encoded as the name of its class, the arguments of its constructor, and its learned
-attributes::
+The encoding of an object contains the name of its class, the arguments of its constructor, and its
+learned attributes::
 
     {"@": "RLSRegressor", "ridge": 1e-06, …, "memory_": {"@": "Triangle", "R": array, …}}
 
-Decoding calls the class with these arguments and sets these attributes. Only registered classes
-can be decoded: each package registers its own with :func:`register` when it is imported. Names of
-former versions are mapped by :mod:`onepass.serialization.former`. Metrics have no arguments: all
-their attributes are encoded, and set in a new instance.
+Decoding calls the class with these arguments and sets these attributes. Only registered classes can
+be decoded; each package registers its classes with :func:`register` when it is imported.
+:mod:`onepass.serialization.former` replaces names of former versions. Metrics have no arguments:
+all their attributes are encoded, and are set in a new instance.
 
-Types with an encoding of their own are registered with :func:`register_value`, each under a tag:
+Other types are registered with :func:`register_value`, which sets their encoding and a tag:
 
 =========================================== ====================================================
-``{"@": "generator", "state": …}``          random generator: the states of its bit generator and
-                                            of its seed sequence
+``{"@": "generator", "state": …}``          random generator: states of its bit generator and
+                                            seed sequence
 ``{"@": "counter", "items": […]}``          Counter, as pairs of label and count
 ``{"@": "deque", "items": […]}``            deque
 ``{"@": "number", "of": array}``            NumPy scalar of a metric
 ``{"@": "tensor", "dtype": …, "of": …}``    torch tensor (registered by :mod:`onepass.nn.saving`)
 =========================================== ====================================================
 
-Two other values have the key ``"@"``: an argument that is a function or is listed in ``outside`` of
-its class, ``{"@": "function", "name": "mine.phi"}``, which must be passed again on loading; and a
-dict that has the key ``"@"``, ``{"@": "dict", "items": {…}}``.
+The key ``"@"`` also marks arguments that are not stored and must be passed again on loading,
+``{"@": "function", "name": "mine.phi"}``: functions, and arguments in the mapping ``outside`` of
+the class. A dict that itself has the key ``"@"`` is encoded as ``{"@": "dict", "items": {…}}``.
 
 Encoded trees may come from untrusted files: everything is validated, and nothing is executed.
 """
@@ -74,7 +74,7 @@ _LEAVES = (type(None), bool, int, float, str, np.ndarray)
 
 
 class Role(IntEnum):
-    """The role of a saved object; it may contain objects of its own and of lower roles."""
+    """The role of a saved object, which may contain objects of the same and lower roles."""
 
     METRIC = 0
     STATISTIC = 1
@@ -91,13 +91,13 @@ class Entry(NamedTuple):
     """A registered class."""
 
     cls: Any
-    """An estimator that follows scikit-learn, a dataclass or a metric."""
+    """A scikit-learn compatible estimator, a dataclass or a metric."""
     role: Role
-    """The role under which it was registered."""
+    """The role with which the class was registered."""
     arguments: tuple[str, ...]
-    """Names of the arguments of its constructor; each is also an attribute."""
+    """Names of the constructor arguments, which are also attributes."""
     varargs: str | None
-    """The name of its ``*args``, if it has any."""
+    """The name of ``*args`` of the constructor, if any."""
 
     @property
     def is_estimator(self) -> bool:
@@ -107,7 +107,7 @@ class Entry(NamedTuple):
     @property
     def finite(self) -> bool:
         """Whether learned attributes never contain NaN."""
-        return self.role is not Role.FEATURE  # there NaN is a missing value; elsewhere a bug
+        return self.role is not Role.FEATURE  # in features NaN is a missing value, elsewhere a bug
 
     @property
     def outside(self) -> dict[str, str]:
@@ -115,13 +115,13 @@ class Entry(NamedTuple):
         return dict(getattr(self.cls, "outside", {}))
 
     def is_external(self, name: str, value: object) -> bool:
-        """Whether an argument is not stored and must be passed to ``load``."""
+        """Return whether an argument is not stored and must be passed to ``load``."""
         return callable(value) or (
             name in self.outside and not isinstance(value, (str, type(None)))
         )
 
     def plain(self, name: str, value: object) -> Any:
-        """An argument; a path in place of an external object becomes text."""
+        """Return an argument; convert a path that replaces an external object to text."""
         return (
             os.fspath(value) if name in self.outside and isinstance(value, os.PathLike) else value
         )
@@ -138,7 +138,7 @@ def register(role: Role, *classes: type) -> None:
     ----------
     role : Role
     *classes : type
-        Estimators that follow scikit-learn and dataclasses, with unique names; or metrics, which
+        Scikit-learn compatible estimators and dataclasses, with unique names; or metrics, which
         replace metrics of the same name.
 
     Raises
@@ -153,7 +153,7 @@ def register(role: Role, *classes: type) -> None:
         elif found.cls is not cls:
             raise ParameterError(
                 f"{cls.__module__}: saved classes must have unique names, got "
-                f"{cls.__name__!r}, which {found.cls.__module__} has too. Rename one of them."
+                f"{cls.__name__!r}, which {found.cls.__module__} also defines. Rename one of them."
             )
 
 
@@ -165,30 +165,30 @@ def register_value(
     Parameters
     ----------
     tag : str
-        Its name in files.
+        The name of the type in files.
     cls : type
     encode : callable
-        Returns the items of a value as a dict of plain or registered values, or a plain value that
-        is stored instead.
+        Returns the items of a value as a dict of plain or registered values, or a plain value to
+        store instead.
     decode : callable
-        Returns the value of these items, passed by name with ``device``. It validates them, and
-        raises ValueError, TypeError, KeyError or the like if they are invalid.
+        Converts these items, which are keyword arguments besides ``device``, to the value. It
+        validates them, and raises ValueError, TypeError, KeyError or the like if they are invalid.
     """
     _VALUES[tag] = cls, encode, decode
 
 
 def class_registry() -> dict[str, Entry]:
-    """The registered classes, by name."""
+    """Return the registered classes, by name."""
     return dict(_REGISTRY)
 
 
 def can_hold(outer: Entry | None, inner: Entry) -> bool:
-    """Whether an object of class ``outer`` can contain an object of class ``inner``."""
+    """Return whether an object of class ``outer`` can contain an object of class ``inner``."""
     return outer is None or inner.role <= outer.role
 
 
 def can_learn(cls: type, name: str) -> bool:
-    """Whether this can be the name of a learned attribute of a class."""
+    """Return whether ``name`` can be a learned attribute of a class."""
     if not name.isidentifier() or name.startswith("_") or not name.endswith("_"):
         return False
     existing = inspect.getattr_static(cls, name, None)
@@ -196,7 +196,7 @@ def can_learn(cls: type, name: str) -> bool:
 
 
 def _entry(cls: type, role: Role) -> Entry:
-    """The entry of a class, read from the signature of its constructor."""
+    """Return the entry of a class, read from the signature of its constructor."""
     signature = inspect.signature(cls).parameters.values()
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     varargs = [p.name for p in signature if p.kind is inspect.Parameter.VAR_POSITIONAL]
@@ -212,14 +212,14 @@ def state_dict(thing: object, where: str) -> Any:
 
     Parameters
     ----------
-    thing : object of a registered class, or plain values, lists and dicts that contain such
+    thing : object of a registered class, or plain values, lists and dicts of such objects
     where : str
         The file, for messages.
 
     Raises
     ------
     CheckpointError
-        If it is or contains an object of another class, or a learned attribute is NaN.
+        If ``thing`` is or contains an object of another class, or a learned attribute is NaN.
     """
     return Encoder(where).encode(thing, None, (), finite=False)
 
@@ -237,11 +237,11 @@ def from_state(
     Parameters
     ----------
     state : dict
-        From any source, trusted or not.
+        The encoded object, trusted or not.
     where : str
         The file, for messages.
     replacements : dict of str to Any
-        Functions and networks that were arguments, by the name or the path of the argument.
+        Name or path of an argument that was not stored -> function or network.
     device : torch.device, optional
         The device of tensors.
     spare : bool, default=False
@@ -257,7 +257,7 @@ def from_state(
     for name in () if spare else decoder.replacements.keys() - decoder.used:
         raise CheckpointError(
             f"{where}: replacements must name arguments that were functions, got "
-            f"{name!r}, which was not a function. Remove it."
+            f"{name!r}, which was not a function. Omit it."
         )
     return thing
 
@@ -293,8 +293,8 @@ class Encoder:
         for name in learned(thing) if entry.is_estimator else []:
             if name in state or not can_learn(entry.cls, name):
                 raise CheckpointError(
-                    f"{self.where}: learned attributes of {entry.cls.__name__} must have names of "
-                    f"their own, got {name!r}, which its class has already. Rename it."
+                    f"{self.where}: learned attributes of {entry.cls.__name__} must have names "
+                    f"that the class does not define, got {name!r}. Rename it."
                 )
             value = getattr(thing, name)
             state[name] = self.encode(value, entry, (*path, name), finite=entry.finite)
@@ -304,7 +304,7 @@ class Encoder:
         """Encode any part of an object of the class ``owner``."""
         if len(path) > DEPTH:
             raise CheckpointError(
-                f"{self.where}: the saved object must have at most {DEPTH} levels, got more under "
+                f"{self.where}: the saved object must have at most {DEPTH} levels, got more in "
                 f"`{'.'.join(path[:3])}`. Remove circular references."
             )
         kind = type(value)
@@ -323,12 +323,12 @@ class Encoder:
         if finite and _has_nan(value):
             raise CheckpointError(
                 f"{self.where}: `{'.'.join(path)}` must not contain NaN, got NaN. This is a bug "
-                "of the learner: please report it, and continue from its last file."
+                "in the learner: please report it, and load the last file that was saved."
             )
         return self.encode_value(value, owner, path, finite=finite)
 
     def encode_value(self, value: Any, owner: Entry | None, path: _Path, *, finite: bool) -> Any:
-        """Encode a plain value, or one of a type with an encoding of its own."""
+        """Encode a plain value, or a value of a type with a registered encoding."""
         if isinstance(value, np.generic) and (owner is None or owner.role is not Role.METRIC):
             return value  # stored as a Python number
         for tag, (cls, encode, _) in _VALUES.items():
@@ -345,24 +345,24 @@ class Encoder:
         return value
 
     def class_error(self, thing: object, path: _Path) -> CheckpointError:
-        """The error for an object whose class is not registered, or not allowed at this path."""
+        """Create the error for an object whose class is not registered or not allowed here."""
         place = f"`{'.'.join(path)}`" if path else "the saved object"
         return CheckpointError(
             f"{self.where}: {place} must be a learner, Pipeline, transformer or memory of onepass "
-            f"that is allowed there, got {type(thing).__name__}. Save an object of a registered "
-            "class."
+            f"that is allowed at this path, got {type(thing).__name__}. Save an object of a "
+            "registered class."
         )
 
 
 class Decoder:
-    """Builds objects from plain values and arrays, which it validates.
+    """Validates plain values and arrays, and builds objects from them.
 
     Parameters
     ----------
     where : str
         The file, for messages.
     replacements : dict of str to Any
-        Functions and networks that were arguments.
+        Functions and networks that were not stored.
     device : torch.device, optional
         The device of tensors.
     """
@@ -431,13 +431,13 @@ class Decoder:
         return thing
 
     def construct(self, entry: Entry, arguments: dict[str, Any], path: _Path) -> Any:
-        """Call a class with these arguments."""
+        """Decode the arguments, and call the class."""
         varargs = arguments.pop(entry.varargs, ()) if entry.varargs else ()
         if type(varargs) not in {list, tuple}:
             raise damaged(self.where, f"{_place((*path, str(entry.varargs)))} is not a list")
         try:
             return entry.cls(*varargs, **arguments)
-        except Exception as error:  # a class may raise anything for invalid arguments
+        except Exception as error:  # constructors may raise anything for invalid arguments
             name = entry.cls.__name__
             raise damaged(self.where, f"{_place(path)} is not a valid {name}: {error}") from error
 
@@ -479,7 +479,7 @@ class Decoder:
         return value
 
     def mark(self, value: object, path: _Path) -> str | None:
-        """The mark of an encoded object; None for any other value."""
+        """Return the mark of an encoded object; None for any other value."""
         if type(value) is not dict or MARK not in value:
             return None
         if type(value[MARK]) is not str:
@@ -489,7 +489,7 @@ class Decoder:
     def decode_value(
         self, state: dict[str, Any], owner: Entry | None, path: _Path, *, finite: bool
     ) -> Any:
-        """Decode a value of a type with an encoding of its own."""
+        """Decode a value of a type with a registered encoding."""
         tag = state[MARK]
         items = {
             key: self.decode(part, owner, (*path, key), finite=finite)
@@ -503,18 +503,18 @@ class Decoder:
 
 
 def _place(path: _Path) -> str:
-    """A path, for messages."""
+    """Format a path, for messages."""
     return f"`{'.'.join(path)}`" if path else "the object"
 
 
 def _name(function: object) -> str:
-    """The name of a function, or of its class if it has none, for messages."""
+    """Return the name of a function, otherwise of its class, for messages."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 
 
 def _is_sound(thing: Any) -> bool:
-    """Whether the attributes of an object are consistent, if its class can check it."""
+    """Return whether the attributes of an object are consistent, if its class can check it."""
     try:
         return not hasattr(type(thing), "_sound") or bool(thing._sound)  # noqa: SLF001
     except (LookupError, TypeError, AttributeError, ValueError):
@@ -522,13 +522,13 @@ def _is_sound(thing: Any) -> bool:
 
 
 def _has_nan(value: object) -> bool:
-    """Whether a value is or contains NaN."""
+    """Return whether a value is or contains NaN."""
     if isinstance(value, np.ndarray):
         return value.dtype.kind == "f" and bool(np.isnan(value).any())
     return isinstance(value, (float, np.floating)) and math.isnan(value)
 
 
-# -- types with an encoding of their own -----------------------------------------------------------
+# -- other types -----------------------------------------------------------------------------------
 
 
 _LARGEST_POOL = 1024  # words of entropy; the default of NumPy is 4
@@ -537,7 +537,7 @@ _GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 
 def _generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """The state of a random generator; the generator is not changed."""
+    """Return the state of a random generator without changing it."""
     bits = generator.bit_generator
     if type(bits) is not getattr(np.random, type(bits).__name__, None):
         raise ValueError(
@@ -550,7 +550,7 @@ def _generator_state(generator: np.random.Generator) -> dict[str, Any]:
 
 
 def _generator(state: Any, **_: object) -> np.random.Generator:
-    """A random generator in this state."""
+    """Create a random generator with this state."""
     bits, seeds = state["bits"], state["seeds"]
     name = bits["bit_generator"]
     if name not in _GENERATORS or not _inside(name, bits):
@@ -566,7 +566,7 @@ def _generator(state: Any, **_: object) -> np.random.Generator:
 
 
 def _inside(name: str, bits: dict[str, Any]) -> bool:
-    """Whether a position is within its buffer; NumPy does not check it."""
+    """Return whether a position is within its buffer, which NumPy does not check."""
     if name not in _POSITION:
         return True
     key, largest = _POSITION[name]
@@ -575,14 +575,14 @@ def _inside(name: str, bits: dict[str, Any]) -> bool:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two states are equal, so that NumPy has not altered a value."""
+    """Return whether two states are equal, to detect values that NumPy has altered."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
     return np.array_equal(a, b)
 
 
 def _counter(items: Any, **_: object) -> Counter[Any]:
-    """A counter of these pairs."""
+    """Convert pairs to a counter."""
     if not all(type(count) is int for _, count in items):
         raise ValueError("a count is not an integer")
     return Counter(dict(items))

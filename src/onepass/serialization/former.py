@@ -1,9 +1,9 @@
-"""Conversion of files of former versions: renamed classes, attributes and modules, changed trees.
+"""Conversion of files of former versions: former names and changed structures.
 
-Add an entry whenever a class, a constructor argument, a learned attribute or a module that files
-may contain is renamed or moved, so that files of former versions still load. A function converts
-each tree whose structure has changed. If it raises LookupError, TypeError, AttributeError or
-ValueError, the tree is damaged; other damage is detected when the result is decoded.
+Add an entry whenever a class, constructor argument, learned attribute or module that files may
+contain is renamed or moved. For each tree whose structure has changed there is a function that
+converts it. If the function raises LookupError, TypeError, AttributeError or ValueError, the tree
+is damaged; other damage is detected when the result is decoded.
 """
 
 import re
@@ -44,7 +44,7 @@ CLASSES: dict[str, str] = {
     "Track": "BoundedCurve",
     "Waiting": "PendingRows",
 }
-"""Classes in model files: former name to present name."""
+"""Classes in model files: former name -> current name."""
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
     "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"},
@@ -72,7 +72,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "tallies": "models", "overall_track": "overall_curve", "recent_track": "recent_curve",
     },
 }  # fmt: skip
-"""Arguments and learned attributes in model files, by present class name: former to present name.
+"""Current class name -> former argument or learned attribute -> current name.
 
 The entries of ``""`` apply to all classes."""
 
@@ -87,13 +87,13 @@ MODULES: dict[str, str] = {
     "onepass.nn.onestep": "onepass.nn.orfit",
     "onepass.pipeline": "onepass.features.pipeline",
 }
-"""Modules in the settings of evaluations, and packages with their submodules."""
+"""Modules and packages in the settings of evaluations: former name -> current name."""
 
 _PATH = re.compile(r"\bonepass(?:\.\w+)+")
 
 
 def renamed(tree: dict[str, Any], mark: str) -> dict[str, Any]:
-    """Replace former names of the class and the attributes of an encoded object.
+    """Replace former names of the class and attributes of an encoded object.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def renamed(tree: dict[str, Any], mark: str) -> dict[str, Any]:
 
 
 def current_paths(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Replace former modules of onepass in the text values of settings.
+    """Replace former module names of onepass in the text values of settings.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def current_paths(settings: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _current(match: re.Match[str]) -> str:
-    """The present path of a module or of a name in it."""
+    """Return the current path of a module, or of a name in a module."""
     path, rest = match[0], ""
     while path not in MODULES:
         path, dot, last = path.rpartition(".")
@@ -135,12 +135,12 @@ def _current(match: re.Match[str]) -> str:
 
 
 def continual_run(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a run with their present names."""
+    """Rename the fields of a run to their current names."""
     return {ATTRIBUTES["Run"].get(name, name): value for name, value in tree.items()}
 
 
 def continual_report(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a report with the present names of those of its runs."""
+    """Rename the fields of the runs of a report to their current names."""
     if "runs" not in tree:
         return dict(tree)
     return {**tree, "runs": [continual_run(run) for run in tree["runs"]]}
@@ -150,7 +150,7 @@ def continual_report(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings(tree: dict[str, Any]) -> dict[str, Any]:
-    """Convert the settings of a run, in which baselines lacked their arguments."""
+    """Add the missing arguments of baselines to the settings of a run."""
     models = tree.get("models")
     if type(models) is not dict:
         return tree
@@ -166,9 +166,9 @@ def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict
     ----------
     tree : dict
     models : mapping of str to str
-        The class of each model; files lacked the classes of baselines.
+        The class of each model; files did not contain the classes of baselines.
     ledger : dict
-        The encoded ledger of a run with these settings, which files lacked.
+        The encoded score history of a run with these settings; files did not contain it.
     """
     if "@" in tree["ledger"]:
         return dict(tree)
@@ -231,11 +231,11 @@ def _part(value: Any) -> Any:
     raise ValueError(kind)
 
 
-# -- states of wrapped optimizers, up to 0.1 -------------------------------------------------------
+# -- states of wrapped optimisers, until 0.1 -------------------------------------------------------
 
 
 def memory(state: Any, device: Any) -> Any:
-    """Convert a memory of a wrapped optimizer to a tree.
+    """Convert the memory of a wrapped optimiser to a tree.
 
     Parameters
     ----------

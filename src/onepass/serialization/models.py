@@ -1,9 +1,9 @@
-"""Save and load any learner, pipeline, transformer or memory, exactly and without pickle.
+"""Saving and loading of learners, pipelines, transformers and memories, exactly, without pickle.
 
-The file is an archive of :mod:`onepass.serialization.archive`; :mod:`onepass.serialization.codec`
-encodes objects and has the registry of classes that a file may contain. A loaded learner predicts
-and learns bit for bit like the saved one. :func:`describe` reads a file without building its
-learner.
+The file format is defined in :mod:`onepass.serialization.archive`;
+:mod:`onepass.serialization.codec` encodes objects and has the registry of classes that a file may
+contain. A loaded learner is bit for bit equivalent to the saved one. :func:`describe` reads a file
+without creating its learner.
 """
 
 import math
@@ -32,7 +32,7 @@ __all__ = [
 
 
 LEARNER, NETWORK = "learner", "network"
-"""Kinds of files; :mod:`onepass.nn.saving` writes the second."""
+"""Kinds of files: of this module, and of :mod:`onepass.nn.saving`."""
 
 
 def save(learner: Any, path: str | os.PathLike[str]) -> None:
@@ -40,13 +40,14 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
 
     The file is a safetensors file, written atomically: see :mod:`onepass.serialization.archive`.
     Arguments that are functions, such as ``feature_map``, and the network of a transformer are not
-    saved: the file has their names, and :func:`load` requires them. A learner of a network is saved
-    by its own ``save``, without the code of the module: load it by ``op.nn.load(path, module)``.
+    saved: the file contains only their names, and they must be passed to :func:`load`. A learner of
+    a network is saved by its ``save`` method, without the code of the module; load it with
+    ``op.nn.load(path, module)``.
 
     Parameters
     ----------
     learner : learner, Pipeline, transformer or memory
-        An object of a class of onepass; it need not be fitted.
+        An object of a class of onepass, fitted or not.
     path : path-like
         The file; an existing file is replaced.
 
@@ -54,7 +55,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     ------
     CheckpointError
         If ``learner`` is or contains an object that cannot be stored, or the file cannot be
-        written. An existing file is then unchanged.
+        written; an existing file remains unchanged.
 
     Examples
     --------
@@ -75,19 +76,19 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], **replacements: object) -> Any:
-    """Load a learner, pipeline, transformer or memory saved by :func:`save`, exactly.
+    """Load a learner, pipeline, transformer or memory that :func:`save` has written, exactly.
 
     Loading runs no code from the file, and the file can contain only classes of onepass. Loading an
-    untrusted file is therefore safe; its predictions may still be wrong.
+    untrusted file is therefore safe, but its predictions may be wrong.
 
     Parameters
     ----------
     path : path-like
         The file.
     **replacements : callable or network
-        The arguments that were functions, by name; for a transformer that applies a network, that
-        network (``module=``) or the path of its file (``model=``). A name such as ``feature_map``
-        applies to all arguments of that name, a path such as ``"learner_.feature_map"`` to one.
+        The arguments that were not stored, by name: functions, and the network of a transformer
+        (``module=``) or the path of its file (``model=``). A name such as ``feature_map`` applies
+        to all arguments of this name, a path such as ``"learner_.feature_map"`` to one argument.
 
     Returns
     -------
@@ -96,14 +97,14 @@ def load(path: str | os.PathLike[str], **replacements: object) -> Any:
     Raises
     ------
     CheckpointError
-        If the file is missing, damaged, of a newer format or of another kind, if a replacement is
-        missing or unused, or if a network differs from the original.
+        If the file is missing, damaged, of a newer format or of another kind, a replacement is
+        missing or unused, or a network differs from the original.
     """
     return from_contents(archive.contents(path), os.fspath(path), replacements)
 
 
 def dumps(learner: object, where: str) -> bytes:
-    """Serialize a learner to bytes, the same as :func:`save` writes; not for networks.
+    """Serialise a learner, except networks, to the bytes that :func:`save` writes.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def _state(learner: object, where: str) -> Any:
 
 
 def _is_model(thing: object) -> bool:
-    """Whether ``save`` accepts an object: not metrics and states of evaluations."""
+    """Return whether ``save`` accepts an object, unlike metrics and states of evaluations."""
     entry = class_registry().get(type(thing).__name__)
     return entry is not None and entry.cls is type(thing) and Role.METRIC < entry.role < Role.RUN
 
@@ -141,21 +142,21 @@ def from_contents(file: archive.Contents, where: str, replacements: Mapping[str,
     where : str
         The file, for messages.
     replacements : dict of str to Any
-        As for :func:`load`.
+        As in :func:`load`.
 
     Raises
     ------
     CheckpointError
-        As :func:`load`.
+        As in :func:`load`.
     """
     if file.kind == NETWORK:
         raise CheckpointError(
-            f"{where}: must hold a complete learner, got one of a network, whose module cannot be "
-            "stored. Use op.nn.load(path, module)."
+            f"{where}: must contain a complete learner, got a learner of a network, whose module "
+            "cannot be stored. Use op.nn.load(path, module)."
         )
     if file.kind != LEARNER:
         raise CheckpointError(
-            f"{where}: must hold a {LEARNER}, got a {file.kind}. Choose another file."
+            f"{where}: must contain a {LEARNER}, got a {file.kind}. Choose another file."
         )
     learner = from_state(file.tree, where, replacements)
     if not _is_model(learner):
@@ -164,13 +165,13 @@ def from_contents(file: archive.Contents, where: str, replacements: Mapping[str,
 
 
 _COLUMNS = {"Number": "number", "Text": "text", "Hashed": "text", "Date": "date"}
-_CERTIFIED = {"PrincipalState", "Directions"}  # memories that bound what they discard
+_CERTIFIED = {"PrincipalState", "Directions"}  # memories with a bound on the discarded energy
 _PLAIN_PARTS = {"Subspace", "OrthonormalBasis", "Blocks", "tensor"}
-_MAX_SHOWN = 20  # values of an array
+_MAX_SHOWN = 20  # longest array of which all values are shown
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Describe the learner in a file without building it.
+    """Describe the learner in a file without creating it.
 
     Parameters
     ----------
@@ -180,11 +181,11 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     description : dict
-        JSON values: ``class``; ``parameters``, a dict in which an object is a dict of ``class``
-        and ``parameters``, a long array a dict of ``dtype`` and ``shape``, a function its name, and
-        a non-finite number text; ``functions``, the arguments that :func:`load` requires;
-        ``rows_seen`` and ``features``, counts, or None before fitting; ``columns``, the kinds of
-        named columns, None for a column without a value so far; ``bytes``, ``format``, ``version``
+        JSON values. ``class``; ``parameters``, a dict in which an object is a dict of ``class`` and
+        ``parameters``, a long array a dict of ``dtype`` and ``shape``, a function its name, and a
+        non-finite number text; ``functions``, the arguments that :func:`load` requires;
+        ``rows_seen`` and ``features``, counts, or None before fitting; ``columns``, the types of
+        named columns, None for columns without a value so far; ``bytes``, ``format``, ``version``
         and ``sha256`` of the file.
 
     Raises
@@ -196,7 +197,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def describe_contents(file: archive.Contents, where: str) -> dict[str, Any]:
-    """Describe the learner in the contents of a file, as :func:`describe` does.
+    """Describe the learner in the contents of a file, like :func:`describe`.
 
     Parameters
     ----------
@@ -222,13 +223,13 @@ def describe_contents(file: archive.Contents, where: str) -> dict[str, Any]:
 
 
 def _metadata(file: archive.Contents) -> dict[str, Any]:
-    """The metadata of a file."""
+    """Return the metadata of a file."""
     names = {"bytes": "nbytes", "format": "format", "version": "version", "sha256": "sha256"}
     return {name: getattr(file, attribute) for name, attribute in names.items()}
 
 
 def _network(tree: Any, where: str) -> dict[str, Any]:
-    """Describe a learner of a network; of its module, the number of weights."""
+    """Describe a learner of a network, and the number of weights of its module."""
     try:
         state, module = tree["learned"], tree["module"]
         weights = sum(int(weight["of"].size) for weight in module["weights"].values())
@@ -246,7 +247,7 @@ def _network(tree: Any, where: str) -> dict[str, Any]:
 
 
 def _bound(state: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The bound on forgetting of a learner that has one."""
+    """Return the bound on forgetting, if the learner has one."""
     forgotten = state.get("forgotten_", state.get("forgotten"))
     memory = state.get("memory_", state.get("memory"))
     parts = list(_objects(memory))
@@ -264,7 +265,7 @@ def _bound(state: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _discarded(space: dict[str, Any]) -> float:
-    """D of an encoded subspace: the bound on the discarded energy."""
+    """Return D of an encoded subspace, the bound on the discarded energy."""
     summed = np.asarray(space.get("open"), dtype=np.float64)
     if summed.ndim != 2 or summed.shape[0] != summed.shape[1] or not np.isfinite(summed).all():
         return math.nan
@@ -273,13 +274,13 @@ def _discarded(space: dict[str, Any]) -> float:
 
 
 def _mark(value: object) -> str | None:
-    """The mark of an encoded object; None for any other value."""
+    """Return the mark of an encoded object; None for any other value."""
     mark = value.get(MARK) if type(value) is dict else None
     return former.CLASSES.get(mark, mark) if type(mark) is str else None
 
 
 def _objects(tree: Any) -> Iterator[dict[str, Any]]:
-    """Iterate over the encoded objects in a tree, each before its parts."""
+    """Yield the encoded objects in a tree, parents before children."""
     if _mark(tree) is not None:
         yield tree
     if type(tree) in {dict, list, tuple}:
@@ -288,12 +289,12 @@ def _objects(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _count(parts: list[dict[str, Any]], name: str) -> int | None:
-    """The first integer of this name: of the pipeline, or of its first part that has one."""
+    """Return the first integer attribute of this name in a pipeline or its parts."""
     return next((part[name] for part in parts if type(part.get(name)) is int), None)
 
 
 def _columns(parts: list[dict[str, Any]]) -> dict[str, str | None]:
-    """The columns of the first encoder, and their kinds."""
+    """Return the columns of the first encoder with their types."""
     columns: dict[Any, Any] = next(
         (p["columns_"] for p in parts if type(p.get("columns_")) is dict), {}
     )
@@ -301,7 +302,7 @@ def _columns(parts: list[dict[str, Any]]) -> dict[str, str | None]:
 
 
 def _shown(value: Any) -> Any:
-    """A parameter as a JSON value."""
+    """Convert a parameter to a JSON value."""
     mark = _mark(value)
     if mark == "dict":
         value = value.get("items")
@@ -317,18 +318,18 @@ def _shown(value: Any) -> Any:
 
 
 def _object(state: dict[str, object]) -> dict[str, Any]:
-    """The class and the parameters of an encoded object."""
+    """Return the class and the parameters of an encoded object."""
     parameters = {key: _shown(value) for key, value in _arguments(state).items()}
     return {"class": state[MARK], "parameters": parameters}
 
 
 def _arguments(state: dict[str, object]) -> dict[str, Any]:
-    """The constructor arguments of an encoded object."""
+    """Return the constructor arguments of an encoded object."""
     return {key: part for key, part in state.items() if key != MARK and not key.endswith("_")}
 
 
 def _listed(array: Array | np.datetime64) -> Any:
-    """The values of a short array; the dtype and shape of a long one."""
+    """Return the values of a short array; the dtype and shape of a long one."""
     if max((array.size, *array.shape)) > _MAX_SHOWN:  # shape too: (10⁹, 0) would be 10⁹ lists
         return {"dtype": str(array.dtype), "shape": list(array.shape)}
     return _shown((array.astype(str) if array.dtype.kind == "M" else array).tolist())

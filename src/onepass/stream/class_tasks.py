@@ -1,12 +1,12 @@
 """Streams of tasks from any data, split by classes or by the values of a column.
 
 =============== ==================================================================================
-by classes      each task has classes of its own: class-incremental, or task-incremental where the
-                learner is given them at the test
-within classes  the same, but the label is the position of a class among those of its task: tasks
-                share their labels, and the rows change                         (domain-incremental)
-by a key        tasks are the ranges or the values of a column, as one working region after the
-                other, of classification or regression                          (domain-incremental)
+by classes      tasks have disjoint classes: class-incremental, or task-incremental if the classes
+                of the task are known at test time
+within classes  tasks have disjoint classes, but the label is the position of a class within its
+                task: tasks share labels, and the rows change                   (domain-incremental)
+by a key        tasks are ranges or values of a column, such as successive working regions, for
+                classification or regression                                    (domain-incremental)
 =============== ==================================================================================
 
 The three scenarios are those of G. M. van de Ven, T. Tuytelaars, A. S. Tolias, "Three types of
@@ -30,7 +30,7 @@ from onepass.validation.table import Table, TableLike, is_missing
 __all__ = ["TaskRows", "experiences", "sample_rows"]
 
 
-_APART = 6  # stream of random numbers for test rows
+_APART = 6  # key of the random stream that selects test rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class TaskRows:
     rows : ndarray of int of shape (n,)
         Indices of the rows to use.
     key : ndarray of shape (N,), or None
-        The key by which tasks are made.
+        The key that defines the tasks.
     title : str
         The name of the key.
     """
@@ -67,14 +67,14 @@ def _sources(
     seed: int,
     context: tuple[str, ArrayLike | None, ArrayLike | None],
 ) -> list[TaskRows]:
-    """Training rows and test rows, checked."""
+    """Check the arguments; return training rows and test rows."""
     where, by, by_test = context
     if isinstance(y, str) and y_test is None and X_test is not None:
         y_test = y
     if (X_test is None) != (y_test is None):
         raise ParameterError(
             f"{where}: `X_test` and `y_test` must be given both or not at all, got one of them. "
-            "Without them a share of the rows is tested."
+            "Pass both, or omit both to use a share of the rows for testing."
         )
     learned = _source(X, y, by, where, "")
     if X_test is None or y_test is None:
@@ -83,8 +83,8 @@ def _sources(
     named = by is None or isinstance(by, (str, int))
     if not named and by_test is None:
         raise ParameterError(
-            f"{where}: `by_test` must hold the key of each row to test, as `by` does of the rows "
-            "to learn, got None. Give it, or name a column that both have."
+            f"{where}: `by_test` must contain the key of each test row if `by` contains the keys "
+            "of training rows, got None. Pass it, or name a column that X and X_test share."
         )
     return [learned, _source(X_test, y_test, by if named else by_test, where, "_test")]
 
@@ -95,7 +95,7 @@ def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, where: str, suffix
         rows, y = rows.drop([y]), _targets(X, rows, y)
     targets = np.asarray(y)
     shape = (len(rows), len(rows.names)) if isinstance(rows, Table) else rows.shape
-    # several targets a row have no classes
+    # several targets per row are never classes
     if (
         not 1 <= targets.ndim <= (1 if by is None else 2)
         or len(shape) < 2
@@ -104,7 +104,7 @@ def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, where: str, suffix
     ):
         raise ShapeError(
             f"{where}: `X{suffix}` must be of shape (n, …) and `y{suffix}` of shape (n,), got "
-            f"{shape} and {targets.shape}. Give one class a row, of one row or more."
+            f"{shape} and {targets.shape}. Pass at least one row, and one class per row."
         )
     if targets.ndim == 1 and targets.dtype.kind != "f":
         targets = labels(targets, len(targets), where, what=f"y{suffix}")
@@ -113,7 +113,7 @@ def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, where: str, suffix
 
 
 def _targets(frame: Any, rows: Table, name: str) -> Array:
-    """A target column; integers and booleans stay so, and are classes."""
+    """Return a target column; integers and booleans are class labels and keep their dtype."""
     targets: Array = rows[name]
     if not isinstance(frame, Table):
         column = nw.from_native(frame, eager_only=True)[name]
@@ -126,14 +126,14 @@ def _targets(frame: Any, rows: Table, name: str) -> Array:
 def _key(
     rows: Array | Table, by: ArrayLike | None, n: int, where: str, suffix: str
 ) -> tuple[Array | None, str]:
-    """The key of each row, and its name."""
+    """Return the key of each row and the name of the key."""
     if by is None:
         return None, ""
     if isinstance(by, str):
         if not isinstance(rows, Table):
             raise ParameterError(
                 f"{where}: `by` must be the index of a column, or the key of each row, if rows are "
-                f"an array without names, got {by!r}. Give a frame, or the index."
+                f"an array, which has no column names, got {by!r}. Pass a frame, or the index."
             )
         return rows[by], by
     if isinstance(by, (int, np.integer)) and not isinstance(by, bool):
@@ -149,7 +149,7 @@ def _key(
     if key.shape != (n,):
         raise ShapeError(
             f"{where}: `by{suffix}` must be of shape ({n},), a key for each row, got {key.shape}. "
-            "Give one for each row."
+            "Pass one key per row."
         )
     if key.dtype.kind == "O":
         _refuse_kinds(key, where, suffix)
@@ -157,19 +157,19 @@ def _key(
 
 
 def _refuse_kinds(key: Array, where: str, suffix: str) -> None:
-    """Refuse keys that cannot be sorted: of several types, or with missing values."""
+    """Raise if keys cannot be sorted: if types are mixed or values are missing."""
     try:
         np.sort(key)
     except TypeError as error:
         raise LabelError(
-            f"{where}: `by{suffix}` must hold values of one kind, in each row, got "
+            f"{where}: `by{suffix}` must contain a value of one type for each row, got "
             f"{' and '.join(sorted({type(each).__name__ for each in key.tolist()}))}. Drop rows "
-            "without a key, and give all of them one type."
+            "without a key, and convert all keys to one type."
         ) from error
 
 
 def _split_rows(source: TaskRows, share: float, seed: int) -> list[TaskRows]:
-    """Split rows into training and test; stratified by class, if there are classes."""
+    """Split rows into training and test rows, stratified by key, otherwise by class."""
     rng = np.random.default_rng([seed, _APART])
     real = source.y.dtype.kind == "f" or source.y.ndim > 1
     at = np.zeros(len(source.y), dtype=int) if real else np.unique(source.y, return_inverse=True)[1]
@@ -196,24 +196,24 @@ def _ranks(key: Array) -> Array:
 def sample_rows(
     rows: Array, wanted: int | None, rng: np.random.Generator, where: str, name: str
 ) -> Array:
-    """Sample rows without replacement; shuffle all of them without a number.
+    """Sample rows without replacement, or shuffle all rows if no number is requested.
 
     Raises
     ------
     ParameterError
-        If there are fewer rows.
+        If there are fewer rows than requested.
     """
     if wanted is None:
         return rng.permutation(rows)
     if whole(wanted, name, where, low=1) > len(rows):
         raise ParameterError(
-            f"{where}: `{name}` must be at most {len(rows)}, as many as there are, got {wanted}. "
-            "Ask for fewer."
+            f"{where}: `{name}` must be at most {len(rows)}, the number of rows, got {wanted}. "
+            "Request fewer."
         )
     return rng.choice(rows, wanted, replace=False)
 
 
-_MAX_TASKS = 1000  # more tasks, one for each value, are likely a mistake
+_MAX_TASKS = 1000  # more tasks by value are likely a mistake
 
 
 def _by_domains(
@@ -224,7 +224,7 @@ def _by_domains(
     *,
     shuffle: bool,
 ) -> tuple[Task, ...]:
-    """Tasks by the ranges or values of the keys."""
+    """Return tasks by ranges or values of the keys."""
     keys = [_task_keys(source, _WHERE) for source in known]
     placed, names = _assign_tasks(keys[0], (n_tasks, cuts), known[0].title, _WHERE)
     places = [placed(key) for key in keys]
@@ -233,8 +233,8 @@ def _by_domains(
         rows = known[j].rows[places[j] == i]
         if not len(rows):
             raise ParameterError(
-                f"{_WHERE}: `by` must leave each task rows to {('learn', 'test')[j]}, got none "
-                f"of {names[i]!r}. Ask for fewer tasks, or other cuts."
+                f"{_WHERE}: each task must have rows to {('learn', 'test')[j]}, got none for "
+                f"{names[i]!r}. Request fewer tasks, or other cuts."
             )
         rows = rng.permutation(rows) if shuffle else rows
         return Part(rows, known[j].y[rows])
@@ -243,21 +243,21 @@ def _by_domains(
 
 
 def _classes(source: TaskRows) -> tuple[str | int, ...]:
-    """The classes shared by tasks by domains; none for regression."""
+    """Return the classes, which all tasks share; an empty tuple for regression."""
     if source.y.dtype.kind == "f" or source.y.ndim > 1:
         return ()
     return tuple(np.unique(source.y[source.rows]).tolist())
 
 
 def _task_keys(source: TaskRows, where: str) -> Array:
-    """The keys of the rows to use; none may be missing."""
+    """Return the keys of the rows to use; raise if a key is missing."""
     key = np.asarray(source.key)[source.rows]
     missing = is_missing(key) if key.dtype.kind in "fMO" else np.zeros(len(key), dtype=bool)
     if missing.any():
         row = int(source.rows[np.flatnonzero(missing)[0]])
         raise NotFiniteError(
             f"{where}: `by` must have a value in each row, got none in row {row}. Drop the row, "
-            "or give a key without gaps."
+            "or fill in its key."
         )
     return key
 
@@ -265,28 +265,28 @@ def _task_keys(source: TaskRows, where: str) -> Array:
 def _assign_tasks(
     key: Array, conflicting: tuple[int | None, Sequence[float] | None], title: str, where: str
 ) -> tuple[Callable[[Array], Array], list[str]]:
-    """A function from keys to tasks, and the names of the tasks."""
+    """Return a function that maps keys to task indices, and the names of the tasks."""
     n_tasks, cuts = conflicting
     if n_tasks is None and cuts is None:
         values = np.unique(key)
         if len(values) > _MAX_TASKS:
             raise ParameterError(
                 f"{where}: without `n_tasks` and `cuts` each value of `by` is a task, at most "
-                f"{_MAX_TASKS}, got {len(values)}. Give the number of ranges."
+                f"{_MAX_TASKS}, got {len(values)}. Pass `n_tasks` or `cuts` to define ranges."
             )
         names = [f"{title} = {value}" for value in values.tolist()]
         return lambda other: _value_index(values, other, where), names
     if key.dtype.kind not in "iufbM" or (n_tasks is not None and cuts is not None):
         raise ParameterError(
-            f"{where}: ranges must be of numbers or dates, by `n_tasks` or by `cuts`, got "
-            f"{key.dtype}, n_tasks={n_tasks}, cuts={cuts}. Leave both out to have each value a "
-            "task, or give one of them."
+            f"{where}: ranges require numbers or dates, and either `n_tasks` or `cuts`, got "
+            f"{key.dtype}, n_tasks={n_tasks}, cuts={cuts}. Pass one of them, or omit both for one "
+            "task per value."
         )
     edges = _quantiles(key, n_tasks, where) if cuts is None else np.asarray(cuts)
     if edges.ndim != 1 or (len(edges) > 1 and not (edges[:-1] < edges[1:]).all()):
         raise ParameterError(
-            f"{where}: boundaries of tasks must increase, got {edges.tolist()}. Ask for fewer "
-            "tasks where many rows have one value, or sort the cuts."
+            f"{where}: boundaries of tasks must increase, got {edges.tolist()}. Sort the cuts; "
+            "if many rows have equal keys, request fewer tasks."
         )
     return lambda other: np.searchsorted(edges, other, side="right"), _ranges(edges, title)
 
@@ -312,9 +312,9 @@ def _value_index(values: Array, key: Array, where: str) -> Array:
     if (values[inside] != key).any():
         got = key[values[inside] != key][0]
         raise ParameterError(
-            f"{where}: each row to test must have a value of `by` that is learned, got {got!r}. "
-            f"Leave such rows out; or, as {len(values)} values are a task each, ask for ranges: "
-            "n_tasks=..."
+            f"{where}: each test row must have a value of `by` that occurs in training, got "
+            f"{got!r}. Drop such rows, or replace the {len(values)} tasks, one per value, by "
+            "ranges: n_tasks=..."
         )
     return places
 
@@ -342,44 +342,45 @@ def experiences(
     order: Sequence[int] | str | None = None,
     name: str = "experiences",
 ) -> Experiences:
-    """Divide any data into a stream of tasks: by classes, or by the values or ranges of a column.
+    """Divide data into a stream of tasks by classes, or by values or ranges of a column.
 
     Parameters
     ----------
     X : array-like of shape (N, …), or DataFrame
         Training rows. Arrays are referenced, not copied.
     y : array-like of shape (N,) or (N, c), or str
-        Their targets, or the name of the target column of the frame. Real numbers (of dtype float)
-        are regression, all others classes.
+        Their targets, or the name of the target column of the frame. Targets of dtype float are for
+        regression; all others are classes.
     X_test : array-like of shape (K, …), or DataFrame, optional
-        Test rows. By default a share of the rows of each task is used for test only.
+        Test rows. By default a share of the rows of each task is used only for testing.
     y_test : array-like of shape (K,) or (K, c), optional
         Their targets.
     groups : iterable of iterable, optional
-        The classes of each task, in order. A class belongs to at most one task; rows of other
-        classes are left out.
+        The classes of each task, in order. A class belongs to at most one task; rows of classes in
+        no group are excluded.
     by : str, int, or array-like of shape (N,), optional
-        Key for tasks, instead of classes: the name or index of a column, or the key of each row.
+        Key that defines tasks instead of classes: the name or index of a column, or the key of each
+        row.
     by_test : array-like of shape (K,), optional
-        The key of each test row, if ``by`` holds those of the training rows.
+        The key of each test row, if ``by`` contains the keys of training rows.
     n_tasks : int, optional
-        Without ``groups``: number of tasks into which the sorted classes are divided, or the
-        numbers of ``by``, by their quantiles. By default two classes a task, and one task for each
-        value of ``by``.
+        Number of tasks, if there are no ``groups``. The sorted classes are divided evenly, or the
+        values of ``by`` at quantiles. The default is two classes per task, or one task per value of
+        ``by``.
     cuts : sequence of float, optional
-        Boundaries of the ranges of ``by``: k increasing numbers make k + 1 ranges; a number on a
-        boundary belongs to the range above.
+        Boundaries of the ranges of ``by``: k increasing numbers define k + 1 ranges; a value on a
+        boundary belongs to the upper range.
     within : bool, default=False
-        Whether the label is the position of a class among those of its task, 0, 1, …
+        Whether the label is the position of a class within its task, 0, 1, …
     test_share : float, default=0.2
-        In (0, 0.9]: share of test rows of each class or domain, drawn at random, if no test rows
-        are given.
+        Share of each class or domain that is drawn at random for testing, in (0, 0.9], if there are
+        no ``X_test``.
     rows_per_class : int, optional
-        Training rows of each class, sampled without replacement. All by default.
+        Training rows per class, sampled without replacement. All by default.
     test_rows_per_class : int, optional
-        Test rows of each class, likewise.
+        Test rows per class, sampled without replacement. All by default.
     shuffle : bool, default=True
-        Whether the rows of a task are shuffled; else they keep the order of X.
+        Whether the rows of a task are shuffled; otherwise they have the order of X.
     seed : int, default=0
         Seed of the sampling and of the order of rows.
     order : sequence of int or "random", optional
@@ -425,8 +426,8 @@ def experiences(
     if by is None:
         if cuts is not None or by_test is not None:
             raise ParameterError(
-                f"{_WHERE}: `cuts` and `by_test` must come with `by`, got `by` None. Say which "
-                "column or key they are of."
+                f"{_WHERE}: `cuts` and `by_test` require `by`, got `by` None. Pass the column or "
+                "the keys as `by`."
             )
         named = _groups(groups, n_tasks, known)
         _check_groups(named, [source.y for source in known])
@@ -436,8 +437,8 @@ def experiences(
         conflicting = (groups, rows_per_class, test_rows_per_class, within or None)
         if any(each is not None for each in conflicting):
             raise ParameterError(
-                f"{_WHERE}: `groups`, `within` and rows a class must be left out with `by`, got "
-                "them. Tasks are made by classes, or by a key."
+                f"{_WHERE}: `groups`, `within` and rows per class must be omitted with `by`, got "
+                "both. Define tasks either by classes or by a key."
             )
         tasks = _by_domains(known, n_tasks, cuts, seed, shuffle=shuffle)
     made = Experiences(name, known[0].X, known[1].X, tasks)
@@ -447,31 +448,31 @@ def experiences(
 def _groups(
     groups: Iterable[Iterable[str | int]] | None, n_tasks: int | None, known: Sequence[TaskRows]
 ) -> list[tuple[str | int, ...]]:
-    """The classes of each task, as given or in sorted order."""
+    """Return the classes of each task: the groups, or the sorted classes divided evenly."""
     if groups is not None:
         if n_tasks is not None:
             raise ParameterError(
-                f"{_WHERE}: `n_tasks` must be left out with `groups`, got {n_tasks}. The groups "
-                "are the tasks."
+                f"{_WHERE}: `n_tasks` must be omitted with `groups`, which are the tasks, got "
+                f"{n_tasks}. Omit it."
             )
         try:
             return [tuple(sorted(group)) for group in groups]
         except TypeError as error:
             raise LabelError(
-                f"{_WHERE}: `groups` must list the classes of each task, of one kind, got "
-                f"{groups!r}. Give for example [(0, 1), (2, 3)]."
+                f"{_WHERE}: `groups` must list the classes of each task, all of one type, got "
+                f"{groups!r}. Pass, for example, [(0, 1), (2, 3)]."
             ) from error
     if known[0].y.dtype.kind == "f" or known[0].y.ndim > 1:
         raise ParameterError(
             f"{_WHERE}: `by` must define the tasks for real targets, got "
-            "None. Name a column, or give a key for each row."
+            "None. Name a column, or pass a key for each row."
         )
     classes = np.unique(known[0].y).tolist()
     n = max(1, len(classes) // 2) if n_tasks is None else whole(n_tasks, "n_tasks", _WHERE, low=1)
     if n > len(classes):
         raise ParameterError(
-            f"{_WHERE}: `n_tasks` must be at most {len(classes)}, as many as there are classes, "
-            f"got {n}. Ask for fewer, or make tasks `by` a key."
+            f"{_WHERE}: `n_tasks` must be at most {len(classes)}, the number of classes, got {n}. "
+            "Request fewer, or define tasks by a key with `by`."
         )
     ends = np.linspace(0, len(classes), n + 1).astype(int)
     return [tuple(classes[a:b]) for a, b in itertools.pairwise(ends)]
@@ -482,9 +483,9 @@ def _check_groups(groups: list[tuple[str | int, ...]], labels: list[Array]) -> N
     absent = [label for label in flat if any(not (known == label).any() for known in labels)]
     if not flat or len(set(flat)) < len(flat) or absent or not all(groups):
         raise LabelError(
-            f"{_WHERE}: `groups` must name classes that have rows to learn and to test, each once, "
-            f"got {groups}{f', of which {absent} have none' if absent else ''}. Known are "
-            f"{np.unique(labels[0]).tolist()}."
+            f"{_WHERE}: `groups` must name each class once, and only classes with training and "
+            f"test rows, got {groups}{f', of which {absent} have none' if absent else ''}. Choose "
+            f"from {np.unique(labels[0]).tolist()}."
         )
 
 
@@ -497,7 +498,7 @@ def _by_classes(
     shuffle: bool,
     within: bool,
 ) -> tuple[Task, ...]:
-    """Tasks with disjoint classes."""
+    """Return tasks with disjoint classes."""
 
     def draw(i: int, j: int, rng: np.random.Generator) -> Part:
         rows = _drawn(known[j], named[i], sizes[j], rng, f"{('', 'test_')[j]}rows_per_class")
@@ -517,7 +518,7 @@ def _drawn(
     rng: np.random.Generator,
     name: str,
 ) -> Array:
-    """Rows of the classes, shuffled."""
+    """Return sampled rows of the classes, shuffled."""
     chosen = []
     for label in classes:
         rows = source.rows[source.y[source.rows] == label]

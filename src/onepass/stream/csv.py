@@ -1,14 +1,14 @@
 """Delimited text (CSV, TSV) as a source.
 
-The text is cut into whole rows here, and pyarrow parses them from memory, all columns as text;
-:class:`~onepass.stream.dtypes.ColumnTypes` converts it. If pyarrow read the file itself, it would
-infer the type of a column from the first block, so that a column of integers would refuse 3.5 a
-million rows later; and it would read many blocks ahead in a thread that calls back into Python,
-which aborts at exit.
+This module divides the text into whole rows. pyarrow parses them from memory, all columns as text,
+and :class:`~onepass.stream.dtypes.ColumnTypes` converts the columns. If pyarrow read the file
+itself, it would infer column types from the first block, so that a column of integers would reject
+3.5 a million rows later. It would also read many blocks ahead in a thread that calls back into
+Python, which aborts at exit.
 
 A line break ends a row unless it is in a quoted field. A field is quoted if it begins with a
-quotation mark; a doubled mark within it is one mark; text after the closing mark belongs to the
-field unchanged. This is how pyarrow reads, and agrees with RFC 4180 where that is defined.
+quotation mark; a doubled mark within the field is one mark; text after the closing mark belongs to
+the field unchanged. pyarrow has the same rules, which agree with RFC 4180 where it defines them.
 """
 
 import re
@@ -41,14 +41,14 @@ _SHELL = {"\t": "tab"}
 
 
 class ParseErrors:
-    """Creates the errors of one text.
+    """Factory of the errors for one text.
 
     Parameters
     ----------
     source : str
         The name of the source.
     headed : bool
-        Whether the first line holds the column names.
+        Whether the first line contains the column names.
     """
 
     def __init__(self, source: str, *, headed: bool = True) -> None:
@@ -56,7 +56,7 @@ class ParseErrors:
         self._headed = headed
 
     def check_beginning(self, sample: bytes, delimiter: str) -> None:
-        """Refuse first bytes that are not delimited text in UTF-8.
+        """Raise if the first bytes are not delimited text in UTF-8.
 
         Parameters
         ----------
@@ -68,15 +68,15 @@ class ParseErrors:
         Raises
         ------
         SourceError
-            If the file is empty, has another encoding or format, or another delimiter.
+            If the file is empty, or has another encoding, format or delimiter.
         """
         if not sample.strip():
-            raise self._error("must hold rows, got an empty file", "Check that it was written")
+            raise self._error("must contain rows, got an empty file", "Check that it was written")
         for mark, code in _OTHER_CODES.items():
             if sample.startswith(mark):
                 raise self._error(
                     f"must be delimited text in UTF-8, got {code}",
-                    "Write it as CSV in UTF-8, or give the file the suffix of its format",
+                    "Write it as CSV in UTF-8, or rename the file with the suffix of its format",
                 )
         first = sample.lstrip().split(b"\n", 1)[0]
         others = [mark for mark in _DELIMITERS if mark in first]
@@ -84,46 +84,45 @@ class ParseErrors:
             got, wanted = others[0].decode(), delimiter
             raise self._error(
                 f"must have the delimiter {wanted!r}, got {got!r} in its first line",
-                f"Give delimiter={got!r} (--delimiter {_SHELL.get(got, repr(got))}); or, if "
-                "this is a column name, quote it",
+                f"Pass delimiter={got!r} (--delimiter {_SHELL.get(got, repr(got))}); or, if "
+                "the line is one column name, quote it",
             )
 
     def error(self, error: Exception) -> SourceError:
-        """The error for an exception of pyarrow."""
+        """Convert an exception of pyarrow to an error of onepass."""
         message = str(error)
         if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in message:
             row = re.search(r"Row #(\d+)", message)
             return self.encoding(int(row[1]) - 2 if row else None)
         if "Empty CSV" in message:
-            return self._error("must hold rows, got a header alone", "Check that it was written")
-        if found := _RAGGED.search(message):  # it counts from 1, with the header
+            return self._error("must contain rows, got only a header", "Check that it was written")
+        if found := _RAGGED.search(message):  # pyarrow counts from 1 and includes the header
             return self.ragged(int(found[1]) - 2, int(found[2]), int(found[3]))
         return self._error(f"must be delimited text, got: {error}", "Check the file")
 
     def ragged(self, row: int, expected: int, got: int) -> SourceError:
-        """The error of a row with another number of fields."""
+        """Return the error for a row with a wrong number of fields."""
         return self._error(
             f"row {row} (counting from 0) must have {expected} fields, as "
             f"{'in the first line' if self._headed else 'there are names'}, got {got}",
-            "Fix the line, in which fields that hold the delimiter must be quoted, "
-            f"or give {SKIP_REMEDY}",
+            f"Fix the line: quote fields that contain the delimiter. Or pass {SKIP_REMEDY}",
         )
 
     def unclosed(self, row: int | None) -> SourceError:
-        """The error of an unclosed quotation mark; ``row`` is None for the header."""
+        """Return the error for an unclosed quotation mark; ``row`` is None for the header."""
         place = "the first line" if row is None else f"row {row} (counting from 0)"
         return self._error(
             f"{place} must close its quotation marks, got an open one at the end of the text",
-            "Add the missing mark, or double a mark that is part of a field",
+            "Add the closing mark, or double a mark that is part of a field",
         )
 
     def encoding(self, row: int | None, name: str | None = None) -> SourceError:
-        """The error of text that is not UTF-8."""
+        """Return the error for text that is not UTF-8."""
         place = "the text" if row is None else f"row {row} (counting from 0)"
         place += "" if name is None else f", column {name!r}"
         return self._error(
             f"{place} must be UTF-8, got other bytes",
-            f"Write it in UTF-8, as with: iconv -f latin1 -t utf-8; or give {SKIP_REMEDY}",
+            f"Convert it to UTF-8, for example by: iconv -f latin1 -t utf-8; or pass {SKIP_REMEDY}",
         )
 
     def _error(self, what: str, remedy: str) -> SourceError:
@@ -138,26 +137,26 @@ class _Readable(Protocol):
     """An object that returns as many bytes as requested, except at its end."""
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next ``size`` bytes, fewer at the end."""
 
 
 def skip_unterminated(source: str, row: int, leave: int | None) -> bool:
-    """Whether to leave an unterminated last row unread, with a warning.
+    """Return whether to skip an unterminated last row; warn if so.
 
     Parameters
     ----------
     source : str
-        The source's name.
+        The name of the source.
     row : int
-        The number of its row.
+        The number of the row.
     leave : int or None
-        The first row that may be left unread; None for none.
+        The first row that may be skipped; None to read all rows.
     """
     if leave is None or row < leave:
         return False
     warnings.warn(
         f"{source}: row {row} (counting from 0) was left unread: it does not end with a line "
-        "break, so it may be incomplete. If it is complete, add a line break.",
+        "break and may be incomplete. If it is complete, add a line break.",
         RowsRefusedWarning,
         stacklevel=2,
     )
@@ -165,7 +164,7 @@ def skip_unterminated(source: str, row: int, leave: int | None) -> bool:
 
 
 class Lines:
-    """Cuts text into rows, one a line.
+    """Divides text into rows, one per line.
 
     Parameters
     ----------
@@ -173,28 +172,28 @@ class Lines:
         The name of the source, for messages.
     """
 
-    _remedy = "Write one object per line; to convert an array: jq -c '.[]'"
+    _remedy = "Write one object per line; jq -c '.[]' converts an array"
 
     def __init__(self, source: str) -> None:
         self._source = source
 
     def end(self, text: bytes) -> int:
-        """The end of the last whole row of a text that begins with a row; 0 if there is none."""
+        """Return the end of the last whole row in text that begins with a row, or 0."""
         return text.rfind(b"\n") + 1
 
     def chunks(
         self, file: _Readable, first: int, size: int, *, whole: bool = True
     ) -> Iterator[tuple[bytes, bool]]:
-        """Texts of whole rows, about ``first`` and then ``size`` bytes each, or one row.
+        """Yield whole rows as text of about ``first``, then ``size`` bytes, or a single longer row.
 
         Parameters
         ----------
         file : file object
-            It returns as many bytes as requested, except at its end.
+            A file that returns as many bytes as requested, except at its end.
         first, size : int
-            Bytes of the first text, and of the following ones.
+            Number of bytes of the first text, and of each later text.
         whole : bool
-            Whether the end of the file ends its last row, as a line break does.
+            Whether the end of the file terminates its last row, like a line break.
 
         Yields
         ------
@@ -219,21 +218,21 @@ class Lines:
                 left, wanted = text[end:], size
             elif len(text) > _LONGEST:
                 raise self.too_long()
-            else:  # double the size, so that a long row is scanned few times
+            else:  # double the size, to scan a long row only a few times
                 left, wanted = text, len(text)
         if left:
             yield left, False
 
     def too_long(self) -> SourceError:
-        """The error of a row beyond the maximal length."""
+        """Return the error for a row that exceeds the maximum length."""
         return SourceError(
-            f"op.stream.read: {self._source} must have rows of some mebibytes at most, got one "
-            f"that is longer. {self._remedy}."
+            f"op.stream.read: {self._source} must have rows of at most 16 MiB, got a "
+            f"longer one. {self._remedy}."
         )
 
 
 class Records(Lines):
-    r"""Cuts delimited text into rows, in which quoted fields may hold line breaks.
+    r"""Divides delimited text into rows, whose quoted fields may contain line breaks.
 
     Parameters
     ----------
@@ -248,7 +247,7 @@ class Records(Lines):
     8
     """
 
-    _remedy = "Look for a quotation mark that is not closed"
+    _remedy = "Close the quotation mark, or double a mark that is part of a field"
 
     def __init__(self, delimiter: str, source: str) -> None:
         super().__init__(source)
@@ -256,23 +255,23 @@ class Records(Lines):
         delimiter = re.escape(delimiter)
         stop = rf"{delimiter}\r\n"
         field = rf'(?:"(?:[^"]++|"")*+"[^{stop}]*+|[^"{stop}][^{stop}]*+|)'
-        # possessive within a row, to avoid backtracking; not over rows: before 3.11.5, Python
-        # includes the partial match of the row that failed
+        # possessive within a row, to avoid backtracking, but not across rows: before 3.11.5,
+        # Python includes the partial match of the row that failed
         pattern = rf"(?:{field}(?:{delimiter}{field})*+(?:\r\n|\n|\r))*"
         self._rows = re.compile(pattern.encode())
         self._row = re.compile(pattern.encode()[:-1] + b"?")
 
     def end(self, text: bytes) -> int:
-        """The end of the last whole row of a text that begins with a row; 0 if there is none."""
+        """Return the end of the last whole row in text that begins with a row, or 0."""
         mark, end = text.rfind(b'"'), max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-        # a last mark after another character does not open a field: it closes one or is text
+        # a final mark after another character does not open a field: it closes one or is text
         if mark < 0 or (0 < mark < end and text[mark - 1] not in self._openers):
             return end
         found = self._rows.match(text)
         return 0 if found is None else found.end()
 
     def first(self, text: bytes) -> int:
-        """The end of the first row that is not blank; the length of the text if there is none."""
+        """Return the end of the first row that is not blank, or the length of the text."""
         end = 0
         while end < len(text) and not text[:end].strip():
             found = self._row.match(text, end)
@@ -280,12 +279,12 @@ class Records(Lines):
         return end
 
     def beginning(self, file: Bytes, size: int) -> tuple[bytes, int]:
-        """The first bytes, at least ``size`` or all, and the end of their first row.
+        """Return at least ``size`` first bytes, or all bytes, and the end of their first row.
 
         Raises
         ------
         SourceError
-            If that row is longer than 16 MiB.
+            If the first row is longer than 16 MiB.
         """
         while True:
             text = file.look(size)
@@ -314,13 +313,13 @@ class Delimited(BaseSource):
     delimiter : str
         The field delimiter.
     header : sequence of str, optional
-        The column names, if the file has no header; () for x0, x1, ….
+        The column names of a file without a header; () for x0, x1, ….
     na : sequence of str
         Further spellings of a missing value.
     skip : bool
         Whether rows that cannot be parsed are skipped.
     leave : int or None
-        The first row that is left unread if it is unterminated; None for none.
+        The first row that is skipped if it is unterminated; None to read all rows.
     declared : bool
         Whether a first line such as ``sep=;``, which Excel writes, sets the delimiter.
 
@@ -350,10 +349,10 @@ class Delimited(BaseSource):
         self._skip, self.leave, self._declared = skip, leave, declared
         self._errors = ParseErrors(name, headed=header is None)
         self._names: list[str] | None = None
-        self._waiting: Bytes | None = None  # a pipe whose header has been read
+        self._waiting: Bytes | None = None  # a pipe of which only the header has been read
 
     def columns(self) -> list[str]:
-        """The names in the first line, which may hold duplicates."""
+        """Return the names in the first line, including duplicates."""
         if self._names is None:
             opened = self._open()
             if self.repeatable:
@@ -363,8 +362,8 @@ class Delimited(BaseSource):
         return list(self._names or ())
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, some hundred kibibytes of text at a time; some mebibytes at first."""
-        del block, start  # chunks are bounded by their bytes
+        """Yield the rows in chunks of 256 KiB of text; the first chunk has 4 MiB."""
+        del block, start  # chunks are bounded by bytes
         wanted = self.columns() if names is None else list(names)
         opened, self._waiting = self._waiting or self._open(), None
         records, first = Records(self._delimiter, self.name), 0
@@ -382,7 +381,7 @@ class Delimited(BaseSource):
             opened.close()
 
     def _open(self) -> Bytes:
-        """The text after the header, which has been read."""
+        """Read the header, and return the text after it."""
         opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source, self.name)
         try:
             mark = _DECLARED.match(opened.look(10))
@@ -405,11 +404,11 @@ class Delimited(BaseSource):
         return opened
 
     def _header_names(self, first: bytes) -> list[str]:
-        """The column names by the first row."""
+        """Return the column names, read or counted from the first row."""
         if self._header:
             return list(self._header)
         try:
-            # pyarrow finds no column in a single line without a line break
+            # pyarrow reads no column from a single line without a line break
             names: list[str] = self._read(first + b"\n", self._header)[0].column_names
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self._errors.error(error) from error
@@ -418,7 +417,7 @@ class Delimited(BaseSource):
     def _read(
         self, text: bytes, header: Sequence[str] | None, wanted: Sequence[str] = ()
     ) -> tuple[pa.Table, list[csv.InvalidRow]]:
-        """Whole rows as an Arrow table of bytes, and the rows with other numbers of fields."""
+        """Parse whole rows to a table of bytes; also return rows with a wrong number of fields."""
         ragged: list[csv.InvalidRow] = []
 
         def handle(row: csv.InvalidRow) -> str:
@@ -430,7 +429,7 @@ class Delimited(BaseSource):
             column_types=dict.fromkeys(header or (), pa.binary()),
         )  # fmt: skip
         convert.null_values = [*convert.null_values, *self._na]
-        table = csv.read_csv(  # one thread and one block keep rows in order, with numbers
+        table = csv.read_csv(  # one thread and one block preserve the order and numbers of rows
             pa.BufferReader(text),
             read_options=csv.ReadOptions(
                 use_threads=False, block_size=len(text) + 1, column_names=header,
@@ -446,7 +445,7 @@ class Delimited(BaseSource):
     def _parsed(
         self, text: bytes, wanted: Sequence[str], first: int
     ) -> tuple[dict[str, RawColumn], int, dict[int, str]]:
-        """Rows as columns of text, their number, and the errors of rows to be skipped."""
+        """Parse rows to columns of text; also return their number, and errors of rows to skip."""
         if not text.strip(b"\r\n"):
             return {}, 0, {}
         every = self._names or []
@@ -457,7 +456,7 @@ class Delimited(BaseSource):
             at, fields = row.number - 1, (row.expected_columns, row.actual_columns)
             self._refuse(at, self._errors.ragged(first + at, *fields), bad)
         take = None
-        if bad:  # bad rows have no values
+        if bad:  # bad rows become missing values
             places = np.zeros(n, dtype=np.int64)
             good = np.setdiff1d(np.arange(n), list(bad))
             places[good] = np.arange(len(good))
@@ -470,7 +469,7 @@ class Delimited(BaseSource):
         return columns, n, bad
 
     def _decoded(self, column: pa.Array, name: str, first: int, bad: dict[int, str]) -> pa.Array:
-        """Bytes as text, which must be UTF-8."""
+        """Decode a column of bytes as UTF-8."""
         try:
             return column.cast(pa.string())
         except pa.ArrowInvalid:

@@ -1,10 +1,10 @@
-"""Files of data sets: description, location, format and checksum of each.
+"""Files of data sets: descriptions, locations, formats and checksums.
 
 Files are searched for in this order:
 
-1. the package itself, for the sets that come with it;
-2. the folder of the environment variable ``ONEPASS_DATA``;
-3. the cache: the folder of ``ONEPASS_CACHE``, or the cache folder of the platform;
+1. the package itself, for the sets that it contains;
+2. the folder named by the environment variable ``ONEPASS_DATA``;
+3. the cache: the folder named by ``ONEPASS_CACHE``, or the cache folder of the platform;
 4. the folder of a system package.
 
 Sets of OpenML are fetched by scikit-learn's client, checked, and stored in the cache.
@@ -56,12 +56,12 @@ _BUNDLED = Path(__file__).parent / "data"
 
 
 def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of fetched data sets.
+    """Return the folder for fetched data sets.
 
     Parameters
     ----------
     cache : path, optional
-        Another folder, which takes precedence.
+        A folder that takes precedence over the default.
     """
     if cache is not None:
         return Path(cache)
@@ -75,7 +75,7 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
 
 
 def _folders(cache: str | os.PathLike[str] | None = None) -> list[Path]:
-    """The folders in which the files of a set, ``set/file``, are searched for."""
+    """Return the folders that are searched for files ``set/file``, in order."""
     named = os.environ.get("ONEPASS_DATA")
     return [_BUNDLED, *([Path(named)] if named else []), cache_folder(cache)]
 
@@ -85,14 +85,14 @@ def located(
     system: str | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> list[Path] | None:
-    """The paths of the files of a set, all from one folder; None if no folder has them all.
+    """Return the paths of the files of a set, all in one folder, or None.
 
     Parameters
     ----------
     files : sequence of str
-        Their paths, ``set/file``. One that ends in ``.gz`` may be decompressed.
+        Relative paths ``set/file``. A file that ends in ``.gz`` may exist in decompressed form.
     system : str, optional
-        The folder of a system package, which has them by file name.
+        The folder of a system package, which contains the files by name.
     cache : path, optional
         The cache to search.
     """
@@ -111,11 +111,11 @@ def _packed_or_not(path: Path) -> Path:
 
 
 Form = Callable[[Sequence[Path], str], Source]
-"""Opens the files at some paths as a source of some name."""
+"""Function that opens the files at some paths as a source with a name."""
 
 
 def csv_form(*header: str, order: str | None = None) -> Form:
-    """A CSV file; ``header`` if it has no header, ``order`` the column to sort by."""
+    """Return a form for CSV without a header if ``header``, sorted by ``order`` if given."""
 
     def opened(paths: Sequence[Path], name: str) -> Source:
         source: Source = Delimited(File(str(paths[0])), name, header=header or None)
@@ -125,19 +125,19 @@ def csv_form(*header: str, order: str | None = None) -> Form:
 
 
 def parquet() -> Form:
-    """A Parquet file."""
+    """Return a form for Parquet files."""
     return lambda paths, name: Parquet(File(str(paths[0])), name)
 
 
 def recording(time: str, *groups: str) -> Form:
-    """A recording of a robot: an npz file of arrays with a row for each time.
+    """Return a form for recordings of a robot: npz files of arrays with one row per time.
 
     Parameters
     ----------
     time : str
         The array of times, shape (n,), in seconds.
     groups : str
-        Arrays of shape (n, joints); their columns are named by group and joint, such as q0.
+        Arrays of shape (n, joints). Columns are named by group and joint, such as q0.
     """
 
     def opened(paths: Sequence[Path], name: str) -> Source:
@@ -146,9 +146,9 @@ def recording(time: str, *groups: str) -> Form:
                 parts = [arrays[time][:, None], *(arrays[group] for group in groups)]
         except (OSError, ValueError, KeyError, EOFError, IndexError) as error:
             raise SourceError(
-                f"op.stream: {paths[0]} must be a NumPy archive that holds {time!r} and "
+                f"op.stream: {paths[0]} must be a NumPy archive that contains {time!r} and "
                 f"{', '.join(map(repr, groups))}, got one that cannot be read ({error}). "
-                "Get it again."
+                "Export it again."
             ) from error
         joints = [
             f"{group}{j}"
@@ -161,7 +161,7 @@ def recording(time: str, *groups: str) -> Form:
 
 
 class Ordered(BaseSource):
-    """A source sorted by one of its columns; all rows are in memory, so it must be small.
+    """A small source, held in memory, sorted by one of its columns.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class Ordered(BaseSource):
         self._by = by
 
     def columns(self) -> list[str] | None:
-        """The column names."""
+        """Return the column names."""
         return self._source.columns()
 
     def located(self, row: int) -> str:
@@ -185,7 +185,7 @@ class Ordered(BaseSource):
         return f"{self.name}: row {row} (counting from 0, sorted by {self._by!r})"
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """All rows, in order."""
+        """Yield all rows in sorted order, as one chunk."""
         del start  # sorting reads all rows
         wanted = None if names is None else [*names, *({self._by} - set(names))]
         whole = concatenate_tables(tuple(_tables(self._source, wanted, block)))
@@ -195,7 +195,7 @@ class Ordered(BaseSource):
 
 
 def _tables(source: Source, names: Sequence[str] | None, block: int) -> Iterator[Table]:
-    """The rows of a source, converted."""
+    """Yield tables of the rows of a source, converted to column types."""
     types, seen = ColumnTypes({}, source.located), 0
     for chunk in source.chunks(names, block):
         typed = types.convert(chunk, seen)
@@ -204,11 +204,11 @@ def _tables(source: Source, names: Sequence[str] | None, block: int) -> Iterator
 
 
 Progress = Callable[[str, float | None], None]
-"""Called with the name of a step and the fraction done, in [0, 1], or None if unknown."""
+"""Called with the name of a step and the completed fraction, in [0, 1], or None if unknown."""
 
 
 class Fetcher(Protocol):
-    """Fetches a data set and writes it in its final form."""
+    """Fetches a data set and writes it in the format of its form."""
 
     def __call__(self, path: Path, progress: Progress) -> None:
         """Write the set to ``path``.
@@ -216,7 +216,7 @@ class Fetcher(Protocol):
         Raises
         ------
         SourceError
-            If it cannot be fetched, or its content is wrong.
+            If the set cannot be fetched, or its content is wrong.
         """
 
 
@@ -227,7 +227,7 @@ class OpenMLImages:
     Parameters
     ----------
     name, version
-        The set in OpenML.
+        Name and version of the set in OpenML.
     pictures : Pictures
         Its checksums.
     """
@@ -269,7 +269,8 @@ class Electricity:
         if missing:
             raise SourceError(
                 f"op.stream.fetch: electricity of OpenML must have the columns "
-                f"{list(self.columns[:-1])}, got {names}. It has changed; report this."
+                f"{list(self.columns[:-1])}, got {names}. The data set has changed: please report "
+                "this."
             )
         data = np.asarray(bunch.data)
         block = {name: data[:, names.index(name)].astype(float) for name in self.columns[:-1]}
@@ -283,7 +284,7 @@ def _bunch(name: str, version: int, progress: Progress) -> Any:
     from sklearn.datasets import fetch_openml  # noqa: PLC0415  slow, and rarely needed
 
     progress("download", 0.0)
-    # scikit-learn's own reader needs no pandas, but many times the time and memory
+    # scikit-learn's own reader needs no pandas, but much more time and memory
     parser = "pandas" if find_spec("pandas") else "liac-arff"
     try:
         return fetch_openml(name, version=version, as_frame=False, parser=parser, cache=False)
@@ -291,7 +292,7 @@ def _bunch(name: str, version: int, progress: Progress) -> Any:
         raise SourceError(
             f"op.stream.fetch: {name} must be fetched from OpenML, got no usable response "
             f"({error}). Check the connection and try again, or put the files into the folder "
-            "of ONEPASS_DATA; op.stream.datasets() lists them."
+            "named by ONEPASS_DATA; op.stream.datasets() lists them."
         ) from error
 
 
@@ -302,9 +303,9 @@ class Content:
     Parameters
     ----------
     columns : tuple of str
-        Its columns.
+        The columns.
     crc : int
-        CRC-32 of the targets as float64, row by row, with 0 for missing ones.
+        CRC-32 of the targets as float64, row by row; missing targets count as 0.
     """
 
     columns: tuple[str, ...]
@@ -326,13 +327,13 @@ class DatasetInfo:
     task : str
         ``"regression"`` or ``"classification"``.
     target : str or list of str
-        The target; None in an entry whose form has separate targets.
+        The target column, or several; None in an entry whose form has separate targets.
     licence : str
-        The licence, as stated by its source.
+        The licence, as stated by the source.
     source : str
-        Its origin.
+        The origin of the data.
     how : str
-        How to get its files.
+        How to obtain the files, as an instruction.
     """
 
     name: str
@@ -352,11 +353,11 @@ class Description(DatasetInfo):
     Parameters
     ----------
     name, title, rows, task, target, licence, source, how
-        As in the catalogue.
+        As in :class:`DatasetInfo`.
     place : Path
-        Path of its first file, existing or expected.
+        Existing or expected path of the first file.
     found : bool
-        Whether all its files exist.
+        Whether all files exist.
     """
 
     place: Path
@@ -372,11 +373,11 @@ class Entry(DatasetInfo):
     name, title, rows, task, target, licence, source, how
         As in :class:`DatasetInfo`.
     files : tuple of str
-        Its files, as ``set/file`` below a data folder.
+        The files, as ``set/file`` within a data folder.
     form : callable
-        Opens them.
-    content : Content or Pictures
-        For the check.
+        Opens the files.
+    content : Content or ImageChecksums
+        The expected content.
     time : str, optional
         The column of times.
     drop : tuple of str
@@ -384,7 +385,7 @@ class Entry(DatasetInfo):
     system : str, optional
         The folder in which a system package installs the files.
     fetcher : callable, optional
-        Fetches it from the network.
+        Fetches the set from the network.
     fetched : str, optional
         The file that the fetcher writes, if other than ``files[0]``.
     """
@@ -399,9 +400,9 @@ class Entry(DatasetInfo):
     fetched: str | None = None
 
     def describe(self, cache: str | os.PathLike[str] | None = None) -> Description:
-        """The description, with the location of its files."""
+        """Return a description with the location of the files."""
         paths = self.located(cache)
-        last = _folders(cache)[1]  # the folder of the user, or else the cache
+        last = _folders(cache)[1]  # the folder of ONEPASS_DATA if set, otherwise the cache
         facts = {fact.name: getattr(self, fact.name) for fact in fields(DatasetInfo)}
         if self.target is None:
             facts["target"] = "label"
@@ -409,7 +410,7 @@ class Entry(DatasetInfo):
         return Description(**facts, place=place, found=paths is not None)
 
     def located(self, cache: str | os.PathLike[str] | None = None) -> list[Path] | None:
-        """The paths of its files; None if they do not exist."""
+        """Return the paths of the files; None if they do not exist."""
         paths = located(self.files, self.system, cache)
         if paths is None and self.fetched is not None:
             paths = located([self.fetched], None, cache)
@@ -418,7 +419,7 @@ class Entry(DatasetInfo):
     def fetch_paths(
         self, cache: str | os.PathLike[str] | None, progress: Progress, where: str
     ) -> list[Path]:
-        """The paths of its files, fetched if necessary.
+        """Return the paths of the files, after fetching them if necessary.
 
         Raises
         ------
@@ -430,8 +431,8 @@ class Entry(DatasetInfo):
             return paths
         if self.fetcher is None:
             raise SourceError(
-                f"{where}: {self.name!r} must exist as {', '.join(self.files)} below the folder of "
-                "ONEPASS_DATA, got no such file there nor in "
+                f"{where}: {self.name!r} must exist as {', '.join(self.files)} in the folder named "
+                "by ONEPASS_DATA, got no such file there or in "
                 f"{cache_folder(cache)}. {self.how}."
             )
         path = cache_folder(cache) / (self.fetched or self.files[0])
@@ -439,18 +440,18 @@ class Entry(DatasetInfo):
         try:
             self.opened([path])
         except SourceError:
-            path.unlink(missing_ok=True)  # or it would be used the next time
+            path.unlink(missing_ok=True)  # otherwise the next call would use the damaged file
             raise
         progress("done", 1.0)
         return [path]
 
     def opened(self, paths: list[Path]) -> Source:
-        """The rows in these files, checked.
+        """Check the content of these files, and return their rows.
 
         Raises
         ------
         SourceError
-            If their content is wrong.
+            If the content is wrong.
         """
         source = self.form(paths, self.name)
         if isinstance(self.content, Content):

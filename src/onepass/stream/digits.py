@@ -1,13 +1,13 @@
-"""Streams of image tasks that are common in continual learning.
+"""Streams of image tasks from the literature on continual learning.
 
 =================  ================================================================================
-Split MNIST        tasks have classes of their own: 0 and 1, then 2 and 3, …                    [1]
-Permuted MNIST     all classes in each task, the pixels in an order of the task's own        [2, 3]
+Split MNIST        tasks have disjoint classes: 0 and 1, then 2 and 3, …                        [1]
+Permuted MNIST     all classes in each task; a permutation of pixels for each task           [2, 3]
 Rotated MNIST      all classes in each task, rotated by 0°, 5°, 10°, …                          [4]
-Rotation angles    one digit; the target is its angle, which grows from task to task            [5]
+Rotation angles    one digit; the target is its angle, which increases from task to task        [5]
 =================  ================================================================================
 
-Images are MNIST's unless others of the same kind are given, such as
+The default images are MNIST. Other images can be passed, such as
 ``op.stream.images("fashion-mnist")``.
 
 [1] F. Zenke, B. Poole, S. Ganguli, "Continual learning through synaptic intelligence", ICML 2017.
@@ -47,21 +47,21 @@ __all__ = [
 
 
 _PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
-_PIXELS = 2  # stream of random numbers for pixels; training rows have 0, test rows 1
+_PIXELS = 2  # key of the random stream of pixels; training rows have 0, test rows 1
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Pixels in [0, 1] as float32: (n, 784), or (n, 1, 28, 28) as images."""
+    """Conversion of images to float32 pixels in [0, 1]: (n, 784), or (n, 1, 28, 28)."""
 
     as_images: bool
 
     def __call__(self, pictures: Array) -> Floats:
-        """Features of images with brightness from 0 to 255."""
+        """Convert images with brightness from 0 to 255."""
         size = pictures.shape[1:]
         shape = (
             (1, *size) if self.as_images else (math.prod(size),)
-        )  # -1 cannot be inferred without rows
+        )  # -1 cannot be inferred if there are no rows
         return (pictures.astype(np.float32) / 255.0).reshape(len(pictures), *shape)
 
 
@@ -74,7 +74,7 @@ class _Permute:
     def __call__(self, X: Array) -> Array:
         return X.reshape(len(X), -1)[:, self.pixels].reshape(X.shape)
 
-    def subset(self, rows: slice | Array) -> "_Permute":  # noqa: ARG002  it is the same for all rows
+    def subset(self, rows: slice | Array) -> "_Permute":  # noqa: ARG002  the same for all rows
         return self
 
 
@@ -89,7 +89,7 @@ def split_mnist(
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
-    """Split MNIST: each task has classes of its own.
+    """Return Split MNIST: tasks have disjoint classes.
 
     Parameters
     ----------
@@ -98,16 +98,15 @@ def split_mnist(
     groups : iterable of iterable of int
         The classes of each task; by default 0 and 1, 2 and 3, up to 8 and 9.
     within : bool, default=False
-        Whether the label is the position of a class in its task, 0 or 1: the domain-incremental
-        form.
+        Whether the label is the position of a class within its task, 0 or 1 (domain-incremental).
     rows_per_class : int, optional
-        Training rows of each class, sampled without replacement. All by default.
+        Training rows per class, sampled without replacement. All by default.
     test_rows_per_class : int, optional
-        Test rows of each class, likewise.
+        Test rows per class, sampled without replacement. All by default.
     seed : int, default=0
         Seed of the sampling and of the order of rows.
     order : sequence of int or "random", optional
-        The order of the tasks, by index; random by the seed if "random".
+        The order of the tasks, as indices; "random" for an order drawn with the seed.
     as_images : bool, default=False
         Whether rows have shape (1, 28, 28) instead of (784,).
 
@@ -123,7 +122,7 @@ def split_mnist(
     ParameterError
         If there are fewer rows than requested, or ``order`` is not a permutation.
     SourceError
-        If MNIST is needed but not available.
+        If ``images`` are omitted and MNIST is not available.
 
     Examples
     --------
@@ -153,14 +152,14 @@ def split_mnist(
 
 
 def split_fashion_mnist(images: Images | None = None, **options: Any) -> Experiences:
-    """Split Fashion-MNIST: :func:`split_mnist` of clothes.
+    """Return Split Fashion-MNIST: :func:`split_mnist` of images of clothes.
 
     Parameters
     ----------
     images : Images, optional
         ``op.stream.images("fashion-mnist")`` by default.
     **options
-        Those of :func:`split_mnist`.
+        As in :func:`split_mnist`.
 
     Returns
     -------
@@ -170,9 +169,9 @@ def split_fashion_mnist(images: Images | None = None, **options: Any) -> Experie
     Raises
     ------
     LabelError, ParameterError
-        As of :func:`split_mnist`.
+        As in :func:`split_mnist`.
     SourceError
-        If Fashion-MNIST is needed but not available.
+        If ``images`` are omitted and Fashion-MNIST is not available.
     """
     known = images_of("fashion-mnist") if images is None else images
     return replace(split_mnist(known, **options), name="Split Fashion-MNIST")
@@ -188,7 +187,7 @@ def permuted_mnist(
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
-    """Permuted MNIST: all classes in each task, with a permutation of pixels for each task.
+    """Return Permuted MNIST: all classes in each task; a permutation of pixels for each task.
 
     The pixels of the first task are not permuted.
 
@@ -199,9 +198,9 @@ def permuted_mnist(
     n_tasks : int, default=10
         Number of tasks.
     rows_per_task : int, optional
-        Training rows of each task, sampled for each from all images. All by default.
+        Training rows per task, sampled for each task from all images. All by default.
     test_rows_per_task : int, optional
-        Test rows of each task, likewise.
+        Test rows per task, sampled for each task from all images. All by default.
     seed : int, default=0
         Seed of the sampling and of the permutations.
     order, as_images
@@ -217,7 +216,7 @@ def permuted_mnist(
     ParameterError
         If a number is out of range, or ``order`` is not a permutation.
     SourceError
-        If MNIST is needed but not available.
+        If ``images`` are omitted and MNIST is not available.
     """
     where = "op.stream.permuted_mnist"
     whole(n_tasks, "n_tasks", where, low=1)
@@ -236,7 +235,7 @@ def permuted_mnist(
 
 
 def _images_or_mnist(images: Images | None) -> Images:
-    """The given images, by default MNIST."""
+    """Return the images, or MNIST if they are None."""
     return images_of("mnist") if images is None else images
 
 
@@ -248,7 +247,7 @@ def _all_classes(
     seed: int,
     where: str,
 ) -> Experiences:
-    """Tasks that each have all classes, of rows sampled for each."""
+    """Return tasks that each have all classes, with rows sampled for each task."""
     whole(seed, "seed", where, low=0)
     labels = (known.train_labels, known.test_labels)
     classes = tuple(np.unique(labels[0]).tolist())
@@ -263,26 +262,27 @@ def _all_classes(
 
 
 SplineOrder: TypeAlias = Literal[0, 1, 2, 3, 4, 5]
-"""Of the splines that interpolate between pixels: 0 takes the nearest, 1 is bilinear."""
+"""Order of the splines that interpolate between pixels: 0 is nearest, 1 bilinear."""
 
 
 def rotated(pictures: Array, degrees: Floats, order: SplineOrder = 0) -> Floats:
-    """Rotate each image counterclockwise about its middle, on a background of 0.
+    """Rotate each image counterclockwise about its centre; the background is 0.
 
-    With order 0 the result equals that of Pillow's ``Image.rotate`` by default, pixel for pixel.
+    With order 0 the result equals Pillow's ``Image.rotate`` with default arguments, pixel for
+    pixel.
 
     Parameters
     ----------
     pictures : ndarray of shape (n, height, width)
         Brightness from 0 to 255.
     degrees : ndarray of shape (n,)
-        One angle a picture.
+        One angle per image.
     order : {0, 1, 2, 3, 4, 5}, default=0
-        Of the interpolating splines. What overshoots is cut to 0 … 255.
+        Order of the interpolating splines. Values are clipped to 0 … 255.
 
     Returns
     -------
-    rotated_pictures : ndarray of the shape of pictures
+    rotated_pictures : ndarray of the same shape as pictures
 
     Examples
     --------
@@ -302,7 +302,7 @@ def rotated(pictures: Array, degrees: Floats, order: SplineOrder = 0) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rotate:
-    """Rotation of each image by its own angle."""
+    """Rotation of each image by a separate angle."""
 
     degrees: Floats
     interpolation: SplineOrder
@@ -326,7 +326,7 @@ def rotated_mnist(
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
-    """Rotated MNIST: all classes in each task, task t rotated counterclockwise by t · degrees.
+    """Return Rotated MNIST: all classes in each task, rotated counterclockwise by t · degrees.
 
     Parameters
     ----------
@@ -335,13 +335,13 @@ def rotated_mnist(
     n_tasks : int, default=15
         Number of tasks.
     degrees : float, default=5.0
-        Increment from one task to the next.
+        Difference between the angles of consecutive tasks.
     rows_per_task : int, optional
-        Training rows of each task, sampled for each from all images. All by default.
+        Training rows per task, sampled for each task from all images. All by default.
     test_rows_per_task : int, optional
-        Test rows of each task, likewise.
+        Test rows per task, sampled for each task from all images. All by default.
     interpolation : {0, 1, 2, 3, 4, 5}, default=1
-        Order of the spline between pixels: 0 takes the nearest, 1 is bilinear.
+        Order of the interpolating splines: 0 is nearest, 1 bilinear.
     seed, order, as_images
         As in :func:`split_mnist`.
 
@@ -355,7 +355,7 @@ def rotated_mnist(
     ParameterError
         If a number is out of range, or ``order`` is not a permutation.
     SourceError
-        If MNIST is needed but not available.
+        If ``images`` are omitted and MNIST is not available.
     """
     where = "op.stream.rotated_mnist"
     step = in_range(degrees, "degrees", where)
@@ -385,9 +385,9 @@ def rotation_angles(
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
-    """Regression of the angle of a digit: task t has angles from t · degrees to (t + 1) · degrees.
+    """Return regression of the angle of a digit: t · degrees to (t + 1) · degrees in task t.
 
-    Angles are uniform within a task; no image is learned in two tasks.
+    Angles are uniform within a task. No training image occurs in two tasks.
 
     Parameters
     ----------
@@ -398,11 +398,11 @@ def rotation_angles(
     n_tasks : int, default=9
         Number of tasks.
     degrees : float, default=20.0
-        Range of angles of a task.
+        Width of the range of angles of a task.
     rows_per_task : int, default=100
-        Training rows of each task.
+        Training rows per task.
     test_rows_per_task : int, optional
-        Test rows of each task, sampled for each. All test images by default.
+        Test rows per task, sampled for each task. All test images by default.
     interpolation, seed, order, as_images
         As in :func:`rotated_mnist`.
 
@@ -417,7 +417,7 @@ def rotation_angles(
         If a number is out of range, there are too few images of the digit, or ``order`` is not a
         permutation.
     SourceError
-        If MNIST is needed but not available.
+        If ``images`` are omitted and MNIST is not available.
     """
     where = "op.stream.rotation_angles"
     span = in_range(degrees, "degrees", where, above=0.0)

@@ -1,13 +1,13 @@
-"""Types of columns: one inference and one conversion for the columns of all sources.
+"""Types of columns: inference and conversion for all sources.
 
-A type is number, bool, text or date (see :mod:`onepass.validation.table`). The first chunk in which
-a column has a value determines its form, which is its type and, in text, its spelling; ``types``
-set it in advance. A column without a value so far is nan. A later value of another form is refused,
-with its position.
+A type is number, bool, text or date (see :mod:`onepass.validation.table`). The form of a column is
+its type and, for text, the spelling of its values. ``types`` set it in advance; otherwise the first
+chunk in which the column has a value determines it. Until then the column is nan. A later value of
+another form raises an error with its position.
 
-What is parsed depends on the source. Text of CSV may be of any type. JSON quotes text, which may be
-dates, times of day or durations, and numbers only if they have other separators. Other sources have
-types of their own; their text is text unless ``types`` gives another type.
+Parsing depends on the source. Text in CSV may be of any type. Quoted text in JSON may be dates,
+times of day or durations, and numbers only if ``decimal`` or ``thousands`` is set. Other sources
+have typed columns; their text remains text unless ``types`` contains another type.
 """
 
 import datetime as dt
@@ -39,11 +39,11 @@ from onepass.validation.table import as_python, is_missing, is_missing_value, to
 __all__ = ["ColumnTypes", "check_types", "missing_column"]
 
 _Converted = tuple[Array, list[int], Any]
-"""The array, the positions of values of another type, and the original values."""
+"""A converted column, the positions of values of another type, and the original values."""
 
 
 def check_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
-    """The user's ``types`` as a dict; refuse unknown types.
+    """Check the user's ``types``, and return them as a dict.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def check_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
     for name, kind in requested.items():
         if kind not in DTYPE_CODES:
             raise ParameterError(
-                f"{where}: `types` must give each column one of "
+                f"{where}: `types` must map each column to one of "
                 f"{', '.join(map(repr, DTYPE_CODES))}, "
                 f"got {kind!r} for column {name!r}. Use one of these types."
             )
@@ -62,7 +62,7 @@ def check_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
 
 
 def missing_column(kind: str, n: int) -> Array:
-    """A column of n missing values; ``kind`` is the code of its dtype: f, O or M."""
+    """Return a column of n missing values; ``kind`` is its dtype code: f, O or M."""
     if kind == "O":
         return np.full(n, None, dtype=object)
     if kind == "M":
@@ -71,18 +71,18 @@ def missing_column(kind: str, n: int) -> Array:
 
 
 class ColumnTypes:
-    """Converts the chunks of one source; every column has one type.
+    """Converts the chunks of one source, so that each column has one type.
 
     Parameters
     ----------
     types : dict of str to str
-        Types of columns given by the user.
+        Types of columns that the user has set.
     located : callable
-        Function from the number of a row to its description in words.
-    parser : Literals
+        Returns the location of a row as text, by its number.
+    parser : TextParser
         Parser of text.
     targets : sequence of str
-        The target columns. Booleans there are labels, as they are written.
+        The target columns, in which booleans are text labels as written.
     skip : bool
         Whether rows with values of another type are skipped.
 
@@ -99,7 +99,7 @@ class ColumnTypes:
         self,
         types: Mapping[str, str],
         located: Callable[[int], str],
-        parser: TextParser = TextParser(),  # noqa: B008  it does not change
+        parser: TextParser = TextParser(),  # noqa: B008  immutable
         *,
         targets: Sequence[str] = (),
         skip: bool = False,
@@ -112,9 +112,9 @@ class ColumnTypes:
         self._warned: set[str] = set()
 
     def restart(self) -> None:
-        """Reset the inferred types: each pass infers them from its own first rows.
+        """Reset the inferred types: each pass infers them from its first rows.
 
-        Warnings of earlier passes are not repeated.
+        Warnings are not repeated in later passes.
         """
         self._warned |= {name for name, form in self._forms.items() if form is not None}
         self._forms = {}
@@ -125,21 +125,21 @@ class ColumnTypes:
         self._forms = {**dict.fromkeys(names), **self._forms}
 
     def convert(self, chunk: Chunk, first: int, *, passed: bool = False) -> Chunk:
-        """The chunk with all columns so far, each converted to its type.
+        """Return a chunk with all columns seen so far, converted to their types.
 
         Parameters
         ----------
         chunk : Chunk
-            The next rows. An absent column is missing in all of them.
+            The next rows. Values of absent columns are missing.
         first : int
-            Position of its first row in the source.
+            Position of the first row in the source.
         passed : bool
-            Whether the rows are skipped: then only columns without a form are examined.
+            Whether the rows are skipped; if so, only columns without a form are examined.
 
         Raises
         ------
         SourceError
-            If a value is not of its column's type, unless such rows are skipped.
+            If a value is not of the type of its column, unless such rows are skipped.
         """
         bad = dict(chunk.bad)
         if passed:
@@ -157,17 +157,17 @@ class ColumnTypes:
         return replace(chunk, columns=columns, bad=bad)
 
     def _dtype_code(self, name: str) -> str:
-        """The dtype code of a column; that of numbers while it has no form."""
+        """Return the dtype code of a column; f if it has no form yet."""
         kind = self._types.get(name) or self._parser.kind(self._forms.get(name) or "number")
         return DTYPE_CODES[kind].replace("b", "f")
 
     def _convert(
         self, name: str, column: RawColumn, first: int, chunk: Chunk, bad: dict[int, str]
     ) -> Array:
-        """One column as an array; values of another type are refused."""
+        """Convert a column to an array; raise for values of another type, or mark them as bad."""
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
-        # arrays in a chunk of CSV or JSON are keys of folders, which are not parsed
+        # arrays in a chunk of CSV or JSON are partition keys, which are not parsed
         parsed = chunk.text_format and not isinstance(column, np.ndarray)
         if isinstance(column, np.ndarray) and column.dtype == object:
             column = column.tolist()
@@ -190,7 +190,7 @@ class ColumnTypes:
         return array
 
     def _of_given_type(self, name: str, column: RawColumn, first: int) -> _Converted:
-        """Convert a column of a type given by the user."""
+        """Convert a column whose type the user has set."""
         kind, typed = self._types[name], None
         texts: Any = column
         if not isinstance(column, pa.Array) or not pa.types.is_string(column.type):
@@ -243,7 +243,7 @@ class ColumnTypes:
         return array, sorted(others + unfit), column
 
     def _infer_form(self, name: str, column: pa.Array | list[Any], first: int) -> str:
-        """The form of a column of CSV or JSON by its first values."""
+        """Infer the form of a column of CSV or JSON from its first values."""
         infer_form = partial(
             self._parser.infer_form, name, source=self._source(first), first=first,
             target=name in self._targets, skip=self._skip, warn=name not in self._warned,
@@ -259,7 +259,7 @@ class ColumnTypes:
         return infer_form(texts, "quoted", numbers=numbers) or "text"
 
     def _of_own_type(self, name: str, column: RawColumn, first: int) -> _Converted:
-        """Convert a column of a source whose columns have types of their own."""
+        """Convert a column of a source with typed columns."""
         if isinstance(column, pa.Array) and self._forms[name] is None:
             certain = dtype_code(column.type)
             if certain == "b" and name in self._targets:
@@ -285,13 +285,13 @@ class ColumnTypes:
         return array, [], []
 
     def _typed(self, name: str, column: RawColumn, first: int) -> Array:
-        """A column converted by its own type."""
+        """Convert a column according to its type in the source."""
         if isinstance(column, pa.Array):
             return to_array(column, name, self._source(first))
         return to_column(column, name)
 
     def _source(self, row: int) -> str:
-        """The name of the source of a row, for messages."""
+        """Return the name of the source of a row, for messages."""
         return self._located(row).rpartition(": row ")[0]
 
     def _error(
@@ -301,14 +301,17 @@ class ColumnTypes:
         value = value.as_py() if isinstance(value, pa.Scalar) else value
         if _kind(value) == ("", False):
             shown: Any
-            expected, shown = "a number, text, a boolean or a date", f"a {type(value).__name__}"
+            expected, shown = (
+                "a number, text, a boolean or a date",
+                f"a value of type {type(value).__name__}",
+            )
             if isinstance(value, str):
-                expected, shown = "text", f"{value!a}, which holds a lone surrogate"
+                expected, shown = "text", f"{value!a}, which contains a lone surrogate"
             elif isinstance(value, int):
-                expected, shown = "a number within float64", "one of more than 308 digits"
+                expected, shown = "a number within float64", "a number of more than 308 digits"
             return SourceError(
-                f"{place} must be {expected}, got {shown}. Leave it out with drop=[{name!r}] "
-                f"(--drop {name}) or give {SKIP_REMEDY}."
+                f"{place} must be {expected}, got {shown}. Exclude the column with drop=[{name!r}] "
+                f"(--drop {name}), or pass {SKIP_REMEDY}."
             )
         if isinstance(value, dt.datetime) and expected.startswith("a date"):
             expected = f"a date {'without' if value.tzinfo else 'with'} a time zone"
@@ -320,9 +323,9 @@ class ColumnTypes:
 
 
 def _majority_array(values: list[Any], form: str | None) -> tuple[Array, list[int]]:
-    """Python values of one type as an array, and the positions of all others.
+    """Convert Python values of one type to an array; also return the positions of all others.
 
-    The others are missing in the array. The type is the form, or that of the majority.
+    The others are missing in the array. The type is the form, or the type of most values.
     """
     with suppress(OnepassError):
         return to_column(values, ""), []
@@ -335,7 +338,7 @@ def _majority_array(values: list[Any], form: str | None) -> tuple[Array, list[in
 
 
 def _kind(value: Any) -> tuple[str, bool] | None:
-    """The type of a Python value and whether it has a time zone; ("", False) if it has no type."""
+    """Return the type of a Python value and whether it has a time zone; ("", False) for no type."""
     with suppress(OnepassError):
         column = to_column([value], "")
         return (
@@ -347,14 +350,14 @@ def _kind(value: Any) -> tuple[str, bool] | None:
 
 
 def _is_empty(column: pa.Array | list[Any]) -> bool:
-    """Whether all values are missing."""
+    """Return whether all values are missing."""
     if isinstance(column, pa.Array):
         return bool(column.null_count == len(column))
     return all(value is None for value in column)
 
 
 def _is_mixed(column: pa.Array | list[Any]) -> bool:
-    """Whether some values of JSON are not booleans."""
+    """Return whether some values of a JSON column are not booleans."""
     return isinstance(column, list) and any(type(v) not in {bool, type(None)} for v in column)
 
 
@@ -363,7 +366,7 @@ def _is_text(values: Sequence[object]) -> bool:
 
 
 def _texts(column: RawColumn, typed: Array | None, kind: str) -> pa.Array | list[str | None]:
-    """The values of a column as text; integers keep all their digits."""
+    """Convert the values of a column to text; integers retain all digits."""
     if isinstance(column, list) or typed is None:
         return [_text(value) for value in column]
     if kind == "text" and isinstance(column, pa.Array) and is_exact(column.type):
@@ -376,7 +379,7 @@ def _texts(column: RawColumn, typed: Array | None, kind: str) -> pa.Array | list
 
 
 def _text(value: Any) -> str | None:
-    """A value as text, booleans and lists as in JSON; None if it is missing."""
+    """Convert a value to text, booleans and lists as in JSON; missing values to None."""
     if is_missing_value(value):
         return None
     return json.dumps(value) if isinstance(value, (bool, list)) else as_text(value)

@@ -1,7 +1,8 @@
-"""Files at a path or an address, opened by fsspec, and their bytes, decompressed if necessary.
+"""Files at a path or an address, opened with fsspec, and their decompressed bytes.
 
-The first bytes can be inspected before the rest is read, also of a pipe. Compression is detected by
-these bytes, not by the name: gzip, bzip2, xz and Zstandard. A byte-order mark of UTF-8 is removed.
+The first bytes can be inspected before the rest is read, even from a pipe. Compression (gzip,
+bzip2, xz, Zstandard) is detected from these bytes, not from the name. A UTF-8 byte-order mark is
+removed.
 """
 
 import bz2
@@ -33,11 +34,11 @@ class Readable(Protocol):
     """A file object, or another object that can be read sequentially."""
 
     def read(self, size: int, /) -> bytes | str:
-        """Return at most ``size`` bytes or characters; none at the end."""
+        """Return at most ``size`` bytes or characters; an empty object at the end."""
 
 
 def is_url(text: str) -> bool:
-    r"""Whether a text is an address rather than a path.
+    r"""Return whether a text is an address rather than a path.
 
     Parameters
     ----------
@@ -65,18 +66,18 @@ class File:
     Attributes
     ----------
     name : str
-        Its last part, without a query string.
+        The last part of the address, without a query string.
     local : bool
-        Whether it is a path of this machine.
+        Whether the address is a path of this machine.
     path : str
-        The path in its file system.
+        The path within its file system.
 
     Raises
     ------
     MissingExtraError
-        If the package that fsspec needs for such addresses is not installed.
+        If a package that fsspec requires for such addresses is not installed.
     SourceError
-        If it does not exist, or may not be read.
+        If the file does not exist or cannot be read.
     """
 
     def __init__(self, address: str, *, _found: tuple[Any, str] | None = None) -> None:
@@ -101,36 +102,36 @@ class File:
     def open(self) -> BinaryIO:
         """Open the file for reading."""
         with self._address_errors():
-            if self.local and not self.is_file():  # a pipe or a device, in which fsspec would seek
+            if self.local and not self.is_file():  # a pipe or device: fsspec would seek
                 return Path(self.path).open("rb")
             opened: BinaryIO = self._system.open(self.path, "rb")
             return opened
 
     def is_file(self) -> bool:
-        """Whether it is a regular file, not a folder, pipe or device."""
+        """Return whether the address is a regular file, not a folder, pipe or device."""
         return bool(self._call(self._system.isfile))
 
     def is_dir(self) -> bool:
-        """Whether it is a folder; over HTTP, whether its address ends with a slash."""
-        # fsspec would download a file over HTTP to look for links in it
+        """Return whether the address is a folder; over HTTP, whether it ends with a slash."""
+        # over HTTP, fsspec would download a file to search it for links
         page = self.path.startswith(("http://", "https://")) and not self.path.endswith("/")
         return not page and bool(self._call(self._system.isdir))
 
     def exists(self) -> bool:
-        """Whether it exists."""
+        """Return whether the file or folder exists."""
         return bool(self._call(self._system.exists))
 
     def within(self) -> list["File"]:
-        """The files in a folder and its subfolders."""
+        """Return the files in a folder and its subfolders."""
         return [self._other(path) for path in self._call(self._system.find)]
 
     def matching(self) -> list["File"]:
-        """The files that match the address as a pattern."""
+        """Return the files that match the address as a pattern."""
         found = [self._other(path) for path in self._call(self._system.glob)]
         return [file for file in found if not file.is_dir()]
 
     def parts(self) -> tuple[str, ...]:
-        """The parts of the path: folders and file name."""
+        """Return the parts of the path: folders and file name."""
         path = os.path.abspath(self.path) if self.local else _without_secrets(self.path)  # noqa: PTH100
         return tuple(path.replace(os.sep, "/").split("/"))
 
@@ -156,11 +157,12 @@ class File:
         except ImportError as missing:
             raise MissingExtraError(
                 f"{_WHERE}: {self} requires a package besides fsspec ({missing}). "
-                "Install it, or fetch the file and give its path."
+                "Install it, or download the file and pass its path."
             ) from missing
         except FileNotFoundError as error:
             raise SourceError(
-                f"{_WHERE}: {self} must be a file, but there is none at that address. Check it."
+                f"{_WHERE}: {self} must be a file, got an address without a file. Check the "
+                "address."
             ) from error
         except Exception as error:
             raise SourceError(
@@ -171,7 +173,7 @@ class File:
 
 
 def _without_secrets(address: str) -> str:
-    """An address without passwords and query strings, for messages."""
+    """Remove passwords and query strings from an address, for messages."""
     hidden = re.sub(r"(://)[^/@\s]*@", r"\1", address)
     return re.sub(r"(https?://[^\s?]*)\?\S*", r"\1", hidden)
 
@@ -188,7 +190,7 @@ _MARKS: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
 
 
 def compression_of(head: bytes) -> str | None:
-    r"""The compression indicated by the first bytes of a file.
+    r"""Return the compression indicated by the first bytes of a file.
 
     Parameters
     ----------
@@ -211,7 +213,7 @@ class Bytes:
     Parameters
     ----------
     source : File or file object
-        A file object may be open in text or binary mode; it is left open.
+        A file object may be open in text or binary mode; it is not closed.
     name : str, optional
         The name in messages.
     """
@@ -251,7 +253,7 @@ class Bytes:
             return _read_full(self._inner, size)
 
     def seekable(self) -> IO[bytes]:
-        """All bytes in a seekable file; if necessary a temporary one, until it is closed."""
+        """Return a seekable file of all bytes; a temporary one, if necessary, until ``close``."""
         if self._file is not None and self.packing is None:
             self._file.seek(0)
             return self._file
@@ -271,7 +273,7 @@ class Bytes:
 
     @property
     def closed(self) -> bool:
-        """Whether the file opened here is closed; used by Arrow."""
+        """Whether the file opened here is closed; Arrow uses this attribute."""
         return self._file is not None and self._file.closed
 
     def close(self) -> None:
@@ -291,12 +293,12 @@ class Bytes:
             )
             raise SourceError(
                 f"{_WHERE}: {self.name} {packed}, got a truncated or damaged one ({error}). "
-                "Copy or download it again."
+                "Copy or download the file again."
             ) from error
 
 
 class _Buffered(io.RawIOBase):
-    """Bytes of which some have been read ahead."""
+    """A file of which some bytes have been read ahead."""
 
     def __init__(self, rest: Any) -> None:
         self._buffer = b""
@@ -327,7 +329,7 @@ class _Buffered(io.RawIOBase):
 
 
 class _Encoded:
-    """Text encoded in UTF-8."""
+    """A text file, encoded in UTF-8."""
 
     def __init__(self, text: Any) -> None:
         self._text = text
@@ -342,7 +344,7 @@ class _Encoded:
 
 
 def _read_full(file: Any, n: int) -> bytes:
-    """Read n bytes, or up to the end: a pipe may return fewer at a time."""
+    """Read n bytes, or up to the end; a pipe may return fewer per call."""
     parts = []
     while n > 0 and (part := file.read(n)):
         parts.append(bytes(part))

@@ -1,11 +1,11 @@
-"""File formats: their suffixes, first bytes and sources, and several files as one source.
+"""File formats: suffixes, first bytes and sources; and sequences of files as one source.
 
-To add a format, write its source and add it here.
+To add a format, write a source class and add it here.
 
 Several files are read one after the other in natural order, so that part-10 follows part-9. All
-must have the same columns; the first determines their types. Folders on the path of a file that are
-named ``key=value``, as in Hive, are columns too: numbers if all values of the key are numbers, else
-text, unless the user gives their type.
+files must have the same columns; the first file determines the types. Folders named ``key=value``
+on the path of a file, as in Hive, are columns too. Unless the user sets their type, they are
+numbers if all values of the key are numbers, otherwise text.
 """
 
 import re
@@ -46,18 +46,18 @@ SUFFIXES = {
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 _STREAM = b"\xff\xff\xff\xff"  # first bytes of an Arrow stream
 _REMEDIES = {
-    "na": "Put None or nan there in the source", "delimiter": "Leave it out",
-    "header": "Leave it out",
+    "na": "Replace such values by None or nan in the source", "delimiter": "Omit it",
+    "header": "Omit it",
 }  # fmt: skip
 
 
 def format_of(name: str) -> str | None:
-    """The format of a file by its name.
+    """Return the format that the name of a file indicates.
 
     Parameters
     ----------
     name : str
-        With its suffixes, including that of a compression.
+        The file name, which may end with a compression suffix.
 
     Examples
     --------
@@ -80,28 +80,28 @@ class ReadOptions:
     Parameters
     ----------
     format : str or None
-        One of ``FORMATS``; None to detect it by the name or the first bytes.
+        One of ``FORMATS``; None to detect the format from the name or the first bytes.
     delimiter : str or None
         CSV: the field delimiter.
     header : bool or tuple of str
-        CSV: whether the first line holds the column names; or the column names.
+        CSV: whether the first line contains the column names; or the column names.
     na : tuple of str
         CSV: further spellings of a missing value.
     dropped, only : tuple of str
-        JSON: keys to leave out, and the only keys to read; None for all.
-    parser : Literals
+        JSON: keys to exclude, and the only keys to read; None for all.
+    parser : TextParser
         Parser of text.
     skip : bool
         Whether invalid rows are skipped.
     leave : int or None
-        Text: the first row that is left unread if it is unterminated; None for none.
+        Text: the first row that is skipped if it is unterminated; None to read all rows.
     typed : tuple of str
-        The columns whose types the user gave.
+        The columns whose types the user has set.
 
     Raises
     ------
     ParameterError
-        If one is out of range, or incompatible with the format.
+        If an option is out of range, or incompatible with the format.
     """
 
     format: str | None = None
@@ -126,35 +126,35 @@ class ReadOptions:
             not isinstance(mark, str) or len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0'
         ):
             raise ParameterError(
-                f"{_WHERE}: `delimiter` must be one ASCII character that is no quotation mark and "
-                f"no line break, got {mark!r}. Give one such as ';' or a tab."
+                f"{_WHERE}: `delimiter` must be one ASCII character other than a quotation mark or "
+                f"a line break, got {mark!r}. Pass, for example, ';' or a tab."
             )
         if self.format is not None:
             self.check(self.format, self.format)
 
     @property
     def given(self) -> dict[str, Any]:
-        """The options that change the rows and differ from their defaults, for fingerprints."""
+        """Options that affect the rows and differ from their defaults, for fingerprints."""
         header = list(self.header) if isinstance(self.header, tuple) else self.header
         given = {"delimiter": self.delimiter, "header": header, "na": list(self.na)}
         return {k: v for k, v in given.items() if v not in (None, [], True)} | self.parser.given
 
     def check(self, kind: str | None, name: str) -> None:
-        """Refuse options of CSV for other formats."""
+        """Raise if options of CSV are set for another format."""
         for option in self.given.keys() & _REMEDIES if kind not in {"csv", "tsv"} else ():
             raise ParameterError(
-                f"{_WHERE}: `{option}` must be left out unless the source is CSV or TSV, got "
+                f"{_WHERE}: `{option}` must be omitted unless the source is CSV or TSV, got "
                 f"{self.given[option]!r} for {name}. {_REMEDIES[option]}."
             )
 
     def passes(self, key: str) -> bool:
-        """Whether to leave out a JSON key and all keys within its value."""
+        """Return whether to exclude a JSON key and all keys within its value."""
         if key in self.dropped or self.only is None:
             return key in self.dropped
         return not any(name == key or name.startswith(f"{key}.") for name in self.only)
 
     def file(self, file: File, name: str | None = None) -> Source:
-        """The source of a file; its name is by default that of the file."""
+        """Return a source for a file; the default name is the file name."""
         kind = self.format or format_of(file.name)
         if self.is_read_once(file):
             opened = file.open()
@@ -166,7 +166,7 @@ class ReadOptions:
             if suffix.lower().endswith(tuple(f".parquet{packing}" for packing in PACKED)):
                 remedy = "Parquet is compressed internally: decompress the file"
             else:
-                remedy = f"Rename the file, convert it, or give format= ({', '.join(FORMATS)})"
+                remedy = f"Rename the file, convert it, or pass format= ({', '.join(FORMATS)})"
             raise SourceError(
                 f"{_WHERE}: {file} must have one of the suffixes {', '.join(SUFFIXES)}, for "
                 f"text and Arrow also with {', '.join(PACKED)}, got {suffix or 'none'!r}. "
@@ -175,18 +175,18 @@ class ReadOptions:
         return self._source(kind, file, name or file.name)
 
     def is_read_once(self, file: File) -> bool:
-        """Whether a path is a pipe or a device, such as /dev/stdin."""
+        """Return whether a path is a pipe or a device, such as /dev/stdin."""
         kind = self.format or format_of(file.name)
         device = kind is None and file.path.startswith("/dev/")
         return file.local and (device or not file.is_file())
 
     def is_empty(self, file: File) -> bool:
-        """Whether a text file is empty."""
+        """Return whether a text file is empty."""
         text = (self.format or format_of(file.name)) in {"csv", "tsv", "jsonl"}
         return text and file.local and file.is_file() and file.size == 0
 
     def stream(self, file: Any, name: str) -> Source:
-        """The source of a file object, whose format is detected by its first bytes."""
+        """Return a source for a file object; its first bytes determine the format."""
         opened = Bytes(file, name)
         kind = self.format or _sniff_format(opened.look(16))
         if kind != "parquet":
@@ -214,7 +214,7 @@ class ReadOptions:
 
 
 def _sniff_format(head: bytes) -> str:
-    """The format of first bytes; text is CSV unless it begins as a JSON object."""
+    """Detect the format from the first bytes; text is CSV unless it begins like a JSON object."""
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith((MARK, b"FEA1", _STREAM)):
@@ -226,7 +226,7 @@ _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
-    """A sort key for natural order.
+    """Return a sort key for natural order.
 
     Parameters
     ----------
@@ -245,12 +245,12 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
 
 
 def hive_partitions(folders: Sequence[str]) -> dict[str, str | None]:
-    """The columns given by folder names.
+    """Return the columns that folder names define, with their values.
 
     Parameters
     ----------
     folders : sequence of str
-        Their names.
+        The folder names.
 
     Examples
     --------
@@ -269,16 +269,17 @@ class FileSequence(BaseSource):
     Parameters
     ----------
     files : sequence of (File, dict of str to str or None)
-        At least one, in order, each with the columns of its folders.
+        At least one file, in order, each with the columns of its folders.
     name : str
-        The name of all in messages.
-    options : Reading
-        How each is read.
+        The name of the sequence in messages.
+    options : ReadOptions
+        Options for reading each file.
 
     Raises
     ------
     ColumnError
-        While reading: if a file has other columns than the first, or a column that is a folder key.
+        While reading: if a file has other columns than the first one, or a column that is also a
+        folder key.
     """
 
     def __init__(
@@ -298,7 +299,7 @@ class FileSequence(BaseSource):
         }
 
     def columns(self) -> list[str] | None:
-        """Those of the first file, then those of folders."""
+        """Return the columns of the first file, then those of folders."""
         return self._columns(self._first, 0)
 
     def located(self, row: int) -> str:
@@ -309,7 +310,7 @@ class FileSequence(BaseSource):
         return super().located(row)
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows of all files."""
+        """Yield the rows of all files, in order."""
         every = self.columns()
         self._begins, seen, done = [], 0, 0
         total = sum(file.size for file, _ in self._files) or 1
@@ -329,7 +330,7 @@ class FileSequence(BaseSource):
             done += file.size
 
     def _opened(self, i: int, seen: int = 0) -> Source:
-        """The source of a file; only the last file may have an unterminated row."""
+        """Open a file; only the last file may have an unterminated row."""
         leave = self._reading.leave if i == len(self._files) - 1 else None
         options = replace(self._reading, leave=None if leave is None else max(0, leave - seen))
         file = self._files[i][0]
@@ -341,30 +342,30 @@ class FileSequence(BaseSource):
         return None if names is None else [*names, *self._files[i][1]]
 
     def _check_keys(self, names: Iterable[str], i: int) -> None:
-        """Refuse a file with a column that is also a folder key."""
+        """Raise if a column of a file is also a folder key."""
         file, partitions = self._files[i]
         if both := [name for name in names if name in partitions]:
             raise ColumnError(
-                f"op.stream.read: {file} must have no column {both[0]!r}, as a folder on its "
-                "path is a column of that name, got one. Rename either, or give a list of paths, "
+                f"op.stream.read: {file} must have no column {both[0]!r}, the key of a folder on "
+                "its path, got one. Rename the column or the folder, or pass a list of paths, "
                 "whose folders are ignored."
             )
 
     def _check_columns(self, there: list[str] | None, every: list[str] | None, file: File) -> None:
-        """Refuse a file with other columns than the first."""
+        """Raise if a file has other columns than the first one."""
         if every is None or there is None:
             return
         lacks, more = sorted(set(every) - set(there)), sorted(set(there) - set(every))
         if lacks or more:
             got = [f"no {join_names(lacks)}"] if lacks else []
-            got += [f"{join_names(more)} too"] if more else []
+            got += [f"also {join_names(more)}"] if more else []
             raise ColumnError(
                 f"op.stream.read: {file} must have the columns of {self._files[0][0]}, got "
-                f"{' and '.join(got)}. Fix the file, or leave it out."
+                f"{' and '.join(got)}. Fix the file, or exclude it."
             )
 
     def _partition_column(self, name: str, value: str | None, n: int) -> RawColumn:
-        """A column given by the folders of a file."""
+        """Return a column of n rows with the value of a folder key."""
         if name in self._numbers:
             return np.full(n, np.nan if value is None else float(value))
         return np.full(n, value, dtype=object)

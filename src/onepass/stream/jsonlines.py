@@ -1,14 +1,14 @@
-"""JSON Lines as a source: one object a line; keys within an object are named ``outer.inner``.
+"""JSON Lines as a source: one object per line; nested keys are named ``outer.inner``.
 
-A row is a line that holds one JSON object; blank lines are skipped. Several objects on a line, an
-object over several lines and an array are errors.
+A row is a line with one JSON object; blank lines are skipped. Several objects on a line, an object
+over several lines and an array are errors.
 
-Keys that a line lacks are missing there, as null is, and any line may have new keys. A column is
-text, numbers or booleans; text is dates, times of day or durations if all its first values are
-(:mod:`onepass.stream.dtypes`).
+The values of absent keys are missing, like null, and any line may have new keys. A column contains
+text, numbers or booleans. Text is parsed as dates, times of day or durations if all first values of
+the column have that form (:mod:`onepass.stream.dtypes`).
 
-msgspec decodes the lines. Texts that it refuses are decoded by the standard library, which also
-accepts NaN and reports the line of an error. Of duplicate keys in an object, the last value is
+msgspec decodes the lines. Text that it rejects is decoded by the standard library, which also
+accepts NaN and reports the line of an error. If a key of an object is duplicated, the last value is
 used.
 """
 
@@ -41,11 +41,11 @@ class JsonLines(BaseSource):
     name : str
         The name in messages.
     passes : callable, optional
-        Whether to leave out a key and all keys within its value, by its full name.
+        Returns whether to exclude a key, given by its full name, and all keys within its value.
     skip : bool
         Whether lines that cannot be parsed are skipped.
     leave : int or None
-        The first row that is left unread if it is unterminated; None for none.
+        The first row that is skipped if it is unterminated; None to read all rows.
 
     Raises
     ------
@@ -68,11 +68,11 @@ class JsonLines(BaseSource):
         self._skip, self.leave = skip, leave
 
     def columns(self) -> None:
-        """None: any row may have new columns."""
+        """Return None: any row may have new columns."""
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, some hundred kibibytes of text at a time; some mebibytes at first."""
-        del names, block, start  # selected and skipped by the caller; bounded by their bytes
+        """Yield the rows in chunks of 256 KiB of text; the first chunk has 4 MiB."""
+        del names, block, start  # the caller selects and skips; chunks are bounded by bytes
         opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source, self.name)
         first = line = 0
         try:
@@ -83,8 +83,8 @@ class JsonLines(BaseSource):
                     return
                 if not first and text.lstrip().startswith(b"["):
                     raise self._error(
-                        "one JSON object a line, got an array. Write its elements as lines, as "
-                        "with: jq -c '.[]'"
+                        "one JSON object per line, got an array. Write its elements as lines, for "
+                        "example by: jq -c '.[]'"
                     )
                 bad: dict[int, str] = {}
                 rows = self._rows(text, line, bad)
@@ -97,10 +97,10 @@ class JsonLines(BaseSource):
             opened.close()
 
     def _error(self, error: str) -> SourceError:
-        return SourceError(f"op.stream.read: {self.name} must hold {error}.")
+        return SourceError(f"op.stream.read: {self.name} must contain {error}.")
 
     def _rows(self, text: bytes, line: int, bad: dict[int, str]) -> list[dict[str, Any]]:
-        """The objects of some lines."""
+        """Parse lines to objects; store the errors of invalid lines in ``bad``."""
         try:
             return [_OBJECTS.decode(one) for one in text.split(b"\n") if one.strip()]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -111,10 +111,10 @@ class JsonLines(BaseSource):
                     rows.append(_decoded(one))
                 except (ValueError, TypeError, RecursionError) as error:
                     shown = one.strip()[:60].decode("utf-8", "replace")
-                    why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+                    why = "nested too deeply" if isinstance(error, RecursionError) else error
                     message = (
                         f"op.stream.read: {self.name}: line {number} must be one JSON object in "
-                        f"UTF-8, got {shown!r} ({why}). Fix the line, or give {SKIP_REMEDY}."
+                        f"UTF-8, got {shown!r} ({why}). Fix the line, or pass {SKIP_REMEDY}."
                     )
                     if not self._skip:
                         raise SourceError(message) from None
@@ -123,7 +123,7 @@ class JsonLines(BaseSource):
         return rows
 
     def _columns(self, rows: list[dict[str, Any]], before: str = "") -> dict[str, list[Any]]:
-        """The values of each column by its full name, including nested objects."""
+        """Return the values of each column by its full name, including nested objects."""
         columns: dict[str, list[Any]] = {}
         for key, values in columns_of_dicts(rows).items():
             name = before + key
@@ -136,7 +136,10 @@ class JsonLines(BaseSource):
                 others = [None if isinstance(value, dict) else value for value in values]
                 if any(value is not None for value in others):
                     found[name] = others
-            for full, column in found.items():  # "a.b" may stand beside "b" in "a"
+            for (
+                full,
+                column,
+            ) in found.items():  # the key "a.b" and the key "b" in "a" may both occur
                 known = columns.get(full, column)
                 pairs = zip(known, column, strict=True)
                 columns[full] = (
@@ -146,9 +149,9 @@ class JsonLines(BaseSource):
 
 
 def _decoded(line: bytes) -> dict[str, Any]:
-    """The object of one line."""
+    """Parse one line."""
     value = json.loads(line)
     if not isinstance(value, dict):
-        raise TypeError(f"it is a {type(value).__name__}")
-    json.dumps(value, ensure_ascii=False).encode()  # refuses a lone surrogate
+        raise TypeError(f"the line is a {type(value).__name__}")
+    json.dumps(value, ensure_ascii=False).encode()  # raises for a lone surrogate
     return value

@@ -1,10 +1,10 @@
 """Parsing of text as numbers, booleans, dates, times of day and durations.
 
-The first values of a column of text determine its form. A form is a spelling of numbers, booleans,
-times of day with durations, or a format of dates for ``strptime``, which a time of day may follow.
-The same parser infers and converts, so no value that was examined is refused later. Either all
-dates of a column have a UTC offset, or none. Times of day and durations become numbers of seconds.
-Digits below a microsecond are truncated.
+The first values of a column of text determine its form: a spelling of numbers, booleans, times of
+day or durations, or a date format for ``strptime``, optionally followed by a time of day. The same
+parser infers and converts, so values used for inference are never rejected later. Either all dates
+of a column have a UTC offset, or none. Times of day and durations are converted to seconds. Digits
+below a microsecond are truncated.
 """
 
 import datetime as dt
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 DTYPE_CODES = {"number": "f", "bool": "b", "text": "O", "date": "M"}
-"""Dtype code of each type of column in a source; b for booleans."""
+"""Type of a column in a source -> dtype code."""
 TYPE_NAMES = {"f": "number", "b": "number", "O": "text", "M": "date"}
-"""Type of a column by its dtype code; booleans are numbers in tables."""
+"""Dtype code -> type of a column; booleans are numbers in tables."""
 ISO, ZONED = "%Y-%m-%d", " with UTC offset"
 UNQUOTED = frozenset({"number", "true or false"})
 """Forms of values that JSON does not quote."""
-SKIP_REMEDY = "bad_rows='skip' (--bad-rows skip) to leave such rows out"
+SKIP_REMEDY = "bad_rows='skip' (--bad-rows skip) to skip such rows"
 """Remedy for invalid rows, for error messages."""
 _WORDS = {"number": "a number", "bool": "true or false", "text": "text", "date": "a date"}
 _NOUNS = {"number": "numbers", "true or false": "booleans", "duration": "times of day"}
@@ -78,9 +78,9 @@ _SPELLINGS = [
     (",", ""),
     *((d, t) for t in ",. \u00a0\u202f'\u2019" for d in ".," if d != t),
 ]
-_HEAD = 256  # number of values by which the likeliest forms are chosen
-_MIN_SHARE = 0.1  # a form of fewer of the values is ignored: the column is text
-_MAX_SHARE = 0.9  # more numbers with other separators are an error
+_HEAD = 256  # number of values from which the likely forms are determined
+_MIN_SHARE = 0.1  # forms of a smaller share of values are ignored: the column is text
+_MAX_SHARE = 0.9  # a larger share of numbers with other separators is an error
 _ARROW = {
     "number": pa.float64(), "true or false": pa.bool_(), ISO: pa.timestamp("us"),
     ISO + ZONED: pa.timestamp("us", tz="UTC"),
@@ -89,7 +89,7 @@ _Parse = Callable[[str], Any]
 
 
 def type_option(name: str, kind: str) -> str:
-    """The option that sets the type of a column, for messages.
+    """Format the option that sets the type of a column, for messages.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def type_option(name: str, kind: str) -> str:
 
 
 def as_text(value: object) -> str:
-    """A value as text; integers have no decimal point."""
+    """Convert a value to text; integers have no decimal point."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
         return str(int(value))
     return value.isoformat() if isinstance(value, dt.datetime) else str(value)
@@ -116,7 +116,7 @@ class TextParser:
     thousands : str
         The separator of groups of three digits; empty for none.
     date_format : str, optional
-        An additional format of dates, for ``strptime``.
+        An additional date format, for ``strptime``.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class TextParser:
     Raises
     ------
     ParameterError
-        If a separator or the format of dates is invalid.
+        If a separator or the date format is invalid.
 
     Examples
     --------
@@ -182,12 +182,12 @@ class TextParser:
         self._parsers = {f: parse for forms in self._forms.values() for f, parse in forms.items()}
 
     def kind(self, form: str) -> str:
-        """The type of the values of a form: number, bool, text or date."""
+        """Return the type of the values of a form: number, bool, text or date."""
         kinds = {"duration": "number", "true or false": "bool"}
         return "date" if form in self._dates else kinds.get(form, form)
 
     def word(self, form: str) -> str:
-        """Description of a value of a form, for messages."""
+        """Describe a value of a form, for messages."""
         plain = form == ISO or form not in self._dates
         return _WORDS[self.kind(form)] + ("" if plain else f" ({form})")
 
@@ -204,40 +204,40 @@ class TextParser:
         skip: bool = False,
         warn: bool = True,
     ) -> str | None:
-        """The form of a column of text by its first values.
+        """Infer the form of a column of text from its first values.
 
         Parameters
         ----------
         name : str
             The column.
         values : sequence of str or None
-            Its first values.
+            The first values of the column.
         kind : str, optional
-            The type given by the user; or "quoted" for text that JSON quotes, which is never parsed
-            as plain numbers or booleans.
+            The type that the user has set; or "quoted" for quoted text of JSON, which is never
+            parsed as plain numbers or booleans.
         source : str
             The source, for messages.
         first : int
-            The row of the first value.
+            The row number of the first value.
         numbers : int
-            Number of unquoted numbers of the JSON column.
+            Number of unquoted numbers in the JSON column.
         target : bool
             Whether the column is a target.
         skip : bool
-            Whether bad rows are skipped, so that setting the type is a remedy.
+            Whether bad rows are skipped; if so, messages recommend setting the type.
         warn : bool
-            Whether to warn about a column of text in which many values have another type.
+            Whether to warn about a text column in which many values have another type.
 
         Returns
         -------
         form : str or None
-            None without values, unless the type is given.
+            None if there are no values and no type is set.
 
         Raises
         ------
         TypeMismatchError
-            If numbers or dates are in a format that the options do not name, or nearly all values
-            of a target have one type.
+            If numbers or dates are in a format that no option specifies, or nearly all values of a
+            target, but not all, have one type.
         """
         counts = Counter(value for value in values if value is not None)
         free, total = kind in {None, "quoted"}, counts.total()
@@ -255,8 +255,8 @@ class TextParser:
         text, typing = type_option(name, "text"), type_option(name, self.kind(form))
         if what in {"spelling", "ambiguous"}:
             raise TypeMismatchError(
-                f"op.stream.read: {where} must hold {noun}, got {at}. Give {remedy}, or {text} if "
-                "it is text."
+                f"op.stream.read: {where} must contain {noun}, got {at}. Pass {remedy}, or {text} "
+                "if the column is text."
             )
         count = f"{fits:,} of the first {total:,} values are {noun}"
         if what == "zeros":
@@ -265,16 +265,17 @@ class TextParser:
             shown = f"{count}, but {at} is not"
             ways = [] if kind else [f"na=({value!r},) (--na {value!r}) if it means missing"]
             options = f"{remedy} and {typing}" if remedy else typing
-            ways += [f"{options} to skip the rows with other values"] * skip
-        give = f"Give {', '.join(ways)}{', or ' * bool(ways)}{text} if"
+            ways += [f"{options} to skip rows with other values"] * skip
+        advice = f"Pass {', '.join(ways)}{', or ' * bool(ways)}{text} if"
         if what == "mixed" and target and fits > _MAX_SHARE * total:
             raise TypeMismatchError(
-                f"op.stream.read: {source}: the target {name!r} must hold numbers or labels, got "
-                f"both: {shown}. {give} all of them are labels; the task is then classification."
+                f"op.stream.read: {source}: the target {name!r} must contain numbers or labels, "
+                f"got both: {shown}. {advice} all of them are labels; the task is then "
+                "classification."
             )
         if warn:
             warnings.warn(
-                f"{where} is read as text: {shown}. {give} it is text.",
+                f"{where} is read as text: {shown}. {advice} the column is text.",
                 MixedColumnWarning,
                 stacklevel=2,
             )
@@ -283,7 +284,7 @@ class TextParser:
     def _best_form(
         self, name: str, counts: Counter[str], kind: str | None
     ) -> tuple[str, tuple[str, str, int, str, str] | None]:
-        """The form of most values, and an issue to report, if any."""
+        """Return the form of most values, and the issue to report, if any."""
         free = kind in {None, "quoted"}
         least = max(1, _MIN_SHARE * counts.total()) if free else 0
         if free and "date_format" not in self.given:
@@ -300,7 +301,7 @@ class TextParser:
     def _describe_issue(
         self, best: list[str], fits: int, counts: Counter[str], kind: str | None, name: str
     ) -> tuple[str, str, int, str, str] | None:
-        """Code, noun, number of fits, example and remedy of an issue."""
+        """Return code, noun, number of matching values, example and remedy of an issue."""
         form, days = best[0], [day.removesuffix(ZONED) for day in best]
         if len(best) > 1 and form[:2] == "%m" and days[0] != self.given.get("date_format"):
             noun = "dates that show which number is the month"
@@ -328,9 +329,9 @@ class TextParser:
         return None
 
     def array(self, values: pa.Array | Sequence[str | None], form: str) -> tuple[Array, list[int]]:
-        """Text as values of one form, and the positions of texts of other forms.
+        """Convert text of one form to an array; also return the positions of other forms.
 
-        These values are missing in the array.
+        Values of other forms are missing in the array.
         """
         if isinstance(values, pa.Array):
             if (column := self.cast(values, form)) is not None:
@@ -348,7 +349,7 @@ class TextParser:
         return np.array(found, dtype=dtype), unfit
 
     def cast(self, texts: pa.Array, form: str) -> Array | None:
-        """Text converted by Arrow, which is faster and gives the same values; None if it fails.
+        """Convert text with Arrow, which is faster and returns equal values; None if it fails.
 
         Arrow parses plain numbers, booleans and some spellings of ISO dates.
         """
@@ -369,7 +370,7 @@ class TextParser:
         return np.array(values.to_numpy(zero_copy_only=False))
 
     def quick_form(self, texts: pa.Array, kind: str | None) -> str | None:
-        """The form that Arrow finds in all values, if any; faster than :meth:`infer_form`."""
+        """Return the form that Arrow can parse in all values, or None; faster than inference."""
         if self.given or texts.null_count == len(texts):
             return None
         for form in ("number", ISO, ISO + ZONED):
@@ -379,26 +380,26 @@ class TextParser:
         return None
 
     def remedy(self, name: str, value: object, na: str = "") -> str:
-        """The remedy for a value of another type than its column."""
+        """Return the remedy for a value whose type differs from that of its column."""
         text = str(value)
         local = [form for form, parse in self._local.items() if _has_form(text, parse)]
         spelling = "" if _has_form(text, self._parsers["number"]) else self._proposal(local)
-        number = f"give {spelling} if it is a number, or " if spelling else ""
+        number = f"pass {spelling} if it is a number, or " if spelling else ""
         return (
-            f"Fix the row, or {number}give {na}{SKIP_REMEDY} or, from the first row on, "
+            f"Fix the row, or {number}pass {na}{SKIP_REMEDY}, or start again with "
             f"{type_option(name, 'text')}."
         )
 
     def _proposal(self, forms: Sequence[str]) -> str:
-        """Options for other spellings of numbers, compatible with the present ones.
+        """Return options for other spellings of numbers that are compatible with the current ones.
 
-        No decimal separator is proposed that is the present thousands separator, nor the reverse.
+        The current thousands separator is not proposed as a decimal separator, nor the reverse.
         """
         return " or ".join([form for form in forms if form in self._proposed][:2])
 
 
 def _try_parse(text: str, parse: _Parse) -> Any:
-    """The value of a text; None if it has another form."""
+    """Parse a text; None if it has another form."""
     try:
         return parse(text)
     except (ValueError, OverflowError):
@@ -406,12 +407,12 @@ def _try_parse(text: str, parse: _Parse) -> Any:
 
 
 def _has_form(text: str, parse: _Parse) -> bool:
-    """Whether a text has a form."""
+    """Return whether a text has a form."""
     return _try_parse(text, parse) is not None
 
 
 def _best_forms(counts: Counter[str], forms: Mapping[str, _Parse]) -> tuple[list[str], int]:
-    """The forms of the largest number of values, and that number."""
+    """Return the most frequent forms and their number of values."""
     first = next(iter(forms))
     if all(_has_form(value, forms[first]) for value in counts):
         return [first], counts.total()
@@ -424,7 +425,7 @@ def _best_forms(counts: Counter[str], forms: Mapping[str, _Parse]) -> tuple[list
 
 
 def _number(decimal: str, thousands: str) -> _Parse:
-    """A parser of numbers in one spelling."""
+    """Return a parser of numbers in one spelling."""
     d, t = re.escape(decimal), re.escape(thousands)
     whole = rf"(?:\d{{1,3}}(?:{t}\d{{2,3}})*{t}\d{{3}}|\d+)" if thousands else r"\d+"
     number = rf"(?:{whole}(?:{d}\d*)?|{d}\d+)(?:[eE][+-]?\d+)?"
@@ -438,12 +439,12 @@ def _number(decimal: str, thousands: str) -> _Parse:
 
 
 def _parse_other_spelling(parse: _Parse, number: _Parse, text: str) -> Any:
-    """Parse a number that is not one in the present spelling."""
+    """Parse a number in another spelling; None if it is valid in the current spelling."""
     return None if _has_form(text, number) else parse(text)
 
 
 def _options(decimal: str, thousands: str, present: str) -> str:
-    """The options for a spelling of numbers; without the present decimal separator."""
+    """Format the options for a spelling of numbers, except the current decimal separator."""
     given = {"decimal": decimal.replace(present, ""), "thousands": thousands}
     given = {name: mark for name, mark in given.items() if mark}
     shell = " ".join(f"--{name} {shlex.quote(mark)}" for name, mark in given.items())
@@ -451,12 +452,12 @@ def _options(decimal: str, thousands: str, present: str) -> str:
 
 
 def _parse_bool(words: Mapping[str, float], text: str) -> float | None:
-    """A boolean as 1 or 0."""
+    """Parse a boolean as 1 or 0."""
     return words.get(text.strip().lower())
 
 
 def _hour(found: re.Match[str]) -> int:
-    """The hour from 0 to 23, also of a 12-hour clock."""
+    """Return the hour from 0 to 23, also of a 12-hour clock."""
     hour = int(found["H"] or 0)
     if not found["p"]:
         return hour
@@ -466,7 +467,7 @@ def _hour(found: re.Match[str]) -> int:
 
 
 def _parse_duration(text: str) -> float:
-    """A time of day or a duration as seconds."""
+    """Parse a time of day or a duration as seconds."""
     found = _CLOCK.fullmatch(text.strip()) or _PERIOD.fullmatch(text.strip())
     if found is None:
         raise ValueError(text)
@@ -478,12 +479,12 @@ def _parse_duration(text: str) -> float:
     return (days - own if part["s"] == "-" else days + own).total_seconds()
 
 
-_time = lru_cache(maxsize=4096)(dt.time.fromisoformat)  # many values are of one time or day
+_time = lru_cache(maxsize=4096)(dt.time.fromisoformat)  # many values share a time or a day
 _day = lru_cache(maxsize=4096)(dt.datetime.strptime)
 
 
 def _parse_date(date_format: str, zoned: bool, own: bool, text: str) -> dt.datetime:  # noqa: FBT001
-    """A date of one form, in UTC if it has an offset; ``own`` is the user's format."""
+    """Parse a date of one form, in UTC if it has an offset; ``own`` if the user set the format."""
     stamp = None
     if own and not zoned:
         with suppress(ValueError):
@@ -500,12 +501,13 @@ def _parse_date(date_format: str, zoned: bool, own: bool, text: str) -> dt.datet
 
 
 def _check(decimal: str, thousands: str, date_format: str | None) -> None:
-    """Refuse separators that occur in numbers, and formats without a year and a month."""
+    """Raise if separators occur in numbers, or if the date format lacks a year or a month."""
     marks = [decimal, *([thousands] if thousands else [])]
     if len({*marks}) < len(marks) or not all(re.fullmatch(r"[^\w+-]", str(m)) for m in marks):
         raise ParameterError(
-            "op.stream.read: `decimal` and `thousands` must be two different marks, no letters, "
-            f"digits or signs, got {decimal!r} and {thousands!r}. Give two such as ',' and '.'."
+            "op.stream.read: `decimal` and `thousands` must be two different characters other than "
+            f"letters, digits and signs, got {decimal!r} and {thousands!r}. Pass, for example, ',' "
+            "and '.'."
         )
     tried = dt.datetime(2001, 2, 3, tzinfo=dt.UTC)
     with suppress(ValueError, TypeError, re.error):
@@ -513,6 +515,6 @@ def _check(decimal: str, thousands: str, date_format: str | None) -> None:
         if (day.year, day.month) == (2001, 2):
             return
     raise ParameterError(
-        "op.stream.read: `date_format` must be a format of strptime that has a year and a month, "
-        f"got {date_format!r}. Give one such as '%d/%m/%Y'."
+        "op.stream.read: `date_format` must be a strptime format that has a year and a month, "
+        f"got {date_format!r}. Pass, for example, '%d/%m/%Y'."
     )

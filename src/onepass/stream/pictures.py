@@ -33,7 +33,7 @@ def read_idx(path: Path, md5: str | None = None) -> NDArray[np.uint8]:
     Parameters
     ----------
     path : Path
-        The file, compressed by gzip or not.
+        The file, optionally compressed with gzip.
     md5 : str, optional
         Expected MD5 sum of the decompressed file.
 
@@ -44,7 +44,7 @@ def read_idx(path: Path, md5: str | None = None) -> NDArray[np.uint8]:
     Raises
     ------
     SourceError
-        If it is not a complete idx file of unsigned bytes, or has another MD5 sum.
+        If the file is not a complete idx file of unsigned bytes, or has another MD5 sum.
     """
     data = _decompressed(path)
     if md5 is not None:
@@ -55,7 +55,9 @@ def read_idx(path: Path, md5: str | None = None) -> NDArray[np.uint8]:
         raise _file_error(path, f"must begin as an idx file of unsigned bytes, got {data[:4]!r}")
     begin = 4 + 4 * data[3]
     if len(data) < begin:
-        raise _file_error(path, f"must hold {data[3]} dimensions, got {len(data)} bytes in all")
+        raise _file_error(
+            path, f"must contain {data[3]} dimensions, got a file of {len(data)} bytes"
+        )
     shape = tuple(int(size) for size in np.frombuffer(data, ">u4", data[3], 4))
     expected = begin + int(np.prod(shape, dtype=np.int64))
     if len(data) != expected:
@@ -72,12 +74,12 @@ def _decompressed(path: Path) -> bytes:
 
 
 def _file_error(path: Path, what: str) -> SourceError:
-    return SourceError(f"op.stream: {path} {what}. Delete it, and fetch it again.")
+    return SourceError(f"op.stream: {path} {what}. Delete the file and fetch it again.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Images:
-    """Images and their labels, for training and for test.
+    """Images and labels, for training and testing.
 
     Parameters
     ----------
@@ -101,8 +103,8 @@ class Images:
 class ImageChecksums:
     """Checksums of a set of images.
 
-    idx files are the originals, bit for bit. OpenML has the same images in another layout, which is
-    checked by the number of images of each label and the sum of all pixels.
+    idx files must equal the originals bit for bit. OpenML has the same images in another layout,
+    for which the number of images of each class and the sum of all pixels are checked.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ class ImageChecksums:
         return Images(*arrays)
 
     def split_images(self, flat: Array, labels: ArrayLike, where: str) -> Images:
-        """Rows of pixels, training before test, as images.
+        """Convert rows of pixels, training before test images, to images.
 
         Parameters
         ----------
@@ -143,7 +145,7 @@ class ImageChecksums:
         labels : array-like of shape (n,)
             Classes, as numbers or as text.
         where : str
-            Their origin, for messages.
+            The origin of the images, for messages.
         """
         n, total = (sum(part) for part in self.labels), len(flat)
         first = next(n)
@@ -154,7 +156,7 @@ class ImageChecksums:
         return images
 
     def check(self, images: Images, where: str) -> None:
-        """Refuse images whose labels or pixels do not match.
+        """Check labels and pixels of images.
 
         Raises
         ------
@@ -171,12 +173,12 @@ class ImageChecksums:
             if counts != labels or total != pixels:
                 raise SourceError(
                     f"op.stream: {where}: the {part} images must have labels {labels} times and "
-                    f"pixels that sum to {pixels}, got {counts} and {total}. Delete it, and fetch "
-                    "it again."
+                    f"pixels that sum to {pixels}, got {counts} and {total}. Delete the file and "
+                    "fetch it again."
                 )
 
     def source(self, paths: Sequence[Path], name: str) -> Pair:
-        """All images as rows, training before test; pixels are p0, p1 and so on."""
+        """Return all images as rows with the columns p0, p1, and so on; training rows first."""
         images = self.read(paths)
         pixels = np.concatenate([images.train_images, images.test_images])
         flat = pixels.reshape(len(pixels), -1)
@@ -191,6 +193,6 @@ def _unpacked(path: Path) -> Images:
             return Images(**{name: arrays[name] for name in Images.__slots__})
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise SourceError(
-            f"op.stream: {path} must hold the fetched images, got an unreadable file "
-            f"({error}). Delete it, and fetch it again."
+            f"op.stream: {path} must contain the fetched images, got an unreadable file "
+            f"({error}). Delete the file and fetch it again."
         ) from error

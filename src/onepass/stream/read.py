@@ -1,4 +1,4 @@
-"""``read``: streams from files, pipes, frames, arrays, iterables and named data sets."""
+"""Function ``read``: streams from files, pipes, frames, arrays, iterables and data sets."""
 
 import io
 import os
@@ -40,7 +40,7 @@ _WHERE = "op.stream.read"
 
 
 def _open_source(source: Any, reading: ReadOptions) -> Source:
-    """Open the source given by the user."""
+    """Open the source that the user passed."""
     if isinstance(source, str) and source == "-":
         return reading.stream(getattr(sys.stdin, "buffer", sys.stdin), "standard input")
     if isinstance(source, (str, os.PathLike)):
@@ -54,15 +54,15 @@ def _open_source(source: Any, reading: ReadOptions) -> Source:
     in_memory = _in_memory(source, reading.skip)
     if reading.format is not None:
         raise ParameterError(
-            f"{_WHERE}: `format` must be left out unless the source is a file, got "
-            f"{reading.format!r} for {in_memory.name}. Leave it out."
+            f"{_WHERE}: `format` must be omitted unless the source is a file, got "
+            f"{reading.format!r} for {in_memory.name}. Omit it."
         )
     reading.check(None, in_memory.name)
     return in_memory
 
 
 def _in_memory(source: Any, skip: bool) -> Source:  # noqa: FBT001
-    """The source of rows that are in memory, or come from an iterable."""
+    """Return a source for rows in memory or from an iterable."""
     if isinstance(source, tuple) and len(source) == 2 and not isinstance(source[0], Mapping):
         X, y = source
         return Pair(Frame(X) if is_frame(X) else Matrix(X), y)
@@ -74,7 +74,7 @@ def _in_memory(source: Any, skip: bool) -> Source:  # noqa: FBT001
         return RowIterable(source, skip=skip)
     raise TypeMismatchError(
         f"{_WHERE}: `source` must be a path, a file object, a DataFrame, an array, (X, y) or an "
-        f"iterable of rows, got {type(source).__name__}. Collect lazy frames first, and give "
+        f"iterable of rows, got {type(source).__name__}. Collect lazy frames first, and pass "
         "columns as a DataFrame."
     )
 
@@ -84,7 +84,7 @@ def _is_path(source: object) -> bool:
 
 
 def _path_source(text: str, reading: ReadOptions) -> Source:
-    """The source at a path, an address or a pattern."""
+    """Return a source for a path, an address or a pattern."""
     place = File(text)
     if place.is_dir():
         return _folder_source(place, reading)
@@ -94,20 +94,20 @@ def _path_source(text: str, reading: ReadOptions) -> Source:
 
 
 def _file(text: str) -> File:
-    """An existing file."""
+    """Return the file at an address; raise if it does not exist."""
     file = File(text)
     if not file.local:
         return file
     if file.is_dir():
         raise SourceError(
-            f"{_WHERE}: {file} must be a file, got a directory. Give the directory alone, or the "
-            "files in it."
+            f"{_WHERE}: {file} must be a file, got a directory. Pass only the directory, or the "
+            "files that it contains."
         )
     if not file.exists():
         known = format_of(file.name) is not None
         sets = "" if known else f" Named data sets are {', '.join(catalogue.names())}."
         raise SourceError(
-            f"{_WHERE}: {file} must be a file, but there is no such file. "
+            f"{_WHERE}: {file} must be a file, got a path that does not exist. "
             f"Check the path, which is relative to {Path.cwd()}.{sets}"
             f"{'' if known else did_you_mean(text, catalogue.names())}"
         )
@@ -115,13 +115,12 @@ def _file(text: str) -> File:
 
 
 def _pattern_source(pattern: File, reading: ReadOptions) -> Source:
-    """The files that match a pattern."""
+    """Return a source for the files that match a pattern."""
     files = pattern.matching()
     if not files:
         raise SourceError(
-            f"{_WHERE}: the pattern {pattern} must match at least one file, got none. Check it; "
-            "relative "
-            f"patterns start at {Path.cwd()}."
+            f"{_WHERE}: the pattern {pattern} must match at least one file, got none. Check the "
+            f"pattern, which is relative to {Path.cwd()}."
         )
     words = pattern.parts()
     fixed = next(i for i, word in enumerate(words) if any(mark in word for mark in "*?["))
@@ -129,7 +128,7 @@ def _pattern_source(pattern: File, reading: ReadOptions) -> Source:
 
 
 def _folder_source(folder: File, reading: ReadOptions) -> Source:
-    """The files in a folder and its subfolders, but those whose names begin with a dot or dash."""
+    """Return a source for the files in a folder tree, except those beginning with "." or "_"."""
     depth = len(folder.parts())
     seen = [
         file for file in folder.within()
@@ -139,24 +138,25 @@ def _folder_source(folder: File, reading: ReadOptions) -> Source:
     if other or not seen:
         got = f"{other[0]}, which has another format" if other else "none"
         raise SourceError(
-            f"{_WHERE}: the folder {folder} must hold files of one format ({', '.join(FORMATS)}), "
+            f"{_WHERE}: the folder {folder} must contain files of one format "
+            f"({', '.join(FORMATS)}), "
             f'got {got}. Select files by a pattern, such as "{folder}/*.parquet".'
         )
     return _sequence(seen, depth, str(folder), reading)
 
 
 def _sequence(files: Sequence[File], depth: int, name: str, reading: ReadOptions) -> Source:
-    """Several files as one source, in natural order unless the user gave one.
+    """Return a source for several files, in natural order unless the user listed them.
 
-    Folders after the first ``depth`` parts of the path may be columns.
+    Folders after the first ``depth`` parts of a path may be columns.
     """
     listed = name.endswith(" files")
     partitions = [{} if listed else hive_partitions(file.parts()[depth:-1]) for file in files]
     if any(list(one) != list(partitions[0]) for one in partitions):
         odd = next(i for i, one in enumerate(partitions) if list(one) != list(partitions[0]))
         raise SourceError(
-            f"{_WHERE}: all files of {name} must lie in folders of the same keys, "
-            f"{list(partitions[0])} as {files[0]}, got {list(partitions[odd])} for {files[odd]}. "
+            f"{_WHERE}: all files of {name} must be in folders with the keys of {files[0]}, "
+            f"{list(partitions[0])}, got {list(partitions[odd])} for {files[odd]}. "
             "Move the file, or select files by a pattern."
         )
     given = list(zip(files, partitions, strict=True))
@@ -196,71 +196,71 @@ def read(
     ----------
     source : path, str, file object, DataFrame, array, (X, y), iterable
         - the path of a file: ``.csv``, ``.tsv``, ``.jsonl`` (``.ndjson``), ``.parquet``,
-          ``.arrow`` (``.feather``, ``.arrows``); except for Parquet also compressed, as
-          ``.gz``, ``.bz2``, ``.xz`` or ``.zst``;
+          ``.arrow`` (``.feather``, ``.arrows``); all but Parquet may be compressed, as ``.gz``,
+          ``.bz2``, ``.xz`` or ``.zst``;
         - a pattern, such as ``"logs/*.csv"``; a list of paths; a folder of such files, in which
           folders named ``key=value`` are columns. Files are read one after the other;
         - the address of any of these, in the syntax of fsspec: ``"s3://…"``, ``"https://…"``;
-        - ``"-"`` or an open file object, read once: CSV, unless the first bytes or ``format``
-          indicate another format;
-        - the name of a data set, see :func:`onepass.stream.datasets`;
+        - ``"-"`` for standard input, or an open file object, read once: CSV, unless the first bytes
+          or ``format`` indicate another format;
+        - the name of a data set (:func:`onepass.stream.datasets`);
         - a DataFrame of any library that narwhals supports (pandas, polars, pyarrow, …);
-        - an array of shape (n, d), whose columns are x0, x1, … or their number;
+        - an array of shape (n, d), whose columns are x0, x1, … or their indices;
         - a tuple ``(X, y)`` of an array or frame and its targets;
-        - an iterable of dicts, or of pairs (x, y) with x a dict or an array of shape (d,).
+        - an iterable of dicts, or of pairs (x, y) in which x is a dict or an array of shape (d,).
     target : str, int or list of them, optional
-        The target column; a list gives targets of shape (n, c). Rows without a target are skipped
-        and counted. None for features alone, for sources with separate targets, or for the usual
-        target of a data set; () for features of a data set alone.
+        The target column, or a list of them for targets of shape (n, c). Rows without a target are
+        skipped and counted. None to read only features, for sources with separate targets, or for
+        the usual target of a data set; () to read only the features of a data set.
     time : str or int, optional
-        The column of the time of each row. It is also a feature unless dropped.
+        The column with the time of each row. It is also a feature unless it is dropped.
     drop : sequence of str or int
         Columns that are not features.
     columns : sequence of str or int, optional
         The only columns to use as features. By default all but the target.
     block : int, optional
-        Rows a block, at least 1. By default 1024 to 8192, about 2 MiB of numbers; 1024 for sources
-        that can be read only once, whose rows may arrive slowly. It only affects speed.
+        Number of rows per block, at least 1. By default 1024 to 8192, about 2 MiB of numbers; 1024
+        for sources that can be read only once, whose rows may arrive slowly. It only affects speed.
     types : dict of str to str, optional
         Types of columns: ``"number"``, ``"bool"``, ``"text"`` or ``"date"``. By default types are
-        inferred from the first values: of a CSV file, from its first 4 MiB.
+        inferred from the first values (the first 4 MiB of a CSV file).
     dtypes : dict of str to str, optional
-        Types of columns that may be absent, such as ``model.dtypes_`` of a fitted Pipeline.
-        ``types`` take precedence.
+        Types of columns, such as ``model.dtypes_`` of a fitted Pipeline. Unlike columns of
+        ``types``, which take precedence, these columns may be absent.
     na : str or sequence of str
         CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
     decimal, thousands : str
-        Decimal and thousands separator of numbers in text; no thousands separator by default. In
-        sources other than CSV, text is parsed as numbers only for columns of ``types``.
+        Decimal and thousands separators of numbers in text; no thousands separator by default. In
+        sources other than CSV, text is parsed as numbers only in columns of ``types``.
     date_format : str, optional
-        Format of dates in text, for ``strptime``, such as ``"%d/%m/%Y"``; a time of day may follow.
-        By default ISO 8601, ``YYYY/MM/DD``, ``DD.MM.YYYY``, ``Mon D YYYY``, ``D Mon YYYY`` and
-        ``YYYY-MM`` are recognised, and ``MM/DD/YYYY`` or ``DD/MM/YYYY`` if the values determine
-        which.
+        Format of dates in text, for ``strptime``, such as ``"%d/%m/%Y"``; a time of day may follow
+        the date. By default ISO 8601, ``YYYY/MM/DD``, ``DD.MM.YYYY``, ``Mon D YYYY``,
+        ``D Mon YYYY`` and ``YYYY-MM`` are recognised, and ``MM/DD/YYYY`` or ``DD/MM/YYYY`` if the
+        values show which number is the month.
     format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
         The file format, if its suffix or first bytes do not determine it.
     delimiter : str, optional
         CSV: the field delimiter, one character; a comma by default.
     header : bool or sequence of str
-        CSV: whether the first line holds the column names; or the column names. With False they are
-        x0, x1, ….
+        CSV: whether the first line contains the column names; or the column names. With False the
+        names are x0, x1, ….
     missing : {"keep", "skip", "error"}
-        How to handle rows that lack a feature: keep (default), for the model to impute; skip and
-        count, as rows without a target; or raise an error with row and column.
+        How to handle rows with missing features: keep them, for the model to impute (default); skip
+        and count them, like rows without a target; or raise an error with row and column.
     bad_rows : {"error", "skip"}
-        How to handle invalid rows: lines of CSV and JSON with too many or too few fields, in
-        another encoding or damaged, rows of an iterable in another form than the first, values of
-        another type than their column, and infinite numbers. Skipped rows are counted; a warning
-        (:class:`~onepass.errors.RowsRefusedWarning`) at the end of the stream names the first. An
-        unclosed quotation mark in CSV is always an error.
+        How to handle invalid rows: lines of CSV and JSON that are damaged, have too many or too few
+        fields or another encoding, rows of an iterable in another form than the first row, values
+        of another type than their column, and infinite numbers. Skipped rows are counted; at the
+        end of the stream a warning (:class:`~onepass.errors.RowsRefusedWarning`) names the first
+        ones. An unclosed quotation mark in CSV is always an error.
     leave_unterminated : int, optional
-        CSV and JSON Lines: do not read a last row that is not terminated by a line break (outside
-        of quotation marks), as it may still be being written, if its number is at least this one.
-        By default it is read.
+        CSV and JSON Lines: skip the last row if it does not end with a line break (outside of
+        quotation marks), and may thus be incomplete, and its number is at least this. By default
+        the last row is always read.
     start : int
-        Number of rows of the source to skip at its beginning, including rows without a target.
-        Later rows and types are those of the whole stream; if ``start`` is ``rows_read`` of a
-        stream that was left between two blocks, so are the blocks.
+        Number of rows to skip at the beginning of the source, including rows without a target. The
+        remaining rows and their types equal those of the whole stream; if ``start`` is
+        ``rows_read`` of a stream that was stopped between two blocks, the blocks are equal too.
 
     Returns
     -------
@@ -276,22 +276,23 @@ def read(
         If an option is out of range or incompatible with the source, or the target is also a
         feature.
     ShapeError, TypeMismatchError
-        If an array or iterable has no rows of features; numbers or dates are in a format that the
-        options do not name; or more than nine in ten values of a target in text are numbers and
-        some are not.
+        If an array or iterable has no rows of features, numbers or dates are in a format that no
+        option specifies, or more than 90 %, but not all, of the values of a text target are
+        numbers.
     MissingExtraError
-        If fsspec needs a package for the address that is not installed.
+        If a package that fsspec requires for the address is not installed.
 
     Notes
     -----
-    Memory is bounded by the block and some mebibytes, independently of the length of the file,
-    also for a Parquet file of a single row group; for Arrow by its largest record batch. Text must
-    be in UTF-8. Empty fields, ``NA``, ``NaN`` and ``null`` are missing. The first block of a pipe
-    requires 4 MiB or its end; for rows that arrive slowly, use an iterable. A row of JSON Lines is
-    one line with one object. Missing features stay missing: the model imputes them. A column of
-    text stays text, with one warning (:class:`~onepass.errors.MixedColumnWarning`), if at least a
-    tenth of its first values are numbers, dates, times of day or booleans, and others are not.
-    Times of day and durations are numbers of seconds, and the fields of structs are columns.
+    Memory is bounded by one block plus a few mebibytes, independently of the length of the file and
+    even if a Parquet file is a single row group; for Arrow, by the largest record batch. Text must
+    be UTF-8. Empty fields, ``NA``, ``NaN`` and ``null`` are missing. The first block of a pipe is
+    available after 4 MiB or at the end of the pipe; for rows that arrive slowly, use an iterable. A
+    row of JSON Lines is one line with one object. Missing features remain missing; the model
+    imputes them. A column is read as text, with one warning
+    (:class:`~onepass.errors.MixedColumnWarning`), if at least a tenth of its first values, but not
+    all, are numbers, dates, times of day or booleans. Times of day and durations are converted to
+    seconds, and the fields of structs are columns.
 
     Examples
     --------
@@ -342,13 +343,13 @@ def read(
 
 
 def _text_names(names: str | int | Iterable[str | int] | None) -> tuple[str, ...]:
-    """The names among some column specifiers."""
+    """Return the column specifiers that are names, not indices."""
     given = [names] if isinstance(names, (str, int)) or names is None else list(names)
     return tuple(name for name in given if isinstance(name, str))
 
 
 def _header(header: Any) -> bool | tuple[str, ...]:
-    """The header as the formats take it."""
+    """Check ``header``, and convert names to a tuple."""
     if isinstance(header, (bool, np.bool_)):
         return bool(header)
     names = () if isinstance(header, str) else tuple(header)
@@ -356,8 +357,8 @@ def _header(header: Any) -> bool | tuple[str, ...]:
         isinstance(n, str) and n and first_unencodable([n]) is None for n in names
     ):
         raise ParameterError(
-            f"{_WHERE}: `header` must be True, False or the column names, got {header!r}. Give "
-            "a list of names, or False for x0, x1 and so on."
+            f"{_WHERE}: `header` must be True, False or the column names, got {header!r}. Pass "
+            "a list of names, or False for x0, x1, …"
         )
     return names
 
@@ -371,16 +372,16 @@ def _selection(
     missing: str,
     bad_rows: str,
 ) -> ColumnSelection:
-    """The roles of columns, with column numbers converted to names."""
+    """Return the column selection, with column indices converted to names."""
     known = opened.columns() if isinstance(opened, (Matrix, Pair)) else None
 
     def named(name: object) -> str:
         if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
             if known is None or not -len(known) <= name < len(known):
                 raise ColumnError(
-                    f"{_WHERE}: columns of {opened.name} must be given "
-                    + ("by their names" if known is None else f"0 to {len(known) - 1}")
-                    + f", got {name}. Check which columns it has."
+                    f"{_WHERE}: columns of {opened.name} must be "
+                    + ("names" if known is None else f"names or indices 0 to {len(known) - 1}")
+                    + f", got {name}. Check the columns of the source."
                 )
             return known[name]
         return str(name)

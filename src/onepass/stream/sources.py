@@ -1,6 +1,6 @@
-"""Sources: the protocol, arrays, frames and iterables in memory, reading ahead, and the task.
+"""Sources: protocol, sources in memory, prefetching, and inference of the task.
 
-A source yields chunks of any length, in order, from which blocks are cut.
+A source yields its rows in order, in chunks of any length, which are divided into blocks.
 :class:`~onepass.stream.dtypes.ColumnTypes` infers the types of columns and converts them. Iterables
 yield rows one by one, as dicts or as (x, y) pairs.
 
@@ -10,12 +10,12 @@ The task is inferred from the targets of the first rows:
 targets of the first rows               task
 ======================================= ==============
 text                                    classification
-0 and 1, both and nothing else          classification
-any other numbers                       regression
+0 and 1, both, and no other numbers     classification
+other numbers                           regression
 ======================================= ==============
 
-Booleans are 0 and 1 in every table. No other numbers are taken for labels: 0 to 9 may be
-digits, or counts. The user can set the task.
+Booleans are 0 and 1 in every table. Other numbers are never inferred to be labels: 0 to 9 may be
+digits or counts. The user can set the task.
 """
 
 from collections import deque
@@ -54,12 +54,12 @@ HEAD_ROWS = 1024
 """Number of rows used for inference and fingerprints, independent of the block size."""
 
 RawColumn: TypeAlias = Array | pa.Array | pa.ChunkedArray | list[Any]
-"""A column of a source: an array of NumPy or Arrow, or Python values (None is missing)."""
+"""A column of a source: a NumPy or Arrow array, or Python values (None is missing)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Consecutive rows, as a source yields them.
+    """Consecutive rows of a source.
 
     Parameters
     ----------
@@ -68,17 +68,17 @@ class Chunk:
     n : int
         The number of rows.
     text_format : {"", "csv", "json"}
-        How text columns are written: as in CSV, where text may be of any type, or as in JSON, which
-        quotes text; "" if columns have types of their own.
+        The format of text columns: "csv", in which text may be of any type, "json", in which text
+        is quoted, or "" if the source has typed columns.
     targets : dict of str to RawColumn, optional
-        The targets of the rows, if the source has them apart from its columns.
+        The targets of the rows, if the source has separate targets.
     flat : bool
-        Whether these targets are one value a row, shape (n,), rather than (n, c).
+        Whether separate targets have shape (n,) rather than (n, c).
     fraction : float, optional
         Fraction of the source read after this chunk, in [0, 1]; None if unknown.
     bad : dict of int to str
-        Errors of invalid rows to be skipped, by their index in the chunk. They are among the rows
-        of ``columns``.
+        Errors of invalid rows to skip, by index in the chunk. These rows are contained in
+        ``columns``.
     """
 
     columns: Mapping[str, RawColumn]
@@ -91,49 +91,50 @@ class Chunk:
 
     @property
     def table(self) -> Table:
-        """The columns as a table, after conversion."""
+        """The converted columns as a table."""
         return Table({name: np.asarray(column) for name, column in self.columns.items()}, self.n)
 
 
 class Source(Protocol):
-    """A source of rows: the members that every source must define.
+    """Protocol of sources: the members that every source must define.
 
-    To add a source, write a class with these members, which may inherit :class:`BaseSource`, and
-    return it from :func:`onepass.stream.read`; if it reads files, list its format and suffixes in
-    :mod:`onepass.stream.formats`. :class:`onepass.stream.Stream` selects and converts columns and
-    cuts blocks. A row that cannot be read raises a SourceError with the position of the row.
+    To add a source, write a class with these members, which may inherit from :class:`BaseSource`,
+    and return it from :func:`onepass.stream.read`; if it reads files, list its format and suffixes
+    in :mod:`onepass.stream.formats`. :class:`onepass.stream.Stream` selects and converts columns
+    and creates blocks. If a row cannot be read, the source raises a SourceError with its position.
     """
 
     name: str
-    """The name in messages: that of a file, or a description."""
+    """The name in messages: a file name or a description."""
     n_rows: int | None
     """The number of rows, if known without reading them."""
     repeatable: bool
-    """Whether it can be read again from its beginning."""
+    """Whether the source can be read again from its beginning."""
     prefetch: bool
-    """Whether blocks may be read ahead, in another thread."""
+    """Whether blocks may be read ahead in another thread."""
 
     def columns(self) -> list[str] | None:
-        """The column names; None if only the rows determine them."""
+        """Return the column names; None if they are unknown before the rows are read."""
 
     def located(self, row: int) -> str:
-        """Describe the position of a row, by its number from 0: the file and the row."""
+        """Return the location of a row as text (file and row), by its number from 0."""
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows in order, including bad ones; from the first at each call, if ``repeatable``.
+        """Yield the rows in order, including bad rows; if ``repeatable``, each call restarts.
 
-        If the iterator is closed before its end, it closes the files that it has opened.
+        If the iterator is closed before its end, it closes the files that it opened.
 
         Parameters
         ----------
         names : sequence of str, optional
             The requested columns; None for all.
         block : int
-            The number of rows in one block. A chunk should not hold many times more.
+            The number of rows per block. A chunk should not have many times more rows.
         start : int
-            The caller skips the rows before this one. Yield them all the same, so that they are
-            counted. After the first :data:`HEAD_ROWS` rows, columns of a chunk of skipped rows only
-            may be empty Arrow arrays, which have a type. A source may ignore this argument.
+            The number of first rows that the caller skips. They must be yielded nevertheless, since
+            the caller counts them. After the first :data:`HEAD_ROWS` rows, a chunk of only skipped
+            rows may have empty Arrow arrays, which have a type, as columns. A source may ignore
+            this argument.
         """
 
 
@@ -147,9 +148,9 @@ class BaseSource:
     n_rows : int, optional
         The number of rows, if known.
     repeatable : bool
-        Whether it can be read again from its beginning.
+        Whether the source can be read again from its beginning.
     prefetch : bool, optional
-        Whether blocks may be read ahead; as ``repeatable`` by default.
+        Whether blocks may be read ahead; equal to ``repeatable`` by default.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class BaseSource:
         self.prefetch = repeatable if prefetch is None else prefetch
 
     def located(self, row: int) -> str:
-        """Describe the position of a row."""
+        """Return the location of a row as text."""
         return f"{self.name}: row {row} (counting from 0)"
 
 
@@ -204,18 +205,18 @@ class Matrix(BaseSource):
         if array.ndim != 2:
             raise ShapeError(
                 f"{_WHERE}: the array must have shape (n, d), got {array.shape}. "
-                "Reshape it: X.reshape(-1, 1) if it is one feature."
+                "Reshape it: X.reshape(-1, 1) for a single feature."
             )
         super().__init__(name, array.shape[0], repeatable=True, prefetch=False)
         self._array = array
         self._header = [f"x{j}" for j in range(array.shape[1])] if header is None else list(header)
 
     def columns(self) -> list[str]:
-        """The column names."""
+        """Return the column names."""
         return list(self._header)
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, a block at a time."""
+        """Yield the rows in blocks."""
         del start  # rows in memory are skipped quickly
         wanted = set(self._header if names is None else names)
         n = len(self._array)
@@ -239,7 +240,7 @@ class Frame(BaseSource):
     Raises
     ------
     ColumnError
-        If two columns have the same name, or one has a name of several levels.
+        If column names are not unique, or have several levels.
     """
 
     def __init__(self, frame: Any, name: str = "frame") -> None:
@@ -254,18 +255,17 @@ class Frame(BaseSource):
             if isinstance(label, tuple):  # a MultiIndex of pandas
                 raise ColumnError(
                     f"{_WHERE}: the columns of the frame must have names of one level, got "
-                    f"{label!r}. "
-                    "Join the levels: frame.columns = ['_'.join(map(str, c)) for c in "
+                    f"{label!r}. Join the levels: frame.columns = ['_'.join(map(str, c)) for c in "
                     "frame.columns]."
                 )
         super().__init__(name, len(self._frame), repeatable=True, prefetch=False)
 
     def columns(self) -> list[str]:
-        """The column names."""
+        """Return the column names."""
         return [str(name) for name in self._frame.columns]
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, a block at a time."""
+        """Yield the rows in blocks."""
         del start  # rows in memory are skipped quickly
         own = dict(zip(self.columns(), self._frame.columns, strict=True))
         frame = self._frame.select([nw.col(own[n]) for n in (own if names is None else names)])
@@ -275,7 +275,7 @@ class Frame(BaseSource):
             columns: dict[str, RawColumn] = {}
             for name in frame.columns:
                 column = rows.get_column(name)
-                # integers unchanged: float64 is not exact beyond 2^53
+                # integers unchanged: float64 is not exact above 2**53
                 whole = column.dtype.is_integer()
                 columns[str(name)] = column.to_arrow() if whole else series_values(column)
             yield Chunk(columns, len(rows), fraction=(i + len(rows)) / n)
@@ -294,7 +294,7 @@ class Pair(BaseSource):
     Raises
     ------
     ShapeError
-        If there is not one target a row.
+        If the numbers of rows and targets differ.
     """
 
     def __init__(self, features: Matrix | Frame, y: ArrayLike) -> None:
@@ -313,11 +313,11 @@ class Pair(BaseSource):
         self._targets = dict(zip(names, (targets[:, None] if flat else targets).T, strict=True))
 
     def columns(self) -> list[str]:
-        """The names of the features."""
+        """Return the names of the features."""
         return self._features.columns()
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, a block at a time."""
+        """Yield the rows in blocks."""
         at = 0
         for chunk in self._features.chunks(names, block, start):
             rows = slice(at, at := at + chunk.n)
@@ -328,14 +328,14 @@ class Pair(BaseSource):
 class RowIterable(BaseSource):
     """Rows of an iterable.
 
-    Each is a dict of named features, or a pair (x, y): features as a dict or an array of shape
-    (d,), and their target: a number, a label, None if unknown, or several as a dict or an array of
-    shape (c,). Dicts may lack features that others have.
+    A row is a dict of named features, or a pair (x, y). x is a dict or an array of shape (d,). y is
+    a number, a label, None if unknown, or, for several targets, a dict or an array of shape (c,).
+    Dicts need not have the same keys.
 
     Parameters
     ----------
     rows : iterable
-        A list can be read repeatedly; an iterator, such as a generator, once.
+        The rows. A list can be read repeatedly, an iterator such as a generator only once.
     name : str
         The name in messages.
     skip : bool
@@ -350,11 +350,11 @@ class RowIterable(BaseSource):
         self._rows, self._skip = rows, skip
 
     def columns(self) -> None:
-        """None: only the rows determine the columns."""
+        """Return None: the columns are unknown before the rows are read."""
 
     def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
-        """The rows, a block at a time; no row is requested before it is needed."""
-        del names, start  # selected and skipped by the caller
+        """Yield the rows in blocks; no row is requested before it is needed."""
+        del names, start  # the caller selects and skips
         rows = iter(self._rows)
         done = 0
         parts: _RowSplitter | None = None
@@ -379,13 +379,13 @@ class RowIterable(BaseSource):
 
 
 def columns_of_dicts(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
-    """The values of each column of rows given as dicts; None where absent."""
+    """Transpose rows given as dicts to columns; absent values are None."""
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {str(name): [row.get(name) for row in rows] for name in names}
     if len(columns) < len(names):
         raise ColumnError(
-            "Table: each column must have a unique name, got names that are the same as text, "
-            f"of {list(names)}. Rename one of them."
+            "Table: column names must be unique after conversion to text, got "
+            f"{list(names)}. Rename the duplicates."
         )
     return columns
 
@@ -395,21 +395,21 @@ def _is_pair(row: object) -> bool:
 
 
 class _RowSplitter:
-    """Splits rows of one form into features and targets of the shape of the first one."""
+    """Splits rows of one form into features and targets; the first row sets the form."""
 
     def __init__(self, located: Callable[[int], str], *, pairs: bool) -> None:
         self._located = located
         self.pairs, self.flat = pairs, True
-        self._form = ""  # of a target
+        self._form = ""  # form of the targets
 
     def split_row(self, row: Any, number: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
-        """The features and the targets of a row by name."""
+        """Return the features and the targets of a row by name."""
         good = _is_pair(row) if self.pairs else isinstance(row, Mapping)
         if not good:
-            form = "a pair (x, y), as the first row" if self.pairs else "a dict of named features"
+            form = "a pair (x, y), like the first row" if self.pairs else "a dict of named features"
             raise TypeMismatchError(
                 f"{_WHERE}: {self._located(number)} must be {form}, got "
-                f"{type(row).__name__}. Give all rows in one form: dicts, "
+                f"{type(row).__name__}. Pass all rows in one form: dicts, "
                 "pairs (x, y), or one array of shape (n, d)."
             )
         x, y = row if self.pairs else (row, None)
@@ -418,21 +418,20 @@ class _RowSplitter:
             if array.ndim != 1:
                 raise ShapeError(
                     f"{_WHERE}: {self._located(number)}: `x` must be a dict or have "
-                    f"shape (d,), got shape {array.shape}. Give one row at a time."
+                    f"shape (d,), got shape {array.shape}. Pass one row at a time."
                 )
             x = {f"x{j}": value for j, value in enumerate(array.tolist())}
         return x, {} if y is None else self._targets(y, number)
 
     def _targets(self, y: Any, number: int) -> Mapping[Any, Any]:
-        """The targets of a row by name."""
+        """Return the targets of a row by name."""
         shape = _array(y).shape
         form = "a dict" if isinstance(y, Mapping) else f"shape {shape}"
         if len(shape) > 1 or self._form not in {"", form}:
             raise ShapeError(
-                f"{_WHERE}: {self._located(number)}: `y` must be one value a row, or equally many "
-                "for "
-                f"each, got {form}"
-                f"{self._form and f' after {self._form}'}. Give every row the same targets."
+                f"{_WHERE}: {self._located(number)}: `y` must be one value per row, or have equal "
+                f"shape in all rows, got {form}"
+                f"{self._form and f' after {self._form}'}. Pass the same targets in every row."
             )
         self._form, self.flat = form, form == "shape ()"
         if isinstance(y, Mapping):
@@ -441,7 +440,7 @@ class _RowSplitter:
 
 
 def _array(values: Any) -> Array:
-    """An array unchanged, other values as objects, as NumPy converts mixed numbers to text."""
+    """Convert values other than arrays to objects: NumPy would convert mixed numbers to text."""
     return np.asarray(values, dtype=None if hasattr(values, "__array__") else object)
 
 
@@ -449,17 +448,17 @@ _Item = TypeVar("_Item")
 
 
 def prefetch(items: Iterator[_Item], depth: int) -> Generator[_Item]:
-    """Take the items of an iterator ahead of time in another thread.
+    """Request the items of an iterator ahead of time in another thread.
 
-    Items, their order and errors are those of the iterator. The thread ends with the iterator, when
-    this generator is closed or garbage-collected, or when the interpreter exits.
+    Items, order and errors equal those of the iterator. The thread ends with the iterator, when
+    this generator is closed or garbage-collected, and when the interpreter exits.
 
     Parameters
     ----------
     items : iterator
-        It is closed at the end.
+        The iterator, which is closed at the end.
     depth : int
-        Number of items taken ahead.
+        Number of items to request ahead.
 
     Examples
     --------
@@ -470,7 +469,7 @@ def prefetch(items: Iterator[_Item], depth: int) -> Generator[_Item]:
     futures: deque[Future[list[_Item]]] = deque()
 
     def order() -> None:
-        with suppress(RuntimeError):  # the interpreter exits
+        with suppress(RuntimeError):  # when the interpreter exits
             futures.append(pool.submit(_next, items))
 
     try:
@@ -490,27 +489,27 @@ def prefetch(items: Iterator[_Item], depth: int) -> Generator[_Item]:
 
 
 def _next(items: Iterator[_Item]) -> list[_Item]:
-    """The next item, or nothing at the end; a future cannot hold a StopIteration."""
+    """Return a list of the next item, empty at the end: a future cannot raise StopIteration."""
     return list(islice(items, 1))
 
 
-_MIN_ROWS = 10  # minimal number of labels to judge
+_MIN_ROWS = 10  # minimum number of labels for the check
 
 
 def check_labels(targets: Sequence[Array], where: str, target: str) -> None:
-    """Refuse text targets of which nearly all values differ: each would be a class.
+    """Raise if nearly all text targets differ, since each would be a class.
 
     Raises
     ------
     TypeMismatchError
-        If more than nine in ten of the first texts are different.
+        If more than 90 % of the first text targets are different.
     """
     labels = [label for y in targets if y.dtype.kind == "O" for label in y.tolist()][:HEAD_ROWS]
     different = len(set(labels))
     if len(labels) >= _MIN_ROWS and different > 0.9 * len(labels):
         raise TypeMismatchError(
-            f"{where} must hold numbers, or labels that repeat, got {different:,} different "
-            f"texts in {len(labels):,} rows, such as {labels[0]!r}. Give types={{{target!r}: "
+            f"{where} must contain numbers, or labels that repeat, got {different:,} different "
+            f"texts in {len(labels):,} rows, such as {labels[0]!r}. Pass types={{{target!r}: "
             f"'number'}} (--type {target}=number), with decimal= and thousands= (--decimal, "
             f"--thousands) as needed, if they are numbers; types={{{target!r}: 'text'}} "
             f"(--type {target}=text) if they are labels."
@@ -518,7 +517,7 @@ def check_labels(targets: Sequence[Array], where: str, target: str) -> None:
 
 
 def infer_task(targets: Sequence[Array]) -> str:
-    """The task inferred from some targets.
+    """Infer the task from targets.
 
     Parameters
     ----------

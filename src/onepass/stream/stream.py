@@ -1,12 +1,12 @@
-"""Streams: rows of a source in blocks, in order, once or repeatedly.
+"""Streams: the rows of a source, in order and in blocks.
 
-A source yields chunks of any length; their columns are converted to fixed types, and blocks of
-exactly the requested number of rows are cut from them.
+A source yields chunks of any length. Their columns are converted to fixed types, and they are
+divided into blocks of exactly the requested number of rows.
 
-A stream is identified by the fingerprint of its first rows. It depends on rows, not on a file: it
-is the same whether the rows come from a file or through a pipe, compressed or not, and does not
-change while a file grows at its end. Its digest is SHA-256 over the columns read, row by row:
-numbers as float64, text in UTF-8, dates as microseconds; missing values of all types are equal.
+The fingerprint of the first rows identifies a stream. It depends on the rows, not on how they are
+stored: files, pipes and compressed files with the same rows have equal fingerprints, which do not
+change when rows are appended. The digest is SHA-256 over the columns read, row by row: numbers as
+float64, text in UTF-8, dates as microseconds; missing values of all types are equal.
 """
 
 import hashlib
@@ -48,23 +48,24 @@ class Rows:
     Parameters
     ----------
     X : Table
-        The features: n rows. A missing value is nan, None or NaT, as in every table.
+        The features. Missing values are nan, None or NaT.
     y : ndarray of shape (n,) or (n, c), or None
-        The targets: float64 for numbers, object (of str) for text labels. None without a target.
+        The targets: float64 for numbers, object (of str) for text labels. None if there is no
+        target.
     time : ndarray of shape (n,), or None
-        Time of each row, if a column of times was given.
+        Time of each row, if the stream has a column of times.
     first : int
-        Position of the first row of the block in the source, counting from 0 and including skipped
-        rows. For an empty block: that of the next row.
+        Position of the first row of the block in the source, counted from 0 and including skipped
+        rows. For an empty block: the position of the next row.
     skipped : int
-        Number of rows left out after the previous block, up to the last row of this block, because
-        their target or, with ``missing="skip"``, a feature was missing; in the last block of a
-        stream, up to the end of the source. Over a whole stream ``sum(len(rows) + rows.skipped)``
-        is the number of rows in the source.
+        Number of rows skipped since the previous block, up to the last row of this block, because
+        the target or, with ``missing="skip"``, a feature was missing. For the last block of a
+        stream, up to the end of the source, so that the sum of ``len(rows) + rows.skipped`` over
+        all blocks is the number of rows in the source.
     numbers : ndarray of int of shape (n,), or None
-        Position of each row in the source, counted as ``first``.
+        Position of each row in the source, counted like ``first``.
     place : callable or None
-        Function from the position of a row to its description in words.
+        Returns the location of a row as text, by its position.
 
     Examples
     --------
@@ -84,7 +85,7 @@ class Rows:
     place: Callable[[int], str] | None = None
 
     def located(self, i: int) -> str:
-        """Describe the position of a row of the block: the file, and the row in it."""
+        """Return the location of row ``i`` of the block as text: the file and the row."""
         if self.numbers is None or self.place is None:
             return f"row {self.first + i} (counting from 0)"
         return self.place(int(self.numbers[i]))
@@ -93,16 +94,16 @@ class Rows:
         return len(self.X)
 
 
-_BYTES = 2 << 20  # of the numbers of a block, which fit in a cache
+_BYTES = 2 << 20  # bytes of the numbers of a block, to fit in a cache
 _MIN_BLOCK, _MAX_BLOCK = 1024, 8192  # rows
 
 
 def default_block_size(columns: int | None, rows: int | None) -> int:
-    """The default number of rows a block; narrow rows get larger blocks.
+    """Return the default number of rows per block; narrow rows have larger blocks.
 
-    A block has fixed costs. Measured from file to report, 3 to 300 columns: a row costs least in
-    blocks of 1 to 4 MiB, and up to twice as much in 1024 narrow rows. A short source is divided
-    into eight blocks, so that reading and learning overlap.
+    A block has fixed costs. Measured from file to report with 3 to 300 columns, the time per row is
+    lowest for blocks of 1 to 4 MiB, and up to twice as long for blocks of 1024 narrow rows. A short
+    source is divided into eight blocks, so that reading and learning overlap.
 
     Parameters
     ----------
@@ -128,18 +129,18 @@ def default_block_size(columns: int | None, rows: int | None) -> int:
 
 
 class Rebatcher:
-    """Cuts chunks into blocks; stores less than one block and one chunk.
+    """Divides chunks into blocks; stores less than one block and one chunk.
 
-    A block is yielded as soon as it is full. Rows without a target are left out.
+    A block is yielded as soon as it is full. Rows without a target are skipped.
 
     Parameters
     ----------
     block : int
-        Rows a block.
+        Number of rows per block.
     start : int
         Position of the first added row in the source.
     place : callable, optional
-        Function from the position of a row to its description in words.
+        Returns the location of a row as text, by its position.
     """
 
     def __init__(
@@ -152,12 +153,12 @@ class Rebatcher:
         self._numbers: list[Array] = []
         self._buffered = 0
         self._first = start
-        self._count_block = start  # source rows covered by the blocks yielded so far
+        self._count_block = start  # rows of the source up to the last block that was yielded
         self.seen = start
         self.used = 0
 
     def add(self, split: Split) -> Iterator[Rows]:
-        """Yield the blocks that these rows complete."""
+        """Add rows; yield the blocks that they complete."""
         used = np.flatnonzero(split.used)
         start, self.seen = self.seen, self.seen + len(split.used)
         self.used += len(used)
@@ -174,11 +175,11 @@ class Rebatcher:
             if self._buffered == self._block:
                 yield self._rows(start + int(taken[-1]) + 1)
         if not self._buffered:
-            self._parts = [_select_rows(split, used[:0])]  # columns of an empty last block
+            self._parts = [_select_rows(split, used[:0])]  # the columns of an empty last block
             self._numbers = [used[:0]]
 
     def rest(self) -> Iterator[Rows]:
-        """Yield the last block: fewer rows than a block, or none if only skipped rows remain."""
+        """Yield the last, shorter block, which is empty if it only counts skipped rows."""
         if self.seen > self._count_block:
             if not self._buffered:
                 self._first = self.seen
@@ -197,7 +198,7 @@ class Rebatcher:
 
 
 def _select_rows(split: Split, taken: Array) -> tuple[Table, Array | None, Array | None]:
-    """Some rows of a chunk; a view if they are contiguous."""
+    """Select rows of a chunk; the result is a view if they are contiguous."""
     key: slice | Array = taken
     if len(taken) == 0:
         key = slice(0, 0)
@@ -211,7 +212,7 @@ def _select_rows(split: Split, taken: Array) -> tuple[Table, Array | None, Array
 
 
 def concatenate_tables(tables: tuple[Table, ...]) -> Table:
-    """Tables one below the other; columns that a table lacks are missing in its rows."""
+    """Concatenate tables by rows; columns that a table lacks are missing in its rows."""
     if len(tables) == 1:
         return tables[0]
     names = dict.fromkeys(name for table in tables for name in table.names)
@@ -229,7 +230,7 @@ def _concatenate_optional(arrays: tuple[Array | None, ...]) -> Array | None:
 
 
 def _concatenate(parts: list[Array]) -> Array:
-    """Arrays end to end; arrays of nan only take the type of the others."""
+    """Concatenate arrays; arrays of only nan are converted to the type of the others."""
     if len(parts) == 1:
         return parts[0]
     if len({part.dtype.kind for part in parts}) > 1:
@@ -244,7 +245,8 @@ class Head:
     Parameters
     ----------
     named : bool
-        Whether the source names its columns; otherwise a column exists from its first value on.
+        Whether the source names its columns in advance; otherwise a column exists as soon as it has
+        a value.
 
     Examples
     --------
@@ -275,14 +277,14 @@ class Head:
             self.rows += len(self._tables[-1])
 
     def columns(self, rows: int) -> dict[str, str | None]:
-        """The type of each column by its first rows; None if all of them are missing."""
+        """Return the types of columns in the first rows; None if all values are missing."""
         return {
             name: None if is_missing(column).all() else TYPE_NAMES[column.dtype.kind]
             for name, column in self._first(rows).items()
         }
 
     def digest(self, rows: int) -> str:
-        """SHA-256 of the first rows, in hexadecimal."""
+        """Return the SHA-256 digest of the first rows, in hexadecimal."""
         whole = hashlib.sha256()
         for name, column in sorted(self._first(rows).items()):
             whole.update(hashlib.sha256(name.encode()).digest())
@@ -290,7 +292,7 @@ class Head:
         return whole.hexdigest()
 
     def _first(self, rows: int) -> dict[str, Array]:
-        """The columns of the first rows, followed by targets that are not among the columns."""
+        """Return the columns of the first rows, then separate targets."""
         groups = [("", self._tables), ("answer ", self._targets)]
         columns: dict[str, Array] = {}
         for prefix, tables in groups:
@@ -305,7 +307,7 @@ class Head:
 
 
 def _column_digest(column: Array) -> bytes:
-    """SHA-256 of a column; missing values of all types are equal."""
+    """Return the SHA-256 digest of a column; missing values of all types are equal."""
     missing = is_missing(column)
     digest = hashlib.sha256(np.packbits(missing).tobytes())
     known = column[~missing]
@@ -323,20 +325,20 @@ def _column_digest(column: Array) -> bytes:
 def differences(
     then: Mapping[str, Any], now: Mapping[str, Any], head: Head | None = None
 ) -> list[str]:
-    """The differences between a stream and the one of a fingerprint.
+    """Return the differences between two fingerprints of streams.
 
     Parameters
     ----------
     then, now : dict
-        Fingerprints: the stored one, and that of the present stream.
+        The stored fingerprint, and that of the current stream.
     head : Head, optional
-        The first rows of the present stream. If the stored fingerprint covers fewer rows, only
-        these are compared.
+        The first rows of the current stream, to compare only as many rows as the stored fingerprint
+        covers.
 
     Returns
     -------
     differences : list of str
-        One phrase each; empty if the rows are equal.
+        One phrase per difference; empty if the fingerprints agree.
 
     Examples
     --------
@@ -361,16 +363,16 @@ def differences(
 def setting_differences(
     then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool
 ) -> list[str]:
-    """The differences between two fingerprints in the choice and the parsing of columns.
+    """Return the differences between two fingerprints in the selection and parsing of columns.
 
-    Changes that do not affect the rows read before are allowed, so that the remedies of errors
-    work: further spellings of a missing value, another ``bad_rows`` or ``missing`` than "error",
-    new columns to drop, and types that change no column.
+    Changes that do not affect the rows already read are allowed, because error messages recommend
+    them: further spellings of a missing value, ``bad_rows`` or ``missing`` changed from "error",
+    further columns to drop, and types that change no column.
 
     Parameters
     ----------
     then, now : dict
-        Fingerprints.
+        The stored and the current fingerprint.
     alike : bool
         Whether the columns of the first rows have the same types as before.
 
@@ -421,46 +423,46 @@ def _columns(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> l
 
 
 _AHEAD = 2  # blocks read ahead
-_MAX_SHOWN = 3  # bad rows named in the warning at the end
-_REMEDY = re.compile(r"\. (?=Fix|Leave|Write)")  # start of the remedy in the error of a row
-_MIN_ROWS_AHEAD = 1024  # minimal number of rows read ahead
+_MAX_SHOWN = 3  # bad rows named in the final warning
+_REMEDY = re.compile(r"\. (?=Fix|Exclude|Convert)")  # start of the remedy in the error of a row
+_MIN_ROWS_AHEAD = 1024  # minimum number of rows to read ahead
 _Block = tuple[Rows, float | None, int]
 
 
 class Stream:
-    """Typed blocks of rows, read on demand.
+    """Rows of a source in typed blocks, read on demand.
 
-    Streams are made by :func:`onepass.stream.read` and :func:`onepass.stream.dataset`. Each ``for
-    rows in stream`` starts at the first row, if the source can be read again; a source that cannot
-    (standard input, a generator) raises at the second time. Every block has exactly ``block`` rows
-    but the last, which has fewer; it is empty only if it counts skipped rows at the end. Memory is
+    :func:`onepass.stream.read` and :func:`onepass.stream.dataset` create streams. Each ``for rows
+    in stream`` starts at the first row. If the source can be read only once (standard input, a
+    generator), a second loop raises an error. All blocks have exactly ``block`` rows, except that
+    the last one may have fewer; it is empty only if it counts skipped rows at the end. Memory is
     bounded by the block.
 
     Files are read one or two blocks ahead in a thread, which ends with the iteration. Data in
-    memory, pipes and iterables are read on demand.
+    memory, pipes and iterables are not read ahead.
 
     Parameters
     ----------
     source : Source
         The source of the rows.
     selection : ColumnSelection
-        The roles of its columns.
+        The roles of columns.
     block : int, optional
-        Number of rows a block.
+        Number of rows per block.
     types : dict of str to str
         Types of columns, set in advance.
     n_rows : int, optional
-        Number of rows in the source, if known better than by the source.
+        Number of rows in the source, if the source does not know it.
     task : {"regression", "classification"}, optional
         The task of the targets, if known in advance.
     dtypes : dict of str to str, optional
         Types of columns that may be absent; ``types`` take precedence.
-    parser : Literals
-        How text is parsed.
+    parser : TextParser
+        Parser of text.
     start : int
-        Number of rows of the source to skip at its beginning, as :attr:`Rows.first` counts them.
+        Number of rows to skip at the beginning of the source, counted like :attr:`Rows.first`.
     read : dict
-        Options of reading that change the rows; for the fingerprint.
+        Read options that affect the rows, for the fingerprint.
 
     Attributes
     ----------
@@ -469,24 +471,24 @@ class Stream:
     target : str, list of str or None
         The target column, or several.
     block : int
-        Rows a block.
+        Number of rows per block.
     requested_block : int or None
         The block size set by the user; None if it is the default.
     start : int
-        Where in the source it begins.
+        Position in the source at which the stream begins.
     rows_read : int
-        Number of source rows before the present position of the last iteration: skipped or yielded.
-        A stream that starts there continues with the next block.
+        Number of rows of the source that the last iteration has yielded or skipped so far. A stream
+        with this ``start`` continues with the next block.
     fraction : float or None
-        Fraction of the source that has been read, in [0, 1]; None while unknown. For progress bars.
+        Fraction of the source that has been read, in [0, 1], for progress bars; None if unknown.
     bad_rows : int
-        Number of rows that the last iteration skipped because of ``bad_rows="skip"``. A warning at
-        its end counts them and names the first.
+        Number of rows that the last iteration skipped because of ``bad_rows="skip"``. At its end a
+        warning contains their number and the first errors.
 
     Raises
     ------
     ParameterError
-        If ``block`` is not a whole number >= 1, or ``start`` not one >= 0.
+        If ``block`` is not a whole number >= 1, or ``start`` is not a whole number >= 0.
     ColumnError
         If a named column does not exist, or exists twice.
     SourceError
@@ -503,7 +505,7 @@ class Stream:
         n_rows: int | None = None,
         task: str | None = None,
         dtypes: Mapping[str, str] | None = None,
-        parser: TextParser = TextParser(),  # noqa: B008  it does not change
+        parser: TextParser = TextParser(),  # noqa: B008  immutable
         start: int = 0,
         read: Mapping[str, object] | None = None,
     ) -> None:
@@ -527,11 +529,11 @@ class Stream:
             ColumnTypes({}, source.located, skip=skip),
         )  # fmt: skip
         self._was_started = False
-        self._buffered: Iterator[Chunk] | None = None  # chunks read for the task, then the rest
+        self._buffered: Iterator[Chunk] | None = (
+            None  # chunks read to infer the task, then the rest
+        )
         self._head: Head | None = None
-        names = (
-            self._names() if source.repeatable else None
-        )  # the names in a pipe may arrive slowly
+        names = self._names() if source.repeatable else None  # the names in a pipe may arrive late
         columns = None if names is None else len(names)
         self.block = default_block_size(columns, source.n_rows) if requested is None else requested
         self.requested_block = requested
@@ -539,17 +541,17 @@ class Stream:
 
     @property
     def target(self) -> str | list[str] | None:
-        """The target column, or several; None if there is none or it has no name."""
+        """Target column, or several; None if there is no target or it has no name."""
         return self._selection.target
 
     @property
     def time(self) -> str | None:
-        """The column of times; None if there is none or it has no name."""
+        """Column of times; None if there is none or it has no name."""
         return self._selection.time
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows in the source, including rows to be skipped; None if unknown."""
+        """Number of rows in the source, including skipped rows; None if unknown."""
         return self._n_rows
 
     @property
@@ -559,10 +561,11 @@ class Stream:
 
     @property
     def task(self) -> str | None:
-        """The task of the targets, "regression" or "classification"; None without targets.
+        """Task of the targets, "regression" or "classification"; None if there are no targets.
 
-        It is known for named data sets. Otherwise it is inferred from the first rows, which are
-        still yielded: text, or only 0 and 1, are labels (:mod:`onepass.stream.sources`).
+        Named data sets define the task. Otherwise it is inferred from the first rows, which are
+        yielded nevertheless: text and, if there are no other numbers, 0 and 1 are labels
+        (:mod:`onepass.stream.sources`).
         """
         if self._task is None:
             targets = self._first_targets()
@@ -575,12 +578,12 @@ class Stream:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Identification of this stream: its columns, their roles, and its first rows.
+        """Identification of this stream by its columns, their roles, and its first rows.
 
-        It is a short dict for JSON. It does not depend on the location of the rows, on ``block`` or
-        ``start``, and a file may have grown at its end: see :meth:`differences`. A source that can
-        be read only once still yields its first rows; once its blocks are being read, the
-        fingerprint covers those yielded.
+        A short dict that JSON can represent. It does not depend on the location of the rows,
+        ``block`` or ``start``, and rows may be appended to a file: see :meth:`differences`. For a
+        source that can be read only once, the first rows are read and yielded later; after the
+        first block was requested, the fingerprint covers only the rows yielded so far.
         """
         head, selection = self._first_rows(), self._selection
         return {
@@ -592,18 +595,18 @@ class Stream:
         }  # fmt: skip
 
     def differences(self, fingerprint: Mapping[str, Any]) -> list[str]:
-        """The differences between this stream and the one of a fingerprint.
+        """Return the differences between this stream and a stored fingerprint.
 
         Parameters
         ----------
         fingerprint : dict
-            As :attr:`fingerprint` gave it.
+            The value of :attr:`fingerprint` of another stream.
 
         Returns
         -------
         differences : list of str
-            One phrase each, such as "its column 'km' is missing"; empty if the streams begin alike.
-            Only the first 1024 rows are compared.
+            One phrase per difference, such as "its column 'km' is missing"; empty if there are
+            none. Only the first 1024 rows are compared.
 
         Examples
         --------
@@ -621,12 +624,12 @@ class Stream:
         return differences(fingerprint, self.fingerprint, self._first_rows())
 
     def cut(self, block: int) -> None:
-        """Set the block size, if it was not set by the user.
+        """Set the block size, unless the user has set it.
 
         Parameters
         ----------
         block : int
-            Number of rows a block.
+            Number of rows per block.
 
         Examples
         --------
@@ -648,12 +651,12 @@ class Stream:
         return self._iterate(self._blocks(self._next_pass()))
 
     def _names(self) -> list[str] | None:
-        """The columns to read; None if only the rows determine them."""
+        """Return the columns to read; None if they are unknown before the rows are read."""
         names = self._source.columns()
         return None if names is None else self._selection.of(names, self._requested_types)
 
     def _next_pass(self) -> Iterator[Chunk]:
-        """Chunks of the next pass, with those buffered; raises if they were read before."""
+        """Return the chunks of the next pass, buffered chunks first; raise if already consumed."""
         if self._buffered is not None:
             chunks, self._buffered = self._buffered, None
             return chunks
@@ -662,17 +665,17 @@ class Stream:
     def _open_chunks(self, start: int, *, tap: bool = False) -> Iterator[Chunk]:
         if self._was_started and not self.repeatable:
             raise SourceError(
-                f"op.stream: {self.name} can be read only once, and has been read before. "
-                "Write it to a file to read it again, or learn all in one pass."
+                f"op.stream: {self.name} must be iterated only once, since its source cannot be "
+                "read again, got a second iteration. Write the rows to a file to read them again."
             )
         self._was_started = True
         names = self._names()
-        if tap:  # these rows cannot be read again
+        if tap:  # rows that cannot be read again
             self._head = Head(named=names is not None)
         return self._typed(names, start, self._head if tap else None)
 
     def _typed(self, names: list[str] | None, start: int, head: Head | None) -> Iterator[Chunk]:
-        """The chunks of the source, converted; their first rows are added to ``head``."""
+        """Yield the converted chunks of the source; add the first rows to ``head``."""
         columns, targets = self._types
         for each in self._types:
             each.restart()
@@ -690,13 +693,13 @@ class Stream:
             yield typed
 
     def _first_rows(self) -> Head:
-        """The first rows; of a source that can be read only once, those yielded so far."""
+        """Return the first rows; for a source that can be read only once, those yielded so far."""
         if self._head is None:
             self._first_targets()
         return self._head or Head()
 
     def _first_targets(self) -> list[Array]:
-        """The first targets. A source that can be read only once buffers the chunks."""
+        """Return the first targets; buffer their chunks if the source can be read only once."""
         chunks = self._open_chunks(0) if self.repeatable else self._next_pass()
         head = Head(named=self._source.columns() is not None)
         looked, targets, known = [], [], 0
@@ -715,7 +718,7 @@ class Stream:
         return targets
 
     def _blocks(self, chunks: Iterator[Chunk]) -> Generator[_Block]:
-        """The blocks, each with the fraction read and the number of bad rows so far."""
+        """Yield each block with the fraction read and the number of bad rows so far."""
         rebatcher, seen, bad = Rebatcher(self.block, self.start, self._source.located), 0, 0
         given = self.start
         for chunk in chunks:
@@ -766,30 +769,29 @@ class Stream:
     def _check(self, rebatcher: Rebatcher, seen: int, bad: int) -> None:
         if not seen:
             raise SourceError(
-                f"op.stream: {self.name} must hold rows, got none. "
-                "Check that it is complete, and that it is the right source."
+                f"op.stream: {self.name} must contain rows, got none. "
+                "Check that the source is complete and the right one."
             )
         if seen < self.start:
             raise SourceError(
-                f"op.stream: {self.name} must hold the {self.start:,} rows to skip, got "
-                f"{seen:,}. Check that it is the same source, or give a smaller start."
+                f"op.stream: {self.name} must contain the {self.start:,} rows to skip, got "
+                f"{seen:,}. Check that the source is the same, or pass a smaller `start`."
             )
         if bad == seen:
             self.bad_rows = bad
             raise SourceError(
-                f"op.stream: {self.name} must hold valid rows, got {seen:,} bad ones, "
-                f"all skipped. The first: {_REMEDY.split(self._bad[0])[0]}. Check its format."
+                f"op.stream: {self.name} must contain valid rows, got {seen:,} bad ones, "
+                f"all skipped, the first: {_REMEDY.split(self._bad[0])[0]}. Check the format."
             )
         if not rebatcher.used and not self.start:
             if rebatcher.gaps:
                 raise SourceError(
-                    f"op.stream: {self.name} must hold complete rows, got a missing value in "
+                    f"op.stream: {self.name} must contain complete rows, got a missing value in "
                     f"each of its {rebatcher.seen} rows that have a target. Drop empty "
-                    "columns, or keep such rows: missing='keep' (--missing impute)."
+                    "columns, or pass missing='keep' (--missing impute) to keep such rows."
                 )
             which = "they are" if self.target is None else f"the target {self.target!r} is"
             raise SourceError(
-                f"op.stream: {self.name} must hold targets, but {which} missing in all of its "
-                f"{rebatcher.seen} rows. Give another target, or none to read features "
-                "alone."
+                f"op.stream: {self.name} must contain targets, but {which} missing in all of its "
+                f"{rebatcher.seen} rows. Pass another target, or None to read only features."
             )

@@ -1,13 +1,14 @@
-"""Experiences: a stream divided into tasks, whose rows come one task after the other.
+"""Experiences: streams of tasks, whose rows are learned one task after the other.
 
-Continual learning measures how well the first tasks are retained when the last is learned. A
-description of such a stream defines which rows of a source belong to which task, for training and
-for test, in which order, and how each task transforms them. It stores no more than the source: an
-experience is built when it is reached. Experiences may also be given as rows with targets, and the
-order of tasks may be given or drawn.
+Continual learning measures how well first tasks are retained after the last one is learned. A
+stream of tasks defines the training and test rows of each task, their order and their
+transformation. It stores only the source and indices of rows; an experience is built when it is
+requested. Experiences may also be passed as rows with targets. The order of tasks may be set or
+drawn at random.
 
-:mod:`onepass.stream.class_tasks` makes such streams from any data, :mod:`onepass.stream.digits`
-from images; :mod:`onepass.stream.boundaries` blurs or removes the boundaries between tasks.
+:mod:`onepass.stream.class_tasks` creates such streams from any data and
+:mod:`onepass.stream.digits` from images; :mod:`onepass.stream.boundaries` blurs or removes the
+boundaries between tasks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,12 +38,12 @@ __all__ = [
 ]
 
 
-_LOOKED_AT = 16  # rows of each task in a digest, as the learner gets them
+_LOOKED_AT = 16  # rows of each task that a digest covers, as passed to learners
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experience:
-    """One task: its training rows, in order, and its test rows.
+    """One task: training rows, in order, and test rows.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class TestSet:
         The classes of the task, sorted; empty for regression.
     """
 
-    __test__ = False  # pytest would take it for a class of tests
+    __test__ = False  # otherwise pytest would collect it as tests
 
     name: str
     X: Array
@@ -99,7 +100,7 @@ class Change(Protocol):
         """Transform the rows."""
 
     def subset(self, rows: slice | Array) -> "Change":
-        """The same transformation of some of the rows."""
+        """Return the transformation for a subset of the rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,12 +122,12 @@ class Part:
     change: Change | None = None
 
     def subset(self, rows: slice | Array) -> "Part":
-        """Some of the rows."""
+        """Return a subset of the rows."""
         change = None if self.change is None else self.change.subset(rows)
         return Part(self.rows[rows], self.y[rows], change)
 
     def of(self, X: Array) -> Array:
-        """The rows of the source, transformed."""
+        """Select the rows from the source X, and transform them."""
         taken = X[self.rows]
         return taken if self.change is None else self.change(taken)
 
@@ -166,15 +167,15 @@ class Experiences:
     X_test : array of shape (K, …)
         Source of test rows.
     tasks : tuple of Task
-        In order.
+        The tasks, in order.
     form : callable, optional
-        Function from transformed rows to features, if any.
+        Function that converts transformed rows to features, if any.
     tests : tuple of Task, optional
-        Tasks to test, if experiences are not tasks.
+        Tasks to test, if the experiences are not tasks.
     learned : tuple of int, optional
-        For each of ``tests`` the experience after which most of its rows have been learned.
+        For each of ``tests``, the experience after which most of its rows have been learned.
     borders : bool, default=True
-        Whether a learner may be notified that an experience ended.
+        Whether a learner may be notified when an experience ends.
     """
 
     name: str
@@ -227,7 +228,7 @@ class Experiences:
         return digest.hexdigest()
 
     def test_sets(self) -> Iterator[TestSet]:
-        """The test sets, one a task."""
+        """Yield one test set per task."""
         for task in self.tests or self.tasks:
             X = task.test.of(self.X_test)
             formed = X if self.form is None else self.form(X)
@@ -239,34 +240,32 @@ class Experiences:
         return self.learned or tuple(range(len(self.tasks)))
 
     def held_out(self, rows: int) -> "Experiences":
-        """The same tasks, each tested on its last training rows, which are excluded from training.
+        """Return the tasks with their last training rows as test rows, excluded from training.
 
-        For choosing hyperparameters without using test rows.
+        Use it to choose hyperparameters without test rows.
 
         Parameters
         ----------
         rows : int
-            Number of rows of each task.
+            Number of rows to hold out per task.
 
         Raises
         ------
         ParameterError
-            If a task has no more rows than these, or experiences are not tasks.
+            If a task has no more training rows than ``rows``, or experiences are not tasks.
         """
         where = "Experiences.held_out"
         if self.tests:
             raise ParameterError(
                 f"{where}: each experience must be a task, got blocks without boundaries. Hold "
-                "rows "
-                "out first, then remove the boundaries."
+                "out rows first, then remove the boundaries."
             )
         whole(rows, "rows", where, low=1)
         fewest = min(len(task.train.rows) for task in self.tasks)
         if rows >= fewest:
             raise ParameterError(
-                f"{where}: `rows` must be fewer than the training rows of each task, {fewest}, "
-                f"got {rows}. "
-                "Hold out fewer rows."
+                f"{where}: `rows` must be less than the {fewest} training rows of the smallest "
+                f"task, got {rows}. Hold out fewer rows."
             )
         subset = slice(-rows), slice(-rows, None)
         tasks = [
@@ -277,7 +276,7 @@ class Experiences:
 
 
 def _row_bytes(rows: Array | Table) -> bytes:
-    """Rows of an array or a table as bytes that depend on their values only."""
+    """Convert rows of an array or a table to bytes that depend only on their values."""
     if isinstance(rows, np.ndarray) and rows.dtype.kind == "O":
         return repr(rows.tolist()).encode()
     if isinstance(rows, np.ndarray):
@@ -285,7 +284,7 @@ def _row_bytes(rows: Array | Table) -> bytes:
     return repr([(name, rows[name].tolist()) for name in rows.names]).encode()
 
 
-_TESTED = 5  # one in so many rows is tested by default
+_TESTED = 5  # by default, one of this many rows is a test row
 
 
 def experience(given: object, name: str, where: str) -> Experience:
@@ -294,7 +293,8 @@ def experience(given: object, name: str, where: str) -> Experience:
     Parameters
     ----------
     given : Experience, (X, y) or (X, y, X_test, y_test)
-        Of a pair, the third of each five rows is used for test only. There must be test rows.
+        The experience. For a pair, the third of every five rows is a test row. There must be test
+        rows.
     name : str
         Default name.
     where : str
@@ -303,7 +303,7 @@ def experience(given: object, name: str, where: str) -> Experience:
     Raises
     ------
     ParameterError
-        If it is none of these.
+        If the argument is none of these.
     ShapeError
         If the numbers of rows and targets differ, or there are no test rows.
     LabelError
@@ -320,7 +320,7 @@ def experience(given: object, name: str, where: str) -> Experience:
     if not isinstance(given, (tuple, list)) or len(given) not in {2, 4}:
         raise ParameterError(
             f"{where}: an experience must be an Experience, (X, y) or (X, y, X_test, y_test), got "
-            f"{type(given).__name__}. Give rows with their targets, or make tasks of them with "
+            f"{type(given).__name__}. Pass rows with their targets, or create tasks with "
             "op.stream.experiences(X, y)."
         )
     X, y = _pair(given[0], given[1], where)
@@ -338,14 +338,14 @@ def _testable(one: Experience, where: str) -> Experience:
     if not len(one.y_test):
         raise ShapeError(
             f"{where}: experience {one.name!r} must have test rows, got {len(one.y)} training rows "
-            "and none to test. Give X_test and y_test, or at least three rows, of which one is "
-            "tested."
+            "and no test rows. Pass X_test and y_test, or at least three rows, one of which "
+            "becomes a test row."
         )
     return one
 
 
 def as_rows(X: TableLike) -> Any:
-    """Rows as a table if their columns have names, else as an array."""
+    """Convert rows to a table if their columns have names, otherwise to an array."""
     if isinstance(X, Table):
         return X
     return Table.from_frame(X) if is_frame(X) and has_names(X) else np.asarray(X)
@@ -357,7 +357,7 @@ def make_tasks(
     draw: Callable[[int, int, np.random.Generator], Part],
     seed: int,
 ) -> tuple[Task, ...]:
-    """Tasks by names and classes; ``draw(i, j, rng)`` returns training (0) or test rows (1)."""
+    """Create tasks; ``draw(i, j, rng)`` returns training (j = 0) or test rows (1) of task i."""
     rng = np.random.default_rng
     return tuple(
         Task(name, own, *(draw(i, j, rng([seed, i, j])) for j in range(2)))
@@ -369,8 +369,8 @@ def _pair(X: TableLike, y: ArrayLike, where: str) -> tuple[Any, Array]:
     rows, targets = as_rows(X), np.asarray(y)
     if targets.ndim < 1 or len(rows) != len(targets):
         raise ShapeError(
-            f"{where}: an experience must have one target a row, got {len(rows)} rows and targets "
-            f"of shape {targets.shape}. Give X of shape (n, …) and y of shape (n,)."
+            f"{where}: an experience must have one target per row, got {len(rows)} rows and "
+            f"targets of shape {targets.shape}. Pass X of shape (n, …) and y of shape (n,)."
         )
     if targets.ndim == 1 and targets.dtype.kind != "f":
         targets = labels(targets, len(targets), where)
@@ -384,11 +384,11 @@ class ExperienceList:
     Parameters
     ----------
     all_of : sequence of Experience
-        In order.
+        The tasks, in order.
     name : str
         Name of the stream.
     borders : bool
-        Whether a learner may be notified that an experience ended.
+        Whether a learner may be notified when an experience ends.
     """
 
     all_of: Sequence[Experience]
@@ -402,7 +402,7 @@ class ExperienceList:
         return iter(self.all_of)
 
     def test_sets(self) -> Iterator[TestSet]:
-        """The test sets, one a task."""
+        """Return one test set per task."""
         return (TestSet(one.name, one.X_test, one.y_test, one.classes) for one in self.all_of)
 
     @property
@@ -428,7 +428,7 @@ class ExperienceList:
         return digest.hexdigest()
 
 
-_ORDER = 5  # stream of random numbers for orders
+_ORDER = 5  # key of the random stream of orders
 
 
 def reorder_tasks(
@@ -438,23 +438,23 @@ def reorder_tasks(
     name: str = "order",
     seed: int = 0,
 ) -> Experiences:
-    """The same tasks in another order.
+    """Return the tasks in another order.
 
     Parameters
     ----------
     made : Experiences
         The tasks.
     order : sequence of int, "random" or None
-        Indices of the tasks in their new order; None to keep it.
+        Indices of the tasks in their new order; None to preserve the order.
     where, name : str
         The public call and its argument, for messages.
     seed : int, default=0
-        Seed of a random order.
+        Seed of the random order.
 
     Raises
     ------
     ParameterError
-        If the order does not contain each index once.
+        If the order does not contain each index exactly once.
     """
     if order is None:
         return made
@@ -465,7 +465,7 @@ def reorder_tasks(
         wanted = list(order)
     if sorted(wanted) != list(range(len(made))):
         raise ParameterError(
-            f"{where}: `{name}` must name each of the {len(made)} tasks once, from 0 on, got "
-            f"{wanted}. Give a permutation of range({len(made)}), or 'random'."
+            f"{where}: `{name}` must contain each of the indices 0 to {len(made) - 1} once, got "
+            f"{wanted}. Pass a permutation of range({len(made)}), or 'random'."
         )
     return replace(made, tasks=tuple(made.tasks[task] for task in wanted))

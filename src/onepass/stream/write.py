@@ -1,8 +1,9 @@
-"""Writing of named columns, block by block, to text or Parquet files in bounded memory.
+"""Writing of named columns in blocks to text or Parquet files, with bounded memory.
 
-In text a missing value is an empty field, an integer has no decimal point (7, not 7.0), any other
-number has as many digits as restore it exactly, and a date is in ISO 8601 to the second, with a
-fraction if it has one: 2024-01-01T00:00:00. The form of a value does not depend on other values.
+In text, a missing value is an empty field, and an integer has no decimal point (7, not 7.0). Other
+numbers have as many digits as are needed to restore them exactly. Dates are in ISO 8601 with
+seconds and, if necessary, a fraction: 2024-01-01T00:00:00. The format of a value does not depend on
+other values.
 """
 
 import csv
@@ -28,15 +29,16 @@ _MAX_INTEGER = 2.0**53  # above it, float64 does not represent all integers
 
 
 def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] | IO[str]) -> int:
-    r"""Write blocks of named columns, one at a time.
+    r"""Write blocks of named columns to a file, one block at a time.
 
     Parameters
     ----------
     blocks : iterable of mappings of str to ndarray of shape (n,)
-        All with the same names, in the same order. Numbers, text (None is missing) or dates.
+        Columns of numbers, text (None is missing) or dates. All blocks have the same names in the
+        same order.
     target : path or file object
-        A path that ends in .csv, .tsv, either with .gz, or .parquet; its folder must exist, and an
-        existing file is replaced atomically at the end. Or a text file object: CSV.
+        A path that ends in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, or a text file object for CSV.
+        The folder must exist. An existing file is replaced atomically at the end.
 
     Returns
     -------
@@ -48,7 +50,7 @@ def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] 
     ParameterError
         If the path has another suffix.
     SourceError
-        If it cannot be written, or a Parquet column changes its type.
+        If the file cannot be written, or a Parquet column changes its type.
 
     Examples
     --------
@@ -74,7 +76,7 @@ def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] 
 
 
 def written_as(path: Path, where: str) -> tuple[str, bool]:
-    """The suffix that determines the format of a table, and whether it is compressed.
+    """Return the suffix that determines the format of a table, and whether it is compressed.
 
     Parameters
     ----------
@@ -98,13 +100,13 @@ def written_as(path: Path, where: str) -> tuple[str, bool]:
     if suffix not in _DELIMITERS and (packed or suffix != ".parquet"):
         raise ParameterError(
             f"{where}: {path} must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, got "
-            f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Give the file another name."
+            f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Rename the file."
         )
     return suffix, packed
 
 
 def _write_text(blocks: Iterable[Mapping[str, Array]], file: IO[str], delimiter: str) -> int:
-    """Write text, one line a row."""
+    """Write text, one line per row."""
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     rows, names = 0, None
     for block in blocks:
@@ -118,7 +120,7 @@ def _write_text(blocks: Iterable[Mapping[str, Array]], file: IO[str], delimiter:
 
 
 def _csv_values(column: Array) -> Sequence[object]:
-    """The values of a column for the csv module."""
+    """Convert the values of a column for the csv module."""
     kind = column.dtype.kind
     if kind == "f":
         return [_number(value) for value in column.tolist()]
@@ -128,7 +130,7 @@ def _csv_values(column: Array) -> Sequence[object]:
 
 
 def _stamps(column: Array) -> list[str]:
-    """Dates in ISO 8601 to the second, with fractions where there are any."""
+    """Format dates in ISO 8601 with seconds and, if necessary, a fraction."""
     seconds = column.astype("datetime64[s]")
     stamps = np.datetime_as_string(seconds).astype(object)
     stamps[np.isnat(column)] = ""
@@ -145,7 +147,7 @@ def _number(value: float) -> float | str:
 
 
 def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path) -> int:
-    """Write a Parquet file, one row group a block."""
+    """Write a Parquet file, one row group per block."""
     rows, writer = 0, None
     try:
         for block in blocks:
@@ -158,8 +160,8 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
                 writer.write_table(table.cast(schema))
             except (pa.ArrowException, ValueError) as error:
                 raise SourceError(
-                    f"{_WHERE}: {path} must have columns of one type each, as in the first rows, "
-                    f"got others from row {rows} on ({error}). Write it as CSV."
+                    f"{_WHERE}: {path} must have the column types of its first rows, got other "
+                    f"types starting at row {rows} ({error}). Write the table as CSV."
                 ) from error
             rows += table.num_rows
     finally:
@@ -168,13 +170,13 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
     if writer is None:
         raise SourceError(
             f"{_WHERE}: {path} must have at least one block, which names its columns, got none. "
-            "Give a block without rows, or write CSV."
+            "Pass an empty block with column names, or write CSV."
         )
     return rows
 
 
 def _text_for_null(schema: pa.Schema) -> pa.Schema:
-    """The schema, with text for columns without a value."""
+    """Replace the null type of columns without a value by text."""
     return pa.schema(
         [
             (field.name, pa.string() if pa.types.is_null(field.type) else field.type)

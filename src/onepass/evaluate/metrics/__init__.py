@@ -1,8 +1,8 @@
 """Metrics of predictions: one pass, bounded memory, mergeable, equal to the batch formula.
 
-A metric is updated with targets y and predictions ŷ in blocks of any size, and its value is that
-over all rows so far. However the rows are cut, and in whatever order parts are merged, the value is
-the same up to the last digits of float64. Over t = 1 … n rows:
+A metric is updated with targets y and predictions ŷ in blocks of any size. Its value over all rows
+so far does not depend on the block sizes or the order of merging, up to the last digits of float64.
+For rows t = 1 … n:
 
 ====================  ================================================  =================
 ``mae``               1/n Σ |yₜ − ŷₜ|                                   unit of y
@@ -15,11 +15,11 @@ the same up to the last digits of float64. Over t = 1 … n rows:
 ====================  ================================================  =================
 
 ȳ is the mean of *all* targets so far, so ``r2`` is scikit-learn's ``r2_score`` over all rows. The
-loss ℓ is (ŷ − y)² for regression and 0 or 1 for classification. Metrics of several outputs are
-computed for each and averaged uniformly. ``None``, predicted by a classifier before its first
-class, is wrong; it is not counted as a class.
+loss ℓ is (ŷ − y)² for regression and 0 or 1 for classification. For several outputs, metrics are
+averaged uniformly over outputs. ``None``, which classifiers predict before the first class, is a
+wrong prediction but not a class.
 
-A new metric is one class and one line in :data:`METRICS`.
+To add a metric, write a class and add one line to :data:`METRICS`.
 
 [1] "Online Learning", lecture notes, equations (1) and (2).
 """
@@ -75,14 +75,14 @@ METRICS: Mapping[str, Mapping[str, type[Metric]]] = {
 
 
 def metric_class(name: str, task: str, where: str) -> type[Metric]:
-    """The metric of this name.
+    """Return the class of a metric by name.
 
     Parameters
     ----------
     name : str
         A key of ``METRICS[task]``.
     task : {"regression", "classification"}
-        What the learners do.
+        The task of the learners.
     where : str
         The public call, for the message.
 
@@ -95,7 +95,9 @@ def metric_class(name: str, task: str, where: str) -> type[Metric]:
     if name not in known:
         raise ParameterError(
             f"{where}: a metric of {task} must be one of {', '.join(known)}, got {name!r}."
-            f"{did_you_mean(name, known) or ' Choose from these.'}"
+            f"{did_you_mean(name, known) or ' Choose one of these.'}"
         )
-    register(Role.METRIC, known[name])  # a user's metric too, so that a checkpoint can store it
+    register(
+        Role.METRIC, known[name]
+    )  # including metrics of users, so that checkpoints can store them
     return known[name]

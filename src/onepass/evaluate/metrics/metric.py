@@ -1,16 +1,16 @@
 """Metrics of regression and classification, updated block by block.
 
-A metric receives targets and predictions in blocks, and its value is that over all rows so far.
-Regression metrics take one or several real numbers a row; classification metrics take labels, text
-or integers, and new labels at any time.
+A metric receives targets and predictions in blocks; its value covers all rows so far. Regression
+metrics accept one or several real numbers per row. Classification metrics accept text or integer
+labels; new labels may occur at any time.
 
 Sums are compensated. After adding xₖ to s, t = fl(s + xₖ), the rounding error is known exactly [1,
 two-sum]:
 
     z = t − s,   lost ← lost + (s − (t − z)) + (xₖ − z),   s ← t                         (1)
 
-and s + lost is the sum in twice the precision. A sum over 10⁹ rows, or over the same rows in other
-blocks, agrees to the last digit or two of float64.
+and s + lost is the sum in twice the precision. Even over 10⁹ rows the sum is accurate, and
+independent of the block size, up to the last one or two digits of float64.
 
 [1] D. E. Knuth, The Art of Computer Programming 2, section 4.2.2, theorem B.
 """
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Total:
-    """A compensated sum of numbers, or of arrays of one shape.
+    """A compensated sum of numbers, or of arrays of equal shape.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Total:
 
     def add(self, x: float | Array) -> None:
         """Add a number, or an array elementwise."""
-        if isinstance(x, float) and isinstance(self._sum, float):  # of NumPy too: the same digits
+        if isinstance(x, float) and isinstance(self._sum, float):  # NumPy floats too: same result
             self._add(float(x), float(self._sum), float(self._lost))
             return
         with np.errstate(over="ignore", invalid="ignore"):
@@ -70,7 +70,7 @@ class Total:
         self._sum = t
 
     def _add(self, x: float, before: float, lost: float) -> None:
-        """Add a number by Python's arithmetic: a tenth of the time, and no warnings."""
+        """Add a number in Python's arithmetic, which takes a tenth of the time and never warns."""
         self._sum = t = before + x
         z = t - before
         self._lost = lost + ((before - (t - z)) + (x - z))  # (1)
@@ -82,7 +82,7 @@ class Total:
 
     @property
     def value(self) -> Any:
-        """The sum; infinite after a term or the sum itself was."""
+        """The sum; infinite after a term or the sum was infinite."""
         if isinstance(self._sum, float):
             return self._sum + self._lost if math.isfinite(self._sum) else self._sum
         with np.errstate(invalid="ignore"):
@@ -90,7 +90,7 @@ class Total:
 
 
 def _averaged(value: float | Array) -> float:
-    """The mean over the outputs."""
+    """Average a value over outputs."""
     return float(value) if isinstance(value, float) else float(np.mean(value))
 
 
@@ -104,9 +104,9 @@ class Metric(ABC):
     better : {"lower", "higher"}
         Whether lower or higher values are better.
     unit : {"", "y", "y²", "rows"}
-        The unit of the value: none, that of the targets, its square, or a number of rows.
+        The unit of the value: none, that of the targets or its square, or a number of rows.
     rows : int
-        Rows added so far.
+        Number of rows added so far.
     """
 
     label: ClassVar[str]
@@ -124,7 +124,7 @@ class Metric(ABC):
         ----------
         y : array-like of shape (n,) or (n, c)
             The targets.
-        predictions : array-like of the shape of y
+        predictions : array-like of the same shape as y
             The predictions for the same rows.
 
         Returns
@@ -135,7 +135,7 @@ class Metric(ABC):
     @property
     @abstractmethod
     def value(self) -> float:
-        """The metric over all rows so far; nan where it is not defined."""
+        """The metric over all rows so far; nan if undefined."""
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
@@ -144,7 +144,7 @@ class Metric(ABC):
         Parameters
         ----------
         other : Metric
-            Not changed.
+            A metric, which is not changed.
 
         Returns
         -------
@@ -158,7 +158,7 @@ class Metric(ABC):
 
 
 class Mean(Metric):
-    """The mean over rows of a loss of each row, for each output; the sum is compensated."""
+    """Mean of a loss over rows, for each output, with a compensated sum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class Mean(Metric):
     @staticmethod
     @abstractmethod
     def _loss(y: ArrayLike, predictions: ArrayLike) -> Floats:
-        """The loss of each row and output, shape (n,) or (n, c)."""
+        """Return the loss of each row and output, shape (n,) or (n, c)."""
 
     def add(self, y: ArrayLike, predictions: ArrayLike) -> Self:
         """Add rows."""
@@ -269,16 +269,17 @@ class RMSE(MeanSquaredLoss):
 
     @property
     def value(self) -> float:
-        """The root for each output, averaged; nan before the first row."""
+        """The root for each output, averaged over outputs; nan before the first row."""
         return _averaged(np.sqrt(self._total.value / self.rows)) if self.rows else np.nan
 
 
 class R2(Metric):
     """Coefficient of determination: 1 is perfect, 0 is no better than the mean of the targets.
 
-    The sum of squares about the mean is updated by Chan's rule for merging, relative to the first
-    target: differences of close numbers are exact, so targets such as 10⁸ ± 1 retain their digits.
-    Constant targets give 1 if all predictions are exact, otherwise 0; one row gives nan.
+    The sum of squares about the mean is updated with Chan's rule for merging, relative to the first
+    target: differences of close numbers are exact, so targets such as 10⁸ ± 1 lose no digits. For
+    constant targets the value is 1 if all predictions are exact, otherwise 0; for one row it is
+    nan.
 
     Examples
     --------
@@ -295,7 +296,7 @@ class R2(Metric):
         self._error = Total()  # Σ (y − ŷ)²
         self._spread = Total()  # Σ (y − ȳ)²
         self._origin: Any = None  # the first target
-        self._mean: Any = np.float64(0.0)  # ȳ, counted from the origin
+        self._mean: Any = np.float64(0.0)  # ȳ, relative to the origin
 
     def add(self, y: ArrayLike, predictions: ArrayLike) -> Self:
         """Add rows."""
@@ -326,7 +327,7 @@ class R2(Metric):
         return self
 
     def _join(self, n: int, mean: float | Array) -> None:
-        """Add n rows of this mean: the spread between their mean and that of the rows so far."""
+        """Add the spread between the means of n rows and of all previous rows; update the mean."""
         total = self.rows + n
         apart = mean - self._mean
         self._spread.add(apart**2 * (self.rows * n / total))
@@ -348,15 +349,15 @@ class R2(Metric):
 
 
 def _right(y: ArrayLike, predictions: ArrayLike) -> Array:
-    """Whether each prediction is correct, shape (n,)."""
+    """Return whether each prediction is correct, shape (n,)."""
     targets, predicted = np.ravel(np.asarray(y)), np.ravel(np.asarray(predictions))
     if targets.shape != predicted.shape:
         raise ShapeError(
-            f"Metric.add: `predictions` must hold {len(targets)} labels, one for each row of `y`, "
-            f"got {len(predicted)}. Pass one prediction for each target."
+            f"Metric.add: `predictions` must contain {len(targets)} labels, one for each row of "
+            f"`y`, got {len(predicted)}. Pass one prediction for each target."
         )
     if (targets.dtype.kind in "US") != (predicted.dtype.kind in "US"):
-        targets = targets.astype(object)  # arrays of text can be compared with text only
+        targets = targets.astype(object)  # text arrays can only be compared with text
     right: Array = np.asarray(targets == predicted, dtype=bool)
     return right
 
@@ -416,10 +417,10 @@ class ZeroOneLoss(MeanZeroOneLoss):
 
 
 class MacroF1(Metric):
-    """F1 of each class, averaged over all classes that were a target or a prediction.
+    """F1 score, averaged over all classes that were a target or a prediction.
 
-    New classes may appear at any time. Equal to ``f1_score(average="macro", zero_division=0)`` of
-    scikit-learn.
+    New classes may occur at any time. The value equals that of scikit-learn's
+    ``f1_score(average="macro", zero_division=0)``.
 
     Examples
     --------
@@ -444,7 +445,7 @@ class MacroF1(Metric):
         self._right.update(targets[right].tolist())
         self._either.update(targets.tolist())
         self._either.update(np.ravel(np.asarray(predictions)).tolist())
-        del self._either[None]  # no prediction is not a class
+        del self._either[None]  # None is not a class
         return self
 
     def merge(self, other: Self) -> Self:
@@ -456,7 +457,7 @@ class MacroF1(Metric):
 
     @property
     def value(self) -> float:
-        """The mean over the classes so far; nan before the first row."""
+        """Mean over the classes so far; nan before the first row."""
         if not self._either:
             return np.nan
         scores = [2 * self._right[label] / count for label, count in self._either.items()]
