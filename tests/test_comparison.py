@@ -32,7 +32,7 @@ def test_tables_are_on_a_page_with_their_command() -> None:
         assert f"<!-- {name}: {tables.newest(name)['command']} -->" in texts
 
 
-def test_a_manual_change_is_detected() -> None:
+def test_manual_change_of_a_table_is_detected() -> None:
     text = PAGE.read_text(encoding="utf-8")
     figure = re.search(r"\d[\d,]{4,}", text.partition("<!-- peers:")[2])
     assert figure is not None
@@ -40,13 +40,13 @@ def test_a_manual_change_is_detected() -> None:
     assert tables.page(text[:begin] + "9" + text[begin:]) == text
 
 
-def test_no_table_is_outside_the_markers() -> None:
+def test_tables_are_inside_the_markers() -> None:
     text = PAGE.read_text(encoding="utf-8")
     rest = re.sub(r"<!-- \w+: [^\n]* -->\n.*?<!-- end -->", "", text, flags=re.DOTALL)
     assert "| --:" not in rest
 
 
-def test_sizes_of_the_experiments() -> None:
+def test_experiments_have_enough_seeds_and_rows() -> None:
     stability = result("stability.json")
     assert stability["seeds"] >= 10
     assert all(one["seeds"] >= 10 for rule in stability["rules"].values() for one in rule.values())

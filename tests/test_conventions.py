@@ -441,7 +441,7 @@ def python(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
-def test_import_is_quick() -> None:
+def test_import_loads_no_heavy_packages() -> None:
     heavy = {"matplotlib", "numpy", "pandas", "polars", "pyarrow", "scipy", "sklearn", "torch"}
     offenders: list[str] = []
     for name in ("onepass", "onepass.cli"):
@@ -483,7 +483,7 @@ for path in (sys.argv[1] + "/a.csv", sys.argv[1] + "/a.parquet"):
 """
 
 
-def test_the_core_works_without_extras(tmp_path: Path) -> None:
+def test_core_works_without_extras(tmp_path: Path) -> None:
     done = python(WITHOUT_EXTRAS, str(tmp_path))
     assert done.returncode == 0, done.stderr
 

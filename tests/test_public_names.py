@@ -416,7 +416,7 @@ def test_public_packages_can_be_imported_by_statements() -> None:
         ("from onepass.baselines.ewc import EWC", "onepass_experiments.baselines"),
     ],
 )
-def test_a_former_package_names_the_one_it_is_now(statement: str, remedy: str) -> None:
+def test_former_packages_name_their_replacement(statement: str, remedy: str) -> None:
     with pytest.raises(ImportError, match=rf"has moved. Import {remedy}\.$"):
         exec(statement, {"onepass": onepass})  # noqa: S102  the statements above
 

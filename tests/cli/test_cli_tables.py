@@ -78,7 +78,7 @@ def written(name: str, bad: bytes) -> None:
     ],
 )
 @pytest.mark.filterwarnings("default::onepass.errors.RowsRefusedWarning")
-def test_the_remedy_of_an_error_works_with_resume(
+def test_suggested_remedies_work_with_resume(
     name: str,
     bad: bytes,
     options: str,
@@ -100,7 +100,7 @@ def test_the_remedy_of_an_error_works_with_resume(
         assert archive.contents("m.onepass").sha256 == resumed
 
 
-def test_other_options_are_refused_by_resume(capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_refuses_other_options(capsys: pytest.CaptureFixture[str]) -> None:
     written("a.csv", b"?,a,1\n")
     output(capsys, RUN.format("a.csv"), 1)
     for options, word in (
@@ -126,7 +126,7 @@ def test_other_options_are_refused_by_resume(capsys: pytest.CaptureFixture[str])
     end=st.sampled_from([b"\n", b""]),
 )
 @pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
-def test_a_row_is_learned_whole_however_a_file_grows(
+def test_incomplete_last_rows_of_growing_files_are_not_learned(
     line: Any, cuts: list[int], end: bytes
 ) -> None:
     name = f"log.{line.__name__}"
@@ -151,7 +151,7 @@ def test_a_row_is_learned_whole_however_a_file_grows(
 
 
 @pytest.mark.filterwarnings("default::onepass.errors.RowsRefusedWarning")
-def test_a_line_that_is_left_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_incomplete_last_line_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     Path("log.csv").write_bytes(b"x,by,y\n" + b"".join(map(csv, range(50))) + b"5,a,5")
     out, error = output(capsys, f"{RUN.format('log.csv')} --resume")
     assert "50 rows learned" in out
@@ -181,7 +181,7 @@ def piped(name: str, content: bytes) -> threading.Thread:
         ("p", "--format csv"), ("p", "--format jsonl"), ("p.dat", "--format parquet"), ("p", ""),
     ],
 )  # fmt: skip
-def test_a_named_pipe_is_read_once(
+def test_named_pipe_gives_the_model_of_the_file(
     name: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("a.csv").write_bytes(b"x,by,y\n" + b"".join(map(csv, range(2000))))
@@ -212,7 +212,7 @@ def test_a_named_pipe_is_read_once(
     assert Path("pipe.csv").read_text() == Path("file.csv").read_text()
 
 
-def test_what_is_read_once_is_not_read_again() -> None:
+def test_named_pipe_cannot_be_read_twice() -> None:
     content = b"x,by,y\n" + b"".join(map(csv, range(2000)))
     writer = piped("p.csv", content)
     stream = op.stream.read("p.csv", target="y")
@@ -224,7 +224,7 @@ def test_what_is_read_once_is_not_read_again() -> None:
         list(stream)
 
 
-def test_what_a_shell_hands_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_descriptor_path_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     for content in (b"x,by,y\n" + b"".join(map(csv, range(50))), b"".join(map(jsonl, range(50)))):
         reading, writing = os.pipe()
         os.write(writing, content)
@@ -242,7 +242,7 @@ def test_what_a_shell_hands_over(capsys: pytest.CaptureFixture[str]) -> None:
     "labels", [("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("0", "1"), ("3", "12"),
                ("yes", "no"), ("T", "F")]
 )  # fmt: skip
-def test_labels_are_given_as_they_are_written(
+def test_predicted_labels_keep_their_spelling(
     kind: str, labels: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     if kind not in {"csv", "tsv"} and labels[0] not in {"true", "0"}:
@@ -265,7 +265,7 @@ def test_labels_are_given_as_they_are_written(
     assert out.split()[-10:] == [labels[x > 4] for x in range(10)]
 
 
-def test_truth_values_are_numbers_where_they_are_asked_for(
+def test_boolean_targets_are_numbers_if_requested(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("a.csv").write_text("x,y\n" + "1,True\n2,False\n" * 30)
@@ -284,7 +284,7 @@ def test_truth_values_are_numbers_where_they_are_asked_for(
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", [*";,|:", "\t"])
 @pytest.mark.parametrize("code", ["utf-8", "utf-8-sig"])
-def test_the_line_of_excel_declares_the_delimiter(end: str, mark: str, code: str) -> None:
+def test_sep_line_of_excel_sets_the_delimiter(end: str, mark: str, code: str) -> None:
     lines = [f"sep={mark}", f"a{mark}y", *[f"{i}{mark}{2 * i}" for i in range(100)]]
     Path("a.csv").write_bytes((end.join(lines) + end).encode(code))
     for options in ({}, {"delimiter": mark}):
@@ -298,7 +298,7 @@ def test_the_line_of_excel_declares_the_delimiter(end: str, mark: str, code: str
 
 @pytest.mark.parametrize("name", ["csv", "csv.gz", "tsv", "jsonl", "jsonl.gz"])
 @pytest.mark.parametrize("empty", [(0,), (1,), (3,), (0, 1, 3)])
-def test_an_empty_file_of_several_holds_no_rows(name: str, empty: tuple[int, ...]) -> None:
+def test_empty_files_among_several_are_skipped(name: str, empty: tuple[int, ...]) -> None:
     kind, _, packed = name.partition(".")
     line, mark = (jsonl, b"") if kind == "jsonl" else (csv, b"x,by,y\n")
     for i in range(4):

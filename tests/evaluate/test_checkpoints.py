@@ -107,7 +107,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("task", ["regression", "classification"])
-def test_a_pass_that_was_broken_twice_is_the_unbroken_one(way: str, task: str, place: Path) -> None:
+def test_twice_resumed_run_equals_uninterrupted_run(way: str, task: str, place: Path) -> None:
     given = {"window": 100, "points": 40, **WAYS[way]}
     target = "price" if task == "regression" else "by"
 
@@ -142,7 +142,7 @@ def test_a_pass_that_was_broken_twice_is_the_unbroken_one(way: str, task: str, p
     window=st.sampled_from([None, 7]),
     cut=st.integers(0, 40),
 )
-def test_a_tally_goes_on_to_the_last_bit(
+def test_restored_rolling_metrics_continue_bit_for_bit(
     seed: int, task: str, window: int | None, cut: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -161,7 +161,7 @@ def test_a_tally_goes_on_to_the_last_bit(
     assert one.recent == other.recent
 
 
-def test_a_metric_of_other_parts_cannot_be_saved(place: Path) -> None:
+def test_metrics_with_unexpected_attributes_are_refused(place: Path) -> None:
     kind = METRICS["regression"]["mae"]
     state = state_dict(kind(), "m.run")
     for wrong in (3, {**state, "rows": -1}, {**state, "rows": "1"}, {**state, "extra": 1}):
@@ -185,7 +185,7 @@ class _Odd(METRICS["regression"]["mae"]):  # type: ignore[misc]
         self.extra = object()
 
 
-def test_a_metric_that_no_file_can_hold_is_refused_before_the_pass(
+def test_unserializable_metric_is_refused_before_learning(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(METRICS["regression"], "odd", _Odd)  # type: ignore[arg-type]
@@ -227,9 +227,7 @@ class _Spread(Metric):
         raise NotImplementedError
 
 
-def test_a_metric_of_a_user_goes_on_to_the_last_bit(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_custom_metric_continues_bit_for_bit(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METRICS["regression"], "spread", _Spread)  # type: ignore[arg-type]
     given = {"metrics": ["spread", "mae"], "window": 50}
     report = prequential(_models(), _stream(), **given)
@@ -243,7 +241,7 @@ def test_a_metric_of_a_user_goes_on_to_the_last_bit(
 # -- when it is written ----------------------------------------------------------------------------
 
 
-def test_checkpoints_follow_the_clock(place: Path) -> None:
+def test_checkpoint_interval_follows_the_clock(place: Path) -> None:
     seconds = iter(range(10**6))
     written = []
 
@@ -264,14 +262,14 @@ def test_checkpoints_follow_the_clock(place: Path) -> None:
     assert stood.position == N
 
 
-def test_without_a_clock_there_is_one_at_the_end(place: Path) -> None:
+def test_without_a_clock_the_checkpoint_is_written_at_the_end(place: Path) -> None:
     found = []
     prequential({}, _stream(), checkpoint=place, on_progress=lambda _: found.append(place.exists()))
     assert not any(found)
     assert place.exists()
 
 
-def test_an_error_of_the_stream_loses_nothing(place: Path) -> None:
+def test_stream_error_leaves_a_resumable_checkpoint(place: Path) -> None:
     def torn() -> Any:
         for i, rows in enumerate(_stream(drop=["known"])):
             if i == 5:
@@ -291,7 +289,7 @@ def test_an_error_of_the_stream_loses_nothing(place: Path) -> None:
     _same_models(models, calm)
 
 
-def test_a_refused_block_leaves_the_checkpoint_before_it(place: Path) -> None:
+def test_invalid_block_leaves_the_previous_checkpoint(place: Path) -> None:
     def blocks() -> Any:
         for i in range(4):
             X = np.full((5, 2), np.nan if i == 2 else float(i + 1))
@@ -307,7 +305,7 @@ def test_a_refused_block_leaves_the_checkpoint_before_it(place: Path) -> None:
     assert (stood.rows, stood.finished) == (10, False)
 
 
-def test_an_interrupt_can_be_resumed(place: Path) -> None:
+def test_interrupted_run_is_resumed(place: Path) -> None:
     def stopped() -> Any:
         for i, rows in enumerate(_stream()):
             if i == 7:
@@ -321,7 +319,7 @@ def test_an_interrupt_can_be_resumed(place: Path) -> None:
     _same_models(models, calm)
 
 
-def test_a_full_disk_is_warned_of_and_tried_again(
+def test_full_disk_gives_a_warning_and_keeps_the_checkpoint(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prequential(_models(), _stream(), checkpoint=place)
@@ -342,7 +340,7 @@ def test_a_full_disk_is_warned_of_and_tried_again(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_finished_pass_goes_on_with_rows_that_were_added(way: str, place: Path) -> None:
+def test_finished_run_continues_with_appended_rows(way: str, place: Path) -> None:
     given = WAYS[way]
     drop = [] if way == "when it is known" else ["known"]
     models = _models()
@@ -358,7 +356,7 @@ def test_a_finished_pass_goes_on_with_rows_that_were_added(way: str, place: Path
     _same_models(models, calm)
 
 
-def test_nothing_new_changes_nothing(place: Path) -> None:
+def test_resuming_without_new_rows_changes_nothing(place: Path) -> None:
     models = _models()
     report = prequential(models, _stream(), checkpoint=place)
     for _ in range(2):
@@ -368,7 +366,7 @@ def test_nothing_new_changes_nothing(place: Path) -> None:
     assert again.resumed == [report.rows]
 
 
-def test_arrays_are_resumed_by_their_rows(place: Path) -> None:
+def test_run_over_arrays_is_resumed(place: Path) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(5000, 3)), rng.normal(size=5000)
     with pytest.raises(Broken):
@@ -381,7 +379,7 @@ def test_arrays_are_resumed_by_their_rows(place: Path) -> None:
         prequential(op.RLSRegressor(), (X[:9], y[:9]), checkpoint=place, resume=True)
 
 
-def test_functions_among_the_arguments_are_those_of_the_models_given(place: Path) -> None:
+def test_resumed_learner_uses_functions_of_the_given_model(place: Path) -> None:
     X, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
 
     def squared(row: Any) -> Any:
@@ -419,7 +417,7 @@ def test_next_source_is_read_from_its_first_row(place: Path) -> None:
         )
 
 
-def test_a_run_goes_on_with_its_own_block_where_none_is_named(place: Path) -> None:
+def test_resumed_run_keeps_its_block_size_by_default(place: Path) -> None:
     clock: Any = {"every": 0, "clock": iter(range(1000)).__next__}
     with pytest.raises(Broken):
         prequential(_models(), _stream(), checkpoint=place, on_progress=_stop(200), **clock)
@@ -484,7 +482,7 @@ class _Mine(op.RLSRegressor):  # type: ignore[misc]
     """A learner that no file can name."""
 
 
-def test_a_model_that_no_file_can_hold_is_refused_before_the_pass(place: Path) -> None:
+def test_unserializable_model_is_refused_before_learning(place: Path) -> None:
     model = _Mine()
     with pytest.raises(CheckpointError, match="got _Mine"):
         prequential(model, (np.eye(3), np.arange(3.0)), checkpoint=place)
@@ -492,7 +490,7 @@ def test_a_model_that_no_file_can_hold_is_refused_before_the_pass(place: Path) -
     assert not place.exists()
 
 
-def test_a_model_file_is_no_checkpoint(place: Path) -> None:
+def test_model_files_and_checkpoints_are_not_interchangeable(place: Path) -> None:
     op.save(op.RLSRegressor(), place)
     for call in (
         lambda: run_progress(place),
@@ -527,7 +525,7 @@ def _wreck(tree: Any, path: tuple[str, ...], value: Any) -> Any:
         "course.room.waiting.due", "course.room.waiting.X",
     ],
 )  # fmt: skip
-def test_a_forged_checkpoint_is_refused_whole(path: str, wrecks: tuple[Any, Path]) -> None:
+def test_forged_checkpoint_is_refused_without_learning(path: str, wrecks: tuple[Any, Path]) -> None:
     """Whoever forges a file forges its digest too. Nothing but our errors, and nothing learned."""
     tree, place = wrecks
     for value in (Broken, None, -1, "x", [], {}, {"@": "os"}, [[1]], 1e300):
@@ -551,7 +549,7 @@ def wrecks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     return archive.read(place, kind="run"), place
 
 
-def test_a_flipped_bit_is_noticed(place: Path) -> None:
+def test_flipped_bits_of_a_checkpoint_are_detected(place: Path) -> None:
     prequential(_models(), _stream(FRAME[:100]), checkpoint=place)
     whole = place.read_bytes()
     (size,) = struct.unpack("<Q", whole[:8])
@@ -568,7 +566,7 @@ def test_a_flipped_bit_is_noticed(place: Path) -> None:
     assert run_progress(place.with_name("none.run")) is None
 
 
-def test_two_runs_cannot_write_one_checkpoint(tmp_path: Path) -> None:
+def test_second_writer_of_a_checkpoint_is_detected(tmp_path: Path) -> None:
     place, begun = tmp_path / "m.run", []
 
     def other(*_: Any) -> None:
@@ -588,7 +586,7 @@ def test_two_runs_cannot_write_one_checkpoint(tmp_path: Path) -> None:
     assert place.exists()
 
 
-def test_lost_alarms_of_a_resumed_run_are_reported(tmp_path: Path) -> None:
+def test_resuming_without_drift_detectors_warns(tmp_path: Path) -> None:
     place = tmp_path / "m.run"
     prequential(_models(), _stream(FRAME[:200]), checkpoint=place, drift=drift.ADWIN())
     with pytest.warns(CheckpointWarning, match="had drift detectors until row 195"):
@@ -606,9 +604,7 @@ def test_lost_alarms_of_a_resumed_run_are_reported(tmp_path: Path) -> None:
         (("course", "models", "rls", "learner_"), 3),
     ],
 )
-def test_a_forged_run_is_refused_when_it_is_read(
-    tmp_path: Path, at: tuple[str, ...], by: Any
-) -> None:
+def test_forged_run_fields_are_refused(tmp_path: Path, at: tuple[str, ...], by: Any) -> None:
     place = tmp_path / "m.run"
     prequential(_models(), _stream(FRAME[:100]), checkpoint=place)
     tree = part = archive.read(place, kind="run")

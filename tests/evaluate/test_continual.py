@@ -76,7 +76,7 @@ class Whole(Remembers):
 # -- the matrix -----------------------------------------------------------------------------------
 
 
-def test_the_matrix_is_what_a_plain_loop_finds() -> None:
+def test_accuracy_matrix_equals_a_plain_loop() -> None:
     tasks = digits(0)
     report = continual(op.RLSClassifier(), tasks)
     model, found = op.RLSClassifier(), []
@@ -91,13 +91,13 @@ def test_the_matrix_is_what_a_plain_loop_finds() -> None:
     assert report["RLSClassifier"].rows == tasks.n_rows
 
 
-def test_what_is_given_stays_as_it_was() -> None:
+def test_given_model_is_not_changed() -> None:
     model = op.RLSClassifier()
     continual(model, digits(0))
     assert not hasattr(model, "classes_")
 
 
-def test_a_memory_that_forgets_is_seen_to_forget() -> None:
+def test_forgetting_learner_has_forgetting_in_the_report() -> None:
     rows = np.eye(8)
     listed = [(rows[i : i + 2], [0, 1], rows[i : i + 2], [0, 1]) for i in range(0, 8, 2)]
     report = continual({"all": Remembers(), "last": Remembers(2)}, listed)
@@ -137,7 +137,7 @@ def test_task_ends_and_whole_tasks_are_passed_to_learners() -> None:
 # -- learners of many makes -----------------------------------------------------------------------
 
 
-def test_learners_of_all_makes_take_part() -> None:
+def test_learners_of_several_libraries_are_evaluated() -> None:
     pytest.importorskip("river")
     from river.naive_bayes import GaussianNB as RiverNB
 
@@ -213,7 +213,7 @@ def test_task_incremental_predictions_are_among_the_classes_of_the_task() -> Non
     assert "cannot be restricted" in str(output)
 
 
-def test_a_learner_that_cannot_go_on_is_tested_on_with_what_it_knew() -> None:
+def test_stopped_learner_is_tested_with_its_last_state() -> None:
     class Refuses(Remembers):
         def partial_fit(self, X: Any, y: Any) -> "Refuses":
             if 4 in y:
@@ -229,7 +229,7 @@ def test_a_learner_that_cannot_go_on_is_tested_on_with_what_it_knew() -> None:
     assert_array_equal(report["refuses"].accuracy_matrix[1], report["refuses"].accuracy_matrix[-1])
 
 
-def test_what_no_learner_takes_is_raised() -> None:
+def test_error_of_all_learners_is_raised() -> None:
     rows = np.full((5, 2), np.nan)
     with pytest.raises(NotFiniteError, match="NaN in row 0"):
         continual([op.RLSClassifier(), op.SGDClassifier()], [(rows, [0, 1, 0, 1, 0])])
@@ -255,7 +255,7 @@ def test_regression_has_a_matrix_of_errors() -> None:
     assert fine.accuracy_matrix[-1].mean() > report["rls"].accuracy_matrix[-1].mean() - 1.0
 
 
-def test_several_answers_a_row_are_learned_and_tested() -> None:
+def test_several_targets_per_row_are_learned_and_tested() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, 3))
     answers = rows @ rng.normal(size=(3, 2))
@@ -265,7 +265,7 @@ def test_several_answers_a_row_are_learned_and_tested() -> None:
 
 
 @pytest.mark.skipif("ONEPASS_DATA" not in os.environ, reason="needs kin40k in ONEPASS_DATA")
-def test_a_robot_arm_whose_working_region_moves_forgets_nothing() -> None:
+def test_rls_on_kin40k_equals_batch_ridge() -> None:
     blocks = list(op.stream.dataset("kin40k"))
     rows = np.concatenate([np.stack(list(b.X.columns.values()), axis=1) for b in blocks])[:8000]
     answers = np.concatenate([b.y for b in blocks])[:8000]
@@ -281,7 +281,7 @@ def test_a_robot_arm_whose_working_region_moves_forgets_nothing() -> None:
 # -- experiences that are not known beforehand ----------------------------------------------------
 
 
-def test_an_iterator_is_tested_on_what_has_come() -> None:
+def test_iterator_of_tasks_is_tested_on_tasks_so_far() -> None:
     tasks = digits(0)
     known = continual(op.RLSClassifier(), tasks)
     came = continual(op.RLSClassifier(), iter(tasks))
@@ -294,7 +294,7 @@ def test_an_iterator_is_tested_on_what_has_come() -> None:
     assert ContinualReport.from_json(came.to_json()) == came
 
 
-def test_models_share_an_iterator_and_pairs_are_tested_on_rows_held_out() -> None:
+def test_models_share_an_iterator_of_pairs_with_held_out_rows() -> None:
     rng = np.random.default_rng(0)
     drawn = 0
 
@@ -319,7 +319,7 @@ def test_an_empty_iterator_or_one_with_seeds_is_refused() -> None:
         continual(op.RLSClassifier(), iter(digits(0)), seeds=2)
 
 
-def test_a_pipeline_tells_what_its_learner_does() -> None:
+def test_pipeline_reports_properties_of_its_learner() -> None:
     model = op.Pipeline(op.features.Scale(), op.ARTIPCAClassifier(vigilance=0.5))
     tasks = digits(0)
     output, alone = continual(model, tasks, scenario="task"), continual(model, tasks)
@@ -330,7 +330,7 @@ def test_a_pipeline_tells_what_its_learner_does() -> None:
     assert score.notes == []
 
 
-def test_orders_that_seeds_draw_are_numbered() -> None:
+def test_tasks_in_random_order_are_numbered() -> None:
     drawn = partial(op.stream.experiences, X, Y, order="random")
     report = continual(op.NearestClassMean(), drawn, seeds=3)
     assert report.tasks == tuple(f"task {i}" for i in range(1, 6))
@@ -340,7 +340,7 @@ def test_orders_that_seeds_draw_are_numbered() -> None:
         continual(op.NearestClassMean(), fixed, seeds=3)
 
 
-def test_streams_without_borders_count_by_their_own_draw() -> None:
+def test_task_free_streams_use_the_draw_of_their_seed() -> None:
     def free(seed: int) -> Experiences:
         return op.stream.task_free(digits(seed), 9, width=1.0, seed=seed)
 
@@ -354,7 +354,7 @@ def test_streams_without_borders_count_by_their_own_draw() -> None:
 # -- seeds, processes and what is kept ------------------------------------------------------------
 
 
-def test_seeds_go_to_what_takes_them() -> None:
+def test_seeds_are_passed_to_factories_that_accept_them() -> None:
     seen = []
 
     def make(seed: int) -> Any:
@@ -371,7 +371,7 @@ def test_seeds_go_to_what_takes_them() -> None:
         continual(op.RLSClassifier(), digits(0), seeds=2)
 
 
-def test_processes_find_the_same() -> None:
+def test_parallel_runs_equal_serial_runs() -> None:
     steps: list[Progress] = []
     models = {"rls": op.RLSClassifier()}
     one = continual(models, digits, seeds=2)
@@ -412,7 +412,7 @@ def test_stored_runs_are_not_repeated(tmp_path: Path) -> None:
         continual({"rls": make}, digits, seeds=2, path=tmp_path)
 
 
-def test_an_evaluation_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_stopped_evaluation_is_resumed(tmp_path: Path) -> None:
     def stop(step: Progress) -> None:
         if step.done == 8:
             raise KeyboardInterrupt
@@ -437,7 +437,7 @@ def report() -> ContinualReport:
     return continual(models, digits, seeds=3)
 
 
-def test_pairs_are_tested_as_scipy_does(report: ContinualReport) -> None:
+def test_compare_equals_paired_t_test_of_scipy(report: ContinualReport) -> None:
     from scipy.stats import ttest_rel
 
     found = report.compare()
@@ -460,7 +460,7 @@ def test_pairs_are_tested_as_scipy_does(report: ContinualReport) -> None:
         report.compare("avrage")
 
 
-def test_all_can_be_read_back(report: ContinualReport, tmp_path: Path) -> None:
+def test_saved_report_is_read_back(report: ContinualReport, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     paths = report.save(tmp_path / "out")
     assert all(path.stat().st_size > 100 for path in paths)
@@ -478,7 +478,7 @@ def test_all_can_be_read_back(report: ContinualReport, tmp_path: Path) -> None:
         ContinualReport.from_json(json.dumps({"format": 9}))
 
 
-def test_tables_say_the_same_in_every_form(report: ContinualReport) -> None:
+def test_tables_contain_equal_numbers_in_all_formats(report: ContinualReport) -> None:
     mean = 100 * report["rls_1"].average_accuracy
     cell = f"{mean:.2f} ± {100 * report['rls_1'].deviation('average'):.2f}"
     assert cell in str(report)
@@ -513,7 +513,7 @@ def test_tables_say_the_same_in_every_form(report: ContinualReport) -> None:
         ({"models": op.ARTIPCACluster}, "a clusterer"),
     ],
 )
-def test_what_does_not_fit_is_refused(arguments: dict[str, Any], match: str) -> None:
+def test_invalid_arguments_of_continual_are_refused(arguments: dict[str, Any], match: str) -> None:
     given = {"models": op.RLSClassifier(), "experiences": digits(0), **arguments}
     with pytest.raises(ParameterError, match=match):
         continual(given.pop("models"), given.pop("experiences"), **given)

@@ -24,7 +24,7 @@ def threads(library: str) -> int | None:
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_each_process_has_one_thread(library: str) -> None:
+def test_worker_processes_use_one_thread(library: str) -> None:
     pytest.importorskip(library)
     found = list(run_parallel(threads, [library, library], 2, where="here"))
     if found[0][1] is None:
@@ -38,25 +38,25 @@ def inverse(job: int) -> float:
     return 1.0 / job
 
 
-def test_results_come_with_their_jobs() -> None:
+def test_results_are_paired_with_their_jobs() -> None:
     for processes in (1, 2):
         found = run_parallel(inverse, [1, 2, 4], processes, where="here")
         assert sorted(found) == [(1, 1.0), (2, 0.5), (4, 0.25)]
 
 
-def test_an_error_of_a_job_is_raised() -> None:
+def test_errors_of_jobs_are_raised() -> None:
     for processes in (1, 2):
         with pytest.raises(ZeroDivisionError, match="division by zero"):
             list(run_parallel(inverse, [1, 2, 0], processes, where="here"))
 
 
-def test_a_process_that_ended_is_named() -> None:
+def test_died_process_is_reported() -> None:
     with pytest.raises(ProcessError, match=r"here: .*use fewer processes"):
         list(run_parallel(inverse, [1, -1], 2, where="here"))
     assert dict(run_parallel(inverse, [1, 2], 2, where="here")) == {1: 1.0, 2: 0.5}
 
 
-def test_what_cannot_be_sent_is_refused() -> None:
+def test_jobs_that_cannot_be_pickled_are_refused() -> None:
     with pytest.raises(ParameterError, match=r"here: .*must be picklable.*lock"):
         list(run_parallel(id, [threading.Lock(), threading.Lock()], 2, where="here"))
 
@@ -72,7 +72,7 @@ def failing(job: int) -> float:
     raise TwoArgumentsError(job, "no such thing")
 
 
-def test_an_error_that_cannot_be_sent_keeps_its_text() -> None:
+def test_errors_that_cannot_be_unpickled_keep_their_text() -> None:
     with pytest.raises(ProcessError, match="TwoArgumentsError: 1: no such thing"):
         list(run_parallel(failing, [1, 1], 2, where="here"))
 
@@ -83,6 +83,6 @@ def failing_with_a_lock(job: int) -> float:
     raise error
 
 
-def test_an_error_that_holds_what_cannot_be_sent_keeps_its_text() -> None:
+def test_errors_that_cannot_be_pickled_keep_their_text() -> None:
     with pytest.raises(ProcessError, match="ValueError: job 1 diverged"):
         list(run_parallel(failing_with_a_lock, [1, 1], 2, where="here"))

@@ -68,7 +68,7 @@ def begun(words: str, rows: int) -> "subprocess.Popen[str]":
 # -- kills and signals -----------------------------------------------------------------------------
 
 
-def test_thirty_kills_change_nothing(tmp_path: Path) -> None:
+def test_run_killed_thirty_times_equals_uninterrupted_run(tmp_path: Path) -> None:
     found = kill_runs(tmp_path, 30, 500, every=15)
     assert found.kills == 30
     assert found.fresh == 2
@@ -84,7 +84,7 @@ def test_thirty_kills_change_nothing(tmp_path: Path) -> None:
         (signal.SIGINT, 130, ""),
     ],
 )
-def test_who_asks_it_to_end_finds_all_saved(number: int, code: int, more: str) -> None:
+def test_run_ended_by_a_signal_is_saved_and_resumed(number: int, code: int, more: str) -> None:
     words = f"{RUN} --block 32 {more}"
     process = begun(words.replace("--block 32", SLOW), 35)
     process.send_signal(number)
@@ -108,7 +108,7 @@ def test_who_asks_it_to_end_finds_all_saved(number: int, code: int, more: str) -
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 @pytest.mark.usefixtures("stream", "interruptible")
-def test_who_was_started_to_ignore_interrupts_can_be_asked_to_end() -> None:
+def test_run_that_ignores_sigint_ends_on_sigterm() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does with &
     try:
         process = begun(f"{RUN} {SLOW}", 5)
@@ -126,7 +126,7 @@ def test_who_was_started_to_ignore_interrupts_can_be_asked_to_end() -> None:
 
 
 @pytest.mark.usefixtures("stream")
-def test_a_second_signal_ends_it_at_once() -> None:
+def test_second_signal_ends_the_run_immediately() -> None:
     process = begun(f"{RUN} {SLOW}", 5)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)
@@ -154,7 +154,7 @@ def unfinished(stream: Path) -> Path:
 
 
 @pytest.mark.usefixtures("unfinished")
-def test_a_run_that_the_library_began_is_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_resumes_a_run_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
     stood = run_progress("m.onepass.run")
     assert stood is not None
     assert stood.rows == 96
@@ -178,7 +178,7 @@ def test_an_unfinished_run_is_not_overwritten(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("stream")
-def test_a_log_that_grew_is_gone_on_with() -> None:
+def test_run_continues_with_rows_appended_to_its_file() -> None:
     lines = Path("stream.csv").read_text().splitlines(keepends=True)
     words = f"{RUN} --block 1"
     Path("stream.csv").write_text("".join(lines[:101]))
@@ -188,7 +188,7 @@ def test_a_log_that_grew_is_gone_on_with() -> None:
 
 
 @pytest.mark.usefixtures("stream")
-def test_the_next_file_of_a_log_is_learned_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_next_source_is_learned_once(capsys: pytest.CaptureFixture[str]) -> None:
     lines = Path("stream.csv").read_text().splitlines(keepends=True)
     head = lines[0]
     Path("monday.csv").write_text("".join(lines[:151]))
@@ -208,7 +208,7 @@ def _report_of(day: str, words: str) -> Report:
 
 
 @pytest.mark.usefixtures("stream")
-def test_a_pipe_is_begun_again_or_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_from_a_pipe_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = Path("stream.csv").read_text().splitlines(keepends=True)
     words = RUN.replace("stream.csv", "-") + " -q --block 1"
 
@@ -287,7 +287,7 @@ def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.usefixtures("stream")
-def test_a_checkpoint_that_cannot_be_written_is_reported(
+def test_unwritable_checkpoint_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     does(f"{RUN} -q")

@@ -34,7 +34,7 @@ def walked(model: Any, X: Any, y: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("model", [op.SGDRegressor(), op.RLSRegressor()], ids=str)
-def test_rows_are_answered_and_learned_as_without_the_loop(model: Any, monkeypatch: Any) -> None:
+def test_native_loop_equals_python_loop(model: Any, monkeypatch: Any) -> None:
     X, y = rows()
     one, two = wrap(model), wrap(model)
     predictions = walked(one, X, y)
@@ -47,7 +47,9 @@ def test_rows_are_answered_and_learned_as_without_the_loop(model: Any, monkeypat
 
 @pytest.mark.parametrize("model", [op.SGDClassifier(), op.Perceptron()], ids=str)
 @pytest.mark.parametrize("labels", [[False, True], ["a", "b"]], ids=str)
-def test_labels_are_those_that_came(model: Any, labels: Any, monkeypatch: Any) -> None:
+def test_labels_of_the_native_loop_keep_their_type(
+    model: Any, labels: Any, monkeypatch: Any
+) -> None:
     X, y = rows()
     answers = [labels[value > 0] for value in y]
     one, two = wrap(model), wrap(model)
@@ -59,7 +61,7 @@ def test_labels_are_those_that_came(model: Any, labels: Any, monkeypatch: Any) -
 
 
 @pytest.mark.parametrize("model", [op.SGDRegressor(), op.RLSRegressor()], ids=str)
-def test_columns_come_and_go_between_plain_rows(model: Any, monkeypatch: Any) -> None:
+def test_native_loop_with_changing_columns(model: Any, monkeypatch: Any) -> None:
     X, y = rows()
     for i in range(40, N, 7):
         X[i].pop("a")

@@ -55,7 +55,7 @@ class Counting:
 
 
 @given(n=st.integers(0, 40), depth=st.integers(1, 5))
-def test_the_same_items_in_the_same_order(n: int, depth: int) -> None:
+def test_prefetch_preserves_items_and_order(n: int, depth: int) -> None:
     items = Counting(n)
     taken, items_read = prefetch(iter(items), depth), []
     for item in taken:
@@ -67,7 +67,7 @@ def test_the_same_items_in_the_same_order(n: int, depth: int) -> None:
     assert none_left()
 
 
-def test_an_error_comes_after_what_was_before_it() -> None:
+def test_errors_are_raised_after_the_items_before_them() -> None:
     items = prefetch(iter(Counting(5, SourceError("here"))), 2)
     assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(SourceError, match="here"):
@@ -75,7 +75,7 @@ def test_an_error_comes_after_what_was_before_it() -> None:
     assert none_left()
 
 
-def test_reading_ahead_is_bounded() -> None:
+def test_prefetch_depth_is_bounded() -> None:
     items = Counting(1000)
     taken = prefetch(iter(items), 3)
     assert next(taken) == 0
@@ -99,7 +99,7 @@ def interrupted(path: Path) -> None:
             raise KeyboardInterrupt
 
 
-def test_the_thread_ends_when_the_loop_is_left(path: Path) -> None:
+def test_thread_ends_when_the_loop_is_left_early(path: Path) -> None:
     for rows in read(path, target="y", block=100):
         if rows.first > 500:
             assert len(threads()) == 1
@@ -112,7 +112,7 @@ def test_the_thread_ends_when_the_loop_is_left(path: Path) -> None:
     assert none_left()
 
 
-def test_the_thread_ends_when_the_stream_is_forgotten(path: Path) -> None:
+def test_thread_ends_when_the_iterator_is_deleted(path: Path) -> None:
     blocks = iter(read(path, target="y", block=100))
     for _ in range(3):
         next(blocks)
@@ -122,13 +122,13 @@ def test_the_thread_ends_when_the_stream_is_forgotten(path: Path) -> None:
     assert none_left()
 
 
-def test_one_block_needs_no_thread(path: Path) -> None:
+def test_first_block_is_read_without_a_thread(path: Path) -> None:
     blocks = iter(read(path, target="y", block=100))
     next(blocks)
     assert not threads()
 
 
-def test_several_iterations_side_by_side(path: Path) -> None:
+def test_concurrent_iterations_are_independent(path: Path) -> None:
     stream = read(path, target="y", block=997)
     for one, other in zip(stream, stream, strict=True):
         assert one.first == other.first
@@ -150,7 +150,7 @@ if sys.argv[3] == "raise":
 
 @pytest.mark.parametrize("how", ["end", "raise"])
 @pytest.mark.parametrize("n", [2, 50])
-def test_the_interpreter_ends_at_any_time(path: Path, n: int, how: str) -> None:
+def test_interpreter_exits_while_blocks_are_prefetched(path: Path, n: int, how: str) -> None:
     done = subprocess.run(  # noqa: S603  our own interpreter
         [sys.executable, "-c", AT_EXIT, str(path), str(n), how],
         capture_output=True, text=True, check=False, timeout=60,

@@ -18,7 +18,7 @@ N, P = 12_345, 6
 
 
 @given(st.integers(0, 100_000), st.integers(0, 10**9) | st.none())
-def test_a_block_is_a_power_of_two_within_bounds(columns: int, rows: int | None) -> None:
+def test_default_block_size_is_a_bounded_power_of_two(columns: int, rows: int | None) -> None:
     block = default_block_size(columns, rows)
     assert block.bit_count() == 1
     assert 1024 <= block <= 8192
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
-def test_blocks_change_nothing_of_the_result(folder: Path, name: str) -> None:
+def test_results_do_not_depend_on_the_block_size(folder: Path, name: str) -> None:
     found = []
     for block in (None, 100, 1024, N):
         stream = read(folder / name, target="y", block=block)
@@ -75,7 +75,7 @@ def test_default_block_size_depends_on_the_width(folder: Path) -> None:
     assert read((np.zeros((80_000, 90)), np.zeros(80_000))).block == 2048
 
 
-def test_a_run_of_a_file_resumes_from_a_pipe(folder: Path, tmp_path: Path) -> None:
+def test_run_of_a_file_is_resumed_from_a_pipe(folder: Path, tmp_path: Path) -> None:
     mark = tmp_path / "m.run"
     given = {"drop": ["colour"], "missing": "skip", "target": "y"}
     first = op.evaluate.prequential(

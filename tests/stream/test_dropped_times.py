@@ -63,7 +63,7 @@ def source(kind: str, folder: Path) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("drop", [["at"], "at", ["paid", "at"], []])
-def test_times_may_be_dropped_as_features(kind: str, drop: Any, tmp_path: Path) -> None:
+def test_time_column_can_be_dropped_from_the_features(kind: str, drop: Any, tmp_path: Path) -> None:
     stream = read(
         source(kind, tmp_path), target="y", time="at", drop=drop, types={"x": "number"}, block=16
     )
@@ -75,7 +75,7 @@ def test_times_may_be_dropped_as_features(kind: str, drop: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_answers_that_come_later_need_no_feature_of_the_times(kind: str, tmp_path: Path) -> None:
+def test_delay_until_works_with_a_dropped_time_column(kind: str, tmp_path: Path) -> None:
     stream = read(source(kind, tmp_path), target="y", time="at", drop=["at"], types={"x": "number"})
     report = evaluate.prequential(
         presets.pipelines(["rls"], "regression"), stream, delay_until="paid"
@@ -84,7 +84,7 @@ def test_answers_that_come_later_need_no_feature_of_the_times(kind: str, tmp_pat
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_times_may_say_when_answers_come(kind: str, tmp_path: Path) -> None:
+def test_delay_until_accepts_the_time_column(kind: str, tmp_path: Path) -> None:
     stream = read(source(kind, tmp_path), target="y", time="at", types={"x": "number"})
     report = evaluate.prequential(
         presets.pipelines(["rls"], "regression"), stream, delay_until="at"
@@ -92,7 +92,7 @@ def test_times_may_say_when_answers_come(kind: str, tmp_path: Path) -> None:
     assert (report.rows, report.waiting) == (40, 1)
 
 
-def test_missing_times_are_reported() -> None:
+def test_missing_time_column_is_an_error() -> None:
     lines = io.StringIO('{"x": 1, "y": 2}\n')
     with pytest.raises(ColumnError, match=r"`time` must name a column.*'x', 'y'.*got 'at'"):
         list(read(lines, target="y", time="at", drop=["at"]))

@@ -51,7 +51,7 @@ def grown(short: Path, path: Path) -> tuple[int, int]:
     return int(n), int(kibibytes) * 1024
 
 
-def test_one_row_group(table: pa.Table, tmp_path: Path) -> None:
+def test_memory_is_bounded_for_one_large_row_group(table: pa.Table, tmp_path: Path) -> None:
     path = tmp_path / "one.parquet"
     pq.write_table(table, path, row_group_size=len(table), compression="none", use_dictionary=False)
     assert pq.read_metadata(path).num_row_groups == 1
@@ -63,7 +63,7 @@ def test_one_row_group(table: pa.Table, tmp_path: Path) -> None:
     assert growth < 12 * MIB
 
 
-def test_csv(tmp_path: Path) -> None:
+def test_memory_is_bounded_for_csv(tmp_path: Path) -> None:
     header = ",".join([*(f"x{j}" for j in range(9)), "y"]) + "\n"
     lines = (",".join(["1.25"] * 10) + "\n") * 10_000
     short, path = tmp_path / "short.csv", tmp_path / "long.csv"

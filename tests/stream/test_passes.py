@@ -7,7 +7,7 @@ import numpy as np
 import onepass as op
 
 
-def test_a_column_that_begins_empty_has_the_same_type_at_each_pass(tmp_path: Path) -> None:
+def test_type_of_a_late_column_is_equal_in_every_pass(tmp_path: Path) -> None:
     rows = ["1,,\n"] * 2_500_000 + ["2,late,\n"]
     path = tmp_path / "late.csv"
     path.write_text("a,b,c\n" + "".join(rows))

@@ -314,7 +314,7 @@ def verdict(case: Case) -> str:
 
 
 @pytest.mark.parametrize("part", range(6))
-def test_random_tables(part: int, tmp_path: Path) -> None:
+def test_random_tables_are_read_or_refused_with_one_message(part: int, tmp_path: Path) -> None:
     wrong = []
     for seed in range(SEED + part, SEED + CASES, 6):
         case = drawn(seed, tmp_path)
@@ -325,7 +325,7 @@ def test_random_tables(part: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + CASES, max(15, CASES // 20)))
-def test_random_tables_on_the_command_line(
+def test_random_tables_give_one_message_on_the_command_line(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     case = drawn(seed, tmp_path)
