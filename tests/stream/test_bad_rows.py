@@ -1,4 +1,4 @@
-"""Rows that cannot be read: an error with its place by default; skipped, counted and named."""
+"""Invalid rows: an error with their position, or skipped, counted and reported."""
 
 import datetime as dt
 import io
@@ -33,7 +33,7 @@ DAMAGE = {
               b"\xff\xfe\n",
               b'{"x":' * 3000 + b"1" + b"}" * 3000 + b"\n"),
 }  # fmt: skip
-HEAD = 20  # undamaged rows at the beginning, which say what the columns hold
+HEAD = 20  # valid rows at the beginning, which determine the types
 
 
 def row(i: int, kind: str) -> bytes:
@@ -57,7 +57,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, list[bytes], list[int]]:
 
 @pytest.fixture(autouse=True, scope="module")
 def small() -> Any:
-    """Files are parsed a few rows at a time, and what they hold is known by their first rows."""
+    """Parse files a few rows at a time, and infer types from the first rows."""
     with pytest.MonkeyPatch.context() as patch:
         for source, sample in ((csv, HEAD * 8), (jsonlines, HEAD * 34)):
             patch.setattr(source, "_SAMPLE", sample)
@@ -65,7 +65,6 @@ def small() -> Any:
         yield
 
 
-@settings(max_examples=150, deadline=None, print_blob=True)
 @given(damaged(), st.integers(1, 50), st.integers(0, 130))
 def test_bad_rows_are_skipped_and_counted(
     case: tuple[str, list[bytes], list[int]], block: int, start: int
@@ -213,7 +212,7 @@ def object_frame(values: list[Any]) -> pd.DataFrame:
         lambda values: (object_frame(values).to_numpy(), np.ones(len(values))),
     ],
 )
-@settings(max_examples=25, deadline=None, print_blob=True)
+@settings(max_examples=15)
 @given(
     good=st.sampled_from([[1.5, 2, True], ["a", "b"]]),
     odd=st.lists(st.none() | st.sampled_from(ODD), max_size=40),

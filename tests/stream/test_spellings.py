@@ -1,4 +1,4 @@
-"""Text is read as what it is: numbers, dates, times and codes in the spellings of the world."""
+"""Types and values of text: numbers, dates, times and codes in many formats."""
 
 import csv
 import datetime as dt
@@ -54,7 +54,6 @@ CELLS = st.lists(
 @given(CELLS)
 @example(["0x0001", "0x00ff"])
 @example(["2024-01-01T00:00:00.123456789", "2024-01-01T00:00:01.123456789"])
-@settings(max_examples=400, deadline=None)
 def test_inferred_type_can_be_converted_to(cells: list[str]) -> None:
     try:
         first = column(cells)
@@ -87,7 +86,6 @@ SPELLINGS = [(",", ""), (",", "."), (".", ","), (",", " "), (".", "'"), (",", "\
 
 @given(st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=8), st.sampled_from(SPELLINGS))
 @example([150, 250], (",", ""))
-@settings(max_examples=100, deadline=None)
 def test_numbers_with_decimal_and_thousands_separators(
     cents: list[int], spelling: tuple[str, str]
 ) -> None:
@@ -187,7 +185,6 @@ TIMES = ["", " %H:%M", "T%H:%M:%S", " %I:%M %p", " %H:%M:%S.%f"]
 
 
 @given(st.lists(STAMPS, min_size=1, max_size=6), st.sampled_from(FORMS), st.sampled_from(TIMES))
-@settings(max_examples=200, deadline=None)
 def test_date_formats(stamps: list[dt.datetime], form: str, time: str) -> None:
     cells = [stamp.strftime(form + time) for stamp in stamps]
     expected = [dt.datetime.strptime(cell, form + time) for cell in cells]  # noqa: DTZ007
@@ -215,7 +212,7 @@ def test_dates_with_and_without_offset_are_not_mixed() -> None:
 
 
 @given(st.lists(st.timedeltas(dt.timedelta(-9), dt.timedelta(99)), min_size=1, max_size=6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8)
 def test_times_and_durations_are_equal_in_all_formats(
     tmp_path_factory: pytest.TempPathFactory, spans: list[dt.timedelta]
 ) -> None:
@@ -314,7 +311,7 @@ def test_mixed_column_read_as_text_gives_one_warning(good: str, noun: str, share
 @pytest.mark.parametrize("bad", ["unknown", "1,5"])
 def test_late_mismatches_are_refused_with_their_position(bad: str, tmp_path: Path) -> None:
     path = tmp_path / "late.csv"
-    n = 600_000
+    n = 350_000
     path.write_text("c,late,d\n" + "".join(
         f"{i % 10},{'' if i < n - 9 else '03.04.2024'},2024-01-0{i % 9 + 1}\n" for i in range(n)
     ) + f'"{bad}",03.04.2024,2024-01-01\n')  # fmt: skip

@@ -1,4 +1,4 @@
-"""A stream that starts in the middle gives what the unbroken one gives from there on."""
+"""Streams with `start`: equal to the rest of the whole stream; fingerprints of streams."""
 
 import io
 import json
@@ -21,7 +21,7 @@ RNG = np.random.default_rng(3)
 
 
 def column(values: Any, first: int, missing: Any = None) -> np.ndarray[Any, Any]:
-    """Empty at first, then with gaps."""
+    """A column that begins with missing values and has some later."""
     values = np.array(values, dtype=object)
     values[:first] = missing
     values[RNG.random(N) < 0.1] = missing
@@ -89,7 +89,7 @@ KINDS = ["csv", "pipe", "parquet", "parquet, groups", "frame", "pair", "dicts", 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("block", [64, 1000])
+@pytest.mark.parametrize("block", [100, 1000])
 def test_stream_with_start_equals_the_rest_of_the_whole_stream(
     kind: str, block: int, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +105,7 @@ def test_stream_with_start_equals_the_rest_of_the_whole_stream(
     for rows in whole:
         blocks.append(rows)
         ends.append(whole.rows_read)
-    for i in [0, 1, len(blocks) // 3, len(blocks) // 2, len(blocks) - 2]:
+    for i in [0, len(blocks) // 2, len(blocks) - 2]:
         rest = opened(ends[i])
         again = list(rest)
         assert len(again) == len(blocks) - i - 1
