@@ -1,4 +1,4 @@
-"""The command that merges models: what it gives, and every way in which it ends."""
+"""The command merge: results, files and error messages."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("parts")
 
 @pytest.fixture
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder to be in, with a table, three parts of it and a model of each."""
+    """Work in a folder with a table, three parts of it and a model of each."""
     monkeypatch.chdir(tmp_path)
     cuts = {"all": (0, 300), "a": (0, 1), "b": (1, 90), "c": (90, 300)}
     for name, (first, last) in cuts.items():

@@ -1,4 +1,4 @@
-"""Progress where there is no terminal: lines that tell how far slow work has come."""
+"""Progress without a terminal: lines with the share or the number of rows, and the rate."""
 
 import pytest
 

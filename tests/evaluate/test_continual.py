@@ -1,4 +1,4 @@
-"""Learners through tasks, one after the other: what they know, what it took, what is kept."""
+"""Continual evaluation: matrices, scenarios, seeds, processes, stored runs and reports."""
 
 import csv
 import io
@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ def digits(seed: int, name: str = "Split digits") -> Experiences:
 
 
 def arm() -> Experiences:
-    """A curve, learned from the left to the right."""
+    """A curve, learned from left to right."""
     x = np.linspace(-3.0, 3.0, 600)[:, None]
     return op.stream.experiences(
         np.hstack([x, x**2, x**3]), np.sin(x[:, 0]), by=0, n_tasks=4, name="curve"
@@ -47,7 +46,7 @@ def arm() -> Experiences:
 
 
 class Remembers:
-    """Says the answer of a row that it has learned, and nothing else; forgets all but its last."""
+    """Predicts the targets of rows that it has learned; may keep only the last rows."""
 
     def __init__(self, keep: int | None = None) -> None:
         self.keep = keep
@@ -134,7 +133,7 @@ def test_task_ends_and_whole_tasks_are_passed_to_learners() -> None:
     assert len(report.experiences) == 4
 
 
-# -- learners of many makes -----------------------------------------------------------------------
+# -- learners of several libraries ----------------------------------------------------------------
 
 
 def test_learners_of_several_libraries_are_evaluated() -> None:
@@ -278,7 +277,7 @@ def test_rls_on_kin40k_equals_batch_ridge() -> None:
     assert report["rls"].average_error < report["sgd"].average_error - 0.1
 
 
-# -- experiences that are not known beforehand ----------------------------------------------------
+# -- iterators of experiences ---------------------------------------------------------------------
 
 
 def test_iterator_of_tasks_is_tested_on_tasks_so_far() -> None:
@@ -351,7 +350,7 @@ def test_task_free_streams_use_the_draw_of_their_seed() -> None:
     assert report.scenario == "class"
 
 
-# -- seeds, processes and what is kept ------------------------------------------------------------
+# -- seeds, processes and stored runs -------------------------------------------------------------
 
 
 def test_seeds_are_passed_to_factories_that_accept_them() -> None:
@@ -379,9 +378,6 @@ def test_parallel_runs_equal_serial_runs() -> None:
     assert one == two
     assert steps[-1].done == steps[-1].total == 10
     assert [step.done for step in steps] == sorted(step.done for step in steps)
-    lock = Lock()
-    with pytest.raises(ParameterError, match=r"must be picklable.*lock"):
-        continual({"x": lambda: lock}, digits, seeds=2, jobs=2)
 
 
 def test_stored_runs_are_not_repeated(tmp_path: Path) -> None:
@@ -424,7 +420,7 @@ def test_stopped_evaluation_is_resumed(tmp_path: Path) -> None:
     assert continual(op.RLSClassifier(), digits, seeds=2, path=tmp_path) == whole
 
 
-# -- what is told ---------------------------------------------------------------------------------
+# -- reports --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -491,7 +487,7 @@ def test_tables_contain_equal_numbers_in_all_formats(report: ContinualReport) ->
     assert "forward" not in str(report).splitlines()[2]
 
 
-# -- what does not go together --------------------------------------------------------------------
+# -- invalid arguments ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Measures of a matrix: by hand, and against the formulas written as loops."""
+"""Measures of a matrix, compared with hand-computed values and formulas as loops."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Answers that come later: each row is said by a model that knows what was known then, no more."""
+"""Delayed targets: each row is predicted by a model that has learned the available targets only."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def _stream(n: int, seed: int = 0) -> tuple[Table, Any]:
 
 
 def _loop(model: Any, rows: list[Any], y: Any, at: Any, due: Any) -> tuple[Any, list[int]]:
-    """What the plain loop says: learn what is known, in order of when it came to be, then say."""
+    """Predictions of a plain loop: learn the available targets by their times, then predict."""
     predictions, waiting = [], []
     for i, row in enumerate(rows):
         known = sorted((max(due[j], at[j]), j) for j in waiting if due[j] <= at[i])
@@ -58,7 +58,7 @@ def _cut(X: Table, y: Any, cuts: list[int], time: Any = None) -> Any:
 
 
 def _run(model: Any, stream: Any, **given: Any) -> tuple[Any, Any]:
-    """What a model says of each row of a stream, and the report."""
+    """The predictions of a model for a stream, and the report."""
     predictions: list[Any] = []
     report = prequential(
         {"m": model},
@@ -69,7 +69,7 @@ def _run(model: Any, stream: Any, **given: Any) -> tuple[Any, Any]:
     return np.array(predictions, dtype=object), report
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     name=st.sampled_from(list(LEARNERS)),
     delay=st.integers(0, 40),
@@ -93,7 +93,7 @@ def test_delay_in_rows_equals_a_plain_loop_for_any_blocks(
     assert report.scores["m"].overall["mae"] == pytest.approx(errors.mean())
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 100),
     cuts=st.lists(st.integers(0, 60), max_size=5),
@@ -133,7 +133,7 @@ def test_labels_are_not_predicted_before_they_arrive(learner: Any, delay: int) -
 
 
 class _Weightless(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A model of others: it knows no weights, and answers when asked."""
+    """A model of another library, without sample weights."""
 
     def __init__(self) -> None:
         self.inner = RLSRegressor()

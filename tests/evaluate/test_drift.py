@@ -1,4 +1,4 @@
-"""Drift detectors beside models: what they are told, and what the report says of their alarms."""
+"""Drift detectors: the errors that they receive, and their alarms in the report."""
 
 import warnings
 from itertools import count, pairwise
@@ -17,7 +17,7 @@ from onepass.integrations.detectors import detectors
 
 
 class Recorder:
-    """A detector of another make: it keeps what it is told, and alarms at every fifth update."""
+    """A detector that records the errors and raises an alarm at every fifth update."""
 
     errors: list[list[Any]] = []  # noqa: RUF012  copies are to share it
 
@@ -36,12 +36,12 @@ class Recorder:
 
 
 @pytest.fixture(autouse=True)
-def _deaf() -> None:
+def _clear_errors() -> None:
     Recorder.errors.clear()
 
 
 def turned(n: int = 2000, seed: int = 0) -> tuple[Any, Any]:
-    """A stream whose truth turns round in the middle."""
+    """A stream whose coefficients change sign in the middle."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     sign = np.where(np.arange(n) < n // 2, 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""What a model says of a stream: every row, in order, by whichever blocks."""
+"""Predictions of a model for a stream: all rows, in order, for any blocks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The pass: exact whatever the blocks, bounded, whole when interrupted, clear when wrong."""
+"""Prequential runs: exact for any blocks, interruptible, and with clear errors."""
 
 import signal
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ def _regression(n: int, seed: int = 0, c: int | None = None) -> tuple[Any, Any]:
 
 
 def _loop(model: Any, X: Any, y: Any) -> Any:
-    """What is said of each row by the plain loop."""
+    """Predictions of a plain loop over rows."""
     predictions = []
     for x, answer in zip(X, y, strict=True):
         predictions.append(model.predict_one(x))
@@ -43,7 +43,7 @@ def _loop(model: Any, X: Any, y: Any) -> Any:
     return np.array(predictions)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 1000), cuts=st.lists(st.integers(0, 80), max_size=6))
 def test_regression_equals_a_plain_loop_for_any_blocks(seed: int, cuts: list[int]) -> None:
     X, y = _regression(80, seed)
@@ -79,7 +79,7 @@ def test_regression_equals_a_plain_loop_for_any_blocks(seed: int, cuts: list[int
     assert report.overall.points["rls"]["r2"][0] is None
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 1000), cuts=st.lists(st.integers(0, 60), max_size=5))
 def test_classification_equals_a_plain_loop_for_any_blocks(seed: int, cuts: list[int]) -> None:
     X, y = _regression(60, seed)
@@ -227,7 +227,7 @@ def test_callbacks_are_called_for_every_block() -> None:
 
 
 class _Interrupted(RLSRegressor):  # type: ignore[misc]
-    """Ctrl-C is pressed while it learns its second block, ``times`` times."""
+    """Raises SIGINT ``times`` times while it learns its second block."""
 
     times = 1
 
@@ -280,7 +280,7 @@ def test_second_interrupt_is_raised_immediately() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-# -- what is refused ------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 def test_errors_name_model_and_rows() -> None:

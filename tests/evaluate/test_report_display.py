@@ -1,4 +1,4 @@
-"""A report where it is printed, and answers in the wrong place."""
+"""Printed reports, and errors about targets."""
 
 from typing import Any
 

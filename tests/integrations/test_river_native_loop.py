@@ -1,4 +1,4 @@
-"""Rows of River that are learned at once by what a model keeps open for single rows."""
+"""Single rows of River in the native loop: results equal those of the Python loop."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def test_native_loop_with_changing_columns(model: Any, monkeypatch: Any) -> None
 
 
 @pytest.mark.parametrize("bad", [{**dict.fromkeys(NAMES, 1.0), "a": "text"}, [1.0, 2.0, 3.0]])
-def test_what_is_refused_changes_nothing(bad: Any) -> None:
+def test_refused_rows_leave_the_native_loop_unchanged(bad: Any) -> None:
     X, y = rows()
     one, two = wrap(op.SGDRegressor()), wrap(op.SGDRegressor())
     walked(one, X[:50], y[:50])

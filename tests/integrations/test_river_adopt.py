@@ -1,4 +1,4 @@
-"""Adopted: River's models, evaluated here, score what River's own validation says of them."""
+"""Adopted models of River: their scores equal those of River's own validation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an evaluation keeps is bounded, and it leaves the program's interrupts alone."""
+"""Bounded memory of an evaluation, reused arrays, and signal handlers of the program."""
 
 import signal
 import threading
@@ -27,7 +27,7 @@ def test_rolling_metrics_store_no_more_than_their_window() -> None:
 
 def test_source_may_reuse_the_arrays_of_its_blocks() -> None:
     class Reused:
-        """One array in which each block stands in its turn."""
+        """A block whose arrays are overwritten by the next one."""
 
         X = np.zeros((10, 1))
         y = np.zeros(10)

@@ -1,4 +1,4 @@
-"""Baselines say what their names say, and look at no feature."""
+"""Baselines: predictions as their names state, for rows of any type."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ MIXED = [{"a": "text", "b": None}, {"a": None, "b": float("nan")}, {"a": "x", "b
 
 
 def _hand_made(kind: type, y: Any, weights: list[float]) -> list[Any]:
-    """One row after the other, by the plain words."""
+    """Predictions of a plain loop over rows."""
     predictions, seen = [], []
     for answer, weight in zip(y, weights, strict=True):
         if not seen:
@@ -38,7 +38,7 @@ def _hand_made(kind: type, y: Any, weights: list[float]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", REGRESSORS + CLASSIFIERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 30), weighted=st.booleans())
 def test_baselines_equal_a_plain_loop_for_any_blocks(
     kind: type, seed: int, n: int, *, weighted: bool

@@ -1,4 +1,4 @@
-"""What came of learning tasks, shown and read back where numbers or names are odd."""
+"""Continual reports with unusual numbers and names: display, plots and JSON."""
 
 import json
 from itertools import pairwise
@@ -16,7 +16,7 @@ from onepass.evaluate.continual_run import Run
 def made(
     names: list[str], n: int = 3, seeds: int = 1, metric: str = "rmse", **output: Any
 ) -> ContinualReport:
-    """A report of matrices that are drawn, or all one value."""
+    """A report whose matrices are random or constant."""
     rng = np.random.default_rng(0)
     value = output.pop("value", None)
     runs = []
