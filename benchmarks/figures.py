@@ -5,8 +5,10 @@ they agree with the results. MNIST and Fashion-MNIST are loaded by ``onepass.str
 default ORFit's figures are repeated, which takes about a minute. ``art`` is both tables of ART-IPCA
 and takes ten minutes, ``orfit-deep`` most of an hour, and ``continual`` one or two hours, on two
 cores. ``continual`` writes a separate page, stores its runs in runs/continual and resumes there.
+``--redraw`` draws the figures again from the stored results, without running an experiment.
 
     python benchmarks/figures.py [orfit-fig6] [orfit-fig7] [orfit-deep] [art] [continual]
+    python benchmarks/figures.py --redraw [orfit-fig6] [orfit-fig7] [art] [continual]
 """
 
 import argparse
@@ -18,22 +20,21 @@ from time import process_time
 from typing import Any
 
 from PIL import Image  # it comes with matplotlib
+from stored_results import ART, PAPERS, RESULTS, art_outcome, continual_figure, orfit_outcome
 
 from onepass_experiments import EXPERIMENTS, art_tables
 
 DOCS = Path(__file__).parents[1] / "docs"
-RESULTS = Path(__file__).parent / "results"
-PAPERS = ("orfit-fig6", "orfit-fig7")
 DEEP = "orfit-deep"
 CONTINUAL = "continual"
 NETWORKS = "art-networks"  # the part of the continual results with published numbers
 RUNS = Path(__file__).parents[1] / "runs" / CONTINUAL
-ART = ("art-table1", "art-table2")
 PAGES = {
-    **dict.fromkeys(PAPERS, DOCS / "reproduce.md"),
+    **dict.fromkeys(PAPERS, DOCS / "results" / "orfit.md"),
     DEEP: DOCS / "results" / "orfit-deep.md",
-    **dict.fromkeys((*ART, NETWORKS), DOCS / "prototypes.md"),
+    **dict.fromkeys((*ART, NETWORKS), DOCS / "results" / "art-ipca.md"),
 }
+CONTINUAL_PAGE = DOCS / "results" / "continual.md"
 DOTS = 170  # dots per inch of the pictures
 COLOURS = 96  # enough colours for lines and bands, with small files
 
@@ -99,10 +100,22 @@ def continual() -> None:
     outcome.save(RUNS)
     outcome.to_csv(RESULTS / f"{outcome.name}.csv")
     picture(outcome.plot(), DOCS / f"{outcome.name}.png")
-    (DOCS / f"{outcome.name}.md").write_text(outcome.to_markdown(), encoding="utf-8")
+    text = outcome.to_markdown().replace(f"]({outcome.name}.png)", f"](../{outcome.name}.png)")
+    CONTINUAL_PAGE.write_text(text, encoding="utf-8")
     (RESULTS / f"{NETWORKS}.md").write_text(outcome.published(), encoding="utf-8")
     path = PAGES[NETWORKS]
     path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def redraw(name: str) -> None:
+    """Draw the figures of an experiment from its stored results."""
+    if name == CONTINUAL:
+        picture(continual_figure(), DOCS / "continual-results.png")
+    elif name == "art":
+        for table in ART:
+            picture(art_outcome(table).plot(), DOCS / f"{table}.png")
+    else:
+        picture(orfit_outcome(name).plot(), DOCS / f"{name}.png")
 
 
 def print_progress(done: int, of: int) -> None:
@@ -110,14 +123,21 @@ def print_progress(done: int, of: int) -> None:
 
 
 def main() -> None:
-    """Run the named experiments and write their results."""
+    """Run the named experiments and write their results, or only redraw their figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    known = (*PAPERS, DEEP, "art", CONTINUAL)
+    known: tuple[str, ...] = (*PAPERS, DEEP, "art", CONTINUAL)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(known))
-    names = parser.parse_args().names or PAPERS
+    parser.add_argument("--redraw", action="store_true", help="only draw the stored results")
+    arguments = parser.parse_args()
+    names = arguments.names or PAPERS
+    if arguments.redraw:
+        known = (*PAPERS, "art", CONTINUAL)
     if unknown := set(names) - set(known):
         parser.error(f"names must be among {', '.join(known)}, got {', '.join(sorted(unknown))}")
     for name in names:
+        if arguments.redraw:
+            redraw(name)
+            continue
         if name == CONTINUAL:
             continual()
             continue

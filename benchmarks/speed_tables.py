@@ -1,12 +1,10 @@
 """Tables of the results of ``speed.py``: onepass, the fastest other library, and the target."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cells import Found, table, times
 
-BUILT_IN = re.compile(r"<(?:built-in )?method '?([\w.]+)'?.*>")
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
@@ -63,25 +61,6 @@ def speed_aside(found: Found) -> str:
 def among(names: list[str]) -> str:
     """Join names; of three or more, give the first and the count."""
     return "; ".join(names) if len(names) < 3 else f"{names[0]}, and {len(names) - 1} others"
-
-
-def gains(found: Found) -> str:
-    """Compare two versions: rows per second, and the functions that take most time."""
-    head = ["", "rows/s before", "after", "ratio", "profile before", "profile after"]
-    rows = []
-    for name, after in found["head"].items():
-        before = found["base"][name]
-        if "speed" in before and "speed" in after:
-            ratio = times(after["speed"] / before["speed"])
-            speeds = (f"{one['speed']:,.0f}" for one in (before, after))
-            rows.append([name, *speeds, ratio, *(parts(one) for one in (before, after))])
-    return table(head, rows)
-
-
-def parts(one: Found) -> str:
-    """Format the functions that take most time."""
-    shown = ((BUILT_IN.sub(r"\1", place), part) for place, part in one.get("profile", ())[:3])
-    return ", ".join(f"`{place}` {part:.0%}" for place, part in shown)
 
 
 def works(found: Found) -> Iterator[Any]:

@@ -16,12 +16,13 @@ from pathlib import Path
 from cells import Found, table, three, times
 from kill_tables import kills
 from load_tables import load
-from speed_tables import gains, speed, speed_aside, speed_notes
+from speed_tables import speed, speed_aside, speed_notes
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(
-    ROOT / "docs" / f"{name}.md" for name in ("comparison", "cost", "performance", "serving")
+    ROOT / "docs" / "results" / f"{name}.md"
+    for name in ("cost", "libraries", "service", "speed", "streams")
 )
 
 Tables = dict[str, tuple[str, Callable[[Found], str]]]
@@ -257,7 +258,6 @@ def steepness(points: list[dict[str, float]]) -> float:
 
 TABLES: Tables = {
     "cost": ("network.json", cost),
-    "gains": ("gains.json", gains),
     "growth": ("growth.json", growth),
     "kills": ("kills.json", kills),
     "load": ("load.json", load),

@@ -19,7 +19,17 @@ from documents import COMMANDS, ROOT, options
 OPTIONS = {name for command in COMMANDS.values() for name in options(command)} | {
     "--help", "--version", "--debug",
 }  # fmt: skip
-PROGRAMS = ("pip ", "python ", "curl ", "redis-", "docker ", "podman ", "openssl ", "systemctl ")
+PROGRAMS = (
+    "pip ",
+    "python ",
+    "curl ",
+    "redis-",
+    "docker ",
+    "podman ",
+    "openssl ",
+    "systemctl ",
+    ".py ",
+)
 """Lines with these words may show options of other programs."""
 
 NAME = re.compile(r"(?<![\w./-])op((?:\.[A-Za-z_]\w*)+)(\.?)(?:\(([^()]*)\))?")

@@ -103,6 +103,12 @@ def _panel(axes: "Axes", name: str, report: ContinualReport, *, paper: bool) -> 
 
 
 _MEGABYTE = 1e6
+_NOT_RUN = "<!-- not run: trains all learners on all streams -->"
+_USAGE = (
+    "The command prints these tables and stores each finished run in runs/continual. After an "
+    "interruption the same command continues. `--streams` and `--methods` (names as in the column "
+    "*learner*), `--draws` and `--scale` reduce it."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +180,13 @@ class ContinualOutcome(ExperimentOutcome):
         }
 
     def to_markdown(self) -> str:
-        """Return the page: one table per stream, known limits of learners, and all settings."""
-        lines = [f"# {self.title}", "", self._caption(), "", f"![{self.title}]({self.name}.png)"]
+        """Return the page: the command, one table per stream, known limits, and all settings."""
+        lines = [f"# {self.title}", "", _NOT_RUN, "```bash", self._command(), "```", "", _USAGE]
+        lines += ["", self._caption(), "", f"![{self.title}]({self.name}.png)"]
         for name, report in self.reports.items():
             stream = STREAMS[name]
-            lines += ["", f"## {stream.title}", "", f"{stream.about} {self._draws(name)}.", ""]
+            about = f"{stream.about} {self._draws(name)}. Name for `--streams`: `{name}`."
+            lines += ["", f"## {stream.title}", "", about, ""]
             lines += markdown(as_columns(self.columns, self._of(name), self._words)[1:])
             noted = {key: one.notes for key, one in report.scores.items() if one.notes}
             if noted:
@@ -234,6 +242,20 @@ class ContinualOutcome(ExperimentOutcome):
             "largest state between rows, including a network's weights; seconds: one pass over "
             "the stream on one core; repeated rows: visits to rows beyond the first, 0 in one pass."
         )
+
+    def _command(self) -> str:
+        """Return the command that repeats the experiment."""
+        setup, draws = self.setup, self.setup["draws"]
+        words = ["onepass reproduce continual"]
+        if set(setup["streams"]) != set(STREAMS):
+            words.append(f"--streams {','.join(setup['streams'])}")
+        if set(setup["methods"]) != set(TITLES):
+            words.append(f"--methods {','.join(TITLES[key] for key in setup['methods'])}")
+        if any(STREAMS[name].draws != n for name, n in draws.items()):
+            words.append(f"--draws {max(draws.values())}")
+        if setup["scale"] != 1.0:
+            words.append(f"--scale {setup['scale']:g}")
+        return " ".join(words)
 
     def _draws(self, name: str) -> str:
         n, scale = len(self.reports[name].seeds), self.setup["scale"]
@@ -441,7 +463,7 @@ def _plan(streams: list[str], methods: list[str]) -> dict[str, list[str]]:
     if not any(plan.values()):
         raise ParameterError(
             "continual: `methods` must apply to at least one of the streams, got "
-            f"{', '.join(methods)} for {', '.join(streams)}. Choose others, for example "
-            "rls-filters for split streams."
+            f"{', '.join(TITLES[key] for key in methods)} for {', '.join(streams)}. Choose "
+            "others, for example RLS-filters for split streams."
         )
     return {name: some for name, some in plan.items() if some}

@@ -16,7 +16,7 @@ def test_the_page_runs(
 ) -> None:
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
-    assert run_document(PAGE, "docs/baselines.md", tmp_path) == 1
+    assert run_document(PAGE, "docs/baselines.md", tmp_path) == 2
     described = dict(re.findall(r"(.+): (\d+) %", capsys.readouterr().out))
     assert float(described["iCaRL"]) > 75
     assert float(described["EWC"]) < 50

@@ -1,4 +1,4 @@
-"""docs/continual-results.md agrees with the results, which reach the documented accuracy."""
+"""docs/results/continual.md agrees with the results, which reach the documented accuracy."""
 
 import csv
 import re
@@ -8,10 +8,12 @@ from statistics import mean, stdev
 
 import pytest
 
+from onepass.cli.reproduce import _options
+from onepass_experiments.continual import _selected
 from onepass_experiments.continual_learners import STREAMS, TITLES
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "continual-results.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "results" / "continual.md").read_text(encoding="utf-8")
 STREAM_OF_ROW = {
     "Split MNIST, 20,000 rows": "split-mnist",
     "Split MNIST, 60,000 rows": "whole-mnist",
@@ -109,37 +111,50 @@ def test_the_features_page_agrees_with_the_runs(runs: list[dict[str, str]]) -> N
         assert megabytes == f"{mean(nbytes[key]) / 1e6:.0f}", key
 
 
-SPLITS, DOMAINS = ("split-mnist", "split-fashion-mnist"), ("rotated-mnist", "permuted-mnist")
-STATEMENTS = [
-    ("included: {} and {} %", [(s, "rls-filters") for s in SPLITS]),
-    ("({} and {} of all rows)", [(s.replace("split", "whole"), "rls-filters") for s in SPLITS]),
-    ("{} on turned and {} on permuted", [(DOMAINS[0], "rls-filters"), (DOMAINS[1], "rls-relu")]),
-    ("Streaming QDA {} and {}", [(s, "qda") for s in SPLITS]),
-    ("ART-IPCA {} and {}", [(s, "art-ipca") for s in SPLITS]),
-    *[
-        (f"{TITLES[name]} {{}}", [("split-mnist", name)])
-        for name in ("sgd", "ewc", "si", "lwf", "den")
-    ],
-    ("pass has {} on turned and {} on permuted", [(s, "sgd") for s in DOMAINS]),
-    ("digits, EWC {} and {}", [(s, "ewc") for s in DOMAINS]),
-    ("iCaRL {} and {}", [(s, "icarl") for s in SPLITS]),
-    ("replay {} and {}", [(s, "replay") for s in SPLITS]),
-]
-"""Text of docs/continual.md, and (stream, learner) of its numbers."""
+KEYS = {title: key for key, title in TITLES.items()}
 
 
-@pytest.mark.parametrize(("words", "whose"), STATEMENTS)
-def test_the_continual_page_agrees_with_the_runs(
-    found: dict[tuple[str, str], list[float]], words: str, whose: list[tuple[str, str]]
-) -> None:
-    text = " ".join(section("continual.md", "What learners reach").split())
-    numbers = [f"{100 * mean(found[one]):.1f}" for one in whose]
-    statement = re.escape(words).replace(r"\{\}", "{}").format(*map(re.escape, numbers))
-    assert re.search(rf"{statement}(?!\d)", text)
+def cells(text: str) -> list[list[str]]:
+    """Return the rows of Markdown tables whose first cell is the name of a learner."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in rows]
+    return [row for row in found if row[0] in KEYS]
+
+
+def test_the_classes_page_agrees_with_the_runs(runs: list[dict[str, str]]) -> None:
+    average, nbytes, pace = (of(runs, name) for name in ("average", "nbytes", "learning"))
+    table = cells(section("classes.md", "What they reach"))
+    full = {row[0]: row[1:] for row in table if len(row) == 5}
+    assert len(full) == 14
+    for title, (digits, fashion, megabytes, ms) in full.items():
+        key = KEYS[title]
+        assert digits == percent(average["split-mnist", key], 1).split()[0], title
+        assert fashion == percent(average["split-fashion-mnist", key], 1).split()[0], title
+        assert megabytes == f"{mean(nbytes['split-mnist', key]) / 1e6:.1f}", title
+        assert ms == f"{1000 * mean(pace['split-mnist', key]):.2f}", title
+    domains = [row for row in table if len(row) == 3]
+    assert len(domains) == 5
+    for title, rotated, permuted in domains:
+        for stream, value in (("rotated-mnist", rotated), ("permuted-mnist", permuted)):
+            if value:
+                assert value == percent(average[stream, KEYS[title]], 1), title
+
+
+def test_the_command_accepts_the_names_in_the_tables() -> None:
+    streams = re.findall(r"Name for `--streams`: `([\w-]+)`", PAGE)
+    methods = {row[0] for row in cells(PAGE)}
+    assert set(streams) == set(STREAMS)
+    assert methods == set(TITLES.values())
+    given = {"streams": tuple(streams), "methods": tuple(methods)}
+    assert _options("continual", given).items() >= given.items()
+    assert set(_selected(given)["methods"]) == set(TITLES)
+    networks = (ROOT / "benchmarks" / "results" / "art-networks.md").read_text(encoding="utf-8")
+    assert len(named := re.findall(r"^\| Split [\w-]+ \| ([^|]+) \|", networks, re.MULTILINE)) == 8
+    assert set(named) <= methods
 
 
 def test_the_kin40k_section_agrees_with_the_runs(runs: list[dict[str, str]]) -> None:
-    text = section("continual.md", "Continual regression")
+    text = section("tasks.md", "Continual regression")
     for learner in ("rls-fourier", "sgd-fourier"):
         (final, forgetting, backward) = (
             of(runs, name)["kin40k", learner]

@@ -114,6 +114,11 @@ def test_save_writes_all_formats(outcome: ContinualOutcome, tmp_path: Path) -> N
     )
     page = paths[2].read_text()
     assert "## Rotated MNIST" in page
+    command = (
+        "onepass reproduce continual --streams split-mnist,rotated-mnist,kin40k "
+        "--methods RLS-Fourier,RLS-pixels,ART-IPCA,NCM --draws 2 --scale 0.001"
+    )
+    assert f"```bash\n{command}\n```" in page
     assert "2 seeds, 0.001 of the rows." in page
     assert "- NCM: `NearestClassMean()` (split-mnist, rotated-mnist)" in page
     assert (tmp_path / "kin40k" / "continual-curves.png").exists()
@@ -210,7 +215,7 @@ def test_the_command_stores_runs_and_writes_the_page(
         "--streams",
         "split-mnist",
         "--methods",
-        "ncm,rls-pixels",
+        "NCM,RLS-pixels",
     ]
     arguments += ["--draws", "1", "--scale", "0.001", "--processes", "1"]
     assert main(arguments) == 0

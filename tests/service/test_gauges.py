@@ -52,6 +52,17 @@ def test_the_error_is_that_of_evaluate(tmp_path: Path) -> None:
     assert gauges.innovations() == pytest.approx(expected, rel=1e-9)
 
 
+def test_points_of_a_curve_have_the_times_of_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although errors are counted in groups."""
+    gauges = Gauges(op.RLSRegressor())
+    gauges.resume(None, 0)
+    times = iter(range(100, 103))
+    monkeypatch.setattr(time, "time", lambda: float(next(times)))
+    for _ in range(3):
+        gauges.learned(Block(np.zeros((2, 1)), np.ones(2)), np.zeros(2))
+    assert [at for *_, at in gauges.prequential_error()["curve"]] == [100.0, 101.0, 102.0]
+
+
 @pytest.mark.parametrize("size", [1, 3, 128, 5000])
 def test_the_points_of_a_curve_are_evenly_spread(size: int) -> None:
     """However long the blocks are, and so all of the stream is seen."""

@@ -64,7 +64,7 @@ def test_what_is_wrong_is_counted() -> None:
 
 
 def test_a_thousand_were_killed_and_nothing_was_lost() -> None:
-    """As the table in docs/serving.md has it."""
+    """As the table in docs/results/service.md has it."""
     path = script("tables").RESULTS / "kills.json"
     ways = json.loads(path.read_text(encoding="utf-8"))["ways"].values()
     assert sum(sum(one["killed"].values()) for one in ways) >= 1_000

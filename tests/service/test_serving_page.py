@@ -1,4 +1,4 @@
-"""What docs/serving.md shows runs: the library, curl, the client, tokens and TLS."""
+"""Code of docs/serving.md, http.md and operating.md: library, curl, clients, tokens and TLS."""
 
 import json
 import re
@@ -13,25 +13,30 @@ from web_server import Server, output
 
 from documents import run_document
 
-PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+SERVING, HTTP, OPERATING = (
+    (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("serving", "http", "operating")
+)
 
 
-def blocks(language: str, begins: str) -> list[str]:
-    """The page's blocks of a language that begin so."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+def blocks(page: str, language: str, begins: str) -> list[str]:
+    """The page's blocks of a language with this beginning."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     return [code for name, code in found if name == language and code.startswith(begins)]
 
 
 def curl(server: Server, command: str) -> Any:
-    """What it would be answered."""
-    words = shlex.split(command)[1:]
-    method = words[words.index("-X") + 1] if "-X" in words else "POST"
-    (path,) = (word.partition("8080")[2] for word in words if word.startswith("localhost:8080/"))
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    if "-H" in words:
-        name, _, value = words[words.index("-H") + 1].partition(": ")
-        form[name] = value
-    status, response, _ = server.send(method, path, words[words.index("-d") + 1], form)
+    """Response to the command."""
+    arguments = shlex.split(command)[1:]
+    method = arguments[arguments.index("-X") + 1] if "-X" in arguments else "POST"
+    (path,) = (
+        each.partition("8080")[2] for each in arguments if each.startswith("localhost:8080/")
+    )
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    if "-H" in arguments:
+        name, _, value = arguments[arguments.index("-H") + 1].partition(": ")
+        headers[name] = value
+    status, response, _ = server.send(method, path, arguments[arguments.index("-d") + 1], headers)
     assert status < 300, (command, response)
     return response
 
@@ -40,18 +45,18 @@ def test_library_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_document(PAGE, "docs/serving.md", tmp_path) == 2
+    assert run_document(SERVING, "docs/serving.md", tmp_path) == 2
     assert capsys.readouterr().out.splitlines() == ["500 [6.]", "500 None"]
 
 
 def test_curl_examples_run(tmp_path: Path) -> None:
-    learn, mixed, infer, answers, rollback, create = blocks("", "curl ")[:6]
+    learn, mixed, infer, labels, rollback, create = blocks(SERVING, "", "curl ")
     with Server(tmp_path / "data", "rls") as server:
         first = curl(server, learn)
-        shown = json.loads(blocks("json", "{")[0])
+        shown = json.loads(blocks(SERVING, "json", "{")[0])
         assert output(first) == pytest.approx(output(shown), rel=1e-9)
         response = curl(server, infer)
-        learned = curl(server, answers.replace('["ID"]', json.dumps(output(response, "id"))))
+        learned = curl(server, labels.replace('["ID"]', json.dumps(output(response, "id"))))
         assert (output(learned), learned["model_version"]) == (output(response), "2")
         assert curl(server, rollback) == {"name": "rls", "version": 3}
         assert output(curl(server, infer)) == output(response)
@@ -62,14 +67,14 @@ def test_curl_examples_run(tmp_path: Path) -> None:
 
 
 def test_client_examples_run(tmp_path: Path) -> None:
-    (shown,) = blocks("python", "import onepass as op\nfrom onepass.service")
+    (shown,) = blocks(SERVING, "python", "import onepass as op\nfrom onepass.service")
     with Server(tmp_path / "data", "rls") as server:
         names: dict[str, Any] = {}
         exec(shown.replace("http://localhost:8080", server.url), names)  # noqa: S102  our own page
         with names["client"] as client:
             assert [each["name"] for each in client.models()] == ["rls", "shop", "own"]
         assert (names["predictions"].shape, len(names["ids"])) == ((1,), 1)
-        (shown,) = blocks("python", "import asyncio")
+        (shown,) = blocks(SERVING, "python", "import asyncio")
         exec(shown.replace("http://localhost:8080", server.url), {})  # noqa: S102  our own page
         assert server.send("GET", "/state")[1]["models"][0]["rows_seen"] == 8
 
@@ -77,16 +82,33 @@ def test_client_examples_run(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes tokens")
 def test_token_and_tls_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = blocks("", "umask ")[0].splitlines()
+    lines = blocks(OPERATING, "", "umask ")[0].splitlines()
     subprocess.run(["sh", "-ec", "\n".join(lines[:3])], check=True, capture_output=True)  # noqa: S603, S607
     assert Path("tokens").stat().st_mode & 0o077 == 0
     options = shlex.split(lines[3])[2:]
     del options[options.index("--data") : options.index("--data") + 4]  # and the host
     roles = dict(line.split() for line in Path("tokens").read_text().splitlines())
     with Server(tmp_path / "data", *options) as server:
-        (shown,) = blocks("python", "import ssl")
+        (shown,) = blocks(OPERATING, "python", "import ssl")
         shown = shown.replace("localhost:8080", f"localhost:{server.port}")
         names: dict[str, Any] = {"token": roles["predict,learn"]}
-        exec(f"from onepass.service import Client\n{shown}", names)  # noqa: S102  our own page
+        exec(shown, names)  # noqa: S102  our own page
         with names["client"] as client:
             assert client.learn("rls", [{"km": 1.0}], [1.0]).version == 1
+
+
+def test_protocol_examples_run(tmp_path: Path) -> None:
+    (commands,) = blocks(HTTP, "", "curl ")
+    learn, infer = commands.splitlines()
+    binary, arrow = blocks(HTTP, "python", "import ")
+    with Server(tmp_path / "data", "rls") as server:
+        assert curl(server, learn) == {"version": 1, "predictions": [0.0]}
+        assert curl(server, infer) == {"version": 1, "predictions": [9.0]}
+        names: dict[str, Any] = {}
+        found = []
+        for code in (binary, arrow):
+            exec(code.replace("http://localhost:8080", server.url), names)  # noqa: S102  our own page
+            assert names["response"].status_code == 200
+            found.append(list(map(float, names["predictions"])))
+        assert found[0] == [9.0, 9.0]
+        assert (found[1][0], len(found[1])) == (9.0, 2)

@@ -78,7 +78,7 @@ class DriftMonitor:
         """Whether each detector is active, by its name."""
         return dict.fromkeys(self._detectors, True) | dict.fromkeys(self._failed, False)
 
-    def add(self, rows: int, errors: Array, *, replayed: bool = False) -> None:
+    def add(self, rows: int, errors: Array, at: float, *, replayed: bool = False) -> None:
         """Update the detectors with the errors of some rows, and record their alarms.
 
         Parameters
@@ -87,15 +87,16 @@ class DriftMonitor:
             Number of rows before these.
         errors : ndarray of shape (n,)
             Error of each row, 0 or more; one that is not finite is skipped.
+        at : float
+            When the rows were learned, in seconds since 1970.
         replayed : bool
             Whether the rows were counted before a restart: then alarms are not recorded.
         """
         alarms = [(i, name) for name in list(self._detectors) for i in self._alarms(name, errors)]
         if alarms and not replayed:
             self.alarms += len(alarms)
-            now = time.time()
             for i, name in sorted(alarms):
-                self.marks.append({"rows": rows + i + 1, "at": now, "detector": name})
+                self.marks.append({"rows": rows + i + 1, "at": at, "detector": name})
 
     def _alarms(self, name: str, errors: Array) -> Iterator[int]:
         """Update one detector, and yield the rows at which it detects drift."""
@@ -171,7 +172,8 @@ class Gauges:
         self._stride = 1  # rows between two points of the curve
         self._squares = 0.0
         self._replayed: list[tuple[Array, Array]] | None = []  # until resume; then None
-        self._uncounted: list[tuple[Array, Array]] = []  # learned blocks: counting delays requests
+        # learned blocks and their times; counted in groups, since counting delays requests
+        self._uncounted: list[tuple[Array, Array, float]] = []
         self._rows = self._seen = self._outliers = 0
         self._drift = DriftMonitor(detectors or {})
         self._lock = Lock()  # of all else
@@ -199,7 +201,7 @@ class Gauges:
             if self._replayed is not None:
                 self._replayed.append((y, predictions))
                 return
-            self._uncounted.append((y, predictions))
+            self._uncounted.append((y, predictions, time.time()))
             self._rate(1, len(y))
         if len(self._uncounted) >= _BLOCKS:
             self.count()
@@ -209,8 +211,8 @@ class Gauges:
         with self._tracking:
             with self._lock:
                 blocks, self._uncounted = self._uncounted, []
-            for y, predictions in blocks:
-                self._add(y, predictions)
+            for y, predictions, at in blocks:
+                self._add(y, predictions, at)
                 self._seen += len(y)
 
     @property
@@ -257,23 +259,23 @@ class Gauges:
             self._rates.append([second, 0, 0])
         self._rates[-1][column] += rows
 
-    def _add(self, y: Array, predictions: Array) -> None:
+    def _add(self, y: Array, predictions: Array, at: float) -> None:
         """Count a block, and add a point to the curve if it passes a multiple of the stride."""
         before = self._rows // self._stride
-        self._count(y, predictions)
+        self._count(y, predictions, at)
         if self._rows // self._stride > before:
-            self._curve.append([self._rows, *self._errors(), time.time()])
+            self._curve.append([self._rows, *self._errors(), at])
         if len(self._curve) > _MAX_POINTS:
             while self._rows // self._stride > _MAX_POINTS // 2:  # blocks may be longer than it
                 self._stride *= 2
             last = {point[0] // self._stride: point for point in self._curve}
             self._curve = list(last.values())
 
-    def _count(self, y: Array, predictions: Array) -> None:
+    def _count(self, y: Array, predictions: Array, at: float) -> None:
         """Add rows to the error, the outliers and the detectors."""
         self._tally.add(y, predictions)
         errors = self._row_errors(y, predictions, np.abs)
-        self._drift.add(self._rows, errors)
+        self._drift.add(self._rows, errors, at)
         if self._task == "regression":
             for row, error in enumerate(errors.tolist(), self._rows):
                 square = error * error
@@ -322,7 +324,7 @@ class Gauges:
                 self._restore(state, seen)
             counted = self._seen - seen + sum(len(y) for y, _ in replayed)  # of those replayed
             for y, predictions in replayed:
-                self._add(y[max(counted, 0) :], predictions[max(counted, 0) :])
+                self._add(y[max(counted, 0) :], predictions[max(counted, 0) :], time.time())
                 counted -= len(y)
             self._seen = seen
 
@@ -347,7 +349,7 @@ class Gauges:
         self.refused.extend(refused)
         self._drift.alarms = alarms
         self._drift.marks.extend(drift)
-        self._drift.add(self._rows, self._last_errors(np.abs), replayed=True)
+        self._drift.add(self._rows, self._last_errors(np.abs), time.time(), replayed=True)
 
     # -- values --------------------------------------------------------------------------------
 

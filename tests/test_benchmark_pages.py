@@ -1,4 +1,4 @@
-"""Tables of the comparison with other libraries equal the results of their commands."""
+"""Result pages: tables equal the results of their commands; docs/performance.md is executed."""
 
 import json
 import re
@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from documents import run_document
 from scripts import script
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "comparison.md"
+PAGE = ROOT / "docs" / "results" / "libraries.md"
 
 tables, cells = script("tables"), script("cells")
 
@@ -40,10 +41,22 @@ def test_manual_change_of_a_table_is_detected() -> None:
     assert tables.page(text[:begin] + "9" + text[begin:]) == text
 
 
-def test_tables_are_inside_the_markers() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: path.name)
+def test_tables_are_inside_the_markers(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
     rest = re.sub(r"<!-- \w+: [^\n]* -->\n.*?<!-- end -->", "", text, flags=re.DOTALL)
     assert "| --:" not in rest
+
+
+def test_commands_have_no_path_of_a_machine() -> None:
+    for name in tables.TABLES:
+        assert " /" not in tables.newest(name)["command"]
+
+
+def test_performance_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert run_document(text, "docs/performance.md", tmp_path) == 1
 
 
 def test_experiments_have_enough_seeds_and_rows() -> None:
