@@ -1,4 +1,4 @@
-"""Result pages: tables equal the results of their commands; docs/performance.md is executed."""
+"""Result pages: tables equal the results of their commands."""
 
 import json
 import re
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from documents import run_document
 from scripts import script
 
 ROOT = Path(__file__).parents[1]
@@ -51,12 +50,6 @@ def test_tables_are_inside_the_markers(path: Path) -> None:
 def test_commands_have_no_path_of_a_machine() -> None:
     for name in tables.TABLES:
         assert " /" not in tables.newest(name)["command"]
-
-
-def test_performance_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert run_document(text, "docs/performance.md", tmp_path) == 1
 
 
 def test_experiments_have_enough_seeds_and_rows() -> None:

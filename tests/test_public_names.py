@@ -372,12 +372,12 @@ SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
 def public_names(section: str) -> list[str]:
     """The lines of a section, sorted, each once."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that two rows are few is not the point
+        warnings.simplefilter("ignore")  # about learners of two rows
         return sorted({f"{section} {line}" for line in SECTIONS[section]()})
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_public_names_are_those_of_the_list(section: str) -> None:
+def test_public_names_equal_the_checked_in_list(section: str) -> None:
     for package in ("torch", "river", "uvicorn"):
         pytest.importorskip(package)
     every = LIST.read_text(encoding="utf-8").splitlines()

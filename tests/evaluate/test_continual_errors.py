@@ -98,9 +98,7 @@ def test_errors_of_a_learner_name_model_and_task() -> None:
 def test_predictions_of_another_shape_are_refused(how: Any) -> None:
     how = how or (lambda _: None)
     for tasks in (digits(), op.stream.experiences(X, X[:, 20], by=21, n_tasks=2)):
-        with pytest.raises(
-            ShapeError, match=r"Predicts\.predict must return one pred"
-        ):
+        with pytest.raises(ShapeError, match=r"Predicts\.predict must return one pred"):
             continual(Predicts(how=how), tasks)
 
 

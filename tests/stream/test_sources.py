@@ -243,7 +243,7 @@ def test_targets_that_start_in_a_later_row() -> None:
     assert blocks[0].skipped == 5
 
 
-def test_dict_columns_absent_from_a_block_are_kept() -> None:
+def test_dict_columns_absent_from_a_block_are_retained() -> None:
     rows = [{"a": 1, "g": "u"}, {"a": 2, "g": "v"}, {"b": 3}, {"b": 4}]
     first, second = read(rows, block=2)
     assert first.X.names == ["a", "g"]
