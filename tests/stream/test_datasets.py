@@ -1,4 +1,4 @@
-"""Named data sets: found where they lie, checked, fetched where they can be."""
+"""Named data sets: locations, checks of content, downloads."""
 
 import dataclasses
 import gzip

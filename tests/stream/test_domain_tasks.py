@@ -1,4 +1,4 @@
-"""Tasks by where rows lie, by classes that were not told, of frames, and without rows to test."""
+"""Tasks by ranges and keys, with inferred classes, of data frames, and without test rows."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""Streams of tasks: which rows each has, in which order, changed how."""
+"""Streams of tasks: their rows, order and transformations."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ from onepass.stream.digits import rotated
 
 @pytest.fixture(scope="module")
 def images() -> Images:
-    """Pictures that all differ; the first pixel says which it is, the second which part."""
+    """Different pictures: the first pixel is the number of the picture."""
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (300, 28, 28), dtype=np.uint8)
     pictures[:, 0, 0] = np.arange(300) % 200

@@ -1,4 +1,4 @@
-"""idx files, as the MNIST family has them."""
+"""Files in the idx format of MNIST."""
 
 import gzip
 import hashlib

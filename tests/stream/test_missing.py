@@ -1,4 +1,4 @@
-"""Rows that lack a feature: kept, skipped and counted, or refused with their place."""
+"""Rows with missing features: retained, skipped and counted, or refused with their position."""
 
 from pathlib import Path
 

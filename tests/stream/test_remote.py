@@ -1,4 +1,4 @@
-"""Files at an address, as fsspec opens them; the memory of this process stands for the net."""
+"""Remote files of fsspec, represented by its memory file system and a local HTTP server."""
 
 import gzip
 import http.server

@@ -1,4 +1,4 @@
-"""What is written can be read again; a file is whole or not there."""
+"""Written tables are read back; a file is written completely or not at all."""
 
 import datetime as dt
 import io

@@ -1,4 +1,4 @@
-"""Rows of delimited text end where a line breaks outside of quotation marks."""
+"""Rows of delimited text end at line breaks outside of quotation marks."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""What cannot be read is refused with where, what was expected, what came, and what to do."""
+"""Invalid sources: errors with position, expected and actual content, and a remedy."""
 
 import gzip
 import io

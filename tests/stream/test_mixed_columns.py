@@ -1,4 +1,4 @@
-"""Odd cells in a column of numbers: said of features, refused of answers, or read as missing."""
+"""Columns of numbers with other values: a warning, an error for targets, or missing values."""
 
 import io
 import warnings
@@ -22,7 +22,7 @@ N = 40
 
 
 def text(odd: str = "?", column: int = 0) -> str:
-    """Columns a and y of numbers; in row 3 of one of them stands something else."""
+    """Columns a and y of numbers; row 3 of one of them has another value."""
     rows = [[str(i), str(2 * i)] for i in range(N)]
     rows[3][column] = odd
     return "a,y\n" + "".join(",".join(row) + "\n" for row in rows)

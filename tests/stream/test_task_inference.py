@@ -1,4 +1,4 @@
-"""What the answers ask for; looking at them loses no row."""
+"""Inference of the task from the targets consumes no rows."""
 
 import io
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Every column keeps the kind that its first values have, or that the user asked for."""
+"""Types of columns: inferred from the first values or given, and equal in all passes."""
 
 import datetime as dt
 import io
@@ -66,6 +66,17 @@ def test_type_of_a_column_that_is_empty_at_first(values: list[str], dtype: str, 
     assert np.isnan(blocks[0].X["late"]).all()
     assert blocks[-1].X["late"].dtype.kind == dtype
     assert blocks[-1].X["late"][-1] == last
+
+
+def test_type_of_a_late_column_is_equal_in_every_pass(tmp_path: Path) -> None:
+    rows = ["1,,\n"] * 1_200_000 + ["2,late,\n"]
+    path = tmp_path / "late.csv"
+    path.write_text("a,b,c\n" + "".join(rows))
+    stream = read(path)
+    firsts = [next(iter(stream)).X.columns for _ in range(2)]
+    dtypes = [{name: column.dtype for name, column in first.items()} for first in firsts]
+    assert dtypes[0] == dtypes[1]
+    assert dtypes[0]["b"] == np.float64
 
 
 def test_column_without_values_is_nan() -> None:

@@ -1,4 +1,4 @@
-"""Several files as one source: patterns, lists, folders; what differs is named with its file."""
+"""Several files as one source: patterns, lists and folders; errors name the file."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tasks that run into each other: no row is lost, and each comes as its own task changes it."""
+"""Blurred and task-free streams contain every row once, transformed by its own task."""
 
 import numpy as np
 import pytest
