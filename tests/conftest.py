@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 from programs import missing
+from sampling import ALL
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # several processes share the cores; BLAS and PyTorch read these variables when they are loaded
@@ -19,20 +20,21 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 hypothesis.settings.register_profile(
     "onepass",
     deadline=None,
+    max_examples=200 if ALL else 50,
     derandomize=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("onepass")
 
-# Selects the settings of learners in test_contract.py; set here to be equal in all processes.
+# Selects settings of learners and other parameters; set here to be equal in all processes.
 SEED = os.environ.setdefault("ONEPASS_TEST_SEED", str(secrets.randbelow(1_000_000)))
 
 
 def _seed() -> str:
-    """How to repeat the choice of settings."""
-    if os.environ.get("ONEPASS_TEST_ALL") == "1":
-        return "contract tests: all settings"
-    return f"contract tests: settings drawn with ONEPASS_TEST_SEED={SEED}"
+    """How to repeat the choice of parameters."""
+    if ALL:
+        return "parameters of tests: all"
+    return f"parameters of tests: drawn with ONEPASS_TEST_SEED={SEED}"
 
 
 def pytest_report_header() -> str:

@@ -1,4 +1,4 @@
-"""Result pages: tables equal the results of their commands; docs/performance.md is executed."""
+"""Result pages: tables equal the results of their commands."""
 
 import json
 import re
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from documents import run_document
 from scripts import script
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +32,7 @@ def test_tables_are_on_a_page_with_their_command() -> None:
         assert f"<!-- {name}: {tables.newest(name)['command']} -->" in texts
 
 
-def test_a_manual_change_is_detected() -> None:
+def test_manual_change_of_a_table_is_detected() -> None:
     text = PAGE.read_text(encoding="utf-8")
     figure = re.search(r"\d[\d,]{4,}", text.partition("<!-- peers:")[2])
     assert figure is not None
@@ -42,7 +41,7 @@ def test_a_manual_change_is_detected() -> None:
 
 
 @pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: path.name)
-def test_no_table_is_outside_the_markers(path: Path) -> None:
+def test_tables_are_inside_the_markers(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     rest = re.sub(r"<!-- \w+: [^\n]* -->\n.*?<!-- end -->", "", text, flags=re.DOTALL)
     assert "| --:" not in rest
@@ -53,13 +52,7 @@ def test_commands_have_no_path_of_a_machine() -> None:
         assert " /" not in tables.newest(name)["command"]
 
 
-def test_performance_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert run_document(text, "docs/performance.md", tmp_path) == 1
-
-
-def test_sizes_of_the_experiments() -> None:
+def test_experiments_have_enough_seeds_and_rows() -> None:
     stability = result("stability.json")
     assert stability["seeds"] >= 10
     assert all(one["seeds"] >= 10 for rule in stability["rules"].values() for one in rule.values())

@@ -372,12 +372,12 @@ SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
 def public_names(section: str) -> list[str]:
     """The lines of a section, sorted, each once."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that two rows are few is not the point
+        warnings.simplefilter("ignore")  # about learners of two rows
         return sorted({f"{section} {line}" for line in SECTIONS[section]()})
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_public_names_are_those_of_the_list(section: str) -> None:
+def test_public_names_equal_the_checked_in_list(section: str) -> None:
     for package in ("torch", "river", "uvicorn"):
         pytest.importorskip(package)
     every = LIST.read_text(encoding="utf-8").splitlines()
@@ -416,7 +416,7 @@ def test_public_packages_can_be_imported_by_statements() -> None:
         ("from onepass.baselines.ewc import EWC", "onepass_experiments.baselines"),
     ],
 )
-def test_a_former_package_names_the_one_it_is_now(statement: str, remedy: str) -> None:
+def test_former_packages_name_their_replacement(statement: str, remedy: str) -> None:
     with pytest.raises(ImportError, match=rf"has moved. Import {remedy}\.$"):
         exec(statement, {"onepass": onepass})  # noqa: S102  the statements above
 

@@ -1,4 +1,4 @@
-"""The command that merges models: what it gives, and every way in which it ends."""
+"""The command merge: results, files and error messages."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("parts")
 
 @pytest.fixture
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder to be in, with a table, three parts of it and a model of each."""
+    """Work in a folder with a table, three parts of it and a model of each."""
     monkeypatch.chdir(tmp_path)
     cuts = {"all": (0, 300), "a": (0, 1), "b": (1, 90), "c": (90, 300)}
     for name, (first, last) in cuts.items():
@@ -40,7 +40,7 @@ def test_merged_models_equal_one_model_of_all_rows(capsys: pytest.CaptureFixture
     assert shown["columns"] == {"by": "text", "km": "number", "at": "date"}
 
 
-def test_side_by_side_is_the_librarys_own() -> None:
+def test_concurrent_merge_equals_the_library() -> None:
     for name in "bc":
         does(
             f"run {name}.csv --target price --drop id -q --save {name}.onepass "
@@ -63,7 +63,7 @@ def test_approximate_merges_are_reported(capsys: pytest.CaptureFixture[str]) -> 
     assert "18 rows of 2 models, approximate: both.onepass" in capsys.readouterr().err
 
 
-def test_models_that_differ_are_refused_and_nothing_is_written(
+def test_merge_refuses_different_models_without_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     does("run b.csv --target price --drop id --model sgd -q --save sgd.onepass")
@@ -81,7 +81,7 @@ def test_models_that_differ_are_refused_and_nothing_is_written(
     assert not Path("out.onepass").exists()
 
 
-def test_no_model_is_written_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_merge_refuses_to_overwrite_a_source(capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("a.onepass").read_bytes()
     words = "merge a.onepass b.onepass --save ./a.onepass"
     assert "must not name a source" in fails(capsys, words, code=2)
@@ -89,5 +89,5 @@ def test_no_model_is_written_over(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("words", ["merge a.onepass --save x", "merge a.onepass b.onepass"])
-def test_wrong_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_merge_refuses_missing_arguments(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert fails(capsys, words, code=2)

@@ -1,4 +1,4 @@
-"""Tables as people have them, on the command line: pipes, remedies, growing files, labels."""
+"""Input tables of the command line: pipes, remedies, growing files, labels."""
 
 import gzip
 import json
@@ -23,12 +23,12 @@ from onepass.stream import csv as delimited
 from onepass.stream import jsonlines
 
 RUN = "run {} --target y --save m.onepass --checkpoint 0 --block 500 -q"
-N, AT = 2500, 2000  # rows, and the one that is bad
+N, BAD = 1200, 1100  # number of rows, and the invalid row
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in; files are parsed a few rows at a time."""
+    """Work in an empty folder; parse files a few rows at a time."""
     monkeypatch.chdir(tmp_path)
     for source, sample in ((delimited, 400), (jsonlines, 1000)):
         monkeypatch.setattr(source, "_SAMPLE", sample)
@@ -52,10 +52,10 @@ def jsonl(i: int) -> bytes:
     return b'{"x":%d,"by":"%s","y":%d}\n' % (i % 7, b"abc"[i % 3 : i % 3 + 1], i % 7 * 2 + i % 3)
 
 
-def written(name: str, bad: bytes) -> None:
-    """A file of which one row far from the beginning is bad."""
+def write_table(name: str, bad: bytes) -> None:
+    """Write a file with one invalid row far from the beginning."""
     line = csv if name.endswith("csv") else jsonl
-    rows = [bad if i == AT else line(i) for i in range(N)]
+    rows = [bad if i == BAD else line(i) for i in range(N)]
     Path(name).write_bytes(b"".join([b"x,by,y\n", *rows] if line is csv else rows))
 
 
@@ -78,14 +78,14 @@ def written(name: str, bad: bytes) -> None:
     ],
 )
 @pytest.mark.filterwarnings("default::onepass.errors.RowsRefusedWarning")
-def test_the_remedy_of_an_error_works_with_resume(
+def test_suggested_remedies_work_with_resume(
     name: str,
     bad: bytes,
     options: str,
     remedies: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    written(name, bad)
+    write_table(name, bad)
     for remedy in remedies:
         _, error = output(capsys, f"{RUN.format(name)} --restart {options}", 1)
         assert error.count("\n") == 1
@@ -94,14 +94,14 @@ def test_the_remedy_of_an_error_works_with_resume(
         out, warned = output(capsys, f"{RUN.format(name)} --resume {remedy}")
         assert "resumed after" in " ".join(out.split())
         if remedy == "--bad-rows skip":
-            assert re.search(rf"1 bad row was skipped: {name}: (row {AT}|line {AT + 1})", warned)
+            assert re.search(rf"1 bad row was skipped: {name}: (row {BAD}|line {BAD + 1})", warned)
         resumed = archive.contents("m.onepass").sha256
         output(capsys, f"{RUN.format(name)} --restart {remedy}")
         assert archive.contents("m.onepass").sha256 == resumed
 
 
-def test_other_options_are_refused_by_resume(capsys: pytest.CaptureFixture[str]) -> None:
-    written("a.csv", b"?,a,1\n")
+def test_resume_refuses_other_options(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table("a.csv", b"?,a,1\n")
     output(capsys, RUN.format("a.csv"), 1)
     for options, word in (
         ("--drop x --na ?", "`drop` was"),
@@ -116,17 +116,14 @@ def test_other_options_are_refused_by_resume(capsys: pytest.CaptureFixture[str])
 # -- files that grow -------------------------------------------------------------------------------
 
 
-@settings(
-    max_examples=25, deadline=None, print_blob=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     line=st.sampled_from([csv, jsonl]),
-    cuts=st.lists(st.integers(0, 1500), min_size=1, max_size=3).map(sorted),
+    cuts=st.lists(st.integers(501, 1500), min_size=1, max_size=2).map(sorted),
     end=st.sampled_from([b"\n", b""]),
 )
 @pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
-def test_a_row_is_learned_whole_however_a_file_grows(
+def test_incomplete_last_rows_of_growing_files_are_not_learned(
     line: Any, cuts: list[int], end: bytes
 ) -> None:
     name = f"log.{line.__name__}"
@@ -134,7 +131,7 @@ def test_a_row_is_learned_whole_however_a_file_grows(
     for path in Path().glob("m.onepass*"):
         path.unlink()
     run = f"run {name} --target y --save m.onepass -q --task regression"
-    for cut in [each for each in cuts if each > 500]:
+    for cut in cuts:
         Path(name).write_bytes(text[:cut])
         assert main(f"{run} --resume".split()) == 0
     Path(name).write_bytes(text)
@@ -151,7 +148,7 @@ def test_a_row_is_learned_whole_however_a_file_grows(
 
 
 @pytest.mark.filterwarnings("default::onepass.errors.RowsRefusedWarning")
-def test_a_line_that_is_left_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_incomplete_last_line_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     Path("log.csv").write_bytes(b"x,by,y\n" + b"".join(map(csv, range(50))) + b"5,a,5")
     out, error = output(capsys, f"{RUN.format('log.csv')} --resume")
     assert "50 rows learned" in out
@@ -181,13 +178,13 @@ def piped(name: str, content: bytes) -> threading.Thread:
         ("p", "--format csv"), ("p", "--format jsonl"), ("p.dat", "--format parquet"), ("p", ""),
     ],
 )  # fmt: skip
-def test_a_named_pipe_is_read_once(
+def test_named_pipe_gives_the_model_of_the_file(
     name: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("a.csv").write_bytes(b"x,by,y\n" + b"".join(map(csv, range(2000))))
+    Path("a.csv").write_bytes(b"x,by,y\n" + b"".join(map(csv, range(1000))))
     Path("a.csv.gz").write_bytes(gzip.compress(Path("a.csv").read_bytes()))
-    Path("a.jsonl").write_bytes(b"".join(map(jsonl, range(2000))))
-    rows = [json.loads(jsonl(i)) for i in range(2000)]
+    Path("a.jsonl").write_bytes(b"".join(map(jsonl, range(1000))))
+    rows = [json.loads(jsonl(i)) for i in range(1000)]
     table = pa.Table.from_pylist(rows).set_column(0, "x", [[float(row["x"]) for row in rows]])
     pq.write_table(table, "a.parquet")
     feather.write_feather(table, "a.arrow")
@@ -212,19 +209,19 @@ def test_a_named_pipe_is_read_once(
     assert Path("pipe.csv").read_text() == Path("file.csv").read_text()
 
 
-def test_what_is_read_once_is_not_read_again() -> None:
-    content = b"x,by,y\n" + b"".join(map(csv, range(2000)))
+def test_named_pipe_cannot_be_read_twice() -> None:
+    content = b"x,by,y\n" + b"".join(map(csv, range(1000)))
     writer = piped("p.csv", content)
     stream = op.stream.read("p.csv", target="y")
     assert not stream.repeatable
     assert stream.task == "regression"
-    assert sum(map(len, stream)) == 2000
+    assert sum(map(len, stream)) == 1000
     writer.join(10)
     with pytest.raises(op.errors.SourceError, match=r"p\.csv must be iterated only once"):
         list(stream)
 
 
-def test_what_a_shell_hands_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_descriptor_path_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     for content in (b"x,by,y\n" + b"".join(map(csv, range(50))), b"".join(map(jsonl, range(50)))):
         reading, writing = os.pipe()
         os.write(writing, content)
@@ -237,16 +234,20 @@ def test_what_a_shell_hands_over(capsys: pytest.CaptureFixture[str]) -> None:
 # -- labels ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "arrow"])
 @pytest.mark.parametrize(
-    "labels", [("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("0", "1"), ("3", "12"),
-               ("yes", "no"), ("T", "F")]
+    ("kind", "labels"),
+    [
+        *(("csv", pair.split()) for pair in (
+            "True False", "true false", "TRUE FALSE", "0 1", "3 12", "yes no", "T F"
+        )),
+        ("tsv", ["yes", "no"]),
+        *((kind, ["true", "false"]) for kind in ("jsonl", "parquet", "arrow")),
+        *((kind, ["0", "1"]) for kind in ("jsonl", "parquet", "arrow")),
+    ],
 )  # fmt: skip
-def test_labels_are_given_as_they_are_written(
-    kind: str, labels: tuple[str, str], capsys: pytest.CaptureFixture[str]
+def test_predicted_labels_keep_their_spelling(
+    kind: str, labels: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if kind not in {"csv", "tsv"} and labels[0] not in {"true", "0"}:
-        pytest.skip("other spellings are text in such a file")
     rows = [(i % 10, labels[i % 10 > 4]) for i in range(60)]
     name = f"a.{kind}"
     values = {"true": True, "false": False, "0": 0, "1": 1}
@@ -265,7 +266,7 @@ def test_labels_are_given_as_they_are_written(
     assert out.split()[-10:] == [labels[x > 4] for x in range(10)]
 
 
-def test_truth_values_are_numbers_where_they_are_asked_for(
+def test_boolean_targets_are_numbers_if_requested(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("a.csv").write_text("x,y\n" + "1,True\n2,False\n" * 30)
@@ -281,10 +282,14 @@ def test_truth_values_are_numbers_where_they_are_asked_for(
 # -- forms of files --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("mark", [*";,|:", "\t"])
-@pytest.mark.parametrize("code", ["utf-8", "utf-8-sig"])
-def test_the_line_of_excel_declares_the_delimiter(end: str, mark: str, code: str) -> None:
+@pytest.mark.parametrize(
+    ("mark", "end", "code"),
+    [
+        (";", "\n", "utf-8"), (",", "\r\n", "utf-8"), ("|", "\n", "utf-8-sig"),
+        (":", "\n", "utf-8"), ("\t", "\r\n", "utf-8-sig"),
+    ],
+)  # fmt: skip
+def test_sep_line_of_excel_sets_the_delimiter(end: str, mark: str, code: str) -> None:
     lines = [f"sep={mark}", f"a{mark}y", *[f"{i}{mark}{2 * i}" for i in range(100)]]
     Path("a.csv").write_bytes((end.join(lines) + end).encode(code))
     for options in ({}, {"delimiter": mark}):
@@ -297,8 +302,8 @@ def test_the_line_of_excel_declares_the_delimiter(end: str, mark: str, code: str
 
 
 @pytest.mark.parametrize("name", ["csv", "csv.gz", "tsv", "jsonl", "jsonl.gz"])
-@pytest.mark.parametrize("empty", [(0,), (1,), (3,), (0, 1, 3)])
-def test_an_empty_file_of_several_holds_no_rows(name: str, empty: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("empty", [(1,), (0, 1, 3)])
+def test_empty_files_among_several_are_skipped(name: str, empty: tuple[int, ...]) -> None:
     kind, _, packed = name.partition(".")
     line, mark = (jsonl, b"") if kind == "jsonl" else (csv, b"x,by,y\n")
     for i in range(4):

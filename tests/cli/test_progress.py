@@ -1,11 +1,11 @@
-"""Progress where there is no terminal: lines that tell how far slow work has come."""
+"""Progress without a terminal: lines with the share or the number of rows, and the rate."""
 
 import pytest
 
 from onepass.cli import terminal
 
 
-def test_slow_work_tells_its_share_and_runs_a_minute(
+def test_progress_of_slow_work_has_share_and_rate_per_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = iter([0.0, 20.0, 20.0, 20.0])
@@ -15,7 +15,7 @@ def test_slow_work_tells_its_share_and_runs_a_minute(
     assert capsys.readouterr().err == "2 runs (25%), 6 runs/min, 20 s\n"
 
 
-def test_fast_work_of_unknown_length_tells_rows_a_second(
+def test_progress_of_unknown_length_has_rows_per_second(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = iter([0.0, 20.0, 20.0, 20.0])

@@ -1,4 +1,4 @@
-"""Learners through tasks, one after the other: what they know, what it took, what is kept."""
+"""Continual evaluation: matrices, scenarios, seeds, processes, stored runs and reports."""
 
 import csv
 import io
@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ def digits(seed: int, name: str = "Split digits") -> Experiences:
 
 
 def arm() -> Experiences:
-    """A curve, learned from the left to the right."""
+    """A curve, learned from left to right."""
     x = np.linspace(-3.0, 3.0, 600)[:, None]
     return op.stream.experiences(
         np.hstack([x, x**2, x**3]), np.sin(x[:, 0]), by=0, n_tasks=4, name="curve"
@@ -47,7 +46,7 @@ def arm() -> Experiences:
 
 
 class Remembers:
-    """Says the answer of a row that it has learned, and nothing else; forgets all but its last."""
+    """Predicts the targets of rows that it has learned; may keep only the last rows."""
 
     def __init__(self, keep: int | None = None) -> None:
         self.keep = keep
@@ -76,7 +75,7 @@ class Whole(Remembers):
 # -- the matrix -----------------------------------------------------------------------------------
 
 
-def test_the_matrix_is_what_a_plain_loop_finds() -> None:
+def test_accuracy_matrix_equals_a_plain_loop() -> None:
     tasks = digits(0)
     report = continual(op.RLSClassifier(), tasks)
     model, found = op.RLSClassifier(), []
@@ -91,13 +90,13 @@ def test_the_matrix_is_what_a_plain_loop_finds() -> None:
     assert report["RLSClassifier"].rows == tasks.n_rows
 
 
-def test_what_is_given_stays_as_it_was() -> None:
+def test_given_model_is_not_changed() -> None:
     model = op.RLSClassifier()
     continual(model, digits(0))
     assert not hasattr(model, "classes_")
 
 
-def test_a_memory_that_forgets_is_seen_to_forget() -> None:
+def test_forgetting_learner_has_forgetting_in_the_report() -> None:
     rows = np.eye(8)
     listed = [(rows[i : i + 2], [0, 1], rows[i : i + 2], [0, 1]) for i in range(0, 8, 2)]
     report = continual({"all": Remembers(), "last": Remembers(2)}, listed)
@@ -134,10 +133,10 @@ def test_task_ends_and_whole_tasks_are_passed_to_learners() -> None:
     assert len(report.experiences) == 4
 
 
-# -- learners of many makes -----------------------------------------------------------------------
+# -- learners of several libraries ----------------------------------------------------------------
 
 
-def test_learners_of_all_makes_take_part() -> None:
+def test_learners_of_several_libraries_are_evaluated() -> None:
     pytest.importorskip("river")
     from river.naive_bayes import GaussianNB as RiverNB
 
@@ -213,7 +212,7 @@ def test_task_incremental_predictions_are_among_the_classes_of_the_task() -> Non
     assert "cannot be restricted" in str(output)
 
 
-def test_a_learner_that_cannot_go_on_is_tested_on_with_what_it_knew() -> None:
+def test_stopped_learner_is_tested_with_its_last_state() -> None:
     class Refuses(Remembers):
         def partial_fit(self, X: Any, y: Any) -> "Refuses":
             if 4 in y:
@@ -229,7 +228,7 @@ def test_a_learner_that_cannot_go_on_is_tested_on_with_what_it_knew() -> None:
     assert_array_equal(report["refuses"].accuracy_matrix[1], report["refuses"].accuracy_matrix[-1])
 
 
-def test_what_no_learner_takes_is_raised() -> None:
+def test_error_of_all_learners_is_raised() -> None:
     rows = np.full((5, 2), np.nan)
     with pytest.raises(NotFiniteError, match="NaN in row 0"):
         continual([op.RLSClassifier(), op.SGDClassifier()], [(rows, [0, 1, 0, 1, 0])])
@@ -255,7 +254,7 @@ def test_regression_has_a_matrix_of_errors() -> None:
     assert fine.accuracy_matrix[-1].mean() > report["rls"].accuracy_matrix[-1].mean() - 1.0
 
 
-def test_several_answers_a_row_are_learned_and_tested() -> None:
+def test_several_targets_per_row_are_learned_and_tested() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, 3))
     answers = rows @ rng.normal(size=(3, 2))
@@ -265,7 +264,7 @@ def test_several_answers_a_row_are_learned_and_tested() -> None:
 
 
 @pytest.mark.skipif("ONEPASS_DATA" not in os.environ, reason="needs kin40k in ONEPASS_DATA")
-def test_a_robot_arm_whose_working_region_moves_forgets_nothing() -> None:
+def test_rls_on_kin40k_equals_batch_ridge() -> None:
     blocks = list(op.stream.dataset("kin40k"))
     rows = np.concatenate([np.stack(list(b.X.columns.values()), axis=1) for b in blocks])[:8000]
     answers = np.concatenate([b.y for b in blocks])[:8000]
@@ -278,10 +277,10 @@ def test_a_robot_arm_whose_working_region_moves_forgets_nothing() -> None:
     assert report["rls"].average_error < report["sgd"].average_error - 0.1
 
 
-# -- experiences that are not known beforehand ----------------------------------------------------
+# -- iterators of experiences ---------------------------------------------------------------------
 
 
-def test_an_iterator_is_tested_on_what_has_come() -> None:
+def test_iterator_of_tasks_is_tested_on_tasks_so_far() -> None:
     tasks = digits(0)
     known = continual(op.RLSClassifier(), tasks)
     came = continual(op.RLSClassifier(), iter(tasks))
@@ -294,7 +293,7 @@ def test_an_iterator_is_tested_on_what_has_come() -> None:
     assert ContinualReport.from_json(came.to_json()) == came
 
 
-def test_models_share_an_iterator_and_pairs_are_tested_on_rows_held_out() -> None:
+def test_models_share_an_iterator_of_pairs_with_held_out_rows() -> None:
     rng = np.random.default_rng(0)
     drawn = 0
 
@@ -319,7 +318,7 @@ def test_an_empty_iterator_or_one_with_seeds_is_refused() -> None:
         continual(op.RLSClassifier(), iter(digits(0)), seeds=2)
 
 
-def test_a_pipeline_tells_what_its_learner_does() -> None:
+def test_pipeline_reports_properties_of_its_learner() -> None:
     model = op.Pipeline(op.features.Scale(), op.ARTIPCAClassifier(vigilance=0.5))
     tasks = digits(0)
     output, alone = continual(model, tasks, scenario="task"), continual(model, tasks)
@@ -330,7 +329,7 @@ def test_a_pipeline_tells_what_its_learner_does() -> None:
     assert score.notes == []
 
 
-def test_orders_that_seeds_draw_are_numbered() -> None:
+def test_tasks_in_random_order_are_numbered() -> None:
     drawn = partial(op.stream.experiences, X, Y, order="random")
     report = continual(op.NearestClassMean(), drawn, seeds=3)
     assert report.tasks == tuple(f"task {i}" for i in range(1, 6))
@@ -340,7 +339,7 @@ def test_orders_that_seeds_draw_are_numbered() -> None:
         continual(op.NearestClassMean(), fixed, seeds=3)
 
 
-def test_streams_without_borders_count_by_their_own_draw() -> None:
+def test_task_free_streams_use_the_draw_of_their_seed() -> None:
     def free(seed: int) -> Experiences:
         return op.stream.task_free(digits(seed), 9, width=1.0, seed=seed)
 
@@ -351,10 +350,10 @@ def test_streams_without_borders_count_by_their_own_draw() -> None:
     assert report.scenario == "class"
 
 
-# -- seeds, processes and what is kept ------------------------------------------------------------
+# -- seeds, processes and stored runs -------------------------------------------------------------
 
 
-def test_seeds_go_to_what_takes_them() -> None:
+def test_seeds_are_passed_to_factories_that_accept_them() -> None:
     seen = []
 
     def make(seed: int) -> Any:
@@ -371,7 +370,7 @@ def test_seeds_go_to_what_takes_them() -> None:
         continual(op.RLSClassifier(), digits(0), seeds=2)
 
 
-def test_processes_find_the_same() -> None:
+def test_parallel_runs_equal_serial_runs() -> None:
     steps: list[Progress] = []
     models = {"rls": op.RLSClassifier()}
     one = continual(models, digits, seeds=2)
@@ -379,9 +378,6 @@ def test_processes_find_the_same() -> None:
     assert one == two
     assert steps[-1].done == steps[-1].total == 10
     assert [step.done for step in steps] == sorted(step.done for step in steps)
-    lock = Lock()
-    with pytest.raises(ParameterError, match=r"must be picklable.*lock"):
-        continual({"x": lambda: lock}, digits, seeds=2, jobs=2)
 
 
 def test_stored_runs_are_not_repeated(tmp_path: Path) -> None:
@@ -412,7 +408,7 @@ def test_stored_runs_are_not_repeated(tmp_path: Path) -> None:
         continual({"rls": make}, digits, seeds=2, path=tmp_path)
 
 
-def test_an_evaluation_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_stopped_evaluation_is_resumed(tmp_path: Path) -> None:
     def stop(step: Progress) -> None:
         if step.done == 8:
             raise KeyboardInterrupt
@@ -424,7 +420,7 @@ def test_an_evaluation_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert continual(op.RLSClassifier(), digits, seeds=2, path=tmp_path) == whole
 
 
-# -- what is told ---------------------------------------------------------------------------------
+# -- reports --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -437,7 +433,7 @@ def report() -> ContinualReport:
     return continual(models, digits, seeds=3)
 
 
-def test_pairs_are_tested_as_scipy_does(report: ContinualReport) -> None:
+def test_compare_equals_paired_t_test_of_scipy(report: ContinualReport) -> None:
     from scipy.stats import ttest_rel
 
     found = report.compare()
@@ -460,7 +456,7 @@ def test_pairs_are_tested_as_scipy_does(report: ContinualReport) -> None:
         report.compare("avrage")
 
 
-def test_all_can_be_read_back(report: ContinualReport, tmp_path: Path) -> None:
+def test_saved_report_is_read_back(report: ContinualReport, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     paths = report.save(tmp_path / "out")
     assert all(path.stat().st_size > 100 for path in paths)
@@ -478,7 +474,7 @@ def test_all_can_be_read_back(report: ContinualReport, tmp_path: Path) -> None:
         ContinualReport.from_json(json.dumps({"format": 9}))
 
 
-def test_tables_say_the_same_in_every_form(report: ContinualReport) -> None:
+def test_tables_contain_equal_numbers_in_all_formats(report: ContinualReport) -> None:
     mean = 100 * report["rls_1"].average_accuracy
     cell = f"{mean:.2f} ± {100 * report['rls_1'].deviation('average'):.2f}"
     assert cell in str(report)
@@ -491,7 +487,7 @@ def test_tables_say_the_same_in_every_form(report: ContinualReport) -> None:
     assert "forward" not in str(report).splitlines()[2]
 
 
-# -- what does not go together --------------------------------------------------------------------
+# -- invalid arguments ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -513,7 +509,7 @@ def test_tables_say_the_same_in_every_form(report: ContinualReport) -> None:
         ({"models": op.ARTIPCACluster}, "a clusterer"),
     ],
 )
-def test_what_does_not_fit_is_refused(arguments: dict[str, Any], match: str) -> None:
+def test_invalid_arguments_of_continual_are_refused(arguments: dict[str, Any], match: str) -> None:
     given = {"models": op.RLSClassifier(), "experiences": digits(0), **arguments}
     with pytest.raises(ParameterError, match=match):
         continual(given.pop("models"), given.pop("experiences"), **given)

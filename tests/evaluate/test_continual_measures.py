@@ -1,4 +1,4 @@
-"""Measures of a matrix: by hand, and against the formulas written as loops."""
+"""Measures of a matrix, compared with hand-computed values and formulas as loops."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def by_loops(R: NDArray[Any], b: NDArray[Any]) -> dict[str, float]:
 
 
 @given(T=st.integers(2, 6), seed=st.integers(0, 999))
-def test_measures_are_the_papers_formulas(T: int, seed: int) -> None:
+def test_measures_equal_the_formulas_of_the_papers(T: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     R, b = rng.random((T, T)), rng.random(T)
     known = TaskScores(R, b, np.arange(T), 1.0)
@@ -41,7 +41,7 @@ def test_measures_are_the_papers_formulas(T: int, seed: int) -> None:
         assert MEASURES[name](known) == pytest.approx(value)
 
 
-def test_of_errors_what_was_lost_is_forgotten_too() -> None:
+def test_measures_of_an_error_matrix() -> None:
     R, b = np.array([[1.0, 5.0], [3.0, 0.5]]), np.array([4.0, 6.0])
     known = TaskScores(R, b, np.arange(2), -1.0)
     assert MEASURES["average"](known) == 1.75
@@ -50,7 +50,7 @@ def test_of_errors_what_was_lost_is_forgotten_too() -> None:
     assert MEASURES["forward_transfer"](known) == 1.0
 
 
-def test_what_was_never_tested_is_not_known() -> None:
+def test_measures_with_untested_tasks() -> None:
     nan = np.nan
     R, b = np.array([[0.9, 0.1, nan], [0.8, 0.9, 0.2], [0.7, 0.8, 0.9]]), np.array([0.0, nan, nan])
     known = TaskScores(R, b, np.arange(3), 1.0)
@@ -59,14 +59,14 @@ def test_what_was_never_tested_is_not_known() -> None:
     assert np.isnan(MEASURES["forward_transfer"](known))
 
 
-def test_a_single_task_has_no_past() -> None:
+def test_measures_of_a_single_task() -> None:
     known = TaskScores(np.array([[0.5]]), np.array([0.0]), np.arange(1), 1.0)
     assert MEASURES["average"](known) == 0.5
     assert np.isnan(MEASURES["forgetting"](known))
     assert np.isnan(MEASURES["forward_transfer"](known))
 
 
-def test_blocks_without_borders_count_from_when_a_task_had_come() -> None:
+def test_task_free_measures_count_from_the_first_block_of_a_task() -> None:
     R = np.array([[0.5, 0.0], [0.9, 0.1], [0.8, 0.6], [0.6, 0.9]])
     known = TaskScores(R, np.zeros(2), np.array([1, 3]), 1.0)
     assert MEASURES["forgetting"](known) == pytest.approx(0.3)

@@ -1,4 +1,4 @@
-"""Answers that come later: each row is said by a model that knows what was known then, no more."""
+"""Delayed targets: each row is predicted by a model that has learned the available targets only."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def _stream(n: int, seed: int = 0) -> tuple[Table, Any]:
 
 
 def _loop(model: Any, rows: list[Any], y: Any, at: Any, due: Any) -> tuple[Any, list[int]]:
-    """What the plain loop says: learn what is known, in order of when it came to be, then say."""
+    """Predictions of a plain loop: learn the available targets by their times, then predict."""
     predictions, waiting = [], []
     for i, row in enumerate(rows):
         known = sorted((max(due[j], at[j]), j) for j in waiting if due[j] <= at[i])
@@ -58,7 +58,7 @@ def _cut(X: Table, y: Any, cuts: list[int], time: Any = None) -> Any:
 
 
 def _run(model: Any, stream: Any, **given: Any) -> tuple[Any, Any]:
-    """What a model says of each row of a stream, and the report."""
+    """The predictions of a model for a stream, and the report."""
     predictions: list[Any] = []
     report = prequential(
         {"m": model},
@@ -69,13 +69,13 @@ def _run(model: Any, stream: Any, **given: Any) -> tuple[Any, Any]:
     return np.array(predictions, dtype=object), report
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     name=st.sampled_from(list(LEARNERS)),
     delay=st.integers(0, 40),
     cuts=st.lists(st.integers(0, 60), max_size=5),
 )
-def test_a_delay_in_rows_is_the_plain_loop_however_cut(
+def test_delay_in_rows_equals_a_plain_loop_for_any_blocks(
     name: str, delay: int, cuts: list[int]
 ) -> None:
     X, y = _stream(60)
@@ -93,14 +93,14 @@ def test_a_delay_in_rows_is_the_plain_loop_however_cut(
     assert report.scores["m"].overall["mae"] == pytest.approx(errors.mean())
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 100),
     cuts=st.lists(st.integers(0, 60), max_size=5),
     dates=st.booleans(),
     whole=st.booleans(),
 )
-def test_a_delay_in_time_is_the_plain_loop_however_cut(
+def test_delay_in_time_equals_a_plain_loop_for_any_blocks(
     *, seed: int, cuts: list[int], dates: bool, whole: bool
 ) -> None:
     X, y = _stream(60)
@@ -133,7 +133,7 @@ def test_labels_are_not_predicted_before_they_arrive(learner: Any, delay: int) -
 
 
 class _Weightless(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A model of others: it knows no weights, and answers when asked."""
+    """A model of another library, without sample weights."""
 
     def __init__(self) -> None:
         self.inner = RLSRegressor()
@@ -148,14 +148,14 @@ class _Weightless(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.inner.predict_one(x)
 
 
-def test_models_that_take_no_weights_are_asked_in_turn() -> None:
+def test_delay_works_with_models_without_sample_weights() -> None:
     X, y = _stream(60)
     found, _ = _run(_Weightless(), _cut(X, y, [25]), delay=7)
     oracle, _ = _run(RLSRegressor(), _cut(X, y, [25]), delay=7)
     np.testing.assert_allclose(found.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-12)
 
 
-def test_several_answers_wait_together() -> None:
+def test_delay_of_several_targets() -> None:
     X, y = _stream(50)
     both = np.column_stack([y, -y])
     _, report = _run(RLSRegressor(), _cut(X, both, [20]), delay=5)
@@ -163,14 +163,14 @@ def test_several_answers_wait_together() -> None:
     assert report.scores["m"].overall["mae"] == pytest.approx(alone.scores["m"].overall["mae"])
 
 
-def test_baselines_wait_too() -> None:
+def test_delay_applies_to_baselines() -> None:
     y = np.arange(10.0)
     report = prequential({}, (y[:, None], y), "mae", delay=3)
     assert report.scores["last value"].overall["mae"] == (0 + 1 + 2 + 7 * 3) / 10
 
 
 @pytest.mark.parametrize("delay", [1, 5, 300])
-def test_what_river_reports(delay: int) -> None:
+def test_delayed_score_equals_river(delay: int) -> None:
     """Where all answers are counted, as at its end, River's score is ours."""
     river = pytest.importorskip("river")
     from river import evaluate, metrics
@@ -193,7 +193,7 @@ def test_what_river_reports(delay: int) -> None:
     np.testing.assert_allclose(again.coef_, model.coef_, rtol=1e-12)  # learned to the end
 
 
-def test_an_interrupt_leaves_rows_waiting() -> None:
+def test_interrupt_leaves_pending_rows() -> None:
     X, y = _stream(90)
 
     def stopped() -> Any:
@@ -254,7 +254,7 @@ def test_decreasing_times_are_an_error() -> None:
 
 @pytest.mark.parametrize("block", [2, 64])
 @pytest.mark.parametrize("how", [{"delay": 2}, {"delay_until": "known"}])
-def test_a_refused_row_is_named_as_the_source_counts_it(how: dict[str, Any], block: int) -> None:
+def test_errors_use_the_row_numbers_of_the_source(how: dict[str, Any], block: int) -> None:
     """Skipped rows and rows that are learned between others do not count."""
     n, wrong = 12, 9
     rows = {"at": np.arange(n), "known": np.arange(n) + 2.0, "x": np.ones(n), "y": np.ones(n)}
@@ -270,7 +270,7 @@ def test_a_refused_row_is_named_as_the_source_counts_it(how: dict[str, Any], blo
 
 
 @pytest.mark.parametrize(("column", "named"), [("known", "column 'known'"), ("at", "of times")])
-def test_a_moment_that_is_missing_is_named_as_the_source_counts_it(column: str, named: str) -> None:
+def test_missing_times_use_the_row_numbers_of_the_source(column: str, named: str) -> None:
     frame = pd.DataFrame({"at": range(6), "known": range(6), "y": 1.0}, dtype=float)
     frame.loc[1, "y"] = frame.loc[4, column] = np.nan
     stream = op.stream.read(frame, target="y", time="at", block=2)

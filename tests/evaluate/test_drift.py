@@ -1,4 +1,4 @@
-"""Drift detectors beside models: what they are told, and what the report says of their alarms."""
+"""Drift detectors: the errors that they receive, and their alarms in the report."""
 
 import warnings
 from itertools import count, pairwise
@@ -17,7 +17,7 @@ from onepass.integrations.detectors import detectors
 
 
 class Recorder:
-    """A detector of another make: it keeps what it is told, and alarms at every fifth update."""
+    """A detector that records the errors and raises an alarm at every fifth update."""
 
     errors: list[list[Any]] = []  # noqa: RUF012  copies are to share it
 
@@ -36,12 +36,12 @@ class Recorder:
 
 
 @pytest.fixture(autouse=True)
-def _deaf() -> None:
+def _clear_errors() -> None:
     Recorder.errors.clear()
 
 
 def turned(n: int = 2000, seed: int = 0) -> tuple[Any, Any]:
-    """A stream whose truth turns round in the middle."""
+    """A stream whose coefficients change sign in the middle."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     sign = np.where(np.arange(n) < n // 2, 1.0, -1.0)
@@ -80,7 +80,7 @@ def test_detectors_receive_each_mistake() -> None:
     assert Recorder.errors[0][0] == 1.0  # before the first row it said no label
 
 
-def test_several_answers_are_one_mean_error() -> None:
+def test_detectors_receive_the_mean_error_of_several_targets() -> None:
     X, y = turned(100)
     Y = np.column_stack([y, 2.0 * y])
     predictions: list[Any] = []
@@ -93,7 +93,7 @@ def test_several_answers_are_one_mean_error() -> None:
     assert Recorder.errors[0] == np.abs(Y - predictions[0]["SGDRegressor"]).mean(axis=1).tolist()
 
 
-def test_the_rows_of_alarms_are_those_of_a_plain_loop() -> None:
+def test_alarm_rows_equal_a_plain_loop() -> None:
     X, y = turned()
     report = prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN())
     found = report.scores["SGDRegressor"].drift
@@ -109,7 +109,7 @@ def test_the_rows_of_alarms_are_those_of_a_plain_loop() -> None:
     assert report.scores["running mean"].drift is None
 
 
-def test_cutting_into_blocks_changes_no_alarm() -> None:
+def test_alarms_do_not_depend_on_the_blocks() -> None:
     X, y = turned()
     time = np.arange(len(y)).astype("datetime64[h]")
     given = {"adwin": drift.ADWIN(), "page": drift.PageHinkley()}
@@ -123,7 +123,7 @@ def test_cutting_into_blocks_changes_no_alarm() -> None:
     assert given["adwin"].n_detections == 0  # the one given is copied
 
 
-def test_warnings_are_counted_where_they_begin() -> None:
+def test_warning_phases_are_counted_once() -> None:
     X, y = turned(4000)
     report = prequential(
         op.Perceptron(),
@@ -156,7 +156,7 @@ def test_counts_are_exact_and_stored_rows_bounded() -> None:
     assert found["Recorder"].alarms.rows[-1] == n
 
 
-def test_errors_that_are_not_finite_are_left_out() -> None:
+def test_detectors_receive_no_nonfinite_errors() -> None:
     class Astray(op.SGDRegressor):
         def test_then_train(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
             predictions = super().test_then_train(X, y, sample_weight)
@@ -166,7 +166,7 @@ def test_errors_that_are_not_finite_are_left_out() -> None:
     assert len(Recorder.errors[0]) == 8
 
 
-def test_the_report_holds_the_alarms(tmp_path: Any) -> None:
+def test_report_contains_the_alarms(tmp_path: Any) -> None:
     X, y = turned()
     report = prequential(
         {"sgd": op.SGDRegressor()}, (X, y), window=200, drift={"adwin": drift.ADWIN()}
@@ -186,7 +186,7 @@ def test_the_report_holds_the_alarms(tmp_path: Any) -> None:
     assert (tmp_path / "curve.png").stat().st_size > 0
 
 
-def test_alarms_are_ticks_on_the_curve_of_their_model() -> None:
+def test_alarms_are_drawn_as_ticks_on_the_curve_of_the_model() -> None:
     X, y = turned()
     models = {"slow": op.SGDRegressor(step_size=0.02), "quick": op.SGDRegressor(step_size=0.5)}
     for time in (None, np.arange(len(y)).astype("datetime64[h]"), np.arange(len(y)) / 7.0):
@@ -225,14 +225,14 @@ def test_a_run_without_drift_is_drawn_without_ticks() -> None:
         (drift.binary.DDM(), r"DDM must be used with classifiers.*regress.*ADWIN"),
     ],
 )
-def test_what_is_no_detector_is_refused_before_anything_is_learned(given: Any, words: str) -> None:
+def test_invalid_detectors_are_refused_before_learning(given: Any, words: str) -> None:
     model = op.SGDRegressor()
     with pytest.raises(ParameterError, match=words):
         prequential(model, turned(50), drift=given)
     assert not hasattr(model, "rows_seen_")
 
 
-def test_it_cannot_be_resumed(tmp_path: Any) -> None:
+def test_resuming_with_drift_detectors_is_refused(tmp_path: Any) -> None:
     run = tmp_path / "m.run"
     X, y = turned(50)
     first = prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run)
@@ -241,7 +241,7 @@ def test_it_cannot_be_resumed(tmp_path: Any) -> None:
         prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run, resume=True)
 
 
-def test_an_error_of_a_detector_names_it() -> None:
+def test_errors_of_a_detector_name_detector_and_model() -> None:
     class Broken(Recorder):
         def __deepcopy__(self, memo: dict[int, Any]) -> "Broken":
             return Broken()
@@ -254,7 +254,7 @@ def test_an_error_of_a_detector_names_it() -> None:
     assert "drift detector 'b', on the errors of 'm'" in wrong.value.__notes__
 
 
-def test_detectors_of_river_by_name() -> None:
+def test_detectors_are_created_by_name() -> None:
     found = detectors(["ADWIN", "ddm", "pagehinkley"], "here")
     assert [type(one) for one in found.values()] == [
         drift.ADWIN, drift.binary.DDM, drift.PageHinkley,
@@ -263,7 +263,7 @@ def test_detectors_of_river_by_name() -> None:
         detectors(["adwim"], "here")
 
 
-def test_from_the_command_line(
+def test_drift_option_of_the_command_line(
     tmp_path: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from onepass.cli import main

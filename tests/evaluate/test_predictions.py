@@ -1,4 +1,4 @@
-"""What a model says of a stream: every row, in order, by whichever blocks."""
+"""Predictions of a model for a stream: all rows, in order, for any blocks."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def model() -> Any:
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
-def test_equals_predict(model: Any, block: int) -> None:
+def test_predictions_equal_predict(model: Any, block: int) -> None:
     found = list(predictions(model, stream.read(ROWS, block=block), keep=["id", "by"]))
     assert {tuple(each) for each in found} == {("id", "by", "prediction")}
     together = np.concatenate([each["prediction"] for each in found])
@@ -28,14 +28,14 @@ def test_equals_predict(model: Any, block: int) -> None:
     assert np.concatenate([each["id"] for each in found]).tolist() == list(range(100))
 
 
-def test_nothing_is_learned(model: Any) -> None:
+def test_predictions_do_not_change_the_model(model: Any) -> None:
     before = model.learner.coef_.copy()
     list(predictions(model, stream.read([*ROWS, {"by": "rail", "km": 3}])))
     np.testing.assert_array_equal(model.learner.coef_, before)
     assert model.rows_seen_ == 100
 
 
-def test_several_outputs_have_a_column_each() -> None:
+def test_several_outputs_have_one_column_each() -> None:
     X = np.eye(3)
     model = presets.pipelines(["rls"], "regression")["rls"].partial_fit(X, np.c_[X[:, 0], X[:, 1]])
     (block,) = predictions(model, stream.read(X))
@@ -50,7 +50,7 @@ def test_columns_to_copy_are_checked(model: Any) -> None:
         list(predictions(model, stream.read(named), keep=["prediction"]))
 
 
-def test_an_error_says_which_rows(model: Any) -> None:
+def test_errors_name_the_rows_of_the_block(model: Any) -> None:
     bad = [*ROWS[:10], {**ROWS[0], "km": np.inf}]
     with pytest.raises(OnepassError, match=r"5 rows from row 5 \(from 0\)|1 rows from row 10"):
         list(predictions(model, stream.read(bad, block=5)))
@@ -58,7 +58,7 @@ def test_an_error_says_which_rows(model: Any) -> None:
         list(predictions(presets.pipelines(["rls"], "regression")["rls"], stream.read(ROWS)))
 
 
-def test_an_error_counts_rows_that_were_skipped(model: Any) -> None:
+def test_errors_count_skipped_rows(model: Any) -> None:
     asked = [{**row, "km": "far", "load": None} for row in ROWS[:3]]
     asked.append({**ROWS[0], "km": "far", "load": 1.0})
     with pytest.raises(OnepassError, match=r"1 rows from row 3 \(from 0\)"):

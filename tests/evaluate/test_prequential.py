@@ -1,4 +1,4 @@
-"""The pass: exact whatever the blocks, bounded, whole when interrupted, clear when wrong."""
+"""Prequential runs: exact for any blocks, interruptible, and with clear errors."""
 
 import signal
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ def _regression(n: int, seed: int = 0, c: int | None = None) -> tuple[Any, Any]:
 
 
 def _loop(model: Any, X: Any, y: Any) -> Any:
-    """What is said of each row by the plain loop."""
+    """Predictions of a plain loop over rows."""
     predictions = []
     for x, answer in zip(X, y, strict=True):
         predictions.append(model.predict_one(x))
@@ -43,9 +43,9 @@ def _loop(model: Any, X: Any, y: Any) -> Any:
     return np.array(predictions)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 1000), cuts=st.lists(st.integers(0, 80), max_size=6))
-def test_regression_equals_the_plain_loop_however_cut(seed: int, cuts: list[int]) -> None:
+def test_regression_equals_a_plain_loop_for_any_blocks(seed: int, cuts: list[int]) -> None:
     X, y = _regression(80, seed)
     window = 15
     report = prequential(
@@ -79,9 +79,9 @@ def test_regression_equals_the_plain_loop_however_cut(seed: int, cuts: list[int]
     assert report.overall.points["rls"]["r2"][0] is None
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 1000), cuts=st.lists(st.integers(0, 60), max_size=5))
-def test_classification_equals_the_plain_loop_however_cut(seed: int, cuts: list[int]) -> None:
+def test_classification_equals_a_plain_loop_for_any_blocks(seed: int, cuts: list[int]) -> None:
     X, y = _regression(60, seed)
     labels = np.array(["low", "middle", "high"], dtype=object)[np.digitize(y, [1.0, 3.0])]
     report = prequential(RLSClassifier(), _rows(X, labels, sorted(cuts)), window=20)
@@ -99,7 +99,7 @@ def test_classification_equals_the_plain_loop_however_cut(seed: int, cuts: list[
         assert score.overall["macro_f1"] == pytest.approx(macro, rel=1e-12)
 
 
-def test_any_block_size_gives_the_same_report() -> None:
+def test_report_does_not_depend_on_the_block_size() -> None:
     X, y = _regression(1000)
     reports = [
         prequential({}, _rows(X, y, range(width, 1000, width)), window=100, points=50)
@@ -144,7 +144,7 @@ def test_several_outputs_are_averaged() -> None:
 
 
 @pytest.mark.parametrize("points", [2, 3, 10, 200])
-def test_curves_stay_short(points: int) -> None:
+def test_curves_have_a_bounded_number_of_points(points: int) -> None:
     y = np.arange(20_000.0)
     report = prequential(LastValue(), (y[:, None], y), "mae", points=points, window=40)
     for curve in (report.overall, report.recent):
@@ -155,7 +155,7 @@ def test_curves_stay_short(points: int) -> None:
         assert len(steps) <= 1
 
 
-def test_a_window_longer_than_the_stream_is_the_stream() -> None:
+def test_window_longer_than_the_stream() -> None:
     X, y = _regression(50)
     report = prequential(RLSRegressor(), (X, y), window=60)
     score = report.scores["RLSRegressor"]
@@ -164,7 +164,7 @@ def test_a_window_longer_than_the_stream_is_the_stream() -> None:
     assert len(report.recent) == 0
 
 
-def test_times_stand_at_the_points() -> None:
+def test_curve_points_have_times() -> None:
     X, y = _regression(40)
     time = np.datetime64("2013-01-01T00:00") + np.arange(40) * np.timedelta64(1, "h")
     report = prequential(RLSRegressor(), _rows(X, y, [10, 11], time))
@@ -175,7 +175,7 @@ def test_times_stand_at_the_points() -> None:
     assert prequential(RLSRegressor(), (X, y)).overall.times is None
 
 
-def test_pairs_of_every_kind_are_read_alike() -> None:
+def test_arrays_lists_and_data_frames_give_equal_scores() -> None:
     X, y = _regression(2500)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     pairs = [
@@ -191,13 +191,13 @@ def test_pairs_of_every_kind_are_read_alike() -> None:
     assert all(one == predictions[0] for one in predictions)
 
 
-def test_rows_of_text_reach_models_that_read_them() -> None:
+def test_rows_of_text_are_passed_to_baselines() -> None:
     X = Table.from_rows([{"a": "x", "b": None}, {"a": None, "b": 1.0}, {"a": "y", "b": 2.0}])
     report = prequential({}, (X, np.array([1.0, 2.0, 3.0])), "mae")
     assert report.scores["last value"].overall["mae"] == 1.0
 
 
-def test_the_clock_is_the_callers() -> None:
+def test_seconds_are_measured_by_the_given_clock() -> None:
     X, y = _regression(3000)
     ticks = iter(range(1000))
     report = prequential(RLSRegressor(), (X, y), clock=lambda: float(next(ticks)))
@@ -206,7 +206,7 @@ def test_the_clock_is_the_callers() -> None:
     assert {score.seconds for score in report.scores.values()} == {None}
 
 
-def test_callbacks_hear_of_every_block() -> None:
+def test_callbacks_are_called_for_every_block() -> None:
     X, y = _regression(30)
     progress: list[int] = []
     received: list[Any] = []
@@ -227,7 +227,7 @@ def test_callbacks_hear_of_every_block() -> None:
 
 
 class _Interrupted(RLSRegressor):  # type: ignore[misc]
-    """Ctrl-C is pressed while it learns its second block, ``times`` times."""
+    """Raises SIGINT ``times`` times while it learns its second block."""
 
     times = 1
 
@@ -243,7 +243,7 @@ class _Interrupted2(_Interrupted):
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_waits_for_the_block() -> None:
+def test_interrupt_takes_effect_after_the_block() -> None:
     X, y = _regression(500)
     models = {"before": RLSRegressor(), "in": _Interrupted(), "after": RLSRegressor()}
     report = prequential(models, _rows(X, y, [100, 200, 300]))
@@ -262,7 +262,7 @@ def _stopped(blocks: Iterator[Any], n: int) -> Iterator[Any]:
     raise KeyboardInterrupt
 
 
-def test_an_interrupt_between_blocks_ends_the_pass() -> None:
+def test_interrupt_between_blocks_ends_the_run() -> None:
     X, y = _regression(500)
     report = prequential(RLSRegressor(), _stopped(_rows(X, y, [100, 200, 300]), 2))
     assert report.interrupted
@@ -271,7 +271,7 @@ def test_an_interrupt_between_blocks_ends_the_pass() -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_second_interrupt_is_raised_at_once() -> None:
+def test_second_interrupt_is_raised_immediately() -> None:
     X, y = _regression(500)
     model = _Interrupted2()
     with pytest.raises(KeyboardInterrupt):
@@ -280,10 +280,10 @@ def test_a_second_interrupt_is_raised_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-# -- what is refused ------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
-def test_an_error_names_the_model_and_the_rows() -> None:
+def test_errors_name_model_and_rows() -> None:
     X, y = _regression(300)
     X[150, 1] = np.nan
     first, second = RLSRegressor(), RLSRegressor(ridge=1.0)
@@ -309,7 +309,7 @@ class _Short(RLSRegressor):  # type: ignore[misc]
         return super().test_then_train(X, y, sample_weight)[1:]
 
 
-def test_what_else_a_model_raises_has_a_note() -> None:
+def test_other_exceptions_of_a_model_get_a_note() -> None:
     with pytest.raises(RuntimeError, match="no more") as caught:
         prequential(_Broken(), _regression(5))
     assert "model '_Broken', 5 rows from row 0" in caught.value.__notes__[0]
@@ -341,31 +341,31 @@ def test_invalid_arguments_are_errors(arguments: dict[str, Any], message: str) -
         prequential(**given)
 
 
-def test_one_learner_under_two_names_is_refused() -> None:
+def test_same_learner_under_two_names_is_refused() -> None:
     model = RLSRegressor()
     with pytest.raises(ParameterError, match="would learn every row twice"):
         prequential({"a": model, "b": model}, _regression(5))
 
 
-def test_names_come_from_classes() -> None:
+def test_models_are_named_after_their_classes() -> None:
     report = prequential([RLSRegressor(), RLSRegressor()], _regression(5), baselines=False)
     assert list(report.scores) == ["RLSRegressor", "RLSRegressor 2"]
 
 
-def test_a_stream_without_rows_is_a_report_without_values() -> None:
+def test_report_of_a_stream_without_rows_has_no_values() -> None:
     report = prequential(RLSRegressor(), iter([]), window=10)
     assert report.rows == 0
     assert report.scores["RLSRegressor"].overall == {"mae": None, "rmse": None, "r2": None}
     assert Table.from_rows([]).n == len(report.overall)
 
 
-def test_the_answers_tell_the_task_where_no_model_does() -> None:
+def test_task_is_inferred_from_targets_without_models() -> None:
     X = np.zeros((3, 1))
     assert prequential({}, (X, np.array([1.5, 2.0, 3.0]))).task == "regression"
     assert prequential({}, (X, np.array(["a", "b", "a"]))).task == "classification"
 
 
-def test_a_stream_of_this_library() -> None:
+def test_prequential_accepts_a_stream() -> None:
     from onepass.stream import read
 
     X, y = _regression(2500)

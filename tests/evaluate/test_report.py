@@ -1,4 +1,4 @@
-"""A report comes back from JSON as it was, and shows its numbers in every form."""
+"""Reports: JSON round trip, tables, data frames, plots and saved folders."""
 
 import csv
 import dataclasses
@@ -47,7 +47,7 @@ def report() -> Report:
 
 
 def _odd() -> Report:
-    """Infinite, unknown, and very large values."""
+    """A report with infinite, missing and very large values."""
     inf = float("inf")
     score = Score(
         "L()",
@@ -97,7 +97,7 @@ def _text(report: Report, width: int = 80) -> str:
 # -- JSON -----------------------------------------------------------------------------------------
 
 
-def test_from_json_is_the_same_report(report: Report, tmp_path: Path) -> None:
+def test_report_json_round_trip(report: Report, tmp_path: Path) -> None:
     for one in (report, _odd()):
         text = one.to_json(tmp_path / "report.json")
         assert Report.from_json(text) == one
@@ -107,7 +107,7 @@ def test_from_json_is_the_same_report(report: Report, tmp_path: Path) -> None:
     assert Report.from_json(_odd().to_json()) != report
 
 
-def test_what_is_no_report_is_refused(report: Report, tmp_path: Path) -> None:
+def test_invalid_reports_are_refused(report: Report, tmp_path: Path) -> None:
     tree = report.to_dict()
     wrong: list[Any] = [
         "{",
@@ -129,7 +129,7 @@ def test_what_is_no_report_is_refused(report: Report, tmp_path: Path) -> None:
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def test_the_table_holds_the_numbers(report: Report) -> None:
+def test_table_contains_the_scores(report: Report) -> None:
     text = _text(report)
     score = report.scores["rls"].overall
     row = next(line for line in text.splitlines() if line.strip().startswith("rls "))
@@ -142,7 +142,7 @@ def test_the_table_holds_the_numbers(report: Report) -> None:
     assert "in the unit of load" in text
 
 
-def test_figures_stand_under_figures(report: Report) -> None:
+def test_decimal_points_are_aligned(report: Report) -> None:
     rows = [
         line for line in _text(report).splitlines() if line.strip().startswith(("rls", "last v"))
     ]
@@ -151,7 +151,7 @@ def test_figures_stand_under_figures(report: Report) -> None:
     assert len(set(dots)) == 1
 
 
-def test_markdown_holds_the_numbers(report: Report) -> None:
+def test_markdown_contains_the_scores(report: Report) -> None:
     text = report.to_markdown()
     assert f"**{report.scores['rls'].overall['mae']:.3f}**" in text
     assert r"| rls \| half |" in text
@@ -160,7 +160,7 @@ def test_markdown_holds_the_numbers(report: Report) -> None:
     assert len(widths) == 1
 
 
-def test_odd_values_are_shown() -> None:
+def test_infinite_and_missing_values_are_displayed() -> None:
     text = _text(_odd())
     assert "interrupted" in text
     assert "a [b]" in text
@@ -174,7 +174,7 @@ def test_odd_values_are_shown() -> None:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", None])
-def test_frames_of_each_library(report: Report, library: Any) -> None:
+def test_data_frames_of_all_libraries(report: Report, library: Any) -> None:
     scores, curve = report.to_frame(library), report.to_frame(library, of="curve")
     assert type(scores).__module__.partition(".")[0] == (library or "pandas")
     assert scores.shape == (4, 2 + 3 + 3 + 2)
@@ -183,7 +183,9 @@ def test_frames_of_each_library(report: Report, library: Any) -> None:
     assert scores["mae"][0].__float__() if library != "pyarrow" else scores["mae"][0].as_py()
 
 
-def test_frames_that_cannot_be_made(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_data_frame_requests_are_refused(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ParameterError, match="one of pandas, polars, pyarrow, got 'arrow'"):
         report.to_frame("arrow")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="'scores', 'curve', 'drift', got 'all'"):
@@ -200,7 +202,7 @@ def test_frames_that_cannot_be_made(report: Report, monkeypatch: pytest.MonkeyPa
 # -- figures --------------------------------------------------------------------------------------
 
 
-def test_a_line_for_each_model_and_a_faint_one_for_its_window(report: Report) -> None:
+def test_plot_has_one_line_per_model_and_window(report: Report) -> None:
     axes = report.plot().axes[0]
     assert len(axes.lines) == 4 + 2
     dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
@@ -213,15 +215,15 @@ def test_a_line_for_each_model_and_a_faint_one_for_its_window(report: Report) ->
     assert report.plot(metric="r2").axes[0].get_ylabel() == "R² of load, so far"
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_files_of_each_kind(report: Report, tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize("suffix", ["svg", "pdf"])  # a saved folder contains a PNG
+def test_plot_file_formats(report: Report, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"curve.{suffix}"
     report.plot(path)
-    heads = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    heads = {"svg": b"<?xml", "pdf": b"%PDF"}
     assert path.read_bytes().startswith(heads[suffix])
 
 
-def test_labels_do_not_overlap(report: Report) -> None:
+def test_plot_labels_do_not_overlap(report: Report) -> None:
     models = {f"model {i}": LastValue() for i in range(9)}
     crowd = prequential(models, _Stream(), "mae", baselines=False)
     for one in (report, crowd):
@@ -235,7 +237,7 @@ def test_labels_do_not_overlap(report: Report) -> None:
         assert boxes[0].x0 > figure.axes[0].get_window_extent().x1
 
 
-def test_neither_the_first_rows_nor_a_model_astray_rule_the_scale() -> None:
+def test_plot_scale_ignores_first_rows_and_diverging_models() -> None:
     rows = list(range(100, 10_100, 100))
     steady = [1000.0, *[10.0 + 0.01 * i for i in range(99)]]
     astray = [10.0**i for i in range(100)]
@@ -271,7 +273,7 @@ def test_neither_the_first_rows_nor_a_model_astray_rule_the_scale() -> None:
     assert "astray 1.0e+99 ↑" in _words(figure)
 
 
-def test_settings_of_matplotlib_are_left_alone(report: Report) -> None:
+def test_plot_leaves_matplotlib_settings_unchanged(report: Report) -> None:
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)
@@ -279,7 +281,7 @@ def test_settings_of_matplotlib_are_left_alone(report: Report) -> None:
     assert dict(mpl.rcParams) == before
 
 
-def test_odd_values_can_be_drawn() -> None:
+def test_infinite_and_missing_values_are_plotted() -> None:
     _odd().plot()
     single = prequential(LastValue(), ([[1.0]], [1.0]))
     for metric in single.metrics:
@@ -288,7 +290,7 @@ def test_odd_values_can_be_drawn() -> None:
     assert labels.plot().axes[0].get_ylabel() == "Accuracy, so far"
 
 
-def test_what_cannot_be_drawn_is_refused(report: Report) -> None:
+def test_plot_refuses_unknown_metrics_and_empty_reports(report: Report) -> None:
     with pytest.raises(ParameterError, match="a metric of the report, mae, rmse, r2, got 'mea'"):
         report.plot(metric="mea")
     with pytest.raises(OnepassError, match="at least 1 row, got 0"):
@@ -318,41 +320,41 @@ def _in_blocks(time: Any) -> Report:
     ],
     ids=["text", "one moment", "backwards", "numbers", "dates"],
 )
-def test_time_is_an_axis_where_it_goes_on(time: Any, label: str, tmp_path: Path) -> None:
+def test_time_axis_requires_increasing_times(time: Any, label: str, tmp_path: Path) -> None:
     figure = _in_blocks(time).plot(tmp_path / "curve.png")
     assert figure.axes[0].get_xlabel() == label
 
 
-def test_a_model_of_which_nothing_is_known_is_named_where_the_worst_stands() -> None:
+def test_model_without_values_is_named_in_the_legend() -> None:
     report = prequential(LastValue(), ([[1.0]], [1.0]), ["mae", "r2"], baselines=False)
     assert _words(report.plot(metric="r2")) == ["LastValue –"]
     assert report.plot(metric="r2").axes[0].get_title(loc="left") == "1 row, one pass"
 
 
-def test_a_lone_point_can_be_seen() -> None:
+def test_single_point_is_drawn_with_a_marker() -> None:
     report = prequential(LastValue(), ([[1.0]] * 2, [1.0, 2.0]), "r2", baselines=False)
     (line,) = report.plot().axes[0].lines
     assert line.get_marker() == "."
 
 
-def test_the_very_small_is_shown() -> None:
+def test_very_small_values_are_displayed() -> None:
     report = prequential(LastValue(), ([[1.0]] * 2, [1e-12, 1e-12]), "mae", baselines=False)
     assert _words(report.plot()) == ["LastValue 5.0e−13"]
 
 
-def test_names_are_no_formulas(tmp_path: Path) -> None:
+def test_names_with_dollar_signs_are_not_formulas(tmp_path: Path) -> None:
     report = prequential({"$x_$": LastValue()}, ([[1.0]] * 2, [1.0, 2.0]), baselines=False)
     named = dataclasses.replace(report, source="$_$", target="$^$")
     assert _words(named.plot(tmp_path / "curve.svg")) == ["$x_$ 1.000"]
 
 
 @pytest.mark.parametrize("name", ["curve.xyz", "curve", "none/curve.png"])
-def test_places_where_no_figure_can_stand(report: Report, name: str, tmp_path: Path) -> None:
+def test_invalid_plot_paths_are_refused(report: Report, name: str, tmp_path: Path) -> None:
     with pytest.raises(OnepassError, match=r"Report.plot: .* must .* got"):
         report.plot(tmp_path / name)
 
 
-def test_without_matplotlib_all_but_the_figure_is_saved(
+def test_save_without_matplotlib_omits_the_figure_only(
     report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
@@ -364,10 +366,11 @@ def test_without_matplotlib_all_but_the_figure_is_saved(
 # -- folders --------------------------------------------------------------------------------------
 
 
-def test_a_saved_folder_holds_it_all(report: Report, tmp_path: Path) -> None:
+def test_save_writes_report_table_and_curves(report: Report, tmp_path: Path) -> None:
     paths = report.save(tmp_path / "new" / "folder")
     assert [path.name for path in paths] == ["report.json", "report.md", "curve.csv", "curve.png"]
     assert all(path.stat().st_size for path in paths)
+    assert paths[3].read_bytes().startswith(b"\x89PNG")
     assert Report.from_json(paths[0]) == report
     with paths[2].open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -383,7 +386,7 @@ def test_a_saved_folder_holds_it_all(report: Report, tmp_path: Path) -> None:
     ]
 
 
-def test_places_where_no_report_can_stand(report: Report, tmp_path: Path) -> None:
+def test_unwritable_report_paths_are_refused(report: Report, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for write in (report.save, report.to_json):
         with pytest.raises(SourceError, match=r"Report.* must be a file that can be written, got"):

@@ -1,4 +1,4 @@
-"""A report where it is printed, and answers in the wrong place."""
+"""Printed reports, and errors about targets."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from onepass.learners import RLSRegressor
 ROWS = np.arange(600.0)
 
 
-def test_a_report_is_shown_in_short() -> None:
+def test_short_representations_of_a_report() -> None:
     report = prequential({"<b>": LastValue()}, (ROWS[:, None], ROWS), "mae", baselines=False)
     assert repr(report) == "<Report regression: <b>; 600 rows>"
     assert "<b>" in str(report)
@@ -21,7 +21,7 @@ def test_a_report_is_shown_in_short() -> None:
     assert "&lt;b&gt;" in report._repr_html_()
 
 
-def test_a_baseline_that_no_model_beats_is_named() -> None:
+def test_unbeaten_baseline_is_named() -> None:
     walk = np.cumsum(np.random.default_rng(0).normal(size=600))
     lost = prequential({"rls": RLSRegressor()}, (np.ones((600, 1)), walk), "mae")
     assert "no model is better than last value" in " ".join(str(lost).split())
@@ -32,12 +32,12 @@ def test_a_baseline_that_no_model_beats_is_named() -> None:
 @pytest.mark.parametrize(
     "y", [ROWS, pd.Series(ROWS), ROWS.tolist()], ids=lambda y: type(y).__name__
 )
-def test_answers_apart_from_their_rows_are_refused(y: Any) -> None:
+def test_targets_as_a_separate_argument_are_refused(y: Any) -> None:
     with pytest.raises(ParameterError, match=r"as one pair: prequential\(model, \(X, y\)\)"):
         prequential(LastValue(), ROWS[:, None], y)
 
 
-def test_remedies_for_answers_are_for_answers() -> None:
+def test_errors_about_targets_suggest_remedies_for_targets() -> None:
     with pytest.raises(NotFiniteError, match="Leave the row out of both X and y"):
         RLSRegressor().partial_fit([[1.0], [2.0]], [1.0, np.nan])
     with pytest.raises(TypeMismatchError, match="Use a classifier for labels"):

@@ -1,4 +1,4 @@
-"""River: every wrapped learner passes all of River's checks, and works where River's own do."""
+"""Wrapped learners pass the checks of River and work with its evaluation and composition."""
 
 import copy
 import pickle
@@ -44,6 +44,7 @@ from onepass.errors import (
 )
 from onepass.features import Encode, Impute, Scale
 from onepass.integrations.river import Classifier, MultiTargetRegressor, Regressor, wrap
+from sampling import sample
 
 PIPELINES = {
     "names": op.Pipeline(Encode(), op.RLSRegressor()),
@@ -54,21 +55,25 @@ PIPELINES = {
 }
 PUBLIC = {name: getattr(learners, name)() for name in learners.__all__}
 WRAPPED = [
-    *(pytest.param(model, {}, id=name) for name, model in PUBLIC.items()),
     pytest.param(op.SGDClassifier("logistic"), {}, id="SGDClassifier, probabilities"),
-    *(
+    pytest.param(op.RLSRegressor(), {"targets": True}, id="RLSRegressor, targets"),
+    *sample([pytest.param(model, {}, id=name) for name, model in PUBLIC.items()], 4, "River"),
+    *sample([
+
         pytest.param(model, {"targets": True}, id=f"{name}, targets")
         for name, model in PUBLIC.items()
-        if not is_classifier(model)
-    ),
-    *(pytest.param(model, {}, id=f"Pipeline, {name}") for name, model in PIPELINES.items()),
-    pytest.param(PIPELINES["names"], {"targets": True}, id="Pipeline, targets"),
-]
+        if not is_classifier(model) and name != "RLSRegressor"
+    ], 1, "River, targets"),
+    *sample([
+        *(pytest.param(model, {}, id=f"Pipeline, {name}") for name, model in PIPELINES.items()),
+        pytest.param(PIPELINES["names"], {"targets": True}, id="Pipeline, targets"),
+    ], 2, "River, pipelines"),
+]  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")  # told, as it should be
+@pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
 @pytest.mark.parametrize(("model", "options"), WRAPPED)
-def test_every_check_of_river_passes(model: Any, options: dict[str, Any]) -> None:
+def test_wrapped_learners_pass_the_checks_of_river(model: Any, options: dict[str, Any]) -> None:
     random.seed(0)  # the checks draw from it
     wrapped = wrap(model, **options)
     assert not wrapped._unit_test_skips()
@@ -76,10 +81,10 @@ def test_every_check_of_river_passes(model: Any, options: dict[str, Any]) -> Non
     checks.check_estimator(wrapped)
 
 
-# -- what it is ------------------------------------------------------------------------------------
+# -- wrapping --------------------------------------------------------------------------------------
 
 
-def test_it_is_of_the_right_class() -> None:
+def test_wrapped_learners_have_the_base_class_of_river() -> None:
     assert isinstance(wrap(op.RLSRegressor()), base.MiniBatchRegressor)
     assert isinstance(wrap(op.Pipeline(Encode(), op.Perceptron())), base.MiniBatchClassifier)
     assert isinstance(wrap(op.RLSRegressor(), targets=["a", "b"]), base.MultiTargetRegressor)
@@ -88,7 +93,7 @@ def test_it_is_of_the_right_class() -> None:
     ]
 
 
-def test_the_model_given_stays_as_it_is() -> None:
+def test_wrapping_leaves_the_given_model_unchanged() -> None:
     model = op.RLSRegressor()
     wrapped = wrap(model)
     wrapped.learn_one({"a": 1.0}, 2.0)
@@ -97,7 +102,7 @@ def test_the_model_given_stays_as_it_is() -> None:
     assert not wrapped.clone().model_.__sklearn_is_fitted__()
 
 
-def test_a_model_goes_on_from_what_it_has_learned(tmp_path: Any) -> None:
+def test_wrapped_saved_model_continues_learning(tmp_path: Any) -> None:
     rows, answers = _rows(40), list(np.arange(40.0))
     wrapped, one = wrap(op.RLSRegressor()), wrap(op.RLSRegressor())
     for x, y in zip(rows, answers, strict=True):
@@ -114,7 +119,7 @@ def test_a_model_goes_on_from_what_it_has_learned(tmp_path: Any) -> None:
     assert again.clone().model_.rows_seen_ == 20  # where it stood when it was wrapped
 
 
-# -- columns that come and go ----------------------------------------------------------------------
+# -- changing columns ------------------------------------------------------------------------------
 
 
 def _rows(n: int, names: str = "ab", seed: int = 0) -> list[dict[str, float]]:
@@ -133,7 +138,7 @@ def _rows(n: int, names: str = "ab", seed: int = 0) -> list[dict[str, float]]:
     ids=["rls", "forgetting", "orfit", "sgd"],
 )
 @pytest.mark.parametrize("by_name", [False, True], ids=["learner", "pipeline"])
-def test_columns_appear_by_their_prior_and_disappear_as_zero(model: Any, by_name: bool) -> None:  # noqa: FBT001
+def test_new_columns_start_at_the_prior_and_absent_ones_are_zero(model: Any, by_name: bool) -> None:  # noqa: FBT001
     rows = [*_rows(9, "ab"), *_rows(9, "abcd", 1), *_rows(9, "cb", 2), {}, {"d": 1.0}]
     answers = np.random.default_rng(3).normal(size=len(rows)).tolist()
     wrapped = wrap(op.Pipeline(Encode(), model) if by_name else model)
@@ -149,9 +154,9 @@ def test_columns_appear_by_their_prior_and_disappear_as_zero(model: Any, by_name
     assert list(learner.feature_names_in_) == ["a", "b", "c", "d"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(st.permutations("abcde"), st.integers(0, 99))
-def test_the_order_of_keys_changes_no_bit(order: list[str], seed: int) -> None:
+def test_order_of_keys_does_not_matter(order: list[str], seed: int) -> None:
     for model in (op.RLSRegressor(), op.Pipeline(Encode(), Scale(), op.SGDRegressor())):
         one, other = wrap(model), wrap(model)
         for x in (*_rows(3, "ab", seed), *_rows(4, "abcde", seed)):
@@ -161,7 +166,7 @@ def test_the_order_of_keys_changes_no_bit(order: list[str], seed: int) -> None:
             other.learn_one(shuffled, sum(x.values()))
 
 
-def test_a_first_row_may_have_no_feature() -> None:
+def test_first_row_may_have_no_features() -> None:
     for model in (wrap(op.RLSRegressor()), wrap(PIPELINES["names"]), wrap(PIPELINES["matrices"])):
         assert model.predict_one({}) == 0.0
         model.learn_one({}, 4.0)
@@ -171,7 +176,7 @@ def test_a_first_row_may_have_no_feature() -> None:
         assert np.isfinite(model.predict_one({}))
 
 
-def test_names_may_be_any_hashable_thing() -> None:
+def test_feature_names_may_be_any_hashable_object() -> None:
     model = wrap(op.RLSRegressor())
     model.learn_one({1: 2.0, ("a", "b"): 1.0, "c": 0.0}, 3.0)
     assert list(model.model_.feature_names_in_) == ["('a', 'b')", "1", "c"]
@@ -180,7 +185,7 @@ def test_names_may_be_any_hashable_thing() -> None:
         model.learn_one({1: 2.0, "1": 1.0}, 3.0)
 
 
-def test_text_and_missing_values_go_through_a_pipeline() -> None:
+def test_pipeline_accepts_text_and_missing_values() -> None:
     model = wrap(op.Pipeline(Encode(), Impute(), op.RLSRegressor(ridge=1e-6)))
     rows = [
         ({"sky": "clear", "wind": 3.0}, 2.0),
@@ -207,7 +212,7 @@ def test_text_and_missing_values_go_through_a_pipeline() -> None:
         ([1.0, 2.0], TypeMismatchError, "`x` must be a dict"),
     ],
 )
-def test_what_is_refused_leaves_no_trace(x: Any, error: type, words: str) -> None:
+def test_refused_rows_leave_the_model_unchanged(x: Any, error: type, words: str) -> None:
     for began in (False, True):
         model = wrap(op.RLSRegressor())
         if began:
@@ -220,7 +225,7 @@ def test_what_is_refused_leaves_no_trace(x: Any, error: type, words: str) -> Non
         model.predict_one(x)
 
 
-def test_a_refused_row_takes_no_column_in() -> None:
+def test_refused_rows_add_no_columns() -> None:
     for case in (op.RLSRegressor(), PIPELINES["names"], PIPELINES["matrices"]):
         model = wrap(case)
         model.learn_one({"a": 1.0}, 2.0)
@@ -232,7 +237,7 @@ def test_a_refused_row_takes_no_column_in() -> None:
         assert pickle.dumps(model) == before
 
 
-def test_what_cannot_be_wrapped_is_refused() -> None:
+def test_wrap_refuses_invalid_arguments() -> None:
     with pytest.raises(TypeMismatchError, match=r"the class RLSRegressor.*Give an object"):
         wrap(op.RLSRegressor)
     with pytest.raises(TypeMismatchError, match="must be a learner of onepass"):
@@ -261,7 +266,7 @@ def test_what_cannot_be_wrapped_is_refused() -> None:
 
 
 @pytest.mark.parametrize("labels", [(False, True), (0, 7), ("no", "yes")])
-def test_labels_come_back_as_they_were_given(labels: tuple[Any, Any]) -> None:
+def test_predicted_labels_keep_type_and_value(labels: tuple[Any, Any]) -> None:
     model = wrap(op.RLSClassifier())
     assert model.predict_one({"a": 1.0}) is None
     for x in _rows(30):
@@ -271,7 +276,7 @@ def test_labels_come_back_as_they_were_given(labels: tuple[Any, Any]) -> None:
     assert type(predictions) is type(labels[1])
 
 
-def test_no_probability_is_invented() -> None:
+def test_probabilities_of_scores_only_models_are_refused() -> None:
     model = wrap(op.RLSClassifier())
     model.learn_one({"a": 1.0}, "b")
     with pytest.raises(NotImplementedError, match="has scores only"):
@@ -280,7 +285,7 @@ def test_no_probability_is_invented() -> None:
         model.predict_proba_many(pd.DataFrame({"a": [1.0]}))
 
 
-def test_a_logistic_model_has_its_own_probabilities() -> None:
+def test_probabilities_of_a_logistic_model() -> None:
     model = wrap(op.SGDClassifier("logistic", classes=["no", "yes"]))
     assert model.predict_proba_one({"a": 1.0}) == {"no": 0.5, "yes": 0.5}
     assert wrap(op.SGDClassifier("logistic")).predict_proba_one({"a": 1.0}) == {}
@@ -292,10 +297,10 @@ def test_a_logistic_model_has_its_own_probabilities() -> None:
     )
 
 
-# -- weights, blocks, several answers --------------------------------------------------------------
+# -- weights, blocks, several targets --------------------------------------------------------------
 
 
-def test_rows_have_weights() -> None:
+def test_row_weights_equal_repeated_rows() -> None:
     twice, heavy, block = (wrap(op.RLSRegressor(ridge=0.5)) for _ in range(3))
     for x in _rows(10):
         twice.learn_one(x, x["a"])
@@ -309,7 +314,7 @@ def test_rows_have_weights() -> None:
     assert twice.predict_one(x) == pytest.approx(block.predict_one(x), rel=1e-9)
 
 
-def test_rows_have_times_for_a_learner_that_forgets_by_time() -> None:
+def test_row_times_are_passed_to_forgetting_by_time() -> None:
     by_time = op.RLSRegressor(forgetting=op.forgetting.Bounded(half_life=3.0))
     one, plain = wrap(by_time), clone(by_time)
     many = wrap(op.Pipeline(Encode(), by_time))
@@ -327,7 +332,7 @@ def test_rows_have_times_for_a_learner_that_forgets_by_time() -> None:
 
 
 @pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
-def test_frames_in_and_out(library: Any) -> None:
+def test_mini_batches_equal_single_rows(library: Any) -> None:
     rows = _rows(20, "abc")
     for model in (op.RLSRegressor(), op.Pipeline(Encode(), op.RLSRegressor())):
         many, one = wrap(model), wrap(model)
@@ -347,7 +352,7 @@ def test_frames_in_and_out(library: Any) -> None:
         )
 
 
-def test_the_index_of_a_frame_is_retained() -> None:
+def test_index_of_a_data_frame_is_retained() -> None:
     model = wrap(op.SGDClassifier("logistic"))
     frame = pd.DataFrame(_rows(6), index=list("uvwxyz"))
     model.learn_many(frame, frame["a"] > 0)
@@ -360,7 +365,7 @@ def test_the_index_of_a_frame_is_retained() -> None:
         model.learn_many([[1.0]], [True])
 
 
-def test_several_answers() -> None:
+def test_several_targets() -> None:
     model = wrap(op.RLSRegressor(ridge=0.0), targets=True)
     assert model.predict_one({"a": 1.0}) == {}
     single = {name: wrap(op.RLSRegressor(ridge=0.0)) for name in ("u", "v")}
@@ -386,7 +391,7 @@ def test_several_answers() -> None:
 # -- within River ----------------------------------------------------------------------------------
 
 
-def test_in_a_pipeline_of_river_as_in_ours() -> None:
+def test_wrapped_learner_in_a_river_pipeline() -> None:
     theirs = preprocessing.StandardScaler() | wrap(op.RLSRegressor(ridge=1.0))
     score = evaluate.progressive_val_score(datasets.TrumpApproval(), theirs, metrics.MAE())
     reference = preprocessing.StandardScaler() | linear_model.BayesianLinearRegression()
@@ -394,7 +399,7 @@ def test_in_a_pipeline_of_river_as_in_ours() -> None:
     assert score.get() < least.get()
 
 
-def test_delayed_answers_and_weights_reach_it() -> None:
+def test_delayed_targets_of_river() -> None:
     stream = [(x, sum(x.values())) for x in _rows(60)]
     model = wrap(op.RLSRegressor())
     moments = iter(range(60))
@@ -415,7 +420,7 @@ def test_delayed_answers_and_weights_reach_it() -> None:
     assert "at" not in model.model_.feature_names_in_
 
 
-def test_within_compose() -> None:
+def test_wrapped_learner_in_compose() -> None:
     text = compose.SelectType(str) | preprocessing.OneHotEncoder()
     model = (text + compose.SelectType(float)) | wrap(op.RLSRegressor())
     rng = np.random.default_rng(0)
@@ -434,7 +439,7 @@ def test_within_compose() -> None:
     assert grid.predict_one({"a": 0.0, "b": 0.0}) > 0
 
 
-def test_one_against_the_rest() -> None:
+def test_one_vs_rest_classifier() -> None:
     logistic = op.SGDClassifier("logistic", step="constant", step_size=0.5)
     model = preprocessing.StandardScaler() | multiclass.OneVsRestClassifier(wrap(logistic))
     score = evaluate.progressive_val_score(
@@ -448,7 +453,7 @@ def test_one_against_the_rest() -> None:
     assert score.get() > 0.7
 
 
-def test_models_are_chosen() -> None:
+def test_model_selection_of_river() -> None:
     models = [wrap(op.RLSRegressor(ridge=ridge)) for ridge in (1e6, 1e-3)]
     greedy = model_selection.GreedyRegressor(models)
     cautious = model_selection.BanditRegressor(
@@ -469,7 +474,7 @@ def test_models_are_chosen() -> None:
     assert [one.model.ridge for one in grid] == [1.0, 2.0]
 
 
-def test_ensembles_clone_it() -> None:
+def test_ensembles_of_wrapped_learners() -> None:
     bag = ensemble.BaggingRegressor(wrap(op.RLSRegressor()), n_models=3, seed=1)
     logistic = wrap(op.SGDClassifier("logistic"))
     adaptive = ensemble.ADWINBaggingClassifier(logistic, n_models=3, seed=1)
@@ -480,7 +485,7 @@ def test_ensembles_clone_it() -> None:
     assert bag.predict_one({"a": 1.0, "b": 0.0}) == pytest.approx(2.0, abs=1e-3)
 
 
-def test_a_drift_wrapper_begins_it_anew() -> None:
+def test_drift_retraining_classifier() -> None:
     model = drift.DriftRetrainingClassifier(
         wrap(op.SGDClassifier("logistic", step="constant", step_size=0.5)),
         drift.binary.DDM(warm_start=20),
@@ -494,7 +499,7 @@ def test_a_drift_wrapper_begins_it_anew() -> None:
     assert np.mean(right[900:]) > 0.95
 
 
-def test_one_for_each_target() -> None:
+def test_regressor_chain() -> None:
     chain = multioutput.RegressorChain(wrap(op.RLSRegressor()), order=["u", "v"])
     for x in _rows(40):
         chain.learn_one(x, {"u": x["a"], "v": x["a"] + x["b"]})
@@ -502,7 +507,7 @@ def test_one_for_each_target() -> None:
     assert predictions == pytest.approx({"u": 1.0, "v": 3.0}, abs=1e-3)
 
 
-def test_statistics_and_copies_of_it() -> None:
+def test_copies_and_pickles_are_independent() -> None:
     model = wrap(op.RLSRegressor())
     mean = stats.Mean()
     for x in _rows(20):
@@ -521,6 +526,9 @@ def test_statistics_and_copies_of_it() -> None:
 
 WITHOUT = """
 import sys
+import onepass as op
+op.integrations, op.evaluate
+print("river" in sys.modules)
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
@@ -528,8 +536,6 @@ class Absent:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Absent())
-import onepass as op
-op.integrations
 try:
     op.integrations.river
 except op.errors.MissingExtraError as missing:
@@ -537,17 +543,10 @@ except op.errors.MissingExtraError as missing:
 """
 
 
-def test_the_error_names_the_extra() -> None:
+def test_river_is_imported_on_use_and_its_absence_names_the_extra() -> None:
     done = subprocess.run(  # noqa: S603  our own words, our own interpreter
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False
     )
+    assert done.stdout.startswith("False\n"), done.stderr
     assert "op.integrations.river needs river" in done.stdout, done.stderr
     assert "pip install 'onepass[river]'" in done.stdout
-
-
-def test_onepass_does_not_import_river() -> None:
-    code = "import sys, onepass as op; op.integrations; op.evaluate; print('river' in sys.modules)"
-    done = subprocess.run(  # noqa: S603  our own words, our own interpreter
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"

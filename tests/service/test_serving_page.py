@@ -1,4 +1,4 @@
-"""Code of docs/serving.md, http.md and operating.md: library, curl, clients, tokens and TLS."""
+"""Code of docs/serving.md, http.md and operating.md: curl, clients, tokens and TLS."""
 
 import json
 import re
@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from web_server import Server, output
-
-from documents import run_document
 
 DOCS = Path(__file__).parents[2] / "docs"
 SERVING, HTTP, OPERATING = (
@@ -39,14 +37,6 @@ def curl(server: Server, command: str) -> Any:
     status, response, _ = server.send(method, path, arguments[arguments.index("-d") + 1], headers)
     assert status < 300, (command, response)
     return response
-
-
-def test_library_examples_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run_document(SERVING, "docs/serving.md", tmp_path) == 2
-    assert capsys.readouterr().out.splitlines() == ["500 [6.]", "500 None"]
 
 
 def test_curl_examples_run(tmp_path: Path) -> None:

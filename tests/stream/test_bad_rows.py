@@ -1,4 +1,4 @@
-"""Rows that cannot be read: an error with its place by default; skipped, counted and named."""
+"""Invalid rows: an error with their position, or skipped, counted and reported."""
 
 import datetime as dt
 import io
@@ -33,7 +33,7 @@ DAMAGE = {
               b"\xff\xfe\n",
               b'{"x":' * 3000 + b"1" + b"}" * 3000 + b"\n"),
 }  # fmt: skip
-HEAD = 20  # undamaged rows at the beginning, which say what the columns hold
+HEAD = 20  # valid rows at the beginning, which determine the types
 
 
 def row(i: int, kind: str) -> bytes:
@@ -57,7 +57,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, list[bytes], list[int]]:
 
 @pytest.fixture(autouse=True, scope="module")
 def small() -> Any:
-    """Files are parsed a few rows at a time, and what they hold is known by their first rows."""
+    """Parse files a few rows at a time, and infer types from the first rows."""
     with pytest.MonkeyPatch.context() as patch:
         for source, sample in ((csv, HEAD * 8), (jsonlines, HEAD * 34)):
             patch.setattr(source, "_SAMPLE", sample)
@@ -65,7 +65,6 @@ def small() -> Any:
         yield
 
 
-@settings(max_examples=150, deadline=None, print_blob=True)
 @given(damaged(), st.integers(1, 50), st.integers(0, 130))
 def test_bad_rows_are_skipped_and_counted(
     case: tuple[str, list[bytes], list[int]], block: int, start: int
@@ -115,7 +114,7 @@ def test_bad_rows_are_skipped_and_counted(
         (["2024-01-01", "-", "2024-01-03"], ["2024-01-01", "-", "2024-01-03"], {}, "x=date"),
     ],
 )
-def test_most_values_of_json_decide_which_rows_are_bad(
+def test_majority_type_of_json_values_decides_which_rows_are_bad(
     values: list[Any], expected_values: list[Any], types: Any, remedy: str | None
 ) -> None:
     text = b"".join(json.dumps({"x": x, "y": 1}).encode() + b"\n" for x in values)
@@ -129,7 +128,7 @@ def test_most_values_of_json_decide_which_rows_are_bad(
     assert remedy is None or (re.search(remedy, warned[0]) and "--na" not in warned[0])
 
 
-def test_bad_rows_that_were_only_read_ahead_are_not_counted(tmp_path: Any) -> None:
+def test_prefetched_bad_rows_are_not_counted(tmp_path: Any) -> None:
     lines = [row(i, "csv") if i % 10 != 7 else b"1\n" for i in range(300)]
     (tmp_path / "rows.csv").write_bytes(b"x,by,y\n" + b"".join(lines))
     stream = read(tmp_path / "rows.csv", target="y", block=20, bad_rows="skip")
@@ -142,7 +141,7 @@ def test_bad_rows_that_were_only_read_ahead_are_not_counted(tmp_path: Any) -> No
     assert stream.rows_read == 66
 
 
-def test_the_warning_names_the_first_rows_and_their_errors() -> None:
+def test_warning_lists_the_first_bad_rows_and_their_errors() -> None:
     text = b"x,by,y\n" + b"".join(row(i, "csv") for i in range(30))
     text += b"1\n?,a,2\ninf,a,2\n1,\xff,2\n" + b"1,a,2\n"
     with pytest.warns(RowsRefusedWarning, match="4 bad rows were skipped") as caught:
@@ -155,7 +154,7 @@ def test_the_warning_names_the_first_rows_and_their_errors() -> None:
     )
 
 
-def test_the_warning_has_no_remedies() -> None:
+def test_warning_about_skipped_rows_contains_no_remedies() -> None:
     text = b"x;y\n" + b"1,5;1\n" * 20 + b"Dr. X;1\n1 234.5;1\n"
     options: dict[str, Any] = {"target": "y", "delimiter": ";", "decimal": ",", "bad_rows": "skip"}
     with pytest.warns(RowsRefusedWarning) as caught:
@@ -166,7 +165,7 @@ def test_the_warning_has_no_remedies() -> None:
     )
 
 
-def test_all_rows_skipped() -> None:
+def test_error_if_all_rows_are_skipped() -> None:
     stream = read(io.BytesIO(b"x,y\n1;2\n3;4\n"), target="y", bad_rows="skip")
     messages = r"2 bad ones, all skipped, the first: .*row 0 .*must have 2 fields.*got 1. Check"
     with (
@@ -176,7 +175,7 @@ def test_all_rows_skipped() -> None:
         list(stream)
 
 
-def test_infinity_is_an_error_where_rows_are_learned() -> None:
+def test_infinity_is_an_error_if_the_stream_has_targets() -> None:
     rows = pd.DataFrame({"x": [1.0, np.inf, 3.0], "y": [1.0, 2.0, -np.inf]})
     place = r"^op.stream.read: frame: row 1 \(counting from 0\), column 'x' must be finite, got inf"
     with pytest.raises(NotFiniteError, match=place):
@@ -186,7 +185,7 @@ def test_infinity_is_an_error_where_rows_are_learned() -> None:
     assert np.isinf(next(iter(read(rows, drop=["y"]))).X["x"]).any()  # the model judges
 
 
-def test_values_of_another_kind_in_memory() -> None:
+def test_values_of_another_type_in_memory() -> None:
     rows = [{"x": 1.0, "y": 1.0}, {"x": "a", "y": 2.0}, {"x": 3.0, "y": 3.0}]
     with pytest.raises(SourceError, match=r"row 1 .* column 'x' must be a number"):
         list(read(rows, target="y", block=1))
@@ -213,14 +212,14 @@ def object_frame(values: list[Any]) -> pd.DataFrame:
         lambda values: (object_frame(values).to_numpy(), np.ones(len(values))),
     ],
 )
-@settings(max_examples=25, deadline=None, print_blob=True)
+@settings(max_examples=15)
 @given(
     good=st.sampled_from([[1.5, 2, True], ["a", "b"]]),
     odd=st.lists(st.none() | st.sampled_from(ODD), max_size=40),
     block=st.integers(1, 50),
 )
 @pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
-def test_bad_values_in_memory_are_skipped_however_rows_are_cut(
+def test_bad_values_in_memory_are_skipped_for_any_block_size(
     form: Any, good: list[Any], odd: list[Any], block: int
 ) -> None:
     odd = [None if x == "x" and good[0] == "a" else x for x in odd]
@@ -245,7 +244,7 @@ def test_bad_values_in_memory_are_skipped_however_rows_are_cut(
 )
 @pytest.mark.parametrize("block", [1, 3, 100])
 @pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
-def test_rows_of_another_form(good: Any, bad: list[Any], block: int) -> None:
+def test_rows_of_another_form_are_bad_rows(good: Any, bad: list[Any], block: int) -> None:
     rows = [good, good, *(row for one in bad for row in (one, good))]
     stream = read(rows, block=block, bad_rows="skip")
     assert sum(map(len, stream)) == 2 + len(bad)
@@ -255,7 +254,7 @@ def test_rows_of_another_form(good: Any, bad: list[Any], block: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
-def test_text_that_utf8_cannot_encode_and_dates_of_mixed_zones() -> None:
+def test_unencodable_text_and_mixed_time_zones_are_bad_rows() -> None:
     rows: list[Any] = [{"x": "a"}, {"x": "\ud83d"}]
     assert [len(each) for each in read(rows, types={"x": "text"}, bad_rows="skip")] == [1]
     day = dt.datetime(2024, 1, 1)  # noqa: DTZ001
@@ -265,7 +264,7 @@ def test_text_that_utf8_cannot_encode_and_dates_of_mixed_zones() -> None:
         list(read(rows))
 
 
-def test_numbers_beside_text_in_a_row_stay_numbers() -> None:
+def test_numbers_next_to_text_in_a_row_remain_numbers() -> None:
     (rows,) = read([([1, "a"], 1.0), ([2.5, "b"], 2.0)])
     assert rows.X.row(1) == {"x0": 2.5, "x1": "b"}
 
@@ -276,7 +275,7 @@ def test_numbers_beside_text_in_a_row_stay_numbers() -> None:
 @pytest.mark.parametrize(
     "text", ['{"x":1} {"x":2}\n', '{"x":\n1}\n', '[{"x":1},{"x":2}]\n', '[\n{"x":1},\n{"x":2}\n]\n']
 )
-def test_a_row_of_json_is_a_line_in_files_of_any_size(
+def test_json_rows_must_be_single_lines_in_files_of_any_size(
     text: str, blank: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jsonlines, "_SAMPLE", size)
@@ -286,7 +285,7 @@ def test_a_row_of_json_is_a_line_in_files_of_any_size(
             list(read(io.BytesIO(data), format="jsonl", bad_rows=rows))
 
 
-def test_several_files(tmp_path: Path) -> None:
+def test_bad_rows_of_several_files_are_named_with_their_file(tmp_path: Path) -> None:
     for name, last in (("a.csv", "?"), ("b.csv", "3")):
         text = "".join(f"{i},{i}\n" for i in range(40))
         (tmp_path / name).write_text(f"x,y\n{text}{last},1\n1\n")

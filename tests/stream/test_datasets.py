@@ -1,4 +1,4 @@
-"""Named data sets: found where they lie, checked, fetched where they can be."""
+"""Named data sets: locations, checks of content, downloads."""
 
 import dataclasses
 import gzip
@@ -40,7 +40,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", refuse)
 
 
-def test_flights() -> None:
+def test_rows_of_flights() -> None:
     stream = dataset("flights")
     assert (stream.n_rows, stream.target, stream.name) == (336776, "arr_delay", "flights")
     blocks = list(stream)
@@ -61,7 +61,7 @@ def test_flights() -> None:
     assert stream.rows_read == 336776
 
 
-def test_flights_by_name_through_read() -> None:
+def test_read_accepts_the_name_of_a_data_set() -> None:
     stream = read("flights", block=100)
     assert (stream.target, stream.n_rows) == ("arr_delay", 336776)
     rows = next(iter(stream))
@@ -70,7 +70,7 @@ def test_flights_by_name_through_read() -> None:
     assert rows.X.names == ["scheduled", "carrier", "flight", "origin", "dest", "distance"]
 
 
-def test_datasets_describe_themselves(nowhere: Path) -> None:
+def test_descriptions_of_data_sets(nowhere: Path) -> None:
     known = {one.name: one for one in datasets()}
     assert list(known) == catalogue.names()
     assert known["flights"].found
@@ -87,7 +87,7 @@ def test_datasets_describe_themselves(nowhere: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(catalogue.names()) - {"flights"}))
-def test_sets_that_are_there(name: str) -> None:
+def test_bundled_and_installed_data_sets(name: str) -> None:
     if catalogue.find_entry(name).located() is None:
         pytest.skip(f"{name} is not here: set ONEPASS_DATA to the folder that has it")
     stream = dataset(name, block=8192)
@@ -98,7 +98,7 @@ def test_sets_that_are_there(name: str) -> None:
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_unknown_names() -> None:
+def test_unknown_data_sets_are_refused() -> None:
     with pytest.raises(SourceError, match=r"`name` must be one of flights, .* got 'x'. Use"):
         dataset("x")
     with pytest.raises(SourceError, match=r"op.stream.fetch: `name` must be one of"):
@@ -108,7 +108,7 @@ def test_unknown_names() -> None:
 
 
 @pytest.mark.usefixtures("offline")
-def test_offline(nowhere: Path) -> None:
+def test_error_without_a_network_connection(nowhere: Path) -> None:
     with pytest.raises(
         SourceError, match=r"electricity must be fetched from OpenML.*no route.*Che"
     ):
@@ -144,7 +144,7 @@ def small(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> Path:
     return nowhere / "small/rows.csv.gz"
 
 
-def test_a_new_set_is_one_entry(small: Path) -> None:
+def test_data_set_is_added_by_a_catalogue_entry(small: Path) -> None:
     write_rows(small, 5)
     (rows,) = dataset("small")
     assert rows.y.tolist() == [0, 1, 2, 0, 1]
@@ -160,7 +160,7 @@ def test_a_new_set_is_one_entry(small: Path) -> None:
         ({"content": Content(("x0", "y"), 1)}, r"the columns \['x0', 'y'\].* got \['x0', 'x1', "),
     ],
 )
-def test_wrong_content(
+def test_wrong_content_is_refused(
     small: Path, monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], pattern: str
 ) -> None:
     write_rows(small, 5)
@@ -170,7 +170,7 @@ def test_wrong_content(
         dataset("small")
 
 
-def test_places_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_search_order_of_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = "set/a.gz"
     for place in ("named", "cache", "other"):
         (tmp_path / place / "set").mkdir(parents=True)
@@ -199,7 +199,7 @@ def test_places_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         ("linux", {"ONEPASS_CACHE": "/z"}, "/z"),
     ],
 )
-def test_cache_folder(
+def test_cache_folder_by_platform(
     monkeypatch: pytest.MonkeyPatch, platform: str, named: dict[str, str], expected: str
 ) -> None:
     for name in ("ONEPASS_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):

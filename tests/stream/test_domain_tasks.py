@@ -1,4 +1,4 @@
-"""Tasks by where rows lie, by classes that were not told, of frames, and without rows to test."""
+"""Tasks by ranges and keys, with inferred classes, of data frames, and without test rows."""
 
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,7 @@ from onepass.stream import Images, experiences, split_fashion_mnist, split_mnist
     cuts=st.lists(st.integers(10, 40), min_size=1, max_size=3, unique=True),
     seed=st.integers(0, 99),
 )
-def test_ranges_part_the_rows(key: list[int], cuts: list[int], seed: int) -> None:
+def test_ranges_partition_the_rows(key: list[int], cuts: list[int], seed: int) -> None:
     X = np.array([*key, *range(51), *range(51)], dtype=float)[:, None]
     edges = np.array(sorted(cuts))
     made = experiences(X, X[:, 0] * 2.0, X, X[:, 0] * 2.0, by=0, cuts=sorted(cuts), seed=seed)
@@ -31,7 +31,7 @@ def test_ranges_part_the_rows(key: list[int], cuts: list[int], seed: int) -> Non
         assert task.classes == ()
 
 
-def test_quantiles_make_tasks_of_one_size() -> None:
+def test_quantiles_give_tasks_of_equal_size() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3))
     made = experiences(X, X.sum(axis=1), by=2, n_tasks=5)
@@ -44,7 +44,7 @@ def test_quantiles_make_tasks_of_one_size() -> None:
     assert len(np.unique(everything, axis=0)) == 500
 
 
-def test_each_value_of_a_key_is_a_task() -> None:
+def test_key_values_define_tasks() -> None:
     X = np.arange(60.0)[:, None]
     site = np.repeat(["north", "south", "east"], 20)
     y = np.tile([0, 1], 30)
@@ -57,7 +57,7 @@ def test_each_value_of_a_key_is_a_task() -> None:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_are_taken_with_their_names(library: str) -> None:
+def test_data_frames_keep_their_column_names(library: str) -> None:
     frames = pytest.importorskip(library)
     columns = {
         "angle": np.linspace(0.0, 1.0, 50),
@@ -77,7 +77,7 @@ def test_frames_are_taken_with_their_names(library: str) -> None:
         experiences(frames.DataFrame(columns), "force", by="anglle")
 
 
-def test_frames_go_through_a_pipeline() -> None:
+def test_tasks_of_a_data_frame_are_learned_by_a_pipeline() -> None:
     pd = pytest.importorskip("pandas")
     import onepass as op
 
@@ -100,7 +100,7 @@ def test_classes_are_inferred() -> None:
     assert len(orders) > 2
 
 
-def test_answers_within_tasks_are_shared() -> None:
+def test_labels_within_tasks_are_shared() -> None:
     y = np.repeat(["a", "b", "c", "d"], 5)
     X = np.arange(20.0)[:, None]
     made = experiences(X, y, X, y, [("d", "a"), ("b", "c")], within=True)
@@ -110,7 +110,7 @@ def test_answers_within_tasks_are_shared() -> None:
         assert_array_equal(task.y, np.isin(task.X[:, 0] // 5, [2, 3]))
 
 
-def test_clothes_are_split_as_digits_are() -> None:
+def test_fashion_mnist_is_split_like_mnist() -> None:
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (40, 28, 28), dtype=np.uint8)
     labels = np.tile(np.arange(10, dtype=np.uint8), 4)

@@ -1,4 +1,4 @@
-"""The column of times, from every kind of source: kept as times, and a feature unless dropped."""
+"""The time column of all kinds of sources: the times of rows, and a feature unless dropped."""
 
 import io
 import json
@@ -61,9 +61,11 @@ def source(kind: str, folder: Path) -> Any:
     return folder if "folder" in kind else path
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("drop", [["at"], "at", ["paid", "at"], []])
-def test_times_may_be_dropped_as_features(kind: str, drop: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "drop"),
+    [*((kind, ["at"]) for kind in KINDS), ("csv", "at"), ("jsonl", ["paid", "at"]), ("csv", [])],
+)
+def test_time_column_can_be_dropped_from_the_features(kind: str, drop: Any, tmp_path: Path) -> None:
     stream = read(
         source(kind, tmp_path), target="y", time="at", drop=drop, types={"x": "number"}, block=16
     )
@@ -75,24 +77,24 @@ def test_times_may_be_dropped_as_features(kind: str, drop: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_answers_that_come_later_need_no_feature_of_the_times(kind: str, tmp_path: Path) -> None:
-    stream = read(source(kind, tmp_path), target="y", time="at", drop=["at"], types={"x": "number"})
-    report = evaluate.prequential(
-        presets.pipelines(["rls"], "regression"), stream, delay_until="paid"
-    )
-    assert (report.rows, report.waiting) == (40, 9)
+def test_delay_until_works_with_a_dropped_time_column(kind: str, tmp_path: Path) -> None:
+    assert run(source(kind, tmp_path), "paid", drop=["at"]) == (40, 9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_times_may_say_when_answers_come(kind: str, tmp_path: Path) -> None:
-    stream = read(source(kind, tmp_path), target="y", time="at", types={"x": "number"})
-    report = evaluate.prequential(
-        presets.pipelines(["rls"], "regression"), stream, delay_until="at"
-    )
-    assert (report.rows, report.waiting) == (40, 1)
+@pytest.mark.parametrize("kind", ["csv", "jsonl, line by line"])
+def test_delay_until_accepts_the_time_column(kind: str, tmp_path: Path) -> None:
+    assert run(source(kind, tmp_path), "at") == (40, 1)
 
 
-def test_missing_times_are_reported() -> None:
+def run(given: Any, delay_until: str, **options: Any) -> tuple[int, int]:
+    """Learn a source with delayed targets; return the numbers of rows and of pending rows."""
+    stream = read(given, target="y", time="at", types={"x": "number"}, **options)
+    models = presets.pipelines(["rls"], "regression")
+    report = evaluate.prequential(models, stream, delay_until=delay_until)
+    return report.rows, report.waiting
+
+
+def test_missing_time_column_is_an_error() -> None:
     lines = io.StringIO('{"x": 1, "y": 2}\n')
     with pytest.raises(ColumnError, match=r"`time` must name a column.*'x', 'y'.*got 'at'"):
         list(read(lines, target="y", time="at", drop=["at"]))

@@ -1,4 +1,4 @@
-"""Streams of tasks: which rows each has, in which order, changed how."""
+"""Streams of tasks: their rows, order and transformations."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ from onepass.stream.digits import rotated
 
 @pytest.fixture(scope="module")
 def images() -> Images:
-    """Pictures that all differ; the first pixel says which it is, the second which part."""
+    """Different pictures: the first pixel is the number of the picture."""
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (300, 28, 28), dtype=np.uint8)
     pictures[:, 0, 0] = np.arange(300) % 200
@@ -51,7 +51,7 @@ def which(X: NDArray[Any], pictures: NDArray[np.uint8]) -> list[int]:
     cut=st.integers(1, 5),
     seed=st.integers(0, 99),
 )
-def test_tasks_part_the_rows_of_their_classes(labels: list[int], cut: int, seed: int) -> None:
+def test_tasks_partition_the_rows_by_class(labels: list[int], cut: int, seed: int) -> None:
     y = np.array([*range(6), *labels])
     X = np.arange(len(y), dtype=float)[:, None]
     made = experiences(X, y, X, y, [range(cut), range(cut, 6)], seed=seed)
@@ -64,7 +64,7 @@ def test_tasks_part_the_rows_of_their_classes(labels: list[int], cut: int, seed:
     assert made.n_rows == len(y)
 
 
-def test_rows_per_class() -> None:
+def test_rows_per_class_limit_training_and_test_rows() -> None:
     y = np.repeat(["a", "b", "c"], 10)
     X = np.arange(30.0)[:, None]
     made = experiences(X, y, X, y, [["c", "a"]], rows_per_class=4, test_rows_per_class=2)
@@ -76,7 +76,7 @@ def test_rows_per_class() -> None:
     assert task.name == "a–c"
 
 
-def test_the_seed_alone_draws() -> None:
+def test_rows_depend_on_the_seed_only() -> None:
     y = np.tile([0, 1], 20)
     X = np.arange(40.0)[:, None]
     one, same, other = (experiences(X, y, X, y, [(0, 1)], seed=seed)[0].X for seed in (3, 3, 4))
@@ -96,7 +96,7 @@ def test_order_of_tasks() -> None:
     assert turned[-1].classes == (1,)
 
 
-def test_rows_held_out_are_those_that_would_have_been_learned_last() -> None:
+def test_held_out_takes_the_last_rows_of_each_task() -> None:
     y = np.tile([0, 1], 10)
     X = np.arange(20.0)[:, None]
     made = experiences(X, y, X + 100, y, [[0], [1]])
@@ -108,7 +108,7 @@ def test_rows_held_out_are_those_that_would_have_been_learned_last() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, 10, 11, 1.5])
-def test_no_more_rows_are_held_out_than_there_are(wrong: Any) -> None:
+def test_invalid_numbers_of_held_out_rows_are_refused(wrong: Any) -> None:
     y = np.tile([0, 1], 10)
     X = np.arange(20.0)[:, None]
     with pytest.raises(ParameterError, match=r"held_out: `rows` must be"):
@@ -116,7 +116,7 @@ def test_no_more_rows_are_held_out_than_there_are(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("groups", [[], [[]], [[0, 1], [1]], [[0, 7]], [[0], []]])
-def test_classes_that_make_no_tasks_are_refused(groups: Any) -> None:
+def test_invalid_groups_of_classes_are_refused(groups: Any) -> None:
     y = np.tile([0, 1], 10)
     X = np.zeros((20, 1))
     with pytest.raises(LabelError, match="`groups` must name each class"):
@@ -152,7 +152,7 @@ def test_incompatible_arguments_are_refused() -> None:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_whole_numbers_of_a_frame_are_classes(library: str) -> None:
+def test_integer_column_of_a_data_frame_holds_classes(library: str) -> None:
     module = pytest.importorskip(library)
     columns = {"a": np.arange(20.0), "n": np.tile([3, 5], 10), "t": np.tile([True, False], 10)}
     frame = (module.table if library == "pyarrow" else module.DataFrame)(columns)
@@ -182,13 +182,13 @@ def test_split_tasks_have_their_own_classes(images: Images) -> None:
     assert len(task.X_test) == 20
 
 
-def test_pictures_keep_their_shape_if_asked(images: Images) -> None:
+def test_as_images_keeps_the_image_shape(images: Images) -> None:
     flat, pictures = split_mnist(images)[1].X, split_mnist(images, as_images=True)[1].X
     assert pictures.shape == (40, 1, 28, 28)
     assert_array_equal(pictures.reshape(40, 784), flat)
 
 
-def test_each_task_turns_its_pictures_by_its_own_angle(images: Images) -> None:
+def test_rotated_tasks_use_one_angle_each(images: Images) -> None:
     made = rotated_mnist(images, n_tasks=4, degrees=90, rows_per_task=30)
     assert [task.name for task in made] == ["0°", "90°", "180°", "270°"]
     for quarters, task in enumerate(made):
@@ -206,7 +206,7 @@ def test_rotation_is_bilinear_by_default(images: Images) -> None:
     assert_allclose(made[1].X, expected.reshape(len(rows), -1), atol=1e-6)
 
 
-def test_each_task_has_its_own_order_of_pixels(images: Images) -> None:
+def test_permuted_tasks_use_one_pixel_order_each(images: Images) -> None:
     made = permuted_mnist(images, n_tasks=3, rows_per_task=20)
     which(made[0].X, images.train_images)  # as they were
     for i in (1, 2):
@@ -220,7 +220,7 @@ def test_each_task_has_its_own_order_of_pixels(images: Images) -> None:
     assert (made[1].X != permuted_mnist(images, n_tasks=2, rows_per_task=20, seed=1)[1].X).any()
 
 
-def test_angles_grow_from_task_to_task(images: Images) -> None:
+def test_angle_ranges_increase_from_task_to_task(images: Images) -> None:
     made = rotation_angles(images, n_tasks=4, degrees=45, rows_per_task=5, interpolation=0)
     taken = [int(row) for task in made.tasks for row in task.train.rows]
     assert len(set(taken)) == 20
@@ -237,7 +237,7 @@ def test_angles_grow_from_task_to_task(images: Images) -> None:
 
 
 @pytest.mark.parametrize("make", [rotated_mnist, permuted_mnist, rotation_angles])
-def test_held_out_rows_are_changed_as_those_that_are_learned(make: Any, images: Images) -> None:
+def test_held_out_rows_are_transformed_like_training_rows(make: Any, images: Images) -> None:
     made: Experiences = make(images, n_tasks=3, rows_per_task=6)
     held = made.held_out(2)
     for whole, part in zip(made, held, strict=True):
@@ -245,7 +245,7 @@ def test_held_out_rows_are_changed_as_those_that_are_learned(make: Any, images: 
         assert_array_equal(np.concatenate([part.y, part.y_test]), whole.y)
 
 
-def test_too_few_pictures_are_refused(images: Images) -> None:
+def test_invalid_arguments_of_image_tasks_are_refused(images: Images) -> None:
     with pytest.raises(ParameterError, match="`rows_per_task` must be at most 200"):
         rotated_mnist(images, rows_per_task=201)
     with pytest.raises(ParameterError, match="`test_rows_per_task` must be at most 100"):
@@ -270,7 +270,7 @@ mnist = pytest.mark.skipif(
 
 
 @mnist
-def test_mnist_by_default() -> None:
+def test_mnist_is_loaded_by_default() -> None:
     made = split_mnist()
     assert made.n_rows == 60000
     assert [len(task.train.rows) for task in made.tasks] == [12665, 12089, 11263, 12183, 11800]

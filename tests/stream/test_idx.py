@@ -1,4 +1,4 @@
-"""idx files, as the MNIST family has them."""
+"""Files in the idx format of MNIST."""
 
 import gzip
 import hashlib
@@ -24,7 +24,7 @@ def idx(array: np.ndarray, kind: int = UBYTE) -> bytes:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(array=hnp.arrays(np.uint8, hnp.array_shapes(max_dims=3, max_side=4)), packed=st.booleans())
-def test_round_trip(tmp_path: Path, *, array: np.ndarray, packed: bool) -> None:
+def test_idx_round_trip(tmp_path: Path, *, array: np.ndarray, packed: bool) -> None:
     content = idx(array)
     path = tmp_path / "a-idx"
     path.write_bytes(gzip.compress(content) if packed else content)
@@ -48,21 +48,21 @@ GOOD = idx(np.arange(6, dtype=np.uint8).reshape(2, 3))
         (gzip.compress(GOOD, mtime=0)[:-9], "must be a complete file, got a damaged one"),
     ],
 )
-def test_damaged(content: bytes, pattern: str, tmp_path: Path) -> None:
+def test_damaged_idx_files_are_refused(content: bytes, pattern: str, tmp_path: Path) -> None:
     path = tmp_path / "a-idx"
     path.write_bytes(content)
     with pytest.raises(SourceError, match=pattern):
         read_idx(path)
 
 
-def test_other_content(tmp_path: Path) -> None:
+def test_wrong_checksum_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a-idx"
     path.write_bytes(GOOD)
     with pytest.raises(SourceError, match="must have the MD5 sum 0123 after decompression, got"):
         read_idx(path, "0123")
 
 
-def test_four_files_are_images(tmp_path: Path) -> None:
+def test_four_idx_files_are_read_as_images(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     arrays = [
         rng.integers(0, 256, (5, 28, 28), dtype=np.uint8),

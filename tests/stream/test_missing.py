@@ -1,4 +1,4 @@
-"""Rows that lack a feature: kept, skipped and counted, or refused with their place."""
+"""Rows with missing features: retained, skipped and counted, or refused with their position."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ FRAME = pd.DataFrame(
 )
 
 
-def test_rows_are_skipped_and_counted() -> None:
+def test_incomplete_rows_are_skipped_and_counted() -> None:
     (rows,) = read(FRAME, target="y", missing="skip")
     assert rows.X["a"].tolist() == [1, 5, 6]
     assert rows.y.tolist() == [1, 5, 6]
@@ -30,7 +30,7 @@ def test_rows_are_skipped_and_counted() -> None:
     assert (report.rows, report.skipped) == (3, 3)
 
 
-def test_a_stream_that_starts_later_skips_the_same_rows() -> None:
+def test_skipped_rows_do_not_depend_on_the_start() -> None:
     whole = read(FRAME, target="y", missing="skip", block=1)
     firsts = [(rows.first, whole.rows_read) for rows in whole]
     for first, end in firsts[:-1]:
@@ -38,7 +38,7 @@ def test_a_stream_that_starts_later_skips_the_same_rows() -> None:
         assert [rows.first for rows in again] == [f for f, _ in firsts if f > first]
 
 
-def test_rows_are_refused_with_their_place(tmp_path: Path) -> None:
+def test_incomplete_rows_are_refused_with_their_position(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"frame: row 1 .*column 'a' must have a value, got none"):
         list(read(FRAME, target="y", missing="error"))
     with pytest.raises(SourceError, match=r"row 2 \(counting from 0\), column 'g' must have"):
@@ -52,14 +52,14 @@ def test_rows_are_refused_with_their_place(tmp_path: Path) -> None:
         list(read(tmp_path, target="y", missing="error"))
 
 
-def test_no_complete_rows() -> None:
+def test_error_if_no_row_is_complete() -> None:
     with pytest.raises(SourceError, match=r"must contain complete rows.* Drop empty columns"):
         list(read(FRAME.assign(b=np.nan), target="y", missing="skip"))
     with pytest.raises(ParameterError, match="`missing` must be one of keep, skip, error"):
         read(FRAME, target="y", missing="drop")
 
 
-def test_errors_of_models_name_the_file(tmp_path: Path) -> None:
+def test_errors_of_learners_name_file_and_row(tmp_path: Path) -> None:
     for i in range(2):
         (tmp_path / f"{i}.csv").write_text("a,y\n" + "1,1\n" * 10)
     (tmp_path / "2.csv").write_text("a,y\n1,\n1,1\n,1\n")

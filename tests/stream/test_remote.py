@@ -1,4 +1,4 @@
-"""Files at an address, as fsspec opens them; the memory of this process stands for the net."""
+"""Remote files of fsspec, represented by its memory file system and a local HTTP server."""
 
 import gzip
 import http.server
@@ -35,7 +35,7 @@ def memory() -> Iterator[object]:
 
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("name", ["a.csv", "b.csv.gz", "c.parquet"])
-def test_a_file_at_an_address(name: str) -> None:
+def test_remote_file_is_read(name: str) -> None:
     stream = read(f"memory://store/{name}", target="price", block=999)
     assert stream.name == name
     for _ in range(2):
@@ -44,7 +44,7 @@ def test_a_file_at_an_address(name: str) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_patterns_and_folders_at_an_address() -> None:
+def test_remote_patterns_and_folders() -> None:
     assert sum(map(len, read("memory://store/*.csv*", target="price"))) == 10_000
     assert sum(map(len, read("memory://store", target="price"))) == 15_000
 
@@ -69,7 +69,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("query", ["", "?key=1&a[0]=*", "?"])
-def test_a_question_mark_in_an_address_is_no_pattern(query: str) -> None:
+def test_query_string_of_a_url_is_not_a_pattern(query: str) -> None:
     pytest.importorskip("aiohttp")
     Handler.seen.clear()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -82,7 +82,7 @@ def test_a_question_mark_in_an_address_is_no_pattern(query: str) -> None:
     assert stream.name == "a.csv"
 
 
-def test_within_an_archive(tmp_path: Path) -> None:
+def test_file_in_a_zip_archive(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("in/a.csv", TEXT)
     stream = read(f"zip://in/a.csv::{tmp_path}/a.zip", target="price")
@@ -90,7 +90,7 @@ def test_within_an_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_errors_at_an_address() -> None:
+def test_errors_of_remote_files() -> None:
     with pytest.raises(
         SourceError, match=r"memory://store/z.csv must be a file, got an address without"
     ):
@@ -101,7 +101,7 @@ def test_errors_at_an_address() -> None:
         read("nowhere://u/a.csv")
 
 
-def test_no_password_or_key_is_shown() -> None:
+def test_error_messages_hide_passwords() -> None:
     with pytest.raises((SourceError, MissingExtraError)) as caught:
         read("nowhere://user:secret@host/a.csv")
     assert "secret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The same rows, through every kind of source, in blocks of exactly the size asked."""
+"""Equal rows from all kinds of sources, in blocks of the requested size."""
 
 import gzip
 import io
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from onepass.errors import ParameterError, SourceError
 from onepass.stream import Rows, Stream, read
+from sampling import sample
 
 N = 53
 RNG = np.random.default_rng(7)
@@ -74,9 +75,14 @@ def joined(blocks: list[Rows], name: str) -> Any:
     return np.concatenate([rows.X[name] for rows in blocks])
 
 
-@pytest.mark.parametrize("block", [1, 7, 47, 48, 1024])
-@pytest.mark.parametrize("kind", KINDS)
-def test_same_rows_from_every_source(
+@pytest.mark.parametrize(
+    ("kind", "block"),
+    [
+        *((kind, 7) for kind in KINDS),
+        *sample([(kind, n) for kind in KINDS for n in (1, 47, 48, 1024)], 16, "block sizes"),
+    ],
+)
+def test_sources_give_equal_rows(
     kind: str, block: int, frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     stream = read(sources(frame, tmp_path)[kind], target="load", time="when", block=block)
@@ -121,14 +127,14 @@ def test_skipped_and_first_account_for_every_row(lengths: list[int], block: int,
     assert covered == n
 
 
-def test_last_block_is_empty_where_only_skipped_rows_were_left() -> None:
+def test_last_block_is_empty_if_only_skipped_rows_remain() -> None:
     blocks = list(read((np.arange(4.0)[:, None], [1, 2, None, None]), block=2))
     assert [(len(rows), rows.first, rows.skipped) for rows in blocks] == [(2, 0, 0), (0, 4, 2)]
     assert blocks[1].X.names == ["x0"]
     assert blocks[1].y.shape == (0,)
 
 
-def test_live_rows_are_given_as_soon_as_a_block_is_full() -> None:
+def test_generator_is_consumed_one_block_at_a_time() -> None:
     asked = []
 
     def rows() -> Iterator[dict[str, int]]:
@@ -142,7 +148,9 @@ def test_live_rows_are_given_as_soon_as_a_block_is_full() -> None:
 
 
 @pytest.mark.parametrize("kind", ["binary file", "text file", "generator"])
-def test_what_can_be_read_once_says_so(kind: str, frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_single_pass_sources_refuse_a_second_pass(
+    kind: str, frame: pd.DataFrame, tmp_path: Path
+) -> None:
     stream = read(sources(frame, tmp_path)[kind], target="load")
     assert not stream.repeatable
     list(stream)
@@ -151,7 +159,9 @@ def test_what_can_be_read_once_says_so(kind: str, frame: pd.DataFrame, tmp_path:
 
 
 @pytest.mark.parametrize("kind", ["csv", "packed", "parquet", "pandas", "polars", "dicts"])
-def test_what_can_be_read_again_is(kind: str, frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_repeatable_sources_give_equal_passes(
+    kind: str, frame: pd.DataFrame, tmp_path: Path
+) -> None:
     stream = read(sources(frame, tmp_path)[kind], target="load", block=10)
     assert stream.repeatable
     once, again = ([rows.y.tolist() for rows in stream] for _ in range(2))
@@ -160,13 +170,13 @@ def test_what_can_be_read_again_is(kind: str, frame: pd.DataFrame, tmp_path: Pat
     assert [rows.y.tolist() for rows in stream] == once
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("a,y\n1,2\n3,4\n"))
     (rows,) = read("-", target="y")
     assert rows.X["a"].tolist() == [1, 3]
 
 
-def test_text_files_in_other_codes_are_read_as_text(tmp_path: Path) -> None:
+def test_open_text_file_is_read_with_its_encoding(tmp_path: Path) -> None:
     path = tmp_path / "old.csv"
     path.write_bytes("gear,y\nhöchster,1\n".encode("latin1"))
     with path.open(encoding="latin1") as file:
@@ -186,7 +196,7 @@ def test_arrays_name_columns_by_number() -> None:
     assert rows.X.names == ["x0", "x1", "x2"]
 
 
-def test_streams_never_hand_out_the_users_arrays() -> None:
+def test_rows_are_copies_of_input_arrays() -> None:
     X, y = np.ones((4, 2)), np.ones(4)
     (rows,) = read((X, y))
     rows.X["x0"][:] = 5
@@ -195,7 +205,7 @@ def test_streams_never_hand_out_the_users_arrays() -> None:
     assert y.sum() == 4
 
 
-def test_several_answers_have_shape_n_c(frame: pd.DataFrame) -> None:
+def test_several_targets_have_shape_n_c(frame: pd.DataFrame) -> None:
     frame["other"] = np.arange(N)
     first = next(iter(read(frame, target=["load", "other"], block=5)))
     assert first.y.shape == (5, 2)
@@ -204,7 +214,7 @@ def test_several_answers_have_shape_n_c(frame: pd.DataFrame) -> None:
     assert next(iter(read((np.ones((6, 1)), np.ones((6, 3))), block=5))).y.shape == (5, 3)
 
 
-def test_labels_stay_labels() -> None:
+def test_labels_keep_their_type() -> None:
     X = np.arange(3.0)[:, None]
     (rows,) = read((X, np.array(["a", "b", "a"])))
     assert rows.y.dtype == object
@@ -213,7 +223,7 @@ def test_labels_stay_labels() -> None:
     assert rows.y.tolist() == [1.0, 0.0, 1.0]
 
 
-def test_pairs_one_by_one() -> None:
+def test_iterables_of_pairs() -> None:
     pairs = [({"a": 1, "b": "x"}, 1.0), ({"a": 2}, None), ({"b": "y", "c": 3}, 2.0)]
     (rows,) = read(pairs)
     assert rows.X.names == ["a", "b", "c"]
@@ -226,14 +236,14 @@ def test_pairs_one_by_one() -> None:
     assert rows.skipped == 1
 
 
-def test_answers_that_come_late() -> None:
+def test_targets_that_start_in_a_later_row() -> None:
     pairs = [({"a": i}, None if i < 5 else [i, -i]) for i in range(8)]
     blocks = list(read(iter(pairs), block=2))
     assert [rows.y.tolist() for rows in blocks] == [[[5, -5], [6, -6]], [[7, -7]]]
     assert blocks[0].skipped == 5
 
 
-def test_dicts_keep_columns_that_a_block_lacks() -> None:
+def test_dict_columns_absent_from_a_block_are_retained() -> None:
     rows = [{"a": 1, "g": "u"}, {"a": 2, "g": "v"}, {"b": 3}, {"b": 4}]
     first, second = read(rows, block=2)
     assert first.X.names == ["a", "g"]
@@ -241,7 +251,7 @@ def test_dicts_keep_columns_that_a_block_lacks() -> None:
     assert second.X["g"].tolist() == [None, None]
 
 
-def test_choosing_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_columns_and_drop_select_features(frame: pd.DataFrame, tmp_path: Path) -> None:
     for kind in ("csv", "parquet", "pandas", "dicts"):
         source = sources(frame, tmp_path)[kind]
         rows = next(iter(read(source, target="load", columns=["gear", "speed"], block=4)))
@@ -261,7 +271,7 @@ def test_stream_repr(frame: pd.DataFrame, tmp_path: Path) -> None:
     assert isinstance(rows, Rows)
 
 
-def test_fraction_grows(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_fraction_increases_to_one(frame: pd.DataFrame, tmp_path: Path) -> None:
     source = sources(frame, tmp_path)
     stream = read(source["polars"], target="load", block=10)
     assert stream.fraction is None
@@ -272,6 +282,6 @@ def test_fraction_grows(frame: pd.DataFrame, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", [0, -1, 1.5, True, "many"])
-def test_block_out_of_range(block: int) -> None:
+def test_invalid_block_sizes_are_refused(block: int) -> None:
     with pytest.raises(ParameterError, match="`block` must be a whole number >= 1"):
         read(np.ones((3, 2)), block=block)

@@ -1,4 +1,4 @@
-"""What is written can be read again; a file is whole or not there."""
+"""Written tables are read back; a file is written completely or not at all."""
 
 import datetime as dt
 import io
@@ -26,7 +26,7 @@ def blocks() -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.TSV.GZ", "t.parquet"])
-def test_what_is_written_can_be_read_again(name: str, tmp_path: Path) -> None:
+def test_write_and_read_round_trip(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     assert stream.write(blocks(), path) == 4
     (rows,) = stream.read(path)
@@ -38,7 +38,7 @@ def test_what_is_written_can_be_read_again(name: str, tmp_path: Path) -> None:
 
 
 @given(st.lists(st.floats(allow_infinity=False), min_size=1))
-def test_numbers_keep_their_last_digit(values: list[float]) -> None:
+def test_numbers_are_written_without_loss(values: list[float]) -> None:
     text = io.StringIO()
     stream.write([{"x": np.array(values), "i": np.arange(len(values))}], text)
     lines = text.getvalue().splitlines()[1:]
@@ -49,7 +49,7 @@ def test_numbers_keep_their_last_digit(values: list[float]) -> None:
 
 @pytest.mark.parametrize("block", [1, 2, 5])
 @pytest.mark.parametrize("unit", ["us", "ns", "s"])
-def test_a_date_is_written_alike_whatever_stands_beside_it(block: int, unit: str) -> None:
+def test_date_format_does_not_depend_on_the_block(block: int, unit: str) -> None:
     dates = np.array(["2024-01-01", "NaT", "2024-02-29T10:00", "1969-12-31T23:59:59.5"], "M8[us]")
     text = io.StringIO()
     column = dates.astype(f"M8[{unit}]")
@@ -61,20 +61,20 @@ def test_a_date_is_written_alike_whatever_stands_beside_it(block: int, unit: str
     ]  # fmt: skip
 
 
-def test_days_are_written_to_the_second() -> None:
+def test_days_are_written_with_seconds() -> None:
     text = io.StringIO()
     stream.write([{"d": np.array(["2024-01-01", "NaT"], "M8[D]"), "n": np.arange(2)}], text)
     assert text.getvalue() == "d,n\n2024-01-01T00:00:00,0\n,1\n"
 
 
 @given(st.lists(st.datetimes(), min_size=1))
-def test_dates_are_written_as_python_does(values: list[dt.datetime]) -> None:
+def test_dates_are_written_in_iso_format(values: list[dt.datetime]) -> None:
     text = io.StringIO()
     stream.write([{"d": np.array(values, "M8[us]")}], text)
     assert text.getvalue().split()[1:] == [value.isoformat() for value in values]
 
 
-def test_no_blocks_are_an_empty_file(tmp_path: Path) -> None:
+def test_writing_no_blocks(tmp_path: Path) -> None:
     assert stream.write([], tmp_path / "t.csv") == 0
     assert (tmp_path / "t.csv").read_text() == ""
     with pytest.raises(SourceError, match="at least one block"):
@@ -82,7 +82,7 @@ def test_no_blocks_are_an_empty_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
-def test_a_failure_leaves_the_old_file(name: str, tmp_path: Path) -> None:
+def test_failed_write_leaves_the_former_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text("old")
 
@@ -107,7 +107,7 @@ def test_missing_folders_are_refused(tmp_path: Path) -> None:
         stream.write(blocks(), tmp_path / "none" / "t.csv")
 
 
-def test_a_parquet_column_keeps_its_kind(tmp_path: Path) -> None:
+def test_parquet_column_keeps_its_type(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     numbers, words = np.array([1.0, 2.0]), np.array(["a", "b"], dtype=object)
     with pytest.raises(SourceError, match="from row 2 on"):

@@ -1,4 +1,4 @@
-"""Rows of River that are learned at once by what a model keeps open for single rows."""
+"""Single rows of River in the native loop: results equal those of the Python loop."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def walked(model: Any, X: Any, y: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("model", [op.SGDRegressor(), op.RLSRegressor()], ids=str)
-def test_rows_are_answered_and_learned_as_without_the_loop(model: Any, monkeypatch: Any) -> None:
+def test_native_loop_equals_python_loop(model: Any, monkeypatch: Any) -> None:
     X, y = rows()
     one, two = wrap(model), wrap(model)
     predictions = walked(one, X, y)
@@ -47,7 +47,9 @@ def test_rows_are_answered_and_learned_as_without_the_loop(model: Any, monkeypat
 
 @pytest.mark.parametrize("model", [op.SGDClassifier(), op.Perceptron()], ids=str)
 @pytest.mark.parametrize("labels", [[False, True], ["a", "b"]], ids=str)
-def test_labels_are_those_that_came(model: Any, labels: Any, monkeypatch: Any) -> None:
+def test_labels_of_the_native_loop_keep_their_type(
+    model: Any, labels: Any, monkeypatch: Any
+) -> None:
     X, y = rows()
     answers = [labels[value > 0] for value in y]
     one, two = wrap(model), wrap(model)
@@ -59,7 +61,7 @@ def test_labels_are_those_that_came(model: Any, labels: Any, monkeypatch: Any) -
 
 
 @pytest.mark.parametrize("model", [op.SGDRegressor(), op.RLSRegressor()], ids=str)
-def test_columns_come_and_go_between_plain_rows(model: Any, monkeypatch: Any) -> None:
+def test_native_loop_with_changing_columns(model: Any, monkeypatch: Any) -> None:
     X, y = rows()
     for i in range(40, N, 7):
         X[i].pop("a")
@@ -73,7 +75,7 @@ def test_columns_come_and_go_between_plain_rows(model: Any, monkeypatch: Any) ->
 
 
 @pytest.mark.parametrize("bad", [{**dict.fromkeys(NAMES, 1.0), "a": "text"}, [1.0, 2.0, 3.0]])
-def test_what_is_refused_changes_nothing(bad: Any) -> None:
+def test_refused_rows_leave_the_native_loop_unchanged(bad: Any) -> None:
     X, y = rows()
     one, two = wrap(op.SGDRegressor()), wrap(op.SGDRegressor())
     walked(one, X[:50], y[:50])

@@ -1,4 +1,4 @@
-"""Reading ahead changes nothing but the time, and ends whenever the reader does."""
+"""Prefetching: equal items, bounded depth, and threads that end with the reader."""
 
 import gc
 import subprocess
@@ -21,17 +21,15 @@ def threads() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name.startswith("onepass reads ahead")]
 
 
-def none_left() -> bool:
-    """Threads end by themselves; they may need a moment."""
-    for _ in range(500):
-        if not threads():
-            return True
-        time.sleep(0.01)
-    return False
+def all_ended() -> bool:
+    """Wait for the threads, which end without being joined."""
+    for thread in threads():
+        thread.join(5.0)
+    return not threads()
 
 
 class Counting:
-    """Numbers, with the greatest lead that they had over what was taken."""
+    """Numbers, with the largest difference between produced and consumed items."""
 
     def __init__(self, n: int, error: Exception | None = None) -> None:
         self.n, self.error = n, error
@@ -55,7 +53,7 @@ class Counting:
 
 
 @given(n=st.integers(0, 40), depth=st.integers(1, 5))
-def test_the_same_items_in_the_same_order(n: int, depth: int) -> None:
+def test_prefetch_preserves_items_and_order(n: int, depth: int) -> None:
     items = Counting(n)
     taken, items_read = prefetch(iter(items), depth), []
     for item in taken:
@@ -64,18 +62,18 @@ def test_the_same_items_in_the_same_order(n: int, depth: int) -> None:
     assert items_read == list(range(n))
     assert items.lead <= depth + 1  # one more is on its way from one thread to the other
     assert list(taken) == []
-    assert none_left()
+    assert all_ended()
 
 
-def test_an_error_comes_after_what_was_before_it() -> None:
+def test_errors_are_raised_after_the_items_before_them() -> None:
     items = prefetch(iter(Counting(5, SourceError("here"))), 2)
     assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(SourceError, match="here"):
         next(items)
-    assert none_left()
+    assert all_ended()
 
 
-def test_reading_ahead_is_bounded() -> None:
+def test_prefetch_depth_is_bounded() -> None:
     items = Counting(1000)
     taken = prefetch(iter(items), 3)
     assert next(taken) == 0
@@ -83,12 +81,12 @@ def test_reading_ahead_is_bounded() -> None:
     assert items.given <= 4
     taken.close()
     assert items.closed
-    assert none_left()
+    assert all_ended()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "a.csv"
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("prefetch") / "a.csv"
     path.write_text("a,y\n" + "1,2\n" * 200_000)
     return path
 
@@ -99,41 +97,41 @@ def interrupted(path: Path) -> None:
             raise KeyboardInterrupt
 
 
-def test_the_thread_ends_when_the_loop_is_left(path: Path) -> None:
+def test_thread_ends_when_the_loop_is_left_early(path: Path) -> None:
     for rows in read(path, target="y", block=100):
         if rows.first > 500:
             assert len(threads()) == 1
             break
     del rows
-    assert none_left()
+    assert all_ended()
     with pytest.raises(KeyboardInterrupt):
         interrupted(path)
     gc.collect()
-    assert none_left()
+    assert all_ended()
 
 
-def test_the_thread_ends_when_the_stream_is_forgotten(path: Path) -> None:
+def test_thread_ends_when_the_iterator_is_deleted(path: Path) -> None:
     blocks = iter(read(path, target="y", block=100))
     for _ in range(3):
         next(blocks)
     assert len(threads()) == 1
     del blocks
     gc.collect()
-    assert none_left()
+    assert all_ended()
 
 
-def test_one_block_needs_no_thread(path: Path) -> None:
+def test_first_block_is_read_without_a_thread(path: Path) -> None:
     blocks = iter(read(path, target="y", block=100))
     next(blocks)
     assert not threads()
 
 
-def test_several_iterations_side_by_side(path: Path) -> None:
+def test_concurrent_iterations_are_independent(path: Path) -> None:
     stream = read(path, target="y", block=997)
     for one, other in zip(stream, stream, strict=True):
         assert one.first == other.first
         assert (one.X["a"] == other.X["a"]).all()
-    assert none_left()
+    assert all_ended()
 
 
 AT_EXIT = """
@@ -148,9 +146,8 @@ if sys.argv[3] == "raise":
 """
 
 
-@pytest.mark.parametrize("how", ["end", "raise"])
-@pytest.mark.parametrize("n", [2, 50])
-def test_the_interpreter_ends_at_any_time(path: Path, n: int, how: str) -> None:
+@pytest.mark.parametrize(("n", "how"), [(2, "end"), (50, "raise")])
+def test_interpreter_exits_while_blocks_are_prefetched(path: Path, n: int, how: str) -> None:
     done = subprocess.run(  # noqa: S603  our own interpreter
         [sys.executable, "-c", AT_EXIT, str(path), str(n), how],
         capture_output=True, text=True, check=False, timeout=60,

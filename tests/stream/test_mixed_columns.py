@@ -1,4 +1,4 @@
-"""Odd cells in a column of numbers: said of features, refused of answers, or read as missing."""
+"""Columns of numbers with other values: a warning, an error for targets, or missing values."""
 
 import io
 import warnings
@@ -22,13 +22,13 @@ N = 40
 
 
 def text(odd: str = "?", column: int = 0) -> str:
-    """Columns a and y of numbers; in row 3 of one of them stands something else."""
+    """Columns a and y of numbers; row 3 of one of them has another value."""
     rows = [[str(i), str(2 * i)] for i in range(N)]
     rows[3][column] = odd
     return "a,y\n" + "".join(",".join(row) + "\n" for row in rows)
 
 
-def test_an_odd_feature_is_warned_of_once(tmp_path: Path) -> None:
+def test_mixed_feature_column_gives_one_warning(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text())
     messages = r"a.csv: column 'a' is read as text: 39 of the first 40 .*'\?' in row 3 .*--na '\?'"
@@ -50,7 +50,7 @@ def test_given_types_do_not_warn(options: dict[str, Any]) -> None:
     assert len(rows) == N
 
 
-def test_an_odd_target_is_refused() -> None:
+def test_mixed_target_column_is_refused() -> None:
     messages = r"target 'y' must contain.*39 of the first 40.*'-' in row 3.*--na '-'.*--type y=text"
     with pytest.raises(TypeMismatchError, match=messages):
         list(read(io.StringIO(text("-", 1)), target="y"))
@@ -58,20 +58,20 @@ def test_an_odd_target_is_refused() -> None:
     assert stream.task == "classification"
 
 
-def test_further_spellings_are_missing_in_features_and_answers() -> None:
+def test_na_values_are_missing_in_features_and_targets() -> None:
     (rows,) = read(io.StringIO(text()), target="y", na=("?", "-"))
     assert np.flatnonzero(np.isnan(rows.X["a"])).tolist() == [3]
     (rows,) = read(io.StringIO(text("-", 1)), target="y", na="-")
     assert (len(rows), rows.skipped, rows.y.dtype.kind) == (N - 1, 1, "f")
 
 
-def test_what_was_missing_before_still_is() -> None:
+def test_na_option_keeps_the_default_missing_values() -> None:
     (rows,) = read(io.StringIO(text("NA")), target="y", na="?")
     assert np.isnan(rows.X["a"]).sum() == 1
 
 
 @pytest.mark.parametrize(("every", "n_warnings"), [(5, 1), (2, 1), (1, 0)])
-def test_text_is_text(every: int, n_warnings: int) -> None:
+def test_columns_that_are_mostly_text(every: int, n_warnings: int) -> None:
     mixed = "a,y\n" + "".join(f"{i if i % every else 'x'},{i}\n" for i in range(N))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -90,7 +90,7 @@ def test_text_is_text(every: int, n_warnings: int) -> None:
         ("true", "2", {}, "bool"),
     ],
 )
-def test_the_warning_of_a_mixed_column_names_the_kind_by_which_bad_rows_are_skipped(
+def test_mixed_column_warning_names_the_type_that_skips_bad_rows(
     good: str, bad: str, options: dict[str, Any], kind: str
 ) -> None:
     cells = [bad if i % 4 == 0 else good.format(i=i, d=i % 12 + 1) for i in range(N)]
@@ -112,7 +112,7 @@ def test_the_warning_of_a_mixed_column_names_the_kind_by_which_bad_rows_are_skip
     assert block.X["a"].dtype.kind == {"date": "M"}.get(kind, "f")
 
 
-def test_the_error_of_a_mixed_target_names_the_kind_by_which_bad_rows_are_skipped() -> None:
+def test_mixed_target_error_names_the_type_that_skips_bad_rows() -> None:
     messages = r"target 'y' must contain.*39 of the first 40.*\(--type y=number\) to skip rows"
     with pytest.raises(TypeMismatchError, match=messages):
         list(read(io.StringIO(text("-", 1)), target="y", bad_rows="skip"))
@@ -122,12 +122,12 @@ def test_the_error_of_a_mixed_target_names_the_kind_by_which_bad_rows_are_skippe
 
 
 @pytest.mark.parametrize("source", [pd.DataFrame({"a": [1.0]}), np.ones((2, 2)), "flights"])
-def test_spellings_are_for_csv_alone(source: Any) -> None:
+def test_na_option_is_for_csv_only(source: Any) -> None:
     with pytest.raises(ParameterError, match="`na` must be omitted unless the source is CSV"):
         read(source, na="?")
 
 
-def test_later_mismatches_name_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_mixed_values_are_refused_with_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv, "_SAMPLE", 64)
     monkeypatch.setattr(csv, "_CHUNK", 64)
     late = "a,y\n" + "".join(f"{'?' if i == 30 else i},{i}\n" for i in range(N))
@@ -137,7 +137,7 @@ def test_later_mismatches_name_remedies(monkeypatch: pytest.MonkeyPatch) -> None
     assert sum(len(rows) for rows in read(io.StringIO(late), na="?")) == N
 
 
-def test_kinds_are_for_columns_that_are_there() -> None:
+def test_dtypes_of_absent_columns_are_ignored() -> None:
     dtypes = {"a": "text", "flag": "number", "gone": "date"}
     (rows,) = read(io.StringIO("a,flag\n1,true\n2,false\n"), dtypes=dtypes)
     assert rows.X.row(0) == {"a": "1", "flag": 1.0}

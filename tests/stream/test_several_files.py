@@ -1,4 +1,4 @@
-"""Several files as one source: patterns, lists, folders; what differs is named with its file."""
+"""Several files as one source: patterns, lists and folders; errors name the file."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,9 @@ def flat(stream: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".jsonl", ".parquet"])
-def test_files_are_one_stream(suffix: str, frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_several_files_are_read_as_one_stream(
+    suffix: str, frame: pd.DataFrame, tmp_path: Path
+) -> None:
     paths = cut(frame, tmp_path, suffix, [30, 1, 29, 30])
     whole = read(frame, target="load", block=16)
     expected = flat(whole)
@@ -69,7 +71,7 @@ def test_files_are_one_stream(suffix: str, frame: pd.DataFrame, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_a_stream_of_files_may_start_anywhere(
+def test_stream_of_several_files_starts_at_any_row(
     suffix: str, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (arrow, onepass.stream.stream):
@@ -87,7 +89,7 @@ def test_a_stream_of_files_may_start_anywhere(
         assert messages == blocks[i + 1 :]
 
 
-def test_other_columns_are_named_with_the_file(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_files_with_other_columns_are_refused(frame: pd.DataFrame, tmp_path: Path) -> None:
     cut(frame, tmp_path, ".csv", [30, 60])
     frame.rename(columns={"speed": "velocity"}).to_csv(tmp_path / "part-99.csv", index=False)
     wanted = (
@@ -101,7 +103,7 @@ def test_other_columns_are_named_with_the_file(frame: pd.DataFrame, tmp_path: Pa
     assert blocks[0].X["speed"].tolist()[-5:] == frame["speed"][frame["load"].notna()].tolist()[-5:]
 
 
-def test_a_bad_row_is_named_with_its_file(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_errors_name_the_file_of_the_row(frame: pd.DataFrame, tmp_path: Path) -> None:
     cut(frame, tmp_path, ".csv", [30, 60])
     path = tmp_path / "part-9.csv"
     path.write_text(path.read_text().replace("\n", "\nfast,7,1.0\n", 1))
@@ -113,7 +115,7 @@ def test_a_bad_row_is_named_with_its_file(frame: pd.DataFrame, tmp_path: Path) -
         list(read(f"{tmp_path}/*.parquet", target="load"))
 
 
-def test_folders_as_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_hive_folders_become_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
     for year, place, rows in ((9, "a%20b", frame[:30]), (10, "c", frame[30:])):
         folder = tmp_path / f"year={year}" / f"place={place}"
         folder.mkdir(parents=True)
@@ -138,7 +140,7 @@ def test_folders_as_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
-def test_types_apply_to_keys_of_folders(suffix: str, tmp_path: Path) -> None:
+def test_types_apply_to_hive_columns(suffix: str, tmp_path: Path) -> None:
     for zipcode in ("007", "010"):
         folder = tmp_path / f"zip={zipcode}" / "on=2024-01-02"
         folder.mkdir(parents=True)
@@ -154,7 +156,7 @@ def test_types_apply_to_keys_of_folders(suffix: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
-def test_a_key_of_a_folder_that_is_a_column_too(suffix: str, tmp_path: Path) -> None:
+def test_hive_column_that_a_file_contains_is_refused(suffix: str, tmp_path: Path) -> None:
     folder = tmp_path / "speed=3"
     folder.mkdir()
     paths = cut(pd.DataFrame({"speed": [1.0, 2.0], "y": [1.0, 2.0]}), folder, suffix, [2])

@@ -1,4 +1,4 @@
-"""Adopted: River's models, evaluated here, score what River's own validation says of them."""
+"""Adopted models of River: their scores equal those of River's own validation."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def _scaled() -> Any:
     [_scaled, lambda: tree.HoeffdingTreeRegressor(grace_period=50)],
     ids=["linear", "tree"],
 )
-def test_the_score_is_that_of_river(make: Any) -> None:
+def test_score_of_an_adopted_model_equals_river(make: Any) -> None:
     rows, answers = _table()
     theirs = evaluate.progressive_val_score(zip(rows, answers, strict=True), make(), metrics.MAE())
     stream = op.stream.read([{**x, "y": y} for x, y in zip(rows, answers, strict=True)], target="y")
@@ -40,7 +40,7 @@ def test_the_score_is_that_of_river(make: Any) -> None:
     assert nbytes > 100
 
 
-def test_classifiers_too_and_ours_beside_them() -> None:
+def test_adopted_classifiers_are_evaluated_next_to_learners() -> None:
     rows, answers = _table()
     labels = ["up" if y > 0 else "down" for y in answers]
     make = lambda: preprocessing.StandardScaler() | linear_model.LogisticRegression()  # noqa: E731
@@ -59,7 +59,7 @@ def test_classifiers_too_and_ours_beside_them() -> None:
     assert by_truth.predict_one(rows[0]) in {True, False}
 
 
-def test_it_is_what_scikit_learn_takes_it_for() -> None:
+def test_adopted_models_are_scikit_learn_estimators() -> None:
     assert is_regressor(adopt(_scaled()))
     assert is_classifier(adopt(tree.HoeffdingTreeClassifier()))
     assert is_classifier(adopt(preprocessing.StandardScaler() | linear_model.Perceptron()))
@@ -72,7 +72,7 @@ def test_it_is_what_scikit_learn_takes_it_for() -> None:
     assert model.fit([{"a": 1.0}], [2.0]).predict_one({"a": 1.0}) == model.predict_one({"a": 1.0})
 
 
-def test_missing_values_are_as_the_model_wants_them() -> None:
+def test_missing_values_are_absent_or_none() -> None:
     class Hears(linear_model.LinearRegression):
         def learn_one(self, x: Any, y: Any) -> None:  # type: ignore[override]
             received.append(x)
@@ -90,7 +90,7 @@ def test_missing_values_are_as_the_model_wants_them() -> None:
     assert received == [{"x0": 1.0, "x1": 2.0}]
 
 
-def test_answers_that_come_later() -> None:
+def test_adopted_model_with_delayed_targets() -> None:
     rows, answers = _table(120)
     X = np.array([[x["a"], x["b"]] for x in rows])
     report = prequential(adopt(_scaled()), (X, np.array(answers)), delay=7, baselines=False)
@@ -103,7 +103,7 @@ def test_answers_that_come_later() -> None:
     assert report.scores["AdoptedRegressor"].overall["mae"] == pytest.approx(mae, rel=1e-12)
 
 
-def test_what_is_no_model_of_river_is_refused() -> None:
+def test_adopt_refuses_other_objects() -> None:
     with pytest.raises(TypeMismatchError, match="must be a regressor or classifier of River"):
         adopt(op.RLSRegressor())
     with pytest.raises(TypeMismatchError, match="must be a regressor"):
@@ -117,6 +117,6 @@ def test_what_is_no_model_of_river_is_refused() -> None:
 
 
 @pytest.mark.parametrize("rows", [np.ones(3), [], np.float64(1.0)])
-def test_rows_that_are_no_matrix_are_refused(rows: Any) -> None:
+def test_rows_without_two_dimensions_are_refused(rows: Any) -> None:
     with pytest.raises(ShapeError, match=r"array of shape \(n, d\)"):
         adopt(_scaled()).predict(rows)

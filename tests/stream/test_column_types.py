@@ -1,4 +1,4 @@
-"""Every column keeps the kind that its first values have, or that the user asked for."""
+"""Types of columns: inferred from the first values or given, and equal in all passes."""
 
 import datetime as dt
 import io
@@ -23,7 +23,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv, "_CHUNK", 128)
 
 
-def test_kinds_in_csv() -> None:
+def test_inferred_types_of_csv_columns() -> None:
     text = (
         "whole,real,truth,date,stamp,zoned,clock,name\n"
         "1,2.5,true,2013-01-01,2013-01-01 10:00:00.5,2013-01-01T10:00:00+02:00,10:30,x\n"
@@ -42,7 +42,7 @@ def test_kinds_in_csv() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_numbers_may_become_fractions_later() -> None:
+def test_integers_may_become_fractions_in_later_rows() -> None:
     text = "a,y\n" + "1,2\n" * 200 + "1.5,2e3\n"
     blocks = list(read(io.StringIO(text), target="y"))
     assert blocks[0].X["a"][-1] == 1.5
@@ -60,7 +60,7 @@ def test_numbers_may_become_fractions_later() -> None:
     ],
 )
 @pytest.mark.usefixtures("small")
-def test_columns_that_are_empty_at_first(values: list[str], dtype: str, last: Any) -> None:
+def test_type_of_a_column_that_is_empty_at_first(values: list[str], dtype: str, last: Any) -> None:
     text = "a,late\n" + "".join(f"1,{v}\n" for v in [""] * 100 + values)
     blocks = list(read(io.StringIO(text), block=10))
     assert np.isnan(blocks[0].X["late"]).all()
@@ -68,20 +68,31 @@ def test_columns_that_are_empty_at_first(values: list[str], dtype: str, last: An
     assert blocks[-1].X["late"][-1] == last
 
 
-def test_columns_that_stay_empty() -> None:
+def test_type_of_a_late_column_is_equal_in_every_pass(tmp_path: Path) -> None:
+    rows = ["1,,\n"] * 1_200_000 + ["2,late,\n"]
+    path = tmp_path / "late.csv"
+    path.write_text("a,b,c\n" + "".join(rows))
+    stream = read(path)
+    firsts = [next(iter(stream)).X.columns for _ in range(2)]
+    dtypes = [{name: column.dtype for name, column in first.items()} for first in firsts]
+    assert dtypes[0] == dtypes[1]
+    assert dtypes[0]["b"] == np.float64
+
+
+def test_column_without_values_is_nan() -> None:
     (rows,) = read(io.StringIO("a,b\n1,\n2,\n"))
     assert np.isnan(rows.X["b"]).all()
 
 
 @pytest.mark.usefixtures("small")
-def test_late_column_that_breaks_its_kind() -> None:
+def test_late_column_with_mixed_types_is_refused() -> None:
     text = "a,late\n" + "1,\n" * 100 + "1,5\n" + "1,\n" * 50 + "1,high\n"
     with pytest.raises(SourceError, match=r"row 151 .*'late' must be a number.*'high'.*types="):
         list(read(io.StringIO(text)))
 
 
 @pytest.mark.usefixtures("small")
-def test_value_of_another_kind_in_csv(tmp_path: Path) -> None:
+def test_csv_value_of_another_type_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "meter.csv"
     path.write_text("a,b\n" + "1,2\n" * 100 + "1,x\n" + "1,2\n" * 100)
     expected = (
@@ -96,7 +107,7 @@ def test_value_of_another_kind_in_csv(tmp_path: Path) -> None:
     assert blocks[0].X["b"].tolist()[99:102] == ["2", "x", "2"]
 
 
-def test_value_of_another_kind_elsewhere() -> None:
+def test_dict_value_of_another_type_is_refused() -> None:
     rows = [{"a": 1.0}] * 5 + [{"a": None}, {"a": "x"}]
     with pytest.raises(SourceError, match=r"row 6 .*column 'a' must be a number.*got 'x'"):
         list(read(rows, block=5))
@@ -121,7 +132,7 @@ def typed_sources(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "frame", "dicts"])
-def test_given_types(kind: str, tmp_path: Path) -> None:
+def test_given_types_convert_values(kind: str, tmp_path: Path) -> None:
     (rows,) = read(typed_sources(tmp_path)[kind], types=TYPED)
     assert rows.X["code"].tolist() == ["9007199254740993", "7"]
     assert rows.X["flag"].tolist() == [1.0, 0.0]
@@ -129,12 +140,12 @@ def test_given_types(kind: str, tmp_path: Path) -> None:
     assert rows.X["size"].tolist() == [2.5, 1.0]
 
 
-def test_truth_is_the_former_name_of_bool() -> None:
+def test_type_truth_is_an_alias_of_bool() -> None:
     columns = [read(io.StringIO("a\nno\nyes\n"), types={"a": kind}) for kind in ("bool", "truth")]
     assert [next(iter(stream)).X["a"].tolist() for stream in columns] == [[0.0, 1.0]] * 2
 
 
-def test_given_types_in_arrays() -> None:
+def test_given_types_convert_arrays() -> None:
     (rows,) = read(np.array([[2**53 + 1, 3]]), types={"x0": "text"})
     assert rows.X["x0"].tolist() == ["9007199254740993"]
     (rows,) = read(np.array([[2.5, 3.0]]), types={"x0": "text", "x1": "text"})
@@ -145,19 +156,21 @@ def test_given_types_in_arrays() -> None:
     ("kind", "value", "expected"),
     [("number", "x", "a number"), ("bool", 2, "true or false"), ("date", 5, "a date")],
 )
-def test_values_of_other_than_the_given_type(kind: str, value: Any, expected: str) -> None:
+def test_values_that_violate_the_given_type_are_refused(
+    kind: str, value: Any, expected: str
+) -> None:
     with pytest.raises(SourceError, match=f"row 1 .*'a' must be {expected}, as requested"):
         list(read([{"a": None}, {"a": value}], types={"a": kind}))
 
 
-def test_invalid_types() -> None:
+def test_invalid_types_are_refused() -> None:
     with pytest.raises(ParameterError, match=r"`types` must map .* got 'int' for column 'x0'"):
         read(np.ones((2, 2)), types={"x0": "int"})
     with pytest.raises(ColumnError, match=r"`types` must name a column.* got 'z'"):
         read(np.ones((2, 2)), types={"z": "text"})
 
 
-def test_arrow_types(tmp_path: Path) -> None:
+def test_conversion_of_arrow_types(tmp_path: Path) -> None:
     day = dt.datetime(2013, 1, 1, 12, tzinfo=dt.UTC)
     table = pa.table(
         {
@@ -182,13 +195,13 @@ def test_arrow_types(tmp_path: Path) -> None:
     assert [str(v) for v in rows.X.row(1).values()] == ["nan"] * 5 + ["None"] * 4 + ["nan"]
 
 
-def test_arrow_types_that_are_no_columns(tmp_path: Path) -> None:
+def test_nested_arrow_types_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [[1, 2], [3]]}), tmp_path / "a.parquet")
     with pytest.raises(TypeMismatchError, match=r"a.parquet: column 'a' .*list.*drop=\['a'\]"):
         list(read(tmp_path / "a.parquet"))
 
 
-def test_numbers_in_columns_of_given_type_text() -> None:
+def test_numbers_in_text_columns_are_written_exactly() -> None:
     rows = [{"a": 2**60 + 1}, {"a": "x"}, {"a": 1.5}, {"a": 7.0}, {"a": None}, {"a": float("nan")}]
     (block,) = read(rows, types={"a": "text"})
     assert block.X["a"].tolist() == [str(2**60 + 1), "x", "1.5", "7", None, None]

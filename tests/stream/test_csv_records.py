@@ -1,4 +1,4 @@
-"""Rows of delimited text end where a line breaks outside of quotation marks."""
+"""Rows of delimited text end at line breaks outside of quotation marks."""
 
 import csv
 import gzip
@@ -24,7 +24,7 @@ FIELDS = st.text(st.sampled_from('ab",\n\r;\t é'), min_size=0, max_size=6)
     rows=st.lists(st.lists(FIELDS, min_size=2, max_size=3), min_size=1, max_size=8),
     size=st.integers(1, 40),
 )
-def test_chunks_are_whole_rows(rows: list[list[str]], size: int) -> None:
+def test_chunks_contain_whole_rows(rows: list[list[str]], size: int) -> None:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
     text = file.getvalue().encode()
@@ -50,7 +50,7 @@ def test_chunks_are_whole_rows(rows: list[list[str]], size: int) -> None:
         (b'a,""\n,"\n', 5),
     ],
 )
-def test_end(text: bytes, end: int) -> None:
+def test_end_of_the_last_whole_row(text: bytes, end: int) -> None:
     assert Records(",", "a.csv").end(text) == end
 
 
@@ -71,7 +71,7 @@ def rows_end(text: str) -> int:
 
 
 @given(st.text(st.sampled_from('a",\n\r'), max_size=14))
-def test_end_is_that_of_a_plain_automaton(text: str) -> None:
+def test_end_of_rows_equals_a_character_automaton(text: str) -> None:
     assert Records(",", "a.csv").end(text.encode()) == rows_end(text)
 
 
@@ -81,7 +81,7 @@ def test_end_is_that_of_a_plain_automaton(text: str) -> None:
     st.booleans(),
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_text_cut_anywhere_is_read_refused_or_left(
+def test_truncated_text_is_read_refused_or_left_for_later(
     rows: list[list[str]],
     cut: int,
     leave: bool,  # noqa: FBT001
@@ -120,7 +120,7 @@ def test_a_text_cut_anywhere_is_read_refused_or_left(
     ],
 )
 @pytest.mark.parametrize("size", [1, 4 << 20])
-def test_an_open_mark_is_refused(
+def test_unclosed_quotation_mark_at_the_end_is_refused(
     text: bytes, place: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delimited, "_SAMPLE", size)
@@ -138,17 +138,19 @@ def test_an_open_mark_is_refused(
         (b'{"a":1,"c":2}\n', "a"),
     ],
 )  # fmt: skip
-def test_a_byte_order_mark(text: bytes, name: str, packed: Callable[[bytes], bytes]) -> None:
+def test_byte_order_mark_is_skipped(
+    text: bytes, name: str, packed: Callable[[bytes], bytes]
+) -> None:
     (rows,) = read(io.BytesIO(packed(b"\xef\xbb\xbf" + text)))
     assert rows.X.row(0) == {name: 1.0, "c": 2.0}
 
 
-def test_other_delimiters() -> None:
+def test_end_of_rows_with_tab_as_delimiter() -> None:
     assert Records("\t", "a.tsv").end(b'a\t"b\n"\n1\t"') == 7
     assert Records("\t", "a.tsv").end(b'a,"b\n"') == 5
 
 
-def test_values_with_line_breaks_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quoted_line_breaks_may_cross_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_SAMPLE", 100)
     monkeypatch.setattr(delimited, "_CHUNK", 32)
     values = [f'say "{i}",\nthen {i}' for i in range(50)]
@@ -160,7 +162,7 @@ def test_values_with_line_breaks_across_chunks(monkeypatch: pytest.MonkeyPatch) 
     assert rows.y.tolist() == list(range(50))
 
 
-def test_mark_that_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_above_the_length_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_SAMPLE", 100)
     monkeypatch.setattr(delimited, "_CHUNK", 32)
     monkeypatch.setattr(records, "_LONGEST", 1000)

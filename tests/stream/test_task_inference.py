@@ -1,4 +1,4 @@
-"""What the answers ask for; looking at them loses no row."""
+"""Inference of the task from the targets consumes no rows."""
 
 import io
 from collections.abc import Iterator
@@ -28,12 +28,14 @@ def text(answers: list[Any]) -> io.StringIO:
     ],
 )
 @pytest.mark.parametrize("block", [1, 1024])
-def test_the_task_does_not_depend_on_the_block(answers: list[Any], task: str, block: int) -> None:
+def test_inferred_task_does_not_depend_on_the_block_size(
+    answers: list[Any], task: str, block: int
+) -> None:
     assert stream.read(text(answers), target="y", block=block).task == task
 
 
 @pytest.mark.parametrize("block", [1, 700, 5000])
-def test_the_task_is_inferred_from_1024_rows(block: int) -> None:
+def test_task_is_inferred_from_1024_rows(block: int) -> None:
     def task(at: int) -> str | None:
         answers = [0, 1] * 2000
         answers[at] = 7
@@ -43,7 +45,7 @@ def test_the_task_is_inferred_from_1024_rows(block: int) -> None:
 
 
 @pytest.mark.parametrize("block", [3, 1024])
-def test_inference_loses_no_row(block: int) -> None:
+def test_task_inference_consumes_no_rows(block: int) -> None:
     answers = list(range(3000))
 
     def pairs() -> Iterator[tuple[Any, float]]:
@@ -58,16 +60,16 @@ def test_inference_loses_no_row(block: int) -> None:
         assert rows.fraction == 1.0
 
 
-def test_no_task_without_targets() -> None:
+def test_task_is_none_without_targets() -> None:
     assert stream.read(text([1, 2])).task is None
 
 
-def test_it_is_known_of_data_sets() -> None:
+def test_task_of_data_sets() -> None:
     assert stream.dataset("flights").task == "regression"
     assert stream.read("flights", target="carrier").task == "classification"
     assert stream.read("flights", target=()).task is None
 
 
-def test_several_numbers_are_regression() -> None:
+def test_several_numeric_targets_are_regression() -> None:
     bits = np.array([[0.0, 1.0], [1.0, 0.0]])
     assert stream.read((bits, bits)).task == "regression"

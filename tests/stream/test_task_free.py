@@ -1,4 +1,4 @@
-"""Tasks that run into each other: no row is lost, and each comes as its own task changes it."""
+"""Blurred and task-free streams contain every row once, transformed by its own task."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def lined(n: int, tasks: int) -> Experiences:
     share=st.floats(0.0, 0.5),
     seed=st.integers(0, 99),
 )
-def test_blurred_tasks_swap_a_share_with_their_neighbours(
+def test_blurred_tasks_exchange_rows_with_their_neighbours(
     n: int, tasks: int, share: float, seed: int
 ) -> None:
     sharp = lined(n, tasks)
@@ -58,7 +58,7 @@ def test_blurred_tasks_swap_a_share_with_their_neighbours(
     width=st.floats(0.0, 3.0),
     seed=st.integers(0, 99),
 )
-def test_a_stream_without_borders_has_each_row_once(
+def test_task_free_stream_contains_every_row_once(
     n: int, tasks: int, blocks: int, width: float, seed: int
 ) -> None:
     sharp = lined(n, tasks)
@@ -90,7 +90,7 @@ def test_width_of_task_free_streams() -> None:
     assert later == pytest.approx(0.841, abs=0.1)
 
 
-def test_rows_come_as_their_own_task_changes_them() -> None:
+def test_rows_keep_the_transformation_of_their_own_task() -> None:
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (40, 28, 28), dtype=np.uint8)
     labels = np.tile(np.arange(10, dtype=np.uint8), 4)
@@ -111,7 +111,7 @@ def test_rows_come_as_their_own_task_changes_them() -> None:
             assert made.digest != sharp.digest
 
 
-def test_a_digest_tells_streams_apart_and_knows_the_same() -> None:
+def test_digest_is_equal_for_equal_streams_only() -> None:
     assert lined(5, 2).digest == lined(5, 2).digest
     assert lined(5, 2).digest != lined(6, 2).digest
     assert blurred(lined(9, 2), 0.3).digest != blurred(lined(9, 2), 0.3, seed=1).digest

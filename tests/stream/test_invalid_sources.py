@@ -1,4 +1,4 @@
-"""What cannot be read is refused with where, what was expected, what came, and what to do."""
+"""Invalid sources: errors with position, expected and actual content, and a remedy."""
 
 import gzip
 import io
@@ -67,12 +67,12 @@ def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -
         ("a", b"1", r"must have one of the suffixes .* got 'none'"),
     ],
 )
-def test_files(name: str, content: bytes, pattern: str, tmp_path: Path) -> None:
+def test_invalid_files_are_refused(name: str, content: bytes, pattern: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     refused(SourceError, pattern, tmp_path / name)
 
 
-def test_nothing_there_and_directories(tmp_path: Path) -> None:
+def test_missing_files_and_empty_folders_are_refused(tmp_path: Path) -> None:
     refused(
         SourceError, "must be a file, got a path that does not exist. Check", tmp_path / "a.csv"
     )
@@ -80,7 +80,7 @@ def test_nothing_there_and_directories(tmp_path: Path) -> None:
     refused(SourceError, "must contain files of one format .* got none. Select", tmp_path)
 
 
-def test_parquet_damaged_inside(tmp_path: Path) -> None:
+def test_damaged_parquet_pages_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": np.arange(5000.0)}), path, compression="zstd")
     content = bytearray(path.read_bytes())
@@ -89,7 +89,9 @@ def test_parquet_damaged_inside(tmp_path: Path) -> None:
     refused(SourceError, "must be a complete Parquet file, got an unreadable one", path)
 
 
-def test_rows_far_behind_the_first_block(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_invalid_rows_after_the_first_chunk_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(csv, "_SAMPLE", 256)
     monkeypatch.setattr(csv, "_CHUNK", 128)
     path = tmp_path / "a.csv"
@@ -99,7 +101,7 @@ def test_rows_far_behind_the_first_block(monkeypatch: pytest.MonkeyPatch, tmp_pa
     refused(SourceError, r"row 1000 .*column 'a' must be UTF-8", path)
 
 
-def test_columns(tmp_path: Path) -> None:
+def test_invalid_column_names_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,a,y\n1,2,3\n")
     refused(ColumnError, "unique name, got 'a' more than once. Rename", tmp_path / "a.csv")
     twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
@@ -114,13 +116,13 @@ def test_columns(tmp_path: Path) -> None:
     refused(ColumnError, "must be names, got 0", frame, target=0)
 
 
-def test_missing_targets_raise_before_reading(tmp_path: Path) -> None:
+def test_missing_target_column_is_refused_before_reading(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,y\n1,3\n")
     with pytest.raises(ColumnError, match="`target` must name a column"):
         read(tmp_path / "a.csv", target="z")
 
 
-def test_choices_that_contradict() -> None:
+def test_contradicting_column_options_are_refused() -> None:
     frame = pl.DataFrame({"a": [1], "y": [2]})
     refused(ParameterError, "must not be among `drop`", frame, target="y", drop=["y"])
     refused(ParameterError, "must not be among `drop` or `columns`", frame, target="y", columns="y")
@@ -130,7 +132,7 @@ def test_choices_that_contradict() -> None:
     refused(ParameterError, "`target` must be omitted", [({"a": 1}, 2)], target="a")
 
 
-def test_arrays_and_iterables() -> None:
+def test_invalid_arrays_and_iterables_are_refused() -> None:
     refused(ShapeError, r"must have shape \(n, d\), got \(3,\). Reshape", np.ones(3))
     refused(ShapeError, r"must have shape \(n, d\)", (np.ones(3), np.ones(3)))
     refused(ShapeError, r"`y` must have shape \(3,\) or \(3, c\)", (np.ones((3, 1)), [1, 2]))
@@ -145,7 +147,7 @@ def test_arrays_and_iterables() -> None:
     refused(ShapeError, "equal shape in all rows", [({"a": 1}, [1, 2]), ({"a": 1}, [1])])
 
 
-def test_answers() -> None:
+def test_invalid_targets_are_refused() -> None:
     dates = pl.DataFrame({"a": [1.0], "y": ["2013-01-01"]}).with_columns(pl.col("y").str.to_date())
     refused(
         TypeMismatchError, "target 'y' must contain numbers or labels, got dates", dates, target="y"
@@ -159,17 +161,17 @@ def test_answers() -> None:
     refused(SourceError, "missing in all of its 2 rows", [({"a": 1}, None)] * 2)
 
 
-def test_a_lone_column_may_have_any_name_in_quotation_marks() -> None:
+def test_quoted_name_of_a_single_column_may_contain_delimiters() -> None:
     (rows,) = read(io.StringIO('"a;b"\n1\n2\n'))
     assert rows.X["a;b"].tolist() == [1.0, 2.0]
 
 
-def test_names_of_several_levels() -> None:
+def test_multi_level_column_names_are_refused() -> None:
     levels = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")])
     frame = pd.DataFrame([[1, 2]], columns=levels)
     refused(ColumnError, r"must have names of one level, got \('a', 'x'\). Join the levels", frame)
 
 
-def test_answers_that_all_lack_and_have_no_name() -> None:
+def test_unnamed_targets_that_are_all_missing_are_refused() -> None:
     pair = (np.eye(2), [np.nan, np.nan])
     refused(SourceError, "must contain targets, but they are missing in all of its 2 rows", pair)

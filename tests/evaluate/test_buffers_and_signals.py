@@ -1,4 +1,4 @@
-"""What an evaluation keeps is bounded, and it leaves the program's interrupts alone."""
+"""Bounded memory of an evaluation, reused arrays, and signal handlers of the program."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ from onepass.evaluate.metrics import METRICS
 from onepass.linalg.interrupt import Interrupt
 
 
-def test_a_tally_keeps_no_more_than_its_window() -> None:
+def test_rolling_metrics_store_no_more_than_their_window() -> None:
     metrics = RollingMetrics(dict(METRICS["regression"]), window=100)
     for width in [1, 99, 1, 250, 7, 0, 3] * 20:
         block = np.arange(float(width))
@@ -25,9 +25,9 @@ def test_a_tally_keeps_no_more_than_its_window() -> None:
     assert len(metrics.last) == 1
 
 
-def test_blocks_may_be_written_over_afterwards() -> None:
+def test_source_may_reuse_the_arrays_of_its_blocks() -> None:
     class Reused:
-        """One array in which each block stands in its turn."""
+        """A block whose arrays are overwritten by the next one."""
 
         X = np.zeros((10, 1))
         y = np.zeros(10)
@@ -43,7 +43,7 @@ def test_blocks_may_be_written_over_afterwards() -> None:
     assert score.overall == {"mae": 49 / 50}
 
 
-def test_other_threads_and_handlers_are_left_alone() -> None:
+def test_custom_signal_handlers_and_other_threads_are_supported() -> None:
     def own(number: int, frame: Any) -> None:
         del number, frame
 

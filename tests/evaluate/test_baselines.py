@@ -1,4 +1,4 @@
-"""Baselines say what their names say, and look at no feature."""
+"""Baselines: predictions as their names state, for rows of any type."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ MIXED = [{"a": "text", "b": None}, {"a": None, "b": float("nan")}, {"a": "x", "b
 
 
 def _hand_made(kind: type, y: Any, weights: list[float]) -> list[Any]:
-    """One row after the other, by the plain words."""
+    """Predictions of a plain loop over rows."""
     predictions, seen = [], []
     for answer, weight in zip(y, weights, strict=True):
         if not seen:
@@ -38,9 +38,11 @@ def _hand_made(kind: type, y: Any, weights: list[float]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", REGRESSORS + CLASSIFIERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 30), weighted=st.booleans())
-def test_equal_to_hand_made_however_cut(kind: type, seed: int, n: int, *, weighted: bool) -> None:
+def test_baselines_equal_a_plain_loop_for_any_blocks(
+    kind: type, seed: int, n: int, *, weighted: bool
+) -> None:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 5, size=n)
     y = y / 4 if kind in REGRESSORS else np.array(list("abcde"))[y]
@@ -61,7 +63,7 @@ def test_equal_to_hand_made_however_cut(kind: type, seed: int, n: int, *, weight
 
 
 @pytest.mark.parametrize("kind", REGRESSORS + CLASSIFIERS)
-def test_text_and_missing_values_may_stand_in_the_rows(kind: type) -> None:
+def test_rows_may_contain_text_and_missing_values(kind: type) -> None:
     y = [1, 2, 2]
     model = kind().partial_fit(Table.from_rows(MIXED), y)
     assert model.predict(Table.from_rows(MIXED[:2])).shape == (2,)
@@ -72,21 +74,21 @@ def test_text_and_missing_values_may_stand_in_the_rows(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", REGRESSORS + CLASSIFIERS)
-def test_before_anything_was_learned(kind: type) -> None:
+def test_predictions_before_fitting(kind: type) -> None:
     assert kind().predict_one([1.0]) == (0.0 if kind in REGRESSORS else None)
     with pytest.raises(NotFittedError):
         kind().predict([[1.0]])
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)
-def test_several_outputs(kind: type) -> None:
+def test_baselines_with_several_outputs(kind: type) -> None:
     Y = np.array([[1.0, 10.0], [3.0, 30.0], [5.0, 20.0]])
     both = kind().test_then_train(MIXED, Y)
     for k in range(2):
         np.testing.assert_array_equal(both[:, k], kind().test_then_train(MIXED, Y[:, k]))
 
 
-def test_the_mean_keeps_its_digits_far_from_zero() -> None:
+def test_running_mean_is_accurate_far_from_zero() -> None:
     rng = np.random.default_rng(0)
     small = rng.normal(size=5000)
     model = RunningMean()
@@ -97,7 +99,7 @@ def test_the_mean_keeps_its_digits_far_from_zero() -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_classes_known_beforehand(kind: type) -> None:
+def test_classes_given_before_learning(kind: type) -> None:
     model = kind(classes=["a", "b"])
     assert model.test_then_train(MIXED, ["a", "a", "c"]).tolist() == ["b", "a", "a"]
     assert model.classes_.tolist() == ["a", "b", "c"]
@@ -106,7 +108,7 @@ def test_classes_known_beforehand(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", REGRESSORS + CLASSIFIERS)
-def test_refused_input_leaves_it_unchanged(kind: type) -> None:
+def test_refused_input_leaves_the_baseline_unchanged(kind: type) -> None:
     model = kind().partial_fit(MIXED, [1, 2, 3])
     before = {name: np.copy(value) for name, value in vars(model).items()}
     with pytest.raises(ShapeError):
@@ -115,7 +117,7 @@ def test_refused_input_leaves_it_unchanged(kind: type) -> None:
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_they_are_learners_of_their_task() -> None:
+def test_baselines_are_scikit_learn_estimators() -> None:
     assert all(is_regressor(kind()) for kind in REGRESSORS)
     assert all(is_classifier(kind()) for kind in CLASSIFIERS)
     assert clone(Majority(classes=[1, 2])).classes == [1, 2]

@@ -1,4 +1,4 @@
-"""What came of learning tasks, shown and read back where numbers or names are odd."""
+"""Continual reports with unusual numbers and names: display, plots and JSON."""
 
 import json
 from itertools import pairwise
@@ -16,7 +16,7 @@ from onepass.evaluate.continual_run import Run
 def made(
     names: list[str], n: int = 3, seeds: int = 1, metric: str = "rmse", **output: Any
 ) -> ContinualReport:
-    """A report of matrices that are drawn, or all one value."""
+    """A report whose matrices are random or constant."""
     rng = np.random.default_rng(0)
     value = output.pop("value", None)
     runs = []
@@ -32,7 +32,7 @@ def made(
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_nothing_and_infinity_are_shown(value: float, seeds: int) -> None:
+def test_nan_and_infinity_are_displayed(value: float, seeds: int) -> None:
     pytest.importorskip("matplotlib")
     report = made(["a", "b"], seeds=seeds, value=value)
     assert np.isnan(report["a"].forgetting)
@@ -43,7 +43,7 @@ def test_nothing_and_infinity_are_shown(value: float, seeds: int) -> None:
     report.plot_matrix()
 
 
-def test_long_names_and_many_tasks_leave_room() -> None:
+def test_plots_fit_long_names_and_many_tasks() -> None:
     pytest.importorskip("matplotlib")
     names = ["RLSClassifier on 4000 random ReLU features", "a_$name$_" + 60 * "x", "SGD"]
     report = made(names, 15, metric="accuracy")
@@ -61,7 +61,7 @@ def test_long_names_and_many_tasks_leave_room() -> None:
     assert max(map(len, [*first.splitlines(), *second.splitlines()])) <= 34
 
 
-def test_lines_of_an_error_stay_one_note() -> None:
+def test_multiline_errors_become_single_line_notes() -> None:
     report = made(["two\nlines", "λ"], stopped="1: first\nsecond")
     for text in (report.to_markdown(), report.to_latex()):
         assert "two lines [1]" in text
@@ -72,7 +72,7 @@ def test_lines_of_an_error_stay_one_note() -> None:
     assert ", 1 task, 1 seed" in str(made(["alone"], 1))
 
 
-def test_without_any_draw_there_is_no_test() -> None:
+def test_compare_has_no_p_value_without_variance() -> None:
     report = made(["a", "b"], seeds=3)
     same = [report.runs[0].matrix, report.runs[3].matrix]
     fixed = [Run(r.model, r.seed, same[r.model == "b"], r.before, r.when, 10) for r in report.runs]
@@ -88,7 +88,7 @@ def test_without_any_draw_there_is_no_test() -> None:
     "changed",
     [{"metric": "accuracy"}, {"scenario": "x"}, {"task": "x"}, {"tasks": ["1"]}, {"runs": []}],
 )
-def test_reports_that_were_altered_are_refused(changed: dict[str, Any], tmp_path: Path) -> None:
+def test_altered_reports_are_refused(changed: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps({**json.loads(made(["a"]).to_json()), **changed}))
     with pytest.raises(SourceError, match="must be a report"):
@@ -97,6 +97,6 @@ def test_reports_that_were_altered_are_refused(changed: dict[str, Any], tmp_path
         ContinualReport.from_json('{"runs":' * 100_000)
 
 
-def test_errors_name_this_report() -> None:
+def test_errors_name_the_report_class() -> None:
     with pytest.raises(ParameterError, match=r"ContinualReport\.to_frame: `library`"):
         made(["a"]).to_frame("pandaz")  # type: ignore[arg-type]
