@@ -314,7 +314,7 @@ def test_models_share_an_iterator_of_pairs_with_held_out_rows() -> None:
 def test_an_empty_iterator_or_one_with_seeds_is_refused() -> None:
     with pytest.raises(ParameterError, match="experience"):
         continual(op.RLSClassifier(), iter([]))
-    with pytest.raises(ParameterError, match="iterator is consumed once"):
+    with pytest.raises(ParameterError, match="can be consumed only once"):
         continual(op.RLSClassifier(), iter(digits(0)), seeds=2)
 
 
@@ -398,7 +398,7 @@ def test_stored_runs_are_not_repeated(tmp_path: Path) -> None:
     assert steps[0].done == 11
     assert [p.stat().st_mtime_ns for p in sorted(tmp_path.iterdir())][:2] == stamps
     with pytest.raises(
-        ParameterError, match=r"rls-seed0\.json, where model\.ridge was '1.0' and is '2.0'"
+        ParameterError, match=r"rls-seed0\.json, in which model\.ridge was '1.0' and is '2.0'"
     ):
         continual({"rls": partial(make, ridge=2.0)}, digits, seeds=2, path=tmp_path)
     with pytest.raises(ParameterError, match="experiences was"):

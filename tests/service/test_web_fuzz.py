@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sampling import examples
 from web_server import Server, rows, unchanging_state
 
 from onepass.service.http.routes import ENDPOINTS
+from sampling import examples
 
 KINDS = ["application/json", "application/octet-stream", "application/vnd.apache.arrow.stream",
          "text/csv", "application/x-ndjson", "application/x-onepass", "",

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import examples
 from web_server import Server, output, rows
 
 import onepass as op
 from onepass.serialization.models import dumps
+from sampling import examples
 
 INFER, LEARN = "/v2/models/{}/infer", "/v2/models/{}/learn"
 N, X = 3, [[1.0, 2.0], [2.0, 1.0], [3.0, 5.0]]

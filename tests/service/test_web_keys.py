@@ -15,11 +15,11 @@ import pytest
 from durable_files import execute_sql, query
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sampling import examples
 from web_server import Server, rows
 
 import onepass as op
 from onepass.service.journal import StoredResult
+from sampling import examples
 
 LEARN = "/v2/models/{}/learn"
 _DATATYPES = {"f": "FP64", "i": "INT64", "O": "BYTES"}

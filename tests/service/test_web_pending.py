@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import examples
 from web_server import TOKEN, Server, output, rows, send_request
 
 from onepass.errors import CommitTimeoutError
@@ -17,6 +16,7 @@ from onepass.service.http.auth import Tokens
 from onepass.service.http.context import Service
 from onepass.service.protocol.limits import Limits
 from onepass.service.registry import ModelRegistry
+from sampling import examples
 
 INFER, LEARN, LABELS = (f"/v2/models/rls/{verb}" for verb in ("infer", "learn", "labels"))
 ROLES = {"predict": "p" * 20, "learn": "l" * 20, "admin": TOKEN}

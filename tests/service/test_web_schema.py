@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from sampling import examples
 from web_server import TOKEN, Server, rows, unchanging_state
+
+from sampling import examples
 
 pytest.importorskip("requests")
 pytest.importorskip("schemathesis")

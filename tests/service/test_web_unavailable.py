@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import examples
 from web_server import Server, rows
 
 from onepass.service.schema import FORMAT
+from sampling import examples
 
 LEARN, INFER = "/v2/models/{}/learn", "/v2/models/{}/infer"
 LOAD = "/v2/repository/models/{}/load"

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import examples
 from wire_bodies import arrow_stream, binary_request, request, tensor
 
 from onepass.errors import RequestError
+from sampling import examples
 
 pytest.importorskip("msgspec")
 from onepass.service.protocol import arrow, mlflow, records, v2

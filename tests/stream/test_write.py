@@ -110,7 +110,7 @@ def test_missing_folders_are_refused(tmp_path: Path) -> None:
 def test_parquet_column_keeps_its_type(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     numbers, words = np.array([1.0, 2.0]), np.array(["a", "b"], dtype=object)
-    with pytest.raises(SourceError, match="from row 2 on"):
+    with pytest.raises(SourceError, match="starting at row 2"):
         stream.write([{"x": numbers}, {"x": words}], path)
     assert not path.exists()
     stream.write([{"x": np.array([None], dtype=object)}, {"x": words}], path)
