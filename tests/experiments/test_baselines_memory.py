@@ -231,7 +231,7 @@ def test_every_row_is_stored_with_the_same_probability() -> None:
     assert np.abs(times.reshape(6, 5).mean(axis=1) - 30).max() < 8
 
 
-def test_a_step_uses_the_batch_and_as_many_replayed_rows() -> None:
+def test_step_uses_the_batch_and_as_many_replayed_rows() -> None:
     ours, plain = net(), net()
     model = baselines.Replay(ours, step_size=0.1, capacity=3)
     (x, y), (x2, y2) = batches(2, n=3)

@@ -120,7 +120,7 @@ orders = st.lists(st.integers(0, 2), min_size=2, max_size=4)
 
 @pytest.mark.parametrize("use", USES)
 @given(order=orders, tied=st.booleans(), norm=st.booleans())
-@settings(max_examples=8, print_blob=True)
+@settings(max_examples=3, print_blob=True)
 def test_module_is_restored_and_trainable(
     use: str,
     order: list[int],
@@ -142,7 +142,7 @@ def test_module_is_restored_and_trainable(
 
 @pytest.mark.parametrize("use", [use for use in USES if use != "GPM"])
 @given(order=orders, tied=st.booleans())
-@settings(max_examples=4, print_blob=True)
+@settings(max_examples=2, print_blob=True)
 def test_names_have_no_effect(
     use: str,
     order: list[int],
