@@ -43,7 +43,7 @@ FULL = list(
 )
 
 
-@pytest.mark.parametrize(("dtype", "block_update", "data"), sample(LOFI, 4, "small noise, LoFi"))
+@pytest.mark.parametrize(("dtype", "block_update", "data"), sample(LOFI, 3, "small noise, LoFi"))
 def test_lofi_equals_kalman_filter_for_any_noise(
     dtype: str,
     block_update: bool,  # noqa: FBT001
@@ -73,7 +73,7 @@ WHOLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("learner_and_width", "dtype", "kind"), sample(FULL, 10, "small noise, full covariance")
+    ("learner_and_width", "dtype", "kind"), sample(FULL, 8, "small noise, full covariance")
 )
 def test_full_covariance_equals_kalman_filter(
     learner_and_width: tuple[str, int], dtype: str, kind: str

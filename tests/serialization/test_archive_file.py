@@ -3,9 +3,6 @@
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -243,36 +240,6 @@ def test_full_disk_leaves_the_old_file(
         archive.write(path, {})
     assert path.read_bytes() == whole
     assert list(path.parent.iterdir()) == [path]
-
-
-WRITE_UNTIL_KILLED = """
-import os, sys, numpy as np
-from onepass.serialization import archive
-for _ in range(2):
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        continue
-    i = 0
-    while True:
-        archive.write(sys.argv[1], {"i": i, "w": np.full(20_000, float(i))})
-        if i == 0:
-            os.write(1, b"%10d" % os.getpid())
-        i += 1
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-def test_killed_process_leaves_a_complete_file(path: Path) -> None:
-    command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process:  # noqa: S603  our own
-        assert process.stdout is not None
-        for wait in (0.0, 0.017):
-            writer = int(process.stdout.read(10))
-            threading.Event().wait(wait)
-            os.kill(writer, signal.SIGKILL)
-            tree = archive.read(path)
-            assert (tree["w"] == tree["i"]).all()
 
 
 def test_concurrent_writes_and_reads(path: Path) -> None:

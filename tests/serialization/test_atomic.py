@@ -3,8 +3,6 @@
 import errno
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -133,33 +131,3 @@ def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="Not an ordinary file"), atomic_write(tmp_path / "pipe"):
             pass
     assert not [name for name in names(tmp_path) if name.startswith(".")]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
-def test_folders_of_killed_processes_are_removed_unless_locked(tmp_path: Path) -> None:
-    path, other = tmp_path / "a", tmp_path / "b"
-    code = "import sys, time; from onepass.serialization.atomic import atomic_write\n"
-    code += "with atomic_write(sys.argv[1]) as one, atomic_write(sys.argv[2]) as two:\n"
-    code += "    one.write_text('half'); two.write_text('half'); print(flush=True); time.sleep(60)"
-    with subprocess.Popen(  # noqa: S603  a fixed command
-        [sys.executable, "-c", code, path, other], stdout=subprocess.PIPE
-    ) as writer:
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        writer.kill()
-    (empty,) = {tmp_path / name.replace(name[-20:-4], "0" * 16) for name in names(tmp_path)[:1]}
-    assert len(names(tmp_path)) == 2
-    with atomic_write(path) as first:
-        first.write_text("one")
-        with atomic_write(path) as later:
-            later.write_text("two")
-        assert path.read_text() == "two"
-        assert first.exists()
-    assert path.read_text() == "one"
-    left = names(tmp_path)
-    assert len(left) == 2  # the folder of the other file stays until that file is written
-    with atomic_write(other):
-        empty.mkdir(exist_ok=True)  # killed before it was locked
-    with atomic_write(path), atomic_write(other):
-        pass
-    assert sorted(names(tmp_path)) == ["a", "b"]
