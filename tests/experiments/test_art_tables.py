@@ -46,11 +46,6 @@ def test_both_tables_use_the_same_runs(outcomes: Any, images: Any) -> None:
     assert art_table2(images, draws=1).entries[1].accuracy == two.entries[1].accuracy[:1]
 
 
-def test_runs_are_the_same_in_several_processes(outcomes: Any, images: Any) -> None:
-    again, _ = art_tables(images, draws=3, processes=2)
-    assert [one.accuracy for one in again.entries] == [one.accuracy for one in outcomes[0].entries]
-
-
 def test_a_paired_test_compares_methods_with_ipca(outcomes: Any) -> None:
     one = outcomes[0]
     none, base = one.entry("MNIST", "No PCA"), one.entry("MNIST", "IPCA")

@@ -60,7 +60,7 @@ def rows(n: int = 10, classes: tuple[int, ...] = (2, 3)) -> Any:
 # -- layers ---------------------------------------------------------------------------------------
 
 
-def test_a_class_is_predicted_by_the_units_of_its_task() -> None:
+def test_class_is_predicted_by_the_units_of_its_task() -> None:
     some = layers(heads=(1, 2, 1, 0))
     x, _ = rows()
     old = some.without(tuple(s == 1 for s in some.stamps))
@@ -89,9 +89,7 @@ def test_new_units_do_not_change_predictions_of_earlier_classes() -> None:
         ({}, lambda u: u),
     ],
 )
-def test_a_step_is_sgd_followed_by_the_proximal_operator(
-    paid: dict[str, float], moved: Any
-) -> None:
+def test_step_is_sgd_followed_by_the_proximal_operator(paid: dict[str, float], moved: Any) -> None:
     some, (x, y) = layers(), rows()
     free = all_weights(some, 2)
     found = fit_layers(
@@ -157,7 +155,7 @@ def test_new_unit_weights_lead_into_and_out_of_new_units() -> None:
     assert free.weights[2].tolist() == [[False] * 4] * 3 + [[False, False, False, True]]
 
 
-def test_a_split_restores_units_and_assigns_copies_to_the_task() -> None:
+def test_split_restores_units_and_assigns_copies_to_the_task() -> None:
     before = layers()
     before = replace(before, stamps=tuple(torch.ones_like(s) for s in before.stamps))
     w = [m.clone() for m in before.weights]
@@ -211,7 +209,7 @@ def test_den_grows_only_if_the_loss_or_the_drift_is_too_large() -> None:
     assert fewer.units_added_ == 0  # removed: all their weights are 0
 
 
-def test_a_failure_leaves_the_learner_unchanged() -> None:
+def test_failure_leaves_the_learner_unchanged() -> None:
     model = baselines.DEN(net())
     x, y = torch.randn(8, 3, dtype=torch.float64), torch.tensor([0, 1] * 4)
     with pytest.raises(NotFittedError, match="a task must have ended"):

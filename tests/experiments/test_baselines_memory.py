@@ -217,7 +217,7 @@ def test_invalid_settings_of_ewc_are_rejected(settings: Any) -> None:
 
 def test_every_row_is_stored_with_the_same_probability() -> None:
     times = np.zeros(30)
-    for seed in range(150):
+    for seed in range(100):
         model = baselines.Replay(nn.Linear(1, 1), loss="squared", capacity=6, seed=seed)
         for begin in range(0, 30, 7):
             rows = np.arange(begin, min(begin + 7, 30), dtype=np.float32)
@@ -226,12 +226,12 @@ def test_every_row_is_stored_with_the_same_probability() -> None:
         assert len(set(retained)) == 6
         assert (model.buffer_[0][:, 0] == model.buffer_[1]).all()
         times[retained] += 1
-    # 30 times each on average, with a binomial standard deviation of 5
-    assert np.abs(times - 30).max() < 20
-    assert np.abs(times.reshape(6, 5).mean(axis=1) - 30).max() < 8
+    # 20 times on average, with a binomial standard deviation of 4
+    assert np.abs(times - 20).max() < 16
+    assert np.abs(times.reshape(6, 5).mean(axis=1) - 20).max() < 6.5
 
 
-def test_a_step_uses_the_batch_and_as_many_replayed_rows() -> None:
+def test_step_uses_the_batch_and_as_many_replayed_rows() -> None:
     ours, plain = net(), net()
     model = baselines.Replay(ours, step_size=0.1, capacity=3)
     (x, y), (x2, y2) = batches(2, n=3)

@@ -84,7 +84,7 @@ def test_squared_loss_is_half_the_squared_error() -> None:
         torch.testing.assert_close(a, b - 0.1 * b.grad)
 
 
-def test_a_column_of_targets_fits_one_output() -> None:
+def test_column_of_targets_fits_one_output() -> None:
     x = np.ones((3, 4), dtype=np.float32)
     flat, column = net(1), net(1)
     baselines.SGD(flat, loss="squared").learn(x, [1.0, 2.0, 3.0])
@@ -124,7 +124,7 @@ def test_learning_works_under_no_grad(name: str) -> None:
 
 
 @each
-def test_the_global_random_state_is_unchanged(name: str) -> None:
+def test_global_random_state_is_unchanged(name: str) -> None:
     module = net()
     before = torch.get_rng_state()
     model = made(name, module)
@@ -153,7 +153,7 @@ def test_predictions_have_the_type_of_the_rows(name: str) -> None:
 
 
 @each
-def test_an_empty_batch_has_no_effect(name: str) -> None:
+def test_empty_batch_has_no_effect(name: str) -> None:
     model = made(name, net())
     before = state(model)
     model.learn(np.zeros((0, 4), dtype=np.float32), np.zeros(0, dtype=int)).after_task()
@@ -236,7 +236,7 @@ def test_input_invalid_for_the_module_leaves_the_learner_unchanged(
 
 
 @pytest.mark.parametrize("name", ["SGD", "EWC", "SI", "LwF", "Replay"])
-def test_a_step_that_is_not_finite_is_not_applied(name: str) -> None:
+def test_step_that_is_not_finite_is_not_applied(name: str) -> None:
     model = made(name, net(1), loss="squared", step_size=1e38)
     before = state(model)
     with pytest.raises(NumericalError, match=r"no finite step of .*2\.weight.*Lower `step_size`"):

@@ -97,7 +97,7 @@ def test_lwf_follows_its_equations() -> None:
 
 
 @pytest.mark.parametrize("name", ["SI", "LwF"])
-def test_without_strength_it_is_sgd(name: str) -> None:
+def test_zero_strength_equals_sgd(name: str) -> None:
     ours, plain = net(), net()
     model = getattr(baselines, name)(ours, step_size=0.1, momentum=0.5, strength=0.0)
     peer = baselines.SGD(plain, step_size=0.1, momentum=0.5)
@@ -142,7 +142,7 @@ def test_importance_of_ewc_in_several_passes_is_computed_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("name", [*STORING, "ICaRL"])
-def test_a_failure_in_several_passes_leaves_the_learner_unchanged(name: str) -> None:
+def test_failure_in_several_passes_leaves_the_learner_unchanged(name: str) -> None:
     module = net()
     model = getattr(baselines, name)(module, epochs=3, step_size=0.1)
     for x, y in batches(2):

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from onepass_experiments.orfit_deep_networks import (
     network,
 )
 from onepass_experiments.orfit_deep_outcome import Result, average, forgetting
+from sampling import sample
 
 torch = pytest.importorskip("torch")
 
@@ -102,10 +104,11 @@ def test_a_network_depends_only_on_its_seed(name: str) -> None:
     assert bool(weights[0].isfinite().all())
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("stream", ["angles", "split"])
-def test_every_method_learns(images: Images, name: str, stream: str) -> None:
-    tasks = list(STREAMS[stream].make(halved(images), 0.04, 0))[:2]
+@pytest.mark.parametrize(
+    ("stream", "name"), sample(list(product(["angles", "split"], METHODS)), 8, "methods")
+)
+def test_method_is_deterministic_and_finite(images: Images, name: str, stream: str) -> None:
+    tasks = list(STREAMS[stream].make(halved(images), 0.03, 0))[:2]
     settings = plain()[stream]["conv"][name]
     threads = torch.get_num_threads()
     one = run(METHODS[name], settings, tasks, "conv", [0])
@@ -208,14 +211,6 @@ def test_the_same_seed_gives_the_same_outcome(images: Images) -> None:
     assert seen[:2] == [(1, 2), (2, 2)]
     assert one.results[0].seconds == [None, None]
     assert one.results[0].matrices[0] != one.results[0].matrices[1]
-
-
-def test_results_do_not_depend_on_processes(images: Images) -> None:
-    settled: dict[str, Any] = {
-        "methods": ["SGD"], "networks": ["mlp"], "streams": ["split"], "draws": 2, "scale": 0.05,
-        "settings": plain(),
-    }  # fmt: skip
-    assert orfit_deep(images, processes=2, **settled) == orfit_deep(images, **settled)
 
 
 @pytest.mark.parametrize(

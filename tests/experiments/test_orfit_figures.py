@@ -19,6 +19,7 @@ from onepass_experiments import Outcome, RotatedDigits, orfit_figure6, orfit_fig
 from onepass_experiments.orfit import multipass_sgd, rotated
 from onepass_experiments.outcome import band, published
 from oracles import sgd_multipass
+from sampling import sample
 
 PRINTED = "ORFit, rule of 2022 as printed"
 
@@ -62,7 +63,7 @@ def figure7(images: Images) -> Outcome:
 
 
 @pytest.mark.parametrize("order", [0, 1, 3])
-def test_a_quarter_turn_is_exact(order: Any) -> None:
+def test_rotation_by_quarter_turn_is_exact(order: Any) -> None:
     pictures = strokes(3, np.random.default_rng(1))
     turned = rotated(pictures, np.array([90.0, 180.0, -90.0]), order)
     for k, quarters in enumerate((1, 2, -1)):
@@ -76,7 +77,7 @@ def test_pixels_stay_in_range() -> None:
     assert turned.max() <= 255.0
 
 
-def test_a_draw_has_the_set_up_of_the_papers(images: Images) -> None:
+def test_draw_has_set_up_of_papers(images: Images) -> None:
     drawn = RotatedDigits().draw(images, 4, [0, 0])
     assert_allclose(np.rad2deg(drawn.y), 1.8 * np.arange(1, 101))
     assert drawn.X.shape == (100, 784)
@@ -93,7 +94,7 @@ def test_a_draw_has_the_set_up_of_the_papers(images: Images) -> None:
     assert (images.train_images[:130] == back).all(axis=(1, 2)).sum() == 1
 
 
-def test_a_draw_depends_only_on_its_seed(images: Images) -> None:
+def test_draw_depends_only_on_seed(images: Images) -> None:
     one, same = (RotatedDigits().draw(images, 2, [0, 3]) for _ in range(2))
     other = RotatedDigits().draw(images, 2, [0, 4])
     assert (one.X == same.X).all()
@@ -102,7 +103,7 @@ def test_a_draw_depends_only_on_its_seed(images: Images) -> None:
     assert (one.start != other.start).any()
 
 
-def test_a_bias_is_one_more_feature(images: Images) -> None:
+def test_bias_adds_constant_feature(images: Images) -> None:
     drawn = RotatedDigits(bias=True).draw(images, 2, [0, 0])
     assert drawn.X.shape[1] == drawn.X_test.shape[1] == drawn.start.shape[1] == 785
     assert (drawn.X[:, -1] == 1).all()
@@ -150,7 +151,7 @@ def test_steps_that_do_not_increase_are_rejected(step_size: float, steps: list[i
 # -- the experiments ------------------------------------------------------------------------------
 
 
-def test_the_order_of_methods_is_the_published_one(figure6: Outcome) -> None:
+def test_ranking_of_methods_is_as_published(figure6: Outcome) -> None:
     names = ["ORFit", PRINTED, "One-Step SGD", "Greedy"]
     last = [figure6.line(name).ours.mean[-1] for name in names]
     assert last[0] < last[2] < last[3]
@@ -179,7 +180,7 @@ def test_greedy_predicts_the_last_angle(figure6: Outcome) -> None:
     assert_allclose(shown, alone.values, atol=0.02)
 
 
-def test_the_sample_row_is_fitted_when_it_is_learned(figure6: Outcome, figure7: Outcome) -> None:
+def test_sample_row_is_fitted_when_learned(figure6: Outcome, figure7: Outcome) -> None:
     assert figure6.setup["sample"] == 16
     assert figure7.setup["sample"] == 11
     for method in ("ORFit", "One-Step SGD", PRINTED):
@@ -199,7 +200,7 @@ def test_with_unlimited_memory_all_rows_are_fitted(figure7: Outcome) -> None:
     assert 1e-3 < many.mean[-1] < many.mean[0]
 
 
-def test_the_same_seed_gives_the_same_outcome(images: Images, figure6: Outcome) -> None:
+def test_same_seed_gives_same_outcome(images: Images, figure6: Outcome) -> None:
     seen: list[tuple[int, int]] = []
     again = orfit_figure6(images, draws=2, runs=3, progress=lambda i, n: seen.append((i, n)))
     assert again == figure6
@@ -260,7 +261,7 @@ def test_rows_learned_so_far_are_fitted_until_the_memory_is_full(
     assert "first 100 rows in any run, is" in figure7.remark
 
 
-def test_the_error_over_rows_learned_so_far_ends_as_the_training_error(figure7: Outcome) -> None:
+def test_final_error_over_learned_rows_is_training_error(figure7: Outcome) -> None:
     so_far, train = (figure7.line("ORFit", error).ours for error in ("learned", "train"))
     assert so_far.mean[-1] == pytest.approx(train.mean[-1], abs=1e-12)
 
@@ -268,14 +269,14 @@ def test_the_error_over_rows_learned_so_far_ends_as_the_training_error(figure7: 
 # -- results ---------------------------------------------------------------------------
 
 
-def test_a_band_summarizes_runs_and_draws() -> None:
+def test_band_summarizes_runs_and_draws() -> None:
     errors = np.array([[[1.0, 3.0]], [[5.0, 5.0]]])  # two draws, one step, two runs
     found = band(np.array([7]), errors)
     assert (found.steps, found.mean, found.low, found.high) == ([7], [3.5], [2.0], [5.0])
     assert found.deviation == [0.5]
 
 
-def test_the_published_curves_are_complete() -> None:
+def test_published_curves_are_complete() -> None:
     for name in ("orfit-fig6", "orfit-fig7"):
         source, curves = published("orfit-published.json", name)
         assert "Min" in source
@@ -285,7 +286,7 @@ def test_the_published_curves_are_complete() -> None:
             assert min(curve.values) >= 0
 
 
-def test_an_outcome_is_a_table(figure6: Outcome, figure7: Outcome) -> None:
+def test_outcome_as_table(figure6: Outcome, figure7: Outcome) -> None:
     console = Console(width=160, record=True)
     console.print(figure6)
     text = console.export_text()
@@ -301,7 +302,7 @@ def test_an_outcome_is_a_table(figure6: Outcome, figure7: Outcome) -> None:
     assert "| – |" in greedy  # the published curve ends before the last row
 
 
-def test_an_outcome_is_json(figure6: Outcome, tmp_path: Path) -> None:
+def test_outcome_as_json(figure6: Outcome, tmp_path: Path) -> None:
     text = figure6.to_json(tmp_path / "outcome.json")
     assert (tmp_path / "outcome.json").read_text(encoding="utf-8") == text + "\n"
     tree = json.loads(text)
@@ -312,7 +313,7 @@ def test_an_outcome_is_json(figure6: Outcome, tmp_path: Path) -> None:
     assert_allclose(first["ours"]["mean"], figure6.line("ORFit").ours.mean, atol=1e-3)
 
 
-def test_an_outcome_is_one_tidy_table(figure7: Outcome, tmp_path: Path) -> None:
+def test_outcome_as_csv(figure7: Outcome, tmp_path: Path) -> None:
     figure7.to_csv(tmp_path / "outcome.csv")
     with (tmp_path / "outcome.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -339,13 +340,13 @@ def test_invalid_paths_are_rejected(figure6: Outcome, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"Outcome.to_json: .* must be a file that can be"):
         figure6.to_json(tmp_path / "none" / "a.json")
     with pytest.raises(SourceError, match=r"Outcome.plot: .* must be a file that can be"):
-        figure6.plot(tmp_path / "none" / "a.png")
+        figure6.plot(tmp_path / "none" / "a.svg")
     with pytest.raises(ParameterError, match=r"Outcome.plot: `path` must end in .png"):
         figure6.plot(tmp_path / "a.odd")
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_an_outcome_is_a_figure(figure7: Outcome, tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize("suffix", sample(["png", "svg", "pdf"], 1, "format of figure"))
+def test_figure_of_outcome(figure7: Outcome, tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("matplotlib")
     figure = figure7.plot(tmp_path / f"figure.{suffix}")
     assert (tmp_path / f"figure.{suffix}").stat().st_size > 5_000
@@ -355,7 +356,7 @@ def test_an_outcome_is_a_figure(figure7: Outcome, tmp_path: Path, suffix: str) -
     assert "row 11" in one.get_ylabel()
 
 
-def test_a_figure_shows_published_and_reproduced_curves(figure6: Outcome) -> None:
+def test_figure_shows_published_and_reproduced_curves(figure6: Outcome) -> None:
     pytest.importorskip("matplotlib")
     paper, ours, paper_alone, ours_alone = figure6.plot().axes
     for axes, error in ((paper, "test"), (paper_alone, "sample")):
@@ -375,7 +376,7 @@ def test_a_figure_shows_published_and_reproduced_curves(figure6: Outcome) -> Non
         assert [line.get_linestyle() for line in dashed] == ["--"]
 
 
-def test_without_published_curves_a_figure_has_one_column(images: Images) -> None:
+def test_figure_without_published_curves_has_single_column(images: Images) -> None:
     pytest.importorskip("matplotlib")
     outcome = orfit_figure6(images, m=5, draws=1, runs=1, digits=RotatedDigits(n=8))
     assert len(outcome.plot().axes) == 2
@@ -385,7 +386,7 @@ def _is(line: Any, error: str) -> bool:
     return line.error == error and line.paper is not None
 
 
-def test_a_figure_needs_matplotlib(figure6: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_requires_matplotlib(figure6: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"Outcome.plot needs matplotlib"):
         figure6.plot()

@@ -1,4 +1,4 @@
-"""Rows of mixed kinds for the features' tests, and the slow way through a stream: row after row."""
+"""Strategies for tables and matrices, and references that learn row by row or in blocks."""
 
 import datetime as dt
 from itertools import pairwise
@@ -12,7 +12,7 @@ from onepass.validation.table import Table
 
 
 def row_by_row(feature: Transformer, X: Any) -> np.ndarray:
-    """Learn single rows; earlier ones hold 0 in columns that came later."""
+    """Features of rows learned one by one; columns added later are 0 in earlier rows."""
     rows = []
     for i in range(len(X)):
         if isinstance(X, np.ndarray) and X.shape[1] > getattr(feature, "n_features_in_", 1 << 30):
@@ -25,7 +25,7 @@ def row_by_row(feature: Transformer, X: Any) -> np.ndarray:
 
 
 def in_blocks(feature: Transformer, X: Any, cuts: list[int]) -> np.ndarray:
-    """Learn blocks, cut at these rows."""
+    """Features of rows learned in blocks that begin at these rows."""
     edges = [0, *sorted(cuts), len(X)]
     parts = [feature.learn_transform(X[a:b]) for a, b in pairwise(edges)]
     out = np.zeros((len(X), feature.n_features_out_))
@@ -35,7 +35,7 @@ def in_blocks(feature: Transformer, X: Any, cuts: list[int]) -> np.ndarray:
 
 
 def state(thing: Any) -> Any:
-    """All that a feature, learner or pipeline holds, as text: equal only where bits are."""
+    """All attributes of an object as plain values, which are equal only if all bits are."""
     if isinstance(thing, np.ndarray):
         return (
             str(thing.dtype),
@@ -51,18 +51,18 @@ def state(thing: Any) -> Any:
     return repr(thing)
 
 
-KNOWN = st.one_of(
+FINITE = st.one_of(
     st.sampled_from([0.0, 1.0, 1e8, 1e8 + 1, 1e8 - 1, -3.5]), st.floats(-1e6, 1e6, width=32)
 )
-NUMBERS = st.one_of(st.none(), KNOWN)
+NUMBERS = st.one_of(st.none(), FINITE)
 TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "b", "c", "d", "nan", "é"]))
 DATES = st.one_of(st.none(), st.datetimes(dt.datetime(1960, 1, 1), dt.datetime(2040, 12, 31)))  # noqa: DTZ001
 
 
 @st.composite
-def tables(draw: st.DrawFn, most: int = 12) -> Table:
-    """A table with two numbers, two texts and a date, all of them missing here and there."""
-    n = draw(st.integers(1, most))
+def tables(draw: st.DrawFn, max_rows: int = 12) -> Table:
+    """A table with two numeric columns, two of text and one of dates, with missing values."""
+    n = draw(st.integers(1, max_rows))
 
     def column(values: st.SearchStrategy[Any], kind: Any) -> np.ndarray:
         listed = draw(st.lists(values, min_size=n, max_size=n))
@@ -85,10 +85,10 @@ def tables(draw: st.DrawFn, most: int = 12) -> Table:
 
 
 @st.composite
-def matrices(draw: st.DrawFn, *, gaps: bool, most: int = 14) -> np.ndarray:
-    """Columns that are constant, far from 0, or missing here and there."""
-    n, d = draw(st.integers(1, most)), draw(st.integers(1, 4))
-    values = NUMBERS if gaps else KNOWN
+def matrices(draw: st.DrawFn, *, gaps: bool, max_rows: int = 14) -> np.ndarray:
+    """A matrix with columns that may be constant or far from 0 or have missing values."""
+    n, d = draw(st.integers(1, max_rows)), draw(st.integers(1, 4))
+    values = NUMBERS if gaps else FINITE
     rows = draw(st.lists(st.lists(values, min_size=d, max_size=d), min_size=n, max_size=n))
     return np.array([[np.nan if v is None else v for v in row] for row in rows], dtype=float)
 

@@ -1,4 +1,4 @@
-"""Impute and Scale: blocks are rows, rows are bounded, the limit is scikit-learn's."""
+"""Impute and Scale: blocks equal single rows; results equal scikit-learn's."""
 
 from typing import Any
 
@@ -31,8 +31,8 @@ NEAR = {"rtol": 1e-9, "atol": 1e-9}
 
 
 @given(X=matrices(gaps=True), cuts=CUTS, impute=IMPUTERS)
-@settings(max_examples=80, deadline=None)
-def test_impute_in_any_cut_is_row_by_row(X: Any, cuts: Any, impute: Any) -> None:
+@settings(max_examples=40, deadline=None)
+def test_impute_blocks_equal_single_rows(X: Any, cuts: Any, impute: Any) -> None:
     one, other = clone(impute), clone(impute)
     expected = row_by_row(one, X)
     assert_allclose(
@@ -43,39 +43,39 @@ def test_impute_in_any_cut_is_row_by_row(X: Any, cuts: Any, impute: Any) -> None
 
 
 @given(X=matrices(gaps=False), cuts=CUTS, scale=SCALES)
-@settings(max_examples=80, deadline=None)
-def test_scale_in_any_cut_is_row_by_row(X: Any, cuts: Any, scale: Any) -> None:
+@settings(max_examples=40, deadline=None)
+def test_scale_blocks_equal_single_rows(X: Any, cuts: Any, scale: Any) -> None:
     one, other = clone(scale), clone(scale)
     expected = row_by_row(one, X)
     assert_allclose(in_blocks(other, X, [c for c in cuts if c <= len(X)]), expected, **NEAR)
 
 
 @given(X=matrices(gaps=False), scale=SCALES)
-@settings(deadline=None)
-def test_a_row_is_part_of_its_own_statistics(X: Any, scale: Any) -> None:
+@settings(max_examples=40, deadline=None)
+def test_scale_includes_row_in_its_statistics(X: Any, scale: Any) -> None:
     for k, row in enumerate(X, 1):
         before = state(vars(scale))
-        asked = scale.transform(row[None])
+        transformed = scale.transform(row[None])
         assert state(vars(scale)) == before
-        assert_allclose(asked, scale.learn_transform(row[None]), **NEAR)
+        assert_allclose(transformed, scale.learn_transform(row[None]), **NEAR)
         bound = k - 1 if scale.with_mean else k
-        assert (np.abs(asked) <= np.sqrt(bound) * (1 + 1e-9)).all()
+        assert (np.abs(transformed) <= np.sqrt(bound) * (1 + 1e-9)).all()
 
 
 @given(X=matrices(gaps=True), impute=IMPUTERS)
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_impute_transform_equals_learn_transform(X: Any, impute: Any) -> None:
     for row in X:
         before = state(vars(impute))
-        asked = impute.transform(row[None])[0]
+        transformed = impute.transform(row[None])[0]
         assert state(vars(impute)) == before
-        taught = impute.learn_transform(row[None])[0]
-        assert_allclose(asked, taught[: len(asked)], rtol=1e-12)
+        learned = impute.learn_transform(row[None])[0]
+        assert_allclose(transformed, learned[: len(transformed)], rtol=1e-12)
 
 
 @given(X=matrices(gaps=False), new=matrices(gaps=False), feature=st.one_of(IMPUTERS, SCALES))
-@settings(deadline=None)
-def test_a_grown_column_had_been_zero_all_along(X: Any, new: Any, feature: Any) -> None:
+@settings(max_examples=40, deadline=None)
+def test_new_column_counts_as_zero_in_earlier_rows(X: Any, new: Any, feature: Any) -> None:
     d = X.shape[1]
     zeros = np.zeros((len(X), new.shape[1]))
     late, early = clone(feature), clone(feature)
@@ -97,7 +97,7 @@ def test_scale_equals_standard_scaler_including_the_row(rng: Any) -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("mean", "mean"), ("zero", "constant")])
-def test_impute_is_simple_imputer_of_the_rows_so_far(rng: Any, ours: Any, theirs: Any) -> None:
+def test_impute_equals_simple_imputer_of_past_rows(rng: Any, ours: Any, theirs: Any) -> None:
     X = np.where(rng.random((300, 4)) < 0.3, np.nan, rng.normal(5, 2, size=(300, 4)))
     imputer = SimpleImputer(strategy=theirs, add_indicator=True).fit(X)
     impute = Impute(ours, indicator=True).learn(X)
@@ -114,13 +114,13 @@ def test_scale_is_accurate_far_from_zero() -> None:
     assert_allclose(transformed, Scale().learn_transform(small), rtol=1e-12)
 
 
-def test_constant_columns_are_zero_and_zeros_stay_zeros() -> None:
+def test_constant_columns_become_zero_and_zeros_remain() -> None:
     X = np.array([[3.7, 0.0], [3.7, 2.0], [3.7, 0.0]])
     assert_array_equal(Scale().learn_transform(X)[:, 0], 0.0)
     assert_array_equal(Scale(with_mean=False).learn_transform(X)[[0, 2], 1], 0.0)
 
 
-def test_last_value_and_indicators_by_hand() -> None:
+def test_last_value_and_indicators() -> None:
     impute = Impute("last", indicator=True)
     X = np.array([[1, np.nan], [np.nan, 5], [2, np.nan], [np.nan, np.nan]])
     transformed = impute.learn_transform(X)
@@ -129,7 +129,7 @@ def test_last_value_and_indicators_by_hand() -> None:
     assert impute.get_feature_names_out().tolist() == names
 
 
-def test_names_of_a_frame() -> None:
+def test_frame_columns_are_selected_by_name() -> None:
     frame = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": [4, 5, 6]})
     impute = Impute().learn(frame)
     assert impute.transform(frame[["b", "a"]]).tolist() == [[1, 4], [2, 5], [3, 6]]
@@ -142,7 +142,7 @@ def test_names_of_a_frame() -> None:
 
 
 @pytest.mark.parametrize("feature", [Impute(), Scale()])
-def test_errors_leave_the_state_unchanged(feature: Any) -> None:
+def test_errors_leave_state_unchanged(feature: Any) -> None:
     feature = clone(feature).learn(np.array([[1.0, 2.0], [3.0, 5.0]]))
     before = state(vars(feature))
     for wrong, error in [
@@ -161,7 +161,7 @@ def test_errors_leave_the_state_unchanged(feature: Any) -> None:
         feature.grow(1)
 
 
-def test_nan_is_a_gap_only_to_impute() -> None:
+def test_nan_is_refused_by_scale() -> None:
     with pytest.raises(NotFiniteError, match="Impute"):
         Scale().learn([[np.nan]])
     with pytest.raises(ParameterError, match="'median'"):
@@ -169,7 +169,7 @@ def test_nan_is_a_gap_only_to_impute() -> None:
 
 
 @pytest.mark.parametrize("feature", [Impute(indicator=True), Scale(), Scale(with_mean=False)])
-def test_before_anything_was_learned(feature: Any) -> None:
+def test_unfitted_transform(feature: Any) -> None:
     feature = clone(feature)
     assert feature.transform([[2.0, 3.0]]).shape == (1, 2)
     assert not hasattr(feature, "n_features_in_")
@@ -179,7 +179,7 @@ def test_before_anything_was_learned(feature: Any) -> None:
 
 
 @pytest.mark.parametrize("feature", [Impute(indicator=True), Scale()])
-def test_float32_stays_float32_and_inputs_stay_as_they_were(feature: Any) -> None:
+def test_float32_stays_float32_and_input_is_unchanged(feature: Any) -> None:
     X = np.arange(12, dtype=np.float32).reshape(6, 2)
     original = X.copy()
     transformed = clone(feature).learn_transform(X)
@@ -208,6 +208,6 @@ def test_rounding_is_not_variance() -> None:
     assert_array_equal(Scale().learn(column[:3]).transform(column[3:4]), [[0.0]])
 
 
-def test_a_small_spread_far_from_zero_is_one() -> None:
+def test_small_spread_far_from_zero_is_scaled() -> None:
     scaled = Scale().learn_transform(1e8 + np.array([[-1e-6], [1e-6]])).ravel()
     assert scaled[1] == pytest.approx(1.0)

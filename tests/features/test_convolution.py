@@ -1,4 +1,4 @@
-"""Random convolution: the plain formula, patch after patch."""
+"""Random convolution equals its formula, computed patch by patch."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def slowly(picture: np.ndarray, feature: RandomConvolution) -> np.ndarray:
 
 
 def sides(patch: np.ndarray, feature: RandomConvolution) -> np.ndarray:
-    """How far the answers to one patch exceed the threshold, (2, filters)."""
+    """Responses to a patch beyond the threshold, (2, filters)."""
     p = patch.ravel()
     z = feature.filters_.astype(float) @ (p - p.mean()) / np.sqrt(p.var() + feature.contrast**2)
     return np.maximum([z - feature.threshold, -z - feature.threshold], 0)
@@ -64,7 +64,7 @@ def smoothly(picture: np.ndarray, feature: RandomConvolution) -> np.ndarray:
 @pytest.mark.parametrize(
     "more", [{}, {"padding": 2, "power": 0.5}, {"padding": 1, "overlap": 0.4, "power": 0.7}]
 )
-def test_convolution_is_its_formula(channels: int, more: dict[str, Any]) -> None:
+def test_convolution_equals_formula(channels: int, more: dict[str, Any]) -> None:
     X = np.random.default_rng(1).random((4, channels, 9, 7))
     feature = RandomConvolution(5, size=3, pool=2, threshold=0.3, **more).learn(X)
     expected = [slowly(picture, feature) for picture in X]
@@ -78,7 +78,7 @@ def test_convolution_is_its_formula(channels: int, more: dict[str, Any]) -> None
         feature.grow(1000)
 
 
-def test_narrow_cells_are_their_middle() -> None:
+def test_narrow_pooling_cells_weight_only_center() -> None:
     assert_allclose(pooling_matrix((1, 5), 1, overlap=1e-9), [[0, 0, 1, 0, 0]])
     assert_allclose(pooling_matrix((1, 4), 1, overlap=1e-9), [[0, 0.5, 0.5, 0]])
     assert_allclose(pooling_matrix((1, 5), 1, overlap=1e-310), [[0, 0, 1, 0, 0]])

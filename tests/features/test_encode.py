@@ -1,4 +1,4 @@
-"""Encode: columns by name, categories as they come, dates as phases; any cut, the same."""
+"""Encode: columns by name, categories in order of appearance, dates as phases."""
 
 import datetime as dt
 from typing import Any
@@ -38,8 +38,8 @@ ENCODERS = st.builds(
 
 
 @given(table=tables(), cuts=CUTS, encode=ENCODERS)
-@settings(max_examples=80, deadline=None)
-def test_any_cut_is_row_by_row(table: Any, cuts: Any, encode: Any) -> None:
+@settings(max_examples=40, deadline=None)
+def test_blocks_equal_single_rows(table: Any, cuts: Any, encode: Any) -> None:
     cuts = [cut for cut in cuts if cut <= len(table)]
     one, other = clone(encode), clone(encode)
     expected = row_by_row(one, table)
@@ -55,8 +55,8 @@ def test_any_cut_is_row_by_row(table: Any, cuts: Any, encode: Any) -> None:
     cut=st.integers(0, 8),
     encode=ENCODERS,
 )
-@settings(deadline=None)
-def test_rows_with_optional_keys_may_be_cut_anywhere(rows: Any, cut: Any, encode: Any) -> None:
+@settings(max_examples=40, deadline=None)
+def test_blocks_with_optional_keys_equal_single_rows(rows: Any, cut: Any, encode: Any) -> None:
     encode.set_params(extra="learn" if encode.extra == "refuse" else encode.extra)
     one, other = clone(encode), clone(encode)
     expected = row_by_row(one, rows)
@@ -65,8 +65,8 @@ def test_rows_with_optional_keys_may_be_cut_anywhere(rows: Any, cut: Any, encode
 
 
 @given(table=tables(), encode=ENCODERS)
-@settings(deadline=None)
-def test_one_dict_is_encoded_as_in_a_table(table: Any, encode: Any) -> None:
+@settings(max_examples=40, deadline=None)
+def test_dict_is_encoded_like_table_row(table: Any, encode: Any) -> None:
     encode.learn(table)
     before = state(vars(encode))
     many = encode.transform(table)
@@ -77,14 +77,14 @@ def test_one_dict_is_encoded_as_in_a_table(table: Any, encode: Any) -> None:
 
 
 @given(table=tables(), encode=ENCODERS, data=st.data())
-@settings(deadline=None)
-def test_columns_are_found_by_name(table: Any, encode: Any, data: Any) -> None:
+@settings(max_examples=40, deadline=None)
+def test_columns_are_selected_by_name(table: Any, encode: Any, data: Any) -> None:
     encode.learn(table)
     names = data.draw(st.permutations(table.names))
     assert_array_equal(encode.transform(table.select(names)), encode.transform(table))
 
 
-def test_every_kind_of_input_is_the_same() -> None:
+def test_input_types_are_equivalent() -> None:
     when = [dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 7, 4, 18, 30)]  # noqa: DTZ001
     data = {"km": [1.5, 2.0], "ok": [True, False], "by": ["air", None], "when": when}
     rows = [dict(zip(data, values, strict=True)) for values in zip(*data.values(), strict=True)]
@@ -99,7 +99,7 @@ def test_every_kind_of_input_is_the_same() -> None:
         assert_allclose(Encode().learn_transform(X), expected)
 
 
-def test_phases_of_a_date() -> None:
+def test_dates_are_encoded_as_phases() -> None:
     encode = Encode(times=("hour", "weekday", "yearday", "elapsed"))
     monday = dt.datetime(2012, 1, 2, 6)  # noqa: DTZ001
     X = encode.learn_transform([{"t": monday}, {"t": monday + dt.timedelta(days=3.5)}, {"t": None}])
@@ -120,7 +120,7 @@ def test_phases_of_a_date() -> None:
     ]
 
 
-def test_late_categories_share_a_column() -> None:
+def test_categories_beyond_limit_share_column() -> None:
     encode = Encode(max_categories=2)
     X = encode.learn_transform([{"by": text} for text in ["a", "b", "c", None, "a", "d"]])
     assert X.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
@@ -128,7 +128,7 @@ def test_late_categories_share_a_column() -> None:
     assert encode.transform([{"by": "new"}, {"by": None}]).tolist() == [[0, 0, 1], [0, 0, 0]]
 
 
-def test_hashes_are_the_same_on_every_machine() -> None:
+def test_hashes_are_reproducible() -> None:
     encode = Encode(categories="hash", hash_size=8)
     X = encode.learn_transform([{"by": "air"}, {"by": "sea"}, {"by": None}, {"by": "air"}])
     assert np.abs(X).sum(axis=1).tolist() == [1, 1, 0, 1]
@@ -145,7 +145,7 @@ def test_hashes_are_the_same_on_every_machine() -> None:
     assert (other.learn_transform(rows) != first.learn_transform(rows)).any()
 
 
-def test_a_column_enters_with_its_first_value() -> None:
+def test_column_is_added_with_first_value() -> None:
     encode = Encode()
     X = encode.learn_transform([{"a": None, "b": 1.0}, {"a": 2.0, "b": None}, {"a": None}])
     assert encode.layout_ == ["b", "a"]
@@ -165,7 +165,7 @@ def test_extra_columns() -> None:
             verb(more)
 
 
-def test_a_frame_without_any_known_column_is_refused() -> None:
+def test_frame_without_known_columns_is_refused() -> None:
     encode = Encode().learn(pd.DataFrame({"a": [1.0]}))
     with pytest.raises(ColumnError, match=r"such as 'a', got only new columns, such as 'z'"):
         encode.transform(pd.DataFrame({"z": [1.0]}))
@@ -185,7 +185,7 @@ def test_a_frame_without_any_known_column_is_refused() -> None:
         ([{"a": 1.0}], [{"a": dt.date(2020, 1, 1)}], r"must contain numbers.*got dates"),
     ],
 )
-def test_a_column_keeps_its_kind(first: Any, then: Any, words: Any) -> None:
+def test_column_type_must_not_change(first: Any, then: Any, words: Any) -> None:
     encode = Encode().learn(first)
     before = state(vars(encode))
     for verb in (encode.learn, encode.transform):
@@ -225,13 +225,13 @@ def test_invalid_tables_are_refused() -> None:
         {"seed": 0.5},
     ],
 )
-def test_parameters_out_of_range(wrong: Any) -> None:
+def test_invalid_parameters_are_refused(wrong: Any) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         Encode(**wrong).learn([{"a": 1.0}])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_an_array_of_numbers_passes(dtype: Any) -> None:
+def test_numeric_array_is_unchanged(dtype: Any) -> None:
     X = np.array([[1.0, np.nan], [2.0, 3.0]], dtype=dtype)
     encode = Encode()
     transformed = encode.learn_transform(X)
@@ -243,7 +243,7 @@ def test_an_array_of_numbers_passes(dtype: Any) -> None:
     assert encode.grow(3).learn_transform(np.ones((1, 3))).tolist() == [[1, 1, 1]]
 
 
-def test_an_empty_block_is_learned_as_nothing() -> None:
+def test_empty_block_leaves_encoder_unchanged() -> None:
     encode = Encode().learn([{"a": "x"}])
     before = state(vars(encode))
     assert encode.learn_transform([]).shape == (0, 1)
@@ -252,7 +252,7 @@ def test_an_empty_block_is_learned_as_nothing() -> None:
     assert Encode().transform([{"a": 1.0}]).shape == (1, 0)
 
 
-def test_names_and_bytes() -> None:
+def test_feature_names_and_nbytes() -> None:
     encode = Encode().learn([{"a": "x", "b": 1}])
     assert encode.get_feature_names_out(["a", "b"]).tolist() == ["a=x", "b"]
     with pytest.raises(ColumnError):
@@ -261,7 +261,7 @@ def test_names_and_bytes() -> None:
     assert encode.learn([{"a": "y" * 100}]).nbytes > small + 100
 
 
-def test_a_row_may_be_a_list_of_mixed_values() -> None:
+def test_lists_of_mixed_values() -> None:
     encode = Encode().learn([[1.0, "a"], [2.0, "b"]])
     read = encode._check_row([3.0, "b"], "here", learning=False)
     assert encode._transform_rows(read).tolist() == [[3.0, 0.0, 1.0]]
@@ -282,20 +282,20 @@ def test_empty_columns() -> None:
     assert encode.learn_transform([{"none": "now"}])[0, 1] == 1.0
 
 
-def test_a_row_of_a_frame_is_read_by_its_names() -> None:
+def test_series_is_read_by_names() -> None:
     pipe = Pipeline(Encode(), RLSRegressor()).partial_fit([{"a": 1.0, "b": 9.0}], [1.0])
     row = pd.DataFrame({"b": [9.0], "a": [1.0]}).iloc[0]
     assert pipe.predict_one(row) == pipe.predict_one({"a": 1.0, "b": 9.0})
     assert pipe.learn_one(row, 1.0).learner_.n_features_in_ == 2
 
 
-def test_a_row_of_a_frame_without_names_is_read_by_place() -> None:
+def test_series_without_names_is_read_by_position() -> None:
     pipe = Pipeline(Encode(), RLSRegressor()).partial_fit([[1.0, 9.0]], [1.0])
     assert pipe.predict_one(pd.Series([1.0, 9.0])) == pipe.predict_one(np.array([1.0, 9.0]))
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_whole_numbers_beyond_float64_are_refused(begun: bool) -> None:  # noqa: FBT001
+def test_integers_beyond_float64_are_refused(begun: bool) -> None:  # noqa: FBT001
     pipe = Pipeline(Encode(), RLSRegressor())
     if begun:
         pipe.learn_one({"a": 1.0}, 1.0)
@@ -317,6 +317,6 @@ def test_input_names() -> None:
 
 
 @pytest.mark.parametrize("kind", [scipy.sparse.dok_matrix, scipy.sparse.csr_array])
-def test_sparse_matrices_are_refused_as_such(kind: Any) -> None:
+def test_sparse_matrices_are_refused(kind: Any) -> None:
     with pytest.raises(TypeMismatchError, match="Sparse input is not supported"):
         Encode().learn(kind(np.eye(3)))

@@ -1,4 +1,4 @@
-"""Encode's policy for rows that lack a value, in every verb, and as the model keeps to it."""
+"""Encode's policy for missing values in all methods, in files and in predictions."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from onepass.errors import NotFiniteError, ParameterError
 from onepass.features import Encode
 
 WHOLE = pd.DataFrame({"km": [1.0, 2.0, 3.0, 4.0], "by": ["sea", "air", "sea", "air"]})
-ANSWERS = [3.0, 4.0, 7.0, 8.0]
+TARGETS = [3.0, 4.0, 7.0, 8.0]
 
 
 @pytest.mark.parametrize("missing", ["skip", "error"])
@@ -29,7 +29,7 @@ def test_missing_values_are_refused_by_every_method(
     missing: Any, row: dict[str, Any], name: str
 ) -> None:
     model = op.Pipeline(Encode(missing=missing), op.RLSRegressor())
-    model.partial_fit(WHOLE, ANSWERS)
+    model.partial_fit(WHOLE, TARGETS)
     before = model.predict(WHOLE).tolist()
     rows = [{"km": 5.0, "by": "air"}, row]
     for call in (
@@ -53,15 +53,15 @@ def test_missing_values_in_matrices_and_new_columns() -> None:
     encode.learn([[1.0, 2.0]])
     with pytest.raises(NotFiniteError, match="row 0, column 'x0'"):
         encode.transform([[np.nan, 2.0]])
-    model = op.Pipeline(Encode(missing="error"), op.RLSRegressor()).partial_fit(WHOLE, ANSWERS)
+    model = op.Pipeline(Encode(missing="error"), op.RLSRegressor()).partial_fit(WHOLE, TARGETS)
     extra = WHOLE.assign(more=[None, 1.0, 2.0, 3.0])
     assert model.predict(extra).tolist() == model.predict(WHOLE).tolist()
     with pytest.raises(ParameterError, match="`missing` must be one of"):
         Encode(missing="drop").learn([[1.0]])  # type: ignore[arg-type]
 
 
-def test_the_policy_is_saved_and_used_for_predictions(tmp_path: Path) -> None:
-    model = op.Pipeline(Encode(missing="skip"), op.RLSRegressor()).partial_fit(WHOLE, ANSWERS)
+def test_policy_is_saved_and_used_for_predictions(tmp_path: Path) -> None:
+    model = op.Pipeline(Encode(missing="skip"), op.RLSRegressor()).partial_fit(WHOLE, TARGETS)
     op.save(model, tmp_path / "m.onepass")
     again = op.load(tmp_path / "m.onepass")
     assert again.missing == "skip"

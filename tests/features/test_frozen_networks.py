@@ -1,4 +1,4 @@
-"""Frozen networks as features: what the network says, never changed, and known again when saved."""
+"""Frozen networks as features: equal to their outputs, unchanged, and identified in files."""
 
 import copy
 import pickle
@@ -41,7 +41,7 @@ FILTERS = rng.normal(size=(4, 2, 3, 3)).astype(np.float32)
 
 
 def convolving(seed: int = 0) -> Any:
-    """A network with all that has a mode, which learned the statistics of some pictures."""
+    """A network with dropout and batch normalisation, with running statistics of some images."""
     torch.manual_seed(seed)
     net = torch.nn.Sequential(
         torch.nn.Conv2d(2, 5, 3), torch.nn.BatchNorm2d(5), torch.nn.ReLU(inplace=True),
@@ -51,14 +51,14 @@ def convolving(seed: int = 0) -> Any:
     return net
 
 
-def made(kind: str, **changes: Any) -> FrozenNetwork:
+def make_feature(kind: str, **changes: Any) -> FrozenNetwork:
     if kind == "torch":
         return TorchFeatures(convolving(), **({"shape": (2, 6, 6)} | changes))
     return ONNXFeatures(convolution(FILTERS, 6), **changes)
 
 
 def expected(kind: str, X: np.ndarray) -> np.ndarray:
-    """What the network says, asked by plain PyTorch."""
+    """The outputs of the network, computed by PyTorch."""
     rows = torch.tensor(X.reshape(-1, 2, 6, 6), dtype=torch.float32)
     with torch.no_grad():
         if kind == "torch":
@@ -67,18 +67,18 @@ def expected(kind: str, X: np.ndarray) -> np.ndarray:
     return found.reshape(len(X), -1).numpy()
 
 
-each = pytest.mark.parametrize("kind", ["torch", "onnx"])
+each_kind = pytest.mark.parametrize("kind", ["torch", "onnx"])
 
 
-@each
-def test_features_are_the_outputs_of_the_network(kind: str) -> None:
-    feature = made(kind)
+@each_kind
+def test_features_equal_network_outputs(kind: str) -> None:
+    feature = make_feature(kind)
     assert feature.n_features_out_ == 0
     Z = feature.transform(ROWS)
     assert not feature.__sklearn_is_fitted__()
     assert_allclose(Z, expected(kind, ROWS), atol=1e-5)
-    assert_array_equal(made(kind).learn_transform(PICTURES), Z)
-    assert_array_equal(made(kind).transform(PICTURES), Z)
+    assert_array_equal(make_feature(kind).learn_transform(PICTURES), Z)
+    assert_array_equal(make_feature(kind).transform(PICTURES), Z)
     assert Z.dtype == np.float32
     assert feature.learn(ROWS[:0]).n_features_out_ == Z.shape[1]
     assert feature.transform(ROWS[:0]).shape == (0, Z.shape[1])
@@ -87,26 +87,28 @@ def test_features_are_the_outputs_of_the_network(kind: str) -> None:
     assert_array_equal(feature.transform(ROWS.astype(np.float32)), Z)
 
 
-@each
+@each_kind
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(cuts=CUTS)
-def test_cutting_a_stream_changes_nothing(kind: str, cuts: list[int]) -> None:
-    whole, part, alone = (made(kind, batch_size=size) for size in (64, 7, 1))
+def test_block_boundaries_do_not_change_features(kind: str, cuts: list[int]) -> None:
+    whole, part, alone = (make_feature(kind, batch_size=size) for size in (64, 7, 1))
     expected = whole.learn_transform(ROWS)
     assert_allclose(in_blocks(part, ROWS, cuts), expected, atol=1e-5)
     assert_allclose(part.trial_, whole.trial_, atol=1e-5)
     assert (part.rows_seen_, part.digest_) == (whole.rows_seen_, whole.digest_)
-    one = made(kind, batch_size=1)
+    one = make_feature(kind, batch_size=1)
     assert_array_equal(in_blocks(one, ROWS, cuts), alone.learn_transform(ROWS))
     assert state(one.trial_) == state(alone.trial_)
 
 
-@each
-def test_it_is_saved_without_the_network_and_goes_on(kind: str, tmp_path: Path) -> None:
-    model = op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1)).partial_fit(ROWS[:20], Y[:20])
+@each_kind
+def test_file_omits_network_and_loaded_pipeline_continues(kind: str, tmp_path: Path) -> None:
+    model = op.Pipeline(make_feature(kind), op.RLSClassifier(ridge=0.1)).partial_fit(
+        ROWS[:20], Y[:20]
+    )
     op.save(model, tmp_path / "m.onepass")
     name = next(iter(type(model.steps[0]).outside))
-    again = op.load(tmp_path / "m.onepass", **{name: getattr(made(kind), name)})
+    again = op.load(tmp_path / "m.onepass", **{name: getattr(make_feature(kind), name)})
     for one in (model, again):
         one.partial_fit(ROWS[20:], Y[20:])
     assert_array_equal(again.decision_function(ROWS), model.decision_function(ROWS))
@@ -119,21 +121,21 @@ def test_it_is_saved_without_the_network_and_goes_on(kind: str, tmp_path: Path) 
         op.load(tmp_path / "m.onepass", **{name: 3})
 
 
-@each
-def test_a_file_that_does_not_fit_together_is_refused(kind: str, tmp_path: Path) -> None:
-    name = next(iter(made(kind).outside))
+@each_kind
+def test_file_with_inconsistent_attributes_is_refused(kind: str, tmp_path: Path) -> None:
+    name = next(iter(make_feature(kind).outside))
     for attribute, value in (("shape_", (5,)), ("digest_", 3), ("trial_", np.eye(2))):
-        feature = made(kind).learn(ROWS)
+        feature = make_feature(kind).learn(ROWS)
         setattr(feature, attribute, value)
         op.save(feature, tmp_path / "f.onepass")
         with pytest.raises(CheckpointError, match="has inconsistent attributes"):
             op.load(tmp_path / "f.onepass", **{name: getattr(feature, name)})
 
 
-@each
+@each_kind
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a)), clone])  # noqa: S301
 def test_copies_have_the_same_outputs(kind: str, copied: Any) -> None:
-    model = op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1)).partial_fit(ROWS, Y)
+    model = op.Pipeline(make_feature(kind), op.RLSClassifier(ridge=0.1)).partial_fit(ROWS, Y)
     twin = copied(model)
     twin = twin if hasattr(twin, "learner_") else twin.partial_fit(ROWS, Y)
     assert_array_equal(twin.decision_function(ROWS), model.decision_function(ROWS))
@@ -142,9 +144,9 @@ def test_copies_have_the_same_outputs(kind: str, copied: Any) -> None:
     assert len(repr(model)) < 200
 
 
-@each
-def test_pipelines_of_parts_of_a_stream_merge_exactly(kind: str) -> None:
-    whole = op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1))
+@each_kind
+def test_merged_pipelines_equal_pipeline_of_whole_stream(kind: str) -> None:
+    whole = op.Pipeline(make_feature(kind), op.RLSClassifier(ridge=0.1))
     one, two, fresh = (copy.deepcopy(whole) for _ in range(3))
     whole.partial_fit(ROWS, Y)
     one.partial_fit(ROWS[:11], Y[:11]).merge(two.partial_fit(ROWS[11:], Y[11:]))
@@ -158,13 +160,13 @@ def test_pipelines_of_parts_of_a_stream_merge_exactly(kind: str) -> None:
         with pytest.raises(MergeError, match="is different"):
             one.merge(strange)
         with pytest.raises(MergeError, match="is different"):
-            begun.merge(made(kind).learn(ROWS))
+            begun.merge(make_feature(kind).learn(ROWS))
     assert state(one.learner_) == before
 
 
-@each
-def test_rows_one_by_one_are_rows_in_a_block(kind: str) -> None:
-    one, many = (op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1)) for _ in range(2))
+@each_kind
+def test_learn_one_equals_partial_fit(kind: str) -> None:
+    one, many = (op.Pipeline(make_feature(kind), op.RLSClassifier(ridge=0.1)) for _ in range(2))
     assert one.predict_one(PICTURES[0]) is None
     many.partial_fit(PICTURES, Y)
     for x, label in zip(PICTURES, Y, strict=True):
@@ -173,9 +175,9 @@ def test_rows_one_by_one_are_rows_in_a_block(kind: str) -> None:
     assert one.predict_one(ROWS[3]) == many.predict_one(PICTURES[3])
 
 
-@each
-def test_errors_leave_the_state_unchanged(kind: str) -> None:
-    feature = made(kind).learn(ROWS[:5])
+@each_kind
+def test_errors_leave_state_unchanged(kind: str) -> None:
+    feature = make_feature(kind).learn(ROWS[:5])
     before = state({name: value for name, value in vars(feature).items() if name.endswith("_")})
     wrong: list[tuple[type[Exception], str, Any]] = [
         (NumericalError, f"row 1, feature {kind}", np.stack([ROWS[0], 3e38 * (ROWS[1] + 1)])),
@@ -194,25 +196,25 @@ def test_errors_leave_the_state_unchanged(kind: str) -> None:
     assert after == before
     for changes in ({"shape": (3, 5)}, {"shape": 3}, {"shape": (0, 72)}, {"batch_size": 0}):
         with pytest.raises((ParameterError, ShapeError)):
-            made(kind, **changes).learn(ROWS)
+            make_feature(kind, **changes).learn(ROWS)
 
 
-@each
-def test_an_extra_that_is_missing_is_named(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_kind
+def test_missing_extra_is_named(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     package = {"torch": "torch", "onnx": "onnxruntime"}[kind]
-    feature = made(kind)
+    feature = make_feature(kind)
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"onepass\[{kind}\]"):
         feature.learn(ROWS)
 
 
-@each
-def test_a_pass_that_was_stopped_is_resumed(kind: str, tmp_path: Path) -> None:
+@each_kind
+def test_interrupted_evaluation_resumes(kind: str, tmp_path: Path) -> None:
     def stop(*_: Any) -> None:
         raise KeyError
 
     def made_now() -> dict[str, Any]:
-        return {"rls": op.Pipeline(made(kind), op.RLSRegressor(ridge=0.1))}
+        return {"rls": op.Pipeline(make_feature(kind), op.RLSRegressor(ridge=0.1))}
 
     def stream() -> Any:
         return op.stream.read((ROWS, ROWS[:, 0]), block=10)
@@ -228,9 +230,9 @@ def test_a_pass_that_was_stopped_is_resumed(kind: str, tmp_path: Path) -> None:
     assert_array_equal(models["rls"].predict(ROWS), whole["rls"].predict(ROWS))
 
 
-@each
-def test_an_exact_learner_behind_it_is_exact(kind: str) -> None:
-    model = op.Pipeline(made(kind), op.RLSRegressor(ridge=0.5, fit_intercept=False))
+@each_kind
+def test_rls_on_features_equals_ridge_regression(kind: str) -> None:
+    model = op.Pipeline(make_feature(kind), op.RLSRegressor(ridge=0.5, fit_intercept=False))
     for i in range(0, 30, 4):
         model.partial_fit(ROWS[i : i + 4], ROWS[i : i + 4, 0])
     Z = expected(kind, ROWS).astype(float)
@@ -241,7 +243,7 @@ def test_an_exact_learner_behind_it_is_exact(kind: str) -> None:
 # -- PyTorch ---------------------------------------------------------------------------------------
 
 
-def test_the_module_stays_as_it_was_to_the_last_bit() -> None:
+def test_module_is_unchanged_bit_for_bit() -> None:
     net = convolving()
     net[0].weight.grad = torch.ones_like(net[0].weight)
     net[1].eval()
@@ -273,7 +275,7 @@ def test_compiled_modules_have_no_layers() -> None:
         TorchFeatures(traced, layer="0").learn(ROWS)
 
 
-def test_a_layer_within_ends_the_pass() -> None:
+def test_forward_stops_at_selected_layer() -> None:
     net = convolving()
     Z = TorchFeatures(net, layer="4", shape=(2, 6, 6)).transform(ROWS)
     with torch.no_grad():
@@ -285,7 +287,7 @@ def test_a_layer_within_ends_the_pass() -> None:
         TorchFeatures(net, layer="head").transform(ROWS)
 
 
-def test_a_dtype_is_that_in_which_a_copy_computes() -> None:
+def test_dtype_is_used_by_copy_of_module() -> None:
     net = convolving()
     fine = TorchFeatures(net, shape=(2, 6, 6), dtype="float64").transform(ROWS)
     assert fine.dtype == np.float64
@@ -310,7 +312,7 @@ def test_a_dtype_is_that_in_which_a_copy_computes() -> None:
         (lambda net: net.train(), False),
     ],
 )
-def test_weights_that_change_are_noticed(write: Any, refused: bool) -> None:  # noqa: FBT001
+def test_changed_weights_are_detected(write: Any, refused: bool) -> None:  # noqa: FBT001
     net = convolving()
     model = op.Pipeline(TorchFeatures(net, shape=(2, 6, 6)), op.RLSClassifier())
     model.partial_fit(ROWS, Y)
@@ -324,7 +326,7 @@ def test_weights_that_change_are_noticed(write: Any, refused: bool) -> None:  # 
         assert_array_equal(model.decision_function(ROWS), scores_before)
 
 
-def test_the_same_weights_in_other_layers_are_noticed(tmp_path: Path) -> None:
+def test_same_weights_in_other_layers_are_detected(tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(72, 9), torch.nn.ReLU())
     op.save(TorchFeatures(net).learn(ROWS), tmp_path / "f.onepass")
     other = torch.nn.Sequential(net[0], torch.nn.Softplus())
@@ -390,7 +392,7 @@ def test_modules_of_any_kind() -> None:
     assert_allclose(TorchFeatures(linear).transform(ROWS.tolist()), wanted, atol=1e-5)
 
 
-def test_a_number_a_row_is_a_feature() -> None:
+def test_scalar_output_is_single_feature() -> None:
     Z = TorchFeatures(Telling(lambda x: x.sum(dim=1))).transform(ROWS)
     assert_allclose(Z, ROWS.sum(axis=1, keepdims=True), rtol=1e-5)
     assert TorchFeatures(Mixing(), batch_size=1).transform(ROWS).max() == 0.0
@@ -399,7 +401,7 @@ def test_a_number_a_row_is_a_feature() -> None:
 # -- ONNX ------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_found_by_its_path_and_known_by_its_digest(tmp_path: Path) -> None:
+def test_file_is_read_from_path_and_identified_by_digest(tmp_path: Path) -> None:
     net, saved = tmp_path / "net.onnx", tmp_path / "m.onepass"
     net.write_bytes(convolution(FILTERS, 6))
     model = op.Pipeline(ONNXFeatures(net), op.RLSClassifier(ridge=0.1)).partial_fit(ROWS, Y)
@@ -426,7 +428,7 @@ def test_a_file_is_found_by_its_path_and_known_by_its_digest(tmp_path: Path) -> 
         model.predict(ROWS)  # the file was altered while the model was in use
 
 
-def test_a_fixed_number_of_rows_is_filled_up() -> None:
+def test_fixed_batch_size_is_padded() -> None:
     for rows in (1, 4, 64):
         Z = ONNXFeatures(convolution(FILTERS, 6, rows)).transform(ROWS)
         assert_allclose(Z, expected("onnx", ROWS), atol=1e-5)
@@ -459,7 +461,7 @@ def test_open_shapes_require_shape() -> None:
     assert ONNXFeatures(doubling("d")).transform(ROWS).shape == (30, 72)  # type: ignore[arg-type]
 
 
-def test_rows_are_converted_to_the_input_type() -> None:
+def test_rows_are_converted_to_input_type() -> None:
     whole = rng.integers(0, 100, (5, 3))
     for kind in (TensorProto.INT64, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT32):
         Z = ONNXFeatures(doubling(3, kind=kind)).transform(whole)
@@ -477,7 +479,7 @@ def two() -> bytes:
     return onnx_bytes(nodes, {"x": ["n", 2]}, {"a": ["n", 2], "b": ["n", 2]})
 
 
-def test_an_output_is_chosen_by_its_name() -> None:
+def test_output_is_selected_by_name() -> None:
     assert_array_equal(ONNXFeatures(two(), output="b").transform([[1.0, -2.0]]), [[-1.0, 2.0]])
     with pytest.raises(ParameterError, match=r"'a' \(tensor\(float\)\), 'b' .*, got none"):
         ONNXFeatures(two()).learn([[1.0, 2.0]])
@@ -530,7 +532,7 @@ def test_missing_providers_are_refused() -> None:
 # -- continual learning ----------------------------------------------------------------------------
 
 
-def test_what_was_trained_on_some_classes_serves_others() -> None:
+def test_pretrained_features_generalise_to_new_classes() -> None:
     X, y = load_digits(return_X_y=True)
     X = X / 16.0
     torch.manual_seed(0)

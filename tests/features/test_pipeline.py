@@ -1,4 +1,4 @@
-"""Pipeline: one learner made of features and a learner, equal to its parts run by hand."""
+"""Pipeline: equal to its features and learner applied in sequence."""
 
 import tempfile
 from itertools import pairwise
@@ -31,7 +31,7 @@ from onepass.validation.table import Table
 
 
 class Steepest(Regressor):
-    """Normalised least-mean-squares, row after row: it depends on the features' units."""
+    """Normalised least mean squares, row by row; depends on the units of features."""
 
     def __init__(self, step_size: Any = 0.5) -> None:
         self.step_size = step_size
@@ -69,7 +69,7 @@ def steepest() -> Any:
     return Pipeline(Encode(), Impute(indicator=True), Scale(), Steepest())
 
 
-def answers(table: Any) -> Any:
+def targets(table: Any) -> Any:
     return np.linspace(-1, 2, len(table)) + np.nan_to_num(table["u"]) / 1e8
 
 
@@ -78,9 +78,9 @@ def answers(table: Any) -> Any:
     cuts=CUTS,
     weights=st.lists(st.sampled_from([0.0, 1.0, 2.0]), min_size=12, max_size=12),
 )
-@settings(max_examples=60, deadline=None)
-def test_any_cut_is_predict_one_then_learn_one(table: Any, cuts: Any, weights: Any) -> None:
-    y, s = answers(table), np.array(weights[: len(table)])
+@settings(max_examples=30, deadline=None)
+def test_blocks_equal_predict_one_then_learn_one(table: Any, cuts: Any, weights: Any) -> None:
+    y, s = targets(table), np.array(weights[: len(table)])
     one, many = steepest(), steepest()
     predictions = []
     for i, row in enumerate(table.rows()):
@@ -101,7 +101,7 @@ def test_any_cut_is_predict_one_then_learn_one(table: Any, cuts: Any, weights: A
         assert_allclose(quiet.learner_.w_, many.learner_.w_, rtol=1e-7, atol=1e-9)
 
 
-def test_it_is_its_parts_run_by_hand() -> None:
+def test_pipeline_equals_steps_applied_in_sequence() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(3, 2, size=(50, 3)), rng.normal(size=50)
     X[rng.random(X.shape) < 0.2] = np.nan
@@ -118,12 +118,12 @@ def test_it_is_its_parts_run_by_hand() -> None:
 
 
 def _named(pipeline: Any) -> Any:
-    """Bytes of the names that only a pipeline tells its parts."""
+    """Bytes of feature names, which only pipelines pass to their steps."""
     names = pipeline.get_feature_names_out()
     return names.nbytes + sum(map(len, names)) + names.nbytes
 
 
-def test_new_categories_grow_least_squares_exactly() -> None:
+def test_rls_with_new_categories_equals_batch_fit() -> None:
     rows = [{"by": by, "u": float(u)} for u, by in enumerate("aababcacbd")]
     y = np.arange(10.0) ** 2
     early, late = (
@@ -153,7 +153,7 @@ def test_scale_is_skipped_before_scale_invariant_learners() -> None:
 
 
 class Breaks(Scale):
-    """A feature that fails behind those that have learned already."""
+    """A feature that fails after earlier steps have learned."""
 
     def _step(self, X: Any, first_rows: Any) -> Any:
         if X.shape[0] and X[-1, 0] == -1:
@@ -192,7 +192,7 @@ def test_errors_leave_all_steps_unchanged(learned: Any, a: Any, y: Any, error: A
 
 
 @pytest.mark.parametrize(("a", "error"), [("x", TypeMismatchError), (np.nan, NotFiniteError)])
-def test_a_column_that_was_numbers_stays_numbers(a: Any, error: Any) -> None:
+def test_numeric_column_refuses_text_and_nan(a: Any, error: Any) -> None:
     pipeline = Pipeline(Encode(), Scale(), Steepest()).partial_fit(LEARNED, [1.0, 2.0])
     before, row = state(vars(pipeline)), {"by": "new", "a": a}
     with pytest.raises(error, match="'a'"):
@@ -204,14 +204,14 @@ def test_a_column_that_was_numbers_stays_numbers(a: Any, error: Any) -> None:
     assert state(vars(pipeline)) == before
 
 
-def test_errors_name_the_users_column() -> None:
+def test_errors_name_input_column() -> None:
     pipeline = Pipeline(Encode(), RLSRegressor())
     rows = [{"by": "x", "delay": 1.0}, {"by": "y", "delay": np.nan}]
     with pytest.raises(NotFiniteError, match="row 1, column 'delay'"):
         pipeline.fit(rows, [1.0, 2.0])
 
 
-def test_predictions_change_nothing() -> None:
+def test_predictions_leave_pipeline_unchanged() -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "by": ["x", "y", "x"], "y": [1.0, 2.0, 3.0]})
     pipeline = steepest().fit(frame[["a", "by"]], frame["y"])
     before = state(vars(pipeline))
@@ -223,7 +223,7 @@ def test_predictions_change_nothing() -> None:
     assert state(vars(pipeline)) == before
 
 
-def test_before_anything_was_learned() -> None:
+def test_unfitted_pipeline() -> None:
     pipeline = steepest()
     assert pipeline.predict_one({"a": 1.0}) == 0.0
     assert state(vars(pipeline)) == state(vars(steepest()))
@@ -238,13 +238,13 @@ def test_before_anything_was_learned() -> None:
         steepest().fit([], [])
 
 
-def test_a_first_row_without_any_value_is_learned_too() -> None:
+def test_first_row_with_only_missing_values_is_learned() -> None:
     rows = [{"a": None}, {"a": 3.0}, {"a": 4.0}]
     y = [5.0, 6.0, 7.0]
     block = Pipeline(Encode(), Impute(), RLSRegressor()).partial_fit(rows, y)
     single = Pipeline(Encode(), Impute(), RLSRegressor())
-    for row, answer in zip(rows, y, strict=True):
-        single.learn_one(row, answer)
+    for row, target in zip(rows, y, strict=True):
+        single.learn_one(row, target)
     assert_allclose(single.learner.coef_, block.learner.coef_)
     assert single.rows_seen_ == 3
     assert single.learner.feature_names_in_.tolist() == ["a"]
@@ -268,7 +268,7 @@ def test_classifiers() -> None:
         regressor.partial_fit(rows, [1, 2, 3, 4], classes=[1])
 
 
-def test_clone_parameters_and_words() -> None:
+def test_clone_parameters_and_repr() -> None:
     given_steps = Encode(max_categories=5), Scale(), Scale(with_mean=False), Steepest()
     model = Pipeline(*given_steps).fit([{"a": 1.0}], [1.0])
     assert not any(hasattr(step, "n_features_in_") for step in given_steps)
@@ -293,12 +293,12 @@ def test_clone_parameters_and_words() -> None:
 @pytest.mark.parametrize(
     "steps", [(), (Encode(),), (RLSRegressor(), Encode()), (Encode, RLSRegressor())]
 )
-def test_steps_are_features_then_a_learner(steps: Any) -> None:
+def test_steps_must_be_features_then_learner(steps: Any) -> None:
     with pytest.raises(TypeMismatchError, match="transformers, then one learner"):
         Pipeline(*steps)
 
 
-def test_it_can_be_searched_by_scikit_learn() -> None:
+def test_grid_search_of_pipeline() -> None:
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"u": rng.normal(size=60), "by": rng.choice(list("abc"), size=60)})
     y = frame["u"] + (frame["by"] == "b")
@@ -311,14 +311,14 @@ def test_it_can_be_searched_by_scikit_learn() -> None:
     assert search.best_score_ > 0.999
 
 
-def test_a_long_step_is_still_one_line() -> None:
+def test_describe_has_single_line_per_step() -> None:
     long = Encode("hash", 1, 2, ("hour", "weekday", "elapsed"), "ignore", 1)
     model = Pipeline(long, RLSRegressor(ridge=0.123456789, forgetting=0.999, fit_intercept=False))
     assert "\n" not in repr(model)
     assert len(model.describe().splitlines()) == 2
 
 
-def test_a_learner_alone_is_itself() -> None:
+def test_pipeline_of_learner_only_equals_learner() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(20, 3)), rng.normal(size=20)
     alone, piped = RLSRegressor(), Pipeline(RLSRegressor())
@@ -335,7 +335,7 @@ def test_a_learner_alone_is_itself() -> None:
 @given(table=tables())
 @settings(max_examples=20, deadline=None)
 def test_learning_continues_after_loading(table: Any) -> None:
-    y = answers(table)
+    y = targets(table)
     model = Pipeline(Encode(categories="onehot"), Impute(indicator=True), RLSRegressor())
     model.partial_fit(table, y)
     with tempfile.TemporaryDirectory() as folder:

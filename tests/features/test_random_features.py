@@ -1,4 +1,4 @@
-"""Features fixed before data: the plain formula, the same however the stream is cut, and saved."""
+"""Random features: equal to their formulas for any blocks, and restored from files."""
 
 from itertools import permutations
 from typing import Any
@@ -27,7 +27,7 @@ PICTURES = np.where(rng.random((30, 6, 8)) < 0.3, 0.0, rng.random((30, 6, 8)))
 PICTURES[[0, 3]] = 0.5  # flat: no filter comes from them
 
 
-def made(kind: str, **changes: Any) -> Transformer:
+def make_feature(kind: str, **changes: Any) -> Transformer:
     if kind == "relu":
         return RandomReLU(**({"width": 7} | changes))
     if kind == "fourier":
@@ -40,44 +40,46 @@ def rows_of(kind: str) -> np.ndarray:
     return TABLE if kind in {"relu", "fourier"} else PICTURES.reshape(30, -1)
 
 
-each = pytest.mark.parametrize("kind", ["relu", "fourier", "random", "patches"])
+each_kind = pytest.mark.parametrize("kind", ["relu", "fourier", "random", "patches"])
 
 
-@each
-@settings(max_examples=15, deadline=None, derandomize=True)
+@each_kind
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(cuts=CUTS)
-def test_cutting_a_stream_changes_nothing(kind: str, cuts: list[int]) -> None:
+def test_block_boundaries_do_not_change_features(kind: str, cuts: list[int]) -> None:
     X = rows_of(kind)
-    whole = made(kind)
+    whole = make_feature(kind)
     expected = whole.learn_transform(X)
-    part = made(kind)
+    part = make_feature(kind)
     assert_allclose(in_blocks(part, X, cuts), expected, atol=1e-12)
     assert state(part) == state(whole)
     assert whole.n_features_out_ == expected.shape[1] == len(whole.get_feature_names_out())
 
 
-@each
+@each_kind
 def test_transform_equals_learn_transform(kind: str) -> None:
-    X, feature = rows_of(kind), made(kind)
+    X, feature = rows_of(kind), make_feature(kind)
     for i in range(len(X)):
-        asked = feature.transform(X[i : i + 1])
-        assert_allclose(feature.learn_transform(X[i : i + 1]), asked, atol=1e-12)
-    assert_allclose(row_by_row(made(kind), X), made(kind).learn_transform(X), atol=1e-12)
+        transformed_before = feature.transform(X[i : i + 1])
+        assert_allclose(feature.learn_transform(X[i : i + 1]), transformed_before, atol=1e-12)
+    assert_allclose(
+        row_by_row(make_feature(kind), X), make_feature(kind).learn_transform(X), atol=1e-12
+    )
 
 
-@each
-def test_it_is_saved_whole_and_goes_on(kind: str, tmp_path: Any) -> None:
+@each_kind
+def test_loaded_feature_continues_identically(kind: str, tmp_path: Any) -> None:
     X = rows_of(kind)
-    feature = made(kind).learn(X[:5])
+    feature = make_feature(kind).learn(X[:5])
     op.save(feature, tmp_path / "f.onepass")
     again = op.load(tmp_path / "f.onepass")
     assert state(again) == state(feature)
     assert_array_equal(again.learn_transform(X[5:]), feature.learn_transform(X[5:]))
 
 
-@each
-def test_a_file_that_does_not_fit_together_is_refused(kind: str, tmp_path: Any) -> None:
-    feature = made(kind).learn(rows_of(kind))
+@each_kind
+def test_file_with_inconsistent_attributes_is_refused(kind: str, tmp_path: Any) -> None:
+    feature = make_feature(kind).learn(rows_of(kind))
     name = feature._draws[0]
     setattr(feature, name, getattr(feature, name)[:, :-1])
     op.save(feature, tmp_path / "f.onepass")
@@ -89,36 +91,38 @@ def test_a_file_that_does_not_fit_together_is_refused(kind: str, tmp_path: Any) 
         op.load(tmp_path / "f.onepass")
 
 
-@each
+@each_kind
 def test_float32_stays_float32(kind: str) -> None:
     X = rows_of(kind)
-    Z = made(kind).learn_transform(X.astype(np.float32))
+    Z = make_feature(kind).learn_transform(X.astype(np.float32))
     assert Z.dtype == np.float32
-    assert_allclose(Z, made(kind).learn_transform(X), atol=1e-4)
+    assert_allclose(Z, make_feature(kind).learn_transform(X), atol=1e-4)
 
 
-@each
-def test_another_seed_draws_other_numbers(kind: str) -> None:
+@each_kind
+def test_seed_changes_features(kind: str) -> None:
     X = rows_of(kind)
-    one, two = (made(kind, seed=seed).learn_transform(X) for seed in (1, 2))
+    one, two = (make_feature(kind, seed=seed).learn_transform(X) for seed in (1, 2))
     assert not np.allclose(one, two)
 
 
 @pytest.mark.parametrize("kind", ["relu", "fourier", "random"])
-def test_pipelines_of_parts_of_a_stream_merge_exactly(kind: str) -> None:
+def test_merged_pipelines_equal_pipeline_of_whole_stream(kind: str) -> None:
     X = rows_of(kind)
     y = X[:, :3].argmax(axis=1)
-    one, two, whole = (op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1)) for _ in range(3))
+    one, two, whole = (
+        op.Pipeline(make_feature(kind), op.RLSClassifier(ridge=0.1)) for _ in range(3)
+    )
     one.partial_fit(X[:11], y[:11]).merge(two.partial_fit(X[11:], y[11:]))
     whole.partial_fit(X, y)
     assert_allclose(one.decision_function(X), whole.decision_function(X), atol=1e-9)
-    fresh = op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1)).merge(whole)
+    fresh = op.Pipeline(make_feature(kind), op.RLSClassifier(ridge=0.1)).merge(whole)
     assert_allclose(fresh.decision_function(X), whole.decision_function(X), atol=1e-9)
 
 
-def test_patches_of_other_rows_do_not_merge() -> None:
+def test_merge_of_different_patches_is_refused() -> None:
     X, y = rows_of("patches"), np.arange(30) % 2
-    one, two = (op.Pipeline(made("patches"), op.RLSClassifier()) for _ in range(2))
+    one, two = (op.Pipeline(make_feature("patches"), op.RLSClassifier()) for _ in range(2))
     one.partial_fit(X[:12], y[:12])
     two.partial_fit(X[12:], y[12:])
     before = state(one)
@@ -130,7 +134,7 @@ def test_patches_of_other_rows_do_not_merge() -> None:
 # -- units ---------------------------------------------------------------------------------------
 
 
-def test_relu_is_its_formula() -> None:
+def test_relu_equals_formula() -> None:
     feature = RandomReLU(4000, scale=2.0, bias=0.5, standardize="row")
     Z = feature.learn_transform(TABLE)
     rows = (TABLE - TABLE.mean(axis=1)[:, None]) / TABLE.std(axis=1)[:, None]
@@ -142,28 +146,28 @@ def test_relu_is_its_formula() -> None:
 
 
 @pytest.mark.parametrize("kind", ["relu", "fourier"])
-def test_columns_that_come_later_were_zero(kind: str) -> None:
-    feature = made(kind).learn(TABLE[:, :3])
+def test_new_columns_count_as_zero_in_earlier_rows(kind: str) -> None:
+    feature = make_feature(kind).learn(TABLE[:, :3])
     before = feature.transform(TABLE[:, :3])
     feature.grow(4).grow(5)
     padded = TABLE * [1, 1, 1, 0, 0]
     assert_allclose(feature.transform(padded), before, atol=1e-12)
-    at_once = made(kind).learn(TABLE[:, :3]).grow(5)
+    at_once = make_feature(kind).learn(TABLE[:, :3]).grow(5)
     assert_array_equal(feature.weights_, at_once.weights_)
     assert not np.allclose(feature.transform(TABLE), before)
     assert (
-        "other columns" in made(kind).learn(TABLE[:, ::-1])._merge_conflict(feature)
+        "other columns" in make_feature(kind).learn(TABLE[:, ::-1])._merge_conflict(feature)
         or kind == "fourier"
     )
 
 
-def test_fourier_is_scikit_learns() -> None:
+def test_fourier_equals_rbf_sampler() -> None:
     theirs = RBFSampler(gamma=0.3, n_components=7, random_state=5)
     expected = theirs.fit_transform(TABLE)
     assert_array_equal(RandomFourier(7, gamma=0.3, seed=5).learn_transform(TABLE), expected)
 
 
-def test_columns_of_another_unit_are_scaled_in_front_of_units() -> None:
+def test_scale_is_skipped_after_but_not_before_random_relu() -> None:
     X, y = TABLE * [1, 100, 1, 1, 1], (TABLE[:, 0] > 0).astype(int)
     model = op.Pipeline(Scale(), RandomReLU(20), op.RLSClassifier()).partial_fit(X, y)
     assert [type(feature) for feature in model.features_] == [Scale, RandomReLU]
@@ -197,8 +201,8 @@ def test_columns_of_another_unit_are_scaled_in_front_of_units() -> None:
         ("random", {"shape": (7, 8)}),
     ],
 )
-def test_out_of_range(kind: str, changes: dict[str, Any]) -> None:
-    feature = made(kind, **changes)
+def test_invalid_parameters_are_refused(kind: str, changes: dict[str, Any]) -> None:
+    feature = make_feature(kind, **changes)
     before = state(feature)
     with pytest.raises(ParameterError):
         feature.learn(rows_of(kind))
@@ -213,28 +217,28 @@ def test_overflow_is_refused() -> None:
 # -- pictures --------------------------------------------------------------------------------------
 
 
-def test_padding_takes_no_filters_from_outside_of_the_picture() -> None:
-    plain, padded = made("patches"), made("patches", padding=2)
+def test_padding_does_not_change_filters() -> None:
+    plain, padded = make_feature("patches"), make_feature("patches", padding=2)
     assert_array_equal(padded.learn(PICTURES).filters_, plain.learn(PICTURES).filters_)
     assert "padding" in repr(padded)
 
 
-def test_what_is_brighter_or_of_more_contrast_looks_the_same() -> None:
-    feature = made("random", contrast=0.0)
+def test_features_do_not_depend_on_brightness_and_contrast() -> None:
+    feature = make_feature("random", contrast=0.0)
     assert_allclose(feature.transform(PICTURES * 0.3 + 0.2), feature.transform(PICTURES), atol=1e-9)
-    assert not made("random", threshold=0.0).transform(np.ones((1, 48))).any()
+    assert not make_feature("random", threshold=0.0).transform(np.ones((1, 48))).any()
 
 
-def test_bytes_are_brightness() -> None:
+def test_uint8_pixels_are_scaled_to_unit_range() -> None:
     whole = (PICTURES * 255).astype(np.uint8)
-    expected = made("random").learn_transform(whole.astype(np.float32) / 255)
-    assert_array_equal(made("random").learn_transform(whole), expected)
-    flat = made("random")._check_row(whole[1].ravel(), "here", learning=False)
-    assert_array_equal(made("random").transform(flat), expected[1:2])
+    expected = make_feature("random").learn_transform(whole.astype(np.float32) / 255)
+    assert_array_equal(make_feature("random").learn_transform(whole), expected)
+    flat = make_feature("random")._check_row(whole[1].ravel(), "here", learning=False)
+    assert_array_equal(make_feature("random").transform(flat), expected[1:2])
 
 
-def test_filters_are_patches_of_the_first_rows() -> None:
-    feature = made("patches")
+def test_filters_are_patches_of_first_rows() -> None:
+    feature = make_feature("patches")
     Z = feature.learn_transform(PICTURES).reshape(30, 4, 2, 9)
     assert feature.drawn_ == 9
     rows = [i for i in range(30) if i not in {0, 3}][:9]
@@ -248,13 +252,13 @@ def test_filters_are_patches_of_the_first_rows() -> None:
         assert_allclose(max(found), 1.0, atol=1e-6)
         assert not Z[: i + 1, :, :, j].any()
         assert Z[i + 1 :, :, :, j].any()
-    again = made("patches").learn(PICTURES[:12]).learn(PICTURES[:1])
+    again = make_feature("patches").learn(PICTURES[:12]).learn(PICTURES[:1])
     assert_array_equal(again.filters_, feature.filters_)
 
 
-def test_pictures_go_through_a_pipeline_one_by_one() -> None:
+def test_learn_one_on_images_equals_partial_fit() -> None:
     y = np.arange(30) % 3
-    one, many = (op.Pipeline(made("random"), op.RLSClassifier(ridge=0.1)) for _ in range(2))
+    one, many = (op.Pipeline(make_feature("random"), op.RLSClassifier(ridge=0.1)) for _ in range(2))
     many.partial_fit(PICTURES, y)
     assert one.predict_one(PICTURES[0]) is None  # no class is known
     for x, label in zip(PICTURES, y, strict=True):
@@ -276,7 +280,7 @@ FIXED = {
 
 
 @pytest.mark.parametrize("name", FIXED)
-def test_the_order_of_classes_changes_nothing(name: str) -> None:
+def test_order_of_classes_does_not_change_scores(name: str) -> None:
     X, y = load_digits(return_X_y=True)
     X = X / 16.0
     orders = [range(10), range(9, -1, -1), np.random.default_rng(0).permutation(10)]
@@ -292,7 +296,7 @@ def test_the_order_of_classes_changes_nothing(name: str) -> None:
         assert_allclose(scores, all_scores[0], atol=1e-8)
 
 
-def test_the_order_of_tasks_changes_nothing() -> None:
+def test_order_of_tasks_does_not_change_scores() -> None:
     X, y = load_digits(return_X_y=True)
     X = X / 16.0
     all_scores = []

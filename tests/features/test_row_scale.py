@@ -1,4 +1,4 @@
-"""Rows that are standardised by themselves, however large or small their numbers are."""
+"""Row-wise standardisation of very large and very small values."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from onepass.features import RandomReLU
 
 
 @pytest.mark.parametrize(("dtype", "power"), [(np.float32, 100), (np.float64, 900)])
-def test_a_rows_unit_changes_nothing(dtype: type, power: int) -> None:
+def test_row_standardised_relu_does_not_depend_on_units(dtype: type, power: int) -> None:
     X = np.random.default_rng(0).normal(size=(20, 9)).astype(dtype)
     units = RandomReLU(30, standardize="row")
     known = units.learn_transform(X)

@@ -74,7 +74,7 @@ DTYPES = ["f2", "f4", "f8", "longdouble", *("i1", "i2", "i4", "i8", "u1", "u2", 
     layouts=st.tuples(st.sampled_from(list(LAYOUTS)), st.sampled_from(list(LAYOUTS))),
     writeable=st.booleans(),
 )
-@settings(max_examples=20, print_blob=True)
+@settings(max_examples=6, print_blob=True)
 def test_array_layout_does_not_matter(
     name: str,
     dtypes: Any,
@@ -91,7 +91,7 @@ def test_array_layout_does_not_matter(
 
 
 @given(dtype=st.sampled_from(DTYPES), layout=st.sampled_from(list(LAYOUTS)))
-@settings(print_blob=True)
+@settings(max_examples=30, print_blob=True)
 def test_features_of_any_array_layout(dtype: str, layout: str) -> None:
     array = LAYOUTS[layout](V.astype(dtype))
     array.flags.writeable = False
@@ -122,7 +122,7 @@ FRAMES: dict[str, Callable[[Any], Any]] = {
     whole=st.booleans(),
     mixed=st.booleans(),
 )
-@settings(max_examples=15, print_blob=True)
+@settings(max_examples=5, print_blob=True)
 def test_columns_selected_by_name(
     name: str,
     order: list[str],

@@ -1,3 +1,4 @@
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,21 @@ from kalman_dense import DenseLoFi, along, mlp, stream  # noqa: E402
 
 import onepass as op  # noqa: E402
 from onepass.errors import ParameterError, RowsRefusedWarning  # noqa: E402
+from sampling import sample  # noqa: E402
 
 nn = torch.nn
 TIMES = [{}, {"process_noise": 0.01}, {"decay": 0.95}, {"process_noise": 0.1, "decay": 0.9}]
 each_time = pytest.mark.parametrize("time", TIMES)
 
 
-@each_time
-@pytest.mark.parametrize(("m", "c"), [(1, 1), (4, 1), (5, 2)])
-def test_equals_dense_recursion(m: int, c: int, time: Any) -> None:
+SIZES = [(1, 1), (4, 1), (5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("size", "time"), sample(list(product(SIZES, TIMES)), 6, "LoFi equals dense recursion")
+)
+def test_equals_dense_recursion(size: tuple[int, int], time: Any) -> None:
+    m, c = size
     X, Y = stream(25, c=c, noise=0.1)
     dense = DenseLoFi(mlp(c=c), m, 0.5)
 
@@ -46,11 +53,15 @@ def test_enough_columns_equal_ekf(time: Any, block_update: bool) -> None:  # noq
     torch.testing.assert_close(lofi.network.weights(), ekf.network.weights(), rtol=0, atol=1e-8)
     for one, other in zip(lofi.predict(X, return_std=True), ekf.predict(X, return_std=True)):  # noqa: B905
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
-    long = op.nn.LoFi(mlp(), 31, noise=0.1, **time)  # as many columns as weights: for ever
-    X, Y = stream(50, noise=0.1)
+
+
+@each_time
+def test_as_many_columns_as_weights_equal_ekf_on_long_stream(time: Any) -> None:
+    lofi = op.nn.LoFi(mlp(), 31, noise=0.1, **time)
+    X, Y = stream(40, noise=0.1)
     ekf = op.nn.EKF(mlp(), noise=0.1, **time)
     assert (
-        along(long, X, Y, lambda i: ekf.learn(X[i : i + 1], Y[i : i + 1]).network.weights().numpy())
+        along(lofi, X, Y, lambda i: ekf.learn(X[i : i + 1], Y[i : i + 1]).network.weights().numpy())
         < 1e-8
     )
 
@@ -78,11 +89,11 @@ def test_memory_is_bounded_by_m_columns() -> None:
 
 def test_more_columns_approach_full_filter() -> None:
     X, Y = stream(60, seed=3, noise=0.5)
-    ask, truth = stream(300, seed=4)
-    whole = op.nn.EKF(mlp(width=40), 0.5).learn(X, Y).predict(ask)
+    X_test, truth = stream(300, seed=4)
+    whole = op.nn.EKF(mlp(width=40), 0.5).learn(X, Y).predict(X_test)
     apart = {}
     for m in (1, 10, 30, 60):
-        predictions = op.nn.LoFi(mlp(width=40), m, 0.5).learn(X, Y).predict(ask)
+        predictions = op.nn.LoFi(mlp(width=40), m, 0.5).learn(X, Y).predict(X_test)
         apart[m] = float((predictions - whole).square().mean().sqrt())
     assert apart[1] > apart[10] > apart[30] > 10.0 * apart[60]
     assert float((whole - torch.from_numpy(truth)).square().mean().sqrt()) < 0.5

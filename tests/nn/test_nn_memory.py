@@ -54,8 +54,8 @@ def test_by_layer_fits_new_rows_and_preserves_past_predictions(spec: Any) -> Non
     assert net.inconsistent_rows_ in {0, 1}
 
 
-def test_by_layer_with_one_layer_is_one_memory() -> None:
-    X, y = stream(40, 30, 1)
+def test_by_layer_of_single_layer_equals_single_memory() -> None:
+    X, y = stream(20, 30, 1)
     predictions = []
     for by_layer in (False, True):
         for spec in (5, op.memory.Sketch(5), op.memory.LastDirections(5), op.memory.NoMemory()):
@@ -87,16 +87,16 @@ def test_by_layer_with_noise_uses_block_diagonal_covariance() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", torch.float16, "float64"])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_memory_dtype_is_near(dtype: Any, noise: float) -> None:
-    X, y = stream(60, 2000, 1)
+    X, y = stream(40, 1000, 1)
     X = X[:, :4] @ X[:4] + 0.3 * X
-    fine = op.nn.ORFit(linear(2000), memory=8, noise=noise)
-    coarse = op.nn.ORFit(linear(2000), memory=8, noise=noise, memory_dtype=dtype)
+    fine = op.nn.ORFit(linear(1000), memory=8, noise=noise)
+    coarse = op.nn.ORFit(linear(1000), memory=8, noise=noise, memory_dtype=dtype)
     one, two = fine.test_then_train(X, y), coarse.test_then_train(X, y)
     far = float((one - two).norm() / one.norm())
     assert far < {"float64": 1e-9, "float32": 1e-4}.get(str(coarse.memory_dtype), 0.1)
     assert str(coarse.memory_.basis.dtype) == f"torch.{coarse.memory_dtype}"
     ratio = coarse.memory_.basis.element_size() / 8
-    assert coarse.nbytes < 1.1 * ratio * fine.nbytes + 8 * 2000 * bool(noise) + 2000
+    assert coarse.nbytes < 1.1 * ratio * fine.nbytes + 8 * 1000 * bool(noise) + 1000
     if not noise:  # P of half precision is a projector to 1e-5
         assert float((coarse.predict(X[-1:]) - y[-1]).abs()) < 1e-4
 
@@ -135,9 +135,9 @@ def test_drift_of_linear_module_is_bounded(
     spec: Any,
     by_layer: bool,  # noqa: FBT001
 ) -> None:
-    X, Y = stream(60, 21, 2)
+    X, Y = stream(30, 21, 2)
     net = op.nn.ORFit(Sum(), memory=spec, by_layer=by_layer)
-    rows = ((X[k : k + 1], Y[k : k + 1]) for k in range(60))
+    rows = ((X[k : k + 1], Y[k : k + 1]) for k in range(30))
     then = [net.learn(x, y).outputs(x) for x, y in rows]
     found, drift = net.forgetting_bound_, net.drift(X, torch.cat(then))
     assert found.kind == "estimate"
@@ -157,7 +157,7 @@ def test_drift_of_network_exceeds_estimate() -> None:
     y = torch.sin(X[:, 0])
     net = op.nn.ORFit(module, memory=20)
     rows = ((X[k : k + 1], y[k : k + 1]) for k in range(50))
-    then = [net.learn(x, answer).predict(x) for x, answer in rows]
+    then = [net.learn(x, target).predict(x) for x, target in rows]
     drift = net.drift(X, torch.cat(then))
     assert drift == pytest.approx(float((net.predict(X) - torch.cat(then)).norm()))
     assert 0.0 < drift < 10.0 * net.forgetting_bound_.all_steps

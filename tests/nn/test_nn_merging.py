@@ -1,6 +1,7 @@
 """Merge of copies of a module: exact if linear and within the memory."""
 
 import copy
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
 )
+from sampling import sample
 
 torch = pytest.importorskip("torch")
 
@@ -214,8 +216,10 @@ def least_moved(one: Any, two: Any, noise: float) -> Any:
     return torch.linalg.solve(M - noise * eye, v - noise * start(two))
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01, 1.0])
-@pytest.mark.parametrize("memory", [4, 30, op.memory.Sketch(30)])
+@pytest.mark.parametrize(
+    ("memory", "noise"),
+    sample(list(product([4, 30, op.memory.Sketch(30)], [0.0, 0.01, 1.0])), 4, "merge, least moved"),
+)
 @pytest.mark.filterwarnings("ignore::onepass.errors.MergeWarning")
 def test_merge_minimises_change_of_predictions(memory: Any, noise: float) -> None:
     one, two, X, Y = halves(memory, noise)

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from onepass.errors import (
 )
 from onepass.nn.function import Function
 from onepass.serialization import archive
+from sampling import sample
 
 torch = pytest.importorskip("torch")
 
@@ -275,9 +277,10 @@ MESSAGES = {
 }
 
 
-@pytest.mark.parametrize("table", MESSAGES)
-@pytest.mark.parametrize("wrong", [9, -10])
-@each_kind
+@pytest.mark.parametrize(
+    ("kind", "wrong", "table"),
+    sample(list(product(KINDS, [9, -10], MESSAGES)), 14, "index out of range"),
+)
 def test_index_out_of_range_is_reported_before_learning(kind: str, wrong: int, table: str) -> None:
     ids, y = places()
     net = KINDS[kind](tables(table)).learn(ids[:10], y[:10])

@@ -202,7 +202,7 @@ def test_forgets_less_than_sgd_on_digits() -> None:
         net = op.nn.OGD(
             digits_network(), memory, loss="cross_entropy", step_size=0.1, batch=10, per_task=150
         )
-        for _ in range(3):
+        for _ in range(2):
             net.learn(first[0], first[1])
         assert accuracy(net, first[2], first[3]) > 0.9
         net.after_task()

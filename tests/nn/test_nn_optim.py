@@ -130,7 +130,7 @@ def test_forgets_less_on_permuted_digits(kind: str) -> None:
             loader = torch.utils.data.DataLoader(
                 torch.utils.data.TensorDataset(X, y), batch_size=64
             )
-            for _ in range(3):
+            for _ in range(2):
                 for rows, labels in loader:
                     train(optimizer, module, rows, labels)
             if name != "plain":

@@ -77,7 +77,7 @@ def gradients(module: Features, x: Tensor) -> np.ndarray:
 
 
 @pytest.mark.parametrize("c", [1, 3])
-def test_lemma_1_a_step_along_the_projection_preserves_past_predictions(c: int) -> None:
+def test_lemma_1_projected_step_preserves_past_predictions(c: int) -> None:
     module = Features(40, c)
     net = op.nn.ORFit(module, memory=None)
     x, y = stream(8, c)
@@ -92,7 +92,7 @@ def test_lemma_1_a_step_along_the_projection_preserves_past_predictions(c: int) 
 
 @pytest.mark.parametrize("c", [1, 3])
 @pytest.mark.parametrize("memory", [None, 40])
-def test_theorem_2_the_nearest_weights_that_fit_all_rows(c: int, memory: int | None) -> None:
+def test_theorem_2_weights_are_nearest_that_fit_all_rows(c: int, memory: int | None) -> None:
     module = Features(40, c)
     x, y = stream(10, c)
     w0, A = flat(module), gradients(module, x)
@@ -105,7 +105,7 @@ def test_theorem_2_the_nearest_weights_that_fit_all_rows(c: int, memory: int | N
 
 
 @pytest.mark.parametrize("c", [1, 2])
-def test_proposition_3_each_step_is_the_shortest_that_fits_all_rows_so_far(c: int) -> None:
+def test_proposition_3_step_is_shortest_that_fits_rows_so_far(c: int) -> None:
     module = Features(30, c)
     x, y = stream(9, c)
     A = gradients(module, x)
@@ -118,21 +118,21 @@ def test_proposition_3_each_step_is_the_shortest_that_fits_all_rows_so_far(c: in
         np.testing.assert_allclose(flat(module) - before, shortest, atol=1e-9)
 
 
-def test_proposition_1_it_is_recursive_least_squares_with_forgetting_0() -> None:
+def test_proposition_1_orfit_is_rls_with_forgetting_0() -> None:
     module = torch.nn.Linear(5, 1, bias=False).double()
     x, y = stream(4)
     w, P = flat(module), np.eye(5)
     net = op.nn.ORFit(module, memory=4)
-    for row, answer in zip(x.numpy(), y.numpy(), strict=True):
+    for row, target in zip(x.numpy(), y.numpy(), strict=True):
         gain = P @ row / (0.0 + row @ P @ row)  # (3) with λ = 0
-        w, P = w + gain * (answer - row @ w), P - np.outer(gain, row @ P)
-        net.learn(row[None], answer[None])
+        w, P = w + gain * (target - row @ w), P - np.outer(gain, row @ P)
+        net.learn(row[None], target[None])
         np.testing.assert_allclose(flat(module), w, atol=1e-9)
         U = net.memory_.subspace.U.numpy()
         np.testing.assert_allclose(np.eye(5) - U @ U.T, P, atol=1e-9)
 
 
-def test_corollary_1_it_is_what_many_passes_of_sgd_converge_to() -> None:
+def test_corollary_1_multi_pass_sgd_converges_to_orfit() -> None:
     module = Features(30, 1)
     other = copy.deepcopy(module)
     x, y = stream(6)
@@ -141,13 +141,13 @@ def test_corollary_1_it_is_what_many_passes_of_sgd_converge_to() -> None:
     w = other.w.detach().clone()
     step = 1.0 / float((features**2).sum(dim=1).max())
     for _ in range(4000):
-        for row, answer in zip(features, y, strict=True):
-            w += step * (answer - row @ w) * row
+        for row, target in zip(features, y, strict=True):
+            w += step * (target - row @ w) * row
     np.testing.assert_allclose(flat(module), w.numpy(), atol=1e-8)
 
 
 @pytest.mark.parametrize("m", [3, 6])
-def test_proposition_4_its_memory_minimises_the_worst_forgetting(m: int) -> None:
+def test_proposition_4_memory_minimises_worst_forgetting(m: int) -> None:
     """For one truncation; later ones start from the truncated memory."""
     module = Features(30, 1)
     x, y = stream(m + 1)
@@ -170,21 +170,21 @@ def test_proposition_4_its_memory_minimises_the_worst_forgetting(m: int) -> None
 
 
 @pytest.mark.parametrize("c", [1, 3])
-def test_theorem_5_a_network_is_nearest_to_its_start_of_all_that_fit_the_linearised_rows(
+def test_theorem_5_nearest_weights_that_fit_linearised_rows(
     c: int,
 ) -> None:
     module = network(c)
     net = op.nn.ORFit(module, memory=None)
     x, y = stream(12, c)
-    w0, rows, answers = flat(module), [], []
+    w0, rows, targets = flat(module), [], []
     for i in range(len(x)):
         now = flat(module)
         outputs, J = net.network.jacobian(x[i : i + 1])
         J = J.numpy()
         rows.append(J)
-        answers.append(y[i].reshape(-1).numpy() - outputs[0].numpy() + J @ now)
+        targets.append(y[i].reshape(-1).numpy() - outputs[0].numpy() + J @ now)
         net.learn(x[i : i + 1], y[i : i + 1])
-        A, b = np.vstack(rows), np.concatenate(answers)
+        A, b = np.vstack(rows), np.concatenate(targets)
         nearest = w0 + np.linalg.lstsq(A, b - A @ w0, rcond=None)[0]
         np.testing.assert_allclose(flat(module), nearest, atol=1e-7)
 

@@ -258,12 +258,12 @@ def test_exact_memory_skips_rows_beyond_precision() -> None:
 
 
 def test_networks_in_prequential_evaluation() -> None:
-    X, Y = (each.numpy() for each in stream(200))
+    X, Y = (each.numpy() for each in stream(120))
     models = {"net": op.nn.ORFit(network(), 50, 0.1), "rls": op.RLSRegressor()}
     report = op.evaluate.prequential(models, (X, Y[:, 0]))
     assert report.scores["net"].overall["rmse"] < report.scores["rls"].overall["rmse"]
     assert report.scores["net"].learner.startswith("<ORFit(Sequential, memory=50")
-    assert models["net"].rows_seen_ == 200
+    assert models["net"].rows_seen_ == 120
     late = op.evaluate.prequential(op.nn.EKF(network(), 0.1), (X, Y[:, 0]), delay=3)
     assert late.scores["EKF"].overall["rmse"] < 1.0
     labels = (X[:, 0] > 0).astype(int)

@@ -61,8 +61,8 @@ def flat(module: Any) -> Any:
 def test_loaded_learner_continues_bit_for_bit(name: str, tmp_path: Path) -> None:
     kind, arguments = KINDS[name]
     net = getattr(op.nn, kind)(module(), **arguments)
-    X, y = stream(40)
-    net.learn(X[:17], y[:17])
+    X, y = stream(20)
+    net.learn(X[:9], y[:9])
     net.save(tmp_path / "net.onepass")
     other = module(seed=9)
     again = op.nn.load(tmp_path / "net.onepass", other)
@@ -74,7 +74,7 @@ def test_loaded_learner_continues_bit_for_bit(name: str, tmp_path: Path) -> None
     assert torch.equal(flat(other), flat(net.module))
     assert torch.equal(other[1].running_mean, net.module[1].running_mean)
     assert (again.rows_seen_, again.nbytes) == (net.rows_seen_, net.nbytes)
-    predictions, twin = (each.test_then_train(X[17:], y[17:]) for each in (net, again))
+    predictions, twin = (each.test_then_train(X[9:], y[9:]) for each in (net, again))
     assert torch.equal(predictions, twin)
     assert torch.equal(flat(other), flat(net.module))
     for attribute in ("inconsistent_rows_", "forgetting_bound_", "rows_refused_"):

@@ -1,9 +1,10 @@
 """Filters of networks with arbitrarily small noise and repeated rows.
 
-The rows are sums of a few, of numbers so short that float32 holds them exactly, and the module is
-linear: what a Kalman filter makes of them is the ridge solution, known from their coordinates.
+Rows are sums of a few basis rows whose values float32 represents exactly, and the module is linear:
+the Kalman filter's estimate is the ridge solution, computed from the coordinates of the rows.
 """
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ torch = pytest.importorskip("torch")
 from kalman_dense import mlp, stream  # noqa: E402
 
 import onepass as op  # noqa: E402
+from sampling import sample  # noqa: E402
 from small_noise import NOISES, Rows, rows  # noqa: E402
 
 NEAR = {"float64": 1e-12, "float32": 2e-5}
 
 
-def known(found: Rows, noise: float) -> tuple[Any, Any]:
+def ridge_solution(found: Rows, noise: float) -> tuple[Any, Any]:
     """The ridge solution, and √(xᵀ P x) of each row."""
     L = np.linalg.cholesky(found.B @ found.B.T)
     A = np.vstack((found.Z @ L, np.sqrt(noise) * np.eye(len(L))))
@@ -29,15 +31,25 @@ def known(found: Rows, noise: float) -> tuple[Any, Any]:
     return found.B.T @ np.linalg.solve(L.T, b), deviations
 
 
-@pytest.mark.parametrize("block_update", [False, True])
-@pytest.mark.parametrize("dtype", NEAR)
-@pytest.mark.parametrize(("kind", "p"), [("repeated", 40), ("dependent", 40), ("all of them", 20)])
+LOFI = list(
+    product(NEAR, [False, True], [("repeated", 40), ("dependent", 40), ("all of them", 20)])
+)
+FULL = list(
+    product(
+        [("EKF", 1), ("EKF", 10), ("EKF", 36), ("ORFit", 10), ("NTKRLS", 10)],
+        NEAR,
+        ["repeated", "dependent", "all of them"],
+    )
+)
+
+
+@pytest.mark.parametrize(("dtype", "block_update", "data"), sample(LOFI, 3, "small noise, LoFi"))
 def test_lofi_equals_kalman_filter_for_any_noise(
-    kind: str,
-    p: int,
     dtype: str,
     block_update: bool,  # noqa: FBT001
+    data: tuple[str, int],
 ) -> None:
+    kind, p = data
     found = rows(kind, p, 36)
     for noise in NOISES:
         module = torch.nn.Linear(p, 1, bias=False).to(getattr(torch, dtype))
@@ -45,7 +57,7 @@ def test_lofi_equals_kalman_filter_for_any_noise(
         net = op.nn.LoFi(module, 22, noise=noise, block_update=block_update)
         for part in (slice(0, 12), slice(12, 36)):  # more than there are columns
             net.learn(found.X[part], found.y[part])
-        right, deviations = known(found, noise)
+        right, deviations = ridge_solution(found, noise)
         w = module.weight[0].detach().double().numpy()
         np.testing.assert_allclose(w, right, atol=NEAR[dtype] * np.abs(right).max())
         assert net.rows_refused_ == 0
@@ -60,14 +72,13 @@ WHOLE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["repeated", "dependent", "all of them"])
-@pytest.mark.parametrize("dtype", NEAR)
 @pytest.mark.parametrize(
-    ("learner", "width"), [("EKF", 1), ("EKF", 10), ("EKF", 36), ("ORFit", 10), ("NTKRLS", 10)]
+    ("learner_and_width", "dtype", "kind"), sample(FULL, 8, "small noise, full covariance")
 )
 def test_full_covariance_equals_kalman_filter(
-    learner: str, width: int, dtype: str, kind: str
+    learner_and_width: tuple[str, int], dtype: str, kind: str
 ) -> None:
+    learner, width = learner_and_width
     found = rows(kind, 20, 36)
     for noise in NOISES:
         module = torch.nn.Linear(20, 1, bias=False).to(getattr(torch, dtype))
@@ -75,7 +86,7 @@ def test_full_covariance_equals_kalman_filter(
         net = WHOLE[learner](module, noise, block_update=width > 1)
         for i in range(0, 36, width):
             net.learn(found.X[i : i + width], found.y[i : i + width])
-        right, deviations = known(found, noise)
+        right, deviations = ridge_solution(found, noise)
         w = module.weight[0].detach().double().numpy()
         near = max(4.0 * NEAR[dtype], 1e-14 / np.sqrt(noise))  # C is known to its rounding
         np.testing.assert_allclose(w, right, atol=near * np.abs(right).max())

@@ -1,11 +1,8 @@
-"""Archive files: written trees can be read, and every other file is read_error."""
+"""Archive files: written trees can be read, and every other file is refused."""
 
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from safetensors.numpy import load_file, save, save_file
 
 from onepass.errors import CheckpointError
 from onepass.serialization import archive
+from sampling import sample
 
 TREE = {"w": np.arange(3.0), "names": ["a", "b"], "on": np.array([True, False, True])}
 
@@ -96,14 +94,14 @@ def test_another_kind_is_refused(path: Path, whole: bytes) -> None:
         archive.read(path, kind="learner")
 
 
-def test_a_truncated_file_is_refused(path: Path, whole: bytes) -> None:
+def test_truncated_file_is_refused(path: Path, whole: bytes) -> None:
     for length in range(len(whole)):
         read_error(path, whole[:length])
     read_error(path, whole + b"\0")
 
 
-@pytest.mark.parametrize("flip", [0x01, 0x20, 0xFF])
-def test_a_changed_byte_is_detected(path: Path, whole: bytes, flip: int) -> None:
+@pytest.mark.parametrize("flip", sample([0x01, 0x20, 0xFF], 1, "flipped bits"))
+def test_changed_byte_is_detected(path: Path, whole: bytes, flip: int) -> None:
     for i in range(len(whole)):
         read_error(path, whole[:i] + bytes([whole[i] ^ flip]) + whole[i + 1 :])
 
@@ -174,7 +172,7 @@ def test_invalid_trees_are_refused(
     assert words in read_error(path, make_file(record(tree=tree), arrays))
 
 
-def test_a_valid_file_of_another_writer_is_read(path: Path) -> None:
+def test_valid_file_of_another_writer_is_read(path: Path) -> None:
     path.write_bytes(make_file(record(tree=[1, 2])))
     assert archive.read(path) == [1, 2]
 
@@ -186,12 +184,12 @@ def test_arrays_of_unsupported_dtypes_are_refused(path: Path) -> None:
     assert "damaged" in read_error(path, again)
 
 
-def test_a_newer_format_is_refused(path: Path) -> None:
+def test_newer_format_is_refused(path: Path) -> None:
     message = read_error(path, make_file(record(format=3, digest="of another kind")))
     assert message == f"{path}: must have format version 1 or lower, got 3. Upgrade onepass."
 
 
-def test_a_safetensors_file_of_another_program_is_refused(path: Path) -> None:
+def test_safetensors_file_of_another_program_is_refused(path: Path) -> None:
     save_file({"a": np.zeros(1)}, path)
     with pytest.raises(CheckpointError, match="safetensors file without its metadata"):
         archive.read(path)
@@ -214,7 +212,7 @@ def test_directories_and_pipes_are_refused(tmp_path: Path) -> None:
             archive.write(place, TREE)
 
 
-def test_an_invalid_tree_leaves_the_old_file(path: Path, whole: bytes) -> None:
+def test_invalid_tree_leaves_the_old_file(path: Path, whole: bytes) -> None:
     with pytest.raises(CheckpointError, match="`w` must be"):
         archive.write(path, {"w": object()})
     assert path.read_bytes() == whole
@@ -231,7 +229,7 @@ def test_too_much_text_is_refused(
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
-def test_a_full_disk_leaves_the_old_file(
+def test_full_disk_leaves_the_old_file(
     path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def full(*_: object) -> None:
@@ -242,31 +240,6 @@ def test_a_full_disk_leaves_the_old_file(
         archive.write(path, {})
     assert path.read_bytes() == whole
     assert list(path.parent.iterdir()) == [path]
-
-
-LOOP = """
-import sys, numpy as np
-from onepass.serialization import archive
-i = 0
-while True:
-    archive.write(sys.argv[1], {"i": i, "w": np.full(20_000, float(i))})
-    if i == 0:
-        sys.stdout.write("begun"), sys.stdout.flush()
-    i += 1
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-def test_a_killed_process_leaves_a_complete_file(path: Path) -> None:
-    for wait in (0.0, 0.017):
-        command = [sys.executable, "-c", LOOP, str(path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603  our own
-            assert process.stdout is not None
-            assert process.stdout.read(5) == b"begun"
-            threading.Event().wait(wait)
-            process.send_signal(signal.SIGKILL)
-        tree = archive.read(path)
-        assert (tree["w"] == tree["i"]).all()
 
 
 def test_concurrent_writes_and_reads(path: Path) -> None:

@@ -134,7 +134,7 @@ def test_unsupported_values_are_refused_with_their_path(tree: Any, words: str) -
         split(tree, "m.onepass")
 
 
-def test_a_circular_reference_is_refused() -> None:
+def test_circular_reference_is_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
     with pytest.raises(CheckpointError, match=f"more than {DEPTH} levels, perhaps with a circular"):
@@ -208,7 +208,7 @@ def test_invalid_dates_text_and_booleans_are_refused() -> None:
             join(encoded, {"a": array}, "f")
 
 
-def test_a_deep_tree_is_refused() -> None:
+def test_deep_tree_is_refused() -> None:
     encoded: Any = 1
     for _ in range(DEPTH + 2):
         encoded = [encoded]

@@ -1,9 +1,9 @@
-"""What holds for stored files."""
+"""Fixtures for tests of stored files."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tests write need not outlive a power failure."""
+    """Skip fsync: files written by tests need not survive a power failure."""
     monkeypatch.setattr("os.fsync", lambda _: None)

@@ -1,6 +1,6 @@
-"""What is stored in `files`: learners, features and networks, with the rows that they learn.
+"""Learners and features stored in `files`, with the rows that they learn.
 
-Rows are made by exact arithmetic, so that they are the same on every machine.
+Rows are computed exactly, so that they are the same on all machines.
 """
 
 import json
@@ -14,7 +14,7 @@ import onepass as op
 from onepass import features, memory
 from onepass.memory import forgetting
 
-__all__ = ["CASES", "FILES", "PARAMETERS", "Case", "expected", "learn", "outcome", "same"]
+__all__ = ["CASES", "FILES", "PARAMETERS", "Case", "assert_close", "expected", "learn", "outcome"]
 
 FILES = Path(__file__).with_name("files")
 EXPECTED = FILES / "expected.json"
@@ -25,13 +25,13 @@ START = np.datetime64("2024-01-01", "us")
 
 
 def numbers(first: int, last: int, d: int = 4) -> Any:
-    """Rows of d columns, each a quadratic congruence of its own."""
+    """Rows of d columns; the values of a column are a quadratic congruence."""
     i, j = np.arange(first + 1, last + 1)[:, None], np.arange(d)
     return (i * i * (3 + 2 * j) + i * (17 + 6 * j)) % 101 / 25 - 2
 
 
 def dependent(first: int, last: int) -> Any:
-    """A constant column, and one that is the sum of two others."""
+    """Rows with a constant column and a column that is the sum of two others."""
     X = numbers(first, last, 3)
     return np.column_stack((X, X[:, 0] + X[:, 1], np.full(len(X), 3.0)))
 
@@ -55,7 +55,7 @@ def gaps(first: int, last: int) -> Any:
 
 
 def table(first: int, last: int) -> Any:
-    """Rows with numbers, text and dates, and missing values; a text first comes after row 20."""
+    """Rows with numbers, text, dates and missing values; one category occurs from row 20 on."""
     x, rows = numbers(first, last, 2), []
     for i, (u, v) in enumerate(x.tolist(), first):
         at = (START + np.timedelta64(37 * i, "h")).item()
@@ -83,7 +83,7 @@ def several(first: int, last: int) -> Any:
 
 
 def text(first: int, last: int) -> Any:
-    """Labels; the last one first comes after row 20."""
+    """Labels; the last class occurs from row 20 on."""
     label = numbers(first, last, 3).argmax(axis=1)
     label[(label == 2) & (np.arange(first, last) < 20)] = 1
     return np.array(["low", "mid", "high"])[label]
@@ -106,18 +106,18 @@ Rows = Callable[[int, int], Any]
 
 
 class Case(NamedTuple):
-    """What learns which rows.
+    """A learner and its rows.
 
     Parameters
     ----------
     made : learner, Pipeline or feature
-        Has learned nothing.
+        Unfitted.
     target : callable, optional
-        The targets of rows; None for what learns without.
+        Targets of rows; None for transformers and clustering.
     rows : callable
         Rows ``first`` to ``last``.
     time : callable, optional
-        When they came.
+        Times of rows.
     weights : bool
         Whether rows have weights.
     first : int
@@ -125,9 +125,9 @@ class Case(NamedTuple):
     single : bool
         Whether rows are learned one by one.
     replaced : mapping of str to Any
-        What the file does not hold.
+        Arguments of `load`: functions and networks, which files do not contain.
     rtol : float
-        Of predictions, relative to the largest of them.
+        Tolerance of predictions, relative to the largest of them.
     """
 
     made: Any
@@ -161,7 +161,7 @@ def learn(case: Case, learner: Any, first: int, last: int) -> None:
 
 
 def outcome(case: Case, learner: Any) -> dict[str, Any]:
-    """All that is predicted of six rows, as lists."""
+    """All predictions on six rows, as lists."""
     X = case.rows(60, 66)
     if case.single and isinstance(X[0], dict):
         return {"predict_one": [np.asarray(learner.predict_one(x)).tolist() for x in X]}
@@ -388,26 +388,26 @@ PARAMETERS = {
     **{f"forgetting-{name}": RULES[name] for name in ("exponential", "bounded", "directional")},
     **{f"forgetting-{name}-dates": made for name, made in DATED.items()},
 }
-"""Specifications in files of their own."""
+"""Memories and rules of forgetting that are stored in separate files."""
 
 
-# -- what is expected ------------------------------------------------------------------------------
+# -- expected predictions --------------------------------------------------------------------------
 
 
 def expected() -> dict[str, Any]:
-    """What was predicted when each file was written."""
+    """The predictions recorded when the files were written."""
     found: dict[str, Any] = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
     return found
 
 
-def same(found: Any, then: Any, rtol: float = 1e-9) -> None:
-    """Numbers agree relative to the largest of their list, or to 0.001; all else is equal."""
-    if isinstance(then, dict):
-        assert found.keys() == then.keys()
-        for name, each in then.items():
-            same(found[name], each, rtol)
-    elif np.asarray(then).dtype.kind in "iuf":
-        finite = np.abs(then)[np.isfinite(then)]
-        np.testing.assert_allclose(found, then, rtol=0.0, atol=rtol * finite.max(initial=1e-3))
+def assert_close(found: Any, reference: Any, rtol: float = 1e-9) -> None:
+    """Assert equality; of numbers, relative to the largest of their list or to 0.001."""
+    if isinstance(reference, dict):
+        assert found.keys() == reference.keys()
+        for name, each in reference.items():
+            assert_close(found[name], each, rtol)
+    elif np.asarray(reference).dtype.kind in "iuf":
+        finite = np.abs(reference)[np.isfinite(reference)]
+        np.testing.assert_allclose(found, reference, rtol=0.0, atol=rtol * finite.max(initial=1e-3))
     else:
-        assert found == then
+        assert found == reference

@@ -1,4 +1,4 @@
-"""Networks that are stored in `files`, and wrapped optimizers, with the rows that they learn."""
+"""Network learners and wrapped optimizers stored in `files`, with the rows that they learn."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,8 +19,8 @@ __all__ = [
     "ONNX",
     "OPTIMIZERS",
     "Network",
+    "frozen_networks",
     "outcome",
-    "outside",
     "plain",
     "rows",
     "trained",
@@ -32,7 +32,7 @@ nn = torch.nn
 
 
 def filled(module: Any) -> Any:
-    """The module with weights that are the same on every machine."""
+    """The module with weights that are the same on all machines."""
     with torch.no_grad():
         for each in module.parameters():
             k = torch.arange(1, each.numel() + 1).reshape(each.shape)
@@ -41,7 +41,7 @@ def filled(module: Any) -> Any:
 
 
 def perceptron(outputs: int = 1, dtype: Any = torch.float64) -> Any:
-    """With the running statistics of a normalisation, which do not learn."""
+    """A perceptron with batch normalisation, whose running statistics do not learn."""
     made = filled(
         nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, outputs))
     )
@@ -67,21 +67,21 @@ def convolution() -> Any:
 
 
 class Network(NamedTuple):
-    """A learner of a network, and what it learns.
+    """A network learner and its rows.
 
     Parameters
     ----------
     kind : str
-        Its name in op.nn.
+        The name of its class in op.nn.
     arguments : dict of str to Any
     target : callable
-        The targets of rows.
+        Targets of rows.
     module : callable
-        Makes the module.
+        Returns the module.
     names : str
-        The columns' names, where rows are frames.
+        Column names, if rows are data frames.
     rtol : float
-        Of outputs, relative to the largest of them.
+        Tolerance of outputs, relative to the largest of them.
     """
 
     kind: str
@@ -92,7 +92,7 @@ class Network(NamedTuple):
     rtol: float = 1e-9
 
     def made(self) -> Any:
-        """The learner, which has learned nothing."""
+        """The unfitted learner."""
         return getattr(op.nn, self.kind)(self.module(), **self.arguments)
 
 
@@ -153,7 +153,7 @@ def rows(case: Network, first: int, last: int) -> tuple[Any, Any]:
 
 
 def outcome(case: Network, learner: Any) -> dict[str, Any]:
-    """The outputs of six rows, and their standard deviations where there are some."""
+    """Outputs of six rows, and their standard deviations if supported."""
     X, _ = rows(case, 60, 66)
     found = {"outputs": learner.outputs(X)}
     with suppress(ParameterError):
@@ -164,13 +164,13 @@ def outcome(case: Network, learner: Any) -> dict[str, Any]:
 NETWORKS = _networks()
 
 
-# -- features that a file does not hold ------------------------------------------------------------
+# -- features whose network is not in the file -----------------------------------------------------
 
 ONNX = FILES / "network.onnx"
 
 
-def outside() -> dict[str, Case]:
-    """Networks that are frozen, as features."""
+def frozen_networks() -> dict[str, Case]:
+    """Features computed by frozen networks."""
     network = perceptron(3)
     given: dict[str, Any] = {"replaced": {"module": network}, "rtol": 1e-6}
     found = {
@@ -213,11 +213,11 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "optim-2-orthogonal": _orthogonal(4, gradients="outputs", projects="last"),
     "optim-2-gpm": _projected(),
 }
-"""Wrapped optimizers of a module; memories have the second form where the name says so."""
+"""Name -> wrapped optimizer of a module; "optim-2" are files of format 2."""
 
 
 def trained(module: Any, optimizer: Any, first: int, last: int) -> Any:
-    """Learn these rows as a task, and the outputs of six others."""
+    """Learn these rows as a task; return the outputs of six other rows."""
     X, y = torch.as_tensor(numbers(first, last)), torch.as_tensor(whole(first, last))
     for _ in range(2):
         optimizer.zero_grad()

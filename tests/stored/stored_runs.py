@@ -1,4 +1,4 @@
-"""What evaluations and the service store in `files`: runs that go on, reports, a data directory."""
+"""Stored evaluations and data directory of the service: how to create, resume and serve them."""
 
 import json
 import re
@@ -18,18 +18,26 @@ from stored_cases import number, numbers, table, text
 import onepass as op
 from onepass.evaluate import METRICS, Report, prequential
 
-__all__ = ["RUNS", "continual", "data_directory", "go_on", "scores", "served", "state"]
+__all__ = [
+    "RUNS",
+    "continual",
+    "data_directory",
+    "resume_run",
+    "run_service",
+    "scores",
+    "service_state",
+]
 
 
 # -- prequential evaluation ------------------------------------------------------------------------
 
 RUNS = {"run-regression": ["rls", "sgd", "orfit"], "run-classification": ["rls", "sgd", "artipca"]}
-"""The models of each run."""
+"""Run -> its models."""
 RUNS |= {name.replace("run", "run-2", 1): models for name, models in RUNS.items()}  # format 2
 
 
-def go_on(path: Path, name: str, rows: int) -> Report:
-    """Begin a run over so many rows, or go on with the one at the path."""
+def resume_run(path: Path, name: str, rows: int) -> Report:
+    """Start a run over this number of rows, or resume the run stored at the path."""
     task = name.rpartition("-")[2]
     y = (number if task == "regression" else text)(0, rows)
     stream = op.stream.read(
@@ -52,7 +60,7 @@ def scores(report: Report) -> dict[str, Any]:
 
 
 def continual(path: Path, on_progress: Any = None) -> Any:
-    """The report of learners on two tasks; runs in the folder are not made again."""
+    """The report of learners on two tasks; runs stored in the folder are not repeated."""
     y = np.arange(40) % 2 + 2 * (np.arange(40) >= 20)
     models = {
         "rls": op.RLSClassifier(ridge=0.1, forgetting=op.forgetting.Window(30)),
@@ -67,7 +75,7 @@ def continual(path: Path, on_progress: Any = None) -> Any:
 
 
 def data_directory(folder: Path) -> dict[str, Any]:
-    """Make a data directory with all that there can be in it; what it holds."""
+    """Create a data directory with all types of records; return the expected values."""
     folder.mkdir()
     learner = op.models.pipelines(["rls"], "regression", {"rls.forgetting": 0.99})["rls"]
     with op.durable(folder / "m.db", learner) as durable:
@@ -75,20 +83,20 @@ def data_directory(folder: Path) -> dict[str, Any]:
         durable.snapshot()
         durable.learn(table(5, 10), number(5, 10), key="lost")
         durable.rollback(to=1)
-    with served(folder) as client:
-        at = json.loads(state(client))["now"]
+    with run_service(folder) as client:
+        at = json.loads(service_state(client))["now"]
         for i in range(10, 16):
             client.learn("m", table(i, i + 1), number(i, i + 1), key=f"row {i}")
         ids = client.predict_pending("m", table(16, 19))[1]
         client.learn_labels("m", ids[:1], number(16, 17))
-        error = json.loads(state(client))["models"][0]["error"]
+        error = json.loads(service_state(client))["models"][0]["error"]
     found = {"at": at, "ids": ids, "error": error, **predicted(folder, ids, at)}
     Path(folder, "m.db.lock").unlink()  # of this machine
     return found
 
 
 def predicted(folder: Path, ids: list[str], at: float) -> dict[str, Any]:
-    """What a copy of the durable learner predicts, and once its pending rows are learned."""
+    """Predictions of a copy of the durable learner, before and after pending rows are learned."""
     with tempfile.TemporaryDirectory() as other:
         path = shutil.copy(folder / "m.db", other)
         with op.durable(path, clock=lambda: at) as durable:
@@ -102,8 +110,8 @@ def predicted(folder: Path, ids: list[str], at: float) -> dict[str, Any]:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[op.service.Client]:
-    """A client of a service of this data directory."""
+def run_service(folder: Path) -> Iterator[op.service.Client]:
+    """Serve this data directory in another process; yield a client."""
     words = ["-m", "onepass", "serve", "--data", str(folder), "--port", "0", "--window", "20"]
     command = [sys.executable, *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
@@ -116,8 +124,8 @@ def served(folder: Path) -> Iterator[op.service.Client]:
             process.terminate()
 
 
-def state(client: op.service.Client) -> bytes:
-    """What the service reports of its models."""
+def service_state(client: op.service.Client) -> bytes:
+    """The response of ``/state``."""
     with urllib.request.urlopen(f"{client.url}/state") as answer:  # noqa: S310
         found: bytes = answer.read()
         return found

@@ -1,7 +1,6 @@
-"""Files that an earlier version wrote load, predict and go on learning as they did then.
+"""Files of earlier versions load, and give the predictions recorded when they were written.
 
-They are in `files`, with the predictions in ``expected.json``; ``write.py`` writes those of what is
-new.
+The files are in `files`, the predictions in ``expected.json``; ``write.py`` adds missing files.
 """
 
 import json
@@ -11,12 +10,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stored_cases import CASES, FILES, PARAMETERS, expected, learn, number, outcome, same, table
-from stored_runs import RUNS, continual, go_on, scores, served, state
+from stored_cases import (
+    CASES,
+    FILES,
+    PARAMETERS,
+    assert_close,
+    expected,
+    learn,
+    number,
+    outcome,
+    table,
+)
+from stored_runs import RUNS, continual, resume_run, run_service, scores, service_state
 
 import onepass as op
 from onepass.evaluate import ContinualReport, Report, run_progress
-from onepass.serialization import former
+from onepass.serialization import former, models
 
 EXPECTED = expected()
 
@@ -25,31 +34,30 @@ def stored(name: str) -> Path:
     return FILES / f"{name}.onepass"
 
 
-# -- learners, features and Pipelines --------------------------------------------------------------
+# -- learners, features and pipelines --------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
 @pytest.mark.parametrize("name", CASES)
-def test_a_learner(name: str, tmp_path: Path) -> None:
-    case, then = CASES[name], EXPECTED[name]
+def test_stored_learner_predicts_and_continues(name: str, tmp_path: Path) -> None:
+    case, reference = CASES[name], EXPECTED[name]
     learner = op.load(stored(name), **case.replaced)
     if case.first:
-        same(outcome(case, learner), then["before"], 1e-12)
+        assert_close(outcome(case, learner), reference["before"], 1e-12)
     op.save(learner, tmp_path / "once")
     again = op.load(tmp_path / "once", **case.replaced)
-    op.save(again, tmp_path / "twice")
-    assert (tmp_path / "once").read_bytes() == (tmp_path / "twice").read_bytes()
+    assert models.dumps(again, "here") == (tmp_path / "once").read_bytes()
     for each in (learner, again):
         learn(case, each, case.first, case.first + 10)
-        same(outcome(case, each), then["after"], case.rtol)
+        assert_close(outcome(case, each), reference["after"], case.rtol)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_a_memory_or_rule_of_forgetting(name: str) -> None:
+def test_stored_memory_or_forgetting_loads(name: str) -> None:
     assert op.load(stored(name)) == PARAMETERS[name]
 
 
-def test_every_model_of_a_task_is_in_a_file() -> None:
+def test_models_of_all_tasks_are_stored() -> None:
     for task in ("regression", "classification"):
         assert all(f"pipeline-{task}-{name}" in CASES for name in op.models.names(task))
 
@@ -58,29 +66,29 @@ def test_every_model_of_a_task_is_in_a_file() -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_goes_on(name: str, tmp_path: Path) -> None:
-    then = EXPECTED[name]
+def test_stored_run_resumes(name: str, tmp_path: Path) -> None:
+    reference = EXPECTED[name]
     path = Path(shutil.copy(FILES / f"{name}.run", tmp_path))
-    stood = run_progress(path)
-    assert stood is not None
-    assert (stood.rows, stood.position, stood.finished) == (30, 30, True)
-    same(scores(go_on(path, name, 45)), then["after"])
+    progress = run_progress(path)
+    assert progress is not None
+    assert (progress.rows, progress.position, progress.finished) == (30, 30, True)
+    assert_close(scores(resume_run(path, name, 45)), reference["after"])
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_report(name: str) -> None:
+def test_stored_report_round_trips(name: str) -> None:
     text = json.dumps(EXPECTED[name]["report"])
     assert json.loads(Report.from_json(text).to_json()) == EXPECTED[name]["report"]
 
 
-def test_continual_runs_are_not_made_again(tmp_path: Path) -> None:
-    def learned(progress: Any) -> None:
+def test_stored_continual_runs_are_not_repeated(tmp_path: Path) -> None:
+    def fail(progress: Any) -> None:
         raise AssertionError(progress)
 
     runs = shutil.copytree(FILES / "continual", tmp_path / "continual")
-    report = continual(runs, on_progress=learned)
-    then = former.continual_report(EXPECTED["continual"])
-    assert json.loads(report.to_json()) == then
+    report = continual(runs, on_progress=fail)
+    reference = former.continual_report(EXPECTED["continual"])
+    assert json.loads(report.to_json()) == reference
     assert ContinualReport.from_json(json.dumps(EXPECTED["continual"])) == report
 
 
@@ -92,31 +100,31 @@ def data(tmp_path: Path) -> Path:
     return Path(shutil.copytree(FILES / "served", tmp_path / "data"))
 
 
-def test_a_durable_learner(data: Path) -> None:
-    """Keys, rows that wait for their targets, positions and snapshots are there."""
-    then = EXPECTED["served"]
-    with op.durable(data / "m.db", clock=lambda: then["at"]) as durable:
-        assert (durable.version, durable.rows_seen) == (then["version"], then["rows"])
-        same(durable.predict(table(60, 66)).tolist(), then["before"])
+def test_stored_durable_learner_continues(data: Path) -> None:
+    """Idempotency keys, pending rows, source positions and snapshots are restored."""
+    reference = EXPECTED["served"]
+    with op.durable(data / "m.db", clock=lambda: reference["at"]) as durable:
+        assert (durable.version, durable.rows_seen) == (reference["version"], reference["rows"])
+        assert_close(durable.predict(table(60, 66)).tolist(), reference["before"])
         assert durable.positions == {"tail": "4"}
         assert durable.labels_pending == 2
         assert durable.learn(table(10, 11), number(10, 11), key="row 10").repeated
-        durable.learn_labels(then["ids"][1:], number(17, 19))
-        same(durable.predict(table(60, 66)).tolist(), then["after"])
+        durable.learn_labels(reference["ids"][1:], number(17, 19))
+        assert_close(durable.predict(table(60, 66)).tolist(), reference["after"])
         durable.rollback(to=1)
-    with op.durable(data / "m.db", clock=lambda: then["at"]) as again:
-        same(again.predict(table(60, 66)).tolist(), then["first"])
+    with op.durable(data / "m.db", clock=lambda: reference["at"]) as again:
+        assert_close(again.predict(table(60, 66)).tolist(), reference["first"])
         assert again.labels_pending == 0
 
 
-def test_a_data_directory_is_served(data: Path) -> None:
+def test_stored_data_directory_is_served(data: Path) -> None:
     for package in ("httptools", "msgspec", "uvicorn"):
         pytest.importorskip(package)
-    then = EXPECTED["served"]
-    with served(data) as client:
-        same(client.predict("m", table(60, 66)).tolist(), then["before"])
-        [model] = json.loads(state(client))["models"]
-    same(
-        [point[:3] for point in model["prequential_error"]["curve"]], then["error"]["curve"]
+    reference = EXPECTED["served"]
+    with run_service(data) as client:
+        assert_close(client.predict("m", table(60, 66)).tolist(), reference["before"])
+        [model] = json.loads(service_state(client))["models"]
+    assert_close(
+        [point[:3] for point in model["prequential_error"]["curve"]], reference["error"]["curve"]
     )  # without times
-    assert np.isclose(model["prequential_error"]["window"], then["error"]["window"], rtol=1e-9)
+    assert np.isclose(model["prequential_error"]["window"], reference["error"]["window"], rtol=1e-9)

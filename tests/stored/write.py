@@ -1,9 +1,9 @@
-"""Write the files of what is not yet in `files`; those that are there stay as they are.
+"""Write files of new cases into `files`; existing files are not changed.
 
 PYTHONPATH=src:tests python tests/stored/write.py
 
-A file is written once, by the version that first has what it holds; each later version must load it
-and predict what was predicted then, which is in ``expected.json``.
+A file is written once, by the first version that supports its content; later versions must load it
+and give the predictions recorded in ``expected.json``.
 """
 
 import copy
@@ -22,21 +22,21 @@ from stored_networks import (
     ONNX,
     OPTIMIZERS,
     Network,
+    frozen_networks,
     outcome,
-    outside,
     plain,
     rows,
     torch,
     trained,
 )
-from stored_runs import RUNS, continual, data_directory, go_on, scores
+from stored_runs import RUNS, continual, data_directory, resume_run, scores
 
 import onepass as op
 from onnx_files import doubling
 
 
 def learner(case: Case, path: Path) -> Any:
-    """A learner, Pipeline or feature."""
+    """Write a learner, pipeline or feature; return its predictions."""
     made = copy.deepcopy(case.made)
     if case.first:
         learn(case, made, 0, case.first)
@@ -47,7 +47,7 @@ def learner(case: Case, path: Path) -> Any:
 
 
 def network(case: Network, path: Path) -> Any:
-    """A learner of op.nn."""
+    """Write a learner of op.nn; return its outputs."""
     made = case.made().learn(*rows(case, 0, 6))
     made.save(path)
     before = outcome(case, made)
@@ -55,7 +55,7 @@ def network(case: Network, path: Path) -> Any:
 
 
 def optimizer(make: Callable[[Any], Any], path: Path) -> Any:
-    """A module and a wrapped optimizer."""
+    """Write a module and a wrapped optimizer; return their outputs."""
     module = plain()
     made = make(module)
     before = trained(module, made, 0, 6)
@@ -64,14 +64,17 @@ def optimizer(make: Callable[[Any], Any], path: Path) -> Any:
 
 
 def run(name: str, path: Path) -> Any:
-    """A prequential evaluation, up to row 30, and what comes of it."""
-    report = json.loads(go_on(path, name, 30).to_json())
+    """Write a prequential evaluation up to row 30; return its report and scores after row 45."""
+    report = json.loads(resume_run(path, name, 30).to_json())
     with tempfile.TemporaryDirectory() as folder:
-        return {"report": report, "after": scores(go_on(Path(shutil.copy(path, folder)), name, 45))}
+        return {
+            "report": report,
+            "after": scores(resume_run(Path(shutil.copy(path, folder)), name, 45)),
+        }
 
 
 def main() -> int:
-    """As the command."""
+    """Write missing files."""
     written = expected()
 
     def new(name: str, write: Callable[[Path], Any]) -> None:
@@ -87,7 +90,7 @@ def main() -> int:
 
     FILES.mkdir(exist_ok=True)
     new(ONNX.name, lambda path: path.write_bytes(doubling(4)) and None)
-    for name, case in {**CASES, **outside()}.items():
+    for name, case in {**CASES, **frozen_networks()}.items():
         new(f"{name}.onepass", lambda path, case=case: learner(case, path))
     for name, case in NETWORKS.items():
         new(f"{name}.onepass", lambda path, case=case: network(case, path))

@@ -55,7 +55,7 @@ def test_overflowing_running_statistics_are_not_applied(kind: str) -> None:
 
 
 @each_kind
-def test_a_buffer_of_minus_infinity_is_accepted(kind: str) -> None:
+def test_buffer_of_minus_infinity_is_accepted(kind: str) -> None:
     X, y = stream()
     module = network()
     module.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))

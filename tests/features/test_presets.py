@@ -1,4 +1,4 @@
-"""Models by name: whatever learner is listed is offered, with every parameter it has."""
+"""Models by name: all public learners, with all their parameters."""
 
 import inspect
 from typing import Any
@@ -10,14 +10,14 @@ from onepass.errors import ParameterError
 from onepass.features import presets
 
 
-def test_each_learner_has_a_name() -> None:
+def test_public_learners_have_names() -> None:
     for listed in learners.__all__:
         name = listed.removesuffix("Regressor").removesuffix("Classifier").lower()
         task = "regression" if listed.endswith("Regressor") else "classification"
         assert presets.learner_class(name, task) is getattr(learners, listed)
 
 
-def test_a_learner_that_is_listed_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_public_learner_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     new = type("NewRegressor", (learners.SGDRegressor,), {})
     monkeypatch.setattr(learners, "NewRegressor", new, raising=False)
     monkeypatch.setattr(learners, "__all__", [*learners.__all__, "NewRegressor"])
@@ -37,7 +37,7 @@ def test_every_parameter_can_be_set(task: str) -> None:
                 assert getattr(made[name].learner, parameter) == 0.5
 
 
-def test_features_are_set_in_all_models_and_shared_by_none() -> None:
+def test_feature_settings_apply_to_all_models_without_sharing() -> None:
     made = presets.pipelines(["rls", "sgd"], "regression", {"encode.max_categories": 7})
     first, second = made["rls"].steps, made["sgd"].steps
     assert [step.max_categories for step in (first[0], second[0])] == [7, 7]

@@ -1,4 +1,4 @@
-"""Merged features and pipelines are held against those that saw all rows."""
+"""Merged features and pipelines equal those that learned all rows."""
 
 import copy
 from collections.abc import Callable
@@ -69,7 +69,7 @@ PIPELINES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_merged_pipeline_is_one_that_saw_all_rows(name: str, tree: str) -> None:
+def test_merged_pipeline_equals_pipeline_of_all_rows(name: str, tree: str) -> None:
     frame, y = table(gaps="gaps" in name)
     make = PIPELINES[name]
     whole = make()
@@ -97,7 +97,7 @@ def test_a_merged_pipeline_is_one_that_saw_all_rows(name: str, tree: str) -> Non
     offset=st.sampled_from([0.0, 1e8]),
 )
 @pytest.mark.parametrize("make", [Scale, lambda: Scale(with_mean=False), Impute])
-def test_statistics_of_columns_are_those_of_all_rows(
+def test_merged_column_statistics_equal_those_of_all_rows(
     make: Callable[[], Any], seed: int, sizes: tuple[int, ...], tree: str, offset: float
 ) -> None:
     X = np.random.default_rng(seed).normal(size=(sum(sizes) + 1, 3)) + offset
@@ -113,7 +113,7 @@ def test_statistics_of_columns_are_those_of_all_rows(
 
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("strategy", ["mean", "last", "zero"])
-def test_fills_and_indicators_are_those_of_all_rows(strategy: str, tree: str) -> None:
+def test_merged_impute_equals_impute_of_all_rows(strategy: str, tree: str) -> None:
     rng = np.random.default_rng(1)
     X = np.where(rng.random((N, 6)) < 0.05, np.nan, rng.normal(size=(N, 6)))
     X[:, 2], X[:20, 4], X[60:, 5] = np.arange(N), 1.0, 2.0
@@ -128,7 +128,7 @@ def test_fills_and_indicators_are_those_of_all_rows(strategy: str, tree: str) ->
 
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("params", [{}, {"categories": "hash", "hash_size": 4}])
-def test_an_encoder_knows_what_one_of_all_rows_knows(params: dict[str, Any], tree: str) -> None:
+def test_merged_encoder_equals_encoder_of_all_rows(params: dict[str, Any], tree: str) -> None:
     frame, _ = table()
     rows = frame.to_dict("records")
     for i, row in enumerate(rows):
@@ -217,7 +217,7 @@ def test_incompatible_merges_are_refused(name: str) -> None:
     assert snapshot([a, b]) == before
 
 
-def test_a_column_that_came_late_in_the_second_was_missing_to_the_first() -> None:
+def test_merge_treats_late_column_as_missing_in_other_part() -> None:
     rows = [{"x": 1.0}, {"x": 2.0, "z": 3.0}, {"x": 3.0, "z": 5.0}]
     make = lambda: op.Pipeline(Encode(), Impute("zero"), op.RLSRegressor())  # noqa: E731
     late = make().partial_fit(rows, [1.0, 2.0, 3.0])
@@ -227,7 +227,7 @@ def test_a_column_that_came_late_in_the_second_was_missing_to_the_first() -> Non
     assert both.features_[0].columns_["z"].since == 2
 
 
-def test_new_features_and_pipelines_take_all_that_the_other_knows() -> None:
+def test_merge_into_unfitted_copies_fitted_state() -> None:
     frame, y = table()
     made = PIPELINES["encoded"]
     learned = made().partial_fit(frame, y)

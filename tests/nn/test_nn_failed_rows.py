@@ -6,6 +6,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from onepass.errors import (
     RowsRefusedWarning,
     ShapeError,
 )
+from sampling import sample
 
 torch = pytest.importorskip("torch")
 
@@ -69,8 +71,9 @@ def in_range(_: Any, x: Any) -> None:
         raise ValueError("sensor out of range")
 
 
-@each_kind
-@pytest.mark.parametrize("row", [2, 20])
+@pytest.mark.parametrize(
+    ("kind", "row"), sample(list(product(KINDS, [2, 20])), 6, "failing forward pass")
+)
 def test_failing_row_is_named_before_learning(kind: str, row: int) -> None:
     X, y = stream()
     net = KINDS[kind](Body(in_range)).learn(X[:9], y[:9])
@@ -192,8 +195,9 @@ def test_module_for_single_rows_learns() -> None:
 # -- another number of outputs --------------------------------------------------------------------
 
 
-@each_kind
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "n"), sample(list(product(KINDS, [1, 3])), 6, "more outputs than before")
+)
 def test_more_outputs_than_before_are_refused(kind: str, n: int) -> None:
     X, y = stream()
     net = KINDS[kind](Body()).learn(X[:9], y[:9])
@@ -271,26 +275,32 @@ def filed(net: Any) -> Any:
     return torch.load(file, weights_only=False)
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, pickled, filed])
-@pytest.mark.parametrize("kind", ["ORFit", "OneStepSGD", "OGD", "EKF"])
+@pytest.mark.parametrize(
+    ("kind", "again"),
+    sample(
+        list(product(["ORFit", "OneStepSGD", "OGD", "EKF"], [copy.deepcopy, pickled, filed])),
+        6,
+        "copy during learning",
+    ),
+)
 def test_copy_during_learning_is_consistent(kind: str, again: Any) -> None:
-    X, y = stream(40)
+    X, y = stream(15)
     one, states = KINDS[kind](Body()), []
-    for k in range(41):
+    for k in range(len(X) + 1):
         states.append(weights(one).copy())
         one.learn(X[k : k + 1], y[k : k + 1])
-    net, over = KINDS[kind](Body()), threading.Event()
+    net, finished = KINDS[kind](Body()), threading.Event()
 
     def learn() -> None:
-        for k in range(40):
+        for k in range(len(X)):
             net.learn(X[k : k + 1], y[k : k + 1])
             net.predict(X[:2])
-        over.set()
+        finished.set()
 
     thread = threading.Thread(target=learn)
     thread.start()
     copies = []
-    while not over.is_set():
+    while not finished.is_set():
         copies.append(again(net))
     thread.join()
     for each in [*copies, again(net)]:
@@ -299,7 +309,7 @@ def test_copy_during_learning_is_consistent(kind: str, again: Any) -> None:
         each.predict(X[:2])
         k = each.rows_seen_
         np.testing.assert_array_equal(
-            weights(each.learn(X[k : k + 1], y[k : k + 1])), states[min(k + 1, 40)]
+            weights(each.learn(X[k : k + 1], y[k : k + 1])), states[min(k + 1, len(X))]
         )
 
 

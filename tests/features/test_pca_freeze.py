@@ -1,4 +1,4 @@
-"""IncrementalPCA whose axes stand still after the first rows, and what learners do behind it."""
+"""IncrementalPCA with axes frozen after the first rows, alone and before learners."""
 
 import copy
 from typing import Any
@@ -32,7 +32,7 @@ def along(A: Any, B: Any) -> Any:
 @pytest.mark.parametrize("whiten", [False, True])
 @pytest.mark.parametrize("first", [5, 60, 700])  # fewer rows than columns, more, and many blocks
 @pytest.mark.parametrize("k", [3, 0.8])
-def test_axes_equal_scikit_learns_of_the_first_rows(k: Any, first: int, *, whiten: bool) -> None:
+def test_axes_equal_scikit_learn_pca_of_first_rows(k: Any, first: int, *, whiten: bool) -> None:
     X = rows(800)
     theirs = PCA(k, whiten=whiten, svd_solver="full").fit(X[:first])
     ours = IncrementalPCA(k, whiten=whiten, freeze_after=first)
@@ -57,7 +57,7 @@ def test_axes_equal_scikit_learns_of_the_first_rows(k: Any, first: int, *, white
     first=st.sampled_from([1, 40, 48, 120, 200]),
     k=st.sampled_from([3, 0.9]),
 )
-def test_how_the_stream_is_cut_changes_nothing(
+def test_block_boundaries_do_not_change_axes(
     block: int | None, cuts: list[int], first: int, k: Any
 ) -> None:
     X = rows()
@@ -71,7 +71,7 @@ def test_how_the_stream_is_cut_changes_nothing(
         assert not whole[begin : begin + len(part), width:].any()
 
 
-def test_in_blocks_axes_equal_unfrozen_ones_at_that_row() -> None:
+def test_block_axes_equal_unfrozen_axes_at_freeze() -> None:
     X = rows(200)
     turning = IncrementalPCA(3, block=20).learn(X[:100])
     still = IncrementalPCA(3, block=20, freeze_after=100).learn(X)
@@ -83,15 +83,15 @@ def test_in_blocks_axes_equal_unfrozen_ones_at_that_row() -> None:
 def test_transform_equals_learn_transform(k: Any) -> None:
     X, pca = rows(), IncrementalPCA(k, freeze_after=50)
     for i in range(120):
-        asked = pca.transform(X[i : i + 1])
+        transformed_before = pca.transform(X[i : i + 1])
         learned = pca.learn_transform(X[i : i + 1])
-        assert_array_equal(learned[:, : asked.shape[1]], asked)
-        assert not learned[:, asked.shape[1] :].any()
+        assert_array_equal(learned[:, : transformed_before.shape[1]], transformed_before)
+        assert not learned[:, transformed_before.shape[1] :].any()
     assert len(pca.components_) == pca.n_features_out_ > 0
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_learner_is_exact_after_the_freeze(learner: Any) -> None:
+def test_learner_is_exact_after_freeze(learner: Any) -> None:
     X, y = load_digits(return_X_y=True)
     X, first = X[:600, 1:31] / 16, 200
     theirs = PCA(8).fit(X[:first])
@@ -107,7 +107,7 @@ def test_a_learner_is_exact_after_the_freeze(learner: Any) -> None:
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_learner_is_close_to_one_on_known_axes(learner: Any) -> None:
+def test_accuracy_is_near_that_on_fixed_axes(learner: Any) -> None:
     X, y = load_digits(return_X_y=True)
     pca = PCA(30).fit(X[:500])
     fixed = learner().partial_fit(pca.transform(X[:1300]), y[:1300])
@@ -128,7 +128,7 @@ def test_learning_continues_after_loading(at: int, tmp_path: Any) -> None:
     assert_array_equal(*(one.test_then_train(X[at:], X[at:, 0]) for one in (model, other)))
 
 
-def test_files_without_the_parameter_have_unfrozen_axes(tmp_path: Any) -> None:
+def test_files_without_freeze_after_have_unfrozen_axes(tmp_path: Any) -> None:
     X, pca = rows(), IncrementalPCA(3).learn(rows())
     op.save(pca, tmp_path / "new.onepass")
     found = archive.contents(tmp_path / "new.onepass")
@@ -140,7 +140,7 @@ def test_files_without_the_parameter_have_unfrozen_axes(tmp_path: Any) -> None:
     assert_array_equal(again.learn(X).components_, pca.learn(X).components_)
 
 
-def test_files_with_an_invalid_parameter_are_refused(tmp_path: Any) -> None:
+def test_file_with_invalid_freeze_after_is_refused(tmp_path: Any) -> None:
     pca = IncrementalPCA(3, freeze_after=50).learn(rows())
     pca.freeze_after = "50"  # type: ignore[assignment]
     op.save(pca, tmp_path / "m.onepass")
@@ -172,7 +172,7 @@ def test_later_columns_do_not_contribute() -> None:
 # -- merging ---------------------------------------------------------------------------------------
 
 
-def test_the_same_axes_merge_and_the_learners_behind_them_exactly() -> None:
+def test_pipelines_with_same_axes_merge_exactly() -> None:
     X = rows(400)
     y = X[:, 0] ** 2
     begun = IncrementalPCA(3, freeze_after=100).learn(X[:100])
@@ -189,7 +189,7 @@ def test_the_same_axes_merge_and_the_learners_behind_them_exactly() -> None:
     assert one.features_[0].rows_seen_ == 250 + 250
 
 
-def test_those_that_are_still_learning_merge() -> None:
+def test_unfrozen_axes_merge() -> None:
     X = rows(100)
     parts = [
         IncrementalPCA(3, freeze_after=80).learn(X[half]) for half in (slice(50), slice(50, 100))
