@@ -176,7 +176,7 @@ def test_names_may_be_any_hashable_thing() -> None:
     model.learn_one({1: 2.0, ("a", "b"): 1.0, "c": 0.0}, 3.0)
     assert list(model.model_.feature_names_in_) == ["('a', 'b')", "1", "c"]
     assert model.predict_one({1: 2.0, ("a", "b"): 1.0}) == pytest.approx(3.0)
-    with pytest.raises(ColumnError, match="names must be different as strings"):
+    with pytest.raises(ColumnError, match="names must differ as strings"):
         model.learn_one({1: 2.0, "1": 1.0}, 3.0)
 
 
@@ -199,7 +199,7 @@ def test_text_and_missing_values_go_through_a_pipeline() -> None:
 @pytest.mark.parametrize(
     ("x", "error", "words"),
     [
-        ({"a": "3"}, TypeMismatchError, "feature 'a' must hold numbers, got '3'.*Encode"),
+        ({"a": "3"}, TypeMismatchError, "feature 'a' must be a number, got '3'.*Encode"),
         ({"a": 1j}, TypeMismatchError, "feature 'a' must hold numbers"),
         ({"a": None}, NotFiniteError, "Impute"),
         ({"a": float("nan"), "new": 1.0}, NotFiniteError, "column 'a'.*Impute"),
@@ -244,7 +244,7 @@ def test_what_cannot_be_wrapped_is_refused() -> None:
     with pytest.raises(ParameterError, match="one with several targets"):
         wrap(op.RLSRegressor().learn_one({"a": 1.0}, [1.0, 2.0]))
     for wrong in ("ab", [], ["a", "a"]):
-        with pytest.raises(ParameterError, match="must be a list of different names"):
+        with pytest.raises(ParameterError, match="must be a list of unique names"):
             wrap(op.RLSRegressor(), targets=wrong)
     with pytest.raises(TypeMismatchError, match=r"got a dict.*targets=True"):
         wrap(op.RLSRegressor()).learn_one({"a": 1.0}, {"u": 1.0})

@@ -26,7 +26,7 @@ from onepass.service.journal import Journal
 from onepass.service.requests import Block
 
 ANY = "any moment"
-FIRST = ("made", "in place")  # steps of a file that is not there yet
+FIRST = ("created", "in place")  # steps of a file that is not there yet
 LIVES = 8  # of a round
 LONGEST = 60.0  # seconds within which a step is reached
 

@@ -183,8 +183,8 @@ def test_what_is_wrong_is_raised_in_its_place(tmp_path: Path) -> None:
         for error, kind, match in (
             ((np.ones((1, 4)), [1.0]), ServiceError, "3 features"),
             (([[1.0], [2.0]], [1.0]), ShapeError, "learn_each"),
-            ("ab", TypeMismatchError, "must give X and y"),
-            (([[1.0]], None), TypeMismatchError, "`y` must be a target"),
+            ("ab", TypeMismatchError, "a tuple of X and y"),
+            (([[1.0]], None), TypeMismatchError, "`y` must have a target"),
         ):
             results: list[LearnResult] = []
             found = client.learn_each("rls", [*good[:10], error, *good[10:]])

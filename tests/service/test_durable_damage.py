@@ -278,7 +278,7 @@ def test_what_sqlite_offers_for_upkeep_is_no_damage(
 def test_a_newer_format(merged: StoredFiles) -> None:
     path = merged.copied()
     changed(path, f"PRAGMA user_version = {FORMAT + 1}")
-    with pytest.raises(StoreError, match=f"format {FORMAT + 1}; this version reads up to {FORMAT}"):
+    with pytest.raises(StoreError, match=f"format up to {FORMAT}, got format {FORMAT + 1}"):
         op.durable(path)
 
 

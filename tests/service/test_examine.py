@@ -157,7 +157,7 @@ def test_the_command(stored: Path, tmp_path: Path) -> None:
     process = inspected(path)
     assert process.returncode == 0
     assert "RLSRegressor" in process.stdout
-    assert "all of it is as it was written" in process.stdout
+    assert "the file is intact" in process.stdout
     assert "version 9, 45 rows" in process.stdout
     assert json.loads(inspected(path, "--json").stdout) == examine(path)
     changed(path, "UPDATE log SET rows = 6 WHERE sequence = 2")

@@ -145,8 +145,8 @@ def test_before_anything_was_learned(opened: Open) -> None:
     _, tab = opened(state(unborn()))
     assert tab.text("#state") == "not ready"
     assert texts(tab, "dl dd")[0] == "–"
-    assert "Nothing yet." in tab.text(".error")
-    assert tab.text("#refused-rows") == "No row was refused."
+    assert "No data yet." in tab.text(".error")
+    assert tab.text("#refused-rows") == "No rows were refused."
     words = tab.text("body")
     for word in ("null", "undefined", "NaN", "Infinity", "object"):
         assert word not in words
@@ -154,7 +154,7 @@ def test_before_anything_was_learned(opened: Open) -> None:
 
 def test_no_model_at_all(opened: Open) -> None:
     _, tab = opened(state())
-    assert tab.text("main") == "No model is served."
+    assert tab.text("main") == "The server has no models."
     assert tab.evaluate("document.title") == "onepass"
 
 
@@ -301,12 +301,12 @@ def test_empty_tables_have_a_text(opened: Open) -> None:
     one = lively("m", drift=[], positions={"redis://localhost/0": None}, detectors={})
     _, tab = opened(state(one))
     assert texts(tab, "#drift-rows td") == [
-        "No detector. Choose one with --drift, such as --drift adwin."
+        "No drift detector. Start the server with one, such as --drift adwin."
     ]
-    assert texts(tab, "#sources-rows > tr > *") == ["redis://localhost/0", "nothing yet"]
+    assert texts(tab, "#sources-rows > tr > *") == ["redis://localhost/0", "no row learned yet"]
     _, tab = opened(state(lively("m", drift=[], positions={}, detectors={"adwin": True})))
     assert texts(tab, "#drift-rows td") == ["No alarm yet."]
-    assert texts(tab, "#sources-rows > tr > *") == ["No source. Rows come by request only."]
+    assert texts(tab, "#sources-rows > tr > *") == ["No source. Rows are learned from requests only."]
 
 
 def test_the_one_with_most_rows_is_shown_first(opened: Open) -> None:
@@ -469,10 +469,10 @@ def test_it_backs_off_and_says_so(opened: Open) -> None:
     tab.until(f"{LINK} === 'disconnected'")
     assert (
         tab.text("#disconnected-why")
-        == "The server responded with status 503. Its last state is below."
+        == "The server responded with status 503. The last state is below."
     )
     for i in range(5):
-        assert tab.text("#disconnected-wait").startswith(("Next try in ", "Trying."))
+        assert tab.text("#disconnected-wait").startswith(("Next attempt in ", "Trying."))
         tab.evaluate("document.getElementById('retry').click()")
         tab.until(f"window.delays.filter((each) => each > 1000).length > {i + 1}")
     waits = tab.evaluate("window.delays.filter((each) => each > 1000)")
@@ -496,7 +496,7 @@ def test_a_server_that_is_gone_and_comes_back(opened: Open) -> None:
 )
 def test_an_invalid_response(opened: Open, served_state: bytes) -> None:
     _, tab = opened(served_state, expect="disconnected")
-    assert tab.text("#disconnected-why") == "The server's response is not valid."
+    assert tab.text("#disconnected-why") == "The response of the server is invalid."
     assert not shown(tab, "model")
 
 
@@ -519,7 +519,7 @@ def test_a_busy_server_says_how_long_to_wait(opened: Open) -> None:
         "window.fetch = async () => new Response('', {status: 429, headers: {'Retry-After': '70'}})"
     )
     tab.until(f"{LINK} === 'disconnected'")
-    assert tab.text("#disconnected-wait") in {"Next try in 70 s.", "Next try in 69 s."}
+    assert tab.text("#disconnected-wait") in {"Next attempt in 70 s.", "Next attempt in 69 s."}
 
 
 def test_what_has_not_changed_is_left_alone(opened: Open) -> None:
@@ -566,7 +566,7 @@ def test_a_token_is_requested_once_and_sent(opened: Open) -> None:
         enter(tab, bad)
         assert (
             tab.text("#login-why")
-            == "A token consists of letters, digits and signs, without spaces."
+            == "A token must consist of ASCII characters without spaces."
         )
         assert player.requests_count == requests_count
     tab.until("document.getElementById('login').checkVisibility()")

@@ -69,7 +69,7 @@ def test_messages_of_invalid_arguments(tmp_path: Path, serve: Serve) -> None:
     with op.durable(tmp_path / "data" / "rls.db", pipelines(["rls"], "regression", {})["rls"]):
         pass
     message = serve("rls", *data, "--set", "rls.ridge=2")[1]
-    assert "serve: `model` must be as it was" in message
+    assert "serve: `model` must have the class and parameters" in message
     assert "op." not in message
 
 

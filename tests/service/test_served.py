@@ -231,7 +231,7 @@ def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path
 def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
     with closing(ModelRegistry(tmp_path, "here", max_queued=8)) as registry:
         served = registry.create("m", op.RLSRegressor())
-        with pytest.raises(PayloadTooLargeError, match="at most 2 at a time, got 3"):
+        with pytest.raises(PayloadTooLargeError, match="at most 2 rows, got 3"):
             served.admit(3, lambda: None)
         assert served.admit(2, lambda: served.queued)() == 2
         assert served.queued == 0

@@ -242,7 +242,7 @@ def test_a_stream_that_is_made_anew(
         if reading:
             client.delete("flow")
             until(lambda: feeder.error)
-            assert "there is none of this name yet" in str(feeder.error)
+            assert "there is no stream of this name" in str(feeder.error)
             send(client, *entries(5, 1))
             until(lambda: durable.rows_seen == 15)
             until(lambda: feeder.error is None)
@@ -281,7 +281,7 @@ def test_a_stream_that_is_not_there_yet_or_is_none(
 ) -> None:
     with fed(tmp_path, server.url()) as (durable, feeder, _):
         until(lambda: feeder.error)
-        assert "there is none of this name yet" in str(feeder.error)
+        assert "there is no stream of this name" in str(feeder.error)
         client.set("flow", "text")
         until(lambda: "WRONGTYPE" in str(feeder.error))
         client.delete("flow")

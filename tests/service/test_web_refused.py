@@ -87,11 +87,11 @@ def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
 @pytest.mark.parametrize(
     ("path", "parameters", "response"),
     [
-        (LEARN, {"ask": True}, "must come with infer"),
-        (LEARN, {"seconds": 3}, "must come with 'await_label'"),
-        ("/v2/models/rls/answers", {"ask": True}, "must come with infer"),
-        (INFER, {"seconds": 3}, "must come with 'await_label'"),
-        (INFER, {"ask": False, "seconds": 3}, "must come with 'ask'"),
+        (LEARN, {"ask": True}, "must be sent to infer"),
+        (LEARN, {"seconds": 3}, "must be sent with 'await_label'"),
+        ("/v2/models/rls/answers", {"ask": True}, "must be sent to infer"),
+        (INFER, {"seconds": 3}, "must be sent with 'await_label'"),
+        (INFER, {"ask": False, "seconds": 3}, "must be sent with 'ask'"),
         (INFER, {"ask": 1}, "must be true or false"),
         (INFER, {"ask": True, "seconds": -1}, "Choose another `seconds`"),
     ],
@@ -140,7 +140,7 @@ def test_json_of_administration_has_the_limit_of_other_json(server: Server, verb
 def test_await_label_is_refused_by_invocations(server: Server) -> None:
     body = {"inputs": {"km": [4.0]}, "params": {"ask": True}}
     status, response, _ = server.send("POST", "/invocations", body)
-    assert (status, "must come with infer" in response["error"]) == (400, True), response
+    assert (status, "must be sent to infer" in response["error"]) == (400, True), response
 
 
 @pytest.mark.parametrize(

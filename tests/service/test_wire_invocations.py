@@ -169,8 +169,8 @@ def test_parameters_come_along() -> None:
         (b'{"inputs": "a"}', "must be an object, a list or null, got text"),
         (b'{"inputs": {"a": 1}}', r"inputs\[...\]` must be a list"),
         (b'{"inputs": {"a": [1], "b": [1, 2]}}', r"inputs\['b'\]` must have 1 rows"),
-        (b'{"inputs": {"a": [1, "x"]}}', r"inputs\['a'\]\[1\]` must be a number, as the values"),
-        (b'{"inputs": {"a": [1, "NaN"]}}', r"\[1\]` must be a number.* null for what is missing"),
+        (b'{"inputs": {"a": [1, "x"]}}', r"inputs\['a'\]\[1\]` must be a number, like earlier values"),
+        (b'{"inputs": {"a": [1, "NaN"]}}', r"\[1\]` must be a number.* null if missing"),
         (b'{"instances": [{"a": [1]}]}', "got a list"),
         (b'{"instances": [{"a": 1}, 2]}', r"instances\[1\]` must be an object"),
         (b'{"instances": [{"\\ud800": 1}]}', "must be JSON"),
@@ -228,7 +228,7 @@ def test_predictions(y: Any, expected: Any) -> None:
 
 def test_half_a_character_cannot_be_written() -> None:
     y = np.array(["\ud800"], dtype=object)
-    with pytest.raises(LabelError, match="half a character"):
+    with pytest.raises(LabelError, match="a lone surrogate"):
         mlflow.write(DecodedRequest(None), {"y": y}, model="flow", version="7")
 
 
@@ -266,7 +266,7 @@ def test_much_csv() -> None:
     ("body", "message"),
     [
         (b"", "must hold rows, got an empty file"),
-        (b"a,a\n1,2\n", "`schema` must hold each name once, got 'a' again"),
+        (b"a,a\n1,2\n", "`schema` must have unique names, got 'a' twice"),
         (b"a,b\n1\n", "row 0 .* must have 2 fields"),
         (b"a;b\n1;2\n", "the delimiter ','"),
         (b"a,b\n\xff,1\n", "must be UTF-8"),

@@ -235,12 +235,12 @@ def test_times_may_be_dates() -> None:
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        ([tensor("y", [1.0])], "must have columns that are features, got y"),
+        ([tensor("y", [1.0])], "must have at least one feature, got y"),
         (
             [tensor("X", [[1.0]]), tensor("y", [[["a"]]])],
             r"must be a list of length <= 2.* as \[n, d\]",
         ),
-        ([tensor("X", [[1.0]]), tensor("y", [["a", "b"]])], "numbers, or one text a row"),
+        ([tensor("X", [[1.0]]), tensor("y", [["a", "b"]])], "numbers, or one text per row"),
         ([tensor("X", [[1.0]]), tensor("sample_weight", ["a"])], "must be numbers"),
         ([tensor("X", [[1.0]]), tensor("sample_weight", [[1.0, 2.0]])], r"\[n\] or \[n, 1\]"),
         ([tensor("X", [[1.0]]), tensor("time", [True])], "numbers or dates"),
@@ -271,7 +271,7 @@ DATA = r"inputs\[0\]\.data"
         (b"[]", "the request must be an object, got a list"),
         (b"{}", "missing required field `inputs`"),
         (b'{"inputs": []}', "must have columns"),
-        (b'{"inputs": [{}]}', r"inputs\[0\]` must fit the schema, got object missing"),
+        (b'{"inputs": [{}]}', r"inputs\[0\]` must conform to the schema, got object missing"),
         (b'{"inputs": []} x', "must be JSON"),
         (b"\xef\xbb\xbf{}", "must be JSON"),
         (b'{"inputs": ' + b"[" * 100_000, "must be a"),
@@ -303,7 +303,7 @@ DATA = r"inputs\[0\]\.data"
         (changed(data="1, 2"), f"{DATA}` must be a list or null, got text"),
         (changed(data=None), "neither"),
         (changed(data=[1, 2, 3, "4"]), rf"{DATA}\[3\]` must be a number, a list or null, got text"),
-        (changed(data=[1, 2, 3, "NaN"]), "and null for what is missing"),
+        (changed(data=[1, 2, 3, "NaN"]), "and null for missing values"),
         (changed(data=[1, 2, 3, float("nan")]), "NaN or Infinity, which JSON does not have"),
         (changed(data=[1, 2, 3, float("-inf")]), "NaN or Infinity, which JSON does not have"),
         (changed(data=[1, 2, 3, True]), rf"{DATA}\[3\]` must be a number"),
@@ -322,8 +322,8 @@ DATA = r"inputs\[0\]\.data"
          f"{DATA}` must hold 2 values.* got lists"),
         (changed(data=["\ud83d"], datatype="BYTES", shape=[1]), "must be JSON"),
         (changed(data=["a" * 70_000], datatype="BYTES", shape=[1]), "at most 65,536 characters"),
-        (changed(name="a" * 70_000), "name` must hold texts of at most 65,536 characters"),
-        (request(tensor("a", [1.0]), tensor("a", [1.0])), r"\[1\].name` must be new, got 'a'"),
+        (changed(name="a" * 70_000), "name` must have texts of at most 65,536 characters"),
+        (request(tensor("a", [1.0]), tensor("a", [1.0])), r"\[1\].name` must be unique, got 'a' twice"),
         (request(tensor("a", [1.0]), tensor("b", [[1.0, 2.0]])), r"inputs\[1\]` must be a column"),
         (request(tensor("a", [1.0]), tensor("b", [1.0, 2.0])), "must have 1 rows, as inputs"),
         (changed(parameters={"shared_memory_region": "r"}), "Send the values in the body"),
@@ -337,7 +337,7 @@ DATA = r"inputs\[0\]\.data"
         (request(ONE, parameters={"binary_data_output": 1}), "true or false, got 1"),
         (request(tensor("X", [[1.0]]), parameters={"a": [1]}), r"parameters\[\.\.\.\]`"),
         (request(tensor("X", [[1.0]]), id=7), "id` must be text"),
-        (request(tensor("X", [[1.0]]), id="a" * 70_000), "id` must hold texts of at most"),
+        (request(tensor("X", [[1.0]]), id="a" * 70_000), "id` must have texts of at most"),
     ],
 )  # fmt: skip
 def test_errors_name_the_place(body: bytes, message: str) -> None:
@@ -441,7 +441,7 @@ def test_outputs_are_in_the_requested_order() -> None:
 
 
 def test_half_a_character_cannot_be_written() -> None:
-    with pytest.raises(LabelError, match=r"half a character \('\\ud800'\)"):
+    with pytest.raises(LabelError, match=r"a lone surrogate in '\\ud800'"):
         written({"y": np.array(["\ud800"], dtype=object)})
 
 
