@@ -71,7 +71,9 @@ def test_a_learner_of_ones_own_is_created(tmp_path: Path) -> None:
         np.testing.assert_array_equal(client.predict("mine", X), mine.partial_fit(X, y).predict(X))
         with pytest.raises(ServiceError, match="another name"):
             client.create("mine", mine)
-        with pytest.raises(ParameterError, match="`settings` must be passed with the name of a model"):
+        with pytest.raises(
+            ParameterError, match="`settings` must be passed with the name of a model"
+        ):
             client.create("other", mine, settings={"rls.ridge": 1.0})
         for error in (op.RLSRegressor, None, {"model": "rls"}):
             with pytest.raises(

@@ -163,7 +163,7 @@ def test_without_the_lock_file_sqlite_tells(
     with op.durable(path, op.RLSRegressor()):
         Path(f"{path}.lock").unlink()
         monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "timeout": 0}))
-        with pytest.raises(LockedError, match="stop that one first"):
+        with pytest.raises(LockedError, match="stop that process first"):
             op.durable(path)
 
 

@@ -132,7 +132,7 @@ def test_a_log_that_ends_too_early(stored: Path, tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_examined(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is none"):
+    with pytest.raises(StoreError, match="there is no file"):
         examine(tmp_path / "m.db")
     (tmp_path / "m.db").write_bytes(b"x" * 5000)
     with pytest.raises(CorruptStoreError):

@@ -306,7 +306,9 @@ def test_empty_tables_have_a_text(opened: Open) -> None:
     assert texts(tab, "#sources-rows > tr > *") == ["redis://localhost/0", "no row learned yet"]
     _, tab = opened(state(lively("m", drift=[], positions={}, detectors={"adwin": True})))
     assert texts(tab, "#drift-rows td") == ["No alarm yet."]
-    assert texts(tab, "#sources-rows > tr > *") == ["No source. Rows are learned from requests only."]
+    assert texts(tab, "#sources-rows > tr > *") == [
+        "No source. Rows are learned from requests only."
+    ]
 
 
 def test_the_one_with_most_rows_is_shown_first(opened: Open) -> None:
@@ -564,10 +566,7 @@ def test_a_token_is_requested_once_and_sent(opened: Open) -> None:
         requests_count = player.requests_count
         tab.evaluate("document.getElementById('token').required = false")
         enter(tab, bad)
-        assert (
-            tab.text("#login-why")
-            == "A token must consist of ASCII characters without spaces."
-        )
+        assert tab.text("#login-why") == "A token must consist of ASCII characters without spaces."
         assert player.requests_count == requests_count
     tab.until("document.getElementById('login').checkVisibility()")
     enter(tab, f" {TOKEN} ")

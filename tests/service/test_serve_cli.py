@@ -30,7 +30,7 @@ def serve(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 def test_off_the_loopback_there_must_be_tokens(tmp_path: Path, serve: Serve) -> None:
     data = ("--data", str(tmp_path / "data"), "--port", "0")
     code, message = serve("rls", *data, "--host", "0.0.0.0", ONEPASS_TOKEN="")  # noqa: S104
-    assert (code, "must be tokens" in message) == (2, True)
+    assert (code, "must have tokens" in message) == (2, True)
     code, message = serve("rls", *data, ONEPASS_TOKEN="short")  # noqa: S106
     assert (code, "16 characters" in message, "short" in message) == (2, True, False)
     assert not (tmp_path / "data").exists()

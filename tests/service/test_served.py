@@ -183,7 +183,7 @@ def test_what_somebody_has_moved_is_not_retired(tmp_path: Path, *, there: bool) 
         if there:
             (tmp_path / "backup").rename(path)
         before = sorted(each.name for each in tmp_path.iterdir())
-        with pytest.raises(StoreError, match="was moved or removed"):
+        with pytest.raises(StoreError, match="was moved, removed"):
             registry.retire("m")
         assert registry["m"] is served
         assert served.durable.predict(X).shape == (1,)

@@ -63,7 +63,7 @@ def test_while_the_disk_stalls_answers_go_on(tmp_path: Path) -> None:
         assert {each[0] for each in learned + waiting} == {429, 503}
         for status, response, headers in learned:
             assert headers["retry-after"] == "1"
-            assert ("on the disk" if status == 503 else "may wait") in response["error"]
+            assert ("on the disk" if status == 503 else "may be queued") in response["error"]
         assert {each[0] for each in found[90:]} == {200}
         assert all(each[1] == before for each in found[-5:])
         server.stalled.unlink()

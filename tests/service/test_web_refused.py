@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.mark.parametrize(
     ("body", "response"),
     [
-        (b"km,km\n1,2\n", "each name once"),
+        (b"km,km\n1,2\n", "have unique names"),
         ("km\nété\n".encode("latin-1"), "UTF-8"),
         (b"km\n" + b"1" * 70_000 + b"x\n", "characters"),
     ],
@@ -218,7 +218,7 @@ def test_what_a_text_comes_to_is_bounded_over_http(server: Server) -> None:
         for parameters in ({}, {"ask": True}) if verb == "infer" else ({},):
             body = {"inputs": inputs, "parameters": parameters}
             status, response, _ = server.send("POST", f"/v2/models/many/{verb}", body)
-            must = (413, "at most 16,384 at a time") if parameters else (400, "16,777,216 values")
+            must = (413, "at most 16,384 rows") if parameters else (400, "16,777,216 values")
             assert (status, must[1] in response["error"]) == (must[0], True), response
 
 

@@ -135,17 +135,20 @@ def test_no_rows() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (pa.table({"a": [[1], [2]]}), r"columns\['a'\]` must be numbers.* got Arrow's list"),
-        (pa.table({"a": [{"b": 1}]}), "got Arrow's struct"),
-        (pa.table({"a": [b"x"]}), "got Arrow's binary"),
+        (pa.table({"a": [[1], [2]]}), r"columns\['a'\]` must be numbers.* got the Arrow type list"),
+        (pa.table({"a": [{"b": 1}]}), "got the Arrow type struct"),
+        (pa.table({"a": [b"x"]}), "got the Arrow type binary"),
         (pa.table({"a": pa.FixedSizeListArray.from_arrays(pa.array(["b"]), 1)}), "fixed_size_list"),
         (pa.table({"a": pa.RunEndEncodedArray.from_arrays([1], ["b"])}), "run_end_encoded"),
-        (pa.table({"a": pa.array([[(1, 2)]], pa.map_(pa.int8(), pa.int8()))}), "got Arrow's map"),
+        (
+            pa.table({"a": pa.array([[(1, 2)]], pa.map_(pa.int8(), pa.int8()))}),
+            "got the Arrow type map",
+        ),
         (pa.table([[1], [2]], names=["a", "a"]), "have unique names, got 'a' twice"),
         (pa.table({"a": pa.array([[1, 2], None], pa.list_(pa.int8(), 2))}), "a list in each row"),
         (pa.table({"a": ["x" * 300_000]}), "texts of at most 65,536 characters"),
         (pa.table({"a" * 70_000: [1]}), "texts of at most 65,536 characters"),
-        (pa.table({}), "must have columns"),
+        (pa.table({}), "must have at least one feature"),
     ],
 )
 def test_tables_that_are_none_here_are_refused(table: pa.Table, message: str) -> None:

@@ -172,7 +172,9 @@ def test_dates_are_text_that_says_so() -> None:
     expected = ["2026-11-22T23:08:40.5", "2026-11-22T22:08:40", "2026-11-22"]
     assert at.tolist() == np.array(expected, dtype="datetime64[us]").tolist()
     tensors["data"] = ["2026-11-22", None, "yesterday"]
-    with pytest.raises(RequestError, match=r"inputs\[0\], row 2` must be a date.*'yesterday'"):
+    with pytest.raises(
+        RequestError, match=r"inputs\[0\], row 2` must be an ISO 8601 date.*'yesterday'"
+    ):
         v2.read(request(tensors))
 
 
@@ -244,7 +246,10 @@ def test_times_may_be_dates() -> None:
         ([tensor("X", [[1.0]]), tensor("sample_weight", ["a"])], "must be numbers"),
         ([tensor("X", [[1.0]]), tensor("sample_weight", [[1.0, 2.0]])], r"\[n\] or \[n, 1\]"),
         ([tensor("X", [[1.0]]), tensor("time", [True])], "numbers or dates"),
-        ([tensor("X", [[1.0]]), tensor("time", ["now"])], r"inputs\[1\], row 0` must be a date"),
+        (
+            [tensor("X", [[1.0]]), tensor("time", ["now"])],
+            r"inputs\[1\], row 0` must be an ISO 8601 date",
+        ),
         ([tensor("X", [[1.0], [2.0]]), tensor("y", [1.0])], r"inputs\[1\].shape` must have 2 rows"),
     ],
 )
@@ -270,7 +275,7 @@ DATA = r"inputs\[0\]\.data"
         (b"", "must be JSON, got an empty body"),
         (b"[]", "the request must be an object, got a list"),
         (b"{}", "missing required field `inputs`"),
-        (b'{"inputs": []}', "must have columns"),
+        (b'{"inputs": []}', "must have at least one feature"),
         (b'{"inputs": [{}]}', r"inputs\[0\]` must conform to the schema, got object missing"),
         (b'{"inputs": []} x', "must be JSON"),
         (b"\xef\xbb\xbf{}", "must be JSON"),
@@ -280,7 +285,7 @@ DATA = r"inputs\[0\]\.data"
         (changed(name="\ud800"), "must be JSON"),
         (changed(name=3), r"inputs\[0\]\.name` must be text, got a whole number"),
         (changed(shape=[2]), DATA),
-        (changed(shape=[2, 3]), f"{DATA}.*must hold"),
+        (changed(shape=[2, 3]), f"{DATA}.*must have"),
         (changed(shape=[2, 2, 1]), r"shape` must be a list of length <= 2.* as \[n, d\]"),
         (changed(shape=[]), r"shape` must be a list of length >= 1"),
         (changed(shape=[1] * 1000), "must be a list of length <= 2"),
@@ -292,10 +297,10 @@ DATA = r"inputs\[0\]\.data"
         (changed(shape=[1 << 20, 1 << 10]), "at most 16,777,216 values"),
         (changed(datatype="FP65"), "got invalid value 'FP65'. Choose one of BOOL, "),
         (changed(datatype="BF16"), "invalid value 'BF16'"),
-        (changed(data=[[1, 2], [3]]), rf"{DATA}\[1\]` must hold 2 values.* got 1"),
-        (changed(data=[[1, 2, 3, 4]]), rf"{DATA}\[0\]` must hold 2 values.* got 4"),
-        (changed(data=[1, 2, 3]), f"{DATA}` must hold 4 values.* got 3"),
-        (changed(data=[1, 2, 3, 4, 5]), f"{DATA}` must hold 4 values.* got 5"),
+        (changed(data=[[1, 2], [3]]), rf"{DATA}\[1\]` must have 2 values.* got 1"),
+        (changed(data=[[1, 2, 3, 4]]), rf"{DATA}\[0\]` must have 2 values.* got 4"),
+        (changed(data=[1, 2, 3]), f"{DATA}` must have 4 values.* got 3"),
+        (changed(data=[1, 2, 3, 4, 5]), f"{DATA}` must have 4 values.* got 5"),
         (changed(data=[[1, 2], [3, [4]]]), rf"{DATA}\[1\]\[1\]`.* got a list"),
         (changed(data=[[1, 2], 3, 4]), DATA),
         (changed(data=[1, 2, [3, 4]]), DATA),
@@ -311,25 +316,25 @@ DATA = r"inputs\[0\]\.data"
         (changed(data=[[1, 2], [3, 4.5]], datatype="INT8"), r"a multiple of 1"),
         (changed(data=[[1, 2], [3, 400]], datatype="INT8"), r"\[1\]\[1\]` must be .* <= 127"),
         (changed(data=[1, 2, 3, -1], datatype="UINT64"), rf"{DATA}\[3\]` must be .* >= 0"),
-        (changed(data=[1, 2, 3, 1 << 64], datatype="UINT64"), f"{DATA}` must hold whole"),
+        (changed(data=[1, 2, 3, 1 << 64], datatype="UINT64"), f"{DATA}` must be whole"),
         (changed(data=[1, 2, 3, 1e300], datatype="INT64"), rf"{DATA}\[3\]`"),
         (changed(data=[1, 2, 3, 1e39], datatype="FP32"), rf"{DATA}\[3\]` must be a number <= 3.4"),
         (changed(data=[[1, 2], [65520, 1]], datatype="FP16"), rf"{DATA}\[1\]\[0\]`.* <= 65504"),
         (changed(data=[1, 0, 1, 2], datatype="BOOL"), rf"{DATA}\[3\]` must be a whole number <= 1"),
-        (changed(data=["a"] * 4, datatype="BYTES"), "must be a column"),
+        (changed(data=["a"] * 4, datatype="BYTES"), "must have the shape"),
         (changed(data=["a", 1], datatype="BYTES", shape=[2]), r"data\[1\]` must be text.* a whole"),
         (changed(data=[["a", "b"], ["c"]], datatype="BYTES", shape=[2]),
-         f"{DATA}` must hold 2 values.* got lists"),
+         f"{DATA}` must have 2 values.* got lists"),
         (changed(data=["\ud83d"], datatype="BYTES", shape=[1]), "must be JSON"),
         (changed(data=["a" * 70_000], datatype="BYTES", shape=[1]), "at most 65,536 characters"),
         (changed(name="a" * 70_000), "name` must have texts of at most 65,536 characters"),
-        (request(tensor("a", [1.0]), tensor("a", [1.0])), r"\[1\].name` must be unique, got 'a' twice"),
-        (request(tensor("a", [1.0]), tensor("b", [[1.0, 2.0]])), r"inputs\[1\]` must be a column"),
-        (request(tensor("a", [1.0]), tensor("b", [1.0, 2.0])), "must have 1 rows, as inputs"),
+        (request(tensor("a", [1.0]), tensor("a", [1.0])), r"\[1\].name` must be unique, got 'a'"),
+        (request(tensor("a", [1.0]), tensor("b", [[1.0, 2.0]])), r"inputs\[1\]` must have the sh"),
+        (request(tensor("a", [1.0]), tensor("b", [1.0, 2.0])), "must have 1 rows, like inputs"),
         (changed(parameters={"shared_memory_region": "r"}), "Send the values in the body"),
         (changed(parameters={"binary_data_size": 32}), "got both"),
         (changed(parameters={"binary_data_size": -1}), "binary_data_size` must be"),
-        (request(tensor("X", [[1.0]]), outputs=[{"name": "z"}]), r"outputs\[0\].name` must fit"),
+        (request(tensor("X", [[1.0]]), outputs=[{"name": "z"}]), r"outputs\[0\].name` must con"),
         (request(tensor("X", [[1.0]]), outputs=[{"name": "class"}]), "Choose one of y, prob"),
         (request(tensor("X", [[1.0]]), outputs=[{"name": "y"}] * 2), r"outputs\[1\].name` must be"),
         (request(ONE, outputs=[{"name": "y", "parameters": {"classification": 2}}]),
@@ -356,9 +361,9 @@ def test_errors_late_in_a_body_name_the_place(n: int) -> None:
         RequestError, match=rf"data\[{n - 2}\]\[1\]` must be a number or null, got text"
     ):
         v2.read(request(tensors | {"data": [*data[:-2], [1, "no"], [1, 2]]}))
-    with pytest.raises(RequestError, match=rf"data\[{n - 1}\]` must hold 2 values.* got 3"):
+    with pytest.raises(RequestError, match=rf"data\[{n - 1}\]` must have 2 values.* got 3"):
         v2.read(request(tensors | {"data": [*data[:-1], [1, 2, 3]]}))
-    with pytest.raises(RequestError, match=f"hold {2 * n:,} values.* got {2 * n + 2:,}"):
+    with pytest.raises(RequestError, match=f"have {2 * n:,} values.* got {2 * n + 2:,}"):
         v2.read(request(tensors | {"data": [*data, [1, 2]]}))
     with pytest.raises(
         RequestError, match=rf"data.{n - 1}..1.` must be a number or null, got an object"

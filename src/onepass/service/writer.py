@@ -695,13 +695,13 @@ class Writer:
                 self._failed("maintenance has failed", error)
 
     def _attempt(self, work: Callable[[], object]) -> None:
-        """Do maintenance; only warn if it fails, as all rows are in the log."""
+        """Do maintenance; only warn if it fails, as all acknowledged rows are in the log."""
         if self._stale or self.journal.broken is not None:
             return
         try:
             work()
         except Exception as error:  # noqa: BLE001
-            self._error = f"{error} All rows are in the log, and learning continues."
+            self._error = f"{error} All acknowledged rows are in the log."
             with suppress(CheckpointWarning):  # if warnings are errors
                 warnings.warn(self._error, CheckpointWarning, stacklevel=2)
 

@@ -441,7 +441,7 @@ def _texts(data: bytes, count: int, place: str) -> list[str]:
             decoded_texts.append(data[start:at].decode())
     if at != len(data) or len(decoded_texts) != count:
         must = f"be exactly {count:,} texts, as the shape states"
-        got = f"{len(data):,} bytes, of which {len(decoded_texts):,} texts could be decoded"
+        got = f"{len(data):,} bytes, from which {len(decoded_texts):,} texts could be decoded"
         remedy = "Send each text as its length, in 4 bytes, and its UTF-8"
         raise request_error(place, must, got, remedy)
     return decoded_texts
