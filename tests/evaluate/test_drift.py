@@ -259,7 +259,7 @@ def test_detectors_are_created_by_name() -> None:
     assert [type(one) for one in found.values()] == [
         drift.ADWIN, drift.binary.DDM, drift.PageHinkley,
     ]  # fmt: skip
-    with pytest.raises(ParameterError, match=r"here must name detectors of River, adwin, .*adwin'"):
+    with pytest.raises(ParameterError, match=r"here must name drift detectors of River, .*adwin'"):
         detectors(["adwim"], "here")
 
 

@@ -181,7 +181,7 @@ def test_feature_names_may_be_any_hashable_object() -> None:
     model.learn_one({1: 2.0, ("a", "b"): 1.0, "c": 0.0}, 3.0)
     assert list(model.model_.feature_names_in_) == ["('a', 'b')", "1", "c"]
     assert model.predict_one({1: 2.0, ("a", "b"): 1.0}) == pytest.approx(3.0)
-    with pytest.raises(ColumnError, match="names must be different as strings"):
+    with pytest.raises(ColumnError, match="names must differ as strings"):
         model.learn_one({1: 2.0, "1": 1.0}, 3.0)
 
 
@@ -204,8 +204,8 @@ def test_pipeline_accepts_text_and_missing_values() -> None:
 @pytest.mark.parametrize(
     ("x", "error", "words"),
     [
-        ({"a": "3"}, TypeMismatchError, "feature 'a' must hold numbers, got '3'.*Encode"),
-        ({"a": 1j}, TypeMismatchError, "feature 'a' must hold numbers"),
+        ({"a": "3"}, TypeMismatchError, "feature 'a' must be a number, got '3'.*Encode"),
+        ({"a": 1j}, TypeMismatchError, "feature 'a' must be a number"),
         ({"a": None}, NotFiniteError, "Impute"),
         ({"a": float("nan"), "new": 1.0}, NotFiniteError, "column 'a'.*Impute"),
         ({"a": 10**400}, NumericalError, "'a'"),
@@ -238,7 +238,7 @@ def test_refused_rows_add_no_columns() -> None:
 
 
 def test_wrap_refuses_invalid_arguments() -> None:
-    with pytest.raises(TypeMismatchError, match=r"the class RLSRegressor.*Give an object"):
+    with pytest.raises(TypeMismatchError, match=r"the class RLSRegressor.*Pass an object"):
         wrap(op.RLSRegressor)
     with pytest.raises(TypeMismatchError, match="must be a learner of onepass"):
         wrap(linear_model.LinearRegression())
@@ -249,7 +249,7 @@ def test_wrap_refuses_invalid_arguments() -> None:
     with pytest.raises(ParameterError, match="one with several targets"):
         wrap(op.RLSRegressor().learn_one({"a": 1.0}, [1.0, 2.0]))
     for wrong in ("ab", [], ["a", "a"]):
-        with pytest.raises(ParameterError, match="must be a list of different names"):
+        with pytest.raises(ParameterError, match="must be a list of unique names"):
             wrap(op.RLSRegressor(), targets=wrong)
     with pytest.raises(TypeMismatchError, match=r"got a dict.*targets=True"):
         wrap(op.RLSRegressor()).learn_one({"a": 1.0}, {"u": 1.0})
@@ -279,7 +279,7 @@ def test_predicted_labels_keep_type_and_value(labels: tuple[Any, Any]) -> None:
 def test_probabilities_of_scores_only_models_are_refused() -> None:
     model = wrap(op.RLSClassifier())
     model.learn_one({"a": 1.0}, "b")
-    with pytest.raises(NotImplementedError, match="has scores only"):
+    with pytest.raises(NotImplementedError, match="has only scores"):
         model.predict_proba_one({"a": 1.0})
     with pytest.raises(NotImplementedError):
         model.predict_proba_many(pd.DataFrame({"a": [1.0]}))

@@ -110,7 +110,7 @@ def test_adopt_refuses_other_objects() -> None:
         adopt(preprocessing.StandardScaler())
     with pytest.raises(ParameterError, match="`missing` must be 'absent' or 'none', got 'nan'"):
         adopt(_scaled(), missing="nan")
-    with pytest.raises(TypeMismatchError, match="one target a row"):
+    with pytest.raises(TypeMismatchError, match="one target per row"):
         adopt(_scaled()).partial_fit([[1.0]], [[1.0, 2.0]])
     with pytest.raises(LabelError):
         adopt(tree.HoeffdingTreeClassifier()).partial_fit([[1.0]], [0.5])

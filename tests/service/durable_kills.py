@@ -37,13 +37,13 @@ from fork_server import ForkServer
 WIDTH = 5
 RIDGE = 1e-6
 STEPS = {
-    "made": 1,
+    "created": 1,
     "in place": 1,
     "begun": 9,
     "entry": 12,
     "keys": 5,
-    "asked": 1,
-    "answered": 2,
+    "pending rows": 1,
+    "labels": 2,
     "snapshot": 3,
     "pruned snapshots": 1,
     "trimmed log": 1,

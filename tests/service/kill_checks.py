@@ -24,7 +24,7 @@ from onepass.service.journal import Journal
 from onepass.service.requests import Block
 
 ANY_MOMENT = "any moment"
-CREATION_STEPS = ("made", "in place")  # steps of creating a file
+CREATION_STEPS = ("created", "in place")  # steps of creating a file
 KILLS_PER_ROUND = 8
 STEP_TIMEOUT = 60.0  # seconds until a step is reached
 

@@ -10,7 +10,7 @@ NOW = 1795388746.8
 WHY = """\
 RLSRegressor.learn: `X` holds nan in row 0, column 'vibration'. Drop the row, or impute it before learning.
 RLSRegressor.learn: `X` must have 8 columns, as in the first block, got 7. Start a new learner for a new set of features.
-flow.learn: key 'sensor-3/1795-0' came before with other rows. Give each request a key of its own.
+flow.learn: the key 'sensor-3/1795-0' must be sent with the rows of its first request (version 7), got other rows. Use a new key for other rows.
 """.splitlines()  # noqa: E501  each as it is
 
 

@@ -27,7 +27,7 @@ from onepass.service.monitoring import Gauges
 POISON = 17  # one in so many entries is no row
 REDIS = "redis-server"
 STEPS = {
-    "made": 1,
+    "created": 1,
     "in place": 1,
     "begun": 9,
     "snapshot": 3,

@@ -280,7 +280,7 @@ def test_maintenance_commands_of_sqlite_are_harmless(
 def test_newer_format_is_refused(merged: StoredFiles) -> None:
     path = merged.copied()
     execute_sql(path, f"PRAGMA user_version = {FORMAT + 1}")
-    with pytest.raises(StoreError, match=f"format {FORMAT + 1}; this version reads up to {FORMAT}"):
+    with pytest.raises(StoreError, match=f"format up to {FORMAT}, got format {FORMAT + 1}"):
         op.durable(path)
 
 

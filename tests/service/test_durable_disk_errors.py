@@ -122,7 +122,7 @@ def test_learning_continues_if_a_snapshot_does_not_fit(tmp_path: Path) -> None:
             durable.snapshot()
         for i in range(30, 49):
             durable.learn_one(wide[i], 1.0)
-        with pytest.warns(CheckpointWarning, match="which is still written"):
+        with pytest.warns(CheckpointWarning, match="All acknowledged rows are in the log"):
             learn_and_maintain(durable, wide[49:52], np.ones(3))
         assert durable.rows_seen == 52
         assert "full" in str(durable.error)
@@ -355,7 +355,7 @@ def test_too_large_rows_are_refused_without_encoding_a_shared_text(
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         tracemalloc.start()
         try:
-            with pytest.raises(ShapeError, match=r"at most 33,554,432 bytes, got [0-9,]+\. Give"):
+            with pytest.raises(ShapeError, match=r"at most 33,554,432 bytes, got [0-9,]+\. Pass"):
                 durable.learn(rows, np.zeros(n))
             assert tracemalloc.get_traced_memory()[1] < 1 << 20
         finally:
@@ -366,7 +366,7 @@ def test_close_on_a_full_disk_keeps_all_rows(tmp_path: Path) -> None:
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     durable.learn(X[:10], Y[:10])
     durable._journal._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 500)
-    with pytest.warns(CheckpointWarning, match="All rows are in the log"):
+    with pytest.warns(CheckpointWarning, match="All acknowledged rows are in the log"):
         durable.close()
     with op.durable(tmp_path / "m.db") as again:
         assert again.rows_seen == 10

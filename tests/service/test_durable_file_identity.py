@@ -26,10 +26,10 @@ def test_moved_removed_or_replaced_file_refuses_rows(tmp_path: Path, how: str) -
         path.rename(tmp_path / "elsewhere.db")
     if how == "replaced":
         path.write_bytes(b"something else")
-    with pytest.raises(StoreError, match="was moved or removed"):
+    with pytest.raises(StoreError, match="was moved, removed"):
         durable.learn(X[5:9], Y[5:9])
     assert not durable.ready
-    assert "put it back" in str(durable.error)
+    assert "put the file back" in str(durable.error)
     assert durable.predict(X[:3]).tobytes() == predictions.tobytes()
     assert durable.version == 1
     durable.close()
@@ -45,7 +45,7 @@ def test_moved_file_is_noticed_without_a_request(tmp_path: Path) -> None:
     with op.durable(path, op.RLSRegressor()) as durable:
         path.rename(tmp_path / "elsewhere.db")
         assert durable.ready
-        with pytest.warns(CheckpointWarning, match="moved or removed"):
+        with pytest.warns(CheckpointWarning, match="moved, removed or replaced"):
             durable.commit_pending()
         assert not durable.ready
 
@@ -74,7 +74,7 @@ def test_model_can_be_copied_after_its_file_was_removed(tmp_path: Path) -> None:
         for x, y in zip(X, Y, strict=True):
             durable.learn_one(x, y)
         path.unlink()
-        with pytest.raises(StoreError, match="moved or removed"):
+        with pytest.raises(StoreError, match="moved, removed or replaced"):
             durable.learn_one(X[0], Y[0])
         found = durable.model()
     assert found.rows_seen_ == len(X)

@@ -67,7 +67,7 @@ if child == 0:
         try:
             verb()
         except StoreError as wrong:
-            refused += f"held by process {os.getppid()}" in str(wrong)
+            refused += f"process that opened it, {os.getppid()}" in str(wrong)
     try:
         op.durable(path)
     except LockedError:
@@ -156,7 +156,7 @@ def test_missing_lock_file_falls_back_to_the_lock_of_sqlite(
     with op.durable(path, op.RLSRegressor()):
         Path(f"{path}.lock").unlink()
         monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "timeout": 0}))
-        with pytest.raises(LockedError, match="stop that one first"):
+        with pytest.raises(LockedError, match="stop that process first"):
             op.durable(path)
 
 
@@ -259,7 +259,7 @@ def test_a_forked_process_cannot_open_a_closed_file(tmp_path: Path) -> None:
     found = run_forked(FORKED_EARLY, str(tmp_path / "m.db"))
     predictions, version = found.stdout.splitlines()
     assert version == "0", found.stderr
-    assert "A process forked from one that had it open cannot open it" in predictions
+    assert "If this process was forked from it" in predictions
 
 
 LEFT = """

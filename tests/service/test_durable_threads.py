@@ -388,7 +388,7 @@ def test_watcher_that_would_wait_for_the_writer_gets_an_error(tmp_path: Path) ->
 
         def watch(*_: Any) -> None:
             for verb in verbs:
-                with pytest.raises(StoreError, match="would wait for itself") as error:
+                with pytest.raises(StoreError, match="would wait for themselves") as error:
                     verb()
                 refused.append(str(error.value))
             durable.predict(X)
@@ -404,7 +404,7 @@ def test_watcher_that_would_wait_for_the_writer_gets_an_error(tmp_path: Path) ->
         durable._writer.watch = lambda *_: durable.learn(X, Y)
         durable.learn(X[:5], Y[:5])
         durable.commit_pending()
-        assert "would wait for itself" in str(durable.error)
+        assert "would wait for themselves" in str(durable.error)
         assert durable.rows_seen == 11
 
 

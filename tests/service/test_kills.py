@@ -29,7 +29,7 @@ def test_killed_at_steps_and_at_any_moment(way: str, tmp_path: Path) -> None:
 
 
 def test_each_step_comes_before_any_comes_again() -> None:
-    steps = {"made": 1, "in place": 1, "begun": 3, "entry": 2}
+    steps = {"created": 1, "in place": 1, "begun": 3, "entry": 2}
     schedule = KillSchedule(steps, 15, np.random.default_rng(0))
     taken: list[KillPoint] = []
     while schedule:

@@ -146,8 +146,8 @@ def test_unfitted_model_is_shown_without_null_values(opened: Open) -> None:
     _, tab = opened(state(unborn()))
     assert tab.text("#state") == "not ready"
     assert texts(tab, "dl dd")[0] == "–"
-    assert "Nothing yet." in tab.text(".error")
-    assert tab.text("#refused-rows") == "No row was refused."
+    assert "No data yet." in tab.text(".error")
+    assert tab.text("#refused-rows") == "No rows were refused."
     words = tab.text("body")
     for word in ("null", "undefined", "NaN", "Infinity", "object"):
         assert word not in words
@@ -155,7 +155,7 @@ def test_unfitted_model_is_shown_without_null_values(opened: Open) -> None:
 
 def test_no_models_have_a_message(opened: Open) -> None:
     _, tab = opened(state())
-    assert tab.text("main") == "No model is served."
+    assert tab.text("main") == "The server has no models."
     assert tab.evaluate("document.title") == "onepass"
 
 
@@ -306,12 +306,14 @@ def test_empty_tables_have_a_text(opened: Open) -> None:
     one = lively("m", drift=[], positions={"redis://localhost/0": None}, detectors={})
     _, tab = opened(state(one))
     assert texts(tab, "#drift-rows td") == [
-        "No detector. Choose one with --drift, such as --drift adwin."
+        "No drift detector. Start the server with one, such as --drift adwin."
     ]
-    assert texts(tab, "#sources-rows > tr > *") == ["redis://localhost/0", "nothing yet"]
+    assert texts(tab, "#sources-rows > tr > *") == ["redis://localhost/0", "no row learned yet"]
     _, tab = opened(state(lively("m", drift=[], positions={}, detectors={"adwin": True})))
     assert texts(tab, "#drift-rows td") == ["No alarm yet."]
-    assert texts(tab, "#sources-rows > tr > *") == ["No source. Rows come by request only."]
+    assert texts(tab, "#sources-rows > tr > *") == [
+        "No source. Rows are learned from requests only."
+    ]
 
 
 def test_model_with_most_rows_is_shown_first(opened: Open) -> None:
@@ -473,10 +475,10 @@ def test_failed_requests_back_off_exponentially(opened: Open) -> None:
     tab.until(f"{LINK} === 'disconnected'")
     assert (
         tab.text("#disconnected-why")
-        == "The server responded with status 503. Its last state is below."
+        == "The server responded with status 503. The last state is below."
     )
     for i in range(5):
-        assert tab.text("#disconnected-wait").startswith(("Next try in ", "Trying."))
+        assert tab.text("#disconnected-wait").startswith(("Next attempt in ", "Trying."))
         tab.evaluate("document.getElementById('retry').click()")
         tab.until(f"window.delays.filter((each) => each > 1000).length > {i + 1}")
     waits = tab.evaluate("window.delays.filter((each) => each > 1000)")
@@ -504,7 +506,7 @@ def test_invalid_responses_are_reported(opened: Open) -> None:
         tab.evaluate("document.getElementById('retry').click()")
         tab.until(f"window.delays.length > {before}")
         assert tab.evaluate(LINK) == "disconnected"
-        assert tab.text("#disconnected-why") == "The server's response is not valid."
+        assert tab.text("#disconnected-why") == "The response of the server is invalid."
         assert not shown(tab, "model")
 
 
@@ -527,7 +529,7 @@ def test_retry_after_is_respected(opened: Open) -> None:
         "window.fetch = async () => new Response('', {status: 429, headers: {'Retry-After': '70'}})"
     )
     tab.until(f"{LINK} === 'disconnected'")
-    assert tab.text("#disconnected-wait") in {"Next try in 70 s.", "Next try in 69 s."}
+    assert tab.text("#disconnected-wait") in {"Next attempt in 70 s.", "Next attempt in 69 s."}
 
 
 def test_unchanged_elements_are_not_updated(opened: Open) -> None:
@@ -572,10 +574,7 @@ def test_login_stores_the_token_for_the_session(opened: Open) -> None:
         requests_count = player.requests_count
         tab.evaluate("document.getElementById('token').required = false")
         enter(tab, bad)
-        assert (
-            tab.text("#login-why")
-            == "A token consists of letters, digits and signs, without spaces."
-        )
+        assert tab.text("#login-why") == "A token must consist of ASCII characters without spaces."
         assert player.requests_count == requests_count
     tab.until("document.getElementById('login').checkVisibility()")
     enter(tab, f" {TOKEN} ")

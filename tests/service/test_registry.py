@@ -183,7 +183,7 @@ def test_moved_or_replaced_file_is_not_retired(tmp_path: Path, *, there: bool) -
         if there:
             (tmp_path / "backup").rename(path)
         before = sorted(each.name for each in tmp_path.iterdir())
-        with pytest.raises(StoreError, match="was moved or removed"):
+        with pytest.raises(StoreError, match="was moved, removed"):
             registry.retire("m")
         assert registry["m"] is served
         assert served.durable.predict(X).shape == (1,)
@@ -231,7 +231,7 @@ def test_models_can_be_created_while_another_is_retired(tmp_path: Path) -> None:
 def test_number_of_pending_rows_of_a_request_is_limited(tmp_path: Path) -> None:
     with closing(ModelRegistry(tmp_path, "here", max_queued=8)) as registry:
         served = registry.create("m", op.RLSRegressor())
-        with pytest.raises(PayloadTooLargeError, match="at most 2 at a time, got 3"):
+        with pytest.raises(PayloadTooLargeError, match="at most 2 rows, got 3"):
             served.admit(3, lambda: None)
         assert served.admit(2, lambda: served.queued)() == 2
         assert served.queued == 0

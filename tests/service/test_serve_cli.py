@@ -30,7 +30,7 @@ def serve(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 def test_other_than_loopback_addresses_require_tokens(tmp_path: Path, serve: Serve) -> None:
     data = ("--data", str(tmp_path / "data"), "--port", "0")
     code, message = serve("rls", *data, "--host", "0.0.0.0", ONEPASS_TOKEN="")  # noqa: S104
-    assert (code, "must be tokens" in message) == (2, True)
+    assert (code, "must have tokens" in message) == (2, True)
     code, message = serve("rls", *data, ONEPASS_TOKEN="short")  # noqa: S106
     assert (code, "16 characters" in message, "short" in message) == (2, True, False)
     assert not (tmp_path / "data").exists()
@@ -69,7 +69,7 @@ def test_messages_of_invalid_arguments(tmp_path: Path, serve: Serve) -> None:
     with op.durable(tmp_path / "data" / "rls.db", pipelines(["rls"], "regression", {})["rls"]):
         pass
     message = serve("rls", *data, "--set", "rls.ridge=2")[1]
-    assert "serve: `model` must be as it was" in message
+    assert "serve: `model` must have the class and parameters" in message
     assert "op." not in message
 
 

@@ -76,7 +76,7 @@ def test_source_names_do_not_contain_the_password(secret: str) -> None:
 
 
 def test_unknown_parameter_is_named() -> None:
-    with pytest.raises(ParameterError, match="got straem"):
+    with pytest.raises(ParameterError, match=r"got unknown parameters \(straem"):
         source(PLAIN + "&straem=z")
 
 

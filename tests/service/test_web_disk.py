@@ -62,7 +62,7 @@ def test_predictions_continue_while_the_disk_stalls(tmp_path: Path) -> None:
         assert {each[0] for each in learned + waiting} == {429, 503}
         for status, response, headers in learned:
             assert headers["retry-after"] == "1"
-            assert ("on the disk" if status == 503 else "may wait") in response["error"]
+            assert ("on the disk" if status == 503 else "may be queued") in response["error"]
         assert {each[0] for each in found[40:]} == {200}
         assert all(each[1] == before for each in found[-5:])
         server.stalled.unlink()

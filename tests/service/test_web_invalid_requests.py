@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.mark.parametrize(
     ("body", "response"),
     [
-        (b"km,km\n1,2\n", "each name once"),
+        (b"km,km\n1,2\n", "have unique names"),
         ("km\nété\n".encode("latin-1"), "UTF-8"),
         (b"km\n" + b"1" * 70_000 + b"x\n", "characters"),
     ],
@@ -87,11 +87,11 @@ def test_number_of_features_is_limited(server: Server) -> None:
 @pytest.mark.parametrize(
     ("path", "parameters", "response"),
     [
-        (LEARN, {"ask": True}, "must come with infer"),
-        (LEARN, {"seconds": 3}, "must come with 'await_label'"),
-        ("/v2/models/rls/answers", {"ask": True}, "must come with infer"),
-        (INFER, {"seconds": 3}, "must come with 'await_label'"),
-        (INFER, {"ask": False, "seconds": 3}, "must come with 'ask'"),
+        (LEARN, {"ask": True}, "must be sent to infer"),
+        (LEARN, {"seconds": 3}, "must be sent with 'await_label'"),
+        ("/v2/models/rls/answers", {"ask": True}, "must be sent to infer"),
+        (INFER, {"seconds": 3}, "must be sent with 'await_label'"),
+        (INFER, {"ask": False, "seconds": 3}, "must be sent with 'ask'"),
         (INFER, {"ask": 1}, "must be true or false"),
         (INFER, {"ask": True, "seconds": -1}, "Choose another `seconds`"),
     ],
@@ -140,7 +140,7 @@ def test_json_of_other_endpoints_has_the_same_limit(server: Server, verb: str) -
 def test_await_label_is_refused_by_invocations(server: Server) -> None:
     body = {"inputs": {"km": [4.0]}, "params": {"ask": True}}
     status, response, _ = server.send("POST", "/invocations", body)
-    assert (status, "must come with infer" in response["error"]) == (400, True), response
+    assert (status, "must be sent to infer" in response["error"]) == (400, True), response
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_size_of_encoded_text_is_limited_over_http(server: Server) -> None:
         for parameters in ({}, {"ask": True}) if verb == "infer" else ({},):
             body = {"inputs": inputs, "parameters": parameters}
             status, response, _ = server.send("POST", f"/v2/models/many/{verb}", body)
-            must = (413, "at most 16,384 at a time") if parameters else (400, "16,777,216 values")
+            must = (413, "at most 16,384 rows") if parameters else (400, "16,777,216 values")
             assert (status, must[1] in response["error"]) == (must[0], True), response
 
 

@@ -95,22 +95,30 @@ FOUR = np.arange(4.0).tobytes()
 @pytest.mark.parametrize(
     ("head", "tail", "message"),
     [
-        (changed(), FOUR[:-1], "must have 32 bytes, as FP64 and shape say, got 31"),
+        (changed(), FOUR[:-1], "must have 32 bytes, given FP64 and the shape, got 31"),
         (changed(), FOUR + b"\0", "must have 1.. bytes, .* got 1.."),
-        (changed(31), FOUR[:-1], r"inputs\[0\]` must have 32 bytes, as FP64 and shape say, got 31"),
+        (
+            changed(31),
+            FOUR[:-1],
+            r"inputs\[0\]` must have 32 bytes, given FP64 and the shape, got 31",
+        ),
         (changed(1 << 60), FOUR, "must have 1,152,921,504,606,847,097 bytes"),
         (changed(1 << 70), FOUR, "binary_data_size` must be a whole number"),
         (changed("32"), FOUR, "binary_data_size` must be a whole number or null, got text"),
         (changed(None), FOUR, "neither"),
         (changed(shape=[1 << 20, 16]), FOUR, "must have 134,217,728 bytes"),
         (changed(datatype="BF16"), FOUR, "invalid value 'BF16'"),
-        (changed(4, datatype="BOOL"), b"\0\1\2\0", "bytes 0 and 1, as BOOL says, got 2"),
+        (changed(4, datatype="BOOL"), b"\0\1\2\0", "bytes 0 and 1, as the datatype is BOOL, got 2"),
         (changed(8, datatype="BYTES", shape=[2]), b"\0" * 8, None),
-        (changed(8, datatype="BYTES", shape=[1]), b"\0" * 8, "hold 1 texts.* got 8 bytes"),
-        (changed(8, datatype="BYTES", shape=[3]), b"\0" * 8, "hold 3 texts.* got 8 bytes"),
-        (changed(8, datatype="BYTES", shape=[2]), b"\5\0\0\0abcd", "hold 2 texts.* in which 1 are"),
+        (changed(8, datatype="BYTES", shape=[1]), b"\0" * 8, "exactly 1 texts.* got 8 bytes"),
+        (changed(8, datatype="BYTES", shape=[3]), b"\0" * 8, "exactly 3 texts.* got 8 bytes"),
+        (
+            changed(8, datatype="BYTES", shape=[2]),
+            b"\5\0\0\0abcd",
+            "exactly 2 texts.* from which 1 texts",
+        ),
         (changed(9, datatype="BYTES", shape=[2]), b"\3\0\0\0abcd\0", "got 9 bytes"),
-        (changed(4, datatype="BYTES", shape=[1]), b"\xff" * 4, "hold 1 texts.* got 4 bytes"),
+        (changed(4, datatype="BYTES", shape=[1]), b"\xff" * 4, "exactly 1 texts.* got 4 bytes"),
         (changed(5, datatype="BYTES", shape=[1]), b"\1\0\0\0\xff", "and its UTF-8"),
         (changed(7, datatype="BYTES", shape=[1]), b"\3\0\0\0\xed\xa0\x80", "and its UTF-8"),
     ],
@@ -139,7 +147,7 @@ def test_missing_header_length_is_refused() -> None:
 def test_length_of_text_is_limited() -> None:
     body, length = binary_request({"a": np.array(["abc", "d"])})
     assert v2.read(body, Limits(text=3), header=length).X["a"].tolist() == ["abc", "d"]
-    with pytest.raises(RequestError, match="texts of at most 2 characters, got one of 3"):
+    with pytest.raises(RequestError, match="texts of at most 2 characters, got a text of 3"):
         v2.read(body, Limits(text=2), header=length)
 
 
@@ -212,5 +220,5 @@ def test_outputs_in_json_and_in_bytes() -> None:
 
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
-    with pytest.raises(LabelError, match="half a character"):
+    with pytest.raises(LabelError, match="a lone surrogate"):
         sent({"y": np.array(["\udc00"], dtype=object)}, y=True)

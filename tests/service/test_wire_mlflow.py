@@ -144,19 +144,19 @@ def test_parameters_are_read() -> None:
         (b"", "must be JSON"),
         (b"{}", "must have one of `dataframe_split`, .* got none"),
         (b'{"inputs": [1], "instances": [1]}', "got instances and inputs"),
-        (b'{"inputs": []}', "`inputs` must hold rows, got none"),
+        (b'{"inputs": []}', "`inputs` must have at least one row, got none"),
         (b'{"inputs": [[]]}', None),
-        (b'{"inputs": {}}', "`inputs` must hold rows, got none"),
-        (b'{"dataframe_records": []}', "must hold rows, got none"),
+        (b'{"inputs": {}}', "`inputs` must have at least one row, got none"),
+        (b'{"dataframe_records": []}', "must have at least one row, got none"),
         (b'{"dataframe_records": {}}', "must be a list or null, got an object"),
         (b'{"dataframe_split": []}', "dataframe_split` must be an object"),
-        (b'{"dataframe_split": {"columns": ["a"]}}', "split` must fit .* missing required field"),
-        (b'{"dataframe_split": {"data": []}}', "data` must hold rows"),
-        (b'{"dataframe_split": {"columns": ["a", "a"], "data": []}}', "each name once"),
-        (b'{"dataframe_split": {"data": [["a"]]}}', "data.0.` must hold numbers"),
-        (b'{"dataframe_split": {"columns": ["a"], "data": [[1, 2]]}}', "data.0.` must hold 1"),
+        (b'{"dataframe_split": {"columns": ["a"]}}', "split` must conform .* missing required"),
+        (b'{"dataframe_split": {"data": []}}', "data` must have at least one row"),
+        (b'{"dataframe_split": {"columns": ["a", "a"], "data": []}}', "have unique names"),
+        (b'{"dataframe_split": {"data": [["a"]]}}', "data.0.` must contain numbers"),
+        (b'{"dataframe_split": {"columns": ["a"], "data": [[1, 2]]}}', "data.0.` must have 1"),
         (b'{"dataframe_split": {"columns": ["a"], "data": [[{}]]}}', "data.*got an object"),
-        (b'{"inputs": [[1, 2], [3]]}', r"inputs\[1\]` must hold 2 values.* got 1"),
+        (b'{"inputs": [[1, 2], [3]]}', r"inputs\[1\]` must be a list of 2 values.* got 1"),
         (b'{"inputs": [[1, "a"]]}', r"inputs\[0\]\[1\]` must be .* a number or null, got text"),
         (b'{"inputs": ["a"]}', r"inputs\[0\]` must be true or false, a number, .* got text"),
         (b'{"inputs": [[[1]]]}', r"inputs\[0\]\[0\]` must be .* or null, got a list"),
@@ -169,8 +169,8 @@ def test_parameters_are_read() -> None:
         (b'{"inputs": "a"}', "must be an object, a list or null, got text"),
         (b'{"inputs": {"a": 1}}', r"inputs\[...\]` must be a list"),
         (b'{"inputs": {"a": [1], "b": [1, 2]}}', r"inputs\['b'\]` must have 1 rows"),
-        (b'{"inputs": {"a": [1, "x"]}}', r"inputs\['a'\]\[1\]` must be a number, as the values"),
-        (b'{"inputs": {"a": [1, "NaN"]}}', r"\[1\]` must be a number.* null for what is missing"),
+        (b'{"inputs": {"a": [1, "x"]}}', r"inputs\['a'\]\[1\]` must be a number, like"),
+        (b'{"inputs": {"a": [1, "NaN"]}}', r"\[1\]` must be a number.* null if missing"),
         (b'{"instances": [{"a": [1]}]}', "got a list"),
         (b'{"instances": [{"a": 1}, 2]}', r"instances\[1\]` must be an object"),
         (b'{"instances": [{"\\ud800": 1}]}', "must be JSON"),
@@ -228,7 +228,7 @@ def test_predictions_of_each_type(y: Any, expected: Any) -> None:
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
     y = np.array(["\ud800"], dtype=object)
-    with pytest.raises(LabelError, match="half a character"):
+    with pytest.raises(LabelError, match="a lone surrogate"):
         mlflow.write(DecodedRequest(None), {"y": y}, model="flow", version="7")
 
 
@@ -266,7 +266,7 @@ def test_long_csv_is_read_up_to_the_limit() -> None:
     ("body", "message"),
     [
         (b"", "must contain rows, got an empty file"),
-        (b"a,a\n1,2\n", "`schema` must hold each name once, got 'a' again"),
+        (b"a,a\n1,2\n", "`schema` must have unique names, got 'a' twice"),
         (b"a,b\n1\n", "row 0 .* must have 2 fields"),
         (b"a;b\n1;2\n", "the delimiter ','"),
         (b"a,b\n\xff,1\n", "must be UTF-8"),

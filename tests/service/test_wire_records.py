@@ -134,33 +134,36 @@ def test_records_are_recognised(body: bytes, expected: bool) -> None:  # noqa: F
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ([], "the request must hold records, got none"),
+        ([], "the request must have at least one record, got none"),
         ({"y": 1}, "missing required field `x`"),
         ({"x": [1], "weight": 1}, "unknown field `weight`"),
         ({"x": 3}, "`x` must be an object or a list, got a whole number"),
-        ({"x": [1, "a"]}, r"`x\[1\]` must be .* got text.* null for what is missing"),
+        ({"x": [1, "a"]}, r"`x\[1\]` must be .* got text.* Send values of one type"),
         ({"x": {"a": {}}}, r"`x\[...\]` must be .* got an object"),
         ([{"x": [1]}, {"x": [1, "a"]}], r"`\[1\].x\[1\]` must be .* got text"),
-        ([{"x": [1]}, {"x": [1, 2]}], r"`\[1\].x` must hold 1 values, as the rows before, got 2"),
-        ([{"x": [1]}, {"x": {"a": 1}}], r"`\[1\].x` must hold 1 values.* got an object"),
-        ([{"x": {"a": 1}}, {"x": [1]}], r"`\[1\].x` must be an object, as .* got a list"),
+        (
+            [{"x": [1]}, {"x": [1, 2]}],
+            r"`\[1\].x` must be a list of 1 values, like the first row, got 2",
+        ),
+        ([{"x": [1]}, {"x": {"a": 1}}], r"`\[1\].x` must be a list of 1 values.* got an object"),
+        ([{"x": {"a": 1}}, {"x": [1]}], r"`\[1\].x` must be an object, like .* got a list"),
         ([{"x": [1]}, {"x": [[1]]}], r"`\[1\].x` must be one row"),
         ([{"x": [1], "y": 1}, {"x": [1]}], r"`\[1\]` must have the fields .* of the first"),
         ([{"x": [1]}, {"x": [1], "await_label": True}], r"`\[1\]` must have the fields"),
         ([{"x": [1], "y": 1}, {"x": [1], "y": "a"}], r"`\[1\].y` must be a number.* got 'a'"),
         ([{"x": {"a": 1}}, {"x": {"a": "b"}}], r"`\[1\].x\['a'\]` must be a number.* got 'b'"),
         ({"x": [{"a": "b"}, {}, {"a": 1}]}, r"`x\[2\]\['a'\]` must be text.* got 1"),
-        ({"x": {"a": 10**400}}, r"`x\['a'\]` must be a number within float64"),
-        ({"x": [[1], [2]], "y": 1}, "`y` must be a list, as x is"),
-        ({"x": [[1], [2]], "y": [1]}, "`y` must have 2 rows, as the features have, got 1"),
-        ({"x": [[1], 2]}, r"`x\[1\]` must hold 1 values.* got a number"),
+        ({"x": {"a": 10**400}}, r"`x\['a'\]` must be a number that fits in float64"),
+        ({"x": [[1], [2]], "y": 1}, "`y` must be a list, as x has several rows"),
+        ({"x": [[1], [2]], "y": [1]}, "`y` must have 2 rows, like the features, got 1"),
+        ({"x": [[1], 2]}, r"`x\[1\]` must be a list of 1 values.* got a number"),
         ({"x": [1], "y": ["1.5", 2]}, r"`y\[0\]` must be text|`y\[1\]` must be text"),
-        ({"x": [1], "y": ["1.5"]}, "`y` must hold numbers, .* got text or lists"),
-        ({"x": [1], "y": [[1], [2]]}, "`y` must hold numbers, .* got text or lists"),
-        ({"x": [1], "y": [10**400]}, r"`y\[0\]` must be a number within float64"),
+        ({"x": [1], "y": ["1.5"]}, "`y` must contain numbers, .* got text or lists"),
+        ({"x": [1], "y": [[1], [2]]}, "`y` must contain numbers, .* got text or lists"),
+        ({"x": [1], "y": [10**400]}, r"`y\[0\]` must be a number that fits in float64"),
         ({"x": [[1], [2]], "y": [None, [1]]}, r"`y\[0\]` must be a list.* got None"),
         ({"x": [1], "sample_weight": "a"}, "`sample_weight` must be a number or a list, got text"),
-        ({"x": [1], "time": "now"}, "`time, row 0` must be a date.* got 'now'"),
+        ({"x": [1], "time": "now"}, "`time, row 0` must be an ISO 8601 date.* got 'now'"),
         ({"x": [1], "outputs": ["z"]}, r"`outputs\[0\]` must .* Choose some of 'y', 'probab"),
         ({"x": [float("nan")]}, "NaN or Infinity, which JSON does not have"),
         ({"x": {"a": "b" * 70_000}}, "at most 65,536 characters"),
@@ -178,7 +181,7 @@ def test_errors_name_the_place(body: Any, message: str) -> None:
     [
         (b"{", "line 4: ` must be JSON"),
         (b'{"x": [1, "a"]}', r"line 4: .x\[1\]` must be .* got text"),
-        (b'{"x": [1, 2]}', "line 4: x` must hold 1 values"),
+        (b'{"x": [1, 2]}', "line 4: x` must be a list of 1 values"),
         (b'[{"x": [1]}]', "line 4: ` must be an object, got a list"),
         (b'{"x": [1], "y": 2}', "line 4` must have the fields"),
         (b'{"x": ["\xff"]}', "line 4: .* got text"),
@@ -219,7 +222,7 @@ def test_response_with_all_outputs() -> None:
 
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
-    with pytest.raises(LabelError, match="half a character"):
+    with pytest.raises(LabelError, match="a lone surrogate"):
         records.write(DecodedRequest(None), {"y": np.array(["\ud800"], dtype=object)}, model="m")
 
 

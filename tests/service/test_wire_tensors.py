@@ -172,7 +172,9 @@ def test_dates_have_a_content_type() -> None:
     expected = ["2026-11-22T23:08:40.5", "2026-11-22T22:08:40", "2026-11-22"]
     assert at.tolist() == np.array(expected, dtype="datetime64[us]").tolist()
     tensors["data"] = ["2026-11-22", None, "yesterday"]
-    with pytest.raises(RequestError, match=r"inputs\[0\], row 2` must be a date.*'yesterday'"):
+    with pytest.raises(
+        RequestError, match=r"inputs\[0\], row 2` must be an ISO 8601 date.*'yesterday'"
+    ):
         v2.read(request(tensors))
 
 
@@ -235,16 +237,19 @@ def test_times_may_be_dates() -> None:
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        ([tensor("y", [1.0])], "must have columns that are features, got y"),
+        ([tensor("y", [1.0])], "must have at least one feature, got y"),
         (
             [tensor("X", [[1.0]]), tensor("y", [[["a"]]])],
             r"must be a list of length <= 2.* as \[n, d\]",
         ),
-        ([tensor("X", [[1.0]]), tensor("y", [["a", "b"]])], "numbers, or one text a row"),
+        ([tensor("X", [[1.0]]), tensor("y", [["a", "b"]])], "numbers, or one text per row"),
         ([tensor("X", [[1.0]]), tensor("sample_weight", ["a"])], "must be numbers"),
         ([tensor("X", [[1.0]]), tensor("sample_weight", [[1.0, 2.0]])], r"\[n\] or \[n, 1\]"),
         ([tensor("X", [[1.0]]), tensor("time", [True])], "numbers or dates"),
-        ([tensor("X", [[1.0]]), tensor("time", ["now"])], r"inputs\[1\], row 0` must be a date"),
+        (
+            [tensor("X", [[1.0]]), tensor("time", ["now"])],
+            r"inputs\[1\], row 0` must be an ISO 8601 date",
+        ),
         ([tensor("X", [[1.0], [2.0]]), tensor("y", [1.0])], r"inputs\[1\].shape` must have 2 rows"),
     ],
 )
@@ -272,8 +277,8 @@ DATA = r"inputs\[0\]\.data"
         (b"", "must be JSON, got an empty body"),
         (b"[]", "the request must be an object, got a list"),
         (b"{}", "missing required field `inputs`"),
-        (b'{"inputs": []}', "must have columns"),
-        (b'{"inputs": [{}]}', r"inputs\[0\]` must fit the schema, got object missing"),
+        (b'{"inputs": []}', "must have at least one feature"),
+        (b'{"inputs": [{}]}', r"inputs\[0\]` must conform to the schema, got object missing"),
         (b'{"inputs": []} x', "must be JSON"),
         (b"\xef\xbb\xbf{}", "must be JSON"),
         (b'{"inputs": ' + b"[" * 100_000, "must be a"),
@@ -282,7 +287,7 @@ DATA = r"inputs\[0\]\.data"
         (changed(name="\ud800"), "must be JSON"),
         (changed(name=3), r"inputs\[0\]\.name` must be text, got a whole number"),
         (changed(shape=[2]), DATA),
-        (changed(shape=[2, 3]), f"{DATA}.*must hold"),
+        (changed(shape=[2, 3]), f"{DATA}.*must have"),
         (changed(shape=[2, 2, 1]), r"shape` must be a list of length <= 2.* as \[n, d\]"),
         (changed(shape=[]), r"shape` must be a list of length >= 1"),
         (changed(shape=[1] * 1000), "must be a list of length <= 2"),
@@ -294,10 +299,10 @@ DATA = r"inputs\[0\]\.data"
         (changed(shape=[1 << 20, 1 << 10]), "at most 16,777,216 values"),
         (changed(datatype="FP65"), "got invalid value 'FP65'. Choose one of BOOL, "),
         (changed(datatype="BF16"), "invalid value 'BF16'"),
-        (changed(data=[[1, 2], [3]]), rf"{DATA}\[1\]` must hold 2 values.* got 1"),
-        (changed(data=[[1, 2, 3, 4]]), rf"{DATA}\[0\]` must hold 2 values.* got 4"),
-        (changed(data=[1, 2, 3]), f"{DATA}` must hold 4 values.* got 3"),
-        (changed(data=[1, 2, 3, 4, 5]), f"{DATA}` must hold 4 values.* got 5"),
+        (changed(data=[[1, 2], [3]]), rf"{DATA}\[1\]` must have 2 values.* got 1"),
+        (changed(data=[[1, 2, 3, 4]]), rf"{DATA}\[0\]` must have 2 values.* got 4"),
+        (changed(data=[1, 2, 3]), f"{DATA}` must have 4 values.* got 3"),
+        (changed(data=[1, 2, 3, 4, 5]), f"{DATA}` must have 4 values.* got 5"),
         (changed(data=[[1, 2], [3, [4]]]), rf"{DATA}\[1\]\[1\]`.* got a list"),
         (changed(data=[[1, 2], 3, 4]), DATA),
         (changed(data=[1, 2, [3, 4]]), DATA),
@@ -305,7 +310,7 @@ DATA = r"inputs\[0\]\.data"
         (changed(data="1, 2"), f"{DATA}` must be a list or null, got text"),
         (changed(data=None), "neither"),
         (changed(data=[1, 2, 3, "4"]), rf"{DATA}\[3\]` must be a number, a list or null, got text"),
-        (changed(data=[1, 2, 3, "NaN"]), "and null for what is missing"),
+        (changed(data=[1, 2, 3, "NaN"]), "and null for missing values"),
         (changed(data=[1, 2, 3, float("nan")]), "NaN or Infinity, which JSON does not have"),
         (changed(data=[1, 2, 3, float("-inf")]), "NaN or Infinity, which JSON does not have"),
         (changed(data=[1, 2, 3, True]), rf"{DATA}\[3\]` must be a number"),
@@ -313,25 +318,25 @@ DATA = r"inputs\[0\]\.data"
         (changed(data=[[1, 2], [3, 4.5]], datatype="INT8"), r"a multiple of 1"),
         (changed(data=[[1, 2], [3, 400]], datatype="INT8"), r"\[1\]\[1\]` must be .* <= 127"),
         (changed(data=[1, 2, 3, -1], datatype="UINT64"), rf"{DATA}\[3\]` must be .* >= 0"),
-        (changed(data=[1, 2, 3, 1 << 64], datatype="UINT64"), f"{DATA}` must hold whole"),
+        (changed(data=[1, 2, 3, 1 << 64], datatype="UINT64"), f"{DATA}` must be whole"),
         (changed(data=[1, 2, 3, 1e300], datatype="INT64"), rf"{DATA}\[3\]`"),
         (changed(data=[1, 2, 3, 1e39], datatype="FP32"), rf"{DATA}\[3\]` must be a number <= 3.4"),
         (changed(data=[[1, 2], [65520, 1]], datatype="FP16"), rf"{DATA}\[1\]\[0\]`.* <= 65504"),
         (changed(data=[1, 0, 1, 2], datatype="BOOL"), rf"{DATA}\[3\]` must be a whole number <= 1"),
-        (changed(data=["a"] * 4, datatype="BYTES"), "must be a column"),
+        (changed(data=["a"] * 4, datatype="BYTES"), "must have the shape"),
         (changed(data=["a", 1], datatype="BYTES", shape=[2]), r"data\[1\]` must be text.* a whole"),
         (changed(data=[["a", "b"], ["c"]], datatype="BYTES", shape=[2]),
-         f"{DATA}` must hold 2 values.* got lists"),
+         f"{DATA}` must have 2 values.* got lists"),
         (changed(data=["\ud83d"], datatype="BYTES", shape=[1]), "must be JSON"),
         (changed(data=["a" * 70_000], datatype="BYTES", shape=[1]), "at most 65,536 characters"),
-        (changed(name="a" * 70_000), "name` must hold texts of at most 65,536 characters"),
-        (request(tensor("a", [1.0]), tensor("a", [1.0])), r"\[1\].name` must be new, got 'a'"),
-        (request(tensor("a", [1.0]), tensor("b", [[1.0, 2.0]])), r"inputs\[1\]` must be a column"),
-        (request(tensor("a", [1.0]), tensor("b", [1.0, 2.0])), "must have 1 rows, as inputs"),
+        (changed(name="a" * 70_000), "name` must have texts of at most 65,536 characters"),
+        (request(tensor("a", [1.0]), tensor("a", [1.0])), r"\[1\].name` must be unique, got 'a'"),
+        (request(tensor("a", [1.0]), tensor("b", [[1.0, 2.0]])), r"inputs\[1\]` must have the sh"),
+        (request(tensor("a", [1.0]), tensor("b", [1.0, 2.0])), "must have 1 rows, like inputs"),
         (changed(parameters={"shared_memory_region": "r"}), "Send the values in the body"),
         (changed(parameters={"binary_data_size": 32}), "got both"),
         (changed(parameters={"binary_data_size": -1}), "binary_data_size` must be"),
-        (request(tensor("X", [[1.0]]), outputs=[{"name": "z"}]), r"outputs\[0\].name` must fit"),
+        (request(tensor("X", [[1.0]]), outputs=[{"name": "z"}]), r"outputs\[0\].name` must con"),
         (request(tensor("X", [[1.0]]), outputs=[{"name": "class"}]), "Choose one of y, prob"),
         (request(tensor("X", [[1.0]]), outputs=[{"name": "y"}] * 2), r"outputs\[1\].name` must be"),
         (request(ONE, outputs=[{"name": "y", "parameters": {"classification": 2}}]),
@@ -339,7 +344,7 @@ DATA = r"inputs\[0\]\.data"
         (request(ONE, parameters={"binary_data_output": 1}), "true or false, got 1"),
         (request(tensor("X", [[1.0]]), parameters={"a": [1]}), r"parameters\[\.\.\.\]`"),
         (request(tensor("X", [[1.0]]), id=7), "id` must be text"),
-        (request(tensor("X", [[1.0]]), id="a" * 70_000), "id` must hold texts of at most"),
+        (request(tensor("X", [[1.0]]), id="a" * 70_000), "id` must have texts of at most"),
     ],
 )  # fmt: skip
 def test_errors_name_the_place(body: bytes, message: str) -> None:
@@ -358,9 +363,9 @@ def test_errors_late_in_a_body_name_the_place(n: int) -> None:
         RequestError, match=rf"data\[{n - 2}\]\[1\]` must be a number or null, got text"
     ):
         v2.read(request(tensors | {"data": [*data[:-2], [1, "no"], [1, 2]]}))
-    with pytest.raises(RequestError, match=rf"data\[{n - 1}\]` must hold 2 values.* got 3"):
+    with pytest.raises(RequestError, match=rf"data\[{n - 1}\]` must have 2 values.* got 3"):
         v2.read(request(tensors | {"data": [*data[:-1], [1, 2, 3]]}))
-    with pytest.raises(RequestError, match=f"hold {2 * n:,} values.* got {2 * n + 2:,}"):
+    with pytest.raises(RequestError, match=f"have {2 * n:,} values.* got {2 * n + 2:,}"):
         v2.read(request(tensors | {"data": [*data, [1, 2]]}))
     with pytest.raises(
         RequestError, match=rf"data.{n - 1}..1.` must be a number or null, got an object"
@@ -443,7 +448,7 @@ def test_outputs_are_in_the_requested_order() -> None:
 
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
-    with pytest.raises(LabelError, match=r"half a character \('\\ud800'\)"):
+    with pytest.raises(LabelError, match=r"a lone surrogate in '\\ud800'"):
         written({"y": np.array(["\ud800"], dtype=object)})
 
 

@@ -42,13 +42,13 @@ WIDTH, CLIENTS = 4, 4
 RIDGE = 1e-6
 NAME = "rls"
 STEPS = {
-    "made": 1,
+    "created": 1,
     "in place": 1,
     "begun": 20,
     "entry": 12,
     "keys": 12,
-    "asked": 4,
-    "answered": 4,
+    "pending rows": 4,
+    "labels": 4,
     "snapshot": 5,
     "pruned snapshots": 4,
     "trimmed log": 4,

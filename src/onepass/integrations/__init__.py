@@ -1,6 +1,6 @@
 """Adapters between onepass and other frameworks, one file per framework.
 
-A framework is only imported together with its file.
+A framework is imported only when its file is imported.
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onepass.errors import import_extra
 
 if TYPE_CHECKING:
-    import onepass.integrations.river as river  # noqa: PLR0402  mypy would look into this very file
+    import onepass.integrations.river as river  # noqa: PLR0402  `from` would make mypy search this file
 
 __all__ = ["river"]
 

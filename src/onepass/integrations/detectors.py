@@ -1,4 +1,4 @@
-"""River's drift detectors, by their names in lower case."""
+"""River's drift detectors by lower-case name."""
 
 import inspect
 from collections.abc import Iterable
@@ -17,14 +17,15 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
     Parameters
     ----------
     names : iterable of str
-        Such as "adwin", "kswin", "pagehinkley"; "ddm", "eddm", "hddma" for classifiers.
+        Names in any case, such as "adwin", "kswin" and "pagehinkley"; "ddm", "eddm" and "hddma"
+        require a classifier.
     where : str
         The public call, for messages.
 
     Returns
     -------
-    dict of str to detector
-        For ``op.evaluate.prequential(..., drift=...)``.
+    detectors : dict of str to detector
+        The argument ``drift`` of ``op.evaluate.prequential``.
 
     Raises
     ------
@@ -35,10 +36,10 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> chosen, alarms = detectors(["adwin"], "here")["adwin"], 0
+    >>> detector, alarms = detectors(["adwin"], "here")["adwin"], 0
     >>> for error in [0.0] * 200 + [1.0] * 200:
-    ...     _ = chosen.update(error)
-    ...     alarms += chosen.drift_detected
+    ...     _ = detector.update(error)
+    ...     alarms += detector.drift_detected
     >>> alarms
     1
     """
@@ -48,8 +49,8 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
     for name in names:
         if name.lower() not in available:
             raise ParameterError(
-                f"{where} must name detectors of River, {', '.join(available)}, got {name!r}."
-                f"{did_you_mean(name, list(available)) or ' Choose one of these.'}"
+                f"{where} must name drift detectors of River, {', '.join(available)}, got {name!r}."
+                f"{did_you_mean(name, list(available)) or ' Choose one of these detectors.'}"
             )
         cls = available[name.lower()]
         seeded = "seed" in inspect.signature(cls).parameters
@@ -58,20 +59,20 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
 
 
 def _available(where: str) -> dict[str, Any]:
-    """Every detector without required arguments, those of real numbers first."""
-    found = {}
+    """Return River's detectors without required arguments; those of real-valued errors first."""
+    classes = {}
     for path in ("river.drift", "river.drift.binary"):
         module = import_extra(path, extra="river", where=where)
         for name in sorted(module.__all__):
             cls: Any = getattr(module, name, None)  # __all__ may list names that do not exist
             detects = hasattr(cls, "update") and hasattr(cls, "drift_detected")
             if detects and _needs_no_arguments(cls):
-                found[name.lower()] = cls
-    return {name: cls for name, cls in found.items() if name not in _DUMMIES}
+                classes[name.lower()] = cls
+    return {name: cls for name, cls in classes.items() if name not in _DUMMIES}
 
 
 def _needs_no_arguments(cls: type) -> bool:
-    """Whether a class can be called without arguments."""
+    """Return whether a class can be called without arguments."""
     parameters = inspect.signature(cls).parameters.values()
     optional = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
     return all(p.default is not p.empty or p.kind in optional for p in parameters)

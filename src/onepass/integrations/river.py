@@ -1,13 +1,13 @@
-"""Learners of onepass as River estimators, and River models in evaluations of onepass [1].
+"""Adapters between learners of onepass and River [1], in both directions.
 
-``wrap`` returns an estimator with the right River base class, which predicts before it has learned.
-Rows are dicts or DataFrames whose columns are matched by name. New columns are appended in sorted
-order, so that the order of a dict's keys does not change the result. A column that a row lacks is
-0, or missing if the model imputes.
+``wrap`` returns an estimator with the matching River base class, which predicts before its first
+row. Rows are dicts or DataFrames whose columns are matched by name. New columns are appended in
+sorted order, so that the order of a dict's keys does not change the result. A column that a row
+lacks is 0, or missing if the model imputes.
 
-``adopt`` returns a model that ``op.evaluate.prequential`` accepts. Each row is passed to
-``predict_one``, then to ``learn_one``, as in River's progressive validation, in one pass and one
-table together with learners of onepass.
+``adopt`` returns a model that ``op.evaluate.prequential`` accepts. It calls ``predict_one`` and
+then ``learn_one`` with each row, as River's progressive validation does, so that River models and
+learners of onepass can be compared in one pass and one table.
 
 [1] J. Montiel et al., "River: machine learning for streaming data in Python", JMLR 22, 2021.
 """
@@ -57,14 +57,14 @@ __all__ = [
 def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent") -> Any:
     """Adapt a River model for ``op.evaluate.prequential``.
 
-    The model itself learns, row by row; it is not copied. Rows of a table become dicts; rows of an
-    array have the features x0, x1, … If a River model raises an error within a block, it has
-    learned the rows before the error, unlike a learner of onepass.
+    The model is not copied: the adapter trains it row by row. Rows of a table are converted to
+    dicts; the columns of an array are named x0, x1, … If a River model raises an error within a
+    block, it has learned the rows before the error; a learner of onepass would have learned none.
 
     Parameters
     ----------
     model : river.base.Regressor or river.base.Classifier
-        Or a River pipeline that ends in one.
+        Model, or a River pipeline whose last step is one of these.
     missing : {"absent", "none"}, default "absent"
         How missing values are passed to the model: as absent keys, which most River models expect,
         or as None, as ``river.preprocessing.StatImputer`` expects.
@@ -78,7 +78,7 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     TypeMismatchError
         If ``model`` is not a River regressor or classifier.
     ParameterError
-        If ``missing`` is unknown.
+        If ``missing`` is neither "absent" nor "none".
 
     Examples
     --------
@@ -100,7 +100,7 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
         return AdoptedClassifier(model, missing)
     raise TypeMismatchError(
         "op.integrations.river.adopt: `model` must be a regressor or classifier of River, got "
-        f"{model!r}. Give an object such as river.linear_model.LinearRegression()."
+        f"{model!r}. Pass an object such as river.linear_model.LinearRegression()."
     )
 
 
@@ -111,7 +111,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         if missing not in {"absent", "none"}:
             raise ParameterError(
                 f"op.integrations.river.adopt: `missing` must be 'absent' or 'none', got "
-                f"{missing!r}. Choose one of the two."
+                f"{missing!r}. Pass one of these two."
             )
         self.model: Any = model
         self.missing = missing
@@ -119,7 +119,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
     @property
     def nbytes(self) -> int:
         """Size of the model in bytes, as computed by River."""
-        return int(self.model._raw_memory_usage)  # noqa: SLF001  River's own name for it
+        return int(self.model._raw_memory_usage)  # noqa: SLF001  River has no public name for it
 
     def fit(self, X: TableLike, y: ArrayLike) -> Self:
         """Reset the model, then learn the rows one after the other.
@@ -190,7 +190,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         return prequential
 
     def _rows(self, X: Any) -> Iterator[dict[str, Any]]:
-        """Rows as dicts, with missing values in the form that the model expects."""
+        """Yield rows as dicts, with missing values as the parameter ``missing`` states."""
         if is_frame(X):
             X = Table.from_frame(X)
         elif isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], dict):
@@ -200,8 +200,8 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
             if array.ndim != 2:
                 raise ShapeError(
                     f"{type(self).__name__}: `X` must be a table, a frame, a list of dicts or an "
-                    f"array of shape (n, d), got shape {array.shape}. Give an array a column for "
-                    "each feature, with X.reshape(-1, 1) if there is one."
+                    f"array of shape (n, d), got shape {array.shape}. Pass an array with one "
+                    "column per feature, such as X.reshape(-1, 1) for one feature."
                 )
             X = Table({f"x{j}": array[:, j] for j in range(array.shape[1])}, len(array))
         for row in X.rows():
@@ -230,14 +230,14 @@ class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
         targets = validation.targets(y, n, f"AdoptedRegressor.{verb}")
         if targets.ndim != 1:
             raise TypeMismatchError(
-                f"AdoptedRegressor.{verb}: `y` must hold one target a row, got shape "
-                f"{targets.shape}. Evaluate a model for each target."
+                f"AdoptedRegressor.{verb}: `y` must have one target per row, got shape "
+                f"{targets.shape}. Evaluate one model per target."
             )
         listed: list[Any] = targets.tolist()
         return listed
 
     def _to_array(self, predictions: list[object]) -> Array:
-        """Predictions as numbers; 0 where the model returns None, as learners of onepass do."""
+        """Convert predictions to numbers; None becomes 0, the first prediction of a learner."""
         return np.array([0.0 if p is None else p for p in predictions], dtype=np.float64)
 
 
@@ -255,7 +255,7 @@ class AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
         return listed
 
     def _to_array(self, predictions: list[object]) -> Array:
-        """Predictions as labels; None where the model has no prediction yet."""
+        """Convert predictions to labels; None where the model has no prediction yet."""
         labels = np.empty(len(predictions), dtype=object)
         labels[:] = predictions
         if predictions and all(label is not None for label in predictions):
@@ -265,16 +265,16 @@ class AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
 
 _PLAIN = frozenset({float, int, bool, np.float64, type(None)})
 _ABSENT = "(no feature)"
-"""The only column if the first row has none: a learner needs at least one feature."""
+"""Column of a first row without features: a learner requires at least one."""
 
 
 class _ColumnAdapter:
-    """A model and its columns.
+    """A copy of a model, and its columns.
 
     Parameters
     ----------
     model : learner or Pipeline
-        A copy of it learns, continuing from its state.
+        Copied with its state; the copy learns.
 
     Attributes
     ----------
@@ -284,17 +284,17 @@ class _ColumnAdapter:
     Raises
     ------
     TypeMismatchError
-        If it is neither a learner nor a Pipeline.
+        If ``model`` is neither a learner nor a Pipeline.
     ColumnError
-        If it has learned rows without feature names.
+        If ``model`` has learned rows without feature names.
     """
 
     def __init__(self, model: object) -> None:
         if not isinstance(model, (Learner, Pipeline)):
-            given = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
+            received = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeMismatchError(
                 "op.integrations.river.wrap: `model` must be a learner of onepass or an "
-                f"op.Pipeline, got {given}. Give an object such as op.RLSRegressor()."
+                f"op.Pipeline, got {received}. Pass an object such as op.RLSRegressor()."
             )
         self.model_: Any = deepcopy(model)
         features = getattr(self.model_, "features", [])
@@ -311,16 +311,16 @@ class _ColumnAdapter:
 
     @property
     def loop(self) -> Any:
-        """The model's compiled loop for single rows, or None.
+        """Compiled loop of the model for single rows; None if the model has none.
 
-        It handles dicts of plain numbers whose keys are exactly the known columns, and returns None
-        for all other rows.
+        The loop processes dicts of plain numbers whose keys are exactly the known columns. For
+        other rows its methods return None.
         """
         return getattr(self.model_, "_loop", None)
 
     @contextmanager
     def rollback_on_error(self) -> Iterator[None]:
-        """Context that restores the model and its columns if an exception is raised."""
+        """Restore the model and its columns if the context raises an exception."""
         model = self.model_
         parts = [*getattr(model, "features_", ()), getattr(model, "learner_", model)]
         with all_or_nothing(self, model, *parts):
@@ -342,7 +342,8 @@ class _ColumnAdapter:
         Raises
         ------
         TypeMismatchError, ColumnError
-            If x is not a dict, a value has an unsupported type, or two names are equal as strings.
+            If ``x`` is not a dict, a value has an unsupported type, or two names are equal as
+            strings.
         """
         named = _with_text_names(x, where)
         if self._by_name:
@@ -368,8 +369,8 @@ class _ColumnAdapter:
                     row[at] = value
                 except OverflowError as error:
                     raise NumericalError(
-                        f"{where}: feature {name!r} must be within float64, got a whole number of "
-                        "more than 308 digits. Give it in larger units."
+                        f"{where}: feature {name!r} must fit in float64, got an integer of more "
+                        "than 308 digits. Express the feature in larger units."
                     ) from error
         return row
 
@@ -389,12 +390,12 @@ class _ColumnAdapter:
         Raises
         ------
         TypeMismatchError
-            If X is not a data frame.
+            If ``X`` is not a data frame.
         """
         if not isinstance(X, Table) and not is_frame(X):
             raise TypeMismatchError(
-                f"{where}: `X` must be a DataFrame, got {type(X).__name__}. Give a frame with "
-                "named columns; learn_one and predict_one take one dict."
+                f"{where}: `X` must be a DataFrame, got {type(X).__name__}. Pass a frame with "
+                "named columns; learn_one and predict_one accept one dict."
             )
         table = X if isinstance(X, Table) else Table.from_frame(X)
         if self._by_name:
@@ -409,7 +410,7 @@ class _ColumnAdapter:
     # -- columns -----------------------------------------------------------------------------------
 
     def _add_columns(self, names: Iterable[str], *, fitted: bool) -> None:
-        """Add new columns."""
+        """Append new columns in sorted order; grow the model if it is fitted."""
         columns = self._columns
         new = sorted(name for name in names if name not in columns)
         if new or not columns:
@@ -419,16 +420,16 @@ class _ColumnAdapter:
                 _grow(self.model_, list(self._columns))
 
     def _ordered(self, named: Mapping[str, object], n: int | None = None) -> dict[str, Any]:
-        """Columns in the fitted order, then new ones; absent numeric columns are 0."""
+        """Return columns in the fitted order, then new ones; absent numeric columns are 0."""
         if not self.fitted:
             return {name: named[name] for name in sorted(named)}
-        kinds = self.model_.dtypes_
-        row = {name: named[name] for name in kinds if name in named}
+        dtypes = self.model_.dtypes_
+        row = {name: named[name] for name in dtypes if name in named}
         if len(row) < len(named):
             row |= {name: named[name] for name in sorted(named) if name not in row}
         if not self._fills:
-            for name, kind in kinds.items():
-                if name not in row and kind == "number":
+            for name, dtype in dtypes.items():
+                if name not in row and dtype == "number":
                     row[name] = 0.0 if n is None else np.zeros(n)
         return row
 
@@ -436,16 +437,16 @@ class _ColumnAdapter:
 def _with_text_names(x: object, where: str) -> Mapping[str, Any]:
     if not isinstance(x, Mapping):
         raise TypeMismatchError(
-            f"{where}: `x` must be a dict of named features, got {type(x).__name__}. Give "
-            "features by name."
+            f"{where}: `x` must be a dict of named features, got {type(x).__name__}. Pass "
+            "a dict from feature names to values."
         )
     if all(type(name) is str for name in x):
         return x
     named = {str(name): value for name, value in x.items()}
     if len(named) < len(x):
         raise ColumnError(
-            f"{where}: feature names must be different as strings, got {list(x)}. Rename one of "
-            "them."
+            f"{where}: feature names must differ as strings, got {list(x)}. Rename features so "
+            "that their strings differ."
         )
     return named
 
@@ -453,25 +454,25 @@ def _with_text_names(x: object, where: str) -> Mapping[str, Any]:
 def _check_number(name: str, value: object, where: str) -> None:
     if not isinstance(value, (Real, np.bool_, Decimal)):
         raise TypeMismatchError(
-            f"{where}: feature {name!r} must hold numbers, got {value!r}. Wrap "
+            f"{where}: feature {name!r} must be a number, got {value!r}. Wrap "
             "op.Pipeline(op.features.Encode(), ...), which supports text and dates."
         )
 
 
 def _fitted_columns(model: Learner | Pipeline) -> dict[str, int]:
-    """The columns of a fitted model."""
+    """Return the columns of a fitted model, as name -> index."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise ColumnError(
-            "op.integrations.river.wrap: the model must have learned rows with feature names, as "
-            "River's rows have them, got one that learned arrays. Wrap a new model, or one that "
-            "learned a DataFrame or dicts."
+            "op.integrations.river.wrap: the model must have learned rows with feature names, "
+            "like River's rows, got a model that learned arrays. Wrap an unfitted model, or one "
+            "that learned a DataFrame or dicts."
         )
     return {str(name): at for at, name in enumerate(names)}
 
 
 def _grow(model: Learner | Pipeline, names: list[str]) -> None:
-    """Add new columns to a fitted model; ``names`` are those of all columns."""
+    """Add new columns to a fitted model; ``names`` lists the old and the new columns."""
     features = getattr(model, "features_", ())
     first: Any = features[0] if features else getattr(model, "learner_", model)
     first.grow(len(names))
@@ -479,16 +480,16 @@ def _grow(model: Learner | Pipeline, names: list[str]) -> None:
 
 
 _Row = Mapping[Any, Any]
-"""A row of River: values by feature name; names are any hashable objects."""
+"""A row of River: a dict from feature names, which may be any hashable objects, to values."""
 
 
 class _Wrapped:
-    """Mixin of all River estimators; precedes River's base class in the bases.
+    """Mixin of all estimators that ``wrap`` returns; must precede River's base class.
 
     Parameters
     ----------
     model : learner or Pipeline
-        A copy of it, ``model_``, learns.
+        Copied to ``model_``, which learns.
     """
 
     model: Any
@@ -499,7 +500,7 @@ class _Wrapped:
 
     @property
     def model_(self) -> Any:
-        """The learner or Pipeline that learns."""
+        """Copy of the learner or Pipeline, which learns."""
         return self._adapter.model_
 
     def _learn(self, x: _Row, y: object, w: float, t: object) -> None:
@@ -512,9 +513,9 @@ class _Wrapped:
 
     def _predict(self, x: _Row) -> Any:
         loop = self._adapter.loop
-        predictions = None if loop is None else loop.predict_one(x)
-        if predictions is not None:
-            return predictions
+        prediction = None if loop is None else loop.predict_one(x)
+        if prediction is not None:
+            return prediction
         row = self._adapter.row(x, self._where("predict_one"), learning=False)
         return self.model_.predict_one(row)
 
@@ -536,13 +537,13 @@ class _Wrapped:
         return targets
 
     def _probabilities(self, rows: Array | Table) -> tuple[list[Any], Array]:
-        """Labels, and their probabilities for each row, (n, c)."""
+        """Return the labels, and their probabilities for each row, of shape (n, c)."""
         model = self.model_
         if not self._adapter.fitted:
-            named = getattr(model, "learner", model).classes
-            if named is None or len(named) == 0:
+            classes = getattr(model, "learner", model).classes
+            if classes is None or len(classes) == 0:
                 return [], np.empty((len(rows), 0))
-            model = deepcopy(model).partial_fit(rows[:1], named[:1], sample_weight=0.0)
+            model = deepcopy(model).partial_fit(rows[:1], classes[:1], sample_weight=0.0)
         return model.classes_.tolist(), model.predict_proba(rows)
 
     def _where(self, verb: str) -> str:
@@ -550,7 +551,7 @@ class _Wrapped:
 
 
 def _classifies(model: object) -> bool:
-    """Whether an object is a learner or Pipeline of onepass and a classifier.
+    """Return whether an object is a classifier of onepass: a learner or a Pipeline.
 
     Parameters
     ----------
@@ -560,18 +561,18 @@ def _classifies(model: object) -> bool:
 
 
 def _time_argument(t: object) -> dict[str, Any]:
-    """Keyword argument for the time of a row, if given."""
+    """Return the keyword arguments for the time of a row; {} if it is None."""
     return {} if t is None else {"time": t}
 
 
 def _as_list(y: object) -> Any:
-    """A series of any library as a list; other objects unchanged."""
+    """Convert a series of any library to a list; return other objects unchanged."""
     native = nw.from_native(y, series_only=True, pass_through=True)
     return native.to_list() if isinstance(native, nw.Series) else y
 
 
 def _series(values: list[Any], like: "IntoDataFrame") -> Any:
-    """A series with the library and index of a data frame.
+    """Return a series of the library of a data frame, with its index.
 
     Parameters
     ----------
@@ -579,12 +580,12 @@ def _series(values: list[Any], like: "IntoDataFrame") -> Any:
     like : DataFrame of n rows
     """
     frame = nw.from_native(like, eager_only=True)
-    made = nw.new_series("", values, backend=frame.implementation).to_native()
-    return _indexed(made, frame)
+    series = nw.new_series("", values, backend=frame.implementation).to_native()
+    return _indexed(series, frame)
 
 
 def _frame(columns: dict[Any, Any], like: "IntoDataFrame") -> Any:
-    """A data frame with the library and index of another.
+    """Return a data frame of the library of another one, with its index.
 
     Parameters
     ----------
@@ -598,32 +599,34 @@ def _frame(columns: dict[Any, Any], like: "IntoDataFrame") -> Any:
     return _indexed(nw.from_dict(columns, backend=frame.implementation).to_native(), frame)
 
 
-def _indexed(made: Any, frame: "nw.DataFrame[IntoDataFrame]") -> Any:
+def _indexed(data: Any, frame: "nw.DataFrame[IntoDataFrame]") -> Any:
     index = nw.maybe_get_index(frame)
     if index is not None:
-        made.index = index
-    return made
+        data.index = index
+    return data
 
 
 def wrap(model: Learner | Pipeline, *, targets: Sequence[Hashable] | bool | None = None) -> Any:
     """Wrap a learner or Pipeline as a River estimator.
 
-    A copy of the model, ``model_``, learns; save it with ``op.save(wrapped.model_, path)``. The
-    copy and each ``clone()`` continue from the state of the model. Learners support numeric
-    features; a Pipeline that starts with ``Encode`` also supports text, dates and missing values.
+    The estimator trains a copy of the model, ``model_``; save that copy with
+    ``op.save(wrapped.model_, path)``. The copy and each ``clone()`` of the estimator start with the
+    state of the model. Learners support numeric features; a Pipeline that starts with ``Encode``
+    also supports text, dates and missing values.
 
     Parameters
     ----------
     model : learner or Pipeline
         Such as ``op.RLSRegressor()``.
     targets : True, or sequence of names, optional
-        For regression with several targets, which River passes as a dict: their names, or True to
-        use those of the first row. Required as names if the model has learned several targets.
+        Names of the targets for multi-target regression, where River passes targets as a dict; True
+        for the names in the first row. A model that has learned several targets requires the names.
 
     Returns
     -------
     Regressor, Classifier or MultiTargetRegressor
-        A ``river.base.MiniBatchRegressor``, ``MiniBatchClassifier`` or ``MultiTargetRegressor``.
+        Subclasses of ``river.base.MiniBatchRegressor``, ``MiniBatchClassifier`` and
+        ``MultiTargetRegressor``.
 
     Raises
     ------
@@ -632,7 +635,7 @@ def wrap(model: Learner | Pipeline, *, targets: Sequence[Hashable] | bool | None
     TypeMismatchError
         If the model is neither a learner nor a Pipeline.
     ColumnError
-        If it has learned rows without feature names.
+        If the model has learned rows without feature names.
     ParameterError
         If ``targets`` is incompatible with the model.
 
@@ -652,7 +655,7 @@ def wrap(model: Learner | Pipeline, *, targets: Sequence[Hashable] | bool | None
 
 
 class Regressor(_Wrapped, base.MiniBatchRegressor):
-    """River regressor with a regressor of onepass, created by :func:`wrap`.
+    """River regressor that wraps a regressor of onepass; created by :func:`wrap`.
 
     Parameters
     ----------
@@ -673,9 +676,9 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
     def __init__(self, model: Learner | Pipeline) -> None:
         super().__init__(model)
         if _classifies(model) or _fitted_outputs(model) is not None:
-            given = "a classifier" if _classifies(model) else "one with several targets"
+            received = "a classifier" if _classifies(model) else "one with several targets"
             raise ParameterError(
-                f"Regressor: `model` must be a regressor with one target, got {given}. Call "
+                f"Regressor: `model` must be a regressor with one target, got {received}. Call "
                 "op.integrations.river.wrap, which chooses the class."
             )
 
@@ -684,7 +687,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
         if isinstance(y, Mapping):
             raise TypeMismatchError(
                 f"{self._where('learn_one')}: `y` must be a number, got a dict. For several "
-                "targets a row call op.integrations.river.wrap(model, targets=True)."
+                "targets per row, call op.integrations.river.wrap(model, targets=True)."
             )
         self._learn(x, y, w, t)
 
@@ -699,7 +702,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
         w: float | ArrayLike = 1.0,
         t: ArrayLike | None = None,
     ) -> None:
-        """Learn the rows of a data frame in order, with one or several weights ``w``."""
+        """Learn the rows of a data frame in order; ``w`` is one weight, or one per row."""
         self._learn_block(X, y, w, t)
 
     def predict_many(self, X: "IntoDataFrame") -> Any:
@@ -712,10 +715,10 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
 
 
 class Classifier(_Wrapped, base.MiniBatchClassifier):
-    """River classifier with a classifier of onepass, created by :func:`wrap`.
+    """River classifier that wraps a classifier of onepass; created by :func:`wrap`.
 
-    Labels may be booleans, integers or strings, and new ones may occur at any time. Probabilities
-    are available if the model has them, such as ``SGDClassifier(loss="logistic")``.
+    Labels may be booleans, integers or strings, and new labels may occur at any time. Probabilities
+    are available for models with ``predict_proba``, such as ``SGDClassifier(loss="logistic")``.
 
     Parameters
     ----------
@@ -744,18 +747,18 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
         self._learn(x, y, w, t)
 
     def predict_one(self, x: _Row, **kwargs: object) -> Any:
-        """Predict the label of one row; None if no label is known."""
+        """Predict the label of one row; None before the first label."""
         del kwargs
         label = self._predict(x)
         return label.item() if isinstance(label, np.generic) else label
 
     def predict_proba_one(self, x: _Row, **kwargs: object) -> dict[Any, float]:
-        """Predict the probability of each known label; {} if none is known.
+        """Predict the probability of each label; {} before the first label.
 
         Raises
         ------
         NotImplementedError
-            If the model has no probabilities, as in River.
+            If the model has no probabilities; River's classifiers raise the same error.
         """
         del kwargs
         where = self._probable("predict_proba_one")
@@ -772,7 +775,7 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
         w: float | ArrayLike = 1.0,
         t: ArrayLike | None = None,
     ) -> None:
-        """Learn the rows of a data frame in order, with one or several weights ``w``."""
+        """Learn the rows of a data frame in order; ``w`` is one weight, or one per row."""
         self._learn_block(X, y, w, t)
 
     def predict_many(self, X: "IntoDataFrame") -> Any:
@@ -786,13 +789,13 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
         return _frame(dict(zip(labels, shares.T, strict=True)), X)
 
     def _probable(self, verb: str) -> str:
-        """The name of the call, for messages; raise an error if there are no probabilities."""
+        """Return the name of the call, for messages; raise if the model has no probabilities."""
         where = self._where(verb)
         if not hasattr(self.model_, "predict_proba"):
             name = type(getattr(self.model_, "learner", self.model_)).__name__
             raise NotImplementedError(
-                f"{where}: the model must have probabilities, got {name}, which has scores "
-                'only. Wrap op.SGDClassifier(loss="logistic"), or call predict_one.'
+                f"{where}: the model must have probabilities, got {name}, which has only "
+                'scores. Wrap op.SGDClassifier(loss="logistic"), or call predict_one.'
             )
         return where
 
@@ -806,15 +809,15 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
 
 
 class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
-    """River multi-target regressor with a regressor of onepass, created by :func:`wrap`.
+    """River multi-target regressor that wraps a regressor; created by :func:`wrap`.
 
     Parameters
     ----------
     model : learner or Pipeline
         A regressor.
     targets : sequence of names, optional
-        Names of the targets. By default those of the first row, in sorted order; required if the
-        model has already learned.
+        Names of the targets; by default the names in the first row, in sorted order. Required if
+        the model has already learned several targets.
 
     Examples
     --------
@@ -832,18 +835,20 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
         listed = [] if targets is None or isinstance(targets, str) else list(targets)
         if targets is not None and (not listed or len(set(listed)) < len(listed)):
             raise ParameterError(
-                f"MultiTargetRegressor: `targets` must be a list of different names, got "
-                f"{targets!r}. Name each target once, as in targets=['u', 'v']."
+                f"MultiTargetRegressor: `targets` must be a list of unique names, got "
+                f"{targets!r}. Name each target once, such as targets=['u', 'v']."
             )
         self.targets = targets
         self._targets = None if targets is None else tuple(targets)
         learned = _fitted_outputs(model)
         if _classifies(model) or (learned is not None and learned != len(self._targets or ())):
-            given = "a classifier" if _classifies(model) else f"one that learned {learned} targets"
+            received = (
+                "a classifier" if _classifies(model) else f"one that learned {learned} targets"
+            )
             raise ParameterError(
                 "MultiTargetRegressor: `model` must be a regressor and `targets` the names of its "
-                f"targets, got {given} and targets={targets!r}. Give the names in the order in "
-                "which the model learned them."
+                f"targets, got {received} and targets={targets!r}. Pass the names in the order "
+                "in which the model learned the targets."
             )
 
     def learn_one(
@@ -859,19 +864,19 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
         if not isinstance(y, Mapping) or not y:
             raise TypeMismatchError(
                 f"{self._where('learn_one')}: `y` must be a dict of targets by name, got {y!r}. "
-                "For one target a row call op.integrations.river.wrap(model)."
+                "For one target per row, call op.integrations.river.wrap(model)."
             )
         targets = tuple(sorted(y, key=str)) if self._targets is None else self._targets
         if set(y) != set(targets):
             raise ColumnError(
                 f"{self._where('learn_one')}: `y` must have the targets {list(targets)}, got "
-                f"{list(y)}. Give all of them in each row."
+                f"{list(y)}. Pass all targets with each row."
             )
         self._learn(x, [y[name] for name in targets], w, t)
         self._targets = targets
 
     def predict_one(self, x: _Row) -> dict[Hashable, float]:
-        """Predict the targets of one row; {} if their names are not known yet."""
+        """Predict the targets of one row; {} before their names are known."""
         targets = self._targets or ()
         predictions = np.broadcast_to(self._predict(x), len(targets)).tolist() if targets else []
         return dict(zip(targets, predictions, strict=True))
@@ -882,7 +887,7 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
 
 
 def _fitted_outputs(model: Learner | Pipeline) -> int | None:
-    """The number of targets that a model has learned; None if one, or none yet."""
+    """Return the number of targets of a fitted multi-target model; None for other models."""
     learner: Any = getattr(model, "learner", model)
-    several = getattr(learner, "target_ndim_", 1) == 2
-    return int(learner.n_outputs_) if several else None
+    multi_target = getattr(learner, "target_ndim_", 1) == 2
+    return int(learner.n_outputs_) if multi_target else None

@@ -1,11 +1,11 @@
 """Durable learners: a write-ahead log, snapshots, and an HTTP service.
 
 :func:`durable` stores a learner in a file, without a server; :func:`examine` verifies such a file.
-:class:`Client` and :class:`AsyncClient` send requests to a server; they raise :class:`ServiceError`
-if it refuses one.
+:class:`Client` and :class:`AsyncClient` send requests to a server, and raise :class:`ServiceError`
+if the server refuses a request.
 """
 
-import onepass.features  # noqa: F401  registers the classes of models in stored files
+import onepass.features  # noqa: F401  registers classes that stored models may contain
 from onepass.errors import ServiceError
 from onepass.service.client import AsyncClient, Client
 from onepass.service.durable import Durable, Version, durable

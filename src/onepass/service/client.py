@@ -1,10 +1,10 @@
-"""Clients of the service over HTTP, blocking and asynchronous, with retries where they are safe.
+"""HTTP clients of the service, blocking and asynchronous, with retries where they are safe.
 
-Numbers are sent as binary tensors, which keeps every bit. Rows to learn are sent with an
-idempotency key, so the service learns them once, however often the request is repeated after a
-broken connection, a restart of the service or a response that it is busy.
+Numbers are sent as binary tensors, which are exact. Rows to learn are sent with an idempotency key,
+so that the service learns them once even if the client retries after a broken connection, a restart
+of the service or status 429.
 
-Requests, responses and retries are implemented once, as coroutines. Those of ``Client`` use httpx's
+Requests, responses and retries are implemented once, as coroutines. In ``Client`` they call httpx's
 blocking client, and complete without an event loop.
 """
 
@@ -63,7 +63,7 @@ def encode_tensors(block: Block, parameters: Mapping[str, object]) -> tuple[byte
     -------
     body : bytes
     length : int
-        Number of bytes of the JSON.
+        Length of the JSON in bytes.
     """
     columns = dict(block.X.columns) if isinstance(block.X, Table) else {"X": block.X}
     columns |= {"y": block.y, "sample_weight": block.weights, "time": block.time}
@@ -80,21 +80,21 @@ def encode_tensors(block: Block, parameters: Mapping[str, object]) -> tuple[byte
             values = array.ravel().tolist()
             if array.dtype.kind == "M":
                 times = np.datetime_as_string(array).ravel().tolist()
-                values = [None if each == "NaT" else each for each in times]
+                values = [None if time == "NaT" else time for time in times]
                 tensor["parameters"] = {"content_type": "datetime"}
-            tensor["data"] = [None if each is None else str(each) for each in values]
+            tensor["data"] = [None if value is None else str(value) for value in values]
         inputs.append(tensor)
     head = json.dumps({"inputs": inputs, "parameters": dict(parameters)}).encode()
     return b"".join((head, *parts)), len(head)
 
 
 def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
-    """The tensors of a response by their names.
+    """Return the tensors of a response by name.
 
     Raises
     ------
     ServiceError
-        If it is not a response of the service but, for example, of a proxy.
+        If the response is not from the service but, for example, from a proxy.
     """
     data, arrays = response.content, {}
     try:
@@ -116,16 +116,16 @@ def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
 
 
 def _foreign(response: "httpx.Response") -> ServiceError:
-    """The error for a response that is not one of the service."""
+    """Return the error for a response that is not from the service."""
     return ServiceError(
-        f"{response.url}: the response must be one of the service, got {response.content[:200]!r}. "
-        "Check the address.",
+        f"{response.url}: the response must come from the service, got "
+        f"{response.content[:200]!r}. Check the URL, and proxies in front of the service.",
         response.status_code,
     )
 
 
 def _split_texts(data: bytes) -> list[str]:
-    """Texts, each of which is preceded by its length in 4 bytes."""
+    """Split a BYTES tensor into texts, each preceded by its length in 4 bytes."""
     texts, at = [], 0
     while at < len(data):
         start = at + 4
@@ -136,14 +136,14 @@ def _split_texts(data: bytes) -> list[str]:
 
 # -- requests, responses and retries ---------------------------------------------------------------
 
-_BUSY = 429  # nothing of the request was carried out
+_BUSY = 429  # the service did not process the request
 _RETRIED = {_BUSY, 502, 503, 504}
-_MAX_WAIT = 2.0  # seconds between two attempts, unless the service asks for more
+_MAX_WAIT = 2.0  # seconds between two attempts, unless Retry-After is longer
 _RANDOM = secrets.SystemRandom()
 
 
 class _Connection:
-    """Connections to a service, requests with retries, and errors, for both clients."""
+    """Base class of both clients: connections, requests with retries, and errors."""
 
     _asynchronous: bool
 
@@ -161,12 +161,12 @@ class _Connection:
         try:
             address = httpx.URL(url)
             port = 80 if address.port is None else address.port
-            good = address.scheme in {"http", "https"} and address.host and 0 < port < 1 << 16
+            valid = address.scheme in {"http", "https"} and address.host and 0 < port < 1 << 16
         except (httpx.InvalidURL, TypeError):
-            good = False
-        if not good:
+            valid = False
+        if not valid:
             raise ParameterError(
-                f"{name}: `url` must be such as http://127.0.0.1:8080, got {url!r}. Give "
+                f"{name}: `url` must be a URL such as http://127.0.0.1:8080, got {url!r}. Pass "
                 "scheme, host and port."
             )
         headers = {}
@@ -192,12 +192,13 @@ class _Connection:
         """Learn the rows of one request: X, y, and optionally sample_weight and time."""
         if not isinstance(row, (tuple, list)) or not 2 <= len(row) <= 4:
             raise TypeMismatchError(
-                f"{where}: `rows` must give X and y, and optionally sample_weight and time, for "
-                f"each request, got {type(row).__name__}. Give tuples such as ([[0.5]], [1.0])."
+                f"{where}: `rows` must yield, for each request, a tuple of X and y, and optionally "
+                f"sample_weight and time, got {type(row).__name__}. Yield tuples such as "
+                "([[0.5]], [1.0])."
             )
-        X, y, weight, at = (*row, None, None)[:4]
+        X, y, weight, times = (*row, None, None)[:4]
         check_labelled(y, where)
-        block = read_rows(X, y, weight, at, where=where)
+        block = read_rows(X, y, weight, times, where=where)
         return _learn_result(
             await self._send_rows(name, "learn", block, key or secrets.token_hex(16))
         )
@@ -224,7 +225,7 @@ class _Connection:
     ) -> "httpx.Response":
         """Send a request until it succeeds, is refused, or the retry timeout is over.
 
-        A request that is not ``repeatable`` is retried only if nothing of it was carried out.
+        A request that is not ``repeatable`` is retried only if the service did not process it.
         """
         end = time.monotonic() + self._retry_timeout
         backoff = 0.05
@@ -252,16 +253,17 @@ class _Connection:
             backoff = min(2.0 * backoff, _MAX_WAIT)
 
     def _unreachable(self, error: Exception, *, repeatable: bool) -> tuple[ServiceError, bool]:
-        """The error of a request without a response, and whether to repeat the request."""
+        """Return the error for a request without a response, and whether to retry the request."""
         httpx = self._httpx
         unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
         misused = isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol))
         refused_tls = unsent and "SSL" in str(error) and "EOF" not in str(error)
         failure = ServiceError(
-            f"{self.url}: must respond within {self._retry_timeout:g} seconds, got: {error!r}. "
-            "Check that the service runs, and whether by http:// or https://; to trust its "
-            "certificate give `context`: ssl.create_default_context(cafile=FILE). The request may "
-            "have been carried out; rows to learn can be sent again with the same key.",
+            f"{self.url}: the service must respond within {self._retry_timeout:g} seconds, got: "
+            f"{error!r}. Check that the service runs, and that the URL begins with its scheme, "
+            "http:// or https://; to trust its certificate, pass `context`, such as "
+            "ssl.create_default_context(cafile=FILE). The service may have processed the request; "
+            "rows to learn can be sent again with the same key.",
             status=0,
         )
         failure.__cause__ = error
@@ -283,7 +285,7 @@ def _learn_result(response: "httpx.Response") -> LearnResult:
 
 
 def _json(response: "httpx.Response") -> Any:
-    """Decode the JSON of a response; raises for a page of a proxy."""
+    """Decode the JSON of a response; raise ServiceError if it is not JSON."""
     try:
         return response.json()
     except ValueError as error:
@@ -302,23 +304,23 @@ def _seconds(header: str) -> float:
 
 
 def _iterated(rows: Any, where: str) -> Iterator[Any]:
-    """An iterator over the rows of ``learn_each``."""
+    """Return an iterator over the rows of ``learn_each``."""
     if not isinstance(rows, Iterable):
         raise TypeMismatchError(
-            f"{where}: `rows` must be a list or a generator of tuples, got {type(rows).__name__}. "
-            "Give such as [([[0.5]], [1.0])]."
+            f"{where}: `rows` must be an iterable of tuples, got {type(rows).__name__}. "
+            "Pass a list such as [([[0.5]], [1.0])]."
         )
     return iter(rows)
 
 
 def _check_header(value: object, name: str, where: str) -> None:
-    """Check that a header can hold a value; the message omits it, as it may be secret."""
-    good = isinstance(value, str) and value.isascii() and value.isprintable()
-    if not good or not value or value != str(value).strip():
+    """Check that a value can be sent in a header; messages omit the value, which may be secret."""
+    printable = isinstance(value, str) and value.isascii() and value.isprintable()
+    if not printable or not value or value != str(value).strip():
         received = "other text" if isinstance(value, str) else type(value).__name__
         raise ParameterError(
-            f"{where}: `{name}` must be text of printable ASCII, without surrounding blanks, got "
-            f"{received}. If it was read from a file, strip it."
+            f"{where}: `{name}` must be text of printable ASCII without leading or trailing "
+            f"blanks, got {received}. Remove line ends and blanks, for example with str.strip."
         )
 
 
@@ -326,9 +328,9 @@ def _check_header(value: object, name: str, where: str) -> None:
 
 
 class AsyncClient(_Connection):
-    """Client of one service for asyncio, with the methods of ``Client`` as coroutines.
+    """Asynchronous client of one service, with the methods of ``Client`` as coroutines.
 
-    It may be created outside an event loop, and belongs to the first one that uses it.
+    It may be created outside an event loop; all requests must be sent from the same event loop.
 
     Parameters
     ----------
@@ -338,7 +340,7 @@ class AsyncClient(_Connection):
     Raises
     ------
     ParameterError
-        If the URL is not one of HTTP, or the token cannot be sent in a header.
+        If the URL is not an HTTP URL, or the token cannot be sent in a header.
     MissingExtraError
         If httpx is not installed.
 
@@ -381,7 +383,7 @@ class AsyncClient(_Connection):
         time: TimeLike | None = None,
         key: str | None = None,
     ) -> LearnResult:
-        """Learn rows; they are on the service's disk when it returns.
+        """Learn rows; they are on the service's disk when the method returns.
 
         Parameters
         ----------
@@ -390,7 +392,7 @@ class AsyncClient(_Connection):
         X, y, sample_weight, time
             As for ``op.durable``'s ``learn``.
         key : str, optional
-            Idempotency key of printable ASCII; by default a new random one.
+            Idempotency key of printable ASCII; by default a random key.
 
         Returns
         -------
@@ -401,8 +403,8 @@ class AsyncClient(_Connection):
         ParameterError
             If the key cannot be sent in a header.
         ServiceError
-            If the service refuses the request, or does not respond in time; then it is unknown
-            whether the rows were learned: repeat the call with the same ``key``.
+            If the service refuses the request or does not respond in time. Without a response it is
+            unknown whether the rows were learned: repeat the call with the same ``key``.
         """
         where = f"{type(self).__name__}.learn"
         if key is not None:
@@ -449,7 +451,7 @@ class AsyncClient(_Connection):
         *,
         time: TimeLike | None = None,
     ) -> LearnResult:
-        """Learn rows of ``predict_pending`` from their labels, each once.
+        """Learn rows of ``predict_pending`` from their labels; each row is learned once.
 
         Parameters
         ----------
@@ -479,7 +481,7 @@ class AsyncClient(_Connection):
         Returns
         -------
         models : list of dict
-            Name, version and state of each.
+            Name, version and state of each learner.
         """
         return list(_json(await self._send("GET", "/v2/repository/index")))
 
@@ -497,11 +499,12 @@ class AsyncClient(_Connection):
         name : str
             Name of the learner.
         model : str, learner or Pipeline
-            Name of a model, or an object with its learned state, which is sent as a model file.
+            Name of a preset, such as "rls", or a learner or Pipeline, which is sent as a model file
+            with its learned state.
         task : {"regression", "classification"}, default "regression"
-            Task of a named model.
+            Task of a preset.
         settings : mapping of str to value, optional
-            Parameters of a named model, such as ``{"rls.forgetting": 0.99}``.
+            Parameters of a preset, such as ``{"rls.forgetting": 0.99}``.
 
         Returns
         -------
@@ -510,20 +513,20 @@ class AsyncClient(_Connection):
         Raises
         ------
         ParameterError
-            If settings come with an object.
+            If ``settings`` are passed with a learner or Pipeline.
         TypeMismatchError, CheckpointError
-            If the object cannot be saved as a learner.
+            If ``model`` cannot be saved as a learner.
         ServiceError
             If the service refuses the request, or does not respond in time.
         """
         where = f"{type(self).__name__}.create"
         if isinstance(model, str):
-            named = {"model": model, "task": task, "settings": dict(settings or {})}
-            content: dict[str, Any] = {"json": named}
+            specification = {"model": model, "task": task, "settings": dict(settings or {})}
+            content: dict[str, Any] = {"json": specification}
         elif settings:
             raise ParameterError(
-                f"{where}: `settings` must come with the name of a model, got them with "
-                f"{type(model).__name__}. Set the parameters of the object."
+                f"{where}: `settings` must be passed with the name of a model, got them with "
+                f"{type(model).__name__}. Set the parameters of the {type(model).__name__}."
             )
         else:
             data = ManagedModel.of(model, where).to_bytes(where)
@@ -593,7 +596,7 @@ class AsyncClient(_Connection):
     async def learn_each(
         self, name: str, rows: Iterable[Sequence[TableLike | None]]
     ) -> AsyncIterator[LearnResult]:
-        """Learn rows in order, one request each.
+        """Learn rows in order, one request per tuple.
 
         Parameters
         ----------
@@ -605,22 +608,22 @@ class AsyncClient(_Connection):
         Yields
         ------
         result : LearnResult
-            Of each request, in order, when its rows are on the service's disk.
+            Result of each request, in order, when its rows are on the service's disk.
 
         Raises
         ------
         TypeMismatchError
             If ``rows`` cannot be iterated over.
         ServiceError
-            If the service refuses a request, or does not respond in time. The requests before it
-            are learned.
+            If the service refuses a request, or does not respond in time. The rows of earlier
+            requests are learned.
         """
         where = f"{type(self).__name__}.learn_each"
         for row in _iterated(rows, where):
             yield await self._learn(name, row, where)
 
     async def close(self) -> None:
-        """Close the connections; a later request opens new ones."""
+        """Close the connections; a later request opens new connections."""
         http, self._http = self._http, self._open()
         await http.aclose()
 
@@ -634,7 +637,7 @@ class AsyncClient(_Connection):
 def _blocking(
     method: Callable[Concatenate[_Connection, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["Client", P], T]:
-    """The method of ``Client`` that runs one of ``AsyncClient``."""
+    """Return the method of ``Client`` that runs a method of ``AsyncClient``."""
 
     @wraps(method)
     def run(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -645,7 +648,7 @@ def _blocking(
 
 
 def _result(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never suspends."""
+    """Return the result of a coroutine that never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -657,27 +660,27 @@ def _result(coroutine: Coroutine[Any, Any, T]) -> T:
 class Client(_Connection):
     """Client of one service; thread-safe.
 
-    After a fork, create a new one in the child, which would share the connections of its parent.
+    Create a new client after a fork: a child process would share the connections of its parent.
 
     Parameters
     ----------
     url : str
-        URL such as ``"http://127.0.0.1:8080"``; its path is a prefix of all paths. Proxies of the
-        environment are not used.
+        URL such as ``"http://127.0.0.1:8080"``; its path is prepended to all paths. The proxies in
+        the environment are not used.
     token : str, optional
-        Sent with each request, as ``Authorization: Bearer TOKEN``.
+        Bearer token, sent with each request as ``Authorization: Bearer TOKEN``.
     timeout : float, default 30
         Timeout of one attempt, in seconds.
     retry_timeout : float, default 60
         Seconds during which a request is retried.
     context : ssl.SSLContext, optional
-        For HTTPS, to trust certificates other than those of the system:
+        TLS context, to trust other certificates than the system does, such as
         ``ssl.create_default_context(cafile=FILE)``.
 
     Raises
     ------
     ParameterError
-        If the URL is not one of HTTP, or the token cannot be sent in a header.
+        If the URL is not an HTTP URL, or the token cannot be sent in a header.
     MissingExtraError
         If httpx is not installed.
 
@@ -703,9 +706,9 @@ class Client(_Connection):
     def learn_each(
         self, name: str, rows: Iterable[Sequence[TableLike | None]]
     ) -> Iterator[LearnResult]:
-        """Learn rows in order, one request each; ``learn`` with blocks of rows is much faster.
+        """Learn rows in order, one request per tuple; ``learn`` with blocks of rows is much faster.
 
-        Requests are sent when the results are iterated over.
+        Each request is sent when its result is iterated over.
 
         Parameters
         ----------
@@ -718,21 +721,21 @@ class Client(_Connection):
         Yields
         ------
         result : LearnResult
-            Of each request, in order, when its rows are on the service's disk.
+            Result of each request, in order, when its rows are on the service's disk.
 
         Raises
         ------
         TypeMismatchError
             If ``rows`` cannot be iterated over.
         ServiceError
-            If the service refuses a request, or does not respond in time. The requests before it
-            are learned.
+            If the service refuses a request, or does not respond in time. The rows of earlier
+            requests are learned.
         """
         where = f"{type(self).__name__}.learn_each"
         return (_result(self._learn(name, row, where)) for row in _iterated(rows, where))
 
     def close(self) -> None:
-        """Close the connections; a later request opens new ones."""
+        """Close the connections; a later request opens new connections."""
         http, self._http = self._http, self._open()
         http.close()
 

@@ -1,9 +1,9 @@
-"""Consumers of sources: a thread that learns the rows of a source, and sources by their address.
+"""Consumers of sources: a thread that learns the rows of a source, and sources by address.
 
 Rows and the position after them are committed in one transaction, so each row is learned exactly
-once, even if this process or the source is killed. Refused rows are counted and skipped with the
-next committed position. Until a first row of a source is learned, no position is committed: if all
-rows are refused, the address is probably wrong.
+once, even if this process or the source is killed. Refused rows are counted, and skipped when the
+next position is committed. No position is committed before the first row of a source is learned: if
+all rows are refused, the address is probably wrong.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from onepass.types import Array
 
 __all__ = ["SCHEMES", "SourceConsumer", "source"]
 
-_POLL = 0.25  # seconds to wait for rows before checking whether to end
+_POLL = 0.25  # seconds to wait for rows before checking whether to stop
 _MIN_DELAY, _MAX_DELAY = 0.1, 5.0  # seconds between two attempts
-_WHOLE = 2.0**53
+_WHOLE = 2.0**53  # float64 represents all integers up to this
 
 
 class SourceConsumer:
@@ -33,26 +33,26 @@ class SourceConsumer:
     Parameters
     ----------
     durable : Durable
-        Its positions determine where reading continues.
+        Learner; its positions determine where reading continues.
     source : Source
-        Closed by ``close``.
+        Source to read; ``close`` closes it.
     gauges : Gauges
-        Counts refused rows.
+        Metrics that count refused rows.
     log : callable, optional
-        Called with "the source is read" or "the source cannot be read" when that changes, and with
-        ``source`` and ``why`` as keyword arguments.
+        Called with "the source is read" or "the source cannot be read" when this state changes, and
+        with the keyword argument ``source`` and, after an error, ``why``.
 
     Attributes
     ----------
     error : str or None
-        Why rows cannot be read or learned; None if they can.
+        Why rows cannot be read or learned; None without an error.
     lag : int
-        Number of entries of the source that were not read yet.
+        Number of unread entries of the source.
 
     Raises
     ------
     ParameterError
-        If the learner forgets by time and the source has no times, or the reverse.
+        If the learner forgets by time and the source has no times, or vice versa.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SourceConsumer:
             must = "not name" if source.has_time else "name"
             raise ParameterError(
                 f"{source.name}: the address must {must} the field of the time, as the learner "
-                f"is {learner!r:.200}. Give `time` only with a learner that forgets by time."
+                f"is {learner!r:.200}. Set `time` only for a learner that forgets by time."
             )
         self._durable, self.source, self._gauges = durable, source, gauges
         self._labels, self._log = is_classifier(learner), log
@@ -96,13 +96,13 @@ class SourceConsumer:
                         return
                 self._report(None)
                 wait = _MIN_DELAY
-            except Exception as error:  # noqa: BLE001  reported, and retried later
+            except Exception as error:  # noqa: BLE001  reported and retried
                 self._report(str(error) or repr(error))
                 self._end.wait(wait)
                 wait = min(2.0 * wait, _MAX_DELAY)
 
     def _report(self, error: str | None) -> None:
-        """What keeps it from reading or learning, if anything; if that is new, it is logged."""
+        """Set ``error`` to a message or None, and log a change."""
         self.error = error
         if self._reported != error and self._log is not None:
             if error is None:
@@ -113,7 +113,7 @@ class SourceConsumer:
 
     def _learn(self, batch: SourceBatch) -> None:
         """Learn a batch, except for its refused rows."""
-        passed, refused = 0, list(batch.refused)  # passed: rows that are not read again
+        passed, refused = 0, list(batch.refused)  # passed: rows before the committed position
         waiting = [(0, len(batch))] if len(batch) else []
         try:
             while waiting:
@@ -129,8 +129,8 @@ class SourceConsumer:
             if refused and not passed and batch.part not in self._durable.positions:
                 raise SourceError(
                     f"{batch.part}: at least one of the first {len(refused):,} entries must be a "
-                    f"row that can be learned, but none is: {refused[0][1]} Correct the address, "
-                    "or send a valid row; then the others are skipped."
+                    f"row that can be learned, but all are refused: {refused[0][1]} Correct the "
+                    "address, or send a valid row; then the refused rows are skipped."
                 )
             if not passed or batch.positions[passed - 1] != batch.position:
                 self._durable.commit_position(batch.part, batch.position)
@@ -141,7 +141,7 @@ class SourceConsumer:
         self.lag = batch.lag
 
     def _refusal(self, rows: dict[str, Any]) -> str | None:
-        """Learn rows with their position; why the learner refuses them, or None."""
+        """Learn rows with their position; return why the learner refuses them, or None."""
         if self._labels:
             rows["y"] = _labels(rows["y"])
         try:
@@ -160,13 +160,13 @@ class SourceConsumer:
 
 
 def _labels(y: Array) -> Array:
-    """Labels as integers, if all of them are whole numbers."""
+    """Convert labels to integers if all of them are whole numbers."""
     whole = y.dtype.kind == "f" and bool(((y == np.floor(y)) & (np.abs(y) < _WHOLE)).all())
     return y.astype(np.int64) if whole else y
 
 
 SCHEMES: dict[str, Callable[[str], Source]] = {"redis": RedisStream, "rediss": RedisStream}
-"""Constructors of sources, which take the address, by its scheme."""
+"""Constructors of sources, called with the address, by URL scheme."""
 
 
 def source(url: str) -> Source:
@@ -175,21 +175,21 @@ def source(url: str) -> Source:
     Parameters
     ----------
     url : str
-        Such as ``redis://localhost:6379/0?stream=flow&target=y``; see :mod:`.redis`.
+        Address such as ``redis://localhost:6379/0?stream=flow&target=y``; see :mod:`.redis`.
 
     Raises
     ------
     ParameterError
         If the scheme is unknown, or the address is invalid.
     MissingExtraError
-        If its package is not installed.
+        If the package of the source is not installed.
     """
     scheme, separator, _ = url.partition("://")
-    kind = SCHEMES.get(scheme.lower()) if separator else None
-    if kind is None:
+    constructor = SCHEMES.get(scheme.lower()) if separator else None
+    if constructor is None:
         raise ParameterError(
             f"serve: --source: the address must begin with {':// or '.join(SCHEMES)}://, "
-            f"got {scheme[:20] if separator else 'another'!r}. Give such as "
+            f"got {repr(scheme[:20]) if separator else 'an address without ://'}. Pass one such as "
             "redis://localhost:6379/0?stream=NAME&target=FIELD."
         )
-    return kind(url)
+    return constructor(url)

@@ -1,8 +1,8 @@
-"""Delayed labels: stored rows are matched by id with labels that arrive later.
+"""Delayed labels: pending rows are stored, and learned when their labels arrive.
 
-A row is stored in the journal until it is labelled or expires. It is learned once: its id is the
-idempotency key of its label, so the same label again returns the first result, and another label is
-refused.
+A pending row stays in the journal until it is labelled or expires. Its id is the idempotency key of
+its label, so the row is learned once: the same label sent again returns the first result, and a
+different label is refused.
 """
 
 import re
@@ -18,7 +18,7 @@ from onepass.service.requests import Block, LearnResult, Request, array_from_byt
 __all__ = ["LabelledRows", "id_list", "match"]
 
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
-_KEY = "a"  # prefix of the keys of labels
+_KEY = "a"  # prefix of idempotency keys of labels
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class LabelledRows:
     Parameters
     ----------
     rows : dict of str to Block
-        Rows to be learned, by id.
+        Rows to learn, by id.
     digests : dict of str to bytes
         Digests of all labels, by id.
     duplicates : dict of str to StoredResult
-        Results of rows that were learned before, by id.
+        Results of rows that are already learned, by id.
     """
 
     rows: dict[str, Block]
@@ -40,7 +40,7 @@ class LabelledRows:
     duplicates: dict[str, StoredResult]
 
     def request(self, where: str) -> Request:
-        """A request to learn the new rows.
+        """Create the request that learns the new rows.
 
         Parameters
         ----------
@@ -55,32 +55,30 @@ class LabelledRows:
         blocks = list(self.rows.values())
         if any(block.layout != blocks[0].layout for block in blocks):
             raise ParameterError(
-                f"{where}: `ids` must be of rows with the same columns, got others. Label them in "
-                "several calls; nothing was learned."
+                f"{where}: `ids` must refer to rows with the same columns, got rows with different "
+                "columns. Nothing was learned. Send labels in one call per set of columns."
             )
         keys = [(_KEY + name, self.digests[name]) for name in self.rows]
         return Request(joined(blocks), keys=keys, ids=list(self.rows))
 
     def learn_result(self, ids: Sequence[str], learned: LearnResult | None) -> LearnResult:
-        """The result for all ids.
+        """Return the result for all ids.
 
         Parameters
         ----------
         ids : sequence of str
         learned : LearnResult or None
-            Result of the new rows, if there are any.
+            Result of the new rows; None if there are no new rows.
         """
-        version, found = 0, {}
+        version, predictions = 0, {}
         if learned is not None:
             version = learned.version
-            found = {name: learned.predictions[i : i + 1] for i, name in enumerate(self.rows)}
-        for name, before in self.duplicates.items():
-            version, found[name] = (
-                max(version, before.sequence),
-                array_from_bytes(before.predictions),
-            )
+            predictions = {name: learned.predictions[i : i + 1] for i, name in enumerate(self.rows)}
+        for name, stored in self.duplicates.items():
+            version = max(version, stored.sequence)
+            predictions[name] = array_from_bytes(stored.predictions)
         return LearnResult(
-            version, np.concatenate([found[name] for name in ids]), repeated=not self.rows
+            version, np.concatenate([predictions[name] for name in ids]), repeated=not self.rows
         )
 
 
@@ -96,39 +94,42 @@ def id_list(ids: Iterable[str], where: str) -> list[str]:
     Raises
     ------
     ParameterError
-        If they are not a non-empty list of text.
+        If ``ids`` is not a non-empty list of text.
     """
     try:
-        found = [] if isinstance(ids, str) else list(ids)
+        names = [] if isinstance(ids, str) else list(ids)
     except TypeError:
-        found = []
-    if not found or not all(isinstance(each, str) for each in found):
+        names = []
+    if not names or not all(isinstance(name, str) for name in names):
         raise ParameterError(
             f"{where}: `ids` must be a list of at least one id of a pending row, got "
-            f"{ids!r:.100}. Give a list, and a label for each id."
+            f"{ids!r:.100}. Pass a list of ids, and one label per id."
         )
-    return found
+    return names
 
 
 def match(
     journal: Journal, now: float, ids: Sequence[str], labels: Block, where: str
 ) -> LabelledRows:
-    """Match pending rows with labels; raises if an id is unknown or has another label.
+    """Match pending rows with labels.
 
     Parameters
     ----------
     journal : Journal
     now : float
-        In seconds since 1970.
+        Current time, in seconds since 1970.
     ids : sequence of str
     labels : Block
-        One row for each id, without features.
+        Labels, one per id, without features.
     where : str
         The public call, for messages.
 
     Raises
     ------
-    ParameterError, IdempotencyConflictError
+    ParameterError
+        If an id is unknown or has expired.
+    IdempotencyConflictError
+        If an id has two different labels, or was learned with another label.
     """
     digests: dict[str, bytes] = {}
     duplicates: dict[str, StoredResult] = {}
@@ -136,16 +137,17 @@ def match(
     for i, name in enumerate(ids):
         label = labels[i : i + 1]
         digest = label.digest()
-        found = next(journal.results([_KEY + name]), None) if _ID.fullmatch(name) else None
-        if found is not None and found.digest in _former_digests(label):
-            digest = found.digest
-        if digest != digests.setdefault(name, digest if found is None else found.digest):
+        stored = next(journal.results([_KEY + name]), None) if _ID.fullmatch(name) else None
+        if stored is not None and stored.digest in _former_digests(label):
+            digest = stored.digest
+        if digest != digests.setdefault(name, digest if stored is None else stored.digest):
             raise IdempotencyConflictError(
-                f"{where}: each id must have one label, got another for {name!r} than before. "
-                "A learned label cannot be changed; nothing was learned."
+                f"{where}: each id must have one label, got a second, different label for "
+                f"{name!r}. Nothing was learned. Send the first label, or leave out the id; a "
+                "learned label cannot be changed."
             )
-        if found is not None:
-            duplicates[name] = found
+        if stored is not None:
+            duplicates[name] = stored
         elif name not in rows:
             rows[name] = replace(label, X=_row(journal, name, now, where).X)
     return LabelledRows(rows, digests, duplicates)
@@ -155,13 +157,14 @@ def _row(journal: Journal, name: str, now: float, where: str) -> Block:
     row = next(journal.pending_rows(name), None) if _ID.fullmatch(name) else None
     if row is None or row.until < now:
         raise ParameterError(
-            f"{where}: `ids` must be of rows that wait for their labels, got {name!r:.100}, "
-            "which is unknown or has expired. Nothing was learned; give more `seconds`."
+            f"{where}: `ids` must refer to rows that wait for their labels, got {name!r:.100}, "
+            "which is unknown or has expired. Nothing was learned. Leave out the id; to store "
+            "rows longer, predict them with more `seconds`."
         )
     return Block.from_bytes(row.body, str(journal.path))
 
 
 def _former_digests(label: Block) -> set[bytes]:
-    """Digests of a label in former versions, which depended on the width of its text."""
-    alone = replace(label, y=np.array(label.y.tolist()))  # type: ignore[union-attr]  # it is not None
-    return {label.former_digest(), alone.former_digest()}
+    """Return digests of a label by former versions, which depended on the width of its text."""
+    narrow = replace(label, y=np.array(label.y.tolist()))  # type: ignore[union-attr]  # y is not None
+    return {label.former_digest(), narrow.former_digest()}

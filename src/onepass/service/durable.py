@@ -1,7 +1,7 @@
-"""Durable learner: every row is on the disk before it is acknowledged.
+"""Durable learners: every row is on the disk before it is acknowledged.
 
-``Durable`` is the public interface of a writer (the thread that learns and commits) and its journal
-(the file). ``durable`` creates or opens the file.
+``Durable`` is the public interface of a writer, the thread that learns and commits, and of its
+journal, the file. ``durable`` creates or opens the file.
 """
 
 import os
@@ -47,7 +47,7 @@ _MAX_SECONDS = 30 * _DAY
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A snapshot, which ``rollback`` can restore.
+    """A snapshot that ``rollback`` can restore.
 
     Parameters
     ----------
@@ -77,10 +77,10 @@ class Version:
 class Durable:
     """A learner whose state is stored in a file; see ``op.durable``.
 
-    All methods are thread-safe. Those that learn return when their rows are on the disk; rows that
-    several threads send at the same time are committed together. Predictions do not wait for rows
-    to be learned: they use all acknowledged rows, and never a part of a block. An interrupt, such
-    as Ctrl-C, ends only the waiting: the rows are committed or refused regardless, and a request
+    All methods are thread-safe. Methods that learn return when their rows are on the disk; rows
+    that several threads send at the same time are committed together. Predictions do not wait for
+    rows to be learned: they use all acknowledged rows, and never a part of a block. An interrupt,
+    such as Ctrl-C, ends only the waiting: the rows are still committed or refused, and a request
     with the same key returns the result.
 
     Attributes
@@ -115,7 +115,7 @@ class Durable:
         source: str | None = None,
         position: str | None = None,
     ) -> LearnResult:
-        """Learn rows; they are on the disk when it returns.
+        """Learn rows; they are on the disk when the method returns.
 
         Parameters
         ----------
@@ -123,30 +123,30 @@ class Durable:
         y : array-like of shape (n,) or (n, c)
         sample_weight : array-like of shape (n,) or float, optional
         time : array-like of shape (n,), optional
-            As for the learner's own ``partial_fit``.
+            Times of the rows, for a learner that forgets by time.
         key : str, optional
-            Idempotency key: a request that is repeated with the same key is learned once, and does
-            not change positions. The rows must have the same values; dtype and container may
-            differ.
+            Idempotency key: a second request with the same key returns the first result, and
+            changes neither the learner nor positions. Its rows must have the same values; dtype and
+            container may differ.
         source, position : str, optional
-            Source of the rows, and the position from which to continue reading it. Committed in the
-            same transaction as the rows, and listed in ``positions``.
+            Source of the rows, and the position from which to continue reading the source.
+            Committed in the same transaction as the rows, and listed in ``positions``.
 
         Returns
         -------
         result : LearnResult
-            Its ``predictions`` are prequential: each row is predicted before it is learned.
+            Version, and prequential predictions: each row is predicted before it is learned.
 
         Raises
         ------
         OnepassError
-            Any error of the learner; then nothing is learned or written.
+            If the learner raises it; then nothing is learned or written.
         IdempotencyConflictError
             If the key was used with other rows.
         StoreError
-            If the disk is full; then nothing is learned. If the disk fails: it is unknown whether
-            the rows were written, and nothing more is learned until the file is reopened. If it is
-            called from a callback or watcher, which would wait for itself.
+            If the disk is full; then nothing is learned. If the disk fails; then it is unknown
+            whether the rows were written, and the learner refuses rows until the file is reopened.
+            If a callback or watcher calls the method, which would wait for itself.
         """
         self._writer.check_caller()
         return self.request(
@@ -215,7 +215,7 @@ class Durable:
         done : callable, optional
             Called by the writer's thread with the request when it is completed; must be fast.
         former : bytes, optional
-            Digest that a former version may have stored for this request.
+            Digest of this request by a former version, which the file may contain.
 
         Raises
         ------
@@ -228,8 +228,8 @@ class Durable:
         check_labelled(y, where)
         if (source is None) != (position is None):
             raise ParameterError(
-                f"{where}: `source` and `position` must be given together, got {source!r} and "
-                f"{position!r}. Give both, or neither."
+                f"{where}: `source` and `position` must be passed together, got {source!r} and "
+                f"{position!r}. Pass both, or neither."
             )
         if key is not None:
             check_text(key, "key", where)
@@ -263,25 +263,25 @@ class Durable:
         Raises
         ------
         ParameterError
-            If one of them is not text.
+            If ``source`` or ``position`` is not text.
         StoreError
             If the disk is full or fails.
         """
         where = f"{self._journal.where}.commit_position"
-        for name, word in (("source", source), ("position", position)):
-            check_text(word, name, where)
+        for name, value in (("source", source), ("position", position)):
+            check_text(value, name, where)
         self._writer.call(lambda: self._writer.commit_position(source, position), writes=True)
 
     # -- delayed labels -------------------------------------------------------------------------
 
     def predict_pending(self, X: TableLike, *, seconds: float = _DAY) -> tuple[Array, list[str]]:
-        """Predict rows whose labels arrive later, and store the rows until then.
+        """Predict rows, and store them until their labels arrive.
 
         Parameters
         ----------
         X : array-like of shape (n, d), frame, or sequence of dicts
         seconds : float, default one day
-            How long the rows are stored, at most 30 days.
+            How long the rows are stored, in seconds; at most 30 days.
 
         Returns
         -------
@@ -292,9 +292,9 @@ class Durable:
         Raises
         ------
         OnepassError
-            Any error of the learner; then nothing is stored.
+            If the learner raises it; then nothing is stored.
         BusyError
-            If more than ``max_pending`` rows would wait; then nothing is stored.
+            If more than ``max_pending`` rows would wait for labels; then nothing is stored.
         StoreError
             If the disk is full or fails.
         """
@@ -303,7 +303,7 @@ class Durable:
     def predict_pending_versioned(
         self, X: TableLike, *, seconds: float = _DAY
     ) -> tuple[int, Array, list[str]]:
-        """``predict_pending``, with the version of the learner that predicts as first value."""
+        """Return the version of the learner, and the results of ``predict_pending``."""
         where = f"{self._journal.where}.predict_pending"
         block = read_rows(X, None, where=where)
         check_encodable(block, where)  # each row is encoded separately
@@ -331,16 +331,16 @@ class Durable:
         Parameters
         ----------
         ids : sequence of str
-            Ids of the rows. Either all rows are learned, or none.
+            Ids of the rows. Either all rows are learned, or no row.
         y : array-like of shape (n,) or (n, c)
         sample_weight : array-like of shape (n,) or float, optional
         time : array-like of shape (n,), optional
-            As in ``learn``; the times of the labels, for a learner that forgets by time.
+            Times of the labels, for a learner that forgets by time.
 
         Returns
         -------
         result : LearnResult
-            ``repeated`` if all of the rows were learned before.
+            Predictions as in ``learn``; ``repeated`` is True if all rows were learned before.
 
         Raises
         ------
@@ -349,14 +349,14 @@ class Durable:
         IdempotencyConflictError
             If a row was learned with another label.
         OnepassError
-            Any error of the learner; then nothing is learned.
+            If the learner raises it; then nothing is learned.
         """
         where = f"{self._journal.where}.learn_labels"
         names = id_list(ids, where)
-        given = {"y": y, "sample_weight": sample_weight, "time": time}
+        arguments = {"y": y, "sample_weight": sample_weight, "time": time}
         parts = [
             None if part is None else aligned(part, name, len(names), where)
-            for name, part in given.items()
+            for name, part in arguments.items()
         ]
         labels = Block(np.empty((len(names), 0)), *parts)
         return self._writer.call(lambda: self._writer.learn_labels(names, labels, where))
@@ -368,7 +368,7 @@ class Durable:
 
     @property
     def labels_pending_estimate(self) -> int:
-        """``labels_pending`` without waiting; may count rows that expired in the last minute."""
+        """``labels_pending`` without waiting; may include rows that expired in the last minute."""
         return self._writer.pending
 
     # -- predictions ----------------------------------------------------------------------------
@@ -378,9 +378,9 @@ class Durable:
         return predict_rows(self.frozen_copy, X)
 
     def predict_proba(self, X: TableLike) -> Array:
-        """Class probabilities, if the learner has them."""
-        found: Array = self.frozen_copy.predict_proba(X)
-        return found
+        """Predict class probabilities, if the learner has them."""
+        probabilities: Array = self.frozen_copy.predict_proba(X)
+        return probabilities
 
     def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
         """Predict one row."""
@@ -388,19 +388,19 @@ class Durable:
 
     @property
     def frozen_copy(self) -> "Learner | Pipeline":
-        """A frozen copy of the learner, which predicts with its current state; it cannot learn."""
+        """Frozen copy of the learner, which predicts with the current state and cannot learn."""
         return self._writer.published[1]
 
     @property
     def published(self) -> "tuple[int, Learner | Pipeline]":
-        """The current version and its ``frozen_copy``."""
+        """Current version, and its ``frozen_copy``."""
         return self._writer.published
 
     # -- snapshots and rollback -----------------------------------------------------------------
 
     @property
     def versions(self) -> list[Version]:
-        """Snapshots, oldest first; ``rollback`` can restore any version since the oldest."""
+        """Snapshots, oldest first; ``rollback`` can restore all versions since the oldest one."""
         return [
             Version(each.sequence, each.seen, each.at, each.why, each.size)
             for each in self._writer.snapshots
@@ -420,7 +420,8 @@ class Durable:
         """Restore the state of an earlier version, bit for bit, and return the new version.
 
         Later blocks are not learned again. Keys and positions are unchanged, so rows that were
-        rolled back are not read or accepted again. ``rollback(to=…)`` a later version undoes it.
+        rolled back are not read or learned again. To undo a rollback, roll back to the version
+        before it.
 
         Parameters
         ----------
@@ -430,7 +431,7 @@ class Durable:
         Raises
         ------
         ParameterError
-            If there is no such version, or it was deleted.
+            If the version does not exist, or is older than the oldest snapshot.
         StoreError
             If the disk is full or fails.
         """
@@ -442,17 +443,18 @@ class Durable:
             if not oldest <= to <= latest:
                 raise ParameterError(
                     f"{where}: `to` must be a stored version, from {oldest:,} to the current one, "
-                    f"{latest:,}, got {to:,}. `versions`, and /state of a service, list the "
-                    "snapshots; `snapshots` is how many are stored."
+                    f"{latest:,}, got {to:,}. Choose a version in this range; `versions`, and "
+                    "/state of a service, list the snapshots, and `snapshots` sets how many are "
+                    "stored."
                 )
             return self._writer.rollback(to)
 
         return self._writer.call(work, writes=True)
 
     def model(self) -> "Learner | Pipeline":
-        """A copy of the learner, which can learn and be saved by ``op.save``.
+        """Return a copy of the learner, which can learn and be saved by ``op.save``.
 
-        Available even if the file was removed or cannot be written.
+        Works even if the file was removed or cannot be written.
 
         Raises
         ------
@@ -495,7 +497,7 @@ class Durable:
 
     @property
     def max_features(self) -> int | None:
-        """Max features of the learner; None for any number."""
+        """Max features of the learner; None if unlimited."""
         return self._writer.policy.max_features
 
     def maintain(self, work: Callable[[], None]) -> None:
@@ -504,12 +506,12 @@ class Durable:
         Parameters
         ----------
         work : callable
-            Must be fast, and must not call methods that learn.
+            Function without arguments; must be fast, and must not call methods that learn.
         """
         self._writer.hook = work
 
     def check_compatible(self, model: "Learner | Pipeline") -> None:
-        """Check that a learner has the class and parameters of this one.
+        """Check that a learner has the same class and parameters.
 
         Parameters
         ----------
@@ -570,60 +572,61 @@ def durable(
 ) -> Durable:
     """Create or open a durable learner: each row is on the disk before it is acknowledged.
 
-    One SQLite file stores snapshots of the learner, the blocks learned since the oldest of them,
-    idempotency keys, positions of sources, and rows that wait for their labels. Reopened after a
-    crash, the learner is the same bit for bit, given the same versions of onepass and NumPy and
-    the same machine. A small file beside it, ``.lock``, identifies the process that holds it. One
-    thread, which ends with ``close``, learns and writes.
+    One SQLite file stores snapshots of the learner, the blocks learned since the oldest snapshot,
+    idempotency keys, positions of sources, and rows that wait for their labels. If the file is
+    reopened after a crash, the learner is the same bit for bit, given the same versions of onepass
+    and NumPy and the same machine. A small file beside the SQLite file, ``.lock``, identifies the
+    process that has the file open. One thread learns and writes until ``close``.
 
-    In a forked process the learner only predicts, with its state at the fork.
+    In a forked process the learner only predicts, with the state at the fork.
 
     Parameters
     ----------
     path : path-like
-        The file; created if it does not exist. One process at a time may open it.
+        Path of the file; created if it does not exist. One process at a time may open the file.
     model : learner of tables or Pipeline, optional
-        Learner to begin with; it is copied. Optional if the file exists; then it must have the
-        class and parameters of the stored learner, which continues.
+        Learner, which is copied into a new file. If the file exists, the stored learner continues,
+        and ``model`` is optional and must have the same class and parameters.
     snapshot_rows : int, default 100,000
         Rows between two snapshots.
     snapshot_seconds : float, default 300
         Seconds between two snapshots, if rows were learned.
     snapshots : int, default 8
-        Number of snapshots stored; the log reaches back to the oldest of them.
+        Number of snapshots stored; the log begins at the oldest of these.
     key_seconds : float, default one week
         How long idempotency keys are stored, in seconds.
     max_features : int, optional
         Max features, classes and targets of the learner, including the features that a Pipeline
-        makes; rows that would exceed it are refused, and so are blocks of more than 16,777,216
-        numbers and labels of more than 256 characters. Least squares take memory quadratic in the
-        number of features. By default there is no bound.
+        computes. Rows that would exceed the limit are refused, as are blocks of more than
+        16,777,216 numbers and labels of more than 256 characters. Least-squares learners require
+        memory quadratic in the number of features. Unlimited by default.
     max_pending : int, default 1,048,576
-        Max rows that wait for their labels; ``predict_pending`` refuses more. Rows expire after at
-        most 30 days.
+        Max rows that wait for their labels; ``predict_pending`` refuses further rows. Rows expire
+        after at most 30 days.
     replacements : mapping of str to object, optional
         Functions and networks that a file cannot store, as for ``op.load``.
     clock : callable, default ``time.time``
-        Read once; later changes of the system clock have no effect.
+        System clock, in seconds since 1970; read once, so later changes of the clock have no
+        effect.
     watch : callable, optional
-        Called with a frozen copy of the learner, it returns a watcher: a function that the writer's
-        thread calls with each block of rows and their prequential predictions, after they are
-        acknowledged and during replay. It delays the next rows, and must not call methods that
-        wait for rows.
+        Function that is called with a frozen copy of the learner, and returns a watcher: a function
+        that the writer's thread calls with each block of rows and its prequential predictions,
+        after the block is acknowledged, and during replay. The next rows wait for the watcher,
+        which must not call methods that wait for rows.
 
     Returns
     -------
     learner : Durable
-        A context manager; ``close`` it when done.
+        Durable learner, also a context manager; call ``close`` when done.
 
     Raises
     ------
     LockedError
-        If another process, or this one, has the file open.
+        If the file is open in another process or already open in this process.
     CorruptStoreError
-        If the file is not as it was written.
+        If the file is damaged or was altered.
     StoreError
-        If the file cannot be opened, created or written, or neither file nor model is given.
+        If the file cannot be opened, created or written, or there is neither a file nor a model.
     ParameterError, TypeMismatchError
         If the model differs from the stored one, or cannot be stored.
 
@@ -647,7 +650,7 @@ def durable(
         validation.whole(max_features, "max_features", where, low=1)
     validation.whole(max_pending, "max_pending", where, low=1)
     path = _file_path(path, where)
-    given = None if model is None else ManagedModel.of(model, where)
+    managed = None if model is None else ManagedModel.of(model, where)
     policy = Policy(
         snapshot_rows, snapshot_seconds, snapshots, key_seconds, replacements or {}, clock, watch,
         max_features, max_pending,
@@ -657,14 +660,14 @@ def durable(
         writer = Writer(journal, policy)
         if not journal.empty:
             writer.resume()
-            if given is not None:
-                writer.model.check_compatible(given.learner, where)
-        elif given is not None:
-            writer.begin(given)
+            if managed is not None:
+                writer.model.check_compatible(managed.learner, where)
+        elif managed is not None:
+            writer.begin(managed)
         else:
             raise StoreError(  # noqa: TRY301  the file must be closed
-                f"{where}: {os.fspath(path)} must exist, or `model` be given to create it, got "
-                "neither. Give a learner, such as op.RLSRegressor()."
+                f"{where}: {os.fspath(path)} must exist, or `model` must be passed to create "
+                "it, got neither. Pass a learner, such as op.RLSRegressor(), or correct the path."
             )
         return Durable(writer)
     except BaseException:
@@ -673,10 +676,10 @@ def durable(
 
 
 def _file_path(path: str | os.PathLike[str], where: str) -> str:
-    found = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
-    if not isinstance(found, str) or not found or "\0" in found:
+    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
+    if not isinstance(name, str) or not name or "\0" in name:
         raise ParameterError(
-            f"{where}: `path` must be the path of a file, got {path!r:.100}. Give one, such as "
+            f"{where}: `path` must be the path of a file, got {path!r:.100}. Pass a path such as "
             "'flow.db'."
         )
-    return found
+    return name

@@ -1,9 +1,9 @@
 """Verification of a durable learner's file, without changing it.
 
-Opening a file for learning verifies the last snapshot and the blocks after it. ``examine`` reads
-and verifies every snapshot, every block from the oldest snapshot on, every key and every pending
-row, as a backup needs. Blocks before the oldest snapshot, which a crash may leave, are not read:
-nothing uses them, and they are deleted after the next start.
+Opening a file for learning verifies only the last snapshot and the blocks after it. ``examine``
+verifies all that restoring a backup may read: every snapshot, every block after the oldest
+snapshot, every key and every pending row. Blocks before the oldest snapshot are ignored: a crash
+may leave some, nothing reads them, and the next start deletes them.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.errors import CheckpointError
-from onepass.serialization import archive as sealed
+from onepass.serialization import archive
 from onepass.serialization.models import describe_contents
 from onepass.service.journal import Journal, Snapshot
 from onepass.service.lock import unlocked
@@ -24,32 +24,33 @@ __all__ = ["examine"]
 
 
 def examine(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Verify a durable learner's file, and describe its content.
+    """Verify the file of a durable learner, and describe its content.
 
     Parameters
     ----------
     path : path-like
-        A file that no process holds, such as a backup. Neither its content nor its format is
+        File that no process has open, such as a backup. Neither its content nor its format is
         changed; SQLite may create a ``-shm`` file beside it if there is a ``-wal``.
 
     Returns
     -------
     description : dict
-        ``class`` and ``parameters`` of the learner, as ``onepass inspect`` shows those of a model;
-        ``version``, the number of blocks learned, including rollbacks, and ``rows_seen``;
-        ``snapshots``, dicts with ``version``, ``rows_seen``, ``at``, ``why`` and ``bytes``; the
-        numbers of ``blocks`` in the log since the oldest snapshot, of stored ``keys``, and of rows
-        with ``labels_pending``; ``positions`` of sources; ``bytes`` and ``format`` of the file; and
-        ``checked``. All values can be encoded as JSON.
+        ``class`` and ``parameters`` of the learner, in the form of ``onepass inspect``;
+        ``version``, the number of blocks learned, including rollbacks; ``rows_seen``;
+        ``snapshots``, a list of dicts with ``version``, ``rows_seen``, ``at``, ``why`` and
+        ``bytes``; ``blocks``, ``keys`` and ``labels_pending``, the numbers of blocks in the log
+        after the oldest snapshot, of stored keys, and of rows that wait for their labels;
+        ``positions`` of sources; ``bytes`` and ``format`` of the file; and ``checked``, a
+        confirmation. All values can be encoded as JSON.
 
     Raises
     ------
     LockedError
-        If a process holds the file.
+        If a process has the file open.
     CorruptStoreError
-        If any part of it is damaged.
+        If any part of the file is damaged.
     StoreError
-        If it cannot be read, or has a newer format.
+        If the file cannot be read, or has a newer format.
     """
     where, file = "examine", Path(path)
     with (
@@ -60,19 +61,19 @@ def examine(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
-    """The verified content of a file, whose log must reach the acknowledged block."""
+    """Describe the verified content of a file; its log must reach the last acknowledged block."""
     snapshots, path = journal.snapshots(), str(journal.path)
     learner: dict[str, Any] = {}
     positions: dict[str, str] = {}
     version = rows = blocks = 0
     for i, each in enumerate(snapshots):
         following = snapshots[i + 1] if i + 1 < len(snapshots) else None
-        found = journal.before(each.sequence)
-        learner = describe_contents(_learner(journal, found), path)
-        positions = json.loads(found.positions)
-        version, rows, digest = found.sequence, found.seen, found.digest
+        snapshot = journal.before(each.sequence)
+        learner = describe_contents(_learner(journal, snapshot), path)
+        positions = json.loads(snapshot.positions)
+        version, rows, digest = snapshot.sequence, snapshot.seen, snapshot.digest
         until = None if following is None else following.sequence
-        for entry, digest in journal.entries(found, until):  # noqa: B007  the last is used below
+        for entry, digest in journal.entries(snapshot, until):  # noqa: B007  used after the loop
             if entry.kind == "learn":
                 Block.from_bytes(entry.body, path)
             if entry.note and entry.kind != "rollback":
@@ -99,15 +100,15 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
         "positions": positions,
         "bytes": journal.path.stat().st_size,
         "format": journal.format,
-        "checked": "all of it is as it was written",
+        "checked": "the file is intact",
     }
 
 
-def _learner(journal: Journal, found: Snapshot) -> sealed.Contents:
+def _learner(journal: Journal, snapshot: Snapshot) -> archive.Contents:
     try:
-        return sealed.loads(found.body, str(journal.path))
+        return archive.loads(snapshot.body, str(journal.path))
     except CheckpointError as error:
-        problem = f"the snapshot after block {found.sequence:,} does not hold a learner: {error}"
+        problem = f"the snapshot after block {snapshot.sequence:,} contains no learner: {error}"
         raise journal.damaged(problem) from error
 
 

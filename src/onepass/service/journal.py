@@ -1,28 +1,28 @@
-"""Write-ahead log of everything that a durable learner has learned, in one SQLite file.
+"""Journal of a durable learner: a write-ahead log and snapshots, in one SQLite file.
 
 ========= ==========================================================================================
-table     a row is
+table     each row is
 ========= ==========================================================================================
-log       a block of rows as it was learned, in order: sequence 1, 2, …
-keys      the result of a request, by its idempotency key
-asked     a predicted row that waits for its label, by its id
-snapshots the learner after a number of blocks
+log       a learned block; blocks are numbered 1, 2, … in the order of learning
+keys      the result of a request, by idempotency key
+asked     a predicted row that waits for its label, by id
+snapshots the learner after a block
 ========= ==========================================================================================
 
 Guarantees
 ----------
 - A commit is atomic and durable: when it returns, the block, the keys of its requests and the
-  position of its source (in the block's note) are on the disk, or none of them is.
-- The digest of each block covers the one before it; a snapshot's covers the log and the positions
-  at that time; keys and pending rows have their own digests. All records are verified when they are
-  read: a changed, missing or torn record raises ``CorruptStoreError``.
+  position of its source (in the block's note) are on the disk. If it fails, none of these are.
+- The digest of a block covers the digest of the block before it; the digest of a snapshot covers
+  the log and the positions up to its block; keys and pending rows have separate digests. Records
+  are verified when they are read: a changed, missing or torn record raises ``CorruptStoreError``.
 - If a write fails for another reason than lack of space, its outcome is unknown: the journal is
   ``broken`` and refuses further writes, as retrying a failed commit may lose rows.
-- The file is created completely, with its first snapshot, or not at all.
+- The file is created atomically, with its first snapshot.
 
-One process and one connection hold the file: WAL, ``synchronous=FULL``, ``locking_mode=EXCLUSIVE``
-(https://www.sqlite.org/wal.html). Retention deletes a bounded amount at a time, so commits are not
-delayed for long.
+The file is open in one process, through one connection: WAL, ``synchronous=FULL``,
+``locking_mode=EXCLUSIVE`` (https://www.sqlite.org/wal.html). Retention deletes a bounded amount at
+a time, so that it delays commits only briefly.
 """
 
 import copy
@@ -47,10 +47,10 @@ __all__ = ["Entry", "Group", "Journal", "PendingRow", "Snapshot", "StoredResult"
 
 
 _BEGINNING = b"\0" * 32
-"""The digest before the first block."""
+"""Digest before the first block."""
 
 _LENGTH = struct.Struct("<Q")
-_LATEST = 1 << 62  # beyond every block
+_LATEST = 1 << 62  # greater than the number of any block
 
 
 class Entry(NamedTuple):
@@ -58,14 +58,14 @@ class Entry(NamedTuple):
 
     sequence: int
     kind: str
-    """"learn", "rollback" to an earlier block, or "pass": a source's position without rows."""
+    """One of "learn", "rollback", and "pass", which is a source's position without rows."""
     rows: int
     seen: int
-    """Rows learned so far, including those that were rolled back."""
+    """Rows learned so far, including rolled-back rows."""
     reloaded: bool
-    """Whether the native state was written back before the block, as replay must do too."""
+    """Whether the native state was written back before the block; replay must do the same."""
     note: str
-    """JSON with ``source`` and ``position``, or ``to`` of a rollback; or empty."""
+    """JSON with ``source`` and ``position``, or with ``to`` of a rollback; otherwise empty."""
     body: bytes
 
 
@@ -74,13 +74,13 @@ class StoredResult(NamedTuple):
 
     key: str
     digest: bytes
-    """Digest of the request: the same key with another request is an error."""
+    """Digest of the request, which must match if the key is used again."""
     sequence: int
     predictions: bytes
     at: float
 
     def seal(self) -> bytes:
-        """The digest of all fields."""
+        """Return the digest of all fields."""
         number = b"%d %a" % (self.sequence, self.at)
         return _sealed(self.key.encode(), self.digest, number, self.predictions)
 
@@ -93,7 +93,7 @@ class PendingRow(NamedTuple):
     body: bytes
 
     def seal(self) -> bytes:
-        """The digest of all fields."""
+        """Return the digest of all fields."""
         return _sealed(self.id.encode(), b"%a" % self.until, self.body)
 
 
@@ -111,15 +111,15 @@ class Snapshot:
     positions: str
     """JSON with the positions of sources."""
     digest: bytes
-    """Digest of the log so far."""
+    """Digest of the log up to the block."""
     body: bytes = b""
     size: int = 0
 
     def seal(self) -> bytes:
-        """The digest of all fields."""
+        """Return the digest of all fields."""
         number = b"%d %d %a" % (self.sequence, self.seen, self.at)
-        words = (self.why.encode(), self.positions.encode())
-        return _sealed(number, *words, self.digest, self.body)
+        texts = (self.why.encode(), self.positions.encode())
+        return _sealed(number, *texts, self.digest, self.body)
 
 
 @dataclass(slots=True)
@@ -130,12 +130,12 @@ class Group:
     results: list[StoredResult] = field(default_factory=list)
     pending_rows: list[PendingRow] = field(default_factory=list)
     labelled: list[str] = field(default_factory=list)
-    """Ids of rows that were labelled."""
+    """Ids of pending rows that are learned now."""
     snapshot: Snapshot | None = None
 
 
 def _chained(before: bytes, entry: Entry) -> bytes:
-    """The digest of a block, given that of the block before it."""
+    """Return the digest of a block, given the digest of the block before it."""
     sequence, kind, rows, seen, reloaded, note, body = entry
     head = f"{sequence} {kind} {rows} {seen} {reloaded:d} {note}\n".encode()
     digest = hashlib.sha256(before + head)
@@ -144,7 +144,7 @@ def _chained(before: bytes, entry: Entry) -> bytes:
 
 
 def _sealed(*parts: bytes) -> bytes:
-    """The digest of parts, each with its length."""
+    """Return the digest of parts, each preceded by its length."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(_LENGTH.pack(len(part)))
@@ -153,44 +153,46 @@ def _sealed(*parts: bytes) -> bytes:
 
 
 _SQLITE = (sqlite3.Error, UnicodeDecodeError)
-"""Exceptions of Python's sqlite3, including those for damaged files."""
+"""Exceptions that Python's sqlite3 raises, also for damaged files."""
 
 _NOT_WRITTEN = {
-    "FULL": "Nothing of this was written. Free space, then continue.",
-    "TOOBIG": "Nothing of this was written: a record can have at most 1 GB. Give less.",
+    "FULL": "Nothing was written. Free disk space, then retry.",
+    "TOOBIG": "Nothing was written: a record can have at most 1 GB. Send fewer rows per request, "
+    "or use a smaller learner.",
 }
-"""Kinds of errors after which nothing is on the disk, and their remedies."""
+"""Kinds of errors after which nothing is on the disk, with their remedies."""
 
 _ADVICE = {
-    "opened": "Check its permissions and those of its folder.",
-    "made": "Check the permissions of its folder, and the free space of its disk.",
-    "read": "Check its disk.",
-    "written": "It is unknown whether this was written, and nothing more is written. Check its "
-    "disk, open it again, and repeat the requests with the same keys.",
+    "opened": "Check the permissions of the file and of its folder.",
+    "created": "Check the permissions of its folder, and the free space on the disk.",
+    "read": "Check the disk.",
+    "written": "It is unknown whether the last rows were written; further writes are refused. "
+    "Check the disk, open the file again, and repeat the requests with the same keys.",
 }
 _MOVED = (
-    "must stay at its path, but it was moved or removed, or replaced. Nothing more is written: "
-    "put it back, with its -wal if there is one, and open it again."
+    "must stay at its path, but it was moved, removed or replaced. Further writes are refused: put "
+    "the file back, with its -wal file if there is one, and open it again."
 )
 _LOG_MOVED = (
-    "must stay at its path, but it was moved or removed. Nothing more is written: stop this "
-    "process by SIGTERM or close, which saves all learned rows, and open it again."
+    "must stay at its path, but it was moved or removed. Further writes are refused: stop this "
+    "process with SIGTERM or close the learner, either of which saves all learned rows, and open "
+    "the file again."
 )
-_MIN_SQLITE = (3, 37)  # SQLite with STRICT tables
+_MIN_SQLITE = (3, 37)  # the first SQLite with STRICT tables
 _RESULTS = "SELECT key, digest, sequence, said, at, seal FROM keys"
 _PENDING_ROWS = "SELECT id, until, body, seal FROM asked"
 _SNAPSHOT = "sequence, seen, at, why, positions, digest"
-_MIN_ROOM = 1 << 16  # free bytes that a full disk needs before learning resumes
+_MIN_ROOM = 1 << 16  # free bytes required after a full disk before learning resumes
 _MAX_DELETED = 1_000  # max keys, and pending rows, deleted at once
 _MAX_DELETED_BYTES = 1 << 27  # max bytes of blocks deleted at once
 _MAX_FREE_PAGES = 1024  # free pages that may stay in the file
-_PAGES_PER_VACUUM = 256  # pages returned to the system at once
+_PAGES_PER_VACUUM = 256  # pages returned to the file system at once
 
-_KEYS_PER_STATEMENT = (16, 4, 1)  # keys per statement: each statement releases Python's lock
+_KEYS_PER_STATEMENT = (16, 4, 1)  # few statements, as each releases the GIL
 _KEYS = {
-    many: "INSERT INTO keys (key, digest, sequence, said, at, seal) VALUES "  # noqa: S608
-    + ", ".join(["(?, ?, ?, ?, ?, ?)"] * many)
-    for many in _KEYS_PER_STATEMENT
+    count: "INSERT INTO keys (key, digest, sequence, said, at, seal) VALUES "  # noqa: S608
+    + ", ".join(["(?, ?, ?, ?, ?, ?)"] * count)
+    for count in _KEYS_PER_STATEMENT
 }
 _LOG = (
     "INSERT INTO log (sequence, kind, rows, seen, aside, note, body, digest) "
@@ -200,17 +202,17 @@ _INSERT_PENDING = "INSERT OR REPLACE INTO asked (id, until, body, seal) VALUES (
 
 
 class Journal:
-    """The open file; one thread at a time uses it.
+    """The file of a durable learner; not thread-safe.
 
     Parameters
     ----------
     path : path-like
-        Its folder must exist; ``begin`` creates the file if it does not exist itself.
+        Path in an existing folder; ``begin`` creates the file if it does not exist.
     where : str
         The public call, for messages.
     read_only : bool, default False
-        Open an existing file that no process holds, without changing or upgrading it. SQLite may
-        put a ``-shm`` beside it where a ``-wal`` lies there.
+        Open an existing file that no process has open, without changing or upgrading it. SQLite may
+        create a ``-shm`` file beside it if there is a ``-wal`` file.
 
     Attributes
     ----------
@@ -221,20 +223,20 @@ class Journal:
     digest : bytes
         Digest of all blocks so far.
     broken : StoreError or None
-        An error after which nothing more is written.
+        Error after which writes are refused.
     full : StoreError or None
-        Set if the disk was full at the last write.
+        Error of the last write if the disk was full.
     format : int
-        Format of a file that is opened read-only.
+        Format of the file, if it is opened read-only.
 
     Raises
     ------
     LockedError
-        If another process holds it.
+        If another process has the file open.
     StoreError
-        If it cannot be opened or written, or is too new.
+        If the file cannot be opened or written, or has a newer format.
     CorruptStoreError
-        If it is another kind of file, or damaged.
+        If the file is damaged, or is not the file of a durable learner.
     """
 
     _db: sqlite3.Connection
@@ -251,7 +253,7 @@ class Journal:
         if sqlite3.sqlite_version_info < _MIN_SQLITE:
             raise StoreError(
                 f"{where}: SQLite must be at least {'.'.join(map(str, _MIN_SQLITE))}, got "
-                f"{sqlite3.sqlite_version}. Use a newer Python."
+                f"{sqlite3.sqlite_version}. Install a newer Python, which contains SQLite."
             )
         try:
             if read_only:
@@ -267,7 +269,7 @@ class Journal:
 
     @property
     def empty(self) -> bool:
-        """Whether the file is still to be created."""
+        """Whether the file does not exist yet."""
         return not hasattr(self, "_db")
 
     def begin(self, first: Snapshot) -> None:
@@ -278,13 +280,13 @@ class Journal:
             with atomic_write(self.path) as temporary, closing(create(temporary)) as db:
                 self._insert(db, first)
                 db.execute("COMMIT")
-                self.reached("made")
+                self.reached("created")
         except sqlite3.Error as error:
-            raise self._error(error, "made") from error
+            raise self._error(error, "created") from error
         except OSError as error:
             raise StoreError(
-                f"{self.where}: {self.path} could not be made: {error.strerror or error}. "
-                f"{_ADVICE['made']}"
+                f"{self.where}: {self.path} could not be created: {error.strerror or error}. "
+                f"{_ADVICE['created']}"
             ) from error
         self.reached("in place")
         self._open()
@@ -312,14 +314,14 @@ class Journal:
             self._lock.close()
 
     def _exists(self) -> bool:
-        """Whether the file exists; raises if it is not a regular file, or only its log exists."""
+        """Return whether the file exists; raise if it is irregular, or only its log exists."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             for ending in ("-wal", "-journal"):
                 if (log := Path(f"{os.path.realpath(self.path)}{ending}")).exists():
                     raise self.damaged(
-                        f"{log} exists without it", ", or remove that too to create a new file"
+                        f"{log} exists without it", ", or remove that file to create a new learner"
                     ) from None
             return False
         except OSError as error:
@@ -327,13 +329,13 @@ class Journal:
                 f"{self.where}: {self.path} could not be opened: {error.strerror}. "
                 f"{_ADVICE['opened']}"
             ) from error
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise StoreError(
                 f"{self.where}: {self.path} must be a regular file or not exist yet, got a folder "
                 "or a device. Choose another path."
             )
-        if not found.st_size:
-            raise self.damaged("it is empty", ", or remove it to create a new file")
+        if not status.st_size:
+            raise self.damaged("it is empty", ", or remove it to create a new learner")
         return True
 
     def _open(self) -> None:
@@ -347,12 +349,13 @@ class Journal:
     def _open_read_only(self) -> None:
         if not self.path.is_file():
             raise StoreError(
-                f"{self.where}: {self.path} must be a file, but there is none. Check the path."
+                f"{self.where}: {self.path} must be an existing file, but there is no file at this "
+                "path. Check the path."
             )
         log = Path(f"{os.path.realpath(self.path)}-wal").exists()
-        how = "mode=ro" if log else "mode=ro&immutable=1"
+        options = "mode=ro" if log else "mode=ro&immutable=1"
         try:
-            address = f"{self.path.absolute().as_uri()}?{how}"
+            address = f"{self.path.absolute().as_uri()}?{options}"
             self._db = sqlite3.connect(address, isolation_level=None, uri=True)
             self.format = checked_format(self._db, self.path, self.where)
         except _SQLITE as error:
@@ -361,7 +364,7 @@ class Journal:
     # -- checks -----------------------------------------------------------------------------------
 
     def check_writable(self, *, log: bool = False) -> None:
-        """Check that nothing has failed, and that the file and SQLite's log are at their paths.
+        """Check that no write has failed, and that the file and SQLite's log are at their paths.
 
         Raises
         ------
@@ -406,7 +409,7 @@ class Journal:
             raise self.damaged(
                 f"its log ends at block {self.sequence:,}, but {lock.acknowledged:,} were "
                 "acknowledged",
-                f"; if this is the backup, remove {lock.path} to continue from it",
+                f"; if this file is the backup, remove {lock.path} to continue from it",
             )
 
     def check_room(self) -> None:
@@ -417,7 +420,7 @@ class Journal:
         StoreError
         """
         if self.full is not None:
-            # a checkpoint frees the space of pages that the log has several times
+            # a checkpoint frees pages of which the log contains several versions
             self._rows("PRAGMA wal_checkpoint(TRUNCATE)", verb="written")
             with self._transaction() as db:
                 db.execute(_INSERT_PENDING, ("", 0.0, bytes(_MIN_ROOM), b""))
@@ -432,7 +435,8 @@ class Journal:
         Raises
         ------
         StoreError
-            If the disk is full; then nothing is written. If the disk fails, that is unknown.
+            If the disk is full; then nothing is written. If the disk fails; then it is unknown
+            whether the group was written.
         """
         digest, rows = self.digest, []
         for entry in group.entries:
@@ -451,38 +455,38 @@ class Journal:
                 self._lock.acknowledge(self.sequence)
 
     def ends(self, sequence: int, seen: int, digest: bytes) -> None:
-        """Set the end of the log: its last block, and the rows and the digest so far."""
+        """Set the number of the last block, and the rows and the digest up to it."""
         self.sequence, self.seen, self.digest = sequence, seen, digest
 
     def _write_requests(self, db: sqlite3.Connection, group: Group) -> None:
         first, results = 0, group.results
         while first < len(results):
-            count = next(many for many in _KEYS_PER_STATEMENT if many <= len(results) - first)
-            some = results[first : first + count]
+            count = next(size for size in _KEYS_PER_STATEMENT if size <= len(results) - first)
+            chunk = results[first : first + count]
             first += count
-            db.execute(_KEYS[count], [value for each in some for value in (*each, each.seal())])
+            db.execute(_KEYS[count], [value for each in chunk for value in (*each, each.seal())])
         if results:
             self.reached("keys")
         if group.pending_rows:
             db.executemany(_INSERT_PENDING, [(*each, each.seal()) for each in group.pending_rows])
-            self.reached("asked")
+            self.reached("pending rows")
         if group.labelled:
-            db.executemany("DELETE FROM asked WHERE id = ?", [(each,) for each in group.labelled])
-            self.reached("answered")
+            db.executemany("DELETE FROM asked WHERE id = ?", [(name,) for name in group.labelled])
+            self.reached("labels")
 
-    def _insert(self, db: sqlite3.Connection, taken: Snapshot) -> None:
+    def _insert(self, db: sqlite3.Connection, snapshot: Snapshot) -> None:
         db.execute(
             f"INSERT OR REPLACE INTO snapshots ({_SNAPSHOT}, body, seal) "  # noqa: S608
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (taken.sequence, taken.seen, taken.at, taken.why, taken.positions, taken.digest,
-             taken.body, taken.seal()),
+            (snapshot.sequence, snapshot.seen, snapshot.at, snapshot.why, snapshot.positions,
+             snapshot.digest, snapshot.body, snapshot.seal()),
         )  # fmt: skip
         self.reached("snapshot")
 
     # -- reading ----------------------------------------------------------------------------------
 
     def results(self, keys: Sequence[str] | None = None) -> Iterator[StoredResult]:
-        """Stored results of requests with these keys; by default all.
+        """Yield the stored results of requests with these keys; by default of all keys.
 
         Raises
         ------
@@ -495,7 +499,7 @@ class Journal:
         return self._records(StoredResult, sql, keys or (), "the result of the request")
 
     def pending_rows(self, name: str | None = None) -> Iterator[PendingRow]:
-        """The pending row with this id, if there is one; by default all.
+        """Yield the pending row with an id, if it exists; by default all pending rows.
 
         Raises
         ------
@@ -510,29 +514,29 @@ class Journal:
     def _records(
         self, kind: type[_Record], sql: str, values: Sequence[object], what: str
     ) -> Iterator[_Record]:
-        """Yield records, each verified by its seal."""
+        """Yield records, after verifying the digest of each."""
         for *row, seal in self._each(sql, values):
-            found = kind(*row)
-            if found.seal() != seal:
-                raise self.damaged(f"{what} {found[0]!r} was changed")
-            yield found
+            record = kind(*row)
+            if record.seal() != seal:
+                raise self.damaged(f"{what} {record[0]!r} was changed")
+            yield record
 
     def count_pending(self, now: float) -> int:
-        """Number of rows that wait for their labels."""
+        """Return the number of rows that wait for their labels."""
         return int(self._rows("SELECT count(*) FROM asked WHERE until >= ?", (now,))[0][0])
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots without their bodies, oldest first."""
+        """Return all snapshots without their bodies, oldest first."""
         sql = f"SELECT {_SNAPSHOT}, x'', length(body) FROM snapshots ORDER BY sequence"  # noqa: S608
         return [Snapshot(*row) for row in self._rows(sql)]
 
     def before(self, sequence: int | None = None) -> Snapshot:
-        """The last snapshot at or before a block; by default the last one.
+        """Return the last snapshot at or before a block; by default the last snapshot.
 
         Raises
         ------
         CorruptStoreError
-            If there is none, or it is damaged.
+            If the snapshot is missing or damaged.
         """
         rows = self._rows(
             f"SELECT {_SNAPSHOT}, body, length(body), seal FROM snapshots "  # noqa: S608
@@ -541,13 +545,13 @@ class Journal:
         )
         if not rows:
             raise self.damaged("a snapshot is missing")
-        found = Snapshot(*rows[0][:-1])
-        if found.seal() != rows[0][-1]:
-            raise self.damaged(f"the snapshot after block {found.sequence:,} was changed")
-        return found
+        snapshot = Snapshot(*rows[0][:-1])
+        if snapshot.seal() != rows[0][-1]:
+            raise self.damaged(f"the snapshot after block {snapshot.sequence:,} was changed")
+        return snapshot
 
     def entries(self, after: Snapshot, until: int | None) -> Iterator[tuple[Entry, bytes]]:
-        """Yield the blocks after a snapshot, up to one or the last, with their digests.
+        """Yield the blocks after a snapshot with their digests, up to block ``until`` or the last.
 
         Raises
         ------
@@ -587,12 +591,12 @@ class Journal:
                 self.reached("pruned snapshots")
 
     def trim(self, count: int) -> bool:
-        """Delete some blocks before the oldest snapshot, or free pages; whether more are left.
+        """Delete some blocks before the oldest snapshot, or free pages; return whether more remain.
 
         Parameters
         ----------
         count : int
-            Max blocks to delete; fewer if they are long.
+            Max blocks to delete; fewer are deleted if they are large.
 
         Raises
         ------
@@ -606,8 +610,8 @@ class Journal:
         if not blocks:
             return self._shrink()
         size = 0
-        for last, body in blocks:  # noqa: B007  the last is used below
-            size += body
+        for last, body_size in blocks:  # noqa: B007  used after the loop
+            size += body_size
             if size >= _MAX_DELETED_BYTES:
                 break
         with self._transaction() as db:
@@ -616,23 +620,23 @@ class Journal:
         return True
 
     def delete_expired(self, *, keys_before: float, now: float) -> bool:
-        """Delete some old keys and expired rows; whether there may be more.
+        """Delete some old keys and expired rows; return whether more may remain.
 
         Parameters
         ----------
         keys_before, now : float
-            In seconds since 1970.
+            Time before which keys are old, and the current time, in seconds since 1970.
 
         Raises
         ------
         StoreError
         """
-        old = self._rows(
+        exists = self._rows(
             "SELECT EXISTS (SELECT 1 FROM keys WHERE at < ?) "
             "OR EXISTS (SELECT 1 FROM asked WHERE until < ?)",
             (keys_before, now),
         )
-        if not old[0][0]:
+        if not exists[0][0]:
             return False
         with self._transaction() as db:
             keys = db.execute(
@@ -649,16 +653,15 @@ class Journal:
         return max(keys.rowcount, pending_rows.rowcount) == _MAX_DELETED
 
     def _shrink(self) -> bool:
-        """Return some pages to the file system if many are free; whether it did."""
+        """Return some pages to the file system if many are free; return whether it did."""
         free = self._pages("freelist")
         if free <= _MAX_FREE_PAGES + self._pages("page") // 4:
             return False
         with self._transaction() as db:
-            for _ in range(
-                _PAGES_PER_VACUUM
-            ):  # Python's sqlite3 makes one step of it, which is one page
+            # Python's sqlite3 executes one step of the statement, which frees one page
+            for _ in range(_PAGES_PER_VACUUM):
                 db.execute("PRAGMA incremental_vacuum(1)")
-        return self._pages("freelist") < free  # a user may have disabled it
+        return self._pages("freelist") < free  # not if auto_vacuum is disabled
 
     def _pages(self, kind: str) -> int:
         return int(self._rows(f"PRAGMA {kind}_count")[0][0])
@@ -666,16 +669,16 @@ class Journal:
     # -- transactions, statements and errors -------------------------------------------------------
 
     def reached(self, step: str) -> None:
-        """Called at each step of a write; tests kill the process there."""
+        """Do nothing; called at each step of a write, so that tests can kill the process there."""
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction around the statements of this context.
+        """Execute the statements of the context in one transaction.
 
         Raises
         ------
         StoreError
-            If the disk is full or fails; sets ``broken`` if the outcome is unknown.
+            If the disk is full or fails; ``broken`` is set if the outcome is unknown.
         """
         self.check_sound()
         try:
@@ -707,34 +710,34 @@ class Journal:
         return list(self._each(sql, values, verb))
 
     def _each(self, sql: str, values: Sequence[object], verb: str = "read") -> Iterator[Any]:
-        """Yield rows one by one, as all may be larger than memory."""
+        """Yield rows one by one, as all rows together may exceed memory."""
         try:
             yield from self._db.execute(sql, values)
         except _SQLITE as error:
             raise self._error(error, verb) from error
 
     def _error(self, error: Exception, verb: str) -> StoreError:
-        """The StoreError for an error of SQLite."""
+        """Return the StoreError for an error of SQLite."""
         kind = _kind(error)
-        if kind in {"CORRUPT", "NOTADB", "FORMAT", ""}:  # without a name: invalid text
+        if kind in {"CORRUPT", "NOTADB", "FORMAT", ""}:  # "": text that is not UTF-8
             return self.damaged(str(error))
         start = f"{self.where}: {self.path} could not be {verb}: {error}."
         if kind in {"BUSY", "LOCKED"}:
             return LockedError(
-                f"{start} Another process has it: stop that one first. A process forked from one "
-                "that had it open cannot open it: start it by `spawn`."
+                f"{start} Another process has it open: stop that process first. If this process "
+                "was forked from it, start this process with the method `spawn` instead."
             )
         if kind in _NOT_WRITTEN:
             return StoreError(f"{start} {_NOT_WRITTEN[kind]}", full=kind == "FULL")
         return StoreError(f"{start} {_ADVICE[verb]}")
 
     def damaged(self, why: str, otherwise: str = "") -> CorruptStoreError:
-        """The error for a damaged file.
+        """Return the error for a damaged file.
 
         Parameters
         ----------
         why, otherwise : str
-            The damage, and an alternative to restoring a backup.
+            Damage, and an alternative to restoring a backup, for the message.
         """
         return CorruptStoreError(
             f"{self.where}: {self.path} is not as it was written: {why}. Restore it from a "
@@ -743,5 +746,5 @@ class Journal:
 
 
 def _kind(error: BaseException) -> str:
-    """CORRUPT, FULL, IOERR, …; empty for an error of Python, such as invalid text."""
+    """Return CORRUPT, FULL, IOERR, …; "" for an error of Python, such as text that is not UTF-8."""
     return str(getattr(error, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]

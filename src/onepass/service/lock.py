@@ -1,10 +1,10 @@
 """Lock and identity of the file of a durable learner.
 
-One process at a time may open a learner's file. It locks a small file beside it, ``.lock``, which
-identifies the process; the error of a second process names it. The operating system releases the
-lock when the process ends for any reason. The lock file also holds the number of
-acknowledged blocks: if the end of SQLite's log is damaged, SQLite takes the last blocks for
-uncommitted and continues without them; this number detects that.
+One process at a time may open a learner's file. The process locks a small file beside it,
+``.lock``, and writes its id there, so that the error in a second process can name the first. The
+operating system releases the lock when the process ends for any reason. The lock file also contains
+the number of acknowledged blocks: if the end of SQLite's log is damaged, SQLite treats the last
+blocks as uncommitted and continues without them; this number reveals it.
 """
 
 import json
@@ -25,24 +25,24 @@ _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class FileLock:
-    """A lock on a file's name, until it is closed.
+    """Lock on the path of a file; released by ``close``.
 
     Parameters
     ----------
     path : Path
-        The file; the lock file is ``path`` with ``.lock`` appended.
+        File to lock; the lock file is ``path`` with ``.lock`` appended.
     where : str
         The public call, for messages.
 
     Attributes
     ----------
     acknowledged : int
-        The number of blocks that the last holder acknowledged.
+        Number of blocks that the previous holder acknowledged.
 
     Raises
     ------
     LockedError
-        If another process, or another object of this one, holds it.
+        If another process, or another object in this process, holds the lock.
     StoreError
         If the lock file cannot be created.
     """
@@ -54,7 +54,7 @@ class FileLock:
         except OSError as error:
             raise StoreError(
                 f"{where}: {path} must be in a folder where files can be created, got: "
-                f"{error.strerror} ({self.path}). Create the folder, or choose another."
+                f"{error.strerror} ({self.path}). Create the folder, or choose another folder."
             ) from error
         try:
             _lock(self._file, path, where)
@@ -63,17 +63,17 @@ class FileLock:
             raise
         self.acknowledged = _acknowledged(self._file)
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-        with suppress(OSError):  # on a full disk the holder is not named
+        with suppress(OSError):  # on a full disk the lock file does not name its holder
             os.ftruncate(self._file, 0)
             self._write(b"%020d\n%s\n" % (self.acknowledged, json.dumps(holder).encode()))
 
     def acknowledge(self, sequence: int) -> None:
-        """Write the number of acknowledged blocks; a crash of the system may undo it."""
+        """Write the number of acknowledged blocks; a system crash may revert it to an older one."""
         with suppress(OSError):
             self._write(b"%020d" % sequence)
 
     def close(self) -> None:
-        """Release the lock; in a forked process only this process's descriptor is closed."""
+        """Release the lock; a forked process closes only its own descriptor."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
@@ -86,17 +86,17 @@ class FileLock:
 
 @contextmanager
 def unlocked(path: Path, where: str) -> Iterator[int]:
-    """Prevent processes from opening a file; a missing lock file is not created.
+    """Prevent other processes from opening a file; do not create a missing lock file.
 
     Yields
     ------
     acknowledged : int
-        The number of acknowledged blocks; 0 without a lock file.
+        Number of acknowledged blocks; 0 without a lock file.
 
     Raises
     ------
     LockedError
-        If a process holds the file.
+        If a process has the file open.
     """
     try:
         file = os.open(_beside(path), os.O_RDONLY)
@@ -117,12 +117,12 @@ def _beside(path: Path) -> Path:
 def _lock(file: int, path: Path, where: str) -> None:
     try:
         free = lock_descriptor(file, blocking=False)
-    except OSError:  # a file system without locks: SQLite's lock must suffice
+    except OSError:  # a file system without locks: rely on SQLite's lock
         free = True
     if not free:
         raise LockedError(
-            f"{where}: {path} must be held by one process at a time, but {_holder(file)} has it. "
-            "Stop that process first, or choose another file."
+            f"{where}: {path} must be open in one process at a time, but {_holder(file)} has it "
+            "open. Stop that process first, or choose another file."
         )
 
 
@@ -138,7 +138,7 @@ def _acknowledged(file: int) -> int:
 
 
 def _holder(file: int) -> str:
-    """The process that holds the lock, as its lock file names it."""
+    """Describe the process that holds the lock, as far as the lock file names it."""
     with suppress(OSError, ValueError, LookupError, TypeError):
         holder = json.loads(_read(file)[1])
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(holder["since"])))
@@ -149,32 +149,32 @@ def _holder(file: int) -> str:
 
 
 class FileIdentity:
-    """The device and inode behind a path, which reveal that a file was moved or replaced.
+    """Device and inode of a path, which reveal that its file was moved or replaced.
 
     Parameters
     ----------
     path : str
-        An absolute path; a file that does not exist yet is identified when it first does.
+        Absolute path; a file that does not exist yet is identified once it exists.
     """
 
-    _found: tuple[int, int] | None = None
+    _identity: tuple[int, int] | None = None
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._found = self._read()
+        self._identity = self._read()
 
     def changed(self) -> bool:
-        """Whether another file, or none, is at the path now."""
-        found = self._read()
-        if self._found is None:
-            self._found = found
-        return found != self._found
+        """Return whether the file at the path was moved, removed or replaced."""
+        identity = self._read()
+        if self._identity is None:
+            self._identity = identity
+        return identity != self._identity
 
     def _read(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._path)  # noqa: PTH116  at every commit
+            status = os.stat(self._path)  # noqa: PTH116  faster, and called at every commit
         except FileNotFoundError:
             return None
-        except OSError:  # unknown: as it was
-            return self._found
-        return found.st_dev, found.st_ino
+        except OSError:  # unknown: assume that nothing has changed
+            return self._identity
+        return status.st_dev, status.st_ino

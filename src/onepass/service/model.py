@@ -1,7 +1,7 @@
 """The model of a durable learner: a learner or a Pipeline that the writer owns.
 
-It is a copy of the user's learner and is encoded for snapshots. The same blocks in the same order
-give the same learner, bit for bit.
+The model is a copy of the user's learner; snapshots contain its encoding. The same blocks in the
+same order result in the same learner, bit for bit.
 """
 
 import copy
@@ -38,8 +38,8 @@ class ManagedModel:
     Attributes
     ----------
     reloaded : bool
-        Whether the native state was written back to the learner after it last learned; it is loaded
-        from there when the next block is learned.
+        Whether the native state was written back to the learner since the last block; then the next
+        block loads the native state from the learner.
     """
 
     def __init__(self, learner: "Learner | Pipeline") -> None:
@@ -48,7 +48,7 @@ class ManagedModel:
 
     @classmethod
     def of(cls, learner: "Learner | Pipeline", where: str) -> "ManagedModel":
-        """A copy of a user's learner.
+        """Copy a user's learner.
 
         Raises
         ------
@@ -59,13 +59,13 @@ class ManagedModel:
             raise TypeMismatchError(
                 f"{where}: `model` must be a learner of tables or a Pipeline, got "
                 f"op.nn.{type(learner).__name__}, whose module cannot be stored in a file. Freeze "
-                "the network as a feature before a learner: op.features.ONNXFeatures."
+                "the network, and use it as a feature of a Pipeline with op.features.ONNXFeatures."
             )
-        able = all(hasattr(learner, verb) for verb in ("test_then_train", "frozen_copy"))
-        if isinstance(learner, type) or not able:
+        learns = all(hasattr(learner, verb) for verb in ("test_then_train", "frozen_copy"))
+        if isinstance(learner, type) or not learns:
             name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
             raise TypeMismatchError(
-                f"{where}: `model` must be a learner of onepass or a Pipeline, got {name}. Give "
+                f"{where}: `model` must be a learner of onepass or a Pipeline, got {name}. Pass "
                 "an object such as op.RLSRegressor()."
             )
         return cls(copy.deepcopy(learner))
@@ -74,7 +74,7 @@ class ManagedModel:
     def from_bytes(
         cls, data: bytes, where: str, replacements: Mapping[str, object]
     ) -> "ManagedModel":
-        """Decode what ``to_bytes`` encoded."""
+        """Decode the result of ``to_bytes``."""
         return cls(from_contents(archive.loads(data, where), where, replacements))
 
     def to_bytes(self, where: str) -> bytes:
@@ -90,22 +90,22 @@ class ManagedModel:
         self.reloaded = True
 
     def copied(self) -> "Learner | Pipeline":
-        """A copy for a user."""
+        """Return a copy of the learner for a user."""
         self.write_back()
         return copy.deepcopy(self.learner)
 
     def learn(self, block: Block) -> Array:
-        """Learn a block, or nothing if it raises; its prequential predictions."""
+        """Learn a block and return its prequential predictions; learn nothing if it raises."""
         try:
             predicted: Array = self.learner.test_then_train(block.X, block.y, **block.named())
         except BaseException:
-            self.write_back()  # checks may have written back a part of the state
+            self.write_back()  # a check may have written back part of the state
             raise
         self.reloaded = False
         return predicted
 
     def frozen(self) -> "Learner | Pipeline":
-        """A frozen copy, which predicts and shares the learned arrays."""
+        """Return a frozen copy, which predicts and shares the learned arrays."""
         frozen: Learner | Pipeline = self.learner.frozen_copy()
         return frozen
 
@@ -116,19 +116,19 @@ class ManagedModel:
         ------
         ParameterError
         """
-        mine, theirs = (
-            archive.dumps(state_dict(clone(each), where), where) for each in (self.learner, other)
+        stored, received = (
+            archive.dumps(state_dict(clone(model), where), where) for model in (self.learner, other)
         )
-        if mine != theirs:
+        if stored != received:
             raise ParameterError(
-                f"{where}: `model` must be as it was when the file was created, "
-                f"{clone(self.learner)!r}, got {clone(other)!r}. Leave it out to continue the "
-                "stored one, or create another file."
+                f"{where}: `model` must have the class and parameters of the stored learner, "
+                f"{clone(self.learner)!r}, got {clone(other)!r}. Omit `model` to continue with the "
+                "stored learner, or create another file."
             )
 
 
 def predict_rows(learner: "Learner | Pipeline", X: TableLike) -> Array:
-    """Predict rows, by the initial predictions if nothing was learned yet.
+    """Predict rows; with the initial predictions if nothing was learned yet.
 
     Parameters
     ----------
@@ -143,11 +143,11 @@ def predict_rows(learner: "Learner | Pipeline", X: TableLike) -> Array:
 
 
 def _initial(learner: "Learner | Pipeline", X: Array | Table) -> Array:
-    """Predictions before the first row: the same for all rows, unless there are initial weights."""
-    each = X.rows() if isinstance(X, Table) else X
+    """Return predictions before the first row: equal for all rows without initial weights."""
+    rows = X.rows() if isinstance(X, Table) else X
     if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
-        return np.array([learner.predict_one(row) for row in each])
+        return np.array([learner.predict_one(row) for row in rows])
     if not isinstance(X, Table) and not hasattr(learner, "learner"):
         validation.matrix(X, f"{type(learner).__name__}.predict")
-    first = np.array([learner.predict_one(row) for row in itertools.islice(each, 1)])
+    first = np.array([learner.predict_one(row) for row in itertools.islice(rows, 1)])
     return first.repeat(len(X), axis=0)

@@ -1,16 +1,17 @@
 """Metrics of served learners for the page and for Prometheus, and their drift detectors.
 
-Rows are counted when they are learned. The prequential error is that of :mod:`onepass.evaluate`:
-each row was predicted before it was learned. Durations of requests are a histogram of Prometheus.
+Rows are counted when they are learned. The prequential error is computed as in
+:mod:`onepass.evaluate`: each row is predicted before it is learned. Durations of requests are
+stored in a Prometheus histogram.
 
 Drift detectors are objects of other libraries, which are updated with the error of each row. A
-detector that raises is disabled and reported in ``error``; the others continue.
+detector that raises is disabled and reported in ``error``; the other detectors continue.
 
-Metrics are stored in a file beside the learner's, after each of its snapshots and at intervals.
-When a learner is opened, the rows learned since the snapshot are counted again, except those that
-the file already includes. Rows are counted twice or missed only if the process is killed between a
-snapshot and the write that follows it. A metrics file that is damaged, missing, ahead of its
-learner or of another format is ignored, and counting starts at zero.
+Metrics are stored in a file beside the learner's file, after each snapshot and at intervals. When a
+learner is opened, the rows learned since the snapshot are replayed and counted, except rows that
+the metrics file already includes. Rows are counted twice or missed only if the process is killed
+after a snapshot and before the next write of the metrics file. A metrics file that is damaged,
+missing, ahead of its learner or in another format is ignored, and counting starts at zero.
 """
 
 import time
@@ -43,24 +44,24 @@ if TYPE_CHECKING:
 __all__ = ["DriftMonitor", "Gauges", "MetricsFile", "task_of"]
 
 
-_MAX_MARKS = 100
+_MAX_MARKS = 100  # alarms
 
 
 class DriftMonitor:
-    """Drift detectors that watch the errors of one learner; for one thread at a time.
+    """Drift detectors of one learner, updated with its errors; not thread-safe.
 
     Parameters
     ----------
     detectors : mapping of str to detector
-        As :func:`onepass.integrations.river` gives them.
+        Drift detectors by name; see :func:`onepass.integrations.detectors.detectors`.
 
     Attributes
     ----------
     alarms : int
-        Number of alarms so far.
+        Number of alarms.
     marks : deque of dict
-        The last alarms: ``rows``, the number of rows at the alarm; ``at``, its time in seconds
-        since 1970; and the name of the ``detector``.
+        Last alarms: ``rows``, the number of rows at the alarm; ``at``, the time in seconds since
+        1970; and ``detector``, the name of the detector.
     """
 
     def __init__(self, detectors: Mapping[str, "DriftDetector | BinaryDriftDetector"]) -> None:
@@ -71,11 +72,11 @@ class DriftMonitor:
 
     @property
     def error(self) -> str | None:
-        """Which detectors have failed and why; None if none has."""
+        """Messages about failed detectors; None if no detector has failed."""
         return " ".join(self._failed.values()) or None
 
     def active_detectors(self) -> dict[str, bool]:
-        """Whether each detector is active, by its name."""
+        """Return whether each detector is active, by name."""
         return dict.fromkeys(self._detectors, True) | dict.fromkeys(self._failed, False)
 
     def add(self, rows: int, errors: Array, at: float, *, replayed: bool = False) -> None:
@@ -84,13 +85,13 @@ class DriftMonitor:
         Parameters
         ----------
         rows : int
-            Number of rows before these.
+            Number of earlier rows.
         errors : ndarray of shape (n,)
-            Error of each row, 0 or more; one that is not finite is skipped.
+            Error of each row, at least 0; errors that are not finite are skipped.
         at : float
-            When the rows were learned, in seconds since 1970.
+            Time at which the rows were learned, in seconds since 1970.
         replayed : bool
-            Whether the rows were counted before a restart: then alarms are not recorded.
+            Whether the rows were counted before a restart, so that alarms are not recorded again.
         """
         alarms = [(i, name) for name in list(self._detectors) for i in self._alarms(name, errors)]
         if alarms and not replayed:
@@ -107,11 +108,12 @@ class DriftMonitor:
                 detector.update(kind(errors[i]))
                 if detector.drift_detected:
                     yield i
-        except Exception as error:  # noqa: BLE001  any failure: rows are counted all the same
+        except Exception as error:  # noqa: BLE001  a failed detector must not stop the metrics
             del self._detectors[name]
             self._failed[name] = (
                 f"The drift detector {name} has failed and is disabled: "
-                f"{str(error) or repr(error)}. Everything else continues; leave it out."
+                f"{str(error) or repr(error)}. All else continues. Restart without this "
+                "detector, or with another."
             )
 
 
@@ -119,10 +121,10 @@ _METRICS = {
     "regression": ("mae", "mean absolute error"),
     "classification": ("accuracy", "accuracy"),
 }
-_MAX_POINTS = 400  # of a curve
-_OUTLIER = 6.0  # times the root mean square error: the row is an outlier
-_SECONDS = 120  # of the curve of rates
-_MAX_REFUSED = 20
+_MAX_POINTS = 400  # points of a curve
+_OUTLIER = 6.0  # an outlier's error exceeds this many root mean square errors
+_SECONDS = 120  # length of the curve of rates
+_MAX_REFUSED = 20  # stored refusals
 _BUCKETS = (
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 5.0, 10.0,
@@ -130,15 +132,15 @@ _BUCKETS = (
 
 
 def task_of(learner: "Learner | Pipeline") -> str:
-    """Task of a learner or Pipeline: "classification" or "regression"."""
+    """Return the task of a learner or Pipeline: "classification" or "regression"."""
     return "classification" if is_classifier(learner) else "regression"
 
 
-_BLOCKS = 64  # learned blocks that are counted at once
+_BLOCKS = 64  # learned blocks counted at once
 
 
 class Gauges:
-    """Prequential error, counts, rates and durations of one learner; for any thread.
+    """Prequential error, counts, rates and durations of one learner; thread-safe.
 
     Parameters
     ----------
@@ -146,15 +148,15 @@ class Gauges:
     window : int, default 1000
         Number of rows over which the recent error is computed.
     detectors : mapping of str to detector, optional
-        As :func:`onepass.integrations.river` gives them.
+        Drift detectors by name; see :func:`onepass.integrations.detectors.detectors`.
 
     Attributes
     ----------
     durations : Histogram
-        Seconds of requests since the start, by ``verb``.
+        Durations of requests since the start in seconds, by ``verb``.
     predicted_rows, rows_refused : int
     refused : deque of dict
-        The last refusals: ``at``, in seconds since 1970, ``rows``, and ``why``.
+        Last refusals: ``at``, in seconds since 1970; ``rows``, their number; and ``why``.
     """
 
     def __init__(
@@ -166,17 +168,17 @@ class Gauges:
     ) -> None:
         self._task, self._window = task_of(learner), window
         self._metric, self._label = _METRICS[self._task]
-        self._tracking = Lock()  # of errors and drift: detectors may take long for many rows
+        self._tracking = Lock()  # guards errors and drift; detectors may be slow
         self._tally = self._new_tally()
         self._curve: list[list[Any]] = []  # rows, all, window, time
         self._stride = 1  # rows between two points of the curve
         self._squares = 0.0
-        self._replayed: list[tuple[Array, Array]] | None = []  # until resume; then None
-        # learned blocks and their times; counted in groups, since counting delays requests
+        self._replayed: list[tuple[Array, Array]] | None = []  # None after `resume`
+        # learned blocks and their times, counted in groups, as counting delays requests
         self._uncounted: list[tuple[Array, Array, float]] = []
         self._rows = self._seen = self._outliers = 0
         self._drift = DriftMonitor(detectors or {})
-        self._lock = Lock()  # of all else
+        self._lock = Lock()  # guards the other attributes
         self._rates: deque[list[int]] = deque(maxlen=_SECONDS + 1)  # second, learned, predicted
         self.rows_refused = self.predicted_rows = 0
         self.refused: deque[dict[str, Any]] = deque(maxlen=_MAX_REFUSED)
@@ -192,7 +194,7 @@ class Gauges:
     # -- events --------------------------------------------------------------------------------
 
     def learned(self, block: Block, predictions: Array) -> None:
-        """Count rows that were learned, with their predictions before that."""
+        """Count learned rows, given their prequential predictions."""
         if block.y is None or not len(block):
             return
         predictions = np.asarray(predictions)
@@ -207,7 +209,7 @@ class Gauges:
             self.count()
 
     def count(self) -> None:
-        """Count the errors of all rows that were learned so far."""
+        """Count the errors of all rows learned so far."""
         with self._tracking:
             with self._lock:
                 blocks, self._uncounted = self._uncounted, []
@@ -217,15 +219,16 @@ class Gauges:
 
     @property
     def seen(self) -> int:
-        """Rows that the learner has learned, including the last counted one."""
+        """Rows that the learner had learned up to the last counted row."""
         self.count()
         return self._seen
 
     @property
     def outliers(self) -> int:
-        """Number of rows whose error exceeds six times the root mean square error; regression only.
+        """Number of outliers: rows whose error exceeds six times the root mean square error.
 
-        The root mean square is over all rows before; the first ``window`` rows are not counted.
+        For regression only. The root mean square is over all earlier rows; the first ``window``
+        rows are not counted.
         """
         self.count()
         return self._outliers
@@ -248,7 +251,7 @@ class Gauges:
         self._learn.observe(seconds)
 
     def refuse(self, rows: int, why: str) -> None:
-        """Count rows that were refused."""
+        """Count refused rows, and store the reason."""
         with self._lock:
             self.rows_refused += rows
             self.refused.append({"at": time.time(), "rows": rows, "why": why[:1000]})
@@ -266,13 +269,15 @@ class Gauges:
         if self._rows // self._stride > before:
             self._curve.append([self._rows, *self._errors(), at])
         if len(self._curve) > _MAX_POINTS:
-            while self._rows // self._stride > _MAX_POINTS // 2:  # blocks may be longer than it
+            while (
+                self._rows // self._stride > _MAX_POINTS // 2
+            ):  # blocks may be longer than the stride
                 self._stride *= 2
-            last = {point[0] // self._stride: point for point in self._curve}
-            self._curve = list(last.values())
+            by_stride = {point[0] // self._stride: point for point in self._curve}
+            self._curve = list(by_stride.values())
 
     def _count(self, y: Array, predictions: Array, at: float) -> None:
-        """Add rows to the error, the outliers and the detectors."""
+        """Update the error, the outliers and the detectors with rows."""
         self._tally.add(y, predictions)
         errors = self._row_errors(y, predictions, np.abs)
         self._drift.add(self._rows, errors, at)
@@ -287,7 +292,7 @@ class Gauges:
     def _row_errors(
         self, y: Array, predictions: Array, measure: Callable[[Array], Array] = np.asarray
     ) -> Array:
-        """Target minus prediction of each row, or 1 for a wrong label; the mean over targets."""
+        """Return target minus prediction, or 1 for a wrong label; the mean over targets."""
         with np.errstate(over="ignore", invalid="ignore"):
             errors = y - predictions if self._task == "regression" else predictions != y
             errors = measure(np.asarray(errors, dtype=np.float64))
@@ -296,7 +301,7 @@ class Gauges:
     # -- restarts ------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """The state to restore after a restart, as plain values and arrays."""
+        """Return the state to restore after a restart, as plain values and arrays."""
         self.count()
         with self._tracking, self._lock:
             return {
@@ -309,27 +314,29 @@ class Gauges:
             }  # fmt: skip
 
     def resume(self, state: Any, seen: int) -> None:
-        """Restore a state, and count the replayed rows that it does not include.
+        """Restore a state, and count the replayed rows that the state does not include.
 
         Parameters
         ----------
         state : dict or None
-            State returned by ``state``; one that does not fit is ignored.
+            Result of ``state``; an incompatible state is ignored.
         seen : int
-            Rows that the learner has learned in all.
+            Total number of rows that the learner has learned.
         """
         with self._tracking, self._lock:
             replayed, self._replayed = self._replayed or [], None
             with suppress(AttributeError, LookupError, TypeError, ValueError, OnepassError):
                 self._restore(state, seen)
-            counted = self._seen - seen + sum(len(y) for y, _ in replayed)  # of those replayed
+            counted = (
+                self._seen - seen + sum(len(y) for y, _ in replayed)
+            )  # replayed rows that the state includes
             for y, predictions in replayed:
                 self._add(y[max(counted, 0) :], predictions[max(counted, 0) :], time.time())
                 counted -= len(y)
             self._seen = seen
 
     def _restore(self, state: Any, seen: int) -> None:
-        """Restore a state completely, or not at all if it does not fit."""
+        """Restore a state completely, or not at all if it is incompatible."""
         if (state["task"], state["window"]) != (self._task, self._window) or state["seen"] > seen:
             return
         plain = {
@@ -338,9 +345,8 @@ class Gauges:
             "_outliers": state["contradictions"],
         }
         plain |= {name: state[name] for name in ("rows_refused", "predicted_rows")}
-        curve = [
-            [*point, None][:4] for point in state["curve"]
-        ]  # points of former versions have no time
+        # points of former versions have no time
+        curve = [[*point, None][:4] for point in state["curve"]]
         refused, drift, alarms = list(state["refused"]), list(state["drift"]), state["alarms"]
         stride, squares = state["every"], state["squares"]
         tally = self._new_tally()
@@ -354,7 +360,7 @@ class Gauges:
     # -- values --------------------------------------------------------------------------------
 
     def prequential_error(self) -> dict[str, Any]:
-        """Prequential error over all rows, over the last ones, and along the stream."""
+        """Return the prequential error over all rows, over the last rows, and along the stream."""
         self.count()
         with self._tracking:
             overall, recent = self._errors()
@@ -367,7 +373,7 @@ class Gauges:
         return self._tally.overall[self._metric], self._tally.recent[self._metric]
 
     def innovations(self) -> dict[str, float]:
-        """Mean and standard deviation of target minus prediction over the last rows.
+        """Return mean and standard deviation of target minus prediction over the last rows.
 
         For classification, errors are 0 or 1.
         """
@@ -377,7 +383,7 @@ class Gauges:
         return {"mean": float(last.mean()), "deviation": float(last.std())} if len(last) else {}
 
     def _last_errors(self, measure: Callable[[Array], Array] = np.asarray) -> Array:
-        """Errors of the last ``window`` rows."""
+        """Return the errors of the last ``window`` rows."""
         blocks = self._tally.last
         if not blocks:
             return np.empty(0)
@@ -385,7 +391,7 @@ class Gauges:
         return self._row_errors(y, predictions, measure)
 
     def rates(self) -> dict[str, Any]:
-        """Rows per second: over the last ten whole seconds, and second by second."""
+        """Return rows per second over the last ten whole seconds, and for each second."""
         now = int(time.monotonic())
         with self._lock:
             rates = {second: (learned, predicted) for second, learned, predicted in self._rates}
@@ -396,14 +402,14 @@ class Gauges:
         return {"learned": learned, "predicted": predicted, "curve": curve}
 
     def duration_samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
-        """Samples of the histogram of durations: name, labels and value."""
+        """Yield name, labels and value of each sample of the histogram of durations."""
         for metric in self.durations.collect():
             for sample in metric.samples:
                 if not sample.name.endswith("_created"):
                     yield sample.name, sample.labels, sample.value
 
     def latency(self) -> dict[str, dict[str, float | None]]:
-        """Median and 99th percentile of the durations since the start, by verb."""
+        """Return median and 99th percentile of the durations since the start, by verb."""
         buckets: dict[str, list[tuple[float, float]]] = {}
         for name, labels, value in self.duration_samples():
             if name.endswith("_bucket"):
@@ -415,7 +421,7 @@ class Gauges:
 
 
 def _quantile(q: float, buckets: Sequence[tuple[float, float]]) -> float | None:
-    """Quantile of a histogram by linear interpolation, as PromQL's ``histogram_quantile``."""
+    """Return a quantile of a histogram, interpolated as by PromQL's ``histogram_quantile``."""
     rank = q * buckets[-1][1]
     low, below = 0.0, 0.0
     for high, count in buckets:
@@ -425,7 +431,7 @@ def _quantile(q: float, buckets: Sequence[tuple[float, float]]) -> float | None:
     return None
 
 
-_INTERVAL = 30.0  # seconds
+_INTERVAL = 30.0  # seconds between writes
 
 
 class MetricsFile:
@@ -438,17 +444,17 @@ class MetricsFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._written = (-1, 0, time.monotonic())  # rows, the snapshot's rows, when
+        self._written = (-1, 0, time.monotonic())  # rows, rows of the snapshot, time
 
     def read(self, gauges: Gauges, seen: int) -> None:
-        """Restore metrics, if the file fits the learner.
+        """Restore metrics, if the file is compatible with the learner.
 
         Parameters
         ----------
         gauges : Gauges
-            Has seen the rows that were replayed on opening.
+            Metrics to restore; the learner was opened, so that its replayed rows are present.
         seen : int
-            Rows that the learner has learned in all.
+            Total number of rows that the learner has learned.
         """
         state = None
         with suppress(OSError, OnepassError):
@@ -462,7 +468,7 @@ class MetricsFile:
         ----------
         gauges : Gauges
         snapshot : int
-            Rows that had been learned at the last snapshot.
+            Number of rows learned at the last snapshot.
         """
         rows, last, at = self._written
         now = time.monotonic()
@@ -471,7 +477,7 @@ class MetricsFile:
             self.write(gauges)
 
     def write(self, gauges: Gauges) -> None:
-        """Write the metrics, as far as the disk allows it."""
+        """Write the metrics; ignore errors of the disk."""
         with suppress(OSError, OnepassError):
             data = archive.dumps(gauges.state(), str(self._path), kind="gauges")
             with atomic_write(self._path) as temporary:

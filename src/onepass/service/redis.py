@@ -1,31 +1,32 @@
 """A Redis stream as a source of rows: each entry is one row.
 
-The fields of an entry are the columns of the row. Redis stores text: text that reads as a number is
-a number, empty text is missing, and the first learned row determines which of the two a column
-has. The address gives the roles of the fields::
+The fields of an entry are the columns of the row. Redis stores text: text that can be parsed as a
+number becomes a number, and empty text is a missing value. The first learned row determines whether
+a column contains numbers or text. The address defines the roles of the fields::
 
     redis://USER:PASSWORD@HOST:6379/0?stream=NAME&target=FIELD
 
 ============= ====================================================================================
-``stream``    the key of the stream
-``target``    the field of the targets; labels of a classifier are whole numbers or text
-``time``      the field of the time of a row, a number or an ISO 8601 date, for a learner that
-              forgets by time; ``id`` for the time in the entry's id
-``text``      fields that are text even if they read as numbers, such as ``text=postcode,y``
+``stream``    key of the stream
+``target``    field of the targets; labels of a classifier must be whole numbers or text
+``time``      field of the time of a row, a number or an ISO 8601 date, for a learner that forgets
+              by time; ``id`` for the time in the entry's id
+``text``      fields that are text even if they look like numbers, such as ``text=postcode,y``
 ``drop``      fields to ignore
-``name``      the name under which positions are stored, by default the address without its
-              password; with a name the server can move, and under a new name the stream is learned
-              from its beginning
-``ca``        with ``rediss://``, which is TLS: a file of trusted certificates
+``name``      name under which positions are stored, by default the address without its password;
+              with a name, positions survive a change of the address; under a new name, the stream
+              is learned from its beginning
+``ca``        file of trusted certificates, for ``rediss://`` (TLS)
 ============= ====================================================================================
 
-A position is the id of an entry, and the number of entries of the stream up to it. This reveals
-entries that were removed (``XTRIM``, ``MAXLEN``, ``DEL``) before they were read; they are counted
-as refused, with a message. The user needs ``+xinfo|stream +xrange +xread +multi +exec``.
+A position is the id of an entry, and the number of entries of the stream up to this entry. The
+number reveals entries that were removed (``XTRIM``, ``MAXLEN``, ``DEL``) before they were read;
+these are counted as refused, with a message. The user of Redis must have the permissions
+``+xinfo|stream +xrange +xread +multi +exec``.
 
-Redis 7 or later is required. Acknowledged entries are durable if it runs with ``appendonly yes``
-and ``appendfsync always``; otherwise a crash of Redis can lose entries before they are read. The
-package hiredis, which ``onepass[redis]`` installs, makes reading twice as fast.
+Redis 7 or later is required. Entries are durable if Redis runs with ``appendonly yes`` and
+``appendfsync always``; otherwise a crash of Redis can lose entries before they are read. The
+package hiredis, which ``onepass[redis]`` installs, doubles the reading speed.
 """
 
 import datetime as dt
@@ -46,7 +47,7 @@ from onepass.validation.table import Table
 __all__ = ["Address", "Entry", "RedisStream", "build_batch"]
 
 _SUCH = "redis://HOST:6379/0?stream=NAME&target=FIELD"
-_ESCAPE = "In a user, a password or a name write @ : / ? # and % as %40 %3A %2F %3F %23 and %25"
+_ESCAPE = "In a user, password or name, write @ : / ? # and % as %40 %3A %2F %3F %23 and %25"
 _MAX_NAME = 512  # max characters of a name of positions
 _ONE = ("stream", "target", "time", "name", "ca")
 _MANY = ("text", "drop")  # lists of fields, separated by commas
@@ -61,19 +62,19 @@ class Address:
     Parameters
     ----------
     host, port, db
-        Address of Redis, and the number of the database.
+        Address of Redis, and number of the database.
     user, password : str or None
     tls : bool
     stream : str
-        The stream's key.
+        Key of the stream.
     target : str
-        The field of the targets.
+        Field of the targets.
     time : str or None
-        The field of the time of a row, or ``id``.
+        Field of the time of a row, or ``id``.
     text, drop : frozenset of str
-        Fields that are text even if they read as numbers, and fields to ignore.
+        Fields that are text even if they look like numbers, and fields to ignore.
     ca : str or None
-        A file of trusted certificates.
+        File of trusted certificates.
     name : str
         Name under which positions are stored.
     """
@@ -94,55 +95,56 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> "Address":
-        """Parse an address; no message contains its password.
+        """Parse an address; messages do not contain its password.
 
         Raises
         ------
         ParameterError
             If the address is invalid.
         """
-        parts, given = _read(url)
+        parts, parameters = _read(url)
         host, port, db = _place(parts)
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{db}"
-        name = given.get("name", f"{shown}?{urlencode({'stream': given['stream']})}")
-        if len(name) > _MAX_NAME or any(map(_UNPRINTABLE.search, (name, *given.values()))):
-            must = f"Names have at most {_MAX_NAME} characters, all of which are printable"
-            raise _error(f"one of {len(name):,}, or others", must)
-        text, drop = (frozenset(filter(None, given.get(e, "").split(","))) for e in _MANY)
+        name = parameters.get("name", f"{shown}?{urlencode({'stream': parameters['stream']})}")
+        if len(name) > _MAX_NAME or any(map(_UNPRINTABLE.search, (name, *parameters.values()))):
+            remedy = f"Use parameters of printable characters, and a name of at most {_MAX_NAME}"
+            raise _error(f"a name of {len(name):,} characters, or unprintable characters", remedy)
+        text, drop = (frozenset(filter(None, parameters.get(e, "").split(","))) for e in _MANY)
         user, password = (
-            unquote(word) if word else None for word in (parts.username, parts.password)
+            unquote(part) if part else None for part in (parts.username, parts.password)
         )
         return cls(
-            host, port, db, user, password, parts.scheme == "rediss", given["stream"],
-            given["target"], given.get("time"), text, drop, given.get("ca"), name,
+            host, port, db, user, password, parts.scheme == "rediss", parameters["stream"],
+            parameters["target"], parameters.get("time"), text, drop, parameters.get("ca"), name,
         )  # fmt: skip
 
 
 def _read(url: str) -> tuple[SplitResult, dict[str, str]]:
     try:
         parts = urlsplit(url)
-        found = parse_qs(parts.query, keep_blank_values=True, errors="strict")
+        query = parse_qs(parts.query, keep_blank_values=True, errors="strict")
     except ValueError:
         raise _error("an invalid URL", _ESCAPE) from None
     if _UNPRINTABLE.search(url):
         raise _error("characters that are not printable", _ESCAPE)
     if "@" in parts.path + parts.query + parts.fragment:
         raise _error("an '@' after the host", _ESCAPE)
-    return parts, _parameters(found)
+    return parts, _parameters(query)
 
 
-def _parameters(found: dict[str, list[str]]) -> dict[str, str]:
-    unknown = found.keys() - {*_ONE, *_MANY}
+def _parameters(query: dict[str, list[str]]) -> dict[str, str]:
+    unknown = query.keys() - {*_ONE, *_MANY}
     if unknown:
-        names = ", ".join(sorted(filter(_WORD.fullmatch, unknown))) or "others"
-        raise _error(names, f"The parameters are {', '.join((*_ONE, *_MANY))}")
-    twice = [name for name, values in found.items() if len(values) > 1 or not values[0]]
-    if twice:
-        raise _error(f"{twice[0]} twice, or empty", "Give each once, with a value")
+        names = ", ".join(sorted(filter(_WORD.fullmatch, unknown))) or "other names"
+        got = f"unknown parameters ({names})"
+        raise _error(got, f"The parameters are {', '.join((*_ONE, *_MANY))}")
+    invalid = [name for name, values in query.items() if len(values) > 1 or not values[0]]
+    if invalid:
+        raise _error(f"{invalid[0]} twice or empty", "Pass each parameter once, with a value")
     for name in ("stream", "target"):
-        if name not in found:
+        if name not in query:
             raise _error(f"no {name!r}", "Name the stream, and the field of the targets")
-    return {name: values[0] for name, values in found.items()}
+    return {name: values[0] for name, values in query.items()}
 
 
 def _place(parts: SplitResult) -> tuple[str, int, int]:
@@ -157,13 +159,13 @@ def _place(parts: SplitResult) -> tuple[str, int, int]:
 
 
 def _error(got: str, remedy: str) -> ParameterError:
-    return ParameterError(f"{_WHERE}: the address must be such as {_SUCH}, got {got}. {remedy}.")
+    return ParameterError(f"{_WHERE}: the address must have the form {_SUCH}, got {got}. {remedy}.")
 
 
 Entry = tuple[bytes, dict[bytes, bytes]]
-"""An id, and the fields."""
+"""Id and fields of an entry."""
 
-_MAX_ENTRY_BYTES = 1 << 20  # bytes of an entry
+_MAX_ENTRY_BYTES = 1 << 20
 _LATEST = 253_402_300_800_000  # milliseconds since 1970: the year 10000
 
 
@@ -173,7 +175,7 @@ def build_batch(
     before: int,
     **more: Any,
 ) -> SourceBatch:
-    """Convert entries to a batch of rows, without the invalid ones.
+    """Convert entries to a batch of rows, without the invalid entries.
 
     Parameters
     ----------
@@ -181,9 +183,9 @@ def build_batch(
         Entries in order.
     address : Address
     before : int
-        Number of entries of the stream before them.
+        Number of earlier entries of the stream.
     **more
-        Further fields of :class:`SourceBatch`.
+        Further fields of :class:`SourceBatch`; ``position`` is used if there are no entries.
     """
     rows: list[dict[str, Any]] = []
     targets, times, positions, refused = [], [], [], []
@@ -201,7 +203,7 @@ def build_batch(
         times.append(time)
         positions.append(position)
     X: Table | list[dict[str, Any]] = rows
-    with suppress(OnepassError):  # mixed columns: some rows will be refused
+    with suppress(OnepassError):  # a column with numbers and text: some rows will be refused
         X = Table.from_rows(rows)
     return SourceBatch(
         address.name, position, positions, X, _array(targets),
@@ -212,16 +214,16 @@ def build_batch(
 def _row(
     name: str, fields: dict[bytes, bytes], address: Address
 ) -> tuple[dict[str, Any], Any, Any]:
-    """The row, its target and its time."""
+    """Return the row of an entry, its target and its time."""
     size = sum(map(len, fields)) + sum(map(len, fields.values()))
     if size > _MAX_ENTRY_BYTES:
         raise SourceError(f"must have at most {_MAX_ENTRY_BYTES:,} bytes, got {size:,}.")
     try:
-        words = {field.decode(): text.decode() for field, text in fields.items()}
+        texts = {field.decode(): text.decode() for field, text in fields.items()}
     except UnicodeDecodeError:
         raise SourceError("must be text in UTF-8, got other bytes.") from None
     target, when = address.target, address.time
-    value = _value(words.pop(target, ""), text=target in address.text)
+    value = _value(texts.pop(target, ""), text=target in address.text)
     if value is None or value != value:  # noqa: PLR0124  nan
         got = "none" if value is None else "nan"
         raise SourceError(f"must have a target in its field {target!r}, got {got}.")
@@ -232,17 +234,17 @@ def _row(
             raise SourceError(f"must have an id that is a time in milliseconds, got {name[:40]}.")
         time = np.datetime64(at, "ms").astype("datetime64[us]")
     elif when is not None:
-        time = _time(words.pop(when, ""), when)
+        time = _time(texts.pop(when, ""), when)
     row = {
         field: _value(text, text=field in address.text)
-        for field, text in words.items()
+        for field, text in texts.items()
         if field not in address.drop
     }
     return row, value, time
 
 
 def _value(word: str, *, text: bool) -> Any:
-    """A number if the text reads as one; None if it is empty."""
+    """Parse a number; return other text unchanged, and None for empty text."""
     if not word:
         return None
     if text or "_" in word:  # Python parses 1_000 as a number
@@ -255,38 +257,38 @@ def _value(word: str, *, text: bool) -> Any:
 
 def _time(word: str, field: str) -> Any:
     """Parse a time: a number or a date."""
-    found = _value(word, text=False)
-    if isinstance(found, str):
+    time = _value(word, text=False)
+    if isinstance(time, str):
         with suppress(ValueError):
-            found = dt.datetime.fromisoformat(word)  # without a zone it is UTC
-    if found is None or isinstance(found, str):
+            time = dt.datetime.fromisoformat(word)  # UTC if there is no time zone
+    if time is None or isinstance(time, str):
         got = f"{word[:40]!r}" if word else "none"
         raise SourceError(
             f"must have a number or a date such as 2026-11-22T23:08:40Z in its field {field!r}, "
             f"got {got}."
         )
-    return found
+    return time
 
 
 def _array(values: list[object]) -> Array:
-    """An array of the values' common type, or of objects."""
+    """Convert values to an array of their common type, or of objects."""
     if len({type(value) for value in values}) == 1 and not isinstance(values[0], str):
         return np.array(values)
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 _T = TypeVar("_T")
 _WHERE = "serve: --source"
-_MAX_ENTRIES = 1000  # entries
+_MAX_ENTRIES = 1000  # entries per batch
 _BEGINNING = "0-0"
 _TIMEOUT = 5.0  # seconds for a response of Redis
 _NO_KEY = "no such key"
 
 
 @dataclass(frozen=True)
-class _Look:
+class _StreamState:
     """State of a stream, and its next entries."""
 
     added: int
@@ -304,7 +306,7 @@ class RedisStream:
     Parameters
     ----------
     url : str
-        Address, as described above.
+        Address, as described in the module's docstring.
 
     Raises
     ------
@@ -328,28 +330,28 @@ class RedisStream:
         )  # fmt: skip
 
     def positions(self) -> dict[str, str]:
-        """Id of the last entry, and the number of entries ever added."""
-        found = self._look(_BEGINNING)
-        return {self.name: f"{found.last}/{found.added}"}
+        """Return the id of the last entry, and the number of entries ever added."""
+        state = self._look(_BEGINNING)
+        return {self.name: f"{state.last}/{state.added}"}
 
     def read(self, start: Mapping[str, str], *, seconds: float) -> Iterator[SourceBatch]:
         """Yield batches of up to a thousand entries as they arrive."""
         at, count = self._place(start.get(self.name))
         while True:
-            found = self._look(at)
-            self._check_reaching(found, at)
-            before = _before(found, at, count)
-            if found.entries or before != count:
+            state = self._look(at)
+            self._check_reaching(state, at)
+            before = _before(state, at, count)
+            if state.entries or before != count:
                 removed = (
                     None if count in {None, before} else self._removed(before - (count or 0), at)
                 )
-                lag = found.added - before - len(found.entries)
+                lag = state.added - before - len(state.entries)
                 batch = build_batch(
-                    found.entries, self._address, before, removed=removed, lag=max(lag, 0),
+                    state.entries, self._address, before, removed=removed, lag=max(lag, 0),
                     position=f"{at}/{before}",
                 )  # fmt: skip
                 at, count = self._place(batch.position)
-                if found.entries or removed:
+                if state.entries or removed:
                     yield batch
             elif not self._wait(at, seconds):
                 return
@@ -358,7 +360,7 @@ class RedisStream:
         """Close the connections."""
         self._client.close()
 
-    def _look(self, at: str) -> _Look:
+    def _look(self, at: str) -> _StreamState:
         """Read the state of the stream, and its next entries after a position."""
         pipeline = self._client.pipeline(transaction=True)
         pipeline.xinfo_stream(self._address.stream)
@@ -366,16 +368,16 @@ class RedisStream:
         info, entries = self._call(lambda: pipeline.execute(raise_on_error=False))
         if isinstance(info, Exception) and _NO_KEY in str(info):
             raise SourceError(
-                f"{self.name}: the stream {self._address.stream!r} must exist, but there is none "
-                "of this name yet. Check the name, or add its first entry."
+                f"{self.name}: the stream {self._address.stream!r} must exist, but there is no "
+                "stream of this name. Correct the name, or add the first entry."
             )
         for error in (info, entries):
             if isinstance(error, Exception):
                 raise self._error(error)
         if "entries-added" not in info:
-            raise self._error("a version before 7, which does not count removed entries")
+            raise self._error("Redis before version 7, which does not count removed entries")
         first = info["first-entry"]
-        return _Look(
+        return _StreamState(
             int(info["entries-added"]),
             int(info["length"]),
             first[0].decode() if first else "",
@@ -384,26 +386,26 @@ class RedisStream:
         )
 
     def _wait(self, at: str, seconds: float) -> bool:
-        """Wait for an entry; whether one has arrived in time."""
+        """Wait for an entry; return whether an entry has arrived in time."""
         stream, timeout = self._address.stream, max(int(1000 * seconds), 1)
         return bool(self._call(lambda: self._client.xread({stream: at}, count=1, block=timeout)))
 
-    def _check_reaching(self, found: _Look, at: str) -> None:
-        """Check that the stream reaches the position that was read."""
-        if _order(found.last) < _order(at):
+    def _check_reaching(self, state: _StreamState, at: str) -> None:
+        """Check that the stream still contains or exceeds the position that was read."""
+        if _order(state.last) < _order(at):
             raise SourceError(
                 f"{self.name}: the stream must reach {at}, which was read, but it ends at "
-                f"{found.last}: it was recreated, or Redis has lost its last entries. Reading "
+                f"{state.last}: it was recreated, or Redis has lost its last entries. Reading "
                 f"continues with the first entry after {at}; to learn the stream from its "
-                "beginning, give the address another `name`."
+                "beginning, set another `name` in the address."
             )
 
     def _removed(self, entries: int, at: str) -> tuple[int, str]:
-        """Number of removed entries, and the message about them."""
+        """Return the number of removed entries, and the message about them."""
         if entries > 0:
             return entries, (
-                f"{self.name}: entries must exist until they are read, but {entries:,} after {at} "
-                "were removed before. Trim the stream later (XTRIM, MAXLEN)."
+                f"{self.name}: entries must exist until they are read, but {entries:,} entries "
+                f"after {at} were removed earlier. Trim the stream later (XTRIM, MAXLEN)."
             )
         return 0, (
             f"{self.name}: the stream must be the one that was read until {at}, but it was "
@@ -412,7 +414,7 @@ class RedisStream:
         )
 
     def _place(self, position: str | None) -> tuple[str, int | None]:
-        """The id of a position, and the number of entries up to it."""
+        """Split a position into the id of an entry and the number of entries up to it."""
         if position is None:
             return _BEGINNING, None
         at, _, count = position.partition("/")
@@ -421,8 +423,8 @@ class RedisStream:
             return at, int(count)
         except ValueError:
             raise SourceError(
-                f"{self.name}: the position must be such as 1795388746800-0/12, got "
-                f"{position[:100]!r}, of another source. Give the address another `name`."
+                f"{self.name}: the position must have a form such as 1795388746800-0/12, got "
+                f"{position[:100]!r} from another source. Set another `name` in the address."
             ) from None
 
     def _call(self, command: Callable[[], _T]) -> _T:
@@ -435,20 +437,20 @@ class RedisStream:
     def _error(self, got: object) -> SourceError:
         text = str(got).rstrip(".")
         return SourceError(
-            f"{self.name}: must be a Redis stream that can be read, got: {text}. Check that Redis "
-            "runs, and the address."
+            f"{self.name}: the source must be a Redis stream that can be read, got: {text}. Check "
+            "that Redis runs, and the address."
         )
 
 
-def _before(found: _Look, at: str, count: int | None) -> int:
-    """Number of entries of the stream before the next ones.
+def _before(state: _StreamState, at: str, count: int | None) -> int:
+    """Return the number of entries of the stream before the next entries.
 
-    If all entries after a position are known, it is the total number minus these.
+    If all entries after the position are known, this is the total number minus their number.
     """
-    if len(found.entries) < _MAX_ENTRIES:
-        return found.added - len(found.entries)
-    if count is None or _order(found.first) > _order(at):
-        return found.added - found.length
+    if len(state.entries) < _MAX_ENTRIES:
+        return state.added - len(state.entries)
+    if count is None or _order(state.first) > _order(at):
+        return state.added - state.length
     return count
 
 

@@ -1,7 +1,7 @@
-"""Registry of the learners of a server, which are stored in one folder, one file each.
+"""Registry of the learners of a server, stored in one folder with one file per learner.
 
-Predictions use the last acknowledged copy of a learner, without waiting. Rows to be learned enter
-the queue of the learner's writer; if too many are queued, the request gets 429 with Retry-After.
+Predictions use the last acknowledged copy of a learner, without waiting. Rows to learn are queued
+for the learner's writer; if too many rows are queued, requests fail with 429 and Retry-After.
 """
 
 import logging
@@ -53,12 +53,13 @@ class ModelServer:
     ----------
     name : str
     durable : Durable
-        Closed by ``close``.
+        Learner; ``close`` closes it.
     gauges : Gauges
+        Metrics of the learner.
     metrics_file : MetricsFile
-        File in which the gauges are stored.
+        File in which the metrics are stored.
     max_queued : int, default 65,536
-        Max rows queued to be learned.
+        Max queued rows.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class ModelServer:
         self._metrics_file = metrics_file
         self._max_queued, self._lock, self._closed = max_queued, Lock(), False
         self.queued = 0
-        """Rows queued to be learned."""
+        """Number of queued rows."""
         self.seconds_per_row = 1.0
-        """CPU seconds per row of the slowest recent prediction."""
+        """CPU time per row of the slowest recent prediction, in seconds."""
         self.failed: str | None = None
         """Why the file could not be reopened; None if it is open."""
         durable.maintain(lambda: metrics_file.maintain(gauges, durable.last_snapshot[0]))
@@ -89,14 +90,15 @@ class ModelServer:
     def _enqueue_rows(self, count: int) -> None:
         """Count rows as queued until ``_dequeue_rows``; raise BusyError if there are too many.
 
-        A request of more rows than the maximum is admitted if no others are queued.
+        A request with more rows than the maximum is admitted if no rows are queued.
         """
         with self._lock:
             self._check_open()
             if self.queued and self.queued + count > self._max_queued:
                 raise BusyError(
-                    f"{self.name}: at most {self._max_queued:,} rows may wait to be learned, got "
-                    f"{count:,} beside {self.queued:,}. Retry in a second with the same key.",
+                    f"{self.name}: at most {self._max_queued:,} rows may be queued, got {count:,} "
+                    f"in addition to {self.queued:,} queued rows. Retry in a second with the same "
+                    "key.",
                     1.0,
                 )
             self.queued += count
@@ -114,7 +116,7 @@ class ModelServer:
     # -- verbs ---------------------------------------------------------------------------------
 
     def frozen_copy(self, version: str | None = None) -> "tuple[int, Learner | Pipeline]":
-        """The current version, and the frozen copy that predicts.
+        """Return the current version, and the frozen copy that predicts.
 
         Parameters
         ----------
@@ -124,27 +126,27 @@ class ModelServer:
         Raises
         ------
         NotFoundError
-            If it is not the current one.
+            If ``version`` is not the current version.
         """
-        now, learner = self.durable.published
-        if version is not None and version != str(now):
+        current, learner = self.durable.published
+        if version is not None and version != str(current):
             raise NotFoundError(
-                f"{self.name}: only the current version, {now}, can predict, got {version[:40]!r}. "
-                "Omit the version, or roll back to it first."
+                f"{self.name}: the version must be the current one, {current}, got "
+                f"{version[:40]!r}. Omit the version, or roll back to it first."
             )
-        return now, learner
+        return current, learner
 
     def learn(self, rows: Mapping[str, Any], done: Callable[[Request], None], **named: Any) -> None:
-        """Enqueue rows to be learned.
+        """Enqueue rows to learn.
 
         Parameters
         ----------
         rows : mapping
             ``X``, ``y``, and optionally ``sample_weight`` and ``time``, as for ``Durable.learn``.
         done : callable
-            Called by the writer's thread when the rows are on the disk or refused.
+            Function that the writer's thread calls when the rows are on the disk or refused.
         **named
-            ``key``, ``former``, ``source``, ``position``, as for ``Durable.request``.
+            ``key``, ``former``, ``source`` and ``position``, as for ``Durable.request``.
 
         Raises
         ------
@@ -172,19 +174,19 @@ class ModelServer:
             raise
 
     def admit(self, count: int, work: Callable[[], _T]) -> Callable[[], _T]:
-        """Reserve room for work with delayed labels, and return it, to be called once.
+        """Count rows as queued, and return a function that does the work; call it exactly once.
 
         Parameters
         ----------
         count : int
-            Number of rows; they count as queued until the work is done.
+            Number of rows with delayed labels; they count as queued until the work is done.
         work : callable
-            Writes the rows; called by a thread that may wait.
+            Function that writes the rows; it may block.
 
         Raises
         ------
         PayloadTooLargeError
-            If there are too many rows at once.
+            If one request has too many rows.
         BusyError
             If too many rows are queued.
         StoreError
@@ -193,18 +195,18 @@ class ModelServer:
         max_count = -(-self._max_queued // 4)
         if count > max_count:
             raise PayloadTooLargeError(
-                f"{self.name}: rows with delayed labels, and such labels, must be at most "
-                f"{max_count:,} at a time, got {count:,}. Send fewer at a time."
+                f"{self.name}: a request with 'await_label', or with labels for such rows, must "
+                f"have at most {max_count:,} rows, got {count:,}. Send fewer rows per request."
             )
         self._enqueue_rows(count)
 
-        def done() -> _T:
+        def run() -> _T:
             try:
                 return work()
             finally:
                 self._dequeue_rows(count)
 
-        return done
+        return run
 
     def learn_labels(
         self,
@@ -227,12 +229,12 @@ class ModelServer:
         Raises
         ------
         ParameterError
-            If the source is consumed already; if it has times and the learner takes none, or the
-            reverse.
+            If the source is already consumed, or only one of learner and source has times.
         """
         if any(consumer.source.name == source.name for consumer in self.consumers):
             raise ParameterError(
-                f"{self.name}: a source must be read once, got {source.name} twice. Leave one out."
+                f"{self.name}: the sources must be different, got {source.name} twice. Remove "
+                "one of the two."
             )
         self.consumers.append(SourceConsumer(self.durable, source, self.gauges, log))
 
@@ -246,28 +248,28 @@ class ModelServer:
         self._check_open()
         if not self.ready:
             raise StoreError(
-                self.error or f"{self.name}: the learner must be ready, but it is not. Retry."
+                self.error or f"{self.name}: the learner must be ready, but it is not. Retry later."
             )
 
     # -- state ---------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """Whether the learner can learn, as far as is known."""
+        """Whether the learner can learn, judging by its last write."""
         return self.failed is None and self.durable.ready
 
     @property
     def error(self) -> str | None:
-        """The current error of the learner, as text; None if there is none."""
+        """Current error of the learner as text; None without an error."""
         return self.failed or self.durable.error
 
     @property
     def source_error(self) -> str | None:
-        """Errors of its sources, as text; requests are learned regardless."""
+        """Errors of the sources as text, which do not affect requests; None without an error."""
         return " ".join(each.error for each in self.consumers if each.error) or None
 
     def close(self) -> None:
-        """Stop its consumers, learn the queued rows, and close the file."""
+        """Stop the consumers, learn the queued rows, and close the file."""
         for consumer in self.consumers:
             consumer.close()
         with self._lock:
@@ -278,7 +280,7 @@ class ModelServer:
             self._metrics_file.write(self.gauges)
 
     def _count_refused(self, count: int, error: BaseException) -> None:
-        """Count refused rows; errors of the disk are in ``error`` instead."""
+        """Count refused rows, except after a StoreError, which ``error`` reports."""
         if not isinstance(error, StoreError):
             self.gauges.refuse(count, str(error))
 
@@ -288,32 +290,32 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SUFFIX = ".db"
 _RETIRED = ".retired"
 _GAUGES = ".gauges"
-_SUFFIXES = ("", "-wal", _GAUGES, _SUFFIX)  # of the files of one name
+_SUFFIXES = ("", "-wal", _GAUGES, _SUFFIX)  # of all files of a learner
 
 
 class ModelRegistry:
-    """Named learners, one file each in one folder.
+    """Named learners in one folder, with one file per learner.
 
     Parameters
     ----------
     folder : path-like
-        Created if it does not exist.
+        Folder of the files; created if it does not exist.
     where : str
         The public call, for messages.
     window : int
         Number of rows over which the recent error is computed.
     drift : iterable of str
-        Names of River's detectors; those of wrong predictions are for classifiers only.
+        Names of River's drift detectors; detectors of binary errors require classifiers.
     max_queued : int
-        Max rows queued to be learned, for each learner.
+        Max queued rows of each learner.
     **options
-        For :func:`onepass.service.durable`.
+        Options of :func:`onepass.service.durable`.
 
     Attributes
     ----------
     failed : dict of str to str
-        Reasons by the names of learners whose files could not be opened. They are not served until
-        ``load`` opens them.
+        Error messages, by name, of learners whose files could not be opened. These are not served
+        until ``load`` opens them.
     """
 
     def __init__(
@@ -334,25 +336,25 @@ class ModelRegistry:
         self._sources: list[tuple[str, Source, Callable[..., object] | None]] = []
         self._lock = RLock()
         self._retire_lock = RLock()  # acquired before _lock
-        self._closing_name: str | None = None  # the learner that is being retired
-        detectors(drift, where)  # raises for unknown names, before a file is opened
+        self._closing_name: str | None = None  # name of the learner that is being retired
+        detectors(drift, where)  # check the names before opening files
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
                 f"{where}: {folder} must be a folder, or a path where one can be created, got: "
-                f"{error.strerror}. Choose another."
+                f"{error.strerror}. Choose another folder."
             ) from error
 
     def open_all(self) -> None:
-        """Open all files in the folder; those that cannot be opened are listed in ``failed``.
+        """Open all files in the folder; list files that cannot be opened in ``failed``.
 
         Raises
         ------
         ParameterError
-            If a detector requires classifiers and a learner is none.
+            If a detector requires classifiers and a learner is not a classifier.
         LockedError
-            If another process holds a file, such as another service of the same folder.
+            If another process has a file open, such as another service of the same folder.
         """
         try:
             for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
@@ -362,7 +364,7 @@ class ModelRegistry:
                     self._open(path.stem, None)
                 except (LockedError, ParameterError):
                     raise
-                except Exception as error:  # noqa: BLE001  the others are opened
+                except Exception as error:  # noqa: BLE001  open the other files
                     self._fail(path.stem, error)
         except BaseException:
             self.close()
@@ -382,27 +384,27 @@ class ModelRegistry:
             If the file cannot be opened.
         """
         with self._retire_lock, self._lock:
-            before = self._served.get(name)
-            if before is not None:
+            served = self._served.get(name)
+            if served is not None:
                 with suppress(StoreError):
-                    before.check_ready()
-                    return before
+                    served.check_ready()
+                    return served
             elif not (_NAME.fullmatch(name) and os.path.lexists(self._path(name))):
                 self.failed.pop(name, None)
                 return self[name]  # raises
             try:
-                if before is not None:
-                    before.close()
+                if served is not None:
+                    served.close()
                 return self._open(name, None)
             except Exception as error:
-                if before is not None:
-                    before.failed = str(error) or repr(error)
+                if served is not None:
+                    served.failed = str(error) or repr(error)
                     raise
                 self._fail(name, error)
                 return self[name]  # raises
 
     def consume(self, name: str, source: Source, log: Callable[..., object] | None = None) -> None:
-        """Consume a source, now or when the file of its learner is opened.
+        """Consume a source, now and whenever the file of its learner is opened again.
 
         Parameters
         ----------
@@ -421,7 +423,8 @@ class ModelRegistry:
         Parameters
         ----------
         name : str
-            1 to 100 letters, digits, ``_``, ``.`` and ``-``, beginning with a letter or digit.
+            Name of 1 to 100 letters, digits, ``_``, ``.`` and ``-``, beginning with a letter or
+            digit.
         model : learner or Pipeline
         exist_ok : bool, default False
             Whether an existing learner of this name continues instead of raising.
@@ -431,14 +434,15 @@ class ModelRegistry:
         AlreadyExistsError
             If the name is in use.
         ParameterError
-            If the name is invalid, or a detector requires a classifier and the learner is none.
+            If the name is invalid, or a detector requires a classifier and the model is not one.
         TypeMismatchError, StoreError
             As for ``op.durable``.
         """
         if not _NAME.fullmatch(name):
             raise ParameterError(
                 f"{self.where}: a name must be 1 to 100 letters, digits, '_', '.' and '-', "
-                f"beginning with a letter or digit, got {name[:120]!r}. Choose another."
+                f"beginning with a letter or digit, got {name[:120]!r}. Choose another "
+                "name."
             )
         with self._lock:
             if name in self._served and exist_ok:
@@ -450,7 +454,7 @@ class ModelRegistry:
                 or (not exist_ok and os.path.lexists(self._path(name)))
             ):
                 raise AlreadyExistsError(
-                    f"{self.where}: the name must be unused, got {name!r}, which exists. Choose "
+                    f"{self.where}: the name must be unused, got {name!r}, which is in use. Choose "
                     "another name, or retire that learner first."
                 )
             return self._open(name, model)
@@ -463,21 +467,21 @@ class ModelRegistry:
         NotFoundError
             If there is no such learner.
         StoreError
-            If its file was moved, removed or replaced; then it continues to predict.
+            If the file was moved, removed or replaced; then the learner continues to predict.
         """
         with self._retire_lock:
             with self._lock:
                 if name in self.failed and os.path.lexists(self._path(name)):
                     with unlocked(self._path(name), self.where):
-                        moved = self._move_files(name)
+                        path = self._move_files(name)
                     del self.failed[name]
-                    return moved
+                    return path
                 served = self[name]
                 served.durable.check_in_place()
                 self._closing_name = name
                 del self._served[name]
             try:
-                served.close()  # may take long; other learners can be created meanwhile
+                served.close()  # without _lock: may take long, while others are created
                 return self._move_files(name)
             except BaseException:
                 self._served[name] = served
@@ -489,9 +493,8 @@ class ModelRegistry:
         """Rename the files of a learner, and return the new path."""
         old, new = self._path(name), self._unused_path(name)
         old.rename(new)
-        with suppress(
-            FileNotFoundError
-        ):  # on a full disk it has rows that the file has no room for
+        # after a full disk, the -wal file contains rows for which the file has no space
+        with suppress(FileNotFoundError):
             Path(f"{old}-wal").rename(f"{new}-wal")
         with suppress(OSError):
             (self.folder / f"{name}{_GAUGES}").rename(f"{new}{_GAUGES}")
@@ -503,24 +506,24 @@ class ModelRegistry:
         """Learn the queued rows, and close all learners."""
         with self._retire_lock, self._lock:
             closing, self._served = self._served, {}
-            with ExitStack() as stack:  # closes the others if one raises
+            with ExitStack() as stack:  # closes all, even if one raises
                 for served in closing.values():
                     stack.callback(served.close)
 
     def __getitem__(self, name: str) -> ModelServer:
-        found = self._served.get(name)
-        if found is None and name in self.failed:
+        served = self._served.get(name)
+        if served is None and name in self.failed:
             raise StoreError(
-                f"{name}: its file must be one that can be opened, got: {self.failed[name]} Fix "
-                "that and load the model again, or DELETE it, which renames the file: see "
+                f"{name}: its file must be readable, got: {self.failed[name]} Fix this error and "
+                "load the model again, or DELETE the model, which renames the file; see "
                 "/openapi.json."
             )
-        if found is None:
+        if served is None:
             raise NotFoundError(
-                f"the name must be that of a learner, got {name[:120]!r}. GET /v2/repository/index "
-                "lists all."
+                f"the name must be the name of a learner, got {name[:120]!r}. Choose one that GET "
+                "/v2/repository/index lists."
             )
-        return found
+        return served
 
     @property
     def names(self) -> list[str]:
@@ -538,7 +541,7 @@ class ModelRegistry:
         _LOG.error("a learner cannot be opened", exc_info=unexpected, extra={"fields": fields})
 
     def _unused_path(self, name: str) -> Path:
-        """A path for a retired learner at which no file of another learner exists."""
+        """Return a path for the files of a retired learner at which no file exists."""
         names = (f"{name}{_RETIRED}-{number}" for number in count(1))
         return next(
             self.folder / new
@@ -550,20 +553,20 @@ class ModelRegistry:
         return self.folder / f"{name}{_SUFFIX}"
 
     def _detectors(self, name: str, learner: "Learner | Pipeline") -> dict[str, Any]:
-        """New detectors for a learner; raises if they do not suit it."""
-        chosen = detectors(self._drift, self.where)
-        check_suited(chosen, task_of(learner), f"{self.where}: {name}")
-        return chosen
+        """Create the drift detectors of a learner; raise if one does not suit the learner."""
+        created = detectors(self._drift, self.where)
+        check_suited(created, task_of(learner), f"{self.where}: {name}")
+        return created
 
     def _open(self, name: str, model: "Learner | Pipeline | None") -> ModelServer:
         gauges: list[Gauges] = []
 
         def watched(learner: "Learner | Pipeline") -> Watcher:
-            chosen = self._detectors(name, learner)
-            gauges.append(Gauges(learner, window=self._window, detectors=chosen))
+            created = self._detectors(name, learner)
+            gauges.append(Gauges(learner, window=self._window, detectors=created))
             return gauges[0].learned
 
-        if model is not None:  # raises before a file is created
+        if model is not None:  # check before a file is created
             self._detectors(name, ManagedModel.of(model, self.where).learner)
         learner = durable(self._path(name), model, watch=watched, **self._options)
         metrics_file = MetricsFile(self.folder / f"{name}{_GAUGES}")

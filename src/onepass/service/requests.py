@@ -1,18 +1,18 @@
 """Requests to learn rows, and the blocks of rows that are learned and logged.
 
-Rows of one learner come from many threads at once. Requests with the same columns are joined and
-learned as one block, which is logged as it was learned, so that replay repeats it exactly. A block
-is encoded as::
+Several threads may send rows for one learner. Requests with the same columns are joined and learned
+as one block; the log contains the blocks, so that replay learns exactly the same blocks. A block is
+encoded as::
 
-    length of the header, 4 bytes | header, JSON | the arrays, one after the other
+    length of the header, 4 bytes | header, JSON | arrays, one after the other
 
-The header has the number of rows and, for each array, its part, its column if it belongs to a
+The header contains the number of rows and, for each array, its part, its column if it belongs to a
 table, its dtype, its shape and its number of bytes. Arrays of Python objects are encoded as JSON.
 
-The size of a block is checked before it is encoded: rows may share one text in memory, but each
-stores a copy of it, so a kilobyte in memory may become gigabytes on the disk.
+The size of a block is checked before it is encoded: rows may share one text in memory, but each row
+stores a copy, so a kilobyte in memory may become gigabytes on the disk.
 
-Also here: checks of idempotency keys, source names and positions.
+The module also checks idempotency keys, source names and positions.
 """
 
 import hashlib
@@ -67,13 +67,13 @@ _Field = tuple[str, str | None, str, tuple[int, ...], int]
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """Rows, as arguments of a learner's methods.
+    """Rows, with their targets, weights and times, as arguments of a learner's methods.
 
     Parameters
     ----------
     X : ndarray of shape (n, …) or Table
     y : ndarray of shape (n,) or (n, c), or None
-        None for rows that wait for their labels.
+        Targets; None for rows that wait for their labels.
     weights : ndarray of shape (n,), optional
     time : ndarray of shape (n,), optional
     """
@@ -88,7 +88,7 @@ class Block:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a float64 matrix with one float64 target per row, and nothing else."""
+        """Whether the block consists of a float64 matrix and one float64 target per row."""
         X, y = self.X, self.y
         return (
             type(X) is np.ndarray
@@ -102,7 +102,7 @@ class Block:
 
     @property
     def layout(self) -> tuple[object, ...]:
-        """Columns, dtypes and shapes, which blocks must share to be learned as one."""
+        """Columns, dtypes and shapes; only blocks of equal layout can be joined."""
         if self.plain:
             return self.X.shape[1:]  # type: ignore[no-any-return]
         return tuple(
@@ -116,18 +116,18 @@ class Block:
         )
 
     def named(self) -> dict[str, Array]:
-        """Weights and time, if given, by the names of the arguments."""
+        """Return weights and times, except None, by the names of the arguments."""
         if self.weights is None and self.time is None:
             return {}
-        given = {"sample_weight": self.weights, "time": self.time}
-        return {name: value for name, value in given.items() if value is not None}
+        arguments = {"sample_weight": self.weights, "time": self.time}
+        return {name: value for name, value in arguments.items() if value is not None}
 
     def __getitem__(self, rows: slice) -> "Block":
         parts = (self.y, self.weights, self.time)
         return Block(self.X[rows], *(None if part is None else part[rows] for part in parts))
 
     def digest(self) -> bytes:
-        """The digest of the values, independent of dtype, encoding and order of columns."""
+        """Return the digest of the values, independent of dtypes and the order of columns."""
         X = self.X
         if isinstance(X, Table):
             X = Table({name: _canonical(X.columns[name]) for name in sorted(X.names)}, len(X))
@@ -139,7 +139,7 @@ class Block:
         return Block(X, *parts).former_digest()
 
     def former_digest(self) -> bytes:
-        """The digest of former versions, which depends on dtypes and the order of columns."""
+        """Return the digest of former versions, which depends on dtypes and order of columns."""
         return hashlib.sha256(self.to_bytes()).digest()
 
     def to_bytes(self) -> bytes:
@@ -148,7 +148,7 @@ class Block:
         Raises
         ------
         TypeError
-            If it contains values that JSON cannot represent.
+            If the block contains values that JSON cannot represent.
         """
         if self.plain:
             return b"".join((_plain_head(*self.X.shape), self.X.tobytes(), self.y.tobytes()))  # type: ignore[union-attr]
@@ -164,7 +164,7 @@ class Block:
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Block":
-        """Decode what ``to_bytes`` encoded; ``where`` is the file, for messages.
+        """Decode the result of ``to_bytes``; ``where`` is the file, for messages.
 
         Raises
         ------
@@ -177,8 +177,8 @@ class Block:
             columns: dict[str, Array] = {}
             parts: dict[str, Array] = {}
             for part, column, dtype, shape, size in fields:
-                into, name = (parts, part) if column is None else (columns, column)
-                into[name] = _array(data[at : at + size], dtype, shape)
+                arrays, name = (parts, part) if column is None else (columns, column)
+                arrays[name] = _array(data[at : at + size], dtype, shape)
                 at += size
             X = Table(columns, n) if table else parts.pop("X")
             return cls(X, **parts)
@@ -188,7 +188,7 @@ class Block:
             ) from error
 
     def arrays(self) -> Iterator[tuple[str, str | None, Array]]:
-        """Part, column and values of each array."""
+        """Yield part, column and values of each array."""
         columns = self.X.columns.items() if isinstance(self.X, Table) else [(None, self.X)]
         for name, column in columns:
             yield "X", name, column
@@ -203,7 +203,7 @@ def joined(blocks: Sequence[Block]) -> Block:
     Parameters
     ----------
     blocks : sequence of Block
-        At least one.
+        One or more blocks.
     """
     if len(blocks) == 1:
         return blocks[0]
@@ -220,10 +220,10 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 
 def _canonical(array: Array) -> Array:
-    """Values in one canonical dtype, for digests.
+    """Convert values to a canonical dtype, for digests.
 
-    Numbers are float64 if that is exact, text and mixed values are objects, and dates are
-    microseconds if that is exact.
+    Numbers become float64 and dates become microseconds, if the conversion is exact; text and mixed
+    values become objects.
     """
     kind = array.dtype.kind
     if kind == "M":
@@ -233,8 +233,10 @@ def _canonical(array: Array) -> Array:
         with np.errstate(over="ignore"):
             numbers = array.astype(np.float64)
         large = kind in "iu" and bool((np.abs(numbers) >= _EXACT).any())
-        if not large or numbers.tolist() == array.tolist():  # Python compares them exactly
-            return np.where(np.isnan(numbers), np.nan, numbers + 0.0)  # one nan, and no -0
+        if not large or numbers.tolist() == array.tolist():  # Python compares int and float exactly
+            return np.where(
+                np.isnan(numbers), np.nan, numbers + 0.0
+            )  # one bit pattern for nan, and 0 for -0
     values = np.empty(array.size, dtype=object)
     values[:] = [
         float(each) + 0.0 if isinstance(each, (int, float)) and abs(each) <= _EXACT else each
@@ -245,7 +247,7 @@ def _canonical(array: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _block_header(n: int, fields: tuple[_Field, ...]) -> bytes:
-    """The header with its length; cached, as many blocks have the same."""
+    """Encode the header with its length; cached, as many blocks have equal headers."""
     table = not any(part == "X" and column is None for part, column, *_ in fields)
     header = json.dumps([n, table, fields], separators=(",", ":")).encode()
     return _LENGTH.pack(len(header)) + header
@@ -261,19 +263,19 @@ def _plain_head(n: int, d: int) -> bytes:
 
 def _array(body: bytes, dtype: str, shape: list[int]) -> Array:
     if dtype == "|O":
-        if math.prod(shape) > len(body):  # each takes at least one byte
+        if math.prod(shape) > len(body):  # a value has at least one byte
             raise ValueError(f"{shape} values in {len(body)} bytes")
-        found = np.empty(shape, dtype=object)
+        array = np.empty(shape, dtype=object)
         values = json.loads(body)
-        found[...] = values if found.ndim == 1 else np.array(values, dtype=object)
-        return found
+        array[...] = values if array.ndim == 1 else np.array(values, dtype=object)
+        return array
     if np.dtype(dtype).kind not in _KINDS:
         raise ValueError(f"an array of {dtype}")
     return np.frombuffer(body, dtype).reshape(shape).copy()
 
 
-_ROWS = 4096  # max rows of a block of several requests
-_KINDS = "biufUM"  # dtypes whose bytes are stored
+_ROWS = 4096  # max rows of a block that joins requests
+_KINDS = "biufUM"  # kinds of dtypes that are stored as raw bytes
 
 
 class LearnResult(NamedTuple):
@@ -297,29 +299,29 @@ class Request:
     ----------
     block : Block
     body : bytes
-        The encoded block, if it was encoded already.
+        Encoded block, if already known; otherwise empty.
     size : int
         Approximate size in bytes.
     keys : sequence of tuple[str, bytes]
-        An idempotency key of all rows, or one for each, with the digest of the request.
+        Idempotency key of the request, or of each row, with the digest of its content.
     source, position : str, optional
         Source of the rows, and the position after them.
     ids : sequence of str
-        Ids of rows that wait for their labels, or are labelled by this request.
+        Ids of pending rows that this request stores, or learns from their labels.
     until : float
-        Time at which the rows expire.
+        Time at which pending rows expire.
     done : callable, optional
-        Called with the request when it is completed.
+        Function that is called with the completed request.
     learn_result, error : LearnResult and exception, optional
-        The result, or the error.
+        Result or error of a completed request.
     completed : bool
         Whether the request is completed.
     former : bytes
-        Digest of a former version for this request.
+        Digest of this request by a former version, which the file may contain.
     gate : lock
-        Locked until the request is completed.
+        Lock that is held until the request is completed.
     process : int
-        Id of the process that completes it.
+        Id of the process that completes the request.
     """
 
     block: Block
@@ -342,23 +344,25 @@ class Request:
         self.gate.acquire()
 
     def wait(self) -> LearnResult:
-        """Wait until the request is completed; its result, or raise its error."""
+        """Wait until the request is completed; return its result or raise its error."""
         if self.process != os.getpid():  # the gate is never released in a forked process
             return self.result()
         with self.gate:
             return self.result()
 
     def result(self) -> LearnResult:
-        """The result, or raise the error."""
+        """Return the result, or raise the error."""
         if self.error is not None:
             raise self.error
         if not self.completed or self.learn_result is None:
             if self.process == os.getpid():
-                raise StoreError("a request: its result must be available, got none. Call wait().")
+                raise StoreError(
+                    "Request.result: the request must be completed, but it is pending. Call wait()."
+                )
             raise StoreError(
-                f"a request: it must be completed by process {self.process}, which created it, "
-                f"before its result is read; this is process {os.getpid()}. Wait for it there, or "
-                "send it again with the same key."
+                f"Request.result: the request must be completed by process {self.process}, which "
+                f"created it, got a call in process {os.getpid()}. Wait for the result there, or "
+                "send the rows again with the same key."
             )
         return self.learn_result
 
@@ -369,23 +373,23 @@ def runs(requests: Sequence[Request]) -> list[list[Request]]:
     Parameters
     ----------
     requests : sequence of Request
-        A request of a source is a separate block, as it has a position.
+        Requests in order. A request of a source is a separate block, as it has a position.
     """
     if len(requests) == 1:
         return [list(requests)]
-    found: list[list[Request]] = []
+    groups: list[list[Request]] = []
     run: list[Request] = []
     rows, layout = 0, None
     for request in requests:
-        size, kind = len(request.block), request.block.layout
-        alone = request.source is not None
-        if not run or alone or kind != layout or rows + size > _ROWS:
+        size, own_layout = len(request.block), request.block.layout
+        separate = request.source is not None
+        if not run or separate or own_layout != layout or rows + size > _ROWS:
             run, rows = [], 0
-            found.append(run)
+            groups.append(run)
         run.append(request)
         rows += size
-        layout = None if alone else kind
-    return found
+        layout = None if separate else own_layout
+    return groups
 
 
 def array_to_bytes(array: Array) -> bytes:
@@ -401,7 +405,7 @@ def _head(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def array_from_bytes(data: bytes) -> Array:
-    """Decode what ``array_to_bytes`` encoded.
+    """Decode the result of ``array_to_bytes``.
 
     Raises
     ------
@@ -416,7 +420,9 @@ def array_from_bytes(data: bytes) -> Array:
         array = np.empty(shape, dtype=object)
         array[...] = json.loads(body)
     except (ValueError, TypeError) as error:
-        raise CorruptStoreError(f"stored predictions are damaged: {error}") from error
+        raise CorruptStoreError(
+            f"stored predictions are damaged: {error}. Restore the file from a backup."
+        ) from error
     return array
 
 
@@ -436,7 +442,7 @@ def read_rows(
 ) -> Block:
     """Copy rows into a block, which shares no memory with the caller's arrays.
 
-    The learner checks whether they can be learned.
+    Only the learner checks whether the rows can be learned.
 
     Parameters
     ----------
@@ -449,11 +455,11 @@ def read_rows(
     Raises
     ------
     ShapeError, TypeMismatchError
-        If the rows are invalid, or the number of targets differs.
+        If the rows are invalid, or ``y``, ``sample_weight`` or ``time`` has the wrong length.
     """
-    given: Any = Block(X, y, sample_weight, time)  # type: ignore[arg-type]  # arguments of any type
-    if given.plain:
-        return Block(given.X.copy(), given.y.copy())
+    block: Any = Block(X, y, sample_weight, time)  # type: ignore[arg-type]  # arguments of any type
+    if block.plain:
+        return Block(block.X.copy(), block.y.copy())
     rows = _rows(X, where)
     n = len(rows)
     return Block(
@@ -479,7 +485,7 @@ def check_labelled(y: object, where: str) -> None:
     """
     if y is None:
         raise TypeMismatchError(
-            f"{where}: `y` must be a target for each row, got None. Give the targets, or use "
+            f"{where}: `y` must have a target for each row, got None. Pass the targets, or use "
             "`predict_pending` for rows whose labels arrive later."
         )
 
@@ -495,7 +501,7 @@ def _rows(X: Any, where: str) -> Any:
     if array.ndim < 2 or array.dtype.kind not in _NUMBERS + _MIXED:
         matrix(X, where)  # raises the error
     if array.dtype.kind not in _NUMBERS:
-        if not isinstance(X, np.ndarray):  # NumPy would convert its numbers to text
+        if not isinstance(X, np.ndarray):  # NumPy would convert numbers beside text to text
             array = np.array(X, dtype=object)
         _check_plain(array, "X", where)
     elif array.dtype.itemsize > _NUMBER_BYTES:
@@ -504,17 +510,18 @@ def _rows(X: Any, where: str) -> Any:
 
 
 def _column(values: Array, name: str) -> Array:
-    """A copy, of a dtype that can be stored."""
+    """Copy a column, converted to a dtype that can be stored."""
     plain = values.dtype.kind in f"{_KINDS}O"
     return values.copy() if plain else to_column(values, name)
 
 
 def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
-    """Answers, weights or times as an array of their own.
+    """Copy targets, weights or times to an array with one value per row.
 
     Parameters
     ----------
-    part : array-like of shape (n, …); weights and times may be scalars
+    part : array-like of shape (n, …)
+        Values; weights and times may be scalars.
     name : str
         Name of the argument.
     n : int
@@ -529,16 +536,16 @@ def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
     """
     array = _copied(part)
     if name == "y" and array.dtype.kind == "U" and isinstance(part, (list, tuple)):
-        values = np.array(part, dtype=object)  # NumPy has converted its numbers to text
+        values = np.array(part, dtype=object)  # NumPy converts numbers beside text to text
         array = array if all(isinstance(v, str) for v in values.ravel().tolist()) else values
     if name == "time" and array.dtype.kind == "O":
         array = to_column(array, "time")
     if array.ndim == 0 and name != "y":
         array = np.full(n, array[()])
     if array.ndim == 0 or len(array) != n:
-        got = f"the shape {array.shape}" if array.ndim else "one that is not a list"
+        got = f"the shape {array.shape}" if array.ndim else "no list of values of equal shape"
         raise ShapeError(
-            f"{where}: `{name}` must have one value for each of {n} rows, got {got}. Give as many "
+            f"{where}: `{name}` must have one value for each of {n} rows, got {got}. Pass as many "
             "values as rows."
         )
     if array.dtype.kind == "f" and array.dtype.itemsize > _NUMBER_BYTES:
@@ -549,16 +556,16 @@ def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
 
 
 def _copied(values: Any) -> Array:
-    """A copy, in C order."""
+    """Copy values to an array in C order; tensors and masked arrays are converted."""
     if type(values) not in {np.ndarray, list}:
         if hasattr(values, "detach"):  # a tensor
             values = values.detach().cpu().numpy()
         if np.ma.is_masked(values):
-            kind, nothing = (float, np.nan) if values.dtype.kind in _NUMBERS else (object, None)
-            values = values.astype(kind).filled(nothing)
+            dtype, missing = (float, np.nan) if values.dtype.kind in _NUMBERS else (object, None)
+            values = values.astype(dtype).filled(missing)
     try:
         return np.array(values, order="C", copy=True)
-    except ValueError:  # rows of several lengths
+    except ValueError:  # rows of different lengths
         return np.empty((), dtype=object)
 
 
@@ -570,14 +577,14 @@ def _check_plain(array: Array, name: str, where: str) -> None:
     if invalid is not None or array.dtype.kind != "O":
         got = type(invalid).__name__ if array.dtype.kind == "O" else str(array.dtype)
         raise TypeMismatchError(
-            f"{where}: `{name}` must hold numbers or text, got {got}. Convert it, or give rows "
-            "with dates as dicts or as a frame."
+            f"{where}: `{name}` must contain numbers or text, got {got}. Convert the values, or "
+            "pass rows with dates as dicts or as a frame."
         )
 
 
-_MAX_ENCODED = 1 << 29  # bytes of rows at once
+_MAX_ENCODED = 1 << 29  # max bytes of an encoded block
 _LONGEST = 12  # max bytes of a character in JSON
-_FEW = 512  # values, which are never too many bytes
+_FEW = 512  # values of a block whose size is not checked
 
 
 def check_encodable(block: Block, where: str) -> None:
@@ -606,7 +613,7 @@ def check_encodable(block: Block, where: str) -> None:
 
 
 def check_size(nbytes: int, where: str) -> None:
-    """Check that rows do not take too many bytes.
+    """Check the size of rows.
 
     Parameters
     ----------
@@ -620,8 +627,8 @@ def check_size(nbytes: int, where: str) -> None:
     """
     if nbytes > _MAX_ENCODED:
         raise ShapeError(
-            f"{where}: `X` must take at most {_MAX_ENCODED:,} bytes, got {nbytes:,}. Give "
-            "fewer rows at once."
+            f"{where}: `X` must have at most {_MAX_ENCODED:,} bytes, got {nbytes:,}. Pass "
+            "fewer rows per call."
         )
 
 
@@ -630,7 +637,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def check_text(value: object, name: str, where: str) -> None:
-    """Check that a value is text of suitable length, without lone surrogates.
+    """Check that a value is text of 1 to 512 characters, without lone surrogates.
 
     Parameters
     ----------
@@ -650,6 +657,6 @@ def check_text(value: object, name: str, where: str) -> None:
         if 0 < len(value) <= _MAX_KEY and not _SURROGATES.search(value):
             return
     raise ParameterError(
-        f"{where}: `{name}` must be text of 1 to {_MAX_KEY} characters, got {got}. Give "
-        "another, such as str(uuid.uuid4())."
+        f"{where}: `{name}` must be text of 1 to {_MAX_KEY} characters without lone surrogates, "
+        f"got {got}. Pass text such as str(uuid.uuid4())."
     )

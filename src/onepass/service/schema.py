@@ -1,4 +1,4 @@
-"""Schema of a journal: its tables, and upgrades of former formats.
+"""Schema of a journal: its tables, and upgrades from former formats.
 
 The format is SQLite's ``user_version``, and ``application_id`` marks the file as one of onepass. A
 newer format is refused; an older one is upgraded in one transaction, so a crash or a full disk
@@ -7,11 +7,11 @@ leaves the old format or the new one.
 ====== =============================================================================================
 format tables ``keys`` and ``asked``
 ====== =============================================================================================
-1      without rowid, ordered by key: a commit of many keys writes as many pages
-2      ordered by arrival, with an index: half the bytes a commit, and fewer pages to read
+1      without rowid, ordered by key: a commit writes about one page per key
+2      ordered by arrival, with an index: a commit writes half as much and reads fewer pages
 ====== =============================================================================================
 
-For a new format, add a line to ``_LAYOUTS``, and one to ``_UPGRADES`` that leads to it.
+For a new format, add an entry to ``_LAYOUTS``, and to ``_UPGRADES`` the upgrade to this format.
 """
 
 import sqlite3
@@ -22,7 +22,7 @@ from onepass.errors import CorruptStoreError, StoreError
 __all__ = ["APPLICATION", "FORMAT", "checked_format", "create", "open_database"]
 
 APPLICATION = 0x6F6E6570
-"""The bytes "onep", which identify a file of onepass among those of SQLite."""
+"""The bytes "onep", which identify an SQLite file of onepass."""
 
 _LOG = """CREATE TABLE log (
         sequence INTEGER PRIMARY KEY,
@@ -83,7 +83,7 @@ _LAYOUTS = {  # the tables of each format
     1: (_LOG, _SNAPSHOTS, *_FIRST, *_INDEXES),
     2: (_LOG, _SNAPSHOTS, *_SECOND, *_INDEXES),
 }
-_UPGRADES = {  # from a format to the next
+_UPGRADES = {  # from each format to the next
     1: (
         "DROP INDEX keys_by_time",
         "DROP INDEX asked_by_time",
@@ -100,7 +100,7 @@ _UPGRADES = {  # from a format to the next
     )
 }
 FORMAT = max(_LAYOUTS)
-"""The newest format that this version reads, and the one that it writes."""
+"""Format of new files, and the newest format that can be read."""
 
 _BEFORE = (
     "PRAGMA locking_mode = EXCLUSIVE",  # first, so that no shared memory is used
@@ -109,14 +109,14 @@ _BEFORE = (
 )
 _AFTER = (
     "PRAGMA synchronous = FULL",
-    "PRAGMA fullfsync = ON",  # macOS: to the disk, not to its cache
+    "PRAGMA fullfsync = ON",  # macOS: flush the cache of the disk
     "PRAGMA checkpoint_fullfsync = ON",
-    f"PRAGMA journal_size_limit = {1 << 22}",  # after a large snapshot
+    f"PRAGMA journal_size_limit = {1 << 22}",  # shrink the log after a large snapshot
 )
 
 
 def create(path: Path) -> sqlite3.Connection:
-    """Open an empty file, in an open transaction that creates its tables."""
+    """Create the tables in an empty file; the transaction is left open."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     db.execute("BEGIN EXCLUSIVE")
@@ -133,18 +133,18 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
     Raises
     ------
     StoreError
-        If the format is newer, or SQLite has no write-ahead log there.
+        If the format is newer, or SQLite cannot use a write-ahead log.
     CorruptStoreError
-        If it is another program's file, or damaged.
+        If the file is damaged, or belongs to another program.
     sqlite3.Error
-        If it cannot be opened or written; an older format is then unchanged.
+        If the file cannot be opened or written; an older format is then unchanged.
     """
-    address = f"{path.absolute().as_uri()}?mode=rw"  # without creating it
+    address = f"{path.absolute().as_uri()}?mode=rw"  # do not create a missing file
     db = sqlite3.connect(address, isolation_level=None, check_same_thread=False, uri=True)
     try:
         for pragma in _BEFORE:
             db.execute(pragma)
-        found = checked_format(db, path, where)
+        version = checked_format(db, path, where)
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StoreError(  # noqa: TRY301  the connection must be closed
@@ -153,8 +153,8 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
             )
         for pragma in _AFTER:
             db.execute(pragma)
-        if found != FORMAT:
-            _upgrade(db, found)
+        if version != FORMAT:
+            _upgrade(db, version)
     except BaseException:
         db.close()
         raise
@@ -162,42 +162,42 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
 
 
 def checked_format(db: sqlite3.Connection, path: Path, where: str) -> int:
-    """The format of a file.
+    """Verify the tables of a file, and return its format.
 
     Raises
     ------
     StoreError
-        If it is newer.
+        If the format is newer.
     CorruptStoreError
-        If the file is another program's, or damaged.
+        If the file is damaged, or belongs to another program.
     """
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise CorruptStoreError(
             f"{where}: {path} must be the file of a durable learner, got another program's "
             "database. Choose another path."
         )
-    found = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if found > FORMAT:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > FORMAT:
         raise StoreError(
-            f"{where}: {path} is format {found}; this version reads up to {FORMAT}. Upgrade "
-            "onepass."
+            f"{where}: {path} must have a format up to {FORMAT}, got format {version} of a newer "
+            "onepass. Upgrade onepass."
         )
     problem = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    statements = db.execute(  # without the statistics of ANALYZE
+    statements = db.execute(  # except the statistics tables of ANALYZE
         "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]'"
     )
-    if problem == "ok" and {sql for (sql,) in statements} != set(_LAYOUTS.get(found, ())):
+    if problem == "ok" and {sql for (sql,) in statements} != set(_LAYOUTS.get(version, ())):
         problem = "its tables are not those of its format"
     if problem != "ok":
         raise CorruptStoreError(
             f"{where}: {path} is not as it was written: {problem}. Restore it from a backup."
         )
-    return found
+    return version
 
 
-def _upgrade(db: sqlite3.Connection, found: int) -> None:
+def _upgrade(db: sqlite3.Connection, start: int) -> None:
     db.execute("BEGIN EXCLUSIVE")
-    for version in range(found, FORMAT):
+    for version in range(start, FORMAT):
         for statement in _UPGRADES[version]:
             db.execute(statement)
     db.execute(f"PRAGMA user_version = {FORMAT}")

@@ -1,6 +1,6 @@
 """Interface of the service's sources: rows with positions, from which reading resumes.
 
-The sources of :mod:`onepass.stream` have no positions, and are other classes.
+The sources of :mod:`onepass.stream` have no positions, and do not implement this interface.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,12 +30,12 @@ class SourceBatch:
     time : ndarray of shape (n,), optional
         Time of each row, if the source has times.
     refused : list of tuple of int and str
-        For each invalid entry, the number of rows before it, and why it was refused.
+        For each invalid entry, the number of rows before it, and the reason of the refusal.
     removed : tuple of int and str, optional
-        Number of entries that were removed before they were read (0 if it is unknown), and the
-        message about them.
+        Number of entries that were removed before they were read (0 if unknown), and the message
+        about them.
     lag : int
-        Number of entries after the batch that were not read yet.
+        Number of unread entries after the batch.
     """
 
     part: str
@@ -52,12 +52,12 @@ class SourceBatch:
         return len(self.positions)
 
     def rows(self, first: int, end: int) -> dict[str, Any]:
-        """Rows from first to end and the position after them, as arguments of ``Durable.learn``."""
-        some = slice(first, end)
+        """Return some rows and the position after them, as arguments of ``Durable.learn``."""
+        span = slice(first, end)
         return {
-            "X": self.X[some],
-            "y": self.y[some],
-            "time": None if self.time is None else self.time[some],
+            "X": self.X[span],
+            "y": self.y[span],
+            "time": None if self.time is None else self.time[span],
             "source": self.part,
             "position": self.positions[end - 1],
         }
@@ -69,16 +69,16 @@ class Source(Protocol):
     Attributes
     ----------
     name : str
-        Name under which its positions are stored; without passwords.
+        Name under which the positions are stored; must not contain passwords.
     has_time : bool
-        Whether its rows have times.
+        Whether the rows have times.
     """
 
     name: str
     has_time: bool
 
     def positions(self) -> dict[str, str]:
-        """Last position of each part, by name.
+        """Return the last position of each part, by name.
 
         Raises
         ------
@@ -92,9 +92,9 @@ class Source(Protocol):
         Parameters
         ----------
         start : mapping of str to str
-            Positions after which to begin; a part without one is read from its beginning.
+            Positions after which to begin; a part without a position is read from its beginning.
         seconds : float
-            Stop iterating after this time without a row.
+            Time without a row after which the iteration ends.
 
         Raises
         ------

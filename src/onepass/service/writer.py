@@ -1,20 +1,20 @@
 """Writer of a durable learner: one thread learns requests, logs them, then acknowledges them.
 
-The writer takes all requests in its queue as one group. They are deduplicated by keys, learned,
-committed to the journal, published and acknowledged, in that order. All other work on the learner
-or the file (snapshots, rollback, labels) is a call in the same queue.
+The writer removes all requests from its queue as one group. The requests are deduplicated by keys,
+learned, committed to the journal, published and acknowledged, in this order. All other work on the
+learner or the file (snapshots, rollback, labels) is done by calls in the same queue.
 
 Invariants
 ----------
-- Once it is started, only the writer's thread accesses the learner and the journal.
+- After the start, only the writer's thread accesses the learner and the journal.
 - No request is acknowledged before its rows are on the disk. If a group cannot be committed, all
-  its requests fail, and the learner is restored from the disk before it learns anything else.
-- The learner changes only by ``ManagedModel.learn``: the same blocks in the same order give the
-  same learner, bit for bit.
-- Predictions come from a frozen copy that is made after each group and shares the learned arrays:
+  its requests fail, and the learner is restored from the disk before it learns further rows.
+- The learner changes only by ``ManagedModel.learn``: the same blocks in the same order result in
+  the same learner, bit for bit.
+- Predictions use a frozen copy that is created after each group and shares the learned arrays:
   they do not wait for rows to be learned, and never use a part of a block.
-- Callers only wait. An interrupt ends the waiting, but the request is committed or refused
-  regardless; the same idempotency key returns the result.
+- Callers only wait. An interrupt ends the waiting, but the request is still committed or refused; a
+  request with the same idempotency key returns the result.
 - A forked process neither writes nor closes the file.
 """
 
@@ -65,9 +65,9 @@ __all__ = ["Policy", "Watcher", "Writer"]
 _T = TypeVar("_T")
 
 Watcher = Callable[[Block, Array], object]
-"""Called with each learned block and its prequential predictions.
+"""Function that the writer's thread calls after a block is acknowledged.
 
-The writer's thread calls it after the rows are acknowledged.
+The arguments are the block and its prequential predictions.
 """
 
 
@@ -87,12 +87,12 @@ class Policy:
 
 
 _MAX_GROUP = 512  # requests
-_MAX_GROUP_BYTES = 1 << 26  # a group ends when it has more
-_EXPIRY_INTERVAL = 60.0  # seconds between deletions of old keys and rows
-_CHECK_INTERVAL = 1.0  # seconds between checks of the file and the disk, and between idle wake-ups
-_TRIM_BLOCKS = 2 * _MAX_GROUP  # blocks deleted at once: more than a group adds
-_CLOSE_TIMEOUT = 5.0  # max seconds that `close` takes to delete old blocks
-_CLOSED = "was closed. Open it again with op.durable."
+_MAX_GROUP_BYTES = 1 << 26  # size at which a group is complete
+_EXPIRY_INTERVAL = 60.0  # seconds between deletions of old keys and expired rows
+_CHECK_INTERVAL = 1.0  # seconds between checks of the file and the disk, also without requests
+_TRIM_BLOCKS = 2 * _MAX_GROUP  # blocks deleted at once; more than a group appends
+_CLOSE_TIMEOUT = 5.0  # max seconds in which `close` deletes old blocks
+_CLOSED = "must be open, but it was closed. Open it again with op.durable."
 
 _Call = tuple[Callable[[], Any], "Future[Any]"]
 
@@ -118,7 +118,7 @@ class _Restored:
 
 
 class Writer:
-    """A learner, its journal, and the only thread that writes both.
+    """A learner, its journal, and the only thread that changes them.
 
     Parameters
     ----------
@@ -129,22 +129,22 @@ class Writer:
     ----------
     model : ManagedModel
     published : tuple of int and learner
-        The last acknowledged version, and the frozen copy of the learner with its state.
+        Last acknowledged version, and the frozen copy of the learner after it.
     positions : dict of str to str
         Last position of each source.
     watch : callable or None
-        Called with each acknowledged block.
+        Watcher, called with each acknowledged block.
     hook : callable or None
-        Called by the writer's thread about once a second, and after each snapshot.
+        Function that the writer's thread calls about once a second, and after each snapshot.
     snapshots : list of Snapshot
-        Without their bodies, oldest first.
+        Stored snapshots without their bodies, oldest first.
     last_snapshot : tuple of int and float
         Number of rows learned at the last snapshot, and its time.
     pending : int
-        Number of rows that wait for their labels, including those that expired within a minute.
+        Number of rows that wait for their labels, including rows that expired within a minute.
     closed : str
-        Why nothing can be written: the writer was closed, or another process holds the file; empty
-        otherwise.
+        Why the writer is closed, such as after ``close`` or in a forked process, as the end of a
+        message; empty while it is open.
     """
 
     model: ManagedModel
@@ -169,17 +169,17 @@ class Writer:
         self._trims = False  # whether the log may have blocks before the oldest snapshot
 
     def now(self) -> float:
-        """Monotonic time, in seconds since 1970."""
+        """Return monotonic time, in seconds since 1970."""
         return self._began + time.monotonic()
 
     @property
     def ready(self) -> bool:
-        """Whether the file can be written, as far as is known."""
+        """Whether the file can be written, judging by the last write."""
         return not self.closed and self.journal.broken is None and self.journal.full is None
 
     @property
     def error(self) -> str | None:
-        """The current error of the file, the disk, a watcher or a callback, if there is one."""
+        """Current error of the file, the disk, a watcher or a callback; None without an error."""
         error = self.journal.broken or self.journal.full
         return self._error if error is None else str(error)
 
@@ -203,7 +203,7 @@ class Writer:
         if self.closed:
             raise StoreError(f"{self.where}: {self.journal.path} {self.closed}")
         self._items.put(item)
-        if self.closed:  # by another thread meanwhile
+        if self.closed:  # another thread has closed it meanwhile
             self._refuse_queued()  # type: ignore[unreachable]
 
     def call(self, work: Callable[[], _T], *, writes: bool = False) -> _T:
@@ -213,7 +213,7 @@ class Writer:
         ----------
         work : callable
         writes : bool, default False
-            Raise StoreError if nothing can be written.
+            Whether to raise StoreError if the file cannot be written.
         """
         self.check_caller()
 
@@ -232,10 +232,11 @@ class Writer:
         ------
         StoreError
         """
-        if self._thread is current_thread():  # identifiers of threads are reused
+        if self._thread is current_thread():  # compare objects, as thread identifiers are reused
             raise StoreError(
-                f"{self.where}: {self.journal.path} must not be used by a callback or watcher, "
-                "which would wait for itself, got such a call. Use `request`, or another thread."
+                f"{self.where}: {self.journal.path} must be used outside callbacks and watchers, "
+                "which would wait for themselves, got a call from one. Use `request`, which does "
+                "not wait, or another thread."
             )
 
     def close(self) -> None:
@@ -248,20 +249,21 @@ class Writer:
             self._thread.join()
 
     def release(self) -> None:
-        """Complete all requests, and close the file without a snapshot: it was not closed."""
+        """Complete all requests, and close the file without a snapshot; for unclosed learners."""
         if not self.closed and self._thread is not None:
             self._items.put((lambda: setattr(self, "closed", _CLOSED), Future()))
             if self._thread is not current_thread():
                 self._thread.join(_CLOSE_TIMEOUT)
 
     def abandon(self) -> None:
-        """Give up the file in a forked process, as its parent holds it."""
+        """Release the file in a forked process, as the parent process uses it."""
         self._items, self._thread, self._next_item = SimpleQueue(), None, None
         if not self.closed:
             self.journal.abandon()
             self.closed = (
-                f"is held by process {os.getppid()}, from which this one was forked. Learn there, "
-                "or open another file here; `predict` still works, with the state at the fork."
+                f"must be used in the process that opened it, {os.getppid()}, from which this one "
+                "was forked. Learn there, or open another file here; `predict` still works, with "
+                "the state at the fork."
             )
 
     def _run(self) -> None:
@@ -272,7 +274,10 @@ class Writer:
             self._failed("the writer has failed", error)
             raise
         finally:
-            self.closed = self.closed or "has failed. Open it again with op.durable."
+            self.closed = (
+                self.closed
+                or "must be open, but its writer has failed. Open it again with op.durable."
+            )
             self._refuse_queued()
             self.journal.close()
 
@@ -297,7 +302,7 @@ class Writer:
                 future.set_exception(error)
 
     def _group(self, first: Request) -> list[Request]:
-        """A request and those directly after it in the queue, up to the next call."""
+        """Return a request and the requests after it in the queue, up to the next call."""
         group, size = [first], first.size
         while len(group) < _MAX_GROUP and size < _MAX_GROUP_BYTES and not self._items.empty():
             item = self._items.get()
@@ -309,7 +314,7 @@ class Writer:
         return group
 
     def _refuse_queued(self) -> None:
-        """Refuse requests and calls that were enqueued after the end."""
+        """Refuse requests and calls that were queued after the writer was closed."""
         error = StoreError(f"{self.where}: {self.journal.path} {self.closed}")
         next_item, self._next_item = self._next_item, None
         items: list[Request | _Call] = [] if next_item is None else [next_item]
@@ -324,7 +329,7 @@ class Writer:
 
     def _close(self) -> None:
         """Take a last snapshot, and delete blocks before the oldest one as time permits."""
-        self.closed = _CLOSED  # later requests are refused
+        self.closed = _CLOSED  # refuse later requests
         self._attempt(self.journal.check_writable)
         self._attempt(lambda: self.snapshot("close"))
         self._attempt(self._trim_all)
@@ -342,12 +347,12 @@ class Writer:
 
     def resume(self) -> None:
         """Restore the learner from the file, and call the watcher with the replayed blocks."""
-        found = self._restored(watched=True)
-        self._install(found)
+        restored = self._restored(watched=True)
+        self._install(restored)
         self.journal.check_complete()
         self.snapshots = self.journal.snapshots()
-        self.last_snapshot = (found.snapshot.seen, found.snapshot.at)
-        self._tried = (found.snapshot.seen, self.now())
+        self.last_snapshot = (restored.snapshot.seen, restored.snapshot.at)
+        self._tried = (restored.snapshot.seen, self.now())
         self._trims = True
         self.pending = self.journal.count_pending(0.0)
 
@@ -359,14 +364,14 @@ class Writer:
             self.journal.broken = error
             raise
 
-    def _install(self, found: _Restored) -> None:
-        self.journal.ends(*found.end)
-        self.model, self.positions = found.model, found.positions
+    def _install(self, restored: _Restored) -> None:
+        self.journal.ends(*restored.end)
+        self.model, self.positions = restored.model, restored.positions
         self.published = (self.journal.sequence, self.model.frozen())
         self._stale = False
 
     def _restored(self, until: int | None = None, *, watched: bool = False) -> _Restored:
-        """Restore the learner as it was after a block, by default the last."""
+        """Restore the learner after a block, by default the last block."""
         snapshot = self.journal.before(until)
         path = str(self.journal.path)
         model = ManagedModel.from_bytes(snapshot.body, path, self.policy.replacements)
@@ -386,7 +391,7 @@ class Writer:
         return _Restored(model, positions, snapshot, end)
 
     def _replayed(self, model: ManagedModel, entry: Entry) -> tuple[Block, Array]:
-        """Replay a logged block; the block and its prequential predictions."""
+        """Replay a logged block; return the block and its prequential predictions."""
         if entry.kind != "learn":
             raise CorruptStoreError(
                 f"{self.where}: {self.journal.path} is not as it was written: the snapshot of its "
@@ -397,21 +402,21 @@ class Writer:
             model.write_back()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # they were issued when it was first learned
+                warnings.simplefilter("ignore")  # issued when the block was first learned
                 return block, model.learn(block)
-        except MemoryError:  # neither the file nor the version is at fault
+        except MemoryError:  # independent of the file and the version
             raise
         except Exception as error:
             raise StoreError(
-                f"{self.where}: block {entry.sequence:,} of {self.journal.path} must be one that "
-                f"can be replayed, but the learner refuses it: {error} Use the version of onepass "
-                "that wrote it."
+                f"{self.where}: the learner must accept block {entry.sequence:,} of "
+                f"{self.journal.path} again, but refuses it: {error} Use the version of onepass "
+                "that wrote the file."
             ) from error
 
     # -- one group ------------------------------------------------------------------------------
 
     def process(self, requests: Sequence[Request]) -> None:
-        """Learn and commit requests, or set the error of each; raises nothing."""
+        """Learn and commit requests; set errors on the requests instead of raising them."""
         while requests:
             batch = _Batch()
             try:
@@ -419,12 +424,12 @@ class Writer:
                 later = self._fill(batch, requests)
                 if batch.group.entries or batch.group.pending_rows:
                     self.journal.commit(batch.group)
-            except BaseException as error:  # noqa: BLE001  each request gets it
+            except BaseException as error:  # noqa: BLE001  set as the error of each request
                 self._complete(requests, error)
                 return
             try:
                 self._publish(batch)
-            except BaseException as error:  # noqa: BLE001  the rows are on the disk
+            except BaseException as error:  # noqa: BLE001  the rows are committed
                 self._stale = True
                 self._failed("the learner could not be published", error)
             self._complete(batch.processed)
@@ -455,61 +460,61 @@ class Writer:
         self.journal.reached("published")
 
     def _complete(self, requests: Sequence[Request], error: BaseException | None = None) -> None:
-        """Complete requests; with an error if their rows are not on the disk."""
+        """Complete requests, with ``error`` if their rows are not on the disk."""
         for request in requests:
-            if error is not None:  # a copy each, as each is raised in another thread
+            if error is not None:  # copies, as they are raised in different threads
                 request.learn_result, request.error = None, _copied(error)
             request.completed = True
         for request in requests:
             request.gate.release()
-            done, request.done = request.done, None  # it may refer to the request
+            done, request.done = request.done, None  # breaks a reference cycle
             if done is not None:
                 try:
                     done(request)
-                except BaseException as failure:  # noqa: BLE001  the others are called too
+                except BaseException as failure:  # noqa: BLE001  call the other callbacks
                     self._failed("a callback has failed", failure)
 
     def _failed(self, what: str, error: BaseException) -> None:
         self._error = f"{self.where}: {what}: {error}"
 
     def _fill(self, batch: _Batch, requests: Sequence[Request]) -> list[Request]:
-        """Learn new requests; return those to process later, as an earlier one has their key."""
+        """Learn requests; return those whose key an earlier request of the group has, for later."""
         keys = [request.keys[0][0] for request in requests if request.keys]
-        before = {found.key: found for found in self.journal.results(keys)} if keys else {}
-        here: set[str] = set()
+        results = {result.key: result for result in self.journal.results(keys)} if keys else {}
+        new_keys: set[str] = set()
         labelled: list[Request] = []
         later: list[Request] = []
         for request in requests:
             names = [name for name, _ in request.keys]
-            found = before.get(names[0]) if names else None
-            if found is None and not here.isdisjoint(names):
+            stored = results.get(names[0]) if names else None
+            if stored is None and not new_keys.isdisjoint(names):
                 later.append(request)
                 continue
             batch.processed.append(request)
-            if found is not None:
-                self._repeat(request, found)
+            if stored is not None:
+                self._repeat(request, stored)
             elif request.block.y is None:
                 self._store_pending(batch, request)
             else:
                 labelled.append(request)
-                here.update(names)
+                new_keys.update(names)
         for run in runs(labelled):
             self._stale = True
             self._learn(batch, run)
         return later
 
-    def _repeat(self, request: Request, found: StoredResult) -> None:
+    def _repeat(self, request: Request, stored: StoredResult) -> None:
         """Return the stored result of a request whose key was used before."""
         name, digest = request.keys[0]
-        if found.digest not in {digest, request.former, request.block.former_digest()}:
+        if stored.digest not in {digest, request.former, request.block.former_digest()}:
             request.error = IdempotencyConflictError(
-                f"{self.where}: the key {name[1:]!r} must come with the rows of its first request "
-                f"(version {found.sequence:,}), got other rows. Give each request a key of its "
-                "own."
+                f"{self.where}: the key {name[1:]!r} must be sent with the rows of its first "
+                f"request (version {stored.sequence:,}), got other rows. Use a new key for other "
+                "rows."
             )
             return
         request.learn_result = LearnResult(
-            found.sequence, array_from_bytes(found.predictions), repeated=True
+            stored.sequence, array_from_bytes(stored.predictions), repeated=True
         )
 
     def _store_pending(self, batch: _Batch, request: Request) -> None:
@@ -521,7 +526,8 @@ class Writer:
         if (waiting := self.pending + len(pending_rows)) + count > max_pending:
             request.error = BusyError(
                 f"{self.where}: at most {max_pending:,} rows may wait for their labels, got "
-                f"{count:,} beside {waiting:,}. Send labels, or give fewer seconds.",
+                f"{count:,} in addition to {waiting:,} waiting rows. Send labels first, or predict "
+                "rows with fewer `seconds`, so that they expire earlier.",
                 60.0,
             )
             return
@@ -532,14 +538,14 @@ class Writer:
         request.learn_result = LearnResult(self.journal.sequence, np.empty(0))
 
     def _learn(self, batch: _Batch, run: list[Request]) -> None:
-        """Learn a run of requests as one block, or one by one if the block is refused."""
-        group, reloaded, alone = batch.group, self.model.reloaded, len(run) == 1
+        """Learn a run of requests as one block, or one by one if the learner refuses the block."""
+        group, reloaded, single = batch.group, self.model.reloaded, len(run) == 1
         try:
-            block = run[0].block if alone else joined([request.block for request in run])
+            block = run[0].block if single else joined([request.block for request in run])
             with feature_limit(self.policy.max_features):
                 predicted = self.model.learn(block)
         except Exception as error:  # noqa: BLE001  set as the request's error
-            if alone:
+            if single:
                 run[0].error = error
                 return
             for request in run:
@@ -550,7 +556,7 @@ class Writer:
         if source is not None:
             note = _note(source, position)
             batch.positions[source] = position
-        body = (run[0].body if alone else b"") or block.to_bytes()
+        body = (run[0].body if single else b"") or block.to_bytes()
         n = len(block.X)
         entry = Entry(last.sequence + 1, "learn", n, last.seen + n, reloaded, note, body)
         group.entries.append(entry)
@@ -561,12 +567,12 @@ class Writer:
             first += len(part)
             request.learn_result = LearnResult(entry.sequence, part)
             if request.keys:
-                now = now or self.now()  # one time for all, so they are deleted together
-                group.labelled += request.ids  # pending rows: each has a key
-                each = [part] if len(request.keys) == 1 else np.split(part, len(part))
+                now = now or self.now()  # one time for all keys, which are then deleted together
+                group.labelled += request.ids  # each pending row has a key
+                parts = [part] if len(request.keys) == 1 else np.split(part, len(part))
                 group.results += [
-                    StoredResult(name, digest, entry.sequence, array_to_bytes(one), now)
-                    for (name, digest), one in zip(request.keys, each, strict=False)
+                    StoredResult(name, digest, entry.sequence, array_to_bytes(predictions), now)
+                    for (name, digest), predictions in zip(request.keys, parts, strict=False)
                 ]
 
     # -- watcher --------------------------------------------------------------------------------
@@ -576,7 +582,7 @@ class Writer:
             self.watch = self.policy.watch(model.frozen())
 
     def _call_watcher(self, learned: list[tuple[Block, Array]]) -> None:
-        """Call the watcher with blocks; if it fails, set ``error``, as the rows are learned."""
+        """Call the watcher with blocks; set ``error`` if it fails, as the rows are committed."""
         if self.watch is not None:
             for block, predicted in learned:
                 try:
@@ -589,16 +595,16 @@ class Writer:
     def learn_labels(self, ids: Sequence[str], labels: Block, where: str) -> LearnResult:
         """Learn pending rows with their labels."""
         self.check_ready()
-        found: LabelledRows = match(self.journal, self.now(), ids, labels, where)
-        if not found.rows:
-            return found.learn_result(ids, None)
-        request = found.request(where)
+        labelled: LabelledRows = match(self.journal, self.now(), ids, labels, where)
+        if not labelled.rows:
+            return labelled.learn_result(ids, None)
+        request = labelled.request(where)
         self.process([request])
         self.maintain()
-        return found.learn_result(ids, request.result())
+        return labelled.learn_result(ids, request.result())
 
     def copied(self) -> "Learner | Pipeline":
-        """A copy of the acknowledged learner; restored from the disk if this one is ahead of it.
+        """Return a copy of the acknowledged learner, restored from the disk if necessary.
 
         Raises
         ------
@@ -619,30 +625,30 @@ class Writer:
         self.published = (sequence, self.published[1])
 
     def rollback(self, to: int) -> int:
-        """Restore the state after a block; the log still has the blocks after it."""
-        found = self._restored(to)
+        """Restore the state after a block; later blocks remain in the log."""
+        restored = self._restored(to)
         sequence, seen = self.journal.sequence + 1, self.journal.seen
         entry = Entry(sequence, "rollback", 0, seen, True, json.dumps({"to": to}), b"")  # noqa: FBT003
-        snapshot = self._snapshot(found.model, sequence, f"rollback to {to}")
-        published = (sequence, found.model.frozen())
+        snapshot = self._snapshot(restored.model, sequence, f"rollback to {to}")
+        published = (sequence, restored.model.frozen())
         self.journal.commit(Group(entries=[entry], snapshot=snapshot))
-        self.model, self.published = found.model, published
+        self.model, self.published = restored.model, published
         self.last_snapshot = self._tried = (seen, self.now())
         self._attempt(self._prune)
         return sequence
 
     def snapshot(self, why: str) -> int:
-        """Take a snapshot, unless this version has one, and prune old ones; returns the version.
+        """Take a snapshot, unless this version has one; prune old ones and return the version.
 
         Raises
         ------
         StoreError, CheckpointError
-            If it cannot be written.
+            If the snapshot cannot be written.
         """
         sequence = self.journal.sequence
         if self.snapshots[-1].sequence < sequence:
-            taken = self._snapshot(self.model, sequence, why)
-            self.journal.commit(Group(snapshot=taken))
+            snapshot = self._snapshot(self.model, sequence, why)
+            self.journal.commit(Group(snapshot=snapshot))
         self.last_snapshot = self._tried = (self.journal.seen, self.now())
         self._error = None
         self._attempt(self._prune)
@@ -673,10 +679,10 @@ class Writer:
             self._attempt(self._trim)
 
     def _check_files(self) -> None:
-        """Check the file, its log and the disk; restore the learner when there is room again."""
+        """Check the file, its log and the disk; after a full disk, restore the learner."""
         self._attempt(lambda: self.journal.check_writable(log=True))
         if self.journal.full is not None:
-            with suppress(Exception):  # each request raises it until there is room
+            with suppress(Exception):  # requests raise the error until there is space
                 self.check_ready()
                 self.journal.check_room()
         self._call_hook()
@@ -689,13 +695,13 @@ class Writer:
                 self._failed("maintenance has failed", error)
 
     def _attempt(self, work: Callable[[], object]) -> None:
-        """Do maintenance that may fail: all rows are in the log regardless."""
+        """Do maintenance; only warn if it fails, as all acknowledged rows are in the log."""
         if self._stale or self.journal.broken is not None:
             return
         try:
             work()
         except Exception as error:  # noqa: BLE001
-            self._error = f"{error} All rows are in the log, which is still written."
+            self._error = f"{error} All acknowledged rows are in the log."
             with suppress(CheckpointWarning):  # if warnings are errors
                 warnings.warn(self._error, CheckpointWarning, stacklevel=2)
 
@@ -712,7 +718,7 @@ class Writer:
         self._trims = True
 
     def _trim(self) -> None:
-        self._trims = False  # if it fails, it is retried after the next snapshot
+        self._trims = False  # a failed attempt is repeated after the next snapshot
         self._trims = self.journal.trim(_TRIM_BLOCKS)
 
     def _trim_all(self) -> None:
@@ -732,7 +738,7 @@ def _note(source: str, position: str) -> str:
 
 
 def _copied(error: BaseException) -> BaseException:
-    """A copy of an exception, or itself if its class cannot be copied."""
+    """Copy an exception; return the same object if its class cannot be copied."""
     try:
         return copy.copy(error)
     except Exception:  # noqa: BLE001
@@ -743,8 +749,8 @@ _ALL: weakref.WeakSet[Writer] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    for each in list(_ALL):
-        each.abandon()
+    for writer in list(_ALL):
+        writer.abandon()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,7 +1,6 @@
-"""The service as an ASGI application: a router of Starlette within one layer for all responses.
+"""ASGI application of the service: Starlette's router and one middleware.
 
-Requests to predict and to learn go through it by the thousand each second, so there is no other
-middleware.
+There is no other middleware, as each layer delays every request.
 """
 
 import re
@@ -32,37 +31,37 @@ _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 def create_app(
     registry: ModelRegistry,
     *,
-    tokens: Tokens = Tokens({}),  # noqa: B008  it never changes
-    limits: Limits = Limits(),  # noqa: B008  the same
+    tokens: Tokens = Tokens({}),  # noqa: B008  immutable
+    limits: Limits = Limits(),  # noqa: B008  immutable
     default_model: str | None = None,
     commit_timeout: float = 60.0,
 ) -> ASGIApp:
-    """The service as an ASGI application.
+    """Create the ASGI application of the service.
 
     Parameters
     ----------
     registry : ModelRegistry
-        Its learners; whoever opened it closes it.
+        Learners to serve; the caller closes the registry.
     tokens : Tokens
-        Without any, every local process may do everything.
+        Accepted tokens; without tokens, every local process may do everything.
     limits : Limits
-        Of one request.
+        Limits of one request.
     default_model : str, optional
-        The learner of ``/invocations``; by default the only one.
+        Learner of ``/invocations``; required if there are several learners.
     commit_timeout : float, default 60
-        Seconds until a request whose rows are not on disk fails with 503.
+        Seconds within which rows must be on disk; afterwards the request fails with 503.
     """
     service = Service(registry, tokens, limits, default_model, commit_timeout)
     paths: dict[str, list[Endpoint]] = {}
-    for each in ENDPOINTS:
-        paths.setdefault(each.path, []).append(each)
-    routes = [Route(path, _Resource(service, found)) for path, found in paths.items()]
+    for endpoint in ENDPOINTS:
+        paths.setdefault(endpoint.path, []).append(endpoint)
+    routes = [Route(path, _Resource(service, endpoints)) for path, endpoints in paths.items()]
     router = Router(routes, redirect_slashes=False, default=_not_found)
     return _Responses(router, service)
 
 
 class _Resource:
-    """All endpoints of one path: checks method and role, then calls the handler."""
+    """Endpoints of one path: checks the method and the role, then calls the handler."""
 
     def __init__(self, service: Service, endpoints: Sequence[Endpoint]) -> None:
         self._service = service
@@ -76,7 +75,7 @@ class _Resource:
             allowed = ", ".join(sorted(self._endpoints))
             raise MethodNotAllowedError(
                 f"{scope['path'][:200]}: the method must be one of {allowed}, got "
-                f"{scope['method'][:20]}. See /openapi.json.",
+                f"{scope['method'][:20]}. Use one of these; /openapi.json lists the endpoints.",
                 allowed,
             )
         request = ServiceRequest(scope, receive, self._service)
@@ -91,19 +90,20 @@ class _Resource:
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     del receive, send
     raise NotFoundError(
-        f"{scope['path'][:200]}: there is no such endpoint. /openapi.json lists all."
+        f"{scope['path'][:200]}: no such endpoint. Correct the path; /openapi.json lists all "
+        "endpoints."
     )
 
 
 class _Responses:
-    """Errors as responses, request ids, and the count of responses by status."""
+    """Middleware that converts errors to responses, adds request ids and counts statuses."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._statuses = app, service.statuses
         self._errors: Callable[[Exception, str, str], Response] = ErrorResponses(
             service.registry.folder
         )
-        self._prefix, self._count = secrets.token_hex(4), count(1)  # of the ids of requests
+        self._prefix, self._count = secrets.token_hex(4), count(1)  # of request ids
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -112,7 +112,7 @@ class _Responses:
         request_id = self._request_id(scope)
         started = False
 
-        def sent(message: Message) -> Awaitable[None]:
+        def send_with_id(message: Message) -> Awaitable[None]:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
@@ -123,7 +123,7 @@ class _Responses:
             return send(message)
 
         try:
-            await self._app(scope, receive, sent)
+            await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
             return
         except Exception as error:
@@ -131,11 +131,11 @@ class _Responses:
                 raise
             call = f"{scope['method']} {scope['path'][:200]}"
             response = self._errors(error, request_id.decode(), call)
-            error.__traceback__ = None  # its frames hold the rows of the request
-            await response(scope, receive, sent)
+            error.__traceback__ = None  # its frames refer to the rows of the request
+            await response(scope, receive, send_with_id)
 
     def _request_id(self, scope: Scope) -> bytes:
-        """The id that the client has given, or a new one."""
+        """Return the request id that the client has sent, or a new id."""
         for name, value in scope["headers"]:
             if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
                 return bytes(value)

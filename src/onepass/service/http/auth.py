@@ -1,8 +1,8 @@
 """Authorisation by bearer tokens.
 
-A token has roles: learn includes predict, and admin includes both. Without tokens every local
-process may do everything, but no web page of another origin: neither by a cross-origin request, nor
-by DNS rebinding, that is, under a name of its own that leads to this machine.
+A token has roles: learn includes predict, and admin includes both. Without tokens, every local
+process may do everything. Web pages of other origins may not: cross-origin requests are refused, as
+are requests whose header Host is not this machine (DNS rebinding).
 """
 
 import hashlib
@@ -21,7 +21,7 @@ PREDICT, LEARN, ADMIN = "predict", "learn", "admin"
 
 _INCLUDES = {PREDICT: {PREDICT}, LEARN: {PREDICT, LEARN}, ADMIN: {PREDICT, LEARN, ADMIN}}
 _MIN_TOKEN = 16  # characters of a token
-_MAKE = "Make one with: openssl rand -hex 32"
+_MAKE = "Generate a token with: openssl rand -hex 32"
 
 
 class Tokens:
@@ -30,13 +30,13 @@ class Tokens:
     Parameters
     ----------
     roles : mapping of str to iterable of str
-        Token -> its roles.
+        Roles of each token.
     """
 
     def __init__(self, roles: Mapping[str, Iterable[str]]) -> None:
         self._roles = [
-            (_digest(token), frozenset().union(*(_INCLUDES[role] for role in given)))
-            for token, given in roles.items()
+            (_digest(token), frozenset().union(*(_INCLUDES[role] for role in names)))
+            for token, names in roles.items()
         ]
 
     def __bool__(self) -> bool:
@@ -47,21 +47,21 @@ class Tokens:
 
     @classmethod
     def parse(cls, text: str, where: str) -> "Tokens":
-        """Tokens from lines such as ``learn,predict 7f3a…``.
+        """Parse lines such as ``learn,predict 7f3a…``.
 
         Parameters
         ----------
         text : str
-            Roles and a token a line; empty lines and those that begin with # are ignored.
+            Roles and a token on each line; empty lines and lines that begin with # are ignored.
         where : str
             The file, for messages.
 
         Raises
         ------
         ParameterError
-            If a line has another form. The message never has the token.
+            If a line has another form, or there is no token. Messages never contain tokens.
         """
-        found: dict[str, list[str]] = {}
+        tokens: dict[str, list[str]] = {}
         for number, line in enumerate(text.splitlines(), start=1):
             words = line.split()
             if not words or words[0].startswith("#"):
@@ -69,52 +69,55 @@ class Tokens:
             at, roles = f"{where}, line {number}", words[0].split(",")
             if len(words) != 2 or not _INCLUDES.keys() >= set(roles):
                 raise ParameterError(
-                    f"{at}: must be roles and a token, such as 'learn,predict TOKEN', with roles "
-                    "of predict, learn and admin, got another line. Fix it."
+                    f"{at}: the line must be roles and a token, such as 'learn,predict TOKEN', "
+                    "with the roles predict, learn and admin, got another form. Correct the line."
                 )
             token = words[1]
             if len(token) < _MIN_TOKEN or not token.isascii():
-                got = f"{len(token)}" if token.isascii() else "others"
+                got = f"{len(token)}" if token.isascii() else "other characters"
                 raise ParameterError(
                     f"{at}: a token must have at least {_MIN_TOKEN} characters, all of them ASCII, "
                     f"got {got}. {_MAKE}"
                 )
-            found.setdefault(token, []).extend(roles)
-        if not found:
+            tokens.setdefault(token, []).extend(roles)
+        if not tokens:
             raise ParameterError(
-                f"{where}: must hold at least one token, got none. Write a line such as 'admin "
-                "TOKEN'."
+                f"{where}: the file must contain at least one token, got none. Write a line such "
+                "as 'admin TOKEN'."
             )
-        return cls(found)
+        return cls(tokens)
 
     @classmethod
     def from_file(cls, path: Path, where: str) -> "Tokens":
-        """Tokens of a file, as ``parse`` reads them.
+        """Read tokens from a file; see ``parse``.
 
         Raises
         ------
         SourceError, ParameterError
-            If it cannot be read, or holds none.
+            If the file cannot be read, or is invalid.
         """
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{where}: {path} must be a text file, got: {error}.") from error
+            raise SourceError(
+                f"{where}: {path} must be a text file in UTF-8 that can be read, got: "
+                f"{error}. Check the path and its permissions."
+            ) from error
         return cls.parse(text, str(path))
 
     def check(
         self, fields: Mapping[bytes, bytes], role: str | None, what: str = "this request"
     ) -> None:
-        """Refuse a request without a token of a role; without tokens, one of another origin.
+        """Refuse a request without the role; if there are no tokens, refuse other origins.
 
         Parameters
         ----------
         fields : mapping of bytes to bytes
-            Headers by their names in lower case.
+            Headers by lower-case name.
         role : str or None
-            None if no token is needed.
+            Required role; None if no token is required.
         what : str
-            What needs the role, for messages.
+            The operation that requires the role, for messages.
 
         Raises
         ------
@@ -131,26 +134,27 @@ class Tokens:
         scheme, _, token = header.partition(" ")
         digest = _digest(token.strip() if scheme.lower() == "bearer" else "")
         allowed: frozenset[str] = frozenset()
-        for each, roles in self._roles:  # all of them: the time must not depend on the token
-            allowed |= roles if hmac.compare_digest(each, digest) else frozenset()
+        for stored, roles in self._roles:  # no early exit: the time must not depend on the token
+            allowed |= roles if hmac.compare_digest(stored, digest) else frozenset()
         if not allowed:
             raise UnauthorizedError(
-                "a token must come with each request, as 'Authorization: Bearer TOKEN', got none, "
-                "or an unknown one. Send a valid token."
+                "each request must have a token, as 'Authorization: Bearer TOKEN', got none, "
+                "or an unknown token. Send a valid token."
             )
         if role not in allowed:
             raise ForbiddenError(
-                f"the token must have the role {role!r} for {what}, got others. Use another token."
+                f"the token must have the role {role!r} for {what}, got other roles. Use another "
+                "token."
             )
 
 
 def check_safe(host: str, tokens: Tokens, where: str) -> None:
-    """Refuse to listen where other machines reach the service, without a token.
+    """Refuse to listen without tokens on an address that other machines can reach.
 
     Parameters
     ----------
     host : str
-        The address to listen on.
+        Address to listen on.
     tokens : Tokens
     where : str
         The public call, for messages.
@@ -161,14 +165,15 @@ def check_safe(host: str, tokens: Tokens, where: str) -> None:
     """
     if not tokens and not is_loopback(host):
         raise ParameterError(
-            f"{where}: on {host}, which others can reach, there must be tokens, got none. Give "
-            "--tokens FILE or the environment variable ONEPASS_TOKEN, or listen on 127.0.0.1."
+            f"{where}: a service on {host}, which other machines can reach, must have tokens, got "
+            "none. Pass --tokens FILE, set the environment variable ONEPASS_TOKEN, or listen on "
+            "127.0.0.1."
         )
 
 
 @lru_cache(maxsize=256)
 def _foreign(host: bytes | None, origin: bytes | None) -> str | None:
-    """Why a request is not of this machine; None if it is."""
+    """Return why a request is not from this machine; None if it is."""
     try:
         name = None if host is None else urlsplit(f"//{host.decode('latin-1')}").hostname or ""
         page = None if origin is None else urlsplit(origin.decode("latin-1")).netloc
@@ -177,18 +182,18 @@ def _foreign(host: bytes | None, origin: bytes | None) -> str | None:
     if name is not None and not is_loopback(name):
         return (
             "without tokens the header Host must be an address of this machine, such as 127.0.0.1 "
-            "or localhost, got another. Start the service with tokens."
+            "or localhost, got another host. Use such an address, or start the service with tokens."
         )
     if page is not None and page.lower() != (host or b"").decode("latin-1").lower():
         return (
-            "without tokens the header Origin must be that of the service itself, got another. "
-            "Start the service with tokens."
+            "without tokens the header Origin must be that of the service, got another origin. "
+            "Send the request from the service's own page, or start the service with tokens."
         )
     return None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone.
+    """Return whether an address can be reached only from this machine.
 
     Parameters
     ----------

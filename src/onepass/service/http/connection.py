@@ -1,4 +1,4 @@
-"""HTTP/1.1 connection: uvicorn's, with limits on headers, connections and idle time."""
+"""HTTP/1.1 connections of uvicorn, with limits on headers, connections and idle time."""
 
 import asyncio
 import sys
@@ -14,12 +14,12 @@ if sys.platform != "win32":
 __all__ = ["Connection", "max_connections"]
 
 _BODY = {b"content-length", b"transfer-encoding"}
-_HEAD = 1 << 16  # max bytes without complete headers or a part of the body
-_RESERVED_FILES = 128  # for learners and Python
+_HEAD = 1 << 16  # max bytes since the last complete headers or part of a body
+_RESERVED_FILES = 128  # file descriptors for learners and Python
 
 
 def max_connections() -> int:
-    """Max connections that leave enough file descriptors for learners."""
+    """Return the max number of connections that leaves file descriptors for learners."""
     if sys.platform == "win32":
         return 1 << 30
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -29,19 +29,20 @@ def max_connections() -> int:
 class Connection(HttpToolsProtocol):
     """One connection.
 
-    ``request_timeout`` is the same for the whole server: seconds until a request must be complete.
+    The attributes of the class apply to all connections of a server.
     """
 
     request_timeout = 30.0
+    """Seconds within which a request must be complete."""
     limit = 1 << 30
-    """Max connections; further ones are closed."""
+    """Max connections; further connections are closed."""
 
     _timer: asyncio.TimerHandle | None = None
     _size = 0  # bytes since the last headers or part of a body
     _unsent = 0  # bytes of responses not received by the client at the last check
 
     def connection_made(self, transport: Any) -> None:
-        """Close a connection beyond the limit; else start the timeout of its first request."""
+        """Close a connection beyond the limit, or start the timeout of its first request."""
         super().connection_made(transport)
         if len(self.connections) > self.limit:
             transport.abort()
@@ -57,14 +58,14 @@ class Connection(HttpToolsProtocol):
         self._size += len(data)
         super().data_received(data)
         if self._size > _HEAD:
-            self._refuse(431, b"the headers of the request are too long")
+            self._refuse(431, b"the headers of the request are too long; send shorter headers")
         elif self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             self._wait()
         else:
             self._stop_waiting()
 
     def on_headers_complete(self) -> None:
-        """Refuse a body after an upgrade: httptools would read it as the next request."""
+        """Refuse an upgrade with a body, which httptools would parse as the next request."""
         self._size = 0
         if self.parser.should_upgrade() and not _BODY.isdisjoint(dict(self.headers)):
             raise ParameterError("a body after an upgrade")
@@ -80,10 +81,12 @@ class Connection(HttpToolsProtocol):
         """Refuse an invalid request."""
         del msg
         self._size += 1
-        self._refuse(400, b"the request must be one of HTTP/1.1, without an upgrade or a tunnel")
+        self._refuse(
+            400, b"the request must be HTTP/1.1 without an upgrade or a tunnel; correct the client"
+        )
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection; abort it if the client receives nothing of its responses."""
+        """Close an idle connection; abort it if the client does not read its responses."""
         unsent = self.transport.get_write_buffer_size()
         if unsent and unsent == self._unsent:
             self.transport.abort()
@@ -97,21 +100,22 @@ class Connection(HttpToolsProtocol):
 
     def _wait(self) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(self.request_timeout, self._late)
+            self._timer = self.loop.call_later(self.request_timeout, self._time_out)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _late(self) -> None:
+    def _time_out(self) -> None:
         self._timer = None
-        if self.flow.read_paused:  # the rest may have arrived
+        if self.flow.read_paused:  # the rest may have arrived, but was not read
             self._wait()
         else:
             self._refuse(
                 408,
-                b"the request must arrive within the request timeout, but did not; send it again",
+                b"the request must arrive within the request timeout, but is incomplete; "
+                b"send it again",
             )
 
     def _refuse(self, status: int, error: bytes) -> None:
@@ -122,7 +126,7 @@ class Connection(HttpToolsProtocol):
                 b"%bcontent-type: application/json\r\nconnection: close\r\n\r\n"
                 b'{"error":"%b"}' % (STATUS_LINE[status], error)
             )
-        if not idle:  # its handler must not wait for the rest
+        if not idle:  # the handler must not wait for the rest of the body
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()

@@ -1,4 +1,4 @@
-"""What all requests share: the registry, limits, threads, and results of learner threads."""
+"""State shared by all requests: registry, limits, threads, and results of writers."""
 
 import asyncio
 import os
@@ -16,16 +16,17 @@ from onepass.service.requests import Request
 __all__ = ["Budget", "Completions", "Service"]
 
 _T = TypeVar("_T")
-_BODIES = 16  # max bodies of the maximum size at once
-_DISK_THREADS = 32  # they mostly wait
+_BODIES = 16  # max concurrent bodies of maximum size
+_DISK_THREADS = 32  # more than CPUs, as these threads mostly wait
 
 
 class Budget:
-    """Bound on the bytes of all large request bodies in memory.
+    """Limit on the total size of large request bodies in memory.
 
     Parameters
     ----------
     nbytes : int
+        Limit in bytes.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -37,37 +38,37 @@ class Budget:
         Raises
         ------
         BusyError
-            If fewer are left.
+            If fewer bytes are free.
         """
         if nbytes > self._left:
             raise BusyError(
-                f"the bodies of all requests must have at most {self._size:,} bytes at a time, got "
-                "more. Retry in a second with the same key.",
+                f"the bodies of all concurrent requests must have at most {self._size:,} bytes, "
+                "got more. Retry in a second with the same key.",
                 1.0,
             )
         self._left -= nbytes
 
 
 class Completions:
-    """Delivers finished requests from learner threads to the event loop, in batches."""
+    """Delivers completed requests from the writers' threads to the event loop, in batches."""
 
     def __init__(self) -> None:
         self._finished: deque[tuple[asyncio.Future[Request], Request]] = deque()
         self._scheduled = False
 
     def post(self, future: "asyncio.Future[Request]", request: Request) -> None:
-        """Set the result of a future; called in any thread."""
+        """Set the result of a future; may be called in any thread."""
         self._finished.append((future, request))
         if not self._scheduled:
             self._scheduled = True
             try:
                 future.get_loop().call_soon_threadsafe(self._deliver)
-            except RuntimeError:  # the loop is closed: no handler waits
+            except RuntimeError:  # the event loop is closed: no handler waits
                 self._scheduled = False
                 self._finished.clear()
 
     def _deliver(self) -> None:
-        self._scheduled = False  # before reading: a request that is posted now schedules again
+        self._scheduled = False  # before reading: requests posted from now on are scheduled again
         while self._finished:
             future, request = self._finished.popleft()
             if not future.done():
@@ -82,16 +83,16 @@ class Service:
     registry : ModelRegistry
     tokens : Tokens
     limits : Limits
-        Of one request.
+        Limits of one request.
     default_model : str or None
-        The learner of ``/invocations``; by default the only one.
+        Learner of ``/invocations``; required if there are several learners.
     commit_timeout : float
-        Seconds until a request whose rows are not on disk fails.
+        Seconds within which rows must be on disk; afterwards the request fails.
 
     Attributes
     ----------
     statuses : Counter of int
-        Responses by status.
+        Number of responses by status.
     """
 
     def __init__(
@@ -113,39 +114,39 @@ class Service:
         self._disk = ThreadPoolExecutor(_DISK_THREADS, "onepass disk")
 
     async def compute(self, work: Callable[[], _T]) -> _T:
-        """Run work that takes long in a thread."""
+        """Run a long computation in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._compute, work)
 
     async def disk(self, work: Callable[[], _T]) -> _T:
-        """Run work that waits for files in a thread."""
+        """Run a function that waits for files in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
     async def committed(self, result: "asyncio.Future[_T]", name: str) -> _T:
-        """Wait for rows to be on disk; after a timeout the result is cancelled, not the work.
+        """Wait for the commit of rows; a timeout ends the waiting, not the commit.
 
         Parameters
         ----------
         result : Future
         name : str
-            The learner, for messages.
+            Name of the learner, for messages.
 
         Raises
         ------
         CommitTimeoutError
-            After ``commit_timeout``.
+            If the rows are not on disk within ``commit_timeout``.
         """
-        late = False
+        expired = False
 
         def expire() -> None:
-            nonlocal late
-            late = True
+            nonlocal expired
+            expired = True
             result.cancel()
 
         timer = result.get_loop().call_later(self.commit_timeout, expire)
         try:
             return await result
         except asyncio.CancelledError:
-            if not late:
+            if not expired:
                 raise  # the request was cancelled
             raise CommitTimeoutError(
                 f"{name}: the rows must be on the disk within {self.commit_timeout:g} seconds, but "

@@ -1,4 +1,4 @@
-"""Log of the service: one JSON object a line, on standard error."""
+"""Log of the service on standard error, one JSON object per line."""
 
 import json
 import logging
@@ -30,6 +30,7 @@ def set_up(level: str) -> None:
     Parameters
     ----------
     level : {"debug", "info", "warning", "error"}
+        Lowest level of the service's log.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(_JSONLines())
@@ -42,14 +43,14 @@ def set_up(level: str) -> None:
 
 
 def log(event: str, **fields: object) -> None:
-    """Write a line; a warning if it has a field ``why``. Fields must not contain secrets.
+    """Log an event; as a warning if it has a field ``why``. Fields must not contain secrets.
 
     Parameters
     ----------
     event : str
-        What happened, in a few words.
+        Event, in a few words.
     **fields
-        Further values of the line.
+        Further fields of the JSON object.
     """
     level = logging.WARNING if "why" in fields else logging.INFO
     LOG.log(level, event, extra={"fields": fields})

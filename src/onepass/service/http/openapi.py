@@ -1,4 +1,4 @@
-"""OpenAPI description of the service, from its table of endpoints and their structs."""
+"""OpenAPI description of the service, generated from its route table and structs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,25 +14,25 @@ _Bodies = Mapping[str, Any]
 
 
 class Endpoint(NamedTuple):
-    """One operation: a line of the route table and of the description."""
+    """Operation of the service: an entry of the route table and of the description."""
 
     method: str
     path: str
     handler: Callable[..., Awaitable[Response]]
     role: str | None
-    """The role that a token needs; None if none is needed."""
+    """Role that a token must have; None if no token is required."""
     summary: str
     response: _Bodies
-    """Types by media types; several types of one in a tuple. str is text, bytes are binary."""
+    """Type, or tuple of types, of each media type; str is text, bytes are binary."""
     request: _Bodies | None = None
     required: bool = True
-    """Whether the request needs a body."""
+    """Whether the request must have a body."""
     example: Any = None
     status: int = 200
     headers: Sequence[Mapping[str, Any]] = ()
-    """Headers of the request, as OpenAPI describes them."""
+    """Headers of the request, as OpenAPI parameter objects."""
     deprecated: bool = False
-    """Whether it is a former path."""
+    """Whether the path is a former one."""
 
 
 _JSON = "application/json"
@@ -42,33 +42,34 @@ _PARAMETERS = {
     "file": {"type": "string"},
 }
 _ERRORS = {
-    "400": "The request is wrong; the message names the place and the remedy.",
-    "401": "There is no token, or an unknown one.",
-    "403": "The token lacks the role; or, without tokens, the request is of another origin.",
+    "400": "The request is invalid; the message states the location and the remedy.",
+    "401": "The token is missing or unknown.",
+    "403": "The token lacks the role; or the service has no tokens, and the request has another "
+    "origin.",
     "404": "There is no such endpoint, learner or version.",
-    "405": "The endpoint has other methods.",
+    "405": "The endpoint does not support the method.",
     "408": "The request did not arrive in time.",
-    "409": "The key was used for another request, or the name is in use.",
+    "409": "The key was used for a different request, or the name is in use.",
     "413": "The body is too long.",
-    "429": "Too many rows wait to be learned or for their labels, or bodies of all requests are "
-    "too long together. Send the request again after the seconds of Retry-After.",
+    "429": "Too many rows are queued or wait for their labels, or the bodies of all concurrent "
+    "requests are too large. Retry after the number of seconds in Retry-After.",
     "431": "The headers are too long.",
-    "500": "The server failed; its log has the cause under the request's id.",
-    "501": "A package is missing that the request needs.",
-    "503": "The learner cannot learn, or the service is being stopped; or rows are not known to be "
-    "on disk yet, and may be learned: send the request again with the same key.",
-    "507": "The disk is full: nothing of the request was learned.",
+    "500": "The server failed; its log contains the cause with the request id.",
+    "501": "A package that the request requires is not installed.",
+    "503": "The learner cannot learn, or the service is being stopped; or the commit of the rows "
+    "has not finished and may still succeed: retry with the same key.",
+    "507": "The disk is full; no row of the request was learned.",
 }
 
 
 def describe(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
-    """The OpenAPI 3.1 description.
+    """Return the OpenAPI 3.1 description.
 
     Parameters
     ----------
     endpoints : sequence of Endpoint
     version : str
-        Of onepass.
+        Version of onepass.
     """
     kinds: dict[Any, Any] = {str: {"type": "string"}, bytes: {"type": "string", "format": "binary"}}
     bodies = [{_JSON: ErrorResponse}, *(each.response for each in endpoints),
@@ -87,9 +88,9 @@ def describe(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "onepass", "version": version,
-                 "description": "Online learners: they predict while they learn, and lose no "
-                 "acknowledged row. Infer is the Open Inference Protocol, version 2, with its "
-                 "binary tensor extension."},
+                 "description": "Online learners, which predict while they learn and lose no "
+                 "acknowledged row. The infer endpoints implement the Open Inference Protocol, "
+                 "version 2, with its binary tensor extension."},
         "paths": paths,
         "components": {
             "schemas": components,
@@ -103,16 +104,16 @@ def _alternatives(value: Any) -> tuple[Any, ...]:
 
 
 def _content(body: _Bodies, kinds: Mapping[Any, Any]) -> dict[str, Any]:
-    found = {}
+    content = {}
     for media_type, value in body.items():
         schemas = [kinds[kind] for kind in _alternatives(value)]
-        found[media_type] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
-    return found
+        content[media_type] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
+    return content
 
 
 def _operation(endpoint: Endpoint, kinds: Mapping[Any, Any]) -> dict[str, Any]:
     names = [part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")]
-    done = {"description": "Done.", "content": _content(endpoint.response, kinds)}
+    success = {"description": "Success.", "content": _content(endpoint.response, kinds)}
     error = _content({_JSON: ErrorResponse}, kinds)
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
@@ -121,7 +122,7 @@ def _operation(endpoint: Endpoint, kinds: Mapping[Any, Any]) -> dict[str, Any]:
               for name in names),
             *endpoint.headers,
         ],
-        "responses": {str(endpoint.status): done, **{
+        "responses": {str(endpoint.status): success, **{
             status: {"description": text, "content": error} for status, text in _ERRORS.items()
         }},
         **({"deprecated": True} if endpoint.deprecated else {}),

@@ -1,4 +1,4 @@
-"""Request of the service: its headers, and its body within limits."""
+"""HTTP requests: checked headers, and bodies within limits."""
 
 import zlib
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ __all__ = ["ServiceRequest"]
 
 _ONCE = {b"authorization", b"content-encoding", b"content-length", b"content-type", b"host",
          b"idempotency-key", b"inference-header-content-length", b"origin"}  # fmt: skip
-_SMALL = 1 << 16  # bytes of a body that needs no thread, and no room
+_SMALL = 1 << 16  # max bytes of a body that is decoded in the event loop, without the budget
 
 
 class ServiceRequest(Request):
@@ -24,20 +24,20 @@ class ServiceRequest(Request):
     Parameters
     ----------
     scope, receive
-        As ASGI has them.
+        Arguments of an ASGI application.
     service : Service
 
     Attributes
     ----------
     fields : dict of bytes to bytes
-        Headers by their names in lower case.
+        Headers by lower-case name.
     large : bool
-        Whether the body takes long to decode; set by ``read``.
+        Whether decoding the body takes long; set by ``read``.
 
     Raises
     ------
     ParameterError
-        If a header on which security depends is given twice.
+        If a header that affects security or decoding is sent more than once.
     """
 
     def __init__(self, scope: Scope, receive: Receive, service: Service) -> None:
@@ -48,32 +48,32 @@ class ServiceRequest(Request):
 
     @property
     def served(self) -> ModelServer:
-        """The learner that the path names."""
+        """Learner that the path names."""
         return self.service.registry[self.path_params["name"]]
 
     def field(self, name: bytes) -> str | None:
-        """A header by its name in lower case."""
+        """Return the header with a lower-case name; None if it is missing."""
         value = self.fields.get(name)
         return None if value is None else value.decode("latin-1")
 
     async def read(self, *, text: bool) -> bytes:
-        """The body, decompressed; both as received and after decompression within the limits.
+        """Return the decompressed body; its size is limited before and after decompression.
 
         Parameters
         ----------
         text : bool
-            Whether it is JSON, which may be shorter than other bodies.
+            Whether the body is JSON, which has a lower limit.
 
         Raises
         ------
         PayloadTooLargeError
-            If it is longer.
+            If the body is too long.
         BusyError
-            If the bodies of all requests have too many bytes.
+            If the bodies of all concurrent requests are too large.
         ParameterError
-            If it is compressed in an unknown way, or damaged.
+            If the compression is unknown, or the compressed body is damaged.
         ClientDisconnect
-            If the client closes the connection, or the server because the body comes too slowly.
+            If the client closes the connection, or the server does, as the body arrives too slowly.
         """
         limits = self.service.limits
         limit = min(limits.nbytes, limits.json_bytes) if text else limits.nbytes
@@ -88,15 +88,15 @@ class ServiceRequest(Request):
             self._reserve(len(received))
             more = message.get("more_body", False)
         body = bytes(received)
-        packing = self.fields.get(b"content-encoding", b"identity").lower()
-        self.large = len(body) > _SMALL or packing != b"identity"
-        if packing != b"identity":
-            body = await self.service.compute(partial(_decompressed, body, packing, limit))
+        encoding = self.fields.get(b"content-encoding", b"identity").lower()
+        self.large = len(body) > _SMALL or encoding != b"identity"
+        if encoding != b"identity":
+            body = await self.service.compute(partial(_decompressed, body, encoding, limit))
             self._reserve(len(body))
         return body
 
     def release(self) -> None:
-        """Release the memory that the body has reserved."""
+        """Release the memory that was reserved for the body."""
         if self._reserved:
             self.service.budget.reserve(-self._reserved)
 
@@ -108,43 +108,47 @@ class ServiceRequest(Request):
 
 def _fields(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     headers = list(headers)
-    found = dict(headers)
-    if len(found) < len(headers):
+    fields = dict(headers)
+    if len(fields) < len(headers):
         names = [name for name, _ in headers]
-        for name in _ONCE & found.keys():
+        for name in _ONCE & fields.keys():
             if names.count(name) > 1:
                 raise ParameterError(
-                    f"the header {name.decode().title()} must be given once, got it "
-                    f"{names.count(name)} times. Send one of them."
+                    f"the header {name.decode().title()} must be sent once, got it "
+                    f"{names.count(name)} times. Send one of these headers."
                 )
-    return found
+    return fields
 
 
 def _check_length(nbytes: int, limit: int) -> None:
     """Refuse a body that is too long."""
     if nbytes > limit:
         raise PayloadTooLargeError(
-            f"the body must have at most {limit:,} bytes, decompressed too, got more. Send fewer "
-            "rows at a time; Arrow and binary tensors may be longer than JSON."
+            f"the body must have at most {limit:,} bytes before and after decompression, got more. "
+            "Send fewer rows per request; Arrow and binary tensors may be longer than JSON."
         )
 
 
-def _decompressed(body: bytes, packing: bytes, limit: int) -> bytes:
-    name = packing.decode("latin-1")
-    if packing not in {b"gzip", b"deflate"}:
+def _decompressed(body: bytes, encoding: bytes, limit: int) -> bytes:
+    name = encoding.decode("latin-1")
+    if encoding not in {b"gzip", b"deflate"}:
         raise ParameterError(
             f"Content-Encoding must be gzip, deflate or identity, got {name[:40]!r}. Send the body "
-            "as one of these."
+            "in one of these encodings."
         )
     decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:
-        found = decoder.decompress(body, limit + 1)
+        decompressed = decoder.decompress(body, limit + 1)
     except zlib.error as error:
         raise ParameterError(
-            f"the body must be {name}, as Content-Encoding states, got: {error}. Compress it again."
+            f"the body must be {name}, as Content-Encoding states, got: {error}. Compress the body "
+            "again, or remove the header."
         ) from error
-    _check_length(len(found), limit)
+    _check_length(len(decompressed), limit)
     if not decoder.eof or decoder.unused_data:
-        got = "bytes behind its end" if decoder.eof else "a truncated one"
-        raise ParameterError(f"the body must be {name}, got {got}. Send it whole.")
-    return found
+        got = "bytes after its end" if decoder.eof else "a truncated body"
+        raise ParameterError(
+            f"the body must be one complete {name} stream, got {got}. Send the whole stream, "
+            "without further bytes."
+        )
+    return decompressed

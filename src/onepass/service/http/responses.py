@@ -1,9 +1,9 @@
-"""Responses in JSON, and errors as responses.
+"""Responses in JSON, and conversion of exceptions to responses.
 
-Errors of onepass are returned with their message, in which the method and path of the request
-replace the Python call. Messages about a learner's file omit its folder;
-the log has the full path. Any other exception is a server error: the response has the request's id,
-under which the log has the traceback.
+The response to an error of onepass contains the error's message, in which the method and path of
+the request replace the Python call. Messages about a learner's file omit its folder; the log has
+the full path. Any other exception is a server error: the response contains only the request id,
+with which the log contains the traceback.
 """
 
 import re
@@ -38,33 +38,33 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
 )
 _ABOUT_FILES = (errors.StoreError, errors.CheckpointError, errors.SourceError)
 _LONGEST_MESSAGE = 4000  # characters
-_CALL = re.compile(  # of Python, at the head of a message
+_CALL = re.compile(  # a Python call at the beginning of a message
     r"(?:op(?:\.\w+)+|[A-Z]\w*\.(?:fit|partial_fit|test_then_train|learn\w*|predict\w*))(?=: )"
 )
-_LOG_INTERVAL = 60.0  # seconds until the same error of a file is logged again
+_LOG_INTERVAL = 60.0  # seconds before the same error of a file is logged again
 
 
 def sent(
     reply: EncodedResponse, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """An encoded reply as a response."""
+    """Convert an encoded response to one of Starlette."""
     return Response(
         reply.body, status, {**(reply.headers or {}), **(headers or {})}, media_type=reply.kind
     )
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """A value as JSON, such as a msgspec struct."""
+    """Encode a value, such as a msgspec struct, as a JSON response."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 class ErrorResponses:
-    """Maps exceptions to responses, and logs those that an operator must know.
+    """Converts exceptions to responses, and logs those that concern the operator.
 
     Parameters
     ----------
     folder : Path
-        The folder of the learners' files, which messages omit.
+        Folder of the learners' files, which messages omit.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,20 +72,22 @@ class ErrorResponses:
         self._logged: tuple[str, float] = ("", 0.0)
 
     def __call__(self, error: Exception, request_id: str, call: str) -> Response:
-        """The response for an exception.
+        """Return the response for an exception.
 
         Parameters
         ----------
         error : Exception
         request_id : str
         call : str
-            Method and path of the request, in place of a call of Python in the message.
+            Method and path of the request, which replace the Python call in the message.
         """
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
         message = str(error)
         if status == 500:
             LOG.error("request failed", exc_info=error, extra={"fields": {"request": request_id}})
-            message = f"the server failed; its log has the cause under {request_id}."
+            message = (
+                f"the server failed; its log contains the cause with the request id {request_id}."
+            )
         if isinstance(error, errors.StoreError):
             status = 507 if error.full else status
             self._log(message, request_id)
@@ -96,12 +98,12 @@ class ErrorResponses:
         return sent(failed(message[:_LONGEST_MESSAGE]), status, _headers(error))
 
     def _log(self, text: str, request_id: str) -> None:
-        """Log an error of a file; the same text once a minute, for each request may meet it."""
+        """Log an error of a file; the same error once a minute at most, as requests repeat it."""
         last, at = self._logged
         if text != last or time.monotonic() - at > _LOG_INTERVAL:
             self._logged = text, time.monotonic()
             fields = {"error": text, "request": request_id}
-            LOG.error("a learner's file", extra={"fields": fields})
+            LOG.error("a learner's file has an error", extra={"fields": fields})
 
 
 def _headers(error: Exception) -> dict[str, str]:

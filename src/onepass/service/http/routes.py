@@ -42,26 +42,26 @@ __all__ = [
 
 
 class Live(msgspec.Struct):
-    """The server responds."""
+    """Whether the server responds."""
 
     live: bool
 
 
 class Ready(msgspec.Struct):
-    """The service can learn."""
+    """Whether the service can learn."""
 
     ready: bool
 
 
 class ModelReady(msgspec.Struct):
-    """A learner can learn."""
+    """Whether a learner can learn."""
 
     name: str
     ready: bool
 
 
 class IndexEntry(msgspec.Struct):
-    """A learner of the service."""
+    """Version and state of a learner."""
 
     name: str
     version: str
@@ -70,7 +70,7 @@ class IndexEntry(msgspec.Struct):
 
 
 class ModelSpecification(msgspec.Struct, forbid_unknown_fields=True):
-    """A model by its name and parameters."""
+    """A preset by name, with its task and parameters."""
 
     model: str
     task: Literal["regression", "classification"] = "regression"
@@ -78,20 +78,20 @@ class ModelSpecification(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Rollback(msgspec.Struct, forbid_unknown_fields=True):
-    """The version to return to."""
+    """The version to restore."""
 
     to: Annotated[int, Meta(ge=0)]
 
 
 class ModelVersion(msgspec.Struct):
-    """A learner and its present version."""
+    """A learner and its current version."""
 
     name: str
     version: Annotated[int, Meta(ge=0)]
 
 
 class RetiredModel(msgspec.Struct):
-    """A learner that is served no longer, and its file."""
+    """A learner that is no longer served, and its file."""
 
     name: str
     file: str
@@ -101,13 +101,13 @@ class RetiredModel(msgspec.Struct):
 
 
 async def live(request: ServiceRequest) -> Response:
-    """Whether the server responds."""
+    """Return whether the server responds."""
     del request
     return json_response(Live(live=True))
 
 
 async def ready(request: ServiceRequest) -> Response:
-    """Whether at least one learner can learn, or none exists."""
+    """Return whether at least one learner can learn; true also without learners."""
     registry = request.service.registry
     if registry.names and not any(served.ready for served in registry):
         registry[registry.names[0]].check_ready()  # raises
@@ -115,26 +115,26 @@ async def ready(request: ServiceRequest) -> Response:
 
 
 async def version(request: ServiceRequest) -> Response:
-    """The version of onepass, as MLflow's clients want it."""
+    """Return the version of onepass as text, as MLflow's clients expect."""
     del request
     return Response(onepass_version(), media_type="text/plain")
 
 
 async def server_metadata(request: ServiceRequest) -> Response:
-    """Name, version and extensions of the server."""
+    """Return the name, version and extensions of the server."""
     del request
     return sent(v2.server(onepass_version()))
 
 
 async def model_metadata(request: ServiceRequest) -> Response:
-    """Inputs and outputs of a learner."""
-    now, learner = request.served.frozen_copy(request.path_params.get("version"))
+    """Return the inputs and outputs of a learner."""
+    current, learner = request.served.frozen_copy(request.path_params.get("version"))
     final: Any = getattr(learner, "learner", learner)
     classes = getattr(final, "classes_", None)
     kind = "f" if classes is None else classes.dtype.kind
-    found = v2.model(
+    metadata = v2.model(
         request.served.name,
-        versions=[str(now)],
+        versions=[str(current)],
         learner=type(learner).__name__,
         features=_features(learner),
         datatype=_DATATYPES.get(kind, "BYTES"),
@@ -142,11 +142,11 @@ async def model_metadata(request: ServiceRequest) -> Response:
         classes=(0 if classes is None else len(classes)) if is_classifier(final) else None,
         probabilities=hasattr(learner, "predict_proba"),
     )
-    return sent(found)
+    return sent(metadata)
 
 
 async def model_ready(request: ServiceRequest) -> Response:
-    """Whether a learner can learn."""
+    """Return whether a learner can learn."""
     served = request.served
     served.frozen_copy(request.path_params.get("version"))
     served.check_ready()
@@ -154,7 +154,7 @@ async def model_ready(request: ServiceRequest) -> Response:
 
 
 async def index(request: ServiceRequest) -> Response:
-    """All learners."""
+    """List all learners."""
     registry = request.service.registry
     entries = [_entry(served, registry.folder) for served in registry]
     entries += [
@@ -177,13 +177,13 @@ _DATATYPES = {"i": "INT64", "u": "UINT64", "b": "BOOL", "f": "FP64"}
 
 
 def _features(learner: "Learner | Pipeline") -> int | Mapping[str, str] | None:
-    """Names and kinds of columns, or how many there are; None before the first row."""
-    kinds: Mapping[str, str] | None = getattr(learner, "dtypes_", None)
-    if kinds:
-        return kinds
+    """Return the columns' names and types, or their number; None before the first row."""
+    dtypes: Mapping[str, str] | None = getattr(learner, "dtypes_", None)
+    if dtypes:
+        return dtypes
     names = getattr(learner, "feature_names_in_", None)
     if names is not None:
-        return {str(each): "number" for each in names}
+        return {str(name): "number" for name in names}
     count = getattr(learner, "n_features_in_", None)
     return None if count is None else int(count)
 
@@ -192,15 +192,15 @@ def _features(learner: "Learner | Pipeline") -> int | Mapping[str, str] | None:
 
 
 async def status(request: ServiceRequest) -> Response:
-    """Status of all learners, as the page shows it."""
-    found = await request.service.compute(partial(state, request.service.registry))
-    response = json_response(found)
+    """Return the status of all learners, which the page shows."""
+    content = await request.service.compute(partial(state, request.service.registry))
+    response = json_response(content)
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
 async def metrics(request: ServiceRequest) -> Response:
-    """Metrics in the text format of Prometheus."""
+    """Return metrics in the text format of Prometheus."""
     service = request.service
     statuses = dict(service.statuses)
     text = await service.compute(lambda: exposition(service.registry, statuses))
@@ -208,20 +208,20 @@ async def metrics(request: ServiceRequest) -> Response:
 
 
 async def description(request: ServiceRequest) -> Response:
-    """The OpenAPI description."""
+    """Return the OpenAPI description."""
     del request
     return json_response(describe(ENDPOINTS, onepass_version()))
 
 
 async def page_file(request: ServiceRequest) -> Response:
-    """A file of the page."""
-    found = page.file(request.path_params.get("file", "index.html"))
-    if found is None:
-        raise NotFoundError(f"{request.url.path[:200]}: there is no such file.")
-    headers = {**page.HEADERS, "ETag": found.tag, "Content-Type": found.kind}
-    if request.field(b"if-none-match") == found.tag:
+    """Return a file of the page."""
+    file = page.file(request.path_params.get("file", "index.html"))
+    if file is None:
+        raise NotFoundError(f"{request.url.path[:200]}: no such file of the page. Open / instead.")
+    headers = {**page.HEADERS, "ETag": file.tag, "Content-Type": file.kind}
+    if request.field(b"if-none-match") == file.tag:
         return Response(status_code=304, headers=headers)
-    return Response(found.body, headers=headers)
+    return Response(file.body, headers=headers)
 
 
 # -- administration --------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ _ROLLBACK = msgspec.json.Decoder(Rollback)
 
 
 async def create(request: ServiceRequest) -> Response:
-    """Serve a new learner: a model file, or a model by its name and parameters."""
+    """Serve a new learner, from a model file or from a preset with parameters."""
     name, registry = request.path_params["name"], request.service.registry
     kind = media_type(request.fields.get(b"content-type", b""))
     body = await request.read(text=kind == JSON)
@@ -242,8 +242,8 @@ async def create(request: ServiceRequest) -> Response:
         if kind == _MODEL_FILE or (kind != JSON and not body.startswith(b"{")):
             model = from_contents(archive.loads(body, _FILE), _FILE, {})
         else:
-            wanted = decoded(_SPECIFICATION, body, request.service.limits)
-            model = pipelines([wanted.model], wanted.task, wanted.settings)[wanted.model]
+            preset = decoded(_SPECIFICATION, body, request.service.limits)
+            model = pipelines([preset.model], preset.task, preset.settings)[preset.model]
         return registry.create(name, model).durable.version
 
     return json_response(ModelVersion(name, await request.service.disk(created)), 201)
@@ -266,16 +266,16 @@ async def retire(request: ServiceRequest) -> Response:
 async def snapshot(request: ServiceRequest) -> Response:
     """Take a snapshot of a learner."""
     served = request.served
-    found = await request.service.disk(served.durable.snapshot)
-    return json_response(ModelVersion(served.name, found))
+    version = await request.service.disk(served.durable.snapshot)
+    return json_response(ModelVersion(served.name, version))
 
 
 async def rollback(request: ServiceRequest) -> Response:
-    """Return a learner to the state of a version."""
+    """Restore an earlier version of a learner."""
     served = request.served
     to = decoded(_ROLLBACK, await request.read(text=True), request.service.limits).to
-    found = await request.service.disk(lambda: served.durable.rollback(to=to))
-    return json_response(ModelVersion(served.name, found))
+    version = await request.service.disk(lambda: served.durable.rollback(to=to))
+    return json_response(ModelVersion(served.name, version))
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -283,12 +283,12 @@ async def rollback(request: ServiceRequest) -> Response:
 _KEY = {
     "name": "Idempotency-Key", "in": "header",
     "schema": {"type": "string", "minLength": 1, "maxLength": 512},
-    "description": "A request that is sent again with the same key is learned once.",
+    "description": "Requests with the same key are learned once.",
 }  # fmt: skip
 _LENGTH = {
     "name": "Inference-Header-Content-Length", "in": "header",
     "schema": {"type": "string", "pattern": "^[0-9]+$"},
-    "description": "How many bytes of JSON come before the binary tensors.",
+    "description": "Length in bytes of the JSON before the binary tensors.",
 }  # fmt: skip
 _X = {"name": "X", "shape": [2, 1], "datatype": "FP64", "data": [3.0, 4.0]}
 _Y = {"name": "y", "shape": [2], "datatype": "FP64", "data": [7.0, 9.0]}
@@ -302,11 +302,14 @@ _TEXT = "text/plain"
 _READY, _VERSION = {JSON: Ready}, {JSON: ModelVersion}
 _INDEX, _METADATA = {JSON: list[IndexEntry]}, {JSON: v2.ModelMetadata}
 _MODEL, _VERSIONED = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
-_INFER = "Predict rows; with the parameter 'ask': true also store them, which needs the role learn."
+_INFER = (
+    "Predict rows; with the parameter 'await_label': true also store them until their labels "
+    "arrive, which requires the role learn."
+)
 
 ENDPOINTS = [
     Endpoint("POST", f"{_MODEL}/learn", rows.learn, LEARN,
-             "Learn rows: they are on disk when the response is sent.", _FOUND, _ROWS,
+             "Learn rows; they are on disk when the response is sent.", _FOUND, _ROWS,
              example={"inputs": [_X, _Y]}, headers=[_KEY, _LENGTH]),
     Endpoint("POST", f"{_MODEL}/infer", rows.infer, PREDICT, _INFER, _FOUND, _ROWS,
              example={"inputs": [_X]}, headers=[_LENGTH]),
@@ -316,43 +319,44 @@ ENDPOINTS = [
              "Learn rows that infer stored, from their labels: columns id and y.", _FOUND, _ROWS,
              example={"inputs": [_ID, _ONE_Y]}, headers=[_LENGTH]),
     Endpoint("POST", f"{_MODEL}/answers", rows.learn_labels, LEARN,
-             "The former path of labels, accepted for one release.", _FOUND, _ROWS,
+             "Former path of /labels, accepted for one release.", _FOUND, _ROWS,
              example={"inputs": [_ID, _ONE_Y]}, headers=[_LENGTH], deprecated=True),
     Endpoint("POST", "/invocations", rows.invocations, PREDICT, "Predict rows in MLflow's formats.",
              {JSON: mlflow.Predictions}, {JSON: mlflow.Invocation, CSV: str},
              example={"instances": [[3.0], [4.0]]}),
     Endpoint("GET", "/v2/health/live", live, None, "Whether the server responds.", {JSON: Live}),
     Endpoint("GET", "/v2/health/ready", ready, None,
-             "Whether at least one learner can learn, or none exists.", _READY),
-    Endpoint("GET", "/ping", ready, None, "The same.", _READY),
-    Endpoint("GET", "/health", ready, None, "The same.", _READY),
+             "Whether at least one learner can learn; true also without learners.", _READY),
+    Endpoint("GET", "/ping", ready, None, "Alias of /v2/health/ready.", _READY),
+    Endpoint("GET", "/health", ready, None, "Alias of /v2/health/ready.", _READY),
     Endpoint("GET", "/version", version, None, "The version of onepass.", {_TEXT: str}),
     Endpoint("GET", "/v2", server_metadata, PREDICT, "Metadata of the server.",
              {JSON: v2.ServerMetadata}),
     Endpoint("GET", _MODEL, model_metadata, PREDICT, "Inputs and outputs of a learner.",
              _METADATA),
-    Endpoint("GET", _VERSIONED, model_metadata, PREDICT, "The same, of the present version.",
-             _METADATA),
+    Endpoint("GET", _VERSIONED, model_metadata, PREDICT,
+             "Inputs and outputs of the current version.", _METADATA),
     Endpoint("GET", f"{_MODEL}/ready", model_ready, PREDICT, "Whether a learner can learn.",
              {JSON: ModelReady}),
     Endpoint("GET", f"{_VERSIONED}/ready", model_ready, PREDICT,
-             "The same, of the present version.", {JSON: ModelReady}),
-    Endpoint("GET", "/v2/repository/index", index, PREDICT, "All learners.", _INDEX),
+             "Whether the learner can learn; 404 if the version is not current.",
+             {JSON: ModelReady}),
+    Endpoint("GET", "/v2/repository/index", index, PREDICT, "List all learners.", _INDEX),
     Endpoint("POST", "/v2/repository/index", index, PREDICT,
-             "The same, as Triton's clients request it.", _INDEX, {JSON: Any}, required=False),
+             "List all learners, for Triton's clients.", _INDEX, {JSON: Any}, required=False),
     Endpoint("PUT", _MODEL, create, ADMIN,
-             "Serve a new learner: JSON, or a file that op.save wrote.", _VERSION,
+             "Serve a new learner, from JSON or from a file that op.save wrote.", _VERSION,
              {JSON: ModelSpecification, _MODEL_FILE: bytes}, status=201,
              example={"model": "rls", "task": "regression", "settings": {"rls.forgetting": 0.99}}),
     Endpoint("DELETE", _MODEL, retire, ADMIN, "Stop serving a learner; its file is renamed.",
              {JSON: RetiredModel}),
     Endpoint("POST", "/v2/repository/models/{name}/load", reopen, ADMIN,
-             "Reopen a learner that failed; a learner that works is unchanged.", _VERSION),
+             "Reopen a learner that failed; a learner that can learn is unchanged.", _VERSION),
     Endpoint("POST", f"{_MODEL}/snapshot", snapshot, ADMIN, "Take a snapshot.", _VERSION),
     Endpoint("POST", f"{_MODEL}/rollback", rollback, ADMIN,
-             "Return a learner to the state of a version.", _VERSION, {JSON: Rollback},
+             "Restore an earlier version.", _VERSION, {JSON: Rollback},
              example={"to": 0}),
-    Endpoint("GET", "/state", status, PREDICT, "Status of all learners, as the page shows it.",
+    Endpoint("GET", "/state", status, PREDICT, "Status of all learners, which the page shows.",
              {JSON: State}),
     Endpoint("GET", "/metrics", metrics, PREDICT, "Metrics for Prometheus.", {_TEXT: str}),
     Endpoint("GET", "/openapi.json", description, None, "This description.",
@@ -360,4 +364,4 @@ ENDPOINTS = [
     Endpoint("GET", "/", page_file, None, "The page.", {"text/html": str}),
     Endpoint("GET", "/page/{file}", page_file, None, "Files of the page.", {"*/*": bytes}),
 ]  # fmt: skip
-"""The route table, and what the description is made from; the busiest paths come first."""
+"""Route table, from which the OpenAPI description is generated; frequent paths come first."""

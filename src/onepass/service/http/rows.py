@@ -1,8 +1,8 @@
 """Endpoints for rows: predict, learn, delayed labels, and MLflow's ``/invocations``.
 
-Requests and responses are in the formats of :mod:`onepass.service.protocol`. Short requests are
-decoded, predicted and encoded in the event loop; large ones in a thread. A request to learn is
-enqueued for the learner's thread, and gets its response when its rows are on disk.
+Requests and responses have the formats of :mod:`onepass.service.protocol`. Small requests are
+decoded, predicted and encoded in the event loop; large requests in a thread. A request to learn is
+queued for the writer's thread, and its response is sent when the rows are on disk.
 """
 
 import asyncio
@@ -50,12 +50,12 @@ NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
 _T = TypeVar("_T")
 _HEADER = b"inference-header-content-length"
 _IN_LOOP = 2e-3  # seconds that a prediction may take in the event loop
-_OVERHEAD = 8  # rows whose prediction takes as long as the rest of a request
+_OVERHEAD = 8  # rows whose prediction takes as long as the fixed part of a request
 _DAY = 86400.0
 
 
 class _Format(NamedTuple):
-    """How requests are decoded and responses encoded."""
+    """Decoder of requests and encoder of responses."""
 
     read: Callable[..., DecodedRequest]
     write: Callable[..., EncodedResponse]
@@ -65,15 +65,15 @@ class _Format(NamedTuple):
         name: str,
         version: int,
         decoded: DecodedRequest,
-        found: Mapping[str, Array],
+        outputs: Mapping[str, Array],
         *,
         repeated: bool = False,
     ) -> Response:
-        """Outputs of a learner as a response; ``repeated`` if the rows had been learned before."""
+        """Encode outputs of a learner; ``repeated`` if the rows were learned before."""
         headers = {"X-Onepass-Version": str(version)}
         if repeated:
             headers["Idempotent-Replayed"] = "true"
-        return sent(self.write(decoded, found, model=name, version=str(version)), headers=headers)
+        return sent(self.write(decoded, outputs, model=name, version=str(version)), headers=headers)
 
 
 _V2 = _Format(v2.read, v2.write)
@@ -86,24 +86,24 @@ _MLFLOW = _Format(mlflow.read, mlflow.write)
 
 @lru_cache(maxsize=64)
 def media_type(content_type: bytes) -> str:
-    """The media type that a header Content-Type has, without its parameters."""
+    """Return the media type of a Content-Type header, without parameters."""
     return content_type[:128].partition(b";")[0].strip().lower().decode("latin-1")
 
 
 async def _decoded(
     request: ServiceRequest, *, learning: bool, scoring: bool = False
 ) -> tuple[_Format, bytes, DecodedRequest]:
-    """Read and decode the rows of a request: its format, body, and rows.
+    """Read and decode a request; return its format, body and rows.
 
-    Without a content type, or with an unknown one, the body is JSON: many clients send none.
-    ``scoring`` is for MLflow's ``/invocations``.
+    A body without a content type, or with an unknown one, is parsed as JSON, as many clients send
+    no content type. ``scoring`` is True for MLflow's ``/invocations``.
     """
     limits = request.service.limits
     kind = media_type(request.fields.get(b"content-type", b""))
     header = request.field(_HEADER)
     text = kind != ARROW and (kind != CSV if scoring else header is None)
     body = await request.read(text=text)
-    form: _Format | None = None  # None: V2 or records, depending on the body
+    form: _Format | None = None  # None: _V2 or _RECORDS, depending on the body
     if kind == ARROW:
         form = _ARROW
     elif scoring:
@@ -112,7 +112,7 @@ async def _decoded(
         form = _V2._replace(read=partial(v2.read, header=header))
     elif kind == NDJSON:
         form = _NDJSON
-    request.large |= kind == ARROW  # compressed: a short body may hold many rows
+    request.large |= kind == ARROW  # compression: a short body may contain many rows
 
     def read() -> tuple[_Format, bytes, DecodedRequest]:
         chosen = form or (_RECORDS if records.is_records(body) else _V2)
@@ -123,14 +123,14 @@ async def _decoded(
 
 
 async def _run(request: ServiceRequest, work: Callable[[], _T]) -> _T:
-    """Run work: that of a large request in a thread."""
+    """Run a function; in a thread if the request is large."""
     return await request.service.compute(work) if request.large else work()
 
 
 class _RowErrors:
-    """Errors of scikit-learn, NumPy or a user's feature as errors of the request.
+    """Convert errors of scikit-learn, NumPy or a user's feature to errors of the request.
 
-    A class, since a generator is slower and each request enters it.
+    A class, as a context manager from a generator would delay every request.
     """
 
     __slots__ = ("name",)
@@ -143,12 +143,12 @@ class _RowErrors:
     def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
         if isinstance(error, (TypeError, ValueError)) and not isinstance(
             error,
-            (OnepassError, LinAlgError),  # LinAlgError is not an error of the rows
+            (OnepassError, LinAlgError),  # a LinAlgError is not an error of the rows
         ):
             got = str(error).rstrip(".")
             raise RequestError(
-                f"{self.name}: the rows must be valid input of the learner, got: {got}. Send "
-                "others."
+                f"{self.name}: the rows must be valid input of the learner, got: {got}. Correct "
+                "the rows."
             ) from error
 
 
@@ -166,8 +166,8 @@ async def invocations(request: ServiceRequest) -> Response:
     name, names = service.default_model, service.registry.names
     if name is None and len(names) != 1:
         raise ParameterError(
-            f"/invocations needs one learner, got {len(names)}. Start the service with "
-            "--default-model NAME, or use /v2/models/NAME/infer."
+            f"/invocations requires exactly one learner, or a default, got {len(names)} learners. "
+            "Start the service with --default-model NAME, or use /v2/models/NAME/infer."
         )
     return await _predict(request, service.registry[name or names[0]], scoring=True)
 
@@ -181,7 +181,7 @@ async def _predict(
 ) -> Response:
     began = time.perf_counter()
     form, _, decoded = await _decoded(request, learning=False, scoring=scoring)
-    now, learner = served.frozen_copy(version)
+    current, learner = served.frozen_copy(version)
     decoded.X = _without_roles(learner, decoded.X)
     if _awaits_labels(decoded.parameters, allowed=not scoring):
         what = "infer with 'await_label', which stores rows"
@@ -192,8 +192,8 @@ async def _predict(
     def predicted() -> Response:
         start = time.thread_time()
         with _RowErrors(served.name), feature_limit(served.durable.max_features):
-            found = _outputs(learner, decoded)
-        response = form.response(served.name, now, decoded, found)
+            outputs = _outputs(learner, decoded)
+        response = form.response(served.name, current, decoded, outputs)
         seconds_per_row = (time.thread_time() - start) / (rows + _OVERHEAD)
         served.seconds_per_row = max(seconds_per_row, served.seconds_per_row / 2)
         served.gauges.observe_predict(rows, time.perf_counter() - began)
@@ -220,20 +220,20 @@ async def _predict_pending(
         stored = asyncio.shield(service.disk(work))
         version, predictions, ids = await service.committed(stored, served.name)
     served.gauges.observe_predict(len(ids), time.perf_counter() - began)
-    found = {"y": predictions, "id": np.array(ids, dtype=object)}
-    wanted = [each for each in decoded.outputs if each.name == "y"] or DEFAULT_OUTPUTS
-    decoded.outputs = (*wanted, Output("id", wanted[0].binary))
-    return await _run(request, lambda: form.response(served.name, version, decoded, found))
+    outputs = {"y": predictions, "id": np.array(ids, dtype=object)}
+    requested = [output for output in decoded.outputs if output.name == "y"] or DEFAULT_OUTPUTS
+    decoded.outputs = (*requested, Output("id", requested[0].binary))
+    return await _run(request, lambda: form.response(served.name, version, decoded, outputs))
 
 
 def _outputs(learner: "Learner | Pipeline", decoded: DecodedRequest) -> dict[str, Array]:
-    """Predictions, and probabilities if they are requested."""
-    if decoded.outputs is DEFAULT_OUTPUTS or [each.name for each in decoded.outputs] == ["y"]:
+    """Return the predictions and, if requested, probabilities and classes."""
+    if decoded.outputs is DEFAULT_OUTPUTS or [output.name for output in decoded.outputs] == ["y"]:
         return {"y": predict_rows(learner, decoded.X)}
     if not hasattr(learner, "predict_proba"):
         raise ParameterError(
-            "`outputs` may name 'probabilities' and 'classes' of learners that have them, got "
-            f"{type(learner).__name__}. Use 'y'."
+            "`outputs` may be 'probabilities' and 'classes' only for a learner with probabilities, "
+            f"got {type(learner).__name__}. Request 'y' only."
         )
     return {
         "y": predict_rows(learner, decoded.X),
@@ -243,7 +243,7 @@ def _outputs(learner: "Learner | Pipeline", decoded: DecodedRequest) -> dict[str
 
 
 def _without_roles(learner: "Learner | Pipeline", X: Array | Table) -> Array | Table:
-    """Rows without y, sample_weight and time, unless the learner has features of these names."""
+    """Remove y, sample_weight and time from rows, except fitted features of these names."""
     if not isinstance(X, Table) or set(ROLES).isdisjoint(X.columns):
         return X
     fitted: Any = getattr(learner, "dtypes_", None) or getattr(learner, "feature_names_in_", ())
@@ -252,31 +252,32 @@ def _without_roles(learner: "Learner | Pipeline", X: Array | Table) -> Array | T
 
 
 def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) -> bool:
-    """Whether a request has ``await_label``: its rows are stored until their labels arrive.
+    """Return whether the rows of a request must be stored until their labels arrive.
 
-    Its former name is ``ask``. Unknown parameters are ignored, as they may be for other servers of
-    the protocol. These and ``seconds`` in a wrong place are refused, as the rows would not be
-    stored for their labels.
+    The parameter is ``await_label``, formerly ``ask``. Unknown parameters are ignored, as they may
+    concern other servers of the protocol. ``await_label``, ``ask`` and ``seconds`` in the wrong
+    place are refused, as the rows would not be stored.
     """
     if not parameters:
         return False
     name = "ask" if "ask" in parameters else "await_label"
-    wanted = parameters.get(name, False)
-    if not isinstance(wanted, bool):
+    awaits = parameters.get(name, False)
+    if not isinstance(awaits, bool):
         raise ParameterError(
-            f"the parameter {name!r} must be true or false, got {wanted!r:.40}. Give one of them."
+            f"the parameter {name!r} must be true or false, got {awaits!r:.40}. Send true or false."
         )
-    if wanted and not allowed:
+    if awaits and not allowed:
         raise ParameterError(
-            f"the parameter {name!r} must come with infer, got true elsewhere. Send the rows to "
-            "/v2/models/NAME/infer, and their labels, with the ids of its response, to labels."
+            f"the parameter {name!r} must be sent to infer, got it at another endpoint. Send the "
+            "rows to /v2/models/NAME/infer, and their labels with the returned ids to "
+            "/v2/models/NAME/labels."
         )
-    if "seconds" in parameters and not wanted:
+    if "seconds" in parameters and not awaits:
         raise ParameterError(
-            f"the parameter 'seconds' must come with {name!r}, got it alone. Send \"{name}\": true "
-            "to infer too, or leave it out."
+            f"the parameter 'seconds' must be sent with {name!r}, got it alone. Add \"{name}\": "
+            "true in a request to infer, or leave 'seconds' out."
         )
-    return wanted
+    return awaits
 
 
 # -- learn -----------------------------------------------------------------------------------------
@@ -321,8 +322,8 @@ async def learn_labels(request: ServiceRequest) -> Response:
     columns = getattr(decoded.X, "columns", {})
     if list(columns) != ["id"]:
         raise ParameterError(
-            "labels must come as two columns, 'id' and 'y', got others. Send the ids that infer "
-            "returned with the parameter 'await_label'."
+            "labels must have the columns 'id' and 'y', got other columns. Send the ids that infer "
+            "returned for 'await_label', and a label for each."
         )
     _check_labelled(decoded)
     ids = columns["id"].tolist()
@@ -340,19 +341,18 @@ def _check_labelled(decoded: DecodedRequest) -> None:
     _awaits_labels(decoded.parameters, allowed=False)
     if decoded.y is None:
         raise ParameterError(
-            "rows to be learned must come with 'y', a target for each row, got none. Send it; "
-            "where targets come later, send the rows to infer with the parameter 'await_label' "
-            "before."
+            "rows to learn must have 'y', a target for each row, got no 'y'. Send the targets; if "
+            "they arrive later, send the rows to infer with the parameter 'await_label'."
         )
 
 
 def _learn_response(
     form: _Format, served: ModelServer, decoded: DecodedRequest, result: LearnResult
 ) -> Response:
-    """Predictions of rows before they were learned."""
+    """Encode the prequential predictions of learned rows."""
     if decoded.outputs is not DEFAULT_OUTPUTS:
         decoded.outputs = (
-            tuple(each for each in decoded.outputs if each.name == "y") or DEFAULT_OUTPUTS
+            tuple(output for output in decoded.outputs if output.name == "y") or DEFAULT_OUTPUTS
         )
     return form.response(
         served.name, result.version, decoded, {"y": result.predictions}, repeated=result.repeated

@@ -1,7 +1,7 @@
-"""Start, run and stop the server: uvicorn with httptools and, if it is installed, uvloop.
+"""Start, run and stop the server: uvicorn with httptools and, if installed, uvloop.
 
-The first SIGINT or SIGTERM stops it after the pending requests, the second immediately. No
-acknowledged row is lost either way: they are on disk.
+The first SIGINT or SIGTERM stops the server after the pending requests, the second immediately.
+Acknowledged rows are on disk, so no signal loses them.
 """
 
 import gc
@@ -35,15 +35,15 @@ _GRACE = 30  # seconds for pending requests when the server is stopped
 
 
 class Stopping:
-    """Within its context SIGINT and SIGTERM stop the service.
+    """Context within which SIGINT and SIGTERM stop the service.
 
     Attributes
     ----------
     code : int
-        Exit code after a signal, 128 plus its number; 0 before.
+        Exit code: 128 plus the number of the signal; 0 before a signal.
     stop : callable
-        Called at the first signal; raises KeyboardInterrupt by default. The second signal ends the
-        process.
+        Function that the first signal calls; raises KeyboardInterrupt by default. The second signal
+        ends the process.
     """
 
     def __init__(self) -> None:
@@ -72,20 +72,20 @@ class Stopping:
 
 @dataclass(frozen=True)
 class Listening:
-    """Where the server listens, and its timeouts.
+    """Address and timeouts of the server.
 
     Parameters
     ----------
     host : str
-        The address; 127.0.0.1 is reached from this machine alone.
+        Address to listen on; 127.0.0.1 can be reached only from this machine.
     port : int
-        0 for any that is free.
+        Port; 0 for any free port.
     certificate, key : Path, optional
-        Files of PEM, for TLS.
+        PEM files, for TLS.
     request_timeout : float
-        Seconds until a request must be complete, its head and its body.
+        Seconds within which the headers and the body of a request must arrive.
     idle_timeout : float
-        Seconds that a connection without a request stays open.
+        Seconds before a connection without a request is closed.
     """
 
     host: str = "127.0.0.1"
@@ -96,7 +96,7 @@ class Listening:
     idle_timeout: float = 75.0
 
     def bind(self, where: str) -> list[socket.socket]:
-        """Sockets that listen, one for each address of the host.
+        """Open listening sockets, one for each address of the host.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Listening:
         Raises
         ------
         ParameterError
-            If the address is not free, or the files of TLS cannot be read.
+            If the address is in use or not available, or the PEM files cannot be loaded.
         """
         try:
             if self.certificate or self.key:
@@ -116,28 +116,28 @@ class Listening:
         except OSError as error:
             raise ParameterError(
                 f"{where}: --certificate and --key must be PEM files that belong together, got: "
-                f"{error}. Make them again, or give the right ones."
+                f"{error}. Check both paths, or create a new pair."
             ) from error
-        if self.port >= 1 << 16:  # getaddrinfo would take the rest of it
+        if self.port >= 1 << 16:  # getaddrinfo would reduce it modulo 65536
             raise ParameterError(
-                f"{where}: --port must be from 0 to 65535, got {self.port}. Choose another."
+                f"{where}: --port must be from 0 to 65535, got {self.port}. Choose another port."
             )
         sockets: list[socket.socket] = []
         unavailable = OSError("no address")
         try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            for family, _, _, _, address in dict.fromkeys(found):
+            addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            for family, _, _, _, address in dict.fromkeys(addresses):
                 port = sockets[0].getsockname()[1] if sockets else self.port
                 try:
                     sockets.append(socket.create_server((address[0], port), family=family))
                 except OSError as error:
-                    unavailable = error  # such as IPv6 in a container without it
+                    unavailable = error  # for example, a container without IPv6
             if not sockets:
                 raise unavailable
         except OSError as error:
             raise ParameterError(
-                f"{where}: {self.host}:{self.port} must be an address that is free, but the server "
-                f"cannot listen on it: {error.strerror or error}. Stop what listens there, or "
+                f"{where}: {self.host}:{self.port} must be a free address, but the server cannot "
+                f"listen on it: {error.strerror or error}. Stop the process that listens there, or "
                 "choose another --host or --port."
             ) from error
         return sockets
@@ -150,19 +150,19 @@ def run(
     ready: Callable[[str], None],
     stopping: Stopping,
 ) -> None:
-    """Serve until a signal; requests under way are answered first.
+    """Serve requests until a signal; pending requests are completed first.
 
     Parameters
     ----------
     app : ASGI application
     listening : Listening
     sockets : list of socket
-        As ``listening.bind`` returned them; closed in the end.
+        Sockets that ``listening.bind`` returned; closed when the server stops.
     ready : callable
-        Called with the address once the server is configured.
+        Called with the URL once the server is configured.
     stopping : Stopping
     """
-    import uvicorn  # noqa: PLC0415  an extra
+    import uvicorn  # noqa: PLC0415  an optional dependency
 
     from onepass.service.http.connection import Connection, max_connections  # noqa: PLC0415
 
@@ -179,7 +179,7 @@ def run(
         app, http=protocol, ws="none", lifespan="off", interface="asgi3", proxy_headers=False,
         log_config=None, access_log=False, server_header=False, backlog=4096,
         ssl_certfile=listening.certificate, ssl_keyfile=listening.key,
-        timeout_keep_alive=listening.idle_timeout,  # type: ignore[arg-type]  # loops take floats
+        timeout_keep_alive=listening.idle_timeout,  # type: ignore[arg-type]  # event loops accept floats
         timeout_graceful_shutdown=_GRACE,
     )  # fmt: skip
     server = Server(config)
@@ -188,23 +188,23 @@ def run(
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
     ready(f"{'http' if listening.certificate is None else 'https'}://{host}:{port}")
     gc.collect()
-    gc.freeze()  # exclude imported modules from collections, which delay requests
+    gc.freeze()  # exclude imported modules from garbage collection, which delays requests
     server.run(sockets)
 
 
 def open_registry(folder: Path, **options: Any) -> ModelRegistry:
-    """The learners of a folder, open.
+    """Open all learners of a folder.
 
     Parameters
     ----------
     folder : Path
     **options
-        As :class:`~onepass.service.registry.ModelRegistry` takes them.
+        Options of :class:`~onepass.service.registry.ModelRegistry`.
 
     Raises
     ------
-    StoreError, ParameterError
-        As opening them does.
+    LockedError, StoreError, ParameterError
+        If the registry cannot be opened; see ``ModelRegistry.open_all``.
     MissingExtraError
         If a package of the extra ``serve`` is not installed.
     """
@@ -216,50 +216,50 @@ def open_registry(folder: Path, **options: Any) -> ModelRegistry:
 
 
 def parse_sources(addresses: Iterable[str]) -> list[tuple[str, Source]]:
-    """Sources, none of which is read yet, and the names of their learners.
+    """Create sources, without reading them; return the name of the learner with each.
 
     Parameters
     ----------
     addresses : iterable of str
-        As ``consumer.source`` takes them; before each the name of its learner and ``=``, unless
-        there is one alone, whose name is then "".
+        Addresses in the form ``NAME=ADDRESS``, with the name of a learner, or ``ADDRESS``, with the
+        empty name for the only learner; see ``consumer.source``.
 
     Raises
     ------
     ParameterError
-        If there is no such source.
+        If an address is invalid.
     MissingExtraError
         If the package of a source is not installed.
     """
-    found = []
-    for each in addresses:
-        name, equals, address = each.partition("=")
+    sources = []
+    for text in addresses:
+        name, equals, address = text.partition("=")
         if "://" in name or not equals:
-            name, address = "", each
-        found.append((name, source(address)))
-    return found
+            name, address = "", text
+        sources.append((name, source(address)))
+    return sources
 
 
 def consume(registry: ModelRegistry, sources: Iterable[tuple[str, Source]]) -> None:
-    """Learn from sources.
+    """Start to learn rows of sources.
 
     Parameters
     ----------
     registry : ModelRegistry
     sources : iterable of tuple[str, Source]
-        As ``parse_sources`` returns them.
+        Name of the learner, and source; see ``parse_sources``.
 
     Raises
     ------
     ParameterError
-        If there is no such learner, or the two do not fit.
+        If a learner does not exist, or only one of learner and source has times.
     """
-    for name, each in sources:
+    for name, opened in sources:
         names = registry.names
         if name not in names and (name or len(names) != 1):
             raise ParameterError(
-                f"{_WHERE}: --source must be NAME=ADDRESS with the name of a served learner, or an "
-                f"address if there is only one; there are {', '.join(names) or 'none'}, got "
-                f"{name[:100] or 'no name'}. Name one of them."
+                f"{_WHERE}: --source must be NAME=ADDRESS with the name of a learner, or an "
+                f"address if there is only one learner, got {name[:100] or 'no name'}. Name one of "
+                f"the learners: {', '.join(names) or 'none'}."
             )
-        registry.consume(name or names[0], each, log)
+        registry.consume(name or names[0], opened, log)

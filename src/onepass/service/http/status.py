@@ -1,6 +1,6 @@
 """Status of learners for the page, and metrics in the text format of Prometheus (0.0.4).
 
-Messages to clients omit folders of the server's disk; the log has full paths.
+Messages to clients omit folder names; the log contains full paths.
 """
 
 import os
@@ -39,35 +39,35 @@ __all__ = [
 
 
 _FOLDERS = re.compile(r"(?:(?<=[\s'\"(=])|^)(?:[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])+")
-"""Folders of an absolute path, but not a URL such as redis://…"""
+"""Matches the folders of an absolute path, but not a URL such as redis://…"""
 
 
 def pathless(text: str, folder: Path) -> str:
-    """A message without folders.
+    """Remove folders from a message.
 
     Parameters
     ----------
     text : str
     folder : Path
-        Folder of the learners' files; may be relative, or contain blanks.
+        Folder of the learners' files; may be a relative path, and may contain blanks.
 
     Examples
     --------
     >>> pathless("/srv/my data/flow.db could not be read, see /var/log/disk.", Path("/srv/my data"))
     'flow.db could not be read, see disk.'
     """
-    ways = {os.path.realpath(folder), str(folder.absolute()), str(folder)} - {".", os.sep}
-    for way in sorted(ways, key=len, reverse=True):
-        text = text.replace(f"{way.rstrip(os.sep)}{os.sep}", "")
+    paths = {os.path.realpath(folder), str(folder.absolute()), str(folder)} - {".", os.sep}
+    for path in sorted(paths, key=len, reverse=True):
+        text = text.replace(f"{path.rstrip(os.sep)}{os.sep}", "")
     return _FOLDERS.sub("", text)
 
 
 @cache
 def onepass_version() -> str:
-    """The version of the package that runs."""
+    """Return the installed version of onepass."""
     try:
         return version("onepass")
-    except PackageNotFoundError:  # run from its source
+    except PackageNotFoundError:  # not installed
         return "unknown"
 
 
@@ -77,8 +77,8 @@ def onepass_version() -> str:
 class PrequentialErrorState(msgspec.Struct):
     """Prequential error over all rows, over the last ``window_rows``, and along the stream.
 
-    ``curve`` has at most 400 points ``[rows, all, window, at]``; ``at`` is null for points that a
-    version without times recorded.
+    ``curve`` has at most 400 points ``[rows, all, window, at]``; ``at`` is null for points recorded
+    by former versions, which stored no times.
     """
 
     name: str
@@ -89,7 +89,7 @@ class PrequentialErrorState(msgspec.Struct):
 
 
 class RateState(msgspec.Struct):
-    """Rows per second over the last ten seconds, and ``[seconds ago, learned, predicted]``."""
+    """Rows per second over the last ten seconds; curve ``[seconds ago, learned, predicted]``."""
 
     learned: float
     predicted: float
@@ -97,7 +97,7 @@ class RateState(msgspec.Struct):
 
 
 class DurationState(msgspec.Struct):
-    """Median and 99th percentile of the seconds of requests since the start."""
+    """Median and 99th percentile of request durations in seconds, since the start."""
 
     p50: float | None
     p99: float | None
@@ -111,7 +111,7 @@ class LatencyState(msgspec.Struct):
 
 
 class DriftState(msgspec.Struct):
-    """An alarm of a drift detector: after how many rows, and when."""
+    """An alarm of a drift detector: number of rows, time and detector."""
 
     rows: int
     at: float
@@ -119,7 +119,7 @@ class DriftState(msgspec.Struct):
 
 
 class RefusalState(msgspec.Struct):
-    """Rows that were refused."""
+    """Refused rows: time, number and reason."""
 
     at: float
     rows: int
@@ -127,13 +127,13 @@ class RefusalState(msgspec.Struct):
 
 
 class ModelState(msgspec.Struct):
-    """A model; one whose file could not be opened has ``name``, ``ready`` and ``error`` alone.
+    """A model; if its file could not be opened, only ``name``, ``ready`` and ``error``.
 
-    ``class`` and ``parameters`` are those of its constructor, ``"RLSRegressor"`` and
-    ``"ridge=1e-06"``; ``version`` is the number of blocks learned, including
-    rollbacks; ``labels_pending`` the number of predicted rows that wait for their labels;
-    ``detectors`` whether each drift detector is active; ``positions`` the position in each source,
-    null if nothing of it was learned yet.
+    ``class`` and ``parameters`` are the class and the arguments of its constructor, such as
+    ``"RLSRegressor"`` and ``"ridge=1e-06"``; ``version`` is the number of blocks learned, including
+    rollbacks; ``labels_pending`` is the number of predicted rows that wait for their labels;
+    ``detectors`` states whether each drift detector is active; ``positions`` contains the position
+    in each source, null if no row of the source was learned yet.
     """
 
     name: str
@@ -168,7 +168,7 @@ class State(msgspec.Struct):
 
 
 def state(registry: ModelRegistry) -> State:
-    """State of all models.
+    """Return the state of all models.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _model_state(served: ModelServer, folder: Path) -> ModelState:
 # -- GET /metrics ---------------------------------------------------------------------------------
 
 
-_Values = dict[tuple[str, ...], float | None]  # by labels; None has no sample
+_Values = dict[tuple[str, ...], float | None]  # by label values; None: no sample
 
 
 def _errors(served: ModelServer) -> _Values:
@@ -225,16 +225,17 @@ def _errors(served: ModelServer) -> _Values:
 
 
 _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _Values]], ...] = (
-    (CounterMetricFamily, "rows_learned", "Rows learned, including those before a restart.", (),
+    (CounterMetricFamily, "rows_learned", "Rows learned, including before restarts.", (),
      lambda s: {(): s.durable.rows_seen}),
-    (CounterMetricFamily, "blocks_learned", "Blocks learned: the version.", (),
+    (CounterMetricFamily, "blocks_learned", "Blocks learned, which is the version.", (),
      lambda s: {(): s.durable.version}),
     (CounterMetricFamily, "rows_predicted", "Rows predicted.", (),
      lambda s: {(): s.gauges.predicted_rows}),
     (CounterMetricFamily, "rows_refused", "Rows refused.", (),
      lambda s: {(): s.gauges.rows_refused}),
     (GaugeMetricFamily, "prequential_error",
-     "Error of predictions made before their rows were learned.", ("measure", "over"), _errors),
+     "Prequential error: each row is predicted before it is learned.",
+     ("measure", "over"), _errors),
     (GaugeMetricFamily, "innovation", "Target minus prediction over the last rows.", ("statistic",),
      lambda s: {(k,): v for k, v in s.gauges.innovations().items()}),
     (CounterMetricFamily, "drift_alarms", "Alarms of the drift detectors.", (),
@@ -243,7 +244,7 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _
      ("detector",),
      lambda s: {(k,): v for k, v in s.gauges.drift.active_detectors().items()}),
     (CounterMetricFamily, "outliers",
-     "Rows whose error exceeds six times the root mean square of the errors before.", (),
+     "Rows whose error exceeds six times the root mean square of earlier errors.", (),
      lambda s: {(): s.gauges.outliers}),
     (GaugeMetricFamily, "rows_queued", "Rows queued to be learned.", (),
      lambda s: {(): s.queued}),
@@ -253,21 +254,21 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _
      lambda s: {(): nbytes(s.durable.frozen_copy)}),
     (GaugeMetricFamily, "ready", "Whether the model can learn.", (), lambda s: {(): s.ready}),
     (GaugeMetricFamily, "source_ready", "Whether a source can be read.", ("source",),
-     lambda s: {(f.source.name,): f.error is None for f in s.consumers}),
-    (GaugeMetricFamily, "source_lag", "Entries of a source that were not read yet.",
-     ("source",), lambda s: {(f.source.name,): f.lag for f in s.consumers}),
+     lambda s: {(c.source.name,): c.error is None for c in s.consumers}),
+    (GaugeMetricFamily, "source_lag", "Unread entries of a source.",
+     ("source",), lambda s: {(c.source.name,): c.lag for c in s.consumers}),
 )  # fmt: skip
 
 
 class _Models(Collector):
-    """Metrics of a server, read when they are collected."""
+    """Collector of a server's metrics."""
 
     def __init__(self, registry: ModelRegistry, statuses: Mapping[int, int]) -> None:
         self._registry, self._statuses = registry, statuses
 
     def collect(self) -> Iterator[Metric]:
-        """The families with their samples."""
-        info = GaugeMetricFamily("onepass_info", "The version that runs.", labels=("version",))
+        """Yield the metric families with their samples."""
+        info = GaugeMetricFamily("onepass_info", "Version of onepass.", labels=("version",))
         info.add_metric((onepass_version(),), 1.0)
         requests = CounterMetricFamily(
             "onepass_requests", "Requests by status.", labels=("status",)
@@ -276,22 +277,22 @@ class _Models(Collector):
             requests.add_metric((str(status),), count)
         durations = Metric("onepass_request_seconds", "Duration of requests.", "histogram")
         for served in self._registry:
-            for sample, named, seconds in served.gauges.duration_samples():
-                durations.add_sample(sample, {"model": served.name, **named}, seconds)
+            for sample, verb, seconds in served.gauges.duration_samples():
+                durations.add_sample(sample, {"model": served.name, **verb}, seconds)
         yield from (info, requests, durations)
         for kind, name, documentation, labels, values in _FAMILIES:
             family = kind(f"onepass_{name}", documentation, labels=("model", *labels))
             for served in self._registry:
-                for given, value in values(served).items():
+                for label_values, value in values(served).items():
                     if value is not None:
-                        family.add_metric((served.name, *given), value)
+                        family.add_metric((served.name, *label_values), value)
             for failed in self._registry.failed if name == "ready" else ():
                 family.add_metric((failed,), 0.0)
             yield family
 
 
 def exposition(registry: ModelRegistry, statuses: Mapping[int, int]) -> str:
-    """Metrics of all models in the text format of Prometheus.
+    """Return the metrics of all models in the text format of Prometheus.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
-"""Page: what a browser shows of the models that are served, live.
+"""Live page of the served models, for browsers.
 
-Plain files: no build step, no framework, nothing from elsewhere. ``index.html`` is served at a path
-that ends in a slash, the others at ``page/`` and their names below it, each with ``HEADERS``, its
-kind and its tag. All addresses are relative, so that any prefix will do.
+The page consists of plain files, without a build step, a framework or files of other servers.
+``index.html`` is served at a path that ends in a slash, and the other files below it at
+``page/NAME``, each with ``HEADERS``, its content type and its ETag. All URLs are relative, so that
+the service can have any path prefix.
 
-The page requests ``GET state``, beside itself, each second: with ``Authorization: Bearer …`` if the
-reader has entered a token, which it asks for on 401 and 403. The fields are those of
+The page requests ``state``, relative to its own URL, each second. On 401 and 403 it shows a form
+for a token, which it then sends as ``Authorization: Bearer …``. The response is
 :class:`onepass.service.http.status.State`.
 """
 
@@ -30,7 +31,7 @@ HEADERS: Mapping[str, str] = MappingProxyType(
         "X-Content-Type-Options": "nosniff",
     }
 )
-"""Sent with every file: nothing inline, nothing from elsewhere, no use of a cached file unasked."""
+"""Headers of every file: no inline code, no other servers, and caches must revalidate."""
 
 _KINDS = {
     ".css": "text/css; charset=utf-8",
@@ -41,7 +42,7 @@ _KINDS = {
 
 
 class File(NamedTuple):
-    """One file of the page: its content, content type and ETag (strong, with quotation marks)."""
+    """File of the page: its content, content type and ETag (strong, with quotation marks)."""
 
     body: bytes
     kind: str
@@ -50,7 +51,7 @@ class File(NamedTuple):
 
 @lru_cache(maxsize=64)
 def file(name: str) -> File | None:
-    """A file of the page; None if it has none of this name.
+    """Return a file of the page; None if there is no file of this name.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def file(name: str) -> File | None:
     'text/javascript; charset=utf-8'
     """
     kind = _KINDS.get(Path(name).suffix)
-    if kind is None or name not in {each.name for each in files(__name__).iterdir()}:
+    if kind is None or name not in {path.name for path in files(__name__).iterdir()}:
         return None
     body = files(__name__).joinpath(name).read_bytes()
     return File(body, kind, f'"{sha256(body).hexdigest()[:32]}"')

@@ -1,7 +1,7 @@
 // Live page of a server: requests `state` each second and shows it.
 //
-// The fields of the state are described by /openapi.json; all but name, ready and error are absent
-// from a model whose file could not be opened. Text of the server is only set as text, never as markup.
+// /openapi.json describes the fields of the state. A model whose file could not be opened has only
+// name, ready and error. Text from the server is inserted as text, never as markup.
 
 const POLL = 1000; // milliseconds
 const MAX_WAIT = 30000;
@@ -59,7 +59,7 @@ function ago(seconds) {
   return name ? ages.format(-Math.trunc(seconds / unit), name) : "now";
 }
 
-/** The class of each model, and the parameters in which models of the same class differ. */
+/** Describe each model by its class and the parameters in which models of that class differ. */
 function describe(models) {
   const all = models.map((model) => separate(model.parameters));
   return models.map((model, i) => {
@@ -85,13 +85,13 @@ function separate(parameters) {
 
 const find = (id) => document.getElementById(id);
 
-/** Set the text of an element, given by itself or by its id, if it has changed. */
+/** Set the text of an element, passed as node or id, if it has changed. */
 function put(at, text) {
   const node = typeof at === "string" ? find(at) : at;
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set attributes that have changed; null removes one. */
+/** Set attributes that have changed; null removes an attribute. */
 function mark(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null) node.removeAttribute(name);
@@ -116,7 +116,7 @@ function draw(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** A cell of a table: its class, and its texts, an element each; `head` marks the header of a row. */
+/** A table cell: its class, and its parts, one element each; `head` makes it the row header. */
 const cell = (kind, ...parts) => ({ kind, parts });
 const number = (text) => cell("number", { text });
 const whole = (x) => number(count(x));
@@ -131,7 +131,7 @@ function words(text, kind = "data") {
   return cell(text.length <= 20 ? `${kind} short` : kind, { text: shown, title });
 }
 
-/** Fill a table with rows of cells, or with the text `none`; unchanged nodes stay. */
+/** Fill a table with rows of cells, or with the text `none`; unchanged nodes are reused. */
 function fill(name, rows, none = "") {
   const body = find(`${name}-rows`);
   const shown = rows.length ? rows.slice(0, MAX_ROWS[name] ?? rows.length) : [[cell("", { text: none })]];
@@ -139,8 +139,8 @@ function fill(name, rows, none = "") {
   shown.forEach((cells, i) => {
     const row = body.rows[i] ?? body.insertRow();
     if (row.cells.length !== cells.length) {
-      const made = cells.map((each) => (each.head ? make("th", { scope: "row" }) : make("td")));
-      row.replaceChildren(...made);
+      const nodes = cells.map((each) => (each.head ? make("th", { scope: "row" }) : make("td")));
+      row.replaceChildren(...nodes);
     }
     mark(row, { class: rows.length ? (cells.kind ?? null) : "none" });
     mark(row.cells[0], { colspan: rows.length ? null : 9 });
@@ -160,9 +160,9 @@ function write(node, { kind, parts }) {
 
 // -- charts ---------------------------------------------------------------------------------------
 
-const LETTER = 6.6; // pixels of a digit at an axis
+const LETTER = 6.6; // width of a digit of axis labels, in pixels
 const [ABOVE, RIGHT, BELOW] = [10, 16, 20];
-const MAX_LINES = 24; // of marks; more would hide the curves
+const MAX_LINES = 24; // vertical lines of marks; more would hide the curves
 const TIME_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
   ...[1, 2, 4, 7, 14, 30, 60, 120, 240, 365].map((days) => days * DAY),
@@ -174,8 +174,8 @@ function multiples(low, high, step) {
 }
 
 /**
- * A vertical axis for numbers >= 0: its ticks, and the function from a number to its place in [0, 1].
- * It is logarithmic if the largest number is at least 50 times the smallest.
+ * A vertical axis for numbers >= 0: its ticks, and a function that maps a number to [0, 1].
+ * The axis is logarithmic if the largest number is at least 50 times the smallest.
  */
 function level(values, max) {
   let [low, high] = [Math.min(...values), Math.max(...values)];
@@ -196,7 +196,7 @@ function level(values, max) {
   return { log: false, ticks: multiples(low, high, step), place: (x) => (x - low) / (high - low) };
 }
 
-/** Round local times within a span, as numbers and as text. */
+/** Round local times within a time span, each as number and label. */
 function timeTicks(first, last, max) {
   const step = TIME_STEPS.find((each) => each * max >= last - first) ?? TIME_STEPS.at(-1);
   const zone = new Date(first * 1000).getTimezoneOffset() * 60;
@@ -209,7 +209,7 @@ function timeTicks(first, last, max) {
   return found.map((at) => [at, label(at)]);
 }
 
-/** The path through points in pixels, interrupted at nulls; an isolated point is a dot. */
+/** SVG path through points in pixels, interrupted at nulls; an isolated point is a dot. */
 function path(xs, ys) {
   const part = (x, i) => {
     if (ys[i] === null) return "";
@@ -228,7 +228,7 @@ class Chart {
     Object.assign(this, { name, names, format, chosen: null, xs: [], curves: [], marks: [] });
     this.readout = make("p", { class: "readout number" });
     this.scale = make("span", { class: "scale" });
-    this.empty = make("p", { class: "empty" }, "Nothing yet.");
+    this.empty = make("p", { class: "empty" }, "No data yet.");
     const slider = { type: "range", class: "unseen", min: 0, step: 1, "aria-label": `${name}: point` };
     this.cursor = make("input", slider);
     this.svg = draw("svg", { role: "img" });
@@ -248,7 +248,7 @@ class Chart {
     new ResizeObserver(() => this.draw()).observe(this.plot);
   }
 
-  /** Show `curves` over `xs` in order, in seconds since 1970; `marks` are times with their names. */
+  /** Show `curves` over the ascending times `xs`, in seconds since 1970; `marks`: [time, name]. */
   show(xs, curves, { marks = [], label = moment } = {}) {
     const now = JSON.stringify([xs, curves, marks]);
     if (now === this.shown) return;
@@ -277,7 +277,7 @@ class Chart {
     this.cursor.value = Math.max(at, 0);
     mark(this.cursor, { "aria-valuetext": read.join(", ") });
     const marks = this.marks.slice(-3).map(([, name]) => name);
-    mark(this.svg, { "aria-label": [`${this.name}: ${read[0] ?? "nothing yet"}`, ...read.slice(1), ...marks].join(", ") });
+    mark(this.svg, { "aria-label": [`${this.name}: ${read[0] ?? "no data yet"}`, ...read.slice(1), ...marks].join(", ") });
     this.svg.querySelector(".cross")?.remove();
     if (this.chosen === null || !this.places) return;
     const x = this.places[at].toFixed(1);
@@ -327,7 +327,7 @@ class Chart {
         ...(this.marks.length > MAX_LINES ? [] : [draw("path", { d: `M${at} ${ABOVE}V${this.floor}` })]));
     });
     const lines = this.levels.map((ys, k) => draw("path", { class: `line c${k}`, d: path(this.places, ys) }));
-    this.svg.append(axes, ...marks, ...lines.reverse()); // the first lies on top
+    this.svg.append(axes, ...marks, ...lines.reverse()); // the first curve on top
     put(this.scale, y.log ? "log scale" : "");
   }
 }
@@ -370,17 +370,17 @@ function showModel(model) {
     head(words(verb)), number(duration(latency[verb].p50)), number(duration(latency[verb].p99)),
   ]));
   fill("refused", model.refused.map((each) => [when(each.at), whole(each.rows), words(each.why)]),
-    "No row was refused.");
+    "No rows were refused.");
   fill("snapshots", model.snapshots.toSorted((a, b) => b.version - a.version).map((each) => [
     head(whole(each.version)), whole(each.rows_seen), when(each.at), words(each.why),
     number(size(each.nbytes)),
   ]), "No snapshot yet.");
   fill("drift", model.drift.toReversed().map((each) => [
     whole(each.rows), when(each.at), words(each.detector),
-  ]), Object.keys(model.detectors).length ? "No alarm yet." : "No detector. Choose one with --drift, such as --drift adwin.");
+  ]), Object.keys(model.detectors).length ? "No alarm yet." : "No drift detector. Start the server with one, such as --drift adwin.");
   fill("sources", Object.entries(model.positions).map(([source, position]) => [
-    head(words(source, "data code")), words(position ?? "nothing yet", "data code"),
-  ]), "No source. Rows come by request only.");
+    head(words(source, "data code")), words(position ?? "no row learned yet", "data code"),
+  ]), "No source. Rows are learned from requests only.");
 }
 
 function showCurves(model) {
@@ -423,27 +423,27 @@ function showOverview(chosen) {
 // -- the server -----------------------------------------------------------------------------------
 
 let models = [];
-let server = null; // its time, and the page's time when it arrived
+let server = null; // time of the server, and time of the page when it was received
 let retryAt = null;
 let token = stored();
 let [paused, locked, failures, turn] = [false, false, 0, 0];
 let timer, request;
 
-/** The server's time. */
+/** Current time of the server. */
 const clock = () => server.now + (performance.now() - server.at) / 1000;
 
-/** The token that the browser stores until the tab is closed; given one, store it. */
+/** Return the token in the storage of the browser tab, after storing or removing `given`. */
 function stored(given) {
   try {
     if (given) sessionStorage.setItem("onepass token", given);
     if (given === "") sessionStorage.removeItem("onepass token");
     return sessionStorage.getItem("onepass token") ?? "";
   } catch {
-    return given ?? ""; // the browser refuses to store any
+    return given ?? ""; // the browser refuses to store data
   }
 }
 
-/** The model that the page's address names; by default the one with the most rows. */
+/** Index of the model that the URL names; by default of the model with the most rows. */
 function chosen() {
   const named = models.findIndex((each) => address(each.name) === location.hash);
   const rows = models.map((each) => each.rows_seen ?? 0);
@@ -459,10 +459,10 @@ function show() {
   const title = model ? `${model.error ? "! " : ""}${model.name} · onepass` : "onepass";
   if (document.title !== title) document.title = title;
   const left = Math.max(0, Math.ceil((retryAt - performance.now()) / 1000));
-  put("disconnected-wait", left ? `Next try in ${left} s.` : "Trying.");
+  put("disconnected-wait", left ? `Next attempt in ${left} s.` : "Trying.");
 }
 
-/** Show the state of the connection and only these of its controls. */
+/** Show the state of the connection, and only the controls in `controls`. */
 function link(state, text, ...controls) {
   mark(find("link"), { "data-link": state });
   put("link-text", text);
@@ -479,7 +479,7 @@ function live(state) {
 
 function disconnected(why, wait) {
   retryAt = performance.now() + wait;
-  put("disconnected-why", `${why}. ${models.length ? "Its last state is below." : ""}`.trim());
+  put("disconnected-why", `${why}. ${models.length ? "The last state is below." : ""}`.trim());
   link("disconnected", "No response", "disconnected", "pause");
   show();
 }
@@ -495,7 +495,7 @@ function lock() {
   find("token").focus();
 }
 
-/** Request the state now and repeatedly; the response to an earlier request is ignored. */
+/** Request the state now and repeatedly; responses to earlier requests are ignored. */
 function refresh() {
   turn += 1;
   clearTimeout(timer);
@@ -511,7 +511,7 @@ async function poll(mine) {
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
     const reply = await fetch("state", { headers, cache: "no-store", signal });
     wait = Math.min(Number(reply.headers.get("Retry-After")), 300) * 1000;
-    why = reply.ok ? "The server's response is not valid" : `The server responded with status ${reply.status}`;
+    why = reply.ok ? "The response of the server is invalid" : `The server responded with status ${reply.status}`;
     const state = reply.ok ? await reply.json() : null;
     if (mine !== turn) return;
     if ([401, 403].includes(reply.status)) {
@@ -547,7 +547,7 @@ find("login").addEventListener("submit", (event) => {
   event.preventDefault();
   const given = find("token").value.trim();
   if (/^[\x21-\x7e]+$/.test(given)) unlock(given);
-  else put("login-why", "A token consists of letters, digits and signs, without spaces.");
+  else put("login-why", "A token must consist of ASCII characters without spaces.");
 });
 find("span").addEventListener("change", show);
 window.addEventListener("hashchange", () => {

@@ -1,4 +1,4 @@
-"""Wire formats: decode requests into rows, and encode predictions. No HTTP, and no learner.
+"""Wire formats: decode requests into rows, and encode predictions; independent of HTTP.
 
 ================ ===================================================================================
 :mod:`~.v2`      the Open Inference Protocol, version 2: JSON, binary tensors, metadata and errors
@@ -10,10 +10,10 @@
 :mod:`~.limits`  limits of one request
 ================ ===================================================================================
 
-Each reader decodes bytes into a :class:`~.rows.DecodedRequest` or raises RequestError, which names
-the place, what was expected, what was received, and what to do. :class:`~.limits.Limits` bound the
-memory that a request takes. Numbers are exact in both directions. The structs of JSON bodies also
-give their schemas: ``msgspec.json.schema_components([v2.InferRequest, …])``.
+Each reader decodes bytes into a :class:`~.rows.DecodedRequest` or raises RequestError with the
+location, the expected and the received value, and a remedy. :class:`~.limits.Limits` bound the
+memory of a request. Numbers are exact in both directions. The schemas of JSON bodies are generated
+from their structs: ``msgspec.json.schema_components([v2.InferRequest, …])``.
 """
 
 from onepass.errors import import_extra

@@ -1,15 +1,15 @@
 """Requests and responses as Arrow IPC streams.
 
-Each column is one of a table: numbers, truth values, text, dates, or a dictionary of these. A
-column of fixed-size lists of numbers is a matrix: by itself, or beside y, sample_weight and time,
-it is rows without names. Other nested columns are refused.
+A column contains numbers, truth values, text, dates, or a dictionary of these. A column of
+fixed-size lists of numbers is a matrix of rows without names, if there are no other columns than y,
+sample_weight and time. Other nested columns are refused.
 
-pyarrow reads the streams. Three of its weaknesses are checked here: it allocates the size that a
-compressed buffer declares; it does not check offsets within buffers before ``validate``; and
-indices of a dictionary, or views, may refer to the same text many times, which is counted before
-the texts are created.
+pyarrow reads the streams, and this module checks what it does not: it allocates the size that a
+compressed buffer declares; it verifies offsets within buffers only in ``validate``; and indices of
+a dictionary, or views, may refer to the same text many times, so the total length is computed
+before the texts are created.
 
-The message's table of buffers (FlatBuffers) gives the places of the declared sizes [1].
+The declared sizes are located through the message's table of buffers (FlatBuffers) [1].
 
 [1] https://arrow.apache.org/docs/format/Columnar.html, "Encapsulated message format", and
     format/Message.fbs of Apache Arrow.
@@ -39,10 +39,10 @@ from onepass.types import Array
 __all__ = ["KIND", "arrays", "columns_place", "read", "write"]
 
 KIND = "application/vnd.apache.arrow.stream"
-"""The content type."""
+"""Content type."""
 
 _NO_LIMITS = Limits()
-_MAX_MESSAGES = 1 << 14  # messages
+_MAX_MESSAGES = 1 << 14
 _HEADER, _DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3  # fields of Message.fbs
 
 
@@ -54,12 +54,12 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
     body : bytes
     limits : Limits
     learning : bool, default False
-        Whether the columns y, sample_weight and time belong to the rows and are not features.
+        Whether the columns y, sample_weight and time are targets, weights and times, not features.
 
     Raises
     ------
     RequestError
-        If it is not such a stream, or too large, also once it is decompressed.
+        If the body is not an Arrow stream, or is too large before or after decompression.
     """
     source = pa.BufferReader(body)
     try:
@@ -72,36 +72,39 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
     except OnepassError:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, struct.error) as error:
-        got = f"a truncated or damaged one ({str(error)[:200]})"
-        raise request_error("", "be a complete Arrow stream", got, "Check its writer") from error
+        got = f"a truncated or damaged stream ({str(error)[:200]})"
+        remedy = "Send the whole stream, and close its writer before"
+        raise request_error("", "be a complete Arrow stream", got, remedy) from error
     if rest:
-        remedy = "Send one stream a request"
-        raise request_error("", "end with its stream", f"{rest:,} bytes after it", remedy)
+        remedy = "Send one stream per request, without further bytes"
+        raise request_error("", "be one Arrow stream", f"{rest:,} bytes after its end", remedy)
     return build_request(named, columns_place, learning=learning)
 
 
 def _check_messages(messages: Iterator["pa.ipc.Message"], limits: Limits) -> None:
-    """Raise RequestError if a stream's buffers would be too large once decompressed."""
-    unpacked = 0
+    """Raise RequestError if a stream's buffers would be too large after decompression."""
+    decompressed = 0
     for count, message in enumerate(messages, start=1):
         if count > _MAX_MESSAGES:
             must = f"have at most {_MAX_MESSAGES:,} messages"
-            raise request_error("stream", must, "more", "Write larger batches")
+            raise request_error("stream", must, "more", "Write larger record batches")
         if message.type not in {"dictionary", "record batch"}:
             continue
-        if message.metadata_version != ipc.MetadataVersion.V5:  # it may hide its compression
-            remedy = "Write it with Arrow 1.0 or later"
-            raise request_error("stream", "be of metadata version 5", "an earlier one", remedy)
-        unpacked += _unpacked(message)
-        _check_decoded(unpacked, limits)
+        if (
+            message.metadata_version != ipc.MetadataVersion.V5
+        ):  # an earlier version may compress without declaring it
+            remedy = "Write the stream with Arrow 1.0 or later"
+            raise request_error("stream", "have metadata version 5", "an earlier version", remedy)
+        decompressed += _decompressed_bytes(message)
+        _check_decoded(decompressed, limits)
 
 
-def _unpacked(message: "pa.ipc.Message") -> int:
-    """The bytes of a message's compressed buffers once decompressed; 0 if it has none."""
+def _decompressed_bytes(message: "pa.ipc.Message") -> int:
+    """Return the size of a message's compressed buffers after decompression; 0 without any."""
     data, body = message.metadata.to_pybytes(), memoryview(message.body)
 
     def field(table: int, i: int) -> int:
-        """Target of the offset in a field of a table; 0 if the table lacks the field."""
+        """Follow the offset in a field of a table; return 0 if the table lacks the field."""
         vtable = table - struct.unpack_from("<i", data, table)[0]
         size = struct.unpack_from("<H", data, vtable)[0]
         start = struct.unpack_from("<H", data, vtable + 4 + 2 * i)[0] if 4 + 2 * i < size else 0
@@ -119,14 +122,14 @@ def _unpacked(message: "pa.ipc.Message") -> int:
 
 
 def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
-    """The columns of an Arrow table, validated and within limits.
+    """Convert the columns of an Arrow table to arrays, after validation and checks of limits.
 
     Parameters
     ----------
     table : pyarrow.Table
     limits : Limits
     nbytes : int
-        Bytes of the request.
+        Size of the request in bytes.
 
     Returns
     -------
@@ -136,14 +139,14 @@ def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
     Raises
     ------
     RequestError
-        If a column is of another type, or there is too much of something.
+        If a column has an unsupported type, or a limit is exceeded.
     """
     names, n = table.schema.names, table.num_rows
     limits.check_text(max(map(len, names), default=0), "schema")
     for name, times in Counter(names).most_common(1):
         if times > 1:
             raise request_error(
-                "schema", "hold each name once", f"{shown(name)} again", "Rename one"
+                "schema", "have unique names", f"{shown(name)} twice", "Rename one of the columns"
             )
     for name, kind in zip(names, table.schema.types, strict=True):
         _check_type(kind, columns_place(name))
@@ -164,22 +167,22 @@ def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
 
 def _check_decoded(nbytes: int, limits: Limits) -> None:
     if nbytes > limits.unpacked:
-        must = f"have at most {limits.unpacked:,} bytes once it is decoded"
-        raise request_error("stream", must, "more", "Send fewer rows at a time")
+        must = f"have at most {limits.unpacked:,} bytes after decoding"
+        raise request_error("stream", must, "more", "Send fewer rows per request")
 
 
 def _check_type(kind: pa.DataType, place: str) -> None:
     matrix = pa.types.is_fixed_size_list(kind) and kind.list_size > 0
     inner = kind.value_type if matrix else kind
-    known = dtype_codes([("", inner)]).get("")
-    if (matrix and known not in {"f", "b"}) or (known is None and not pa.types.is_null(inner)):
+    code = dtype_codes([("", inner)]).get("")
+    if (matrix and code not in {"f", "b"}) or (code is None and not pa.types.is_null(inner)):
         must = "be numbers, truth values, text, dates, or fixed-size lists of numbers"
-        remedy = "Leave it out, or send columns of plain values"
-        raise request_error(place, must, f"Arrow's {str(kind)[:80]}", remedy)
+        remedy = "Leave out the column, or send plain values"
+        raise request_error(place, must, f"the Arrow type {str(kind)[:80]}", remedy)
 
 
 def _decoded_bytes(column: pa.Array) -> int:
-    """The bytes of a column's texts, and of its dictionary, once each value is written."""
+    """Return the size of a column's texts, with each value of a dictionary written out."""
     if pa.types.is_dictionary(column.type):
         values = column.dictionary
         nbytes = 8 * len(values) + _decoded_bytes(values)
@@ -191,7 +194,7 @@ def _decoded_bytes(column: pa.Array) -> int:
 
 
 def _sizes(column: pa.Array) -> pa.Array:
-    """The bytes of each text."""
+    """Return the length of each text in bytes."""
     if str(column.type) != "string_view":
         return compute.binary_length(column).cast(pa.int64())
     views = np.frombuffer(column.buffers()[1] or b"", dtype="<i4").reshape(-1, 4)
@@ -208,10 +211,9 @@ def _array(column: pa.Array, place: str, limits: Limits) -> Array:
     if types.is_fixed_size_list(kind):
         limits.check_size(len(column), kind.list_size, place)
         if column.null_count:
-            got = f"{column.null_count:,} that are null"
-            raise request_error(
-                place, "hold a list in each row", got, "Send lists, of null if need be"
-            )
+            got = f"{column.null_count:,} null lists"
+            remedy = "Send a list for each row; its values may be null"
+            raise request_error(place, "contain a list in each row", got, remedy)
         flat = to_array(column.flatten(), place, "the request")
         return flat.astype(np.float64).reshape(len(column), kind.list_size)
     if types.is_dictionary(kind):
@@ -223,43 +225,42 @@ def _array(column: pa.Array, place: str, limits: Limits) -> Array:
     if not column.null_count and (types.is_integer(kind) or types.is_boolean(kind)):
         exact = np.asarray(column.to_numpy(zero_copy_only=False))
         return exact.astype({"i": np.int64, "u": np.uint64}.get(exact.dtype.kind, np.bool_))
-    found = to_array(column, place, "the request")
-    if found.dtype == object:
-        limits.check_text(max(map(len, filter(None, found)), default=0), place)
-    return found
+    array = to_array(column, place, "the request")
+    if array.dtype == object:
+        limits.check_text(max(map(len, filter(None, array)), default=0), place)
+    return array
 
 
 def write(
     request: DecodedRequest, values: Mapping[str, Array], *, model: str, version: str = ""
 ) -> EncodedResponse:
-    """Encode a response: each output is a column, probabilities as fixed-size lists.
+    """Encode a response: one column per output, with probabilities as fixed-size lists.
 
     Parameters
     ----------
     request : DecodedRequest
-        Its ``outputs`` are those of the response.
+        Request, with the ``outputs`` to encode.
     values : mapping of str to ndarray
-        By the names of the outputs: numbers, truth values or text, or objects of one of these with
-        None among them.
+        Outputs by name: numbers, truth values or text, or objects of one of these types and None.
     model, version : str
-        The model's name, and the version that predicted. Both are in the schema's metadata, as
-        JSON under "onepass", with the classes if they are requested.
+        Name of the model, and the version that predicted. The schema's metadata contains both, as
+        JSON under the key "onepass", and the classes if they are requested.
 
     Raises
     ------
     LabelError
         If a predicted text cannot be encoded in UTF-8.
     """
-    about: dict[str, object] = {"model_name": model, "model_version": version}
-    about |= {"id": request.id} if request.id else {}
+    metadata: dict[str, object] = {"model_name": model, "model_version": version}
+    metadata |= {"id": request.id} if request.id else {}
     columns = {}
     for output in request.outputs:
         array = values[output.name]
         if output.name == "classes":
-            about["classes"] = array.tolist()
+            metadata["classes"] = array.tolist()
         else:
             columns[output.name] = _column(array)
-    batch = pa.record_batch(columns).replace_schema_metadata({b"onepass": encoded(about)})
+    batch = pa.record_batch(columns).replace_schema_metadata({b"onepass": encoded(metadata)})
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
@@ -267,7 +268,7 @@ def write(
 
 
 def _column(array: Array) -> pa.Array:
-    """An array of predictions as Arrow's."""
+    """Convert an array of predictions to an Arrow array."""
     if array.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.shape[1])
     if array.dtype == object and datatype_of(array) == "FP64":
@@ -279,5 +280,5 @@ def _column(array: Array) -> pa.Array:
 
 
 def columns_place(name: str) -> str:
-    """Place of a column in the request, for messages."""
+    """Return the location of a column in the request, for messages."""
     return f"columns[{shown(name)}]"

@@ -1,6 +1,6 @@
-"""JSON of requests: msgspec decodes a body at once, and its errors become errors of the request.
+"""JSON of requests: msgspec decodes a body, and its errors are converted to RequestError.
 
-Rows that JSON gives as lists, objects or columns become arrays and tables here.
+Rows in JSON, as lists, objects or columns, are converted to arrays and tables.
 """
 
 import re
@@ -51,8 +51,10 @@ _WORDS = {
     "null": "null", "object": "an object", "str": "text",
 }  # fmt: skip
 
-ALIKE = "Send numbers as numbers, text as text, and null for what is missing"
-"""The remedy for values of several kinds."""
+ALIKE = "Send values of one type per column: numbers, text, or true and false; null if missing"
+"""Remedy for values of several types."""
+
+_ONE_FORM = "Send all rows as objects, or all as lists"
 
 
 def decoded(
@@ -70,24 +72,25 @@ def decoded(
     text : bytes-like
     limits : Limits
     hints : mapping of str to str, optional
-        What to do if a field of this name is not what it should be.
+        Remedies for invalid fields, by name of the field.
     place : str, default ""
-        Where the text stands in the request, for messages.
+        Location of the JSON in the request, for messages.
 
     Raises
     ------
     RequestError
-        If it is too long, not JSON, or not of the decoder's type.
+        If the text is too long, is not JSON, or does not have the decoder's type.
     """
     limits.check_json(len(text))
     try:
         return decoder.decode(text)
     except RecursionError as error:
         must = "be nested a few levels deep"
-        raise request_error(place, must, "hundreds", "Give plain lists") from error
+        remedy = "Send rows as lists or objects of plain values"
+        raise request_error(place, must, "hundreds of levels", remedy) from error
     except UnicodeDecodeError as error:
         must, got = "be UTF-8", f"other bytes ({error.reason})"
-        raise request_error(place, must, got, "Write text in UTF-8") from error
+        raise request_error(place, must, got, "Encode text in UTF-8") from error
     except msgspec.ValidationError as error:
         raise _invalid(str(error), place, hints or {}) from error
     except msgspec.DecodeError as error:
@@ -95,48 +98,48 @@ def decoded(
 
 
 def _invalid(problem: str, place: str, hints: Mapping[str, str]) -> RequestError:
-    """The error of a value of another type, or beyond its bounds."""
+    """Return the error for a value of the wrong type or out of bounds."""
     path = ""
-    if found := _PATH.fullmatch(problem):
-        problem, path = found.groups()
+    if located := _PATH.fullmatch(problem):
+        problem, path = located.groups()
         place = f"{place}{path}" if place else path.lstrip(".")
     field = re.sub(r"\[[\d.]*\]", "", path).rpartition(".")[2]
     if types := _TYPES.fullmatch(problem):
         must, got = map(_in_words, types.groups())
         must = f"be {must}"
     elif bound := _BOUND.fullmatch(problem):
-        must, got = f"be {_WORDS[bound[1]]} {bound[2]}", "another"
+        must, got = f"be {_WORDS[bound[1]]} {bound[2]}", "a value out of bounds"
     else:
-        must, got = "fit the schema", problem[0].lower() + problem[1:200]
+        must, got = "conform to the schema", problem[0].lower() + problem[1:200]
     return request_error(place, must, got, hints.get(field, "See /openapi.json"))
 
 
 def _in_words(types: str) -> str:
-    """Types of msgspec in plain words."""
-    *others, last = (_WORDS.get(each, each) for each in types.split(" | "))
+    """Describe types in msgspec's notation in plain words."""
+    *others, last = (_WORDS.get(name, name) for name in types.split(" | "))
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def _malformed(problem: str, text: bytes | memoryview, place: str) -> RequestError:
-    """The error of text that is not JSON, such as NaN and Infinity, which Python writes."""
-    found = _BYTE.search(problem)
-    at = int(found[1]) if found else 0
-    if found and bytes(memoryview(text)[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
-        remedy = "Give null for what is missing, or send binary tensors"
+    """Return the error for text that is not JSON, such as NaN and Infinity, which Python writes."""
+    byte = _BYTE.search(problem)
+    at = int(byte[1]) if byte else 0
+    if byte and bytes(memoryview(text)[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
+        remedy = "Send null for missing values, or send binary tensors"
         return request_error(place, "be JSON", "NaN or Infinity, which JSON does not have", remedy)
     if not len(text):
-        return request_error(place, "be JSON", "an empty body", "Send one")
+        return request_error(place, "be JSON", "an empty body", "Send the rows in the body")
     problem = problem.removeprefix("JSON is malformed: ")
-    return request_error(place, "be JSON", f"other text: {problem}", "Correct it")
+    return request_error(place, "be JSON", f"other text: {problem}", "Correct the JSON")
 
 
 def encoded(value: object) -> bytes:
-    """Encode a tree of plain values or structs; nan and infinity become null.
+    """Encode plain values or structs, also nested; nan and infinity become null.
 
     Raises
     ------
     LabelError
-        If it contains text that UTF-8 cannot encode.
+        If ``value`` contains text that UTF-8 cannot encode.
     """
     try:
         return _ENCODER.encode(value)
@@ -145,20 +148,20 @@ def encoded(value: object) -> bytes:
 
 
 def unwritable(error: UnicodeEncodeError) -> LabelError:
-    """The error of a prediction that UTF-8 cannot encode."""
+    """Return the error for a predicted text that UTF-8 cannot encode."""
     return LabelError(
-        "the predictions: text must be such as UTF-8 can encode, got half a character "
-        f"({error.object[:40]!a}). Learn other labels."
+        "the predictions: text must be encodable in UTF-8, got a lone surrogate in "
+        f"{error.object[:40]!a}. Learn labels without lone surrogates."
     )
 
 
 def texts(values: list[Any], place: str, limits: Limits) -> Array:
-    """Texts and None as an array of objects.
+    """Convert texts and None to an array of objects.
 
     Raises
     ------
     RequestError
-        If one is too long.
+        If a text is too long.
     """
     limits.check_text(max(map(len, filter(None, values)), default=0), place)
     array = np.empty(len(values), dtype=object)
@@ -167,16 +170,16 @@ def texts(values: list[Any], place: str, limits: Limits) -> Array:
 
 
 def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Array | Table:
-    """Rows as lists of numbers, or as objects, whose missing keys are missing values.
+    """Convert rows: lists of numbers, or objects whose absent keys are missing values.
 
     Parameters
     ----------
     rows : list of list of number or None, or list of dict
     place : callable
-        Where a row stands in the request, by its number.
+        Function that maps the index of a row to its location in the request.
     limits : Limits
     nbytes : int
-        Bytes of the request.
+        Size of the request in bytes.
 
     Returns
     -------
@@ -185,26 +188,26 @@ def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Arr
     Raises
     ------
     RequestError
-        If rows are not alike, or there is too much of something.
+        If the rows do not all have the same form, or a limit is exceeded.
     """
     if type(rows[0]) is not dict:
         return _matrix(rows, place, limits)
     for i, row in enumerate(rows):
         if type(row) is not dict:
-            raise request_error(place(i), "be an object, as the rows before", _kind(row), ALIKE)
+            raise request_error(place(i), "be an object, like the first row", _kind(row), _ONE_FORM)
     names = list(dict.fromkeys(chain.from_iterable(rows)))
     limits.check_size(len(rows), len(names), "columns")
     limits.check_sparse(len(rows) * len(names), nbytes, "columns")
     try:
         table = Table.from_rows(rows)
     except (TypeMismatchError, NumericalError):
-        for name in names:  # which raises the error of a value with its place
+        for name in names:  # raises the error with the location of the value
             where = partial(_in_column, place, name)
             column([row.get(name) for row in rows], where, limits)
         raise
-    words: list[Any] = [each for each in table.columns.values() if each.dtype == object]
-    limits.check_size(len(rows), len(names), "columns", texts=len(words))
-    for each in (names, *words):
+    text_columns: list[Any] = [each for each in table.columns.values() if each.dtype == object]
+    limits.check_size(len(rows), len(names), "columns", texts=len(text_columns))
+    for each in (names, *text_columns):
         limits.check_text(max((len(text) for text in each if text), default=0), "columns")
     return table
 
@@ -214,29 +217,29 @@ def _in_column(place: _Place, name: str, i: int) -> str:
 
 
 def _matrix(rows: list[Any], place: _Place, limits: Limits) -> Array:
-    """Rows of numbers, all as long as the first."""
+    """Convert rows of numbers, all of the same length, to a matrix."""
     d = len(rows[0]) if rows else 0
     limits.check_size(len(rows), d, "rows")
     for i, row in enumerate(rows):
         if type(row) is not list or len(row) != d:
-            must = f"hold {d:,} values, as the rows before"
-            got = f"{len(row):,}" if type(row) is list else _kind(row)
-            raise request_error(place(i), must, got, "Send as many")
+            must = f"be a list of {d:,} values, like the first row"
+            got = f"{len(row):,} values" if type(row) is list else _kind(row)
+            raise request_error(place(i), must, got, "Send rows of equal length")
     flat = column(list(chain.from_iterable(rows)), lambda i: f"{place(i // d)}[{i % d}]", limits)
     if flat.dtype == object or flat.ndim != 1:
-        must = "hold numbers, as rows without names do"
+        must = "contain numbers, as its columns have no names"
         raise request_error(place(0), must, "text or lists", "Send numbers, or name the columns")
     return flat.astype(np.float64).reshape(len(rows), d)
 
 
 def column(values: list[Any], place: _Place, limits: Limits) -> Array:
-    """A column of JSON values; whole numbers and truth values stay what they are.
+    """Convert JSON values to an array; whole numbers and truth values are not converted to float64.
 
     Parameters
     ----------
     values : list of bool, int, float, str, None, or lists of numbers
     place : callable
-        Where a value stands in the request, by its number.
+        Function that maps the index of a value to its location in the request.
     limits : Limits
 
     Returns
@@ -247,7 +250,7 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
     Raises
     ------
     RequestError
-        If they are of several kinds, or a number is too large for float64.
+        If the values have several types, or a number is too large for float64.
 
     Examples
     --------
@@ -263,9 +266,9 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
     if types & {str, list, dict}:
         kinds = [_kind(each) for each in values]
         first = next(kind for kind in kinds if kind != "null")
-        fit = {first, "null"} if first in {"a number", "text"} else {first}
-        i = next(i for i, kind in enumerate(kinds) if kind not in fit)
-        raise request_error(place(i), f"be {first}, as the values before", shown(values[i]), ALIKE)
+        allowed = {first, "null"} if first in {"a number", "text"} else {first}
+        i = next(i for i, kind in enumerate(kinds) if kind not in allowed)
+        raise request_error(place(i), f"be {first}, like earlier values", shown(values[i]), ALIKE)
     if types == {bool} and None not in values:
         return np.array(values)
     if types == {int} and None not in values:
@@ -276,10 +279,9 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
         return np.array(values, dtype=np.float64)
     except OverflowError as error:
         i = max(range(len(values)), key=lambda i: abs(values[i] or 0))
-        must = "be a number within float64"
-        raise request_error(
-            place(i), must, shown(values[i]), "Use larger units, or text"
-        ) from error
+        must = "be a number that fits in float64"
+        remedy = "Use larger units, or send text"
+        raise request_error(place(i), must, shown(values[i]), remedy) from error
 
 
 def _kind(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Limits on what one request may contain, and the errors of a request that cannot be read."""
+"""Limits on one request, and errors for requests that cannot be decoded."""
 
 from dataclasses import dataclass, fields
 
@@ -7,34 +7,36 @@ from onepass.errors import RequestError
 
 __all__ = ["Limits", "request_error", "shown"]
 
-_SHOWN = 60  # characters of a value in a message
-_SPARSE, _FEW = 64, 1 << 16  # missing values per byte of the request, and always
-_TEXT_AS_NUMBERS = 8  # a short text takes the memory of this many numbers
+_SHOWN = 60  # max characters of a value in a message
+_SPARSE, _FEW = 64, 1 << 16  # max missing values per byte of the request, and in addition
+_TEXT_AS_NUMBERS = 8  # numbers that require as much memory as a short text
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one request may contain.
+    """Limits on the size and the content of one request.
 
     Parameters
     ----------
     nbytes : int, default 64 MiB
-        Bytes of the body, which the server checks while it reads it.
+        Max bytes of the body; the server checks this while it receives the body.
     unpacked : int, default 256 MiB
-        Bytes of Arrow buffers once they are decompressed.
+        Max bytes of Arrow buffers after decompression.
     rows : int, default 1,048,576
+        Max rows.
     columns : int, default 65,536
+        Max columns.
     values : int, default 16,777,216
-        Numbers in all, at 8 bytes each; a text counts as eight of them.
+        Max values, of 8 bytes each; a text counts as eight values.
     text : int, default 65,536
-        Characters of one text.
+        Max characters of one text.
     json_bytes : int, default 8 MiB
-        Bytes of JSON, which takes up to 48 times as much memory while it is decoded.
+        Max bytes of JSON; decoding it requires up to 48 times as much memory.
 
     Raises
     ------
     ParameterError
-        If one is not a whole number > 0.
+        If a limit is not a whole number > 0.
 
     Examples
     --------
@@ -43,7 +45,7 @@ class Limits:
     Traceback (most recent call last):
         ...
     onepass.errors.RequestError: the request's `inputs[0].shape` must have at most 1,000 rows, got
-    2,000. Send fewer rows at a time.
+    2,000. Send fewer rows per request.
     """
 
     nbytes: int = 64 << 20
@@ -62,7 +64,7 @@ class Limits:
         """Raise RequestError if there are too many bytes of JSON."""
         if nbytes > self.json_bytes:
             must = f"have at most {self.json_bytes:,} bytes of JSON"
-            remedy = "Send fewer rows at a time, or an Arrow stream or binary tensors"
+            remedy = "Send fewer rows per request, or send an Arrow stream or binary tensors"
             raise request_error("", must, f"{nbytes:,}", remedy)
 
     def check_size(self, n: int, columns: int, place: str, *, texts: int = 0) -> None:
@@ -71,60 +73,60 @@ class Limits:
         Parameters
         ----------
         n, columns : int
-            Rows, and columns in all.
+            Number of rows, and of all columns.
         place : str
-            Where they stand in the request.
+            Location of the rows in the request, for messages.
         texts : int, default 0
-            How many of the columns are text.
+            Number of text columns.
         """
         if n > self.rows:
             must = f"have at most {self.rows:,} rows"
-            raise request_error(place, must, f"{n:,}", "Send fewer rows at a time")
+            raise request_error(place, must, f"{n:,}", "Send fewer rows per request")
         if columns > self.columns:
             must = f"have at most {self.columns:,} columns"
             raise request_error(
-                place, must, f"{columns:,}", "Leave out columns that are not needed"
+                place, must, f"{columns:,}", "Leave out columns that are not required"
             )
         if n * (columns + (_TEXT_AS_NUMBERS - 1) * texts) > self.values:
-            must = f"have at most {self.values:,} values, a text counted as {_TEXT_AS_NUMBERS}"
-            got = f"{n:,} rows of {columns:,} columns, {texts:,} of them text"
-            raise request_error(place, must, got, "Send fewer rows at a time")
+            must = f"have at most {self.values:,} values, where a text counts as {_TEXT_AS_NUMBERS}"
+            got = f"{n:,} rows of {columns:,} columns, including {texts:,} text columns"
+            raise request_error(place, must, got, "Send fewer rows per request")
 
     def check_sparse(self, cells: int, nbytes: int, place: str) -> None:
-        """Raise RequestError if a few bytes describe very many missing values.
+        """Raise RequestError if few bytes encode very many missing values.
 
         Parameters
         ----------
         cells : int
-            Values that may be missing.
+            Number of values that may be missing.
         nbytes : int
-            Bytes that describe them.
+            Number of bytes that encode the values.
         place : str
-            Where they stand in the request.
+            Location of the values in the request, for messages.
         """
         if cells > _SPARSE * nbytes + _FEW:
-            must = f"have a byte for {_SPARSE} values"
-            got = f"{nbytes:,} for {cells:,}, nearly all missing"
-            raise request_error(place, must, got, "Send fewer rows, or fewer columns, at a time")
+            must = f"have at least one byte per {_SPARSE} values"
+            got = f"{nbytes:,} bytes for {cells:,} values, of which nearly all are missing"
+            raise request_error(place, must, got, "Send fewer rows or fewer columns per request")
 
     def check_text(self, longest: int, place: str) -> None:
-        """Raise RequestError if a text of this many characters is too long."""
+        """Raise RequestError if the longest text exceeds the limit."""
         if longest > self.text:
-            must = f"hold texts of at most {self.text:,} characters"
-            raise request_error(place, must, f"one of {longest:,}", "Shorten the text")
+            must = f"have texts of at most {self.text:,} characters"
+            raise request_error(place, must, f"a text of {longest:,}", "Shorten the text")
 
 
 def request_error(place: str, must: str, got: object, remedy: str) -> RequestError:
-    """The error of a request that cannot be read.
+    """Return the error for a request that cannot be decoded.
 
     Parameters
     ----------
     place : str
-        Where within the request, such as ``inputs[0].data``; empty for all of it.
+        Location in the request, such as ``inputs[0].data``; empty for the whole request.
     must, got : str
-        What was expected there, after "must", and what it was.
+        Expected value, as a phrase after "must", and the received value.
     remedy : str
-        What to do: a sentence without its full stop, or a question.
+        Remedy: a sentence without full stop, or a question.
     """
     where = f"the request's `{place}`" if place else "the request"
     end = "" if remedy.endswith("?") else "."
@@ -132,12 +134,12 @@ def request_error(place: str, must: str, got: object, remedy: str) -> RequestErr
 
 
 def shown(value: object) -> str:
-    """A received value for a message: quoted, and cut if it is long.
+    """Return a received value for a message, quoted, and truncated if it is long.
 
     Parameters
     ----------
     value : object
-        Text, a number, or anything else with a short ``repr``.
+        Text, number, or another object with a short ``repr``.
 
     Examples
     --------

@@ -1,18 +1,18 @@
 """MLflow's scoring protocol: JSON in four forms, and CSV.
 
 ======================= ==========================================================================
-the body has            which is
+key of the body         value
 ======================= ==========================================================================
-``dataframe_split``     ``{"columns": ["speed", …], "data": [[3, …], …]}``; without columns, or
-                        with whole numbers as pandas counts them, rows without names
+``dataframe_split``     ``{"columns": ["speed", …], "data": [[3, …], …]}``; rows without names if
+                        there are no columns or if they are 0, 1, …, as in pandas
 ``dataframe_records``   ``[{"speed": 3, …}, …]``; a key that a row lacks is a missing value
 ``instances``           rows ``[[3, …], …]`` or ``[3, …]`` of numbers; records; or columns
-``inputs``              the same
+``inputs``              as ``instances``
 ======================= ==========================================================================
 
-Columns are ``{"speed": [3, …], …}``, and the only one may be a matrix, ``{"X": [[3, …], …]}``.
-Other keys than ``params`` are ignored, as MLflow does. null is missing. CSV bodies get the types
-that pyarrow infers.
+Columns are ``{"speed": [3, …], …}``; a single column may be a matrix, ``{"X": [[3, …], …]}``. A
+body has exactly one of these keys, and optionally ``params``; other keys are ignored, as in MLflow.
+null is a missing value. The types of CSV columns are inferred by pyarrow.
 """
 
 import re
@@ -68,7 +68,7 @@ class Invocation(msgspec.Struct):
 
 
 class Predictions(msgspec.Struct):
-    """Predictions, one a row."""
+    """Predictions, one per row."""
 
     predictions: list[Scalar | list[Scalar]]
 
@@ -89,7 +89,7 @@ def read(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
     Raises
     ------
     RequestError
-        If it is not such a request, or too large.
+        If the body is not a valid request, or a limit is exceeded.
 
     Examples
     --------
@@ -103,16 +103,15 @@ def read(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
     forms = [form for form in _FORMS if getattr(invocation, form) is not None]
     if len(forms) != 1:
         must = "have one of `dataframe_split`, `dataframe_records`, `instances` and `inputs`"
-        raise request_error(
-            "", must, " and ".join(forms) or "none", "Send the rows under one of them"
-        )
+        remedy = "Send the rows under one of these keys"
+        raise request_error("", must, " and ".join(forms) or "none", remedy)
     (form,) = forms
     data: Any = getattr(invocation, form)
     if isinstance(data, Split):
         form = "dataframe_split.data"
         data = _unsplit(data)
     if not data:
-        raise request_error(form, "hold rows", "none", "Send one or more")
+        raise request_error(form, "have at least one row", "none", "Send one or more rows")
     if isinstance(data, dict):
         request = _columns(data, form, limits)
     else:
@@ -122,20 +121,21 @@ def read(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
 
 
 def _unsplit(split: Split) -> dict[str, list[Any]] | list[list[Any]]:
-    """Columns by their names, or rows of numbers without names."""
+    """Return columns by name, or rows of numbers without names."""
     names, rows = split.columns, split.data
     for i, row in enumerate(rows):
         if names and len(row) != len(names):
-            must = f"hold {len(names):,} values, one for each of `columns`"
-            raise request_error(f"dataframe_split.data[{i}]", must, f"{len(row):,}", "Send as many")
+            must = f"have {len(names):,} values, one per name in `columns`"
+            place, remedy = f"dataframe_split.data[{i}]", "Send one value per column"
+            raise request_error(place, must, f"{len(row):,}", remedy)
     if not names or names == list(range(len(names))):
         return rows
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    found = {str(name): list(each) for name, each in zip(names, columns, strict=True)}
-    if len(found) < len(names):
-        got = "one of them again"
-        raise request_error("dataframe_split.columns", "hold each name once", got, "Rename one")
-    return found
+    named = {str(name): list(each) for name, each in zip(names, columns, strict=True)}
+    if len(named) < len(names):
+        place, remedy = "dataframe_split.columns", "Rename one of the columns"
+        raise request_error(place, "have unique names", "a name twice", remedy)
+    return named
 
 
 def _columns(columns: dict[str, list[Any]], form: str, limits: Limits) -> DecodedRequest:
@@ -165,16 +165,16 @@ def _rows(rows: list[Any], form: str, limits: Limits, nbytes: int) -> DecodedReq
 def write(
     request: DecodedRequest, values: Mapping[str, Array], *, model: str, version: str
 ) -> EncodedResponse:
-    """Encode a response: the predictions alone, as MLflow's clients expect.
+    """Encode a response, which contains only predictions, as MLflow's clients expect.
 
     Parameters
     ----------
     request : DecodedRequest
-        Not used: other formats need it.
+        Ignored; other formats use it.
     values : mapping of str to ndarray
-        Its ``y`` are the predictions. nan and infinity are null.
+        Mapping with the predictions as ``y``; nan and infinity become null.
     model, version : str
-        Not used either.
+        Ignored; other formats use them.
 
     Raises
     ------
@@ -191,22 +191,22 @@ def write(
     return EncodedResponse(encoded(Predictions(values["y"].tolist())))
 
 
-_LONGEST = 1 << 20  # bytes of the line of names
+_LONGEST = 1 << 20  # max bytes of the header line
 
 
 def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
-    r"""Decode a request whose body is CSV: a line of names, and a line for each row.
+    r"""Decode a request whose body is CSV: a header line, and one line per row.
 
     Parameters
     ----------
     body : bytes
-        In UTF-8, with commas.
+        CSV in UTF-8, separated by commas.
     limits : Limits
 
     Raises
     ------
     RequestError
-        If it is not such text, or too large.
+        If the body is not such CSV, or a limit is exceeded.
 
     Examples
     --------
@@ -215,22 +215,22 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
     """
     _check_size(body, limits)
     try:
-        misread = ParseErrors("the request")
-        misread.check_beginning(body[:_LONGEST], ",")
+        errors = ParseErrors("the request")
+        errors.check_beginning(body[:_LONGEST], ",")
         try:
             table = csv.read_csv(
-                pa.BufferReader(body),  # in one block, by which types are inferred
+                pa.BufferReader(body),  # in one block, as types are inferred from the first block
                 read_options=csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
                 parse_options=csv.ParseOptions(newlines_in_values=True),
                 convert_options=csv.ConvertOptions(strings_can_be_null=True),
             )
-            if pa.binary() in table.schema.types:  # which pyarrow takes text of other codes for
-                raise request_error("", "be UTF-8", "other bytes", "Write it in UTF-8")
+            if pa.binary() in table.schema.types:  # pyarrow's type of text that is not UTF-8
+                raise request_error("", "be UTF-8", "other bytes", "Encode the CSV in UTF-8")
             named = arrays(table, limits, len(body))
         except OnepassError:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise misread.error(error) from error
+            raise errors.error(error) from error
     except SourceError as error:
         raise RequestError(str(error).removeprefix("op.stream.read: ")) from error
     return build_request(named, columns_place, learning=False)
@@ -240,10 +240,10 @@ def _check_size(body: bytes, limits: Limits) -> None:
     """Raise RequestError if there are too many values, or too many names in the first line."""
     cells = body.count(b",") + body.count(b"\n") + body.count(b"\r")
     if cells > limits.values:
-        must = f"have at most {limits.values:,} commas and ends of lines"
-        raise request_error("", must, f"{cells:,}", "Send fewer rows at a time")
+        must = f"have at most {limits.values:,} commas and line ends"
+        raise request_error("", must, f"{cells:,}", "Send fewer rows per request")
     first = re.split(rb"[\r\n]", body[:_LONGEST].lstrip(), maxsplit=1)[0]
     limits.check_size(0, first.count(b",") + 1, "header")
     if len(first) == _LONGEST or first.count(b'"') % 2:
-        got = "another, or one with quoted ends of lines"
-        raise request_error("header", "be a line of names", got, "Begin with the columns' names")
+        got = "a longer line, or a line end within quotes"
+        raise request_error("header", "be a line of names", got, "Begin with the column names")

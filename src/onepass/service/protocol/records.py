@@ -1,19 +1,19 @@
 """Records: rows as plain JSON, without data types and shapes.
 
 =================================================== ============================================
-a body                                              is
+body                                                meaning
 =================================================== ============================================
-``{"x": {"speed": 3.0, "gear": "low"}, "y": 9}``    a row of named values; a missing key or null
-                                                    is a missing value
+``{"x": {"speed": 3.0, "gear": "low"}, "y": 9}``    a row of named values; an absent key or null is
+                                                    a missing value
 ``{"x": [1.0, 2.0], "y": 9}``                       a row of numbers without names
-``{"x": [[1, 2], [3, 4]], "y": [9, 8]}``            several rows, also as objects
-``[{"x": …, "y": …}, …]``                           several rows, each of one of the first two forms
-the same objects, one a line                        NDJSON
+``{"x": [[1, 2], [3, 4]], "y": [9, 8]}``            several rows, which may also be objects
+``[{"x": …, "y": …}, …]``                           several rows, each in one of the first two forms
+one such object per line                            NDJSON, several rows
 =================================================== ============================================
 
-To be learned, a row has its target ``y`` (a number, text, true or false, or a list of numbers), and
-may have ``sample_weight`` and ``time`` (a number, or an ISO 8601 date). To predict, it may have
-``outputs``, or ``await_label`` with ``seconds`` if its target is sent later by its id.
+A row to learn must have a target ``y`` (a number, text, true, false, or a list of numbers), and may
+have ``sample_weight`` and ``time`` (a number, or an ISO 8601 date). A row to predict may have
+``outputs``, or ``await_label`` and ``seconds`` if its target is sent later with its id.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,25 +63,30 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
     time: int | float | str | list[int | float | str] | UnsetType = UNSET
     outputs: list[OutputName] | UnsetType = UNSET
     await_label: (
-        Annotated[bool, msgspec.Meta(description="Store rows until their labels come")] | UnsetType
+        Annotated[bool, msgspec.Meta(description="Store rows until their labels arrive")]
+        | UnsetType
     ) = UNSET
     seconds: (
-        Annotated[float, msgspec.Meta(description="How long to wait for the labels")] | UnsetType
+        Annotated[float, msgspec.Meta(description="How long to wait for the labels, in seconds")]
+        | UnsetType
     ) = UNSET
 
 
 class RecordsResponse(msgspec.Struct, omit_defaults=True):
-    """Predictions, one a row, and the version of the model that made them."""
+    """Predictions, one per row, and the version of the model that predicted."""
 
     version: int
     predictions: list[Scalar | list[Scalar]] | UnsetType = UNSET
     probabilities: list[list[float | None]] | UnsetType = UNSET
     classes: list[Scalar] | UnsetType = UNSET
-    ids: Annotated[list[str], msgspec.Meta(description="To send labels later")] | UnsetType = UNSET
+    ids: (
+        Annotated[list[str], msgspec.Meta(description="Ids of the rows, for their labels")]
+        | UnsetType
+    ) = UNSET
 
 
 class _Keys(msgspec.Struct):
-    """The keys that distinguish records from a request of the Open Inference Protocol."""
+    """Keys that distinguish records from a request of the Open Inference Protocol."""
 
     x: msgspec.Raw = msgspec.Raw()
     inputs: msgspec.Raw = msgspec.Raw()
@@ -95,7 +100,7 @@ _NO_LIMITS = Limits()
 
 
 def is_records(body: bytes) -> bool:
-    """Whether a JSON body is records: a list, or an object with ``x`` and without ``inputs``."""
+    """Return whether a JSON body is records: a list, or an object with ``x`` but not ``inputs``."""
     if body[:64].lstrip().startswith(b"["):
         return True
     try:
@@ -115,14 +120,14 @@ def read(
     body : bytes
     limits : Limits
     learning : bool, default False
-        Whether ``y``, ``sample_weight`` and ``time`` are used.
+        Whether to decode ``y``, ``sample_weight`` and ``time``, which are ignored otherwise.
     ndjson : bool, default False
-        Whether each line is a record.
+        Whether the body is NDJSON, with one record per line.
 
     Raises
     ------
     RequestError
-        If it is not such a request, or too large.
+        If the body is not a valid request, or a limit is exceeded.
 
     Examples
     --------
@@ -134,17 +139,16 @@ def read(
     """
     records, places = _records(body, limits, ndjson=ndjson)
     if not records:
-        raise request_error("", "hold records", "none", "Send one or more")
+        raise request_error("", "have at least one record", "none", "Send one or more records")
     first, x = records[0], records[0].x
     if places == [""] and type(x) is list and x and type(x[0]) in {list, dict}:
         rows: list[Any] = x
         values = {role: getattr(first, role) for role in ROLES}
-        if several := [
+        if scalars := [
             role for role, each in values.items() if type(each) not in {list, UnsetType}
         ]:
-            raise request_error(
-                several[0], "be a list, as x is", "one value", "Give one for each row"
-            )
+            remedy = "Send one value per row of x"
+            raise request_error(scalars[0], "be a list, as x has several rows", "one value", remedy)
         places = [f"[{i}]" for i in range(len(rows))]
     else:
         _check_alike(records, places)
@@ -161,20 +165,22 @@ def read(
     }
     X = features(rows, place("x"), limits, len(body))
     request = with_roles(X, parts, str)
-    given = {name: getattr(first, name) for name in ("await_label", "seconds")}
-    request.parameters = {name: each for name, each in given.items() if each is not UNSET} or None
+    settings = {name: getattr(first, name) for name in ("await_label", "seconds")}
+    request.parameters = {
+        name: each for name, each in settings.items() if each is not UNSET
+    } or None
     if first.outputs:
         request.outputs = tuple(map(Output, dict.fromkeys(first.outputs)))
     return request
 
 
 def _records(body: bytes, limits: Limits, *, ndjson: bool) -> tuple[list[Record], list[str]]:
-    """The records, and what begins the place of each in messages."""
+    """Return the records, and the prefix of the location of each in messages."""
     if not ndjson:
-        found = decoded(_BODY, body, limits, _HINTS)
-        if isinstance(found, Record):
-            return [found], [""]
-        return found, [f"[{i}]." for i in range(len(found))]
+        records = decoded(_BODY, body, limits, _HINTS)
+        if isinstance(records, Record):
+            return [records], [""]
+        return records, [f"[{i}]." for i in range(len(records))]
     limits.check_json(len(body))
     lines = [(i, line) for i, line in enumerate(body.split(b"\n"), start=1) if line.strip()]
     places = [f"line {i}: " for i, _ in lines]
@@ -183,19 +189,22 @@ def _records(body: bytes, limits: Limits, *, ndjson: bool) -> tuple[list[Record]
 
 
 def _check_alike(records: list[Record], places: list[str]) -> None:
-    """Raise RequestError if a record has several rows, or other fields than the first."""
+    """Raise RequestError if a record has several rows, or differs from the first in its fields."""
     first = _settings(records[0])
     for record, place in zip(records, places, strict=True):
         if type(record.x) is list and any(type(each) in {list, dict} for each in record.x):
-            raise request_error(f"{place}x", "be one row", "several", "Send a record for each")
+            raise request_error(
+                f"{place}x", "be one row", "several rows", "Send one record per row"
+            )
         if _settings(record) != first:
             must = "have the fields and settings of the first record"
-            raise request_error(place.rstrip(".: "), must, "others", "Send such rows by themselves")
+            remedy = "Send records with other fields or settings in a separate request"
+            raise request_error(place.rstrip(".: "), must, "others", remedy)
 
 
 def _settings(record: Record) -> list[Any]:
-    given = [getattr(record, role) is UNSET for role in ROLES]
-    return [*given, record.outputs, record.await_label, record.seconds]
+    absent = [getattr(record, role) is UNSET for role in ROLES]
+    return [*absent, record.outputs, record.await_label, record.seconds]
 
 
 def write(
@@ -206,11 +215,11 @@ def write(
     Parameters
     ----------
     request : DecodedRequest
-        Its ``outputs`` are those of the response.
+        Request, with the ``outputs`` to encode.
     values : mapping of str to ndarray
-        By the names of the outputs, "id" among them where labels come later.
+        Outputs by name, including "id" for rows that wait for their labels.
     model, version : str
-        The model's name, which is not in the response, and the version that predicted.
+        Name of the model, which is not part of the response, and the version that predicted.
 
     Raises
     ------

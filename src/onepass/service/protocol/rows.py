@@ -1,4 +1,4 @@
-"""Decoded requests and responses: what every format reads into and writes from."""
+"""Decoded requests and encoded responses, which all formats share."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping
@@ -28,10 +28,10 @@ __all__ = [
 OutputName: TypeAlias = Literal["y", "probabilities", "classes"]
 
 OUTPUTS: tuple[str, ...] = get_args(OutputName)
-"""Outputs: predictions (n,), probabilities of the classes (n, k), and the classes (k,)."""
+"""Predictions (n,) or (n, c), probabilities of the classes (n, k), and the classes (k,)."""
 
 ROLES = ("y", "sample_weight", "time")
-"""Names of columns that belong to rows to be learned and are not features."""
+"""Columns of rows to learn that are not features."""
 
 _Place = Callable[[str], str]
 
@@ -42,11 +42,11 @@ class Output(NamedTuple):
     name: str
     """One of ``OUTPUTS``."""
     binary: bool = False
-    """Whether as a binary tensor."""
+    """Whether the output is a binary tensor."""
 
 
 DEFAULT_OUTPUTS = (Output("y"),)
-"""The outputs of a request that names none."""
+"""Outputs of a request without ``outputs``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,19 +56,19 @@ class DecodedRequest:
     Parameters
     ----------
     X : ndarray of shape (n, d) or Table
-        The rows: numbers without names, or named columns.
+        Rows: numbers without names, or named columns.
     y : ndarray of shape (n,) or (n, c), optional
-        Targets of rows to be learned: float64, int64, uint64, bool, or text as objects.
+        Targets of rows to learn: float64, int64, uint64, bool, or text as objects.
     sample_weight : ndarray of shape (n,), optional
         float64.
     time : ndarray of shape (n,), optional
         float64, int64, or datetime64[us] in UTC.
     id : str, default ""
-        The client's name of the request.
+        Id of the request, chosen by the client.
     outputs : tuple of Output
-        Outputs of the response, in this order.
+        Outputs of the response, in order.
     parameters : mapping of str to bool, int, float, str or None, optional
-        Further parameters, as they were received.
+        Further parameters, unchanged.
     """
 
     X: Array | Table
@@ -85,9 +85,9 @@ class EncodedResponse(NamedTuple):
 
     body: bytes
     kind: str = "application/json"
-    """Its content type."""
+    """Content type of the body."""
     headers: Mapping[str, str] | None = None
-    """Further headers of HTTP."""
+    """Further HTTP headers."""
 
 
 def build_request(named: dict[str, Array], place: _Place, *, learning: bool) -> DecodedRequest:
@@ -96,18 +96,18 @@ def build_request(named: dict[str, Array], place: _Place, *, learning: bool) -> 
     Parameters
     ----------
     named : dict of str to ndarray of shape (n,) or (n, k)
-        Numbers, truth values, text as objects, or dates. One matrix by itself is rows without
-        names; else each is a column.
+        Numbers, truth values, text as objects, or dates. A single matrix contains rows without
+        names; otherwise each array is a column.
     place : callable
-        Where a column stands in the request, by its name.
+        Function that maps the name of a column to its location in the request.
     learning : bool
-        Whether y, sample_weight and time belong to rows to be learned. If not, they are ignored
-        beside a matrix, and are columns otherwise.
+        Whether y, sample_weight and time are targets, weights and times. If False, they are ignored
+        if there is a matrix, and are features otherwise.
 
     Raises
     ------
     RequestError
-        If the arrays do not fit together.
+        If the shapes or types of the arrays are invalid or inconsistent.
     """
     parts = {role: named[role] for role in ROLES if role in named} if learning else {}
     others = {name: array for name, array in named.items() if name not in ROLES}
@@ -116,39 +116,39 @@ def build_request(named: dict[str, Array], place: _Place, *, learning: bool) -> 
     if not named:
         got = " and ".join(parts) or "none"
         raise request_error(
-            "", "have columns that are features", got, "Send rows, one or more columns"
+            "", "have at least one feature", got, "Send one or more columns of features"
         )
     return with_roles(_features(named, place), parts, place)
 
 
 def with_roles(X: Array | Table, parts: Mapping[str, Array], place: _Place) -> DecodedRequest:
-    """Build a request from features and the columns that belong to them.
+    """Build a request from features and from targets, weights and times.
 
     Parameters
     ----------
     X : ndarray of shape (n, d) or Table
     parts : mapping of str to ndarray
-        By the names of ``ROLES``.
+        Arrays by the names in ``ROLES``.
     place : callable
-        Where a column stands in the request, by its name.
+        Function that maps the name of a column to its location in the request.
 
     Raises
     ------
     RequestError
-        If a column has another number of rows or other values than its role has.
+        If an array does not have one value per row, or values of the wrong type.
     """
     request = DecodedRequest(X)
     for role, part in parts.items():
         where = place(role)
         if len(part) != len(X):
-            must = f"have {len(X):,} rows, as the features have"
-            raise request_error(where, must, f"{len(part):,}", "Send as many as there are rows")
+            must = f"have {len(X):,} rows, like the features"
+            raise request_error(where, must, f"{len(part):,}", "Send one value per row")
         setattr(request, role, _CHECKS[role](part, where))
     return request
 
 
 def _features(named: dict[str, Array], place: _Place) -> Array | Table:
-    """A matrix, or a Table."""
+    """Build a matrix from a single 2-d array of numbers, or a Table from columns."""
     if len(named) == 1:
         (only,) = named.values()
         if only.ndim == 2 and only.dtype.kind in "biuf":
@@ -160,22 +160,22 @@ def _features(named: dict[str, Array], place: _Place) -> Array | Table:
 
 def _column(array: Array, n: int, place: str) -> Array:
     if array.ndim == 2 and array.shape[1] != 1:
-        must = "be a column of shape [n] or [n, 1], as text or one of several is"
-        remedy = "Send numbers as one matrix [n, d], or each column by its name"
+        must = "have the shape [n] or [n, 1], as a column of text or one of several columns"
+        remedy = "Send numbers as one matrix [n, d], or each column with its name"
         raise request_error(place, must, f"{list(array.shape)}", remedy)
     if len(array) != n:
-        must = f"have {n:,} rows, as the column before"
+        must = f"have {n:,} rows, like the first column"
         raise request_error(place, must, f"{len(array):,}", "Send columns of equal length")
     array = array.reshape(n)
     return array if array.dtype.kind in "OM" else array.astype(np.float64, copy=False)
 
 
 def _targets(array: Array, place: str) -> Array:
-    """Targets: text without a second axis, and whole numbers as int64 where they fit."""
+    """Check targets; reshape text to (n,), and convert uint64 to int64 if all values fit."""
     kind = array.dtype.kind
     if kind == "M" or (kind == "O" and array.ndim == 2 and array.shape[1] != 1):
         got = "dates" if kind == "M" else f"text of shape {list(array.shape)}"
-        raise request_error(place, "be numbers, or one text a row", got, "Send such targets")
+        raise request_error(place, "be numbers, or one text per row", got, "Send such targets")
     if kind == "O":
         return array.reshape(len(array))
     if kind == "u" and (not array.size or int(array.max()) < 1 << 63):
@@ -185,23 +185,23 @@ def _targets(array: Array, place: str) -> Array:
 
 def _weights(array: Array, place: str) -> Array:
     if array.dtype.kind not in "iuf":
-        raise request_error(place, "be numbers", "others", "Send one number a row")
-    return _one_a_row(array, place).astype(np.float64, copy=False)
+        raise request_error(place, "be numbers", "other values", "Send one number per row")
+    return _one_per_row(array, place).astype(np.float64, copy=False)
 
 
 def _times(array: Array, place: str) -> Array:
-    array = _one_a_row(array, place)
+    array = _one_per_row(array, place)
     if array.dtype.kind == "O":
         return dates(array, lambda i: f"{place}, row {i}")
     if array.dtype.kind == "b":
-        raise request_error(place, "be numbers or dates", "truth values", "Send one time a row")
+        raise request_error(place, "be numbers or dates", "truth values", "Send one time per row")
     return array
 
 
-def _one_a_row(array: Array, place: str) -> Array:
+def _one_per_row(array: Array, place: str) -> Array:
     if array.ndim == 2 and array.shape[1] != 1:
         must = "have the shape [n] or [n, 1]"
-        raise request_error(place, must, f"{list(array.shape)}", "Send one value a row")
+        raise request_error(place, must, f"{list(array.shape)}", "Send one value per row")
     return array.reshape(len(array))
 
 
@@ -215,9 +215,9 @@ def dates(texts: Array, place: Callable[[int], str]) -> Array:
     ----------
     texts : ndarray of shape (n,), of objects
         Text such as ``2026-11-22T23:08:40.5Z`` or ``2026-11-22``, or None. A date without a time
-        zone is UTC; digits below a microsecond are left out.
+        zone is UTC; digits below a microsecond are dropped.
     place : callable
-        Where a text stands in the request, by its number.
+        Function that maps the index of a text to its location in the request.
 
     Returns
     -------
@@ -227,15 +227,15 @@ def dates(texts: Array, place: Callable[[int], str]) -> Array:
     Raises
     ------
     RequestError
-        If one is not a date.
+        If a text is not an ISO 8601 date.
 
     Examples
     --------
     >>> dates(np.array(["2026-11-22T01:00+02:00", None], dtype=object), str)
     array(['2026-11-21T23:00:00.000000', 'NaT'], dtype='datetime64[us]')
     """
-    found = [None if each is None else _date(each, i, place) for i, each in enumerate(texts)]
-    return np.array(found, dtype="datetime64[us]")
+    parsed = [None if text is None else _date(text, i, place) for i, text in enumerate(texts)]
+    return np.array(parsed, dtype="datetime64[us]")
 
 
 def _date(text: str, i: int, place: Callable[[int], str]) -> dt.datetime:
@@ -243,29 +243,30 @@ def _date(text: str, i: int, place: Callable[[int], str]) -> dt.datetime:
         date = dt.datetime.fromisoformat(text)
         return date if date.tzinfo is None else date.astimezone(dt.UTC).replace(tzinfo=None)
     except (ValueError, OverflowError) as error:
-        must = "be a date as ISO 8601 writes it, such as '2026-11-22T23:08:40Z'"
-        raise request_error(place(i), must, shown(text), "Write it so") from error
+        must = "be an ISO 8601 date, such as '2026-11-22T23:08:40Z'"
+        raise request_error(place(i), must, shown(text), "Send dates in this format") from error
 
 
 def datatype_of(array: Array) -> str:
-    """The datatype of the Open Inference Protocol in which predictions are written.
+    """Return the datatype of the Open Inference Protocol for an array of predictions.
 
     Parameters
     ----------
     array : ndarray
-        Numbers, truth values or text; of objects, text or whole numbers with None among them.
+        Numbers, truth values or text; an array of objects contains text, or whole numbers, and
+        None.
 
     Examples
     --------
     >>> [datatype_of(np.array(y)) for y in (0.5, 3, True, "late")]
     ['FP64', 'INT64', 'BOOL', 'BYTES']
-    >>> datatype_of(np.array([None, 3]))  # nan stands for None
+    >>> datatype_of(np.array([None, 3]))  # None becomes nan
     'FP64'
     """
     kind = array.dtype.kind
     if kind == "O":
-        words = any(isinstance(each, str) for each in array.flat)
-        return "BYTES" if words or not array.size else "FP64"
+        has_text = any(isinstance(value, str) for value in array.flat)
+        return "BYTES" if has_text or not array.size else "FP64"
     if kind == "u" and array.dtype.itemsize == 8:
         return "UINT64"
     return {"f": "FP64", "b": "BOOL", "U": "BYTES"}.get(kind, "INT64")

@@ -1,25 +1,25 @@
 """Requests and responses of the Open Inference Protocol, version 2, over HTTP.
 
-Rows come in one of two forms:
+Rows have one of two forms:
 
-* one tensor of numbers, of shape [n, d]: rows without names, whatever the tensor is called;
-* tensors of shape [n] or [n, 1]: named columns of numbers (those of BOOL are 0 and 1) or, as BYTES,
-  of text, or of dates, if the tensor's parameter ``content_type`` is ``"datetime"``.
+* one tensor of numbers, of shape [n, d]: rows without names; the tensor may have any name;
+* tensors of shape [n] or [n, 1]: named columns of numbers (BOOL is 0 and 1), of text as BYTES, or
+  of dates as BYTES with the parameter ``content_type`` ``"datetime"``.
 
-So a tensor of shape [d] is a column of d rows; one row of d numbers is [1, d]. Rows to be learned
-have their targets beside them, as a tensor ``y`` of shape [n] or [n, c], and may have
-``sample_weight`` and ``time``: numbers, or ISO dates as BYTES. null is a missing number or text.
+Hence a tensor of shape [d] is a column of d rows; one row of d numbers has the shape [1, d]. Rows
+to learn also have their targets, as a tensor ``y`` of shape [n] or [n, c], and may have
+``sample_weight`` and ``time``: numbers, or ISO 8601 dates as BYTES. null is a missing value.
 
-Each tensor has ``data``, flat or nested, in JSON, where a whole number -0 is 0; or, by the
-protocol's binary extension, bytes after the JSON, which represent nan and infinity too. Predictions
-that are nan or infinite are null in JSON; a missing prediction is null, nan, or an empty text.
+A tensor has ``data`` in JSON, flat or nested, where the integer -0 is 0; or, in the protocol's
+binary extension, bytes after the JSON, which can represent nan and infinity. In JSON, nan and
+infinite predictions are null; a missing prediction is null, nan, or an empty text.
 
 Binary tensors follow the JSON as bytes: numbers row by row, little-endian; each text as its length
-in 4 bytes and its UTF-8. An HTTP header has the length of the JSON, and the parameter
-``binary_data_size`` that of each tensor.
+in 4 bytes and its UTF-8. An HTTP header contains the length of the JSON, and the parameter
+``binary_data_size`` the length of each tensor.
 
-The structs below decode and encode JSON, and give the schemas of the HTTP API. The datatype is the
-tag that selects a tensor's struct, so that msgspec checks each value against it.
+The structs in this module decode and encode JSON, and define the schemas of the HTTP API. The
+datatype is the tag that selects a tensor's struct, so that msgspec checks each value.
 """
 
 import math
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 HEADER = "inference-header-content-length"
-"""The header that says how many bytes of JSON come first."""
+"""Header with the length in bytes of the JSON at the beginning of the body."""
 
 
 class Datatype(NamedTuple):
@@ -78,12 +78,12 @@ class Datatype(NamedTuple):
 
     name: str
     dtype: np.dtype[Any]
-    """Of its bytes, little-endian; object for BYTES."""
+    """Dtype of the encoded values, little-endian; object for BYTES."""
     within: np.dtype[Any]
-    """Of the decoded array: float64, int64 or uint64, which hold narrower types exactly."""
+    """Dtype of the decoded array, which represents all values exactly."""
 
 
-_EXACT = 1 << 53  # beyond it, a float may not be the whole number of the text
+_EXACT = 1 << 53  # float64 represents all integers up to this
 _Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 _Shape: TypeAlias = Annotated[
     list[_Size],
@@ -95,7 +95,8 @@ class TensorParameters(msgspec.Struct, gc=False):
     """Parameters of an input tensor."""
 
     binary_data_size: (
-        Annotated[_Size, msgspec.Meta(description="Bytes of the values after the JSON")] | None
+        Annotated[_Size, msgspec.Meta(description="Bytes of the values, which follow the JSON")]
+        | None
     ) = None
     content_type: (
         Annotated[str, msgspec.Meta(description='"datetime": texts are ISO 8601 dates')] | None
@@ -104,36 +105,38 @@ class TensorParameters(msgspec.Struct, gc=False):
 
 
 class Tensor(msgspec.Struct, tag_field="datatype", gc=False):
-    """An input tensor; each datatype has a struct of its own."""
+    """Base class of input tensors; each datatype has a subclass."""
 
     kind: ClassVar[Datatype]
-    name: Annotated[str, msgspec.Meta(description="A column, or any name of a matrix")]
+    name: Annotated[str, msgspec.Meta(description="Name of the column; any name for a matrix")]
     shape: _Shape
     data: Any = None
     parameters: TensorParameters | None = None
 
 
 def _tensor(name: str, code: str, within: type, value: Any) -> type[Tensor]:
-    """The struct of tensors of one datatype."""
+    """Define the struct of tensors of one datatype."""
     data = Annotated[
         list[value | list[value | None] | None],
         msgspec.Meta(description="Values row by row, flat or nested; null is missing"),
     ]
-    about = f"An input tensor of {name}."
-    return msgspec.defstruct(  # type: ignore[return-value]  # it derives from the base
+    doc = f"An input tensor of {name}."
+    return msgspec.defstruct(  # type: ignore[return-value]  # a subclass of Tensor
         f"{name}Tensor",
         [("data", data | None, None)],
         bases=(Tensor,),
-        namespace={"kind": Datatype(name, np.dtype(code), np.dtype(within)), "__doc__": about},
+        namespace={"kind": Datatype(name, np.dtype(code), np.dtype(within)), "__doc__": doc},
         tag=name,
         gc=False,
     )
 
 
 def _integers(name: str, code: str) -> type[Tensor]:
-    """The struct of tensors of whole numbers, which may be written as 3.0."""
+    """Define the struct of tensors of integers, which JSON may contain as 3.0."""
     low, high = (int(each) for each in (np.iinfo(code).min, np.iinfo(code).max))
-    bounds = msgspec.Meta(ge=low, le=None if high >= 1 << 63 else high)  # msgspec's are of int64
+    bounds = msgspec.Meta(
+        ge=low, le=None if high >= 1 << 63 else high
+    )  # msgspec supports bounds within int64
     whole = msgspec.Meta(ge=max(low, -_EXACT), le=min(high, _EXACT), multiple_of=1)
     within = np.uint64 if name == "UINT64" else np.int64
     return _tensor(name, code, within, Annotated[int, bounds] | Annotated[float, whole])
@@ -153,7 +156,7 @@ _TENSORS = (
     _tensor("BYTES", "O", object, str),
 )
 DATATYPES = {each.kind.name: each.kind for each in _TENSORS}
-"""All datatypes that are read, by their names."""
+"""Supported datatypes by name."""
 
 if TYPE_CHECKING:
     _AnyTensor = Tensor
@@ -170,7 +173,7 @@ class OutputParameters(msgspec.Struct, gc=False):
 
 
 class RequestedOutput(msgspec.Struct, gc=False):
-    """An output that the response shall have."""
+    """A requested output of the response."""
 
     name: OutputName
     parameters: OutputParameters | None = None
@@ -186,7 +189,7 @@ class InferRequest(msgspec.Struct):
 
 
 class _InferRequest(InferRequest):
-    """With parameters in the wrong place, which would otherwise be ignored."""
+    """InferRequest that refuses parameters in the wrong place, which would be ignored."""
 
     ask: None = None
     await_label: None = None
@@ -203,7 +206,7 @@ class OutputTensor(msgspec.Struct, omit_defaults=True):
 
 
 class InferResponse(msgspec.Struct, omit_defaults=True):
-    """Predictions, and the version of the model that made them."""
+    """Predictions, and the version of the model that predicted."""
 
     model_name: str
     model_version: str
@@ -239,7 +242,7 @@ class ModelMetadata(msgspec.Struct):
 
 
 class ErrorResponse(msgspec.Struct):
-    """An error: where, what was expected, what was received, and what to do."""
+    """An error: location, expected value, received value, and remedy."""
 
     error: str
 
@@ -249,7 +252,7 @@ _HINTS = {
     "ask": 'Send "parameters": {"ask": true}',
     "await_label": 'Send "parameters": {"await_label": true}',
     "classification": "Request `probabilities`",
-    "data": "Give values of the datatype, and null for what is missing",
+    "data": "Send values of the datatype, and null for missing values",
     "datatype": f"Choose one of {', '.join(DATATYPES)}",
     "name": f"Choose one of {', '.join(OUTPUTS)}",
     "shape": "Send rows of numbers as [n, d], one row as [1, d]; named columns as [n]",
@@ -275,15 +278,15 @@ def read(
     body : bytes
     limits : Limits
     header : str or int, optional
-        The header ``Inference-Header-Content-Length``, if there is one: how many bytes of JSON come
-        first.
+        The header ``Inference-Header-Content-Length``, the length of the JSON in bytes; None if the
+        request does not have the header.
     learning : bool, default False
-        Whether the tensors y, sample_weight and time belong to the rows and are not features.
+        Whether the tensors y, sample_weight and time are targets, weights and times, not features.
 
     Raises
     ------
     RequestError
-        If it is not such a request, or too large.
+        If the body is not a valid request, or a limit is exceeded.
 
     Examples
     --------
@@ -298,59 +301,60 @@ def read(
     limits.check_text(len(request.id or ""), "id")
     named = _arrays(request.inputs, body, length, limits)
     places = {name: f"inputs[{i}]" for i, name in enumerate(named)}
-    found = build_request(named, places.__getitem__, learning=learning)
-    found.id = request.id or ""
+    result = build_request(named, places.__getitem__, learning=learning)
+    result.id = request.id or ""
     if request.parameters or request.outputs:
-        found.parameters = request.parameters
-        found.outputs = _outputs(request)
-    return found
+        result.parameters = request.parameters
+        result.outputs = _outputs(request)
+    return result
 
 
 def _head_length(header: str | int | None, body: bytes) -> int:
-    """How many bytes of JSON a body begins with; all, without the header."""
+    """Return the length of the JSON at the beginning of a body; all of it without the header."""
     if header is None:
         return len(body)
     text = str(header).strip()
     length = int(text) if text.isdecimal() and len(text) < 20 else -1
     if not 0 <= length <= len(body):
-        must = f"be a whole number from 0 to {len(body):,}, the body's bytes"
-        remedy = "Give the length of the JSON that comes first, in bytes"
+        must = f"be a whole number from 0 to {len(body):,}, the length of the body"
+        remedy = "Send the length in bytes of the JSON, without the tensors after it"
         raise request_error("Inference-Header-Content-Length", must, repr(text[:20]), remedy)
     return length
 
 
 def _arrays(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> dict[str, Array]:
-    """The tensors' values by their names; ``at`` is where the JSON ends."""
+    """Return the values of tensors by name; ``at`` is the offset of the end of the JSON."""
     named: dict[str, Array] = {}
     columns = text_columns = 0
     for i, tensor in enumerate(inputs):
         shape = tensor.shape
         if shape[0] != inputs[0].shape[0]:
-            must = f"have {inputs[0].shape[0]:,} rows, as inputs[0] has"
-            remedy = "Send as many values for each"
+            must = f"have {inputs[0].shape[0]:,} rows, like inputs[0]"
+            remedy = "Send tensors with the same number of rows"
             raise request_error(f"inputs[{i}].shape", must, f"{shape[0]:,}", remedy)
         columns += shape[-1] if len(shape) == 2 else 1
         text_columns += tensor.kind.name == "BYTES"
         limits.check_size(shape[0], columns, f"inputs[{i}].shape", texts=text_columns)
         limits.check_text(len(tensor.name), f"inputs[{i}].name")
         if tensor.name in named:
-            remedy = "Give each tensor a name of its own"
-            raise request_error(f"inputs[{i}].name", "be new", shown(tensor.name), remedy)
+            got, remedy = f"{shown(tensor.name)} twice", "Rename one of the tensors"
+            raise request_error(f"inputs[{i}].name", "be unique", got, remedy)
         named[tensor.name], at = _values(tensor, f"inputs[{i}]", body, at, limits)
     if at != len(body):
         must = f"have {at:,} bytes, the sum of its JSON and its tensors' `binary_data_size`"
-        raise request_error("", must, f"{len(body):,}", "Correct the sizes, or send nothing more")
+        remedy = "Correct the sizes, or remove the bytes after the last tensor"
+        raise request_error("", must, f"{len(body):,}", remedy)
     return named
 
 
 def _values(tensor: Tensor, place: str, body: bytes, at: int, limits: Limits) -> tuple[Array, int]:
-    """A tensor's values, from the JSON or the bytes from ``at``, and where the next ones begin."""
+    """Return a tensor's values, from JSON or the bytes at offset ``at``, and the next offset."""
     parameters = tensor.parameters or _NO_PARAMETERS
     size, shape = parameters.binary_data_size, tuple(tensor.shape)
     if (tensor.data is None) == (size is None):
         got = "both" if tensor.data is not None else "neither"
         must = "have either `data` or the parameter `binary_data_size`"
-        raise request_error(place, must, got, "Send values once")
+        raise request_error(place, must, got, "Send the values in one of these forms")
     if size is None:
         array = _elements(tensor.data, tensor.kind, shape, f"{place}.data", limits)
     else:
@@ -364,10 +368,10 @@ def _values(tensor: Tensor, place: str, body: bytes, at: int, limits: Limits) ->
 def _elements(
     data: list[Any], datatype: Datatype, shape: tuple[int, ...], place: str, limits: Limits
 ) -> Array:
-    """Values in JSON, each of which msgspec has checked against the datatype."""
+    """Convert values in JSON, whose datatype msgspec has checked, to an array."""
     count = math.prod(shape)
-    if datatype.name == "FP64" and (found := _floats64(data, shape, count)) is not None:
-        return found
+    if datatype.name == "FP64" and (floats := _floats64(data, shape, count)) is not None:
+        return floats
     if data and type(data[0]) is list and len(shape) == 2:
         for i, row in enumerate(data):
             if type(row) is not list or len(row) != shape[1]:
@@ -382,16 +386,17 @@ def _elements(
     missing = type(None) in kinds
     try:
         array = np.array(data, dtype=np.float64 if missing else datatype.within)
-    except OverflowError as error:  # msgspec has no bounds beyond int64
-        must = "hold whole numbers below 2**64, as UINT64 says"
-        raise request_error(place, must, "one beyond", "Give another datatype") from error
-    if datatype.name in {"FP16", "FP32"}:  # as their bytes would be
+    except OverflowError as error:  # msgspec does not check bounds beyond int64
+        must = "be whole numbers below 2**64, as the datatype is UINT64"
+        remedy = "Use another datatype"
+        raise request_error(place, must, "a larger number", remedy) from error
+    if datatype.name in {"FP16", "FP32"}:  # round as in a binary tensor
         array = array.astype(datatype.dtype).astype(np.float64)
     return array.reshape(shape)
 
 
 def _floats64(data: list[Any], shape: tuple[int, ...], count: int) -> Array | None:
-    """The most frequent values at once; None if something is wrong with them."""
+    """Convert valid FP64 values fast; return None if values need the checks of ``_elements``."""
     try:
         array = np.array(data, dtype=np.float64)
     except ValueError:
@@ -400,64 +405,65 @@ def _floats64(data: list[Any], shape: tuple[int, ...], count: int) -> Array | No
 
 
 def _miscounted(place: str, expected: int, got: str) -> Exception:
-    must = f"hold {expected:,} values, as the shape says"
-    return request_error(place, must, got, "Give all values, row after row, and their shape")
+    must = f"have {expected:,} values, as the shape states"
+    return request_error(place, must, got, "Send all values row by row, and their shape")
 
 
 def _read_binary(
     data: bytes, datatype: Datatype, shape: tuple[int, ...], place: str, limits: Limits
 ) -> Array:
-    """Decode the bytes of a tensor; the array may not be writeable."""
+    """Decode the bytes of a tensor; the array may be read-only."""
     count = math.prod(shape)
     if datatype.dtype == object:
         return texts(_texts(data, count, place), place, limits).reshape(shape)
     if len(data) != count * datatype.dtype.itemsize:
-        must = f"have {count * datatype.dtype.itemsize:,} bytes, as {datatype.name} and shape say"
-        remedy = "Send all values, and their number of bytes as `binary_data_size`"
+        must = (
+            f"have {count * datatype.dtype.itemsize:,} bytes, given {datatype.name} and the shape"
+        )
+        remedy = "Send all values, and their length in bytes as `binary_data_size`"
         raise request_error(place, must, f"{len(data):,}", remedy)
     if datatype.name == "BOOL" and (invalid := data.translate(None, b"\0\1")):
-        must = "have bytes 0 and 1, as BOOL says"
-        raise request_error(place, must, f"{invalid[0]}", "Send 1 for true")
+        must = "have bytes 0 and 1, as the datatype is BOOL"
+        remedy = "Send 0 for false and 1 for true"
+        raise request_error(place, must, f"{invalid[0]}", remedy)
     array = np.frombuffer(data, dtype=datatype.dtype).reshape(shape)
     return array.astype(datatype.within, copy=False)
 
 
 def _texts(data: bytes, count: int, place: str) -> list[str]:
-    """Decode texts, each after its length."""
-    found: list[str] = []
+    """Decode texts, each preceded by its length."""
+    decoded_texts: list[str] = []
     at = 0
     with suppress(struct.error, UnicodeDecodeError):
-        while len(found) < count:
+        while len(decoded_texts) < count:
             start = at + _LENGTH.size
             at = start + _LENGTH.unpack_from(data, at)[0]
-            found.append(data[start:at].decode())
-    if at != len(data) or len(found) != count:
-        must = f"hold {count:,} texts, as the shape says, and nothing else"
-        remedy = "Send each text as its number of bytes, of 4 bytes, and its UTF-8"
-        raise request_error(
-            place, must, f"{len(data):,} bytes, in which {len(found):,} are", remedy
-        )
-    return found
+            decoded_texts.append(data[start:at].decode())
+    if at != len(data) or len(decoded_texts) != count:
+        must = f"be exactly {count:,} texts, as the shape states"
+        got = f"{len(data):,} bytes, from which {len(decoded_texts):,} texts could be decoded"
+        remedy = "Send each text as its length, in 4 bytes, and its UTF-8"
+        raise request_error(place, must, got, remedy)
+    return decoded_texts
 
 
 def _outputs(request: InferRequest) -> tuple[Output, ...]:
-    """The requested outputs."""
+    """Return the requested outputs."""
     binary = (request.parameters or {}).get("binary_data_output", False)
     if not isinstance(binary, bool):
         place = "parameters.binary_data_output"
-        raise request_error(place, "be true or false", shown(binary), "Give one of them")
+        raise request_error(place, "be true or false", shown(binary), "Send true or false")
     if not request.outputs:
         return (Output("y", binary),) if binary else DEFAULT_OUTPUTS
-    found: dict[str, Output] = {}
-    for i, wanted in enumerate(request.outputs):
-        parameters = wanted.parameters or _NO_OUTPUT_PARAMETERS
-        if wanted.name in found:
-            raise request_error(
-                f"outputs[{i}].name", "be new", shown(wanted.name), "Name each once"
-            )
+    outputs: dict[str, Output] = {}
+    for i, requested in enumerate(request.outputs):
+        parameters = requested.parameters or _NO_OUTPUT_PARAMETERS
+        if requested.name in outputs:
+            got, remedy = f"{shown(requested.name)} twice", "Request each output once"
+            raise request_error(f"outputs[{i}].name", "be unique", got, remedy)
         chosen = parameters.binary_data
-        found[wanted.name] = Output(wanted.name, binary if chosen is None else chosen)
-    return tuple(found.values())
+        outputs[requested.name] = Output(requested.name, binary if chosen is None else chosen)
+    return tuple(outputs.values())
 
 
 def write(
@@ -468,12 +474,11 @@ def write(
     Parameters
     ----------
     request : DecodedRequest
-        Its ``outputs`` are those of the response, some of them as binary tensors.
+        Request, with the ``outputs`` to encode, in JSON or as binary tensors.
     values : mapping of str to ndarray
-        By the names of the outputs: numbers, truth values or text, or objects of one of these with
-        None among them.
+        Outputs by name: numbers, truth values or text, or objects of one of these types and None.
     model, version : str
-        The model's name, and the version that predicted.
+        Name of the model, and the version that predicted.
 
     Raises
     ------
@@ -512,10 +517,10 @@ def _write_binary(array: Array, datatype: Datatype) -> bytes:
     if datatype.dtype != object:
         return array.astype(datatype.dtype, copy=False).tobytes()
     try:
-        words = [b"" if each is None else each.encode() for each in array.ravel().tolist()]
+        encoded_texts = [b"" if text is None else text.encode() for text in array.ravel().tolist()]
     except UnicodeEncodeError as error:
         raise unwritable(error) from error
-    return b"".join(part for word in words for part in (_LENGTH.pack(len(word)), word))
+    return b"".join(part for text in encoded_texts for part in (_LENGTH.pack(len(text)), text))
 
 
 _KINDS = {"number": "FP64", "bool": "BOOL", "text": "BYTES", "date": "BYTES"}
@@ -523,12 +528,12 @@ _DATES = {"content_type": "datetime"}
 
 
 def server(version: str) -> EncodedResponse:
-    """The server's metadata.
+    """Encode the server's metadata.
 
     Parameters
     ----------
     version : str
-        Of onepass.
+        Version of onepass.
     """
     return EncodedResponse(encoded(ServerMetadata("onepass", version, ["binary_tensor_data"])))
 
@@ -544,26 +549,26 @@ def model(
     classes: int | None = None,
     probabilities: bool = False,
 ) -> EncodedResponse:
-    """A model's metadata.
+    """Encode a model's metadata.
 
     Parameters
     ----------
     name : str
     versions : sequence of str
-        Those that can predict.
+        Versions that can predict.
     learner : str
-        The class of its learner.
+        Class of the learner.
     features : int, mapping of str to str, or None
-        The number of columns of rows without names; or the columns' names, and for each whether it
-        holds a "number", "bool", "text" or "date"; None before any row was learned.
+        Number of columns of rows without names; or the type of each named column: "number", "bool",
+        "text" or "date"; None before the first row.
     datatype : {"FP64", "INT64", "UINT64", "BOOL", "BYTES"}, default "FP64"
-        The datatype of its predictions.
+        Datatype of the predictions.
     outputs : int, default 1
-        How many targets a row has.
+        Number of targets.
     classes : int, optional
-        The number of classes, if it is a classifier.
+        Number of classes of a classifier.
     probabilities : bool, default False
-        Whether it predicts probabilities of the classes.
+        Whether the model predicts probabilities of the classes.
 
     Examples
     --------
@@ -578,18 +583,18 @@ def model(
         ]
     else:
         inputs = [TensorMetadata("X", "FP64", [-1, -1 if features is None else features])]
-    found = [TensorMetadata("y", datatype, [-1] if outputs == 1 else [-1, outputs])]
+    tensors = [TensorMetadata("y", datatype, [-1] if outputs == 1 else [-1, outputs])]
     if classes is not None:
         if probabilities:
-            found.append(TensorMetadata("probabilities", "FP64", [-1, classes]))
-        found.append(TensorMetadata("classes", datatype, [classes]))
+            tensors.append(TensorMetadata("probabilities", "FP64", [-1, classes]))
+        tensors.append(TensorMetadata("classes", datatype, [classes]))
     return EncodedResponse(
-        encoded(ModelMetadata(name, list(versions), f"onepass_{learner}", inputs, found))
+        encoded(ModelMetadata(name, list(versions), f"onepass_{learner}", inputs, tensors))
     )
 
 
 def failed(message: str) -> EncodedResponse:
-    """The response of a request that failed.
+    """Encode the response of a failed request.
 
     Parameters
     ----------
