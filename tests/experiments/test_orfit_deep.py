@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +104,8 @@ def test_a_network_depends_only_on_its_seed(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "name"), sample(list(product(["angles", "split"], METHODS)), 8, "methods")
+    ("stream", "name"),
+    [(stream, name) for name in METHODS for stream in sample(["angles", "split"], 1, name)],
 )
 def test_method_is_deterministic_and_finite(images: Images, name: str, stream: str) -> None:
     tasks = list(STREAMS[stream].make(halved(images), 0.03, 0))[:2]

@@ -279,12 +279,12 @@ def filed(net: Any) -> Any:
     ("kind", "again"),
     sample(
         list(product(["ORFit", "OneStepSGD", "OGD", "EKF"], [copy.deepcopy, pickled, filed])),
-        6,
+        4,
         "copy during learning",
     ),
 )
 def test_copy_during_learning_is_consistent(kind: str, again: Any) -> None:
-    X, y = stream(15)
+    X, y = stream(12)
     one, states = KINDS[kind](Body()), []
     for k in range(len(X) + 1):
         states.append(weights(one).copy())

@@ -43,8 +43,9 @@ def test_equals_dense_recursion(size: tuple[int, int], time: Any) -> None:
     np.testing.assert_allclose(std.reshape(25, c) ** 2, variances, rtol=1e-7)
 
 
-@each_time
-@pytest.mark.parametrize("block_update", [False, True])
+@pytest.mark.parametrize(
+    ("time", "block_update"), sample(list(product(TIMES, [False, True])), 4, "LoFi equals EKF")
+)
 def test_enough_columns_equal_ekf(time: Any, block_update: bool) -> None:  # noqa: FBT001
     X, Y = stream(12, c=2, noise=0.1)
     given = {"noise": 0.1, "prior": 2.0, "block_update": block_update, **time}
@@ -55,7 +56,7 @@ def test_enough_columns_equal_ekf(time: Any, block_update: bool) -> None:  # noq
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
 
 
-@each_time
+@pytest.mark.parametrize("time", sample(TIMES, 2, "as many columns as weights"))
 def test_as_many_columns_as_weights_equal_ekf_on_long_stream(time: Any) -> None:
     lofi = op.nn.LoFi(mlp(), 31, noise=0.1, **time)
     X, Y = stream(40, noise=0.1)

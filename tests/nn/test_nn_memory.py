@@ -1,6 +1,7 @@
 """Memory options of networks (layer, dtype, device), and the forgetting bound."""
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import onepass as op
 from onepass.errors import ParameterError
+from sampling import sample
 
 torch = pytest.importorskip("torch")
 
@@ -84,8 +86,14 @@ def test_by_layer_with_noise_uses_block_diagonal_covariance() -> None:
         np.testing.assert_allclose(net.network.weights(), w, atol=1e-9)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", torch.float16, "float64"])
-@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("dtype", "noise"),
+    sample(
+        list(product(["float32", "bfloat16", torch.float16, "float64"], [0.0, 0.3])),
+        4,
+        "memory_dtype",
+    ),
+)
 def test_memory_dtype_is_near(dtype: Any, noise: float) -> None:
     X, y = stream(40, 1000, 1)
     X = X[:, :4] @ X[:4] + 0.3 * X

@@ -153,16 +153,16 @@ def test_incompatible_learners_are_refused() -> None:
 # -- networks -------------------------------------------------------------------------------------
 
 
-def halves(memory: Any, noise: float = 0.0, *, width: int = 100, **more: Any) -> Any:
+def halves(memory: Any, noise: float = 0.0, *, width: int = 100, n: int = 200, **more: Any) -> Any:
     """Two learners of similar streams with nearly equal directions, and their rows."""
     torch.manual_seed(0)
     module = torch.nn.Sequential(
         torch.nn.Linear(3, width), torch.nn.Tanh(), torch.nn.Linear(width, 1)
     ).double()
-    X, _ = stream(200, 3)
+    X, _ = stream(n, 3)
     Y = (torch.sin(X[:, 0]) - X[:, 2])[:, None]
     made = [op.nn.ORFit(copy.deepcopy(module), memory=memory, noise=noise, **more) for _ in "ab"]
-    for net, part in zip(made, (slice(0, 100), slice(100, 200)), strict=True):
+    for net, part in zip(made, (slice(0, n // 2), slice(n // 2, n)), strict=True):
         net.learn(X[part], Y[part])
     return (*made, X, Y)
 
@@ -222,7 +222,7 @@ def least_moved(one: Any, two: Any, noise: float) -> Any:
 )
 @pytest.mark.filterwarnings("ignore::onepass.errors.MergeWarning")
 def test_merge_minimises_change_of_predictions(memory: Any, noise: float) -> None:
-    one, two, X, Y = halves(memory, noise)
+    one, two, X, Y = halves(memory, noise, n=120)
     right, parts = least_moved(one, two, noise), [error(net, X, Y) for net in (one, two)]
     swapped, mine = copy.deepcopy(two), copy.deepcopy(one)
     w, other = one.network.weights(), two.network.weights()
@@ -231,7 +231,7 @@ def test_merge_minimises_change_of_predictions(memory: Any, noise: float) -> Non
     d = one.network.weights() - right
     assert float(d.norm()) < 1e-6 * apart
     assert error(one, X, Y) < 1.3 * max(parts)
-    assert one.rows_seen_ == 200
+    assert one.rows_seen_ == 120
     assert one.inconsistent_rows_ == 0
     assert one.forgetting_bound_.kind == ("none" if noise else "estimate")
     torch.testing.assert_close(
@@ -242,11 +242,11 @@ def test_merge_minimises_change_of_predictions(memory: Any, noise: float) -> Non
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.filterwarnings("ignore::onepass.errors.MergeWarning")
 def test_by_layer_merge_stays_between(noise: float) -> None:
-    one, two, X, Y = halves(4, noise, by_layer=True)
+    one, two, X, Y = halves(4, noise, n=120, by_layer=True)
     parts = [error(net, X, Y) for net in (one, two)]
     one.merge(two)
     assert error(one, X, Y) < max(parts)
-    assert one.rows_seen_ == 200
+    assert one.rows_seen_ == 120
 
 
 def test_merge_with_small_noise_warns_unless_validated() -> None:

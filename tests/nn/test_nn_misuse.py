@@ -279,7 +279,7 @@ MESSAGES = {
 
 @pytest.mark.parametrize(
     ("kind", "wrong", "table"),
-    sample(list(product(KINDS, [9, -10], MESSAGES)), 14, "index out of range"),
+    sample(list(product(KINDS, [9, -10], MESSAGES)), 9, "index out of range"),
 )
 def test_index_out_of_range_is_reported_before_learning(kind: str, wrong: int, table: str) -> None:
     ids, y = places()

@@ -42,7 +42,7 @@ def close(one: Any, two: Any, near: float) -> None:
     np.testing.assert_allclose(np.asarray(one), np.asarray(two), rtol=near, atol=near)
 
 
-@settings(max_examples=20, deadline=None, print_blob=True)
+@settings(max_examples=12, deadline=None, print_blob=True)
 @given(data=st.data())
 def test_shared_directions_equal_full_memory(data: st.DataObject) -> None:
     draw = data.draw

@@ -401,6 +401,7 @@ FUNCTION = {"@": "function", "name": "os.system"}
         (put("random_", "state", "bits", "state", {}), "not a valid generator"),
         (put("random_", "state", "bits", "state", "state", -1), "not a valid generator"),
         (put("random_", "state", "seeds", "pool_size", 10**12), "not a valid generator"),
+        (put("random_", "state", "bits", "uinteger", 1.5), "not a valid generator"),
         (put("random_", "state", "seeds", "extra", 1), "not a valid generator"),
         (put("random_", "state", "seeds", "spawn_key", "x"), "not a valid generator"),
     ],
