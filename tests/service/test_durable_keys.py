@@ -373,7 +373,7 @@ def test_callback_may_make_requests_but_not_wait_for_them(durable: Durable) -> N
     while durable.version < 6:
         durable.commit_pending()
     assert len(refused) == 5
-    assert all("would wait for itself" in each for each in refused)
+    assert all("would wait for themselves" in each for each in refused)
 
 
 def test_watcher_receives_each_block_once(tmp_path: Path) -> None:

@@ -115,11 +115,14 @@ def test_sources_of_the_environment(
 @pytest.mark.parametrize(
     ("sources", "why"),
     [
-        (("other=redis://h/0?stream=s&target=y",), "there are flow, got other"),
+        (("other=redis://h/0?stream=s&target=y",), "got other. Name one of the learners: flow"),
         (("redis://h/0?stream=s",), "got no 'target'"),
         (("http://h/",), "must begin with"),
         (("redis://h/0?stream=s&target=y&time=id",), "must not name"),
-        (("redis://h/0?stream=s&target=y", "flow=redis://h/0?stream=s&target=y"), "read once"),
+        (
+            ("redis://h/0?stream=s&target=y", "flow=redis://h/0?stream=s&target=y"),
+            "sources must be different",
+        ),
     ],
 )
 def test_invalid_sources_are_refused(

@@ -82,7 +82,8 @@ class Connection(HttpToolsProtocol):
         del msg
         self._size += 1
         self._refuse(
-            400, b"the request must be HTTP/1.1 without an upgrade or a tunnel; correct the client"
+            400,
+            b"the request must use HTTP/1.1, without an upgrade or a tunnel; correct the client",
         )
 
     def timeout_keep_alive_handler(self) -> None:
