@@ -20,3 +20,8 @@ def sample(parameters: Sequence[Parameter], n: int, test: str) -> list[Parameter
         return list(parameters)
     rng = np.random.default_rng([int(os.environ.get("ONEPASS_TEST_SEED", "0")), *test.encode()])
     return [parameters[i] for i in sorted(rng.permutation(len(parameters))[:n])]
+
+
+def examples(few: int, many: int) -> int:
+    """Return the number of examples of a property test."""
+    return many if ALL else few

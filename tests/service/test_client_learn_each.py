@@ -119,8 +119,8 @@ def test_invalid_rows_raise_after_the_results_before_them(client: Client) -> Non
     for error, kind, match in (
         ((np.ones((1, 4)), [1.0]), ServiceError, "3 features"),
         (([[1.0], [2.0]], [1.0]), ShapeError, "learn_each"),
-        ("ab", TypeMismatchError, "must give X and y"),
-        (([[1.0]], None), TypeMismatchError, "`y` must be a target"),
+        ("ab", TypeMismatchError, "must yield, for each request, a tuple"),
+        (([[1.0]], None), TypeMismatchError, "`y` must have a target for each row"),
     ):
         results: list[LearnResult] = []
         found = client.learn_each("invalid", [*good[:3], error, *good[3:]])

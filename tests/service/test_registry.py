@@ -133,14 +133,14 @@ def test_ddm_is_refused_for_regressors(tmp_path: Path) -> None:
     pytest.importorskip("river")
     registry = ModelRegistry(tmp_path, "here", drift=("adwin", "ddm"))
     registry.create("classes", op.RLSClassifier())
-    with pytest.raises(ParameterError, match="here: numbers: ddm must watch classifiers"):
+    with pytest.raises(ParameterError, match="here: numbers: ddm must be used with classifiers"):
         registry.create("numbers", op.RLSRegressor())
     assert [each.name for each in registry] == ["classes"]
     assert not list(tmp_path.glob("numbers*"))
     registry.close()
     ModelRegistry(tmp_path, "here").create("numbers", op.RLSRegressor()).close()
     registry = ModelRegistry(tmp_path, "here", drift=("ddm",))
-    with pytest.raises(ParameterError, match="here: numbers: ddm must watch classifiers"):
+    with pytest.raises(ParameterError, match="here: numbers: ddm must be used with classifiers"):
         registry.open_all()
     assert list(registry) == []
     op.durable(tmp_path / "numbers.db").close()  # nobody holds it

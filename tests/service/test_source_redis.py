@@ -94,16 +94,16 @@ def test_stream_is_learned_and_resumed(server: RedisServer, client: Any, tmp_pat
 
 
 POISON: list[tuple[dict[Any, Any], str]] = [
-    ({"a": "text", "b": 1, "y": 2}, "'a' must hold numbers"),
+    ({"a": "text", "b": 1, "y": 2}, "'a' must contain numbers"),
     ({"a": 1, "b": 2}, "must have a target in its field 'y', got none"),
     ({"a": 1, "b": 2, "y": ""}, "got none"),
     ({"a": 1, "b": 2, "y": "nan"}, "got nan"),
     ({"a": 1, "b": 2, "y": "inf"}, "finite"),
-    ({"a": 1, "b": 2, "y": "much"}, "`y` must hold numbers"),
+    ({"a": 1, "b": 2, "y": "much"}, "`y` must contain numbers"),
     ({"a": "nan", "b": 2, "y": 1}, "finite"),
     ({"a": "", "b": 2, "y": 1}, "finite"),
     ({"a": "1e999", "b": 2, "y": 1}, "finite"),
-    ({"a": "1_0", "b": 2, "y": 1}, "'a' must hold numbers"),
+    ({"a": "1_0", "b": 2, "y": 1}, "'a' must contain numbers"),
     ({"b": 2, "y": 1}, "finite"),
     ({"y": 1}, "finite"),
     ({b"\xff\xfe": 1, "a": 1, "b": 2, "y": 1}, "UTF-8"),
