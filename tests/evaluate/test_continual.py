@@ -173,7 +173,7 @@ def test_networks_are_evaluated_with_notes_on_their_limits() -> None:
         "Replay": partial(make, baselines.Replay, step_size=0.05),
         "ORFit": partial(make, op.nn.ORFit, memory=20, loss="one_hot"),
     }
-    tasks = op.stream.experiences(X[:300], Y[:300], n_tasks=2)
+    tasks = op.stream.experiences(X[:100], Y[:100], n_tasks=2)
     alone = continual(models, tasks)
     masked = continual(models, tasks, scenario="task")
     assert "[1] EWC: known to forget" in str(alone)

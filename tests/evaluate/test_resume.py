@@ -75,7 +75,7 @@ def test_killed_runs_equal_uninterrupted_run(tmp_path: Path) -> None:
     assert found.kills == kills
     assert found.fresh == kills // 12
     assert max(found.places) > 100
-    assert not found.wrong, killing.output(found, 500, 0.0)
+    assert not found.wrong, killing.summary(found, 500, 0.0)
 
 
 @pytest.mark.usefixtures("stream", "interruptible")
