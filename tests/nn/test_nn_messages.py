@@ -40,7 +40,7 @@ def test_cross_entropy_error_suggests_noise() -> None:
 
 @pytest.mark.parametrize("memory", [0, -1, True, 2.5, "10"])
 def test_invalid_memory_error_names_public_class(memory: Any) -> None:
-    message = r"`memory` must be a whole number >= 1, None, .*op\.memory\.NoMemory\(\) to retain none"
+    message = r"`memory` must be a whole number >= 1, None, .*op\.memory\.NoMemory\(\) to"
     for cls in (op.nn.ORFit, op.nn.OGD):
         with pytest.raises(ParameterError, match=f"{cls.__name__}: {message}"):
             cls(mlp(), memory=memory)
