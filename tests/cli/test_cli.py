@@ -106,6 +106,20 @@ def test_run_report_equals_prequential_report(capsys: pytest.CaptureFixture[str]
     assert "a/b/curve.png" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("trips")
+def test_run_without_matplotlib_writes_the_report_without_a_figure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    does("run trips.csv --target price --report out")
+    assert {path.name for path in Path("out").iterdir()} == {
+        "report.json",
+        "report.md",
+        "curve.csv",
+    }
+    assert "onepass[plot]" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("block", [1, 7, 300])
 @pytest.mark.usefixtures("trips")
 def test_scores_do_not_depend_on_the_block_size(block: int) -> None:

@@ -380,11 +380,15 @@ def _save_results(
     quiet: bool,
 ) -> None:
     """Save the models, write the report and show the table."""
+    from onepass.errors import MissingExtraError
+
     try:
         if save is not None and found.rows:  # a model without rows must not overwrite a file
             _save_models(models, _files(save, list(models)), quiet=quiet)
         if report is not None:
             print_message(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
+    except MissingExtraError as error:  # everything except the figure was written
+        print_message(f"Report without a figure: {report}. {error}", quiet=quiet)
     finally:  # last: the pipe may be closed
         show(found.table())
 

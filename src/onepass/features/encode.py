@@ -54,6 +54,12 @@ __all__ = ["Encode"]
 
 
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
+_REMEDIES = {
+    "f": "Convert the column, or rename it.",
+    "O": "Convert the column to text, or rename it.",
+    "M": "Pass datetime objects or datetime64 values, or rename the column. Over HTTP dates are "
+    "V2 tensors with the content_type 'datetime'.",
+}
 
 
 def _are_dicts(X: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
@@ -99,8 +105,8 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
                 i = int(known.argmax())
                 raise TypeMismatchError(
                     f"{where}: column {name!r} must contain {column.kind}, as in earlier rows, got "
-                    f"{_KINDS[kind]}: {str(values[i])!r} in row {i}. Convert the column, or rename "
-                    "it."
+                    f"{_KINDS[kind]}: {str(values[i])!r} in row {i}. "
+                    f"{_REMEDIES[column.code]}"
                 )
         elif kind == "O":
             check_encodable(values, where, name)
