@@ -51,7 +51,7 @@ test: $(VENV)/.ready-to-test  ## run everything that CI runs: checks and tests
 	@$(MAKE) --no-print-directory --jobs 2 check pytest
 
 test-all: export ONEPASS_TEST_ALL := 1
-test-all: test  ## run make test with all settings of all learners in the contract tests
+test-all: test  ## run make test with all parameters of the tests that draw some of them
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
 programs:  ## install chromium and redis-server for the tests, if they are missing

@@ -235,7 +235,7 @@ class Impute(Columnwise):
             raise NumericalError(
                 "Impute: the sum of the values of a column so far must be within float64, got "
                 f"values up to {np.nanmax(np.abs(X[:, j])):g} in column {self._names_in()[j]!r}. "
-                "Rescale the column to larger units. If these values are small, an earlier row "
+                "Rescale the column by a constant. If these values are small, an earlier row "
                 "was large: restore a model saved before that row."
             )
 

@@ -281,7 +281,7 @@ class IncrementalPCA(Columnwise):
         if axes is None or not linalg.finite(axes.mean, np.array([axes.trace])):
             raise NumericalError(
                 "IncrementalPCA: squares of the values must be within float64, got values up to "
-                f"{np.abs(X).max():.3g}. Rescale the columns to larger units."
+                f"{np.abs(X).max():.3g}. Divide the columns by a constant."
             )
         return axes
 

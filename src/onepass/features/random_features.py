@@ -110,7 +110,7 @@ def check_features(Z: Floats, X: Floats, where: str) -> Floats:
     if not linalg.finite(Z):
         raise NumericalError(
             f"{where}: features must be within {Z.dtype}, got rows with values up to "
-            f"{np.abs(X).max():.3g}. Rescale the columns to larger units, or pass them as float64."
+            f"{np.abs(X).max():.3g}. Divide the columns by a constant, or pass them as float64."
         )
     return Z
 

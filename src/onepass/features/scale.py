@@ -198,7 +198,7 @@ class Scale(Columnwise):
             raise NumericalError(
                 "Scale: sums of squares of the values so far must be within float64, got "
                 f"{X[i, j]:g} in row {i}, column {self._names_in()[first + j]!r}. Rescale the "
-                "column to larger units. If this value is small, an earlier row was large: "
+                "column by a constant. If this value is small, an earlier row was large: "
                 "restore a model saved before that row."
             )
 

@@ -370,7 +370,7 @@ class _ColumnAdapter:
                 except OverflowError as error:
                     raise NumericalError(
                         f"{where}: feature {name!r} must fit in float64, got an integer of more "
-                        "than 308 digits. Express the feature in larger units."
+                        "than 308 digits. Divide the feature by a constant."
                     ) from error
         return row
 

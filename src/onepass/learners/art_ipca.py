@@ -196,7 +196,7 @@ class BaseARTIPCA:
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum, below "
                 f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
-                "Use larger units for the features."
+                "Divide the features by a constant."
             )
         if self.pca_mode_ == "task" or (self.pca_mode_ == "static" and not self.axes_.mass):
             self._set_axes(self._updated_axes(self.axes_.joined, X, s))
@@ -275,7 +275,7 @@ class BaseARTIPCA:
             raise NumericalError(
                 f"{type(self).__name__}: rows and their weights must be small enough to square and "
                 f"sum, got values up to {linalg.magnitude(X):.3g} and weights up to "
-                f"{1.0 if s is None else s.max():.3g}. Use larger units for the features, and "
+                f"{1.0 if s is None else s.max():.3g}. Divide the features by a constant, and "
                 "smaller weights."
             )
         return axes

@@ -287,7 +287,7 @@ class ClassLearner(Classifier):
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum, below "
                 f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
-                "Use larger units for the features."
+                "Divide the features by a constant."
             )
         scores, labels, moments = np.zeros(Y.shape), Y.argmax(axis=1), self.moments_
         with np.errstate(over="ignore", invalid="ignore"):
@@ -319,7 +319,7 @@ class ClassLearner(Classifier):
         if not moments.finite:
             raise NumericalError(
                 f"{type(self).__name__}: sums of squares of the rows must be within float64, got "
-                "larger. Use larger units for the features."
+                "larger. Divide the features by a constant."
             )
         self.moments_ = moments
 

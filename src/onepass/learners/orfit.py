@@ -157,7 +157,7 @@ class BaseORFit:
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum, below "
                 f"{_LARGEST:g}, got values up to {largest:.3g}. "
-                "Use larger units for features and targets."
+                "Divide features and targets by a constant."
             )
         self.parameters_, self.memory_ = w, memory
         self.inconsistent_rows_ += int(inconsistent)
@@ -206,7 +206,7 @@ class BaseORFit:
         if not linalg.finite(step.w):
             raise NumericalError(
                 f"{type(self).__name__}.merge: the learned state must be small enough to square "
-                "and sum, got numbers beyond float64. Use larger units for features and targets."
+                "and sum, got numbers beyond float64. Divide features and targets by a constant."
             )
         first = _forgotten(self) + float(self.memory_.forgetting_bound(step.w, w))
         second = _forgotten(other) + evidence.moved(

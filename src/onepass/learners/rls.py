@@ -232,7 +232,7 @@ class LeastSquares(Linear):
         if self.merging == "exact" and not floored:  # and no floor was active before
             return ""
         return (
-            f"got one whose state with forgetting {chosen} is no decayed sum over rows. "
+            f"got one whose state with forgetting {chosen} is not a decayed sum over rows. "
             "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window."
         )
 

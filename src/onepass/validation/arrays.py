@@ -189,7 +189,8 @@ def matrix(
         name = where.partition(".")[0]
         raise ShapeError(
             f"{where}: X has {array.shape[1]} features, but {name} is expecting {d} features as "
-            "input, as in the first block. Start a new learner for a new set of features."
+            "input, as in the first block. Start a new learner for other features, or encode rows "
+            "with names by op.features.Encode, which accepts new columns."
         )
     refuse_nonfinite(array, where, "X", columns or names)
     return array, columns
@@ -496,7 +497,7 @@ def check_labels(labels: list[str], where: str) -> None:
     if longest > _MAX_LABEL:
         raise LabelError(
             f"{where}: `y` must contain labels of at most {_MAX_LABEL} characters, got one of "
-            f"{longest:,}. Shorten the label, or use an integer instead."
+            f"{longest:,}. Shorten the label."
         )
 
 

@@ -287,7 +287,7 @@ def _numbers(values: list[object], name: str) -> Array:
     except OverflowError as error:
         raise NumericalError(
             f"Table: column {name!r} must contain numbers within float64, got an integer of more "
-            "than 308 digits. Convert the column to text, or use larger units."
+            "than 308 digits. Convert the column to text, or divide it by a constant."
         ) from error
 
 

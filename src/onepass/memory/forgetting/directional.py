@@ -347,7 +347,7 @@ class Directional(DecayRate):
         object.__setattr__(self, "threshold", least)
         if not isinstance(self.scaled, bool):
             raise ParameterError(
-                f"{where}: `scaled` must be True or False, got {self.scaled!r}. Choose one of both."
+                f"{where}: `scaled` must be True or False, got {self.scaled!r}. Pass one of these."
             )
 
     @property

@@ -280,7 +280,7 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
     except OverflowError as error:
         i = max(range(len(values)), key=lambda i: abs(values[i] or 0))
         must = "be a number that fits in float64"
-        remedy = "Use larger units, or send text"
+        remedy = "Divide the values by a constant, or send text"
         raise request_error(place(i), must, shown(values[i]), remedy) from error
 
 
