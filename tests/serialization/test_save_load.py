@@ -286,7 +286,7 @@ def with_attributes(**attributes: Any) -> NoisyLearner:
         (lambda: NoisyLearner, "the saved object must be a learner, .* got ABCMeta"),
         (
             Unregistered,
-            "the saved object must be .* got Unregistered. Save an object of a registered",
+            "the saved object must be .* got Unregistered. Save a learner, Pipeline",
         ),
         (
             lambda: with_attributes(memory_=[1, Unregistered()]),
@@ -294,7 +294,7 @@ def with_attributes(**attributes: Any) -> NoisyLearner:
         ),
         (
             lambda: with_attributes(memory_=State(NoisyLearner())),
-            "`memory_.Q` must be .* that is allowed at this path",
+            "`memory_.Q` must be of a class that model files can contain here",
         ),
         (
             lambda: with_attributes(memory_=State(object())),

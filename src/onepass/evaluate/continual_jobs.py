@@ -126,8 +126,8 @@ class Setting:
         if kind is not None:
             raise ParameterError(
                 f"{_WHERE}: models must suit the targets, which are for {self.rules.task}, got "
-                f"{job.model!r}, a {kind}. Choose another model; targets of dtype float are for "
-                "regression, all others are classes."
+                f"{job.model!r}, a {kind}. Choose another model, for op.nn learners of classes "
+                "loss='one_hot'. Targets of dtype float are for regression, all others are classes."
             )
         return model
 

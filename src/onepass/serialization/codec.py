@@ -348,9 +348,8 @@ class Encoder:
         """Create the error for an object whose class is not registered or not allowed here."""
         place = f"`{'.'.join(path)}`" if path else "the saved object"
         return CheckpointError(
-            f"{self.where}: {place} must be a learner, Pipeline, transformer or memory of onepass "
-            f"that is allowed at this path, got {type(thing).__name__}. Save an object of a "
-            "registered class."
+            f"{self.where}: {place} must be of a class that model files can contain here, got "
+            f"{type(thing).__name__}. Save a learner, Pipeline, transformer or memory of onepass."
         )
 
 
