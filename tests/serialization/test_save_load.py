@@ -282,8 +282,8 @@ def with_attributes(**attributes: Any) -> NoisyLearner:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: 3, "the saved object must be a learner, .* got int"),
-        (lambda: NoisyLearner, "the saved object must be a learner, .* got ABCMeta"),
+        (lambda: 3, "the saved object must be of a class .* got int"),
+        (lambda: NoisyLearner, "the saved object must be of a class .* got ABCMeta"),
         (
             Unregistered,
             "the saved object must be .* got Unregistered. Save a learner, Pipeline",
