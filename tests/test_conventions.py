@@ -125,6 +125,18 @@ def test_file_names_are_specific() -> None:
     )
 
 
+def test_names_of_test_modules_are_unique() -> None:
+    """Pytest imports them by their name without the folder."""
+    folders: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        folders.setdefault(path.name, []).append(at(path))
+    del folders["conftest.py"]  # which pytest tells apart
+    assert_no(
+        (" and ".join(paths) for paths in folders.values() if len(paths) > 1),
+        "modules of tests with the same name",
+    )
+
+
 def test_modules_have_a_docstring() -> None:
     first = {path: (ast.get_docstring(tree(path)) or "").partition("\n")[0] for path in FILES}
     assert_no(

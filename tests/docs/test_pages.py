@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sybil import Document
+from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 
 from documents import PAGES, ROOT, SYBIL
 
@@ -35,6 +37,7 @@ def evaluation(text: str, output: str, folder: Path) -> None:
     del folder
     table = text.partition("```text\n")[2].partition("```")[0].splitlines()
     rows = [line for line in table if line.startswith("  rls")]
+    assert rows
     assert set(rows) <= set(output.splitlines())
 
 
@@ -76,6 +79,7 @@ def tables(text: str, output: str, folder: Path) -> None:
 def tasks(text: str, output: str, folder: Path) -> None:
     del folder
     scores = re.findall(r"(NearestClassMean|Streaming.DA|SGDClassifier) (\d+)", text)
+    assert scores
     for name, score in scores:
         assert re.search(rf"'{name}': (np\.float64\()?{score}\b", output), (name, output)
 
@@ -101,6 +105,44 @@ EXECUTED = {
 
 def test_checked_pages_have_blocks() -> None:
     assert EXECUTED.keys() >= {"README.md", *CHECKS}
+
+
+EXECUTED_LANGUAGES = {"bash", "pycon", "python"}
+LANGUAGES = {*EXECUTED_LANGUAGES, "", "json", "sh", "text", "yaml"}
+
+
+def test_languages_of_blocks_are_known() -> None:
+    """A block whose language is misspelt would not be executed."""
+    lexer = RawFencedCodeBlockLexer(re.compile(r"(?P<language>[^\n]*)\n"))
+    found = {
+        (str(path.relative_to(ROOT)), region.lexemes["language"])
+        for path in PAGES
+        for region in lexer(Document(path.read_text(encoding="utf-8"), str(path)))
+    }
+    assert {language for _, language in found} >= EXECUTED_LANGUAGES
+    assert not {(name, language) for name, language in found if language not in LANGUAGES}
+
+
+@pytest.mark.parametrize(
+    ("language", "lines", "message"),
+    [
+        ("python", "assert 1 + 1 == 3, 'wrong block'", "wrong block"),
+        ("python", ">>> 1 + 1\n3", "Expected:\n    3\nGot:\n    2"),
+        ("pycon", ">>> 1 + 1\n3", "Expected:\n    3\nGot:\n    2"),
+        ("bash", "onepass run none.csv --target y", "none.csv"),
+    ],
+)
+def test_wrong_blocks_fail_unless_excluded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, lines: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page, block = tmp_path / "page.md", f"```{language}\n{lines}\n```\n"
+    page.write_text(f"# Page\n\n{block}", encoding="utf-8")
+    [example] = SYBIL.parse(page)
+    with pytest.raises(AssertionError, match=message):
+        example.evaluate()
+    page.write_text(f"# Page\n\n<!-- not run: wrong -->\n{block}", encoding="utf-8")
+    assert not list(SYBIL.parse(page))
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")  # docs/tables.md

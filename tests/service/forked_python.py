@@ -91,6 +91,8 @@ sys.argv = ["-c", *request["arguments"]]
 exec(compile(request["code"], "<forked>", "exec"), {{"__name__": "__main__"}})
 """
 
+_START_SECONDS = 120.0  # the first fork waits until the service is loaded
+
 
 class _ForkServer:
     """The process that is forked; it ends, with its forks, when this process ends."""
@@ -112,25 +114,38 @@ class _ForkServer:
     def start(self, request: dict[str, Any]) -> int:
         """Fork; the process id."""
         assert self._process.stdin
+        end = time.monotonic() + _START_SECONDS
         with self._lock:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             while not self._started:
-                self._read(60.0)
+                self._read(end - time.monotonic())
+                if not self._started and time.monotonic() > end:
+                    self._process.kill()  # a late reply would be that of the next request
+                    raise TimeoutError(f"the fork server did not fork within {_START_SECONDS:g} s")
             return self._started.pop()
 
     def exit_code(self, pid: int, timeout: float) -> int | None:
         """The exit code of a fork, or None if it is still running after the timeout."""
         end = time.monotonic() + timeout
-        with self._lock:
-            while pid not in self._codes:
-                if not self._read(max(0.0, end - time.monotonic())):
-                    return None
-            return self._codes[pid]
+        while True:
+            with self._lock:
+                while pid not in self._codes and self._read(0.0):
+                    pass
+                if pid in self._codes:
+                    return self._codes[pid]
+            left = end - time.monotonic()
+            if left <= 0.0:
+                return None
+            # without the lock, and not for long: another thread may read the reply
+            self._readable(min(left, 0.05))
+
+    def _readable(self, timeout: float) -> bool:
+        return bool(select.select([self._process.stdout], [], [], max(0.0, timeout))[0])
 
     def _read(self, timeout: float) -> bool:
         """Read replies: the process id of each fork, and its exit code once it has ended."""
         assert self._process.stdout
-        if not select.select([self._process.stdout], [], [], timeout)[0]:
+        if not self._readable(timeout):
             return False
         data = os.read(self._process.stdout.fileno(), 65536)
         assert data, "the fork server has ended"

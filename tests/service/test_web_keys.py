@@ -5,7 +5,9 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 from uuid import uuid4
 
@@ -178,6 +180,21 @@ def test_repeated_key_with_other_rows_is_a_conflict(server: Server, other: Colum
     key = uuid4().hex
     assert learned(server, "rls", key, plain({"a": [1.0, 2.0], "y": [3.0, 4.0]}))[0] == 200
     assert learned(server, "rls", key, plain(other))[0] == 409
+
+
+def test_concurrent_requests_with_one_key_are_learned_once(server: Server) -> None:
+    assert server.send("PUT", "/v2/models/concurrent", {"model": "rls"})[0] == 201
+    start, row = Barrier(5), plain({"a": [1.0], "y": [2.0]})
+
+    def learn(_: int) -> tuple[int, Any]:
+        start.wait(timeout=20)
+        return learned(server, "concurrent", "same", row)
+
+    with ThreadPoolExecutor(5) as pool:
+        found = list(pool.map(learn, range(5)))
+    assert sorted(found) == [(200, ("1", False))] + [(200, ("1", True))] * 4
+    state = {each["name"]: each for each in server.send("GET", "/state")[1]["models"]}
+    assert state["concurrent"]["rows_seen"] == 1
 
 
 def test_keys_of_a_former_version_are_recognised(tmp_path: Path) -> None:

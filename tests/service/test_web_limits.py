@@ -97,7 +97,7 @@ def test_slow_requests_time_out(server: Server) -> None:
     assert incomplete_body.result().startswith(b"HTTP/1.1 408")
     assert incomplete_head.result().startswith(b"HTTP/1.1 408")
     assert nothing.result() == b""
-    assert slow_bytes.result().startswith((b"HTTP/1.1 408", b""))
+    assert slow_bytes.result()[:12] in {b"", b"HTTP/1.1 408"}
 
 
 def sent_slowly(server: Server, data: bytes) -> bytes:

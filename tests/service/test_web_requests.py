@@ -7,9 +7,12 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from waiting import until
-from web_server import Server, rows
+from web_server import Server, output, rows
+
+import onepass as op
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -95,6 +98,36 @@ def test_upgrade_with_a_body_is_refused(server: Server) -> None:
         assert [response[:3] for response in responses] == [b"400"]
     get = "\r\n".join(["GET /v2 HTTP/1.1", *lines[:-1], "", ""])
     assert received(server, get.encode()).startswith(b"HTTP/1.1 200")
+
+
+def test_pipelined_requests_are_handled_in_order(server: Server) -> None:
+    """Each learned row is predicted first, by a model that knows all rows before it."""
+    assert server.send("PUT", "/v2/models/pipelined", {"model": "rls"})[0] == 201
+    draw = np.random.default_rng(0)
+    X = draw.normal(size=(200, 3))
+    y = X @ [1.0, -2.0, 0.5] + 0.1 * draw.normal(size=200)
+    verbs = ["infer" if i == 150 else "learn" for i in range(200)]
+    data = b""
+    for i, verb in enumerate(verbs):
+        row = np.ones((1, 4)) if i == 70 else X[i : i + 1]  # one is refused
+        body = json.dumps(rows(row, None if verb == "infer" else y[i : i + 1])).encode()
+        lines = [f"POST /v2/models/pipelined/{verb} HTTP/1.1", "Host: localhost",
+                 f"Content-Length: {len(body)}", "", ""]  # fmt: skip
+        data += "\r\n".join(lines).encode() + body
+    responses = received(server, data).split(b"HTTP/1.1 ")[1:]
+    assert [response[:3] for response in responses] == [b"200"] * 70 + [b"400"] + [b"200"] * 129
+    model, versions = op.models.pipelines(["rls"], "regression")["rls"], []
+    for i, response in enumerate(responses):
+        body = json.loads(response.partition(b"\r\n\r\n")[2])
+        if i == 70:
+            assert "3 features" in body["error"]
+            continue
+        versions.append(int(body["model_version"]))
+        expected = model.predict(X[i : i + 1]) if i else [0.0]
+        assert output(body) == pytest.approx(expected, rel=1e-6, abs=1e-9), i
+        if verbs[i] == "learn":
+            model.partial_fit(X[i : i + 1], y[i : i + 1])
+    assert versions == sorted(versions)
 
 
 def received(server: Server, data: bytes) -> bytes:
