@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pyarrow.csv
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onepass.errors import SourceError
@@ -80,6 +80,8 @@ def test_end_of_rows_equals_a_character_automaton(text: str) -> None:
     st.integers(0, 200),
     st.booleans(),
 )
+@example([["a", "b"], ["c", "d"]], 12, True)  # ends within the second row
+@example([["a", "b"], ["c", "d"]], 12, False)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_truncated_text_is_read_refused_or_left_for_later(
     rows: list[list[str]],
