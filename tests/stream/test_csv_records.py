@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pyarrow.csv
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onepass.errors import SourceError
@@ -76,10 +76,12 @@ def test_end_of_rows_equals_a_character_automaton(text: str) -> None:
 
 
 @given(
-    st.lists(st.lists(FIELDS, min_size=2, max_size=2), min_size=1, max_size=6),
-    st.integers(0, 200),
-    st.booleans(),
+    rows=st.lists(st.lists(FIELDS, min_size=2, max_size=2), min_size=1, max_size=6),
+    cut=st.integers(0, 200),
+    leave=st.booleans(),
 )
+@example(rows=[["a", "b"], ["c", "d"]], cut=12, leave=True)  # ends within the second row
+@example(rows=[["a", "b"], ["c", "d"]], cut=12, leave=False)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_truncated_text_is_read_refused_or_left_for_later(
     rows: list[list[str]],

@@ -201,6 +201,12 @@ def test_date_formats(stamps: list[dt.datetime], form: str, time: str) -> None:
         assert column(cells, types={"c": "date"}, date_format=given_form).tolist() == expected
 
 
+def test_hours_above_12_are_refused_with_am_and_pm() -> None:
+    options: dict[str, Any] = {"types": {"c": "date"}, "date_format": "%Y-%m-%d %I:%M %p"}
+    with pytest.raises(SourceError, match=r"row 1 .*must be a date .*got '2024-01-01 13:00 PM'"):
+        column(["2024-01-01 11:00 PM", "2024-01-01 13:00 PM"], **options)
+
+
 def test_dates_with_and_without_offset_are_not_mixed() -> None:
     assert column(["05.01.2024 10:00+02:00"]).tolist() == [dt.datetime(2024, 1, 5, 8)]  # noqa: DTZ001
     with pytest.warns(MixedColumnWarning, match="'c' is read as text: 1 of the first 2 .* dates"):
