@@ -185,6 +185,14 @@ def measured(setting: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+AXES = {"m": "directions m", "p": "weights p"}
+LINES = {
+    "rotating, ms": "rotation at each step",
+    "step, ms": "one step",
+    "three reads, ms": "three reads of the directions",
+}
+
+
 def draw(found: dict[str, Any], path: Path) -> None:
     """Draw the curves over m and p."""
     from matplotlib.figure import Figure  # noqa: PLC0415  optional
@@ -193,10 +201,11 @@ def draw(found: dict[str, Any], path: Path) -> None:
     for axes, part, over in zip(figure.subplots(1, 2), ("over m", "over p"), "mp", strict=True):
         rows = [one for one in found["settings"] if one["part"] == part]
         at = [one[over] for one in rows]
-        for name in ("rotating, ms", "step, ms", "three reads, ms"):
-            axes.loglog(at, [one[name] for one in rows], marker="o", label=name[:-4])
+        for name, label in LINES.items():
+            axes.loglog(at, [one[name] for one in rows], marker="o", label=label)
         other = "p" if over == "m" else "m"
-        axes.set(xlabel=over, ylabel="ms per row", title=f"{other} = {rows[0][other]:,}")
+        title = f"{AXES[other]} = {rows[0][other]:,}"
+        axes.set(xlabel=AXES[over], ylabel="ms per row", title=title)
         axes.grid(visible=True, alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=120)
