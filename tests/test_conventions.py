@@ -184,6 +184,14 @@ def test_identifiers_are_terms_of_the_field() -> None:
         offenders += (
             f"{at(path)}: {name}" for name in names if not FORBIDDEN.isdisjoint(words(name))
         )
+    for path in sorted((ROOT / "native").glob("*.[ch]")):
+        code = re.sub(
+            r"/\*.*?\*/|\"[^\"\n]*\"", "", path.read_text(encoding="utf-8"), flags=re.DOTALL
+        )
+        names = set(re.findall(r"[A-Za-z_]\w*", code))
+        offenders += (
+            f"{at(path)}: {name}" for name in names if not FORBIDDEN.isdisjoint(words(name))
+        )
     assert_no(offenders, "identifiers with forbidden words")
 
 
