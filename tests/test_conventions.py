@@ -202,7 +202,7 @@ def test_only_commands_print_and_only_the_service_logs_or_reads_a_clock() -> Non
     clock = re.compile(r"\b(now|today|utcnow|perf_counter|monotonic)$")
     offenders: list[str] = []
     for path in FILES:
-        if entry(path) == "cli":
+        if entry(path) in {"cli", "versions"}:
             continue
         for name, call in calls(path):
             loud = name in {"print", "pprint", "input"}

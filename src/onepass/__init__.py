@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from onepass.serialization.models import load as load
     from onepass.serialization.models import save as save
     from onepass.service.durable import durable as durable
+    from onepass.versions import show_versions as show_versions
 
 # Public name -> module that defines it. Modules are imported when a name is first used, so that
 # `import onepass` and `onepass --help` take milliseconds.
@@ -65,6 +66,7 @@ _PUBLIC = {
     "reproduce": "",
     "save": "serialization.models",
     "service": "",
+    "show_versions": "versions",
     "stream": "",
 }
 

@@ -39,6 +39,7 @@
     ├── MergeWarning               two networks are hard to merge
     ├── MixedColumnWarning         a column of numbers or dates is read as text
     ├── ModuleModeWarning          a module in training mode runs in evaluation mode
+    ├── NotCompiledWarning         the compiled loops are not installed
     ├── RowsRefusedWarning         rows were not learned
     └── TaskWarning                a task ended, which the learner ignores
 
@@ -76,6 +77,7 @@ __all__ = [
     "MixedColumnWarning",
     "ModuleError",
     "ModuleModeWarning",
+    "NotCompiledWarning",
     "NotFiniteError",
     "NotFittedError",
     "NotFoundError",
@@ -297,6 +299,10 @@ class MixedColumnWarning(UserWarning):
 
 class ModuleModeWarning(UserWarning):
     """A module in training mode has dropout or batch normalisation; it runs in evaluation mode."""
+
+
+class NotCompiledWarning(UserWarning):
+    """The compiled loops are not installed; the same algorithms run on NumPy, slower."""
 
 
 class RowsRefusedWarning(UserWarning):

@@ -7,26 +7,42 @@ raise an error.
 """
 
 import os
+import warnings
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["loops"]
+from onepass.errors import NotCompiledWarning
+
+__all__ = ["loops", "status"]
 
 _VERSION = 3  # of the functions below, as in native/module.c; other versions are not used
 
 
-def _load() -> ModuleType | None:
+def _load() -> tuple[ModuleType | None, str]:
+    """Return the compiled loops, and the value of `status`."""
     if os.environ.get("ONEPASS_COMPILED") == "0":
-        return None
+        return None, "NumPy (ONEPASS_COMPILED=0)"
     try:
         module = import_module("onepass._compiled")
     except ImportError:
-        return None
-    return module if getattr(module, "VERSION", None) == _VERSION else None
+        reason = "the compiled loops are not installed"
+    else:
+        if getattr(module, "VERSION", None) == _VERSION:
+            return module, "compiled"
+        reason = "the compiled loops are of another version"
+    warnings.warn(
+        f"onepass: loops run on NumPy, which is slower, since {reason}. Install onepass again with "
+        "a C compiler, or set ONEPASS_COMPILED=0 to omit this warning.",
+        NotCompiledWarning,
+        stacklevel=2,
+    )
+    return None, f"NumPy ({reason})"
 
 
-loops: ModuleType | None = _load()
-"""The module of compiled loops; None if it is not installed.
+loops: ModuleType | None
+status: str
+loops, status = _load()
+"""The module of compiled loops, or None; and ``"compiled"``, or ``"NumPy (reason)"``.
 
 ``Rows(d, c, free, factor, level, period, array, names, number, labels, places)`` is recursive least
 squares with d features and c outputs, with or without an intercept. Before each row the weight of

@@ -35,7 +35,9 @@ __all__ = ["app", "launch", "main"]
 def _version() -> str:
     from importlib.metadata import version
 
-    return version("onepass")
+    from onepass import native
+
+    return f"{version('onepass')}, loops: {native.status}"
 
 
 app = App(
