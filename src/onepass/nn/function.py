@@ -423,6 +423,11 @@ class _ParameterGuard(TorchDispatchMode):  # type: ignore[misc]
 
     supports_higher_order_operators = True  # such as flex_attention and cond
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: otherwise PyTorch imports its compiler, which takes seconds."""
+        return False
+
     def __init__(self, parameters: Sequence[tuple[str, Tensor]], learn: Sequence[str]) -> None:
         super().__init__()
         self._parameters = {name: each.detach() for name, each in parameters}
