@@ -246,7 +246,9 @@ def test_decreasing_times_are_an_error() -> None:
         SimpleNamespace(X=X, y=y, time=np.array([0.0, 1.0, 1.0, 2.0]), first=0),
         SimpleNamespace(X=X, y=y, time=np.array([2.0, 5.0, 4.0, 6.0]), first=4),
     ]
-    with pytest.raises(ParameterError, match=r"got 4.0 in row 6 \(from 0\), after 5.0. Sort"):
+    with pytest.raises(
+        ParameterError, match=r"got 4.0 in row 6 \(counting from 0\), after 5.0. Sort"
+    ):
         prequential(RLSRegressor(), blocks, delay_until="known")
     with pytest.raises(OnepassError, match="requires a stream with times"):
         prequential(RLSRegressor(), (X, y), delay_until="known")

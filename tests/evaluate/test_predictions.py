@@ -52,7 +52,10 @@ def test_columns_to_copy_are_checked(model: Any) -> None:
 
 def test_errors_name_the_rows_of_the_block(model: Any) -> None:
     bad = [*ROWS[:10], {**ROWS[0], "km": np.inf}]
-    with pytest.raises(OnepassError, match=r"5 rows from row 5 \(from 0\)|1 rows from row 10"):
+    with pytest.raises(
+        OnepassError,
+        match=r"5 row\(s\) starting at row 5 \(counting from 0\)|1 row\(s\) starting at row 10",
+    ):
         list(predictions(model, stream.read(bad, block=5)))
     with pytest.raises(NotFittedError):
         list(predictions(presets.pipelines(["rls"], "regression")["rls"], stream.read(ROWS)))
@@ -61,5 +64,5 @@ def test_errors_name_the_rows_of_the_block(model: Any) -> None:
 def test_errors_count_skipped_rows(model: Any) -> None:
     asked = [{**row, "km": "far", "load": None} for row in ROWS[:3]]
     asked.append({**ROWS[0], "km": "far", "load": 1.0})
-    with pytest.raises(OnepassError, match=r"1 rows from row 3 \(from 0\)"):
+    with pytest.raises(OnepassError, match=r"1 row\(s\) starting at row 3 \(counting from 0\)"):
         list(predictions(model, stream.read(asked, target="load")))

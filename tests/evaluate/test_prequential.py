@@ -288,7 +288,8 @@ def test_errors_name_model_and_rows() -> None:
     X[150, 1] = np.nan
     first, second = RLSRegressor(), RLSRegressor(ridge=1.0)
     with pytest.raises(
-        NotFiniteError, match=r"model 'second', 100 rows from row 100 \(from 0\): RLS"
+        NotFiniteError,
+        match=r"model 'second', 100 row\(s\) starting at row 100 \(counting from 0\): RLS",
     ):
         prequential(
             {"mean": RunningMean(), "second": second, "first": first},
@@ -312,7 +313,7 @@ class _Short(RLSRegressor):  # type: ignore[misc]
 def test_other_exceptions_of_a_model_get_a_note() -> None:
     with pytest.raises(RuntimeError, match="no more") as caught:
         prequential(_Broken(), _regression(5))
-    assert "model '_Broken', 5 rows from row 0" in caught.value.__notes__[0]
+    assert "model '_Broken', 5 row(s) starting at row 0" in caught.value.__notes__[0]
     with pytest.raises(ShapeError, match=r"one prediction for each row, shape \(5,\), got"):
         prequential(_Short(), _regression(5))
 

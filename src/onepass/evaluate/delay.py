@@ -259,7 +259,7 @@ class DelayedLabels:
                 f"dropped, got {self._until!r}. Check the spelling, and do not drop the column."
             )
         first = rows if block.first is None else block.first
-        located = block.located or (lambda i: f"row {first + i:,} (from 0)")
+        located = block.located or (lambda i: f"row {first + i:,} (counting from 0)")
         at = _row_times(block.time, self.last, located, self._where)
         due = _due_times(X[self._until], self._until, at, located, self._where)
         return PendingRows(X.drop([self._until]), block.y, due), at

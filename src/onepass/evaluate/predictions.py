@@ -65,7 +65,7 @@ def predictions(
             found = _predict(model, rows.X)
         except OnepassError as error:
             first = getattr(rows, "first", before)
-            place = f"{_WHERE}: {len(rows):,} rows from row {first:,} (from 0)"
+            place = f"{_WHERE}: {len(rows):,} row(s) starting at row {first:,} (counting from 0)"
             raise located_error(error, place, getattr(rows, "located", None), len(rows)) from error
         before += len(rows)
         columns = (

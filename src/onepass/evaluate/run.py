@@ -175,7 +175,7 @@ class PrequentialRun:
         schedule = None if self.delayed is None else self.delayed.schedule(block, self.history.rows)
         self.consistent = False
         first = self.history.rows if block.first is None else block.first
-        place = f"{len(block):,} rows from row {first:,} (from 0)"
+        place = f"{len(block):,} row(s) starting at row {first:,} (counting from 0)"
         predictions = {}
         for name, model in self.models.items():
             call = partial(_test_then_train, model, block.X, block.y, block.time)

@@ -392,7 +392,7 @@ def intercepts(learner: Any, values: Callable[[], Floats]) -> Any:
 
 
 def _sklearn_shape(learner: Any, name: str, values: Callable[[], Floats]) -> Any:
-    """One row for each output; the difference (2) for two classes; no axis for a single output."""
+    """Return values in scikit-learn's shape: one row per output, (2) for two classes."""
     if not hasattr(learner, "weights_"):
         who = type(learner).__name__
         raise NotFittedError(

@@ -187,7 +187,7 @@ class TextParser:
         return "date" if form in self._dates else kinds.get(form, form)
 
     def word(self, form: str) -> str:
-        """Describe a value of a form, for messages."""
+        """Describe a number or date format for an error message."""
         plain = form == ISO or form not in self._dates
         return _WORDS[self.kind(form)] + ("" if plain else f" ({form})")
 
