@@ -1,6 +1,8 @@
 /* The Python type Linear, documented in onepass/native.py. */
 #include "buffers.h"
 
+#include <structmember.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -24,7 +26,6 @@ typedef struct {
     double *pace;         /* rate, limit, keep, damping of the next rows */
     Pace next;            /* pointers to the values of the next row in `pace` */
     Py_ssize_t remaining, seen, mistakes;
-    int released;         /* whether learn_one is disabled */
 } Object;
 
 /* put(n, W, b, rate, limit, keep, damping): set the state and the steps of the next n rows. */
@@ -62,24 +63,28 @@ static PyObject *put(Object *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* get(): return copies of W and b as bytes, and the numbers of rows learned and of mistakes. */
-static PyObject *get(Object *self, PyObject *none)
+/* get(W, b): write the weights (c, d) and the offset (c). */
+static PyObject *get(Object *self, PyObject *args)
 {
-    const Py_ssize_t d = self->model.d, c = self->model.c;
-    (void)none;
-    return Py_BuildValue("(y#y#nn)", (const char *)self->model.W,
-                         c * d * (Py_ssize_t)sizeof(double), (const char *)self->model.b,
-                         c * (Py_ssize_t)sizeof(double), self->seen, self->mistakes);
+    const Py_ssize_t d = self->model.d, c = self->model.c, sizes[] = {c * d, c};
+    Arrays a;
+    if (!PyArg_ParseTuple(args, "OO:get", &a.given[0], &a.given[1]))
+        return NULL;
+    const int good = acquire_arrays(&a, 2, "dd", sizes, 3, 0);
+    if (good) {
+        memcpy(a.at[0], self->model.W, c * d * sizeof(double));
+        memcpy(a.at[1], self->model.b, c * sizeof(double));
+    }
+    release_arrays(&a);
+    return good ? Py_NewRef(Py_None) : NULL;
 }
 
 /* Read a target; 0 if Python must handle it. */
 static int read_target(Object *self, PyObject *given)
 {
     const ptrdiff_t c = self->model.c;
-    if (self->reading.labels == Py_None) {
-        self->target[0] = read_number(given);
-        return !isnan(self->target[0]);
-    }
+    if (self->reading.labels == Py_None)
+        return read_targets(&self->reading, given, self->target);
     const Py_ssize_t place = read_label(&self->reading, given);
     if (place < 0)
         return 0;
@@ -98,10 +103,10 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
 {
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Linear.learn_one: expected x, y and weight");
-    if (read_number(args[2]) != 1.0 || !read_row(&self->reading, args[0], self->row) ||
+    if (read_number(&self->reading, args[2]) != 1.0 || !read_row(&self->reading, args[0], self->row) ||
         !read_target(self, args[1]))
         Py_RETURN_FALSE;
-    if (self->released || !self->remaining) /* code run to read the row may have called release */
+    if (!self->remaining)
         Py_RETURN_FALSE;
     Pace *next = &self->next;
     const unsigned mode = flush_subnormals();
@@ -133,7 +138,7 @@ static PyObject *predict_one(Object *self, PyObject *x)
         Py_RETURN_NONE;
     score(&self->model, self->row, self->predictions);
     if (self->reading.labels == Py_None)
-        return number_object(&self->reading, self->predictions[0]);
+        return number_object(&self->reading, self->predictions);
     if (c == 1)
         return label_object(&self->reading, self->predictions[0] >= 0.0);
     for (ptrdiff_t k = 1; k < c; k++)
@@ -141,53 +146,86 @@ static PyObject *predict_one(Object *self, PyObject *x)
     return label_object(&self->reading, best);
 }
 
-static PyObject *release(Object *self, PyObject *none)
+/* A new object with storage; NULL with an error on failure. */
+static Object *create(PyTypeObject *type, Py_ssize_t d, Py_ssize_t c)
 {
-    (void)none;
-    self->released = 1;
-    Py_RETURN_NONE;
-}
-
-static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    PyObject *parts[5];
-    Py_ssize_t d, c;
-    double unit, parameter;
-    int loss;
-    (void)kwargs;
-    if (!PyArg_ParseTuple(args, "nndidOOOOO:Linear", &d, &c, &unit, &loss, &parameter, &parts[0],
-                          &parts[1], &parts[2], &parts[3], &parts[4]))
-        return NULL;
-    if (d < 1 || d > MAX_SIZE || c < 1 || c > MAX_SIZE)
-        return PyErr_Format(PyExc_ValueError, "Linear: sizes must be >= 1");
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Object *self = (Object *)alloc(type, 0);
     if (!self)
         return NULL;
-    if (!reading_open(&self->reading, d, parts)) {
+    double *at = self->numbers = PyMem_Calloc(c * d + d + 4 * c, sizeof(double));
+    if (!at) {
         Py_DECREF(self);
-        return PyErr_Format(PyExc_ValueError,
-                            "Linear: expected one name per feature, and labels with their places");
+        return (Object *)PyErr_NoMemory();
     }
-    const Py_ssize_t labels = parts[3] == Py_None ? 1 : PyTuple_Size(parts[3]);
+    self->model = (Linear){.d = d, .c = c, .W = at, .b = at + c * d};
+    self->row = self->model.b + c;
+    self->target = self->row + d;
+    self->predictions = self->target + c;
+    self->steps = self->predictions + c;
+    return self;
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *format;
+    Py_ssize_t d, c;
+    double unit, parameter;
+    int loss;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "nndidO:Linear", &d, &c, &unit, &loss, &parameter, &format))
+        return NULL;
+    if (d < 1 || d > MAX_SIZE || c < 1 || c > MAX_SIZE)
+        return PyErr_Format(PyExc_ValueError, "Linear: sizes must be >= 1");
+    Object *self = create(type, d, c);
+    if (!self)
+        return NULL;
+    if (!reading_open(&self->reading, d, c, format)) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    PyObject *given = self->reading.labels;
+    const Py_ssize_t labels = given && given != Py_None ? PyTuple_Size(given) : c;
     if (labels != c && !(labels == 2 && c == 1 && loss)) {
         Py_DECREF(self);
         return PyErr_Format(PyExc_ValueError,
                             "Linear: expected one output per label, or one output for two labels");
     }
-    double *at = self->numbers = PyMem_Calloc(c * d + d + 4 * c, sizeof(double));
-    if (!at) {
-        Py_DECREF(self);
-        return PyErr_NoMemory();
-    }
-    self->model = (Linear){.d = d, .c = c, .W = at, .b = at + c * d, .unit = unit};
-    self->row = self->model.b + c;
-    self->target = self->row + d;
-    self->predictions = self->target + c;
-    self->steps = self->predictions + c;
+    self->model.unit = unit;
     self->loss = loss;
     self->parameter = parameter;
     return (PyObject *)self;
+}
+
+static PyObject *copy(Object *self, PyObject *unused)
+{
+    const ptrdiff_t d = self->model.d, c = self->model.c;
+    const Py_ssize_t n = self->remaining;
+    const double *from[] = {self->next.rate, self->next.limit, self->next.keep,
+                            self->next.damping};
+    (void)unused;
+    Object *twin = create(Py_TYPE((PyObject *)self), d, c);
+    if (!twin)
+        return NULL;
+    const double **to[] = {&twin->next.rate, &twin->next.limit, &twin->next.keep,
+                           &twin->next.damping};
+    memcpy(twin->numbers, self->numbers, (c * d + c) * sizeof(double));
+    twin->pace = PyMem_Calloc(4 * n + 1, sizeof(double));
+    if (!twin->pace) {
+        Py_DECREF(twin);
+        return PyErr_NoMemory();
+    }
+    for (int i = 0; i < 4; i++)
+        if (from[i])
+            *to[i] = memcpy(twin->pace + i * n, from[i], n * sizeof(double));
+    reading_copy(&twin->reading, &self->reading);
+    twin->model.unit = self->model.unit;
+    twin->loss = self->loss;
+    twin->parameter = self->parameter;
+    twin->remaining = n;
+    twin->seen = self->seen;
+    twin->mistakes = self->mistakes;
+    return (PyObject *)twin;
 }
 
 static void drop(Object *self)
@@ -204,18 +242,29 @@ static void drop(Object *self)
 static PyMethodDef methods[] = {
     {"put", (PyCFunction)put, METH_VARARGS,
      "put(n, W, b, rate, limit, keep, damping): set the state; call once."},
-    {"get", (PyCFunction)get, METH_NOARGS,
-     "get(): return W and b as bytes, rows learned, mistakes."},
+    {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
+    {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
+    {"get", (PyCFunction)get, METH_VARARGS, "get(W, b): write the weights and the offset."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
      "learn_one(x, y, weight): return whether the row was learned."},
-    {"release", (PyCFunction)release, METH_NOARGS, "release(): disable learn_one."},
     {"predict_one", (PyCFunction)predict_one, METH_O,
      "predict_one(x): return the prediction, or None."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyType_Slot slots[] = {
-    {Py_tp_new, make}, {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {0, NULL}};
+static PyMemberDef members[] = {
+    {"d", T_PYSSIZET, offsetof(Object, model.d), READONLY, "Number of features."},
+    {"c", T_PYSSIZET, offsetof(Object, model.c), READONLY, "Number of outputs."},
+    {"seen", T_PYSSIZET, offsetof(Object, seen), READONLY, "Rows learned."},
+    {"mistakes", T_PYSSIZET, offsetof(Object, mistakes), READONLY, "Rows predicted incorrectly."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {{Py_tp_new, make},
+                              {Py_tp_dealloc, drop},
+                              {Py_tp_methods, methods},
+                              {Py_tp_members, members},
+                              {0, NULL}};
 
 PyType_Spec linear_spec = {"onepass._compiled.Linear", sizeof(Object), 0, Py_TPFLAGS_DEFAULT,
                            slots};

@@ -356,6 +356,27 @@ EVERY_MACHINE int pending_predict(Rows *rows, const double *x, double *scores)
     return 1;
 }
 
+/* P = grown (U^-1 D^-1 U^-T - sum_i h_i h_i^T / s_i), in the coordinates of (4). */
+EVERY_MACHINE int pending_leverage(const Rows *rows, double *row, double *leverage)
+{
+    Pending *pending = rows->pending;
+    const Batch *both[] = {&pending->old, &pending->now};
+    double dots[AHEAD], sum = 0.0;
+    if (!pending->open)
+        return 0;
+    pending->current = 0; /* a is overwritten */
+    eliminate(rows, row, pending->a);
+    for (ptrdiff_t j = 0; j < rows->d; j++)
+        sum += pending->a[j] * pending->a[j] * pending->inverse[j];
+    for (int b = 0; b < 2; b++) {
+        dot_products(both[b], pending->tall, pending->a, dots);
+        for (ptrdiff_t i = 0; i < both[b]->count; i++)
+            sum -= dots[i] * dots[i] * both[b]->over[i];
+    }
+    *leverage = pending->grown * sum;
+    return 1;
+}
+
 void pending_add(const Rows *rows, ptrdiff_t j, double *theta)
 {
     const Pending *pending = rows->pending;
@@ -403,6 +424,21 @@ Pending *pending_open(ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide)
         return NULL;
     }
     return pending;
+}
+
+void pending_copy(Pending *to, const Pending *from, ptrdiff_t c)
+{
+    const Pending own = *to;
+    double **parts[] = {&to->old.rows, &to->now.rows, &to->old.a, &to->now.a, &to->old.h,
+                        &to->now.h, &to->old.moved, &to->now.moved, &to->noted, &to->across,
+                        &to->inverse, &to->x, &to->a, &to->rest};
+    const int swapped = from->now.rows < from->old.rows;
+    const double *start = swapped ? from->now.rows : from->old.rows;
+    *to = *from;
+    to->memory = own.memory;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        *parts[i] = own.old.rows + (*parts[i] - start);
+    memcpy(own.old.rows, start, (from->rest + c - start) * sizeof(double));
 }
 
 void pending_close(Pending *pending)

@@ -6,31 +6,40 @@
 #include "buffers.h"
 #include "rows.h"
 
+/* How rows and targets are read and predictions are returned; all objects are NULL if every row is
+   handled in Python. */
 typedef struct {
-    Py_ssize_t d;     /* features */
-    PyObject *array;  /* the accepted array type */
-    PyObject *names;  /* the names of the features, a tuple; or None */
-    PyObject *number; /* the type of numeric predictions; None for labels */
-    PyObject *labels; /* the labels, a tuple; or None */
-    PyObject *places; /* a dict from labels to their indices in `labels`; or None */
+    Py_ssize_t d, c;   /* features, outputs */
+    PyObject *array;   /* the accepted array type */
+    PyObject *scalars; /* a frozenset of the accepted types of NumPy scalars */
+    PyObject *names;   /* the names of the features, a tuple; or None */
+    PyObject *number;  /* the type of one numeric prediction; or, for targets that are vectors, the
+                          function that creates an array of c doubles; None for labels */
+    PyObject *labels;  /* the labels, a tuple; or None */
+    PyObject *places;  /* a dict from labels to their indices in `labels`; or None */
 } Reading;
 
-/* Set the parts, with new references; returns 0 if a part has the wrong type. */
-int reading_open(Reading *reading, Py_ssize_t d, PyObject *const parts[5]);
+/* Set the parts from a tuple (array, scalars, names, number, labels, places), or from None; returns
+   0 with an error if a part has the wrong type. */
+int reading_open(Reading *reading, Py_ssize_t d, Py_ssize_t c, PyObject *format);
+void reading_copy(Reading *to, const Reading *from);
 void reading_close(Reading *reading);
 
-/* Read an array of floats or doubles, or a dict of plain numbers with the given names. Returns 0
-   for any other object, and if a number is not finite or is huge. */
+/* Read an array, list or tuple of d numbers, or a dict of plain numbers with the given names.
+   Returns 0 for any other object, and if a number is not finite or is huge. */
 int read_row(const Reading *reading, PyObject *given, double *row);
 
 /* Convert a number to a double; NAN without an error if the object is no number or is huge. */
-double read_number(PyObject *given);
+double read_number(const Reading *reading, PyObject *given);
+
+/* Read numeric targets (c); returns 0 without an error if Python must handle them. */
+int read_targets(const Reading *reading, PyObject *given, double *targets);
 
 /* The index of a label; -1 without an error if the label is unknown. */
 Py_ssize_t read_label(const Reading *reading, PyObject *given);
 
-/* A numeric prediction, or the label with an index, as a Python object. */
-PyObject *number_object(const Reading *reading, double value);
+/* The numeric prediction for scores (c), or the label with an index, as a Python object. */
+PyObject *number_object(const Reading *reading, const double *scores);
 PyObject *label_object(const Reading *reading, Py_ssize_t place);
 
 #endif

@@ -217,6 +217,24 @@ int rows_predict(Rows *rows, const double *x, double *scores)
     return 1;
 }
 
+EVERY_MACHINE double rows_leverage(const Rows *rows, const double *x)
+{
+    const ptrdiff_t d = rows->d;
+    double *row = rows->block, leverage = 0.0;
+    memset(row, 0, rows->wide * sizeof *row);
+    for (ptrdiff_t j = 0; j < d; j++)
+        row[j] = rows->free ? x[j] - rows->means[j] - rows->rest[j] : x[j];
+    if (rows->pending && pending_leverage(rows, row, &leverage))
+        return leverage;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const double a = row[j], *u = rows_at(rows, j);
+        for (ptrdiff_t l = j + 1; l < d; l++)
+            row[l] -= a * u[l];
+        leverage += a * a / (rows->due * rows->diagonal[rows->now][j]);
+    }
+    return leverage;
+}
+
 /* Whether the squares of numbers, and sums of such squares, are far from overflow. */
 WITHIN int safe_values(const double *x, ptrdiff_t n)
 {
@@ -383,6 +401,25 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
     if (d >= FAR && !(rows->pending = pending_open(d, c, rows->wide)))
         rows_close(rows);
     return rows->memory != NULL;
+}
+
+int rows_copy(Rows *to, const Rows *from)
+{
+    if (!rows_open(to, from->d, from->c))
+        return 0;
+    const Rows own = *to;
+    double **parts[] = {&to->triangle[0], &to->triangle[1], &to->diagonal[0], &to->diagonal[1],
+                        &to->w, &to->start, &to->squares, &to->means, &to->rest, &to->energy,
+                        &to->active, &to->last, &to->least, &to->before, &to->aside, &to->block};
+    *to = *from;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        *parts[i] = own.triangle[0] + (*parts[i] - from->triangle[0]);
+    to->memory = own.memory;
+    to->pending = own.pending;
+    memcpy(to->triangle[0], from->triangle[0], (from->before - from->triangle[0]) * sizeof(double));
+    if (to->pending)
+        pending_copy(to->pending, from->pending, from->c);
+    return 1;
 }
 
 void rows_close(Rows *rows)

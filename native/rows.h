@@ -46,8 +46,9 @@ typedef struct {
     Pending *pending;     /* single rows that are not in the triangle yet; or NULL */
 } Rows;
 
-/* Allocate the state for d features and c outputs; returns 0 on failure. */
+/* Allocate the state for d features and c outputs, or as a copy; returns 0 on failure. */
 int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c);
+int rows_copy(Rows *to, const Rows *from);
 void rows_close(Rows *rows);
 
 /* Learn n rows one after the other; errors (n, c) are those just before each row. weights may be
@@ -65,6 +66,10 @@ int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y, do
 
 /* Predict x (c) and return 1, if this is faster than solving for w; otherwise return 0. */
 int rows_predict(Rows *rows, const double *x, double *scores);
+
+/* The variance of the prediction of x relative to that of a target, without that of the means:
+   (x - means)^T P (x - means). Uses the block as work space. */
+double rows_leverage(const Rows *rows, const double *x);
 
 /* Solve for w, unless it is current. */
 void rows_solve(Rows *rows);

@@ -1,6 +1,8 @@
 /* The Python type Rows, documented in onepass/native.py. */
 #include "buffers.h"
 
+#include <structmember.h>
+
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -20,13 +22,13 @@ typedef struct {
     PyObject_HEAD
     Rows rows;
     Reading reading;
-    Py_ssize_t seen;   /* rows learned one by one */
-    double *row;       /* the current row (d), and its targets (c) */
-    double *predictions;      /* predictions (c) */
-    double *weights;   /* w0 + w (d, c), and the offset (c), if `fresh` */
+    PyObject *constants; /* parts of the state in Python, which rows do not change */
+    Py_ssize_t seen;     /* rows learned by learn_one and learn_few */
+    double *row;         /* the current row (d), and its targets (c) */
+    double *predictions; /* predictions (c) */
+    double *weights;     /* w0 + w (d, c), and the offset (c), if `fresh` */
     int fresh;
-    int released;      /* whether learn_one is disabled */
-    int busy;          /* whether another thread learns rows */
+    int busy;            /* whether another thread learns rows */
 } Object;
 
 /* Wait until no other thread learns rows; returns 0 with an error after WAITS. */
@@ -118,15 +120,17 @@ static PyObject *get(Object *self, PyObject *name)
 }
 
 /* Copy rows j to before j + k of R, stored by columns, and of z to the triangle, divided by their
-   diagonal entries. Several rows are copied together, since they share the columns' cache lines. */
-static void load(Rows *rows, ptrdiff_t j, ptrdiff_t k, const double *R, const double *z)
+   diagonal entries; or, if D is given, of U and theta. Several rows are copied together, since they
+   share the columns' cache lines. */
+static void load(Rows *rows, ptrdiff_t j, ptrdiff_t k, const double *R, const double *z,
+                 const double *D)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     double *row[WIDE], pivot[WIDE];
     for (ptrdiff_t i = 0; i < k; i++) {
         row[i] = rows_at(rows, j + i);
         pivot[i] = R[(j + i) * (d + 1)];
-        rows->diagonal[rows->now][j + i] = pivot[i] * pivot[i];
+        rows->diagonal[rows->now][j + i] = D ? D[j + i] : pivot[i] * pivot[i];
     }
     for (ptrdiff_t l = j; l < d; l++)
         for (ptrdiff_t i = 0; i < (l < j + k ? l - j + 1 : k); i++)
@@ -136,13 +140,15 @@ static void load(Rows *rows, ptrdiff_t j, ptrdiff_t k, const double *R, const do
             row[i][d + l] = z[(j + i) * c + l] / pivot[i];
 }
 
-static void unload(Rows *rows, ptrdiff_t j, ptrdiff_t k, double *R, double *z)
+static void unload(Rows *rows, ptrdiff_t j, ptrdiff_t k, double *R, double *z, double *D)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     double *row[WIDE], root[WIDE];
     for (ptrdiff_t i = 0; i < k; i++) {
         row[i] = rows_at(rows, j + i);
-        root[i] = sqrt(rows->due * rows->diagonal[rows->now][j + i]);
+        root[i] = D ? 1.0 : sqrt(rows->due * rows->diagonal[rows->now][j + i]);
+        if (D)
+            D[j + i] = rows->diagonal[rows->now][j + i];
     }
     for (ptrdiff_t l = j; l < d; l++)
         for (ptrdiff_t i = 0; i < (l < j + k ? l - j + 1 : k); i++)
@@ -158,19 +164,20 @@ static PyObject *triangle(Object *self, PyObject *args)
     const ptrdiff_t d = rows->d, c = rows->c;
     Arrays a;
     int out;
-    if (!PyArg_ParseTuple(args, "OOp:triangle", &a.given[0], &a.given[1], &out))
+    a.given[2] = Py_None;
+    if (!PyArg_ParseTuple(args, "OOp|O:triangle", &a.given[0], &a.given[1], &out, &a.given[2]))
         return NULL;
-    const Py_ssize_t sizes[] = {d * d, d * c};
-    const int good = acquire_arrays(&a, 2, "dd", sizes, out ? 3 : 0, 0) && idle(self);
+    const Py_ssize_t sizes[] = {d * d, d * c, d};
+    const int good = acquire_arrays(&a, 3, "ddd", sizes, out ? 7 : 0, 1 << 2) && idle(self);
     if (good) {
         PyThreadState *state = leave(self, 1);
         pending_flush(rows);
         for (ptrdiff_t j = 0; j < d; j += WIDE) {
             const ptrdiff_t k = d - j < WIDE ? d - j : WIDE;
             if (out)
-                unload(rows, j, k, a.at[0], a.at[1]);
+                unload(rows, j, k, a.at[0], a.at[1], a.at[2]);
             else
-                load(rows, j, k, a.at[0], a.at[1]);
+                load(rows, j, k, a.at[0], a.at[1], a.at[2]);
         }
         enter(self, state);
         if (!out) {
@@ -210,10 +217,10 @@ static PyObject *learn(Object *self, PyObject *args)
 static PyObject *numbers(Object *self, PyObject *args)
 {
     Rows *rows = &self->rows;
-    double mass, age;
+    double mass, age, faded = 1.0, due = 1.0;
     Py_ssize_t count;
     const int given = PyTuple_Size(args) > 0;
-    if (given && !PyArg_ParseTuple(args, "ddn:numbers", &mass, &age, &count))
+    if (given && !PyArg_ParseTuple(args, "ddn|dd:numbers", &mass, &age, &count, &faded, &due))
         return NULL;
     if (given && (count < 0 || count > PY_SSIZE_T_MAX / 2))
         return PyErr_Format(PyExc_ValueError, "Rows.numbers: expected a number of rows >= 0");
@@ -223,32 +230,38 @@ static PyObject *numbers(Object *self, PyObject *args)
         rows->mass = mass;
         rows->age = age;
         rows->count = count;
-        rows->faded = 1.0;
+        rows->faded = faded;
+        rows->due = due;
     }
-    return Py_BuildValue("(dddnn)", rows->mass, rows->age, rows->faded, (Py_ssize_t)rows->count,
-                         self->seen);
+    return Py_BuildValue("(ddndd)", rows->mass, rows->age, (Py_ssize_t)rows->count, rows->faded,
+                         rows->due);
 }
 
 /* learn_one(x, y, weight): return whether the row was learned; if not, the state is unchanged. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
     const ptrdiff_t d = self->rows.d, c = self->rows.c;
+    const Reading *reading = &self->reading;
     double *targets = self->row + d;
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
     if (!idle(self))
         return NULL;
-    const double weight = read_number(args[2]);
-    const int named = self->reading.labels != Py_None;
-    const Py_ssize_t place = named ? read_label(&self->reading, args[1]) : c == 1 ? 0 : -1;
-    const double target = named ? 1.0 : read_number(args[1]);
-    if (!(weight > 0.0) || place < 0 || isnan(target) ||
-        !read_row(&self->reading, args[0], self->row))
+    const double weight = read_number(reading, args[2]);
+    if (!(weight > 0.0) || !read_row(reading, args[0], self->row))
         Py_RETURN_FALSE;
-    if (self->released || self->busy) /* code run to read the row may have changed these */
+    if (reading->labels == Py_None) {
+        if (!read_targets(reading, args[1], targets))
+            Py_RETURN_FALSE;
+    } else {
+        const Py_ssize_t place = read_label(reading, args[1]);
+        if (place < 0)
+            Py_RETURN_FALSE;
+        memset(targets, 0, c * sizeof *targets);
+        targets[place] = 1.0;
+    }
+    if (self->busy) /* code run to read the row may have changed this */
         Py_RETURN_FALSE;
-    memset(targets, 0, c * sizeof *targets);
-    targets[place] = target;
     PyThreadState *state = leave(self, 1);
     const unsigned mode = flush_subnormals();
     const int good = rows_learn_one(&self->rows, self->row, targets, weight, self->predictions);
@@ -326,7 +339,7 @@ static PyObject *learn_few(Object *self, PyObject *args)
         return NULL;
     const double *X = plain(given[0], n * rows->d, &view[0]);
     const double *Y = X ? plain(given[1], n * rows->c, &view[1]) : NULL;
-    if (Y && !self->released && !self->busy) { /* changed by code run to read X */
+    if (Y && !self->busy) { /* changed by code run to read X */
         PyThreadState *state = leave(self, n);
         const unsigned mode = flush_subnormals();
         good = rows_learn_few(rows, n, X, Y, errors);
@@ -369,66 +382,140 @@ static PyObject *predict_few(Object *self, PyObject *args)
     return PyBool_FromLong(good);
 }
 
-static PyObject *release(Object *self, PyObject *none)
+/* The prediction for `predictions`; NULL with an error on failure. */
+static PyObject *prediction(const Object *self)
 {
-    (void)none;
-    self->released = 1;
-    Py_RETURN_NONE;
+    const double *scores = self->predictions;
+    ptrdiff_t best = 0;
+    if (self->reading.labels == Py_None)
+        return number_object(&self->reading, scores);
+    for (ptrdiff_t k = 0; k < self->rows.c; k++)
+        best = scores[k] >= scores[best] ? k : best;
+    return label_object(&self->reading, best);
 }
 
 /* predict_one(x): the prediction; None if Python must handle the row. */
 static PyObject *predict_one(Object *self, PyObject *x)
 {
-    const ptrdiff_t c = self->rows.c;
-    double *scores = self->predictions;
     if (!idle(self))
         return NULL;
     if (!read_row(&self->reading, x, self->row) || self->busy)
         Py_RETURN_NONE;
-    score(self, self->row, scores);
-    if (self->reading.labels == Py_None)
-        return c == 1 ? number_object(&self->reading, scores[0]) : Py_NewRef(Py_None);
-    ptrdiff_t best = 0;
-    for (ptrdiff_t k = 0; k < c; k++)
-        best = scores[k] >= scores[best] ? k : best;
-    return label_object(&self->reading, best);
+    score(self, self->row, self->predictions);
+    return prediction(self);
 }
 
-static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+/* predict_std(x): a numeric prediction and its standard deviation; None if Python must handle the
+   row. */
+static PyObject *predict_std(Object *self, PyObject *x)
 {
-    PyObject *parts[5];
-    double factor, level;
-    Py_ssize_t d, c, period;
-    int free_;
-    (void)kwargs;
-    if (!PyArg_ParseTuple(args, "nnpddnOOOOO:Rows", &d, &c, &free_, &factor, &level, &period,
-                          &parts[0], &parts[1], &parts[2], &parts[3], &parts[4]))
+    Rows *rows = &self->rows;
+    if (!idle(self))
         return NULL;
-    const int sizes = d >= 1 && d <= WIDEST && c >= 1 && c <= WIDEST && period >= 1;
-    if (!sizes || !(factor > 0.0 && factor <= 1.0))
-        return PyErr_Format(PyExc_ValueError, "Rows: sizes must be >= 1, and factor in (0, 1]");
+    if (self->reading.labels != Py_None || !read_row(&self->reading, x, self->row) || self->busy)
+        Py_RETURN_NONE;
+    score(self, self->row, self->predictions);
+    PyObject *mean = prediction(self);
+    if (!mean)
+        return NULL;
+    const double spare = rows->mass - (double)rows->d - (rows->free ? 1.0 : 0.0);
+    double spread = INFINITY;
+    if (spare > 0.0)
+        spread = 1.0 + rows_leverage(rows, self->row) + (rows->free ? 1.0 / rows->mass : 0.0);
+    for (ptrdiff_t k = 0; k < rows->c; k++)
+        self->predictions[k] =
+            isfinite(spread) ? sqrt(spread * rows->squares[k] / spare) : INFINITY;
+    PyObject *std = prediction(self);
+    return std ? Py_BuildValue("(NN)", mean, std) : (Py_DECREF(mean), NULL);
+}
+
+/* fitted(weights, center, offset): write the state from which predictions are computed. */
+static PyObject *fitted(Object *self, PyObject *args)
+{
+    const ptrdiff_t d = self->rows.d, c = self->rows.c;
+    const Py_ssize_t sizes[] = {d * c, d, c};
+    Arrays a;
+    if (!PyArg_ParseTuple(args, "OOO:fitted", &a.given[0], &a.given[1], &a.given[2]))
+        return NULL;
+    const int good = acquire_arrays(&a, 3, "ddd", sizes, 7, 6) && idle(self);
+    if (good) {
+        if (!self->fresh)
+            refresh(self);
+        const double *from[] = {self->weights, self->rows.means, self->weights + d * c};
+        for (int i = 0; i < 3; i++)
+            if (a.at[i])
+                memcpy(a.at[i], from[i], sizes[i] * sizeof(double));
+    }
+    release_arrays(&a);
+    return good ? Py_NewRef(Py_None) : NULL;
+}
+
+/* A new object with work space; `rows` is not open. Returns NULL with an error on failure. */
+static Object *create(PyTypeObject *type, Py_ssize_t d, Py_ssize_t c)
+{
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Object *self = (Object *)alloc(type, 0);
     if (!self)
         return NULL;
-    if (!reading_open(&self->reading, d, parts) ||
-        (parts[3] != Py_None && PyTuple_Size(parts[3]) != c)) {
-        Py_DECREF(self);
-        return PyErr_Format(PyExc_ValueError,
-                            "Rows: expected one name per feature and one label per output");
-    }
+    self->constants = Py_NewRef(Py_None);
     self->row = PyMem_Calloc(d + 3 * c + d * c, sizeof(double));
-    if (!self->row || !rows_open(&self->rows, d, c)) {
+    if (!self->row) {
         Py_DECREF(self);
-        return PyErr_NoMemory();
+        return (Object *)PyErr_NoMemory();
     }
     self->predictions = self->row + d + c;
     self->weights = self->predictions + c;
+    return self;
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *format;
+    double factor, level;
+    Py_ssize_t d, c, period;
+    int free_;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "nnpddnO:Rows", &d, &c, &free_, &factor, &level, &period, &format))
+        return NULL;
+    const int sizes = d >= 1 && d <= WIDEST && c >= 1 && c <= WIDEST && period >= 1;
+    if (!sizes || !(factor > 0.0 && factor <= 1.0))
+        return PyErr_Format(PyExc_ValueError, "Rows: sizes must be >= 1, and factor in (0, 1]");
+    Object *self = create(type, d, c);
+    if (!self)
+        return NULL;
+    if (!reading_open(&self->reading, d, c, format) || !rows_open(&self->rows, d, c)) {
+        Py_DECREF(self);
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    PyObject *labels = self->reading.labels;
+    if (labels && labels != Py_None && PyTuple_Size(labels) != c) {
+        Py_DECREF(self);
+        return PyErr_Format(PyExc_ValueError, "Rows: expected one label for each output");
+    }
     self->rows.free = free_;
     self->rows.factor = factor;
     self->rows.level = level;
     self->rows.period = period;
     return (PyObject *)self;
+}
+
+static PyObject *copy(Object *self, PyObject *unused)
+{
+    (void)unused;
+    if (!idle(self))
+        return NULL;
+    Object *twin = create(Py_TYPE((PyObject *)self), self->rows.d, self->rows.c);
+    if (!twin)
+        return NULL;
+    if (!rows_copy(&twin->rows, &self->rows)) {
+        Py_DECREF(twin);
+        return PyErr_NoMemory();
+    }
+    reading_copy(&twin->reading, &self->reading);
+    Py_DECREF(twin->constants);
+    twin->constants = Py_NewRef(self->constants);
+    twin->seen = self->seen;
+    return (PyObject *)twin;
 }
 
 static void drop(Object *self)
@@ -437,6 +524,7 @@ static void drop(Object *self)
     rows_close(&self->rows);
     PyMem_Free(self->row);
     reading_close(&self->reading);
+    Py_XDECREF(self->constants);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -445,8 +533,14 @@ static void drop(Object *self)
 static PyMethodDef methods[] = {
     {"put", (PyCFunction)put, METH_VARARGS, "put(name, doubles): set a part of the state."},
     {"get", (PyCFunction)get, METH_O, "get(name): return a copy of a part of the state, as bytes."},
-    {"triangle", (PyCFunction)triangle, METH_VARARGS, "triangle(R.T, z, out): copy in, or out."},
-    {"numbers", (PyCFunction)numbers, METH_VARARGS, "numbers([mass, age, count]): set or return."},
+    {"triangle", (PyCFunction)triangle, METH_VARARGS,
+     "triangle(R.T, z, out[, D]): copy in, or out; U.T and theta if D is given."},
+    {"numbers", (PyCFunction)numbers, METH_VARARGS,
+     "numbers([mass, age, count[, faded, due]]): set, and return them."},
+    {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
+    {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
+    {"fitted", (PyCFunction)fitted, METH_VARARGS,
+     "fitted(weights, center, offset): write the state of predictions; the last two may be None."},
     {"learn", (PyCFunction)learn, METH_VARARGS,
      "learn(n, X, Y, weights, errors): return the number of rows learned, or -1."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
@@ -455,13 +549,25 @@ static PyMethodDef methods[] = {
      "learn_few(n, X, y, errors): return whether the rows were learned."},
     {"predict_few", (PyCFunction)predict_few, METH_VARARGS,
      "predict_few(n, X, scores): return whether the rows were predicted."},
-    {"release", (PyCFunction)release, METH_NOARGS, "release(): disable learn_one."},
     {"predict_one", (PyCFunction)predict_one, METH_O,
      "predict_one(x): return the prediction, or None."},
+    {"predict_std", (PyCFunction)predict_std, METH_O,
+     "predict_std(x): return the prediction and its standard deviation, or None."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyType_Slot slots[] = {
-    {Py_tp_new, make}, {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {0, NULL}};
+static PyMemberDef members[] = {
+    {"d", T_PYSSIZET, offsetof(Object, rows.d), READONLY, "Number of features."},
+    {"c", T_PYSSIZET, offsetof(Object, rows.c), READONLY, "Number of outputs."},
+    {"seen", T_PYSSIZET, offsetof(Object, seen), READONLY, "Rows learned one by one."},
+    {"constants", T_OBJECT, offsetof(Object, constants), 0, "Parts that rows do not change."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {{Py_tp_new, make},
+                              {Py_tp_dealloc, drop},
+                              {Py_tp_methods, methods},
+                              {Py_tp_members, members},
+                              {0, NULL}};
 
 PyType_Spec rows_spec = {"onepass._compiled.Rows", sizeof(Object), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -294,5 +294,6 @@ def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return per type
         content = {f.name: snapshot(getattr(thing, f.name)) for f in fields(thing) if f.init}
         return (type(thing).__name__, content)
     if isinstance(thing, BaseEstimator):
-        return (type(thing).__name__, snapshot(vars(thing)))
+        state = thing.__getstate__() if getattr(thing, "_compiled", None) else vars(thing)
+        return (type(thing).__name__, snapshot(state))
     return thing

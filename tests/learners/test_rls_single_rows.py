@@ -146,7 +146,7 @@ def test_alternating_single_rows_and_blocks_equal_one_block() -> None:
 
 
 @pytest.mark.parametrize("i", [2, 5, 11, 12, 19, 30, 31])
-def test_reading_attributes_closes_the_loop(i: int) -> None:
+def test_reading_attributes_changes_nothing(i: int) -> None:
     X, y = stream(60)
     one, many = learner_pair(ridge=0.5)
     many.partial_fit(X[:i], y[:i])
@@ -273,7 +273,7 @@ def test_reading_attributes_in_another_thread_loses_no_row(make: Any, n: int, d:
 
 
 def test_predictions_in_another_thread_lose_no_row() -> None:
-    """Predictions in the other thread wait for the row and leave the loop open."""
+    """Predictions in the other thread wait for the row."""
     X, y = stream(40, 1100)
     model, plain = op.RLSRegressor(1.0), op.RLSRegressor(1.0).partial_fit(X, y)
     model.partial_fit(X[:1], y[:1])
@@ -298,7 +298,7 @@ def test_predictions_in_another_thread_lose_no_row() -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_failed_opening_of_loop_leaves_learner_unchanged(
+def test_failed_compilation_leaves_learner_unchanged(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
@@ -306,9 +306,9 @@ def test_failed_opening_of_loop_leaves_learner_unchanged(
 
     X, y = stream(30, 5)
     model, plain = make().partial_fit(X[:29], y[:29]), make().partial_fit(X, y)
-    monkeypatch.setattr(type(model), "_open_loop", full)
+    monkeypatch.setattr(type(model), "_row_format", full)
     with pytest.raises(MemoryError):
-        model.learn_one(X[29], y[29])
+        model.learn_one(X[29].astype(np.longdouble), y[29])
     assert model.rows_seen_ == 29
     monkeypatch.undo()
     assert_close(model.learn_one(X[29], y[29]).coef_, plain.coef_)
@@ -329,7 +329,7 @@ def test_overflowed_weights_are_recomputed() -> None:
     if native.loops is None:
         pytest.skip("the loops are not installed")
     d = 9
-    loop = native.loops.Rows(d, 1, 0, 1.0, 0.0, 64, np.ndarray, None, float, None, None)
+    loop = native.loops.Rows(d, 1, 0, 1.0, 0.0, 64, None)
     loop.triangle(np.eye(d) + 1e120 * np.eye(d, k=-1), np.ones((d, 1)), 0)
     assert not np.isfinite(np.frombuffer(loop.get("w"))).all()
     loop.triangle(np.eye(d), np.ones((d, 1)), 0)
@@ -342,7 +342,7 @@ def test_refused_small_block_leaves_loop_unchanged(rows: int, level: float) -> N
     if native.loops is None:
         pytest.skip("the loops are not installed")
     d, factor = 9, 0.5 if rows == 700 else 0.05  # rows of nothing: all that was known fades
-    loop = native.loops.Rows(d, 1, 0, factor, level, 64, np.ndarray, None, float, None, None)
+    loop = native.loops.Rows(d, 1, 0, factor, level, 64, None)
     R = np.triu(np.random.default_rng(0).normal(size=(d, d))) + 3.0 * np.eye(d)
     loop.triangle(R.T.copy(), np.ones((d, 1)), 0)
     loop.numbers(5.0, 0.0, 5)

@@ -1,4 +1,4 @@
-"""SGD and perceptron by single rows against blocks, with the loop open or closed."""
+"""SGD and perceptron by single rows against blocks, compiled or not."""
 
 import copy
 import pickle
@@ -59,12 +59,12 @@ def assert_equal_learners(one: Any, two: Any) -> None:
         assert getattr(one, name, None) == getattr(two, name, None)
 
 
-def learner_with_open_loop(model: Any = None) -> Any:
-    """A learner with an open loop."""
+def compiled_learner(model: Any = None) -> Any:
+    """A learner with a compiled state."""
     X, y = stream()
     model = op.SGDRegressor() if model is None else model
     predict_then_learn_rows(model, X[:50], y[:50].tolist())
-    assert model._loop is not None
+    assert model._compiled is not None
     return model
 
 
@@ -77,7 +77,7 @@ def test_single_rows_equal_one_block(settings: Any, kind: str) -> None:
         rows = X = X.astype(np.float32)
     model, many = op.SGDRegressor(**settings), op.SGDRegressor(**settings)
     predictions = predict_then_learn_rows(model, rows, y.tolist())
-    assert (model._loop is not None) == (native.loops is not None)
+    assert (model._compiled is not None) == (native.loops is not None)
     assert_allclose(predictions, many.test_then_train(X, y), rtol=1e-9, atol=1e-10)
     assert type(predictions[-1]) is np.float64
     assert_equal_learners(model, many)
@@ -91,7 +91,7 @@ def test_single_rows_of_classes_equal_one_block(make: Any, labels: list[Any]) ->
     targets = [labels[i] for i in at]
     model, many = make(), make()
     predictions = predict_then_learn_rows(model, X, targets)
-    assert (model._loop is not None) == (native.loops is not None)
+    assert (model._compiled is not None) == (native.loops is not None)
     assert predictions == many.test_then_train(X, targets).tolist()
     assert type(predictions[-1]) is type(many.predict(X)[0])
     assert_equal_learners(model, many)
@@ -108,7 +108,7 @@ def test_late_class_by_rows_equals_block(make: Any) -> None:
     assert_equal_learners(model, many)
 
 
-def test_loop_is_reopened_for_more_rows() -> None:
+def test_state_is_compiled_again_for_more_rows() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(2_500, 3)), rng.normal(size=2_500)
     model = op.SGDRegressor(step="decaying")
@@ -139,12 +139,12 @@ def test_rows_and_blocks_in_any_order_equal_one_block(cuts: list[int], looks: bo
     [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],  # noqa: S301
 )
 @pytest.mark.parametrize("make", [op.SGDRegressor, op.SGDClassifier, op.Perceptron])
-def test_copies_with_open_loop_are_independent(make: Any, twin: Any) -> None:
+def test_copies_of_compiled_learner_are_independent(make: Any, twin: Any) -> None:
     X, y = stream()
     targets = y.tolist() if make is op.SGDRegressor else (y > 0).astype(int).tolist()
     model = make()
     predict_then_learn_rows(model, X[:50], targets[:50])
-    assert model._loop is not None
+    assert model._compiled is not None
     other = twin(model)
     coefficients = other.coef_
     predict_then_learn_rows(model, X[50:], targets[50:])
@@ -156,25 +156,25 @@ def test_copies_with_open_loop_are_independent(make: Any, twin: Any) -> None:
 @needs_loops
 def test_arrays_read_before_are_never_written_to() -> None:
     X, y = stream()
-    model = learner_with_open_loop()
+    model = compiled_learner()
     weights, offset = model.weights_, model.offset_
     before = weights.copy(), offset.copy()
     predict_then_learn_rows(model, X[50:], y[50:].tolist())
-    assert model._loop is not None
+    assert model._compiled is not None
     assert_array_equal(weights, before[0])
     assert_array_equal(offset, before[1])
 
 
 @needs_loops
-def test_attributes_can_be_read_while_loop_is_open(tmp_path: Any) -> None:
-    model = learner_with_open_loop()
-    assert set(type(model)._loop_attributes) <= set(vars(model))
-    assert learner_with_open_loop().nbytes == model.nbytes
-    assert repr(learner_with_open_loop()) == repr(model)
-    op.save(learner_with_open_loop(), tmp_path / "model.onepass")
+def test_attributes_of_compiled_learner_can_be_read(tmp_path: Any) -> None:
+    model = compiled_learner()
+    assert {"weights_", "offset_", "rows_seen_", "steps_"} <= set(model.__getstate__())
+    assert compiled_learner().nbytes == model.nbytes
+    assert repr(compiled_learner()) == repr(model)
+    op.save(compiled_learner(), tmp_path / "model.onepass")
     assert_equal_learners(op.load(tmp_path / "model.onepass"), model)
     with pytest.raises(AttributeError, match="no attribute 'nothing_'"):
-        _ = learner_with_open_loop().nothing_
+        _ = compiled_learner().nothing_
 
 
 @pytest.mark.parametrize("parameter", [{"step_size": 0.5}, {"l2": 0.3}, {"loss": "absolute"}])

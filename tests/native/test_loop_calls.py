@@ -19,7 +19,7 @@ def zeros(*shape: int) -> Any:
 
 
 def least_squares(d: int, factor: float = 1.0, level: float = 0.0, period: int = 64) -> Any:
-    loop = loops.Rows(d, 1, 0, factor, level, period, np.ndarray, None, float, None, None)
+    loop = loops.Rows(d, 1, 0, factor, level, period, None)
     loop.triangle(np.eye(d), np.ones((d, 1)), 0)
     loop.numbers(1.0, 0.0, 1)
     return loop

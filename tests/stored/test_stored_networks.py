@@ -24,6 +24,7 @@ from stored_runs import RUNS
 import onepass as op
 from onepass.serialization import archive, former
 from onepass.serialization.codec import Role, class_registry
+from onepass.serialization.state import learned
 
 EXPECTED = expected()
 OUTSIDE = frozen_networks()
@@ -79,6 +80,7 @@ def classes_in(thing: Any) -> Iterator[type]:
     elif isinstance(thing, BaseEstimator):
         yield type(thing)
         yield from classes_in(vars(thing))
+        yield from classes_in([getattr(thing, name) for name in learned(thing)])
 
 
 def class_names_in(tree: Any) -> Iterator[str]:

@@ -310,13 +310,13 @@ class _ColumnAdapter:
         return bool(self.model_.__sklearn_is_fitted__())
 
     @property
-    def loop(self) -> Any:
-        """Compiled loop of the model for single rows; None if the model has none.
+    def compiled(self) -> Any:
+        """Compiled state of the model; None if the model has none.
 
-        The loop processes dicts of plain numbers whose keys are exactly the known columns. For
-        other rows its methods return None.
+        It processes dicts of plain numbers whose keys are exactly the known columns. For other
+        dicts its methods return False or None.
         """
-        return getattr(self.model_, "_loop", None)
+        return getattr(self.model_, "_compiled", None)
 
     @contextmanager
     def rollback_on_error(self) -> Iterator[None]:
@@ -504,16 +504,18 @@ class _Wrapped:
         return self._adapter.model_
 
     def _learn(self, x: _Row, y: object, w: float, t: object) -> None:
-        loop = self._adapter.loop
-        if loop is not None and t is None and loop.learn_one(x, y, w):
+        compiled = self._adapter.compiled
+        named = compiled is not None and t is None and type(x) is dict
+        if named and compiled.learn_one(x, y, w):
             return
         with self._adapter.rollback_on_error():
             row = self._adapter.row(x, self._where("learn_one"), learning=True)
             self.model_.learn_one(row, y, sample_weight=w, **_time_argument(t))
 
     def _predict(self, x: _Row) -> Any:
-        loop = self._adapter.loop
-        prediction = None if loop is None else loop.predict_one(x)
+        compiled = self._adapter.compiled
+        named = compiled is not None and type(x) is dict
+        prediction = compiled.predict_one(x) if named else None
         if prediction is not None:
             return prediction
         row = self._adapter.row(x, self._where("predict_one"), learning=False)

@@ -7,19 +7,16 @@ determines the prediction, so ``coef_`` and ``intercept_`` are that difference, 
 
     x ↦ classes_[1]  where  (W₁ − W₀)ᵀ x + (b₁ − b₀) ≥ 0                                 (2)
 
-While single rows are learned, the compiled loop of :mod:`onepass.native` owns the state and updates
-it in place, with one call per row. Reading an attribute, ``vars``, copying or pickling closes the
-loop first, and the next single rows open it again with a copy, so that no visible array is ever
-modified. Cost: O(dc) time per row, O(dc) memory.
+Where the compiled loops of :mod:`onepass.native` support it, a compiled object is the state: it
+learns and predicts a single row in one call. ``weights_``, ``rows_seen_`` and other learned
+attributes are then copied from it when they are read. Cost: O(dc) time per row, O(dc) memory.
 """
 
-import os
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
-from threading import RLock
-from types import GetSetDescriptorType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -30,7 +27,12 @@ from onepass.learners.estimator import Classifier
 from onepass.learners.step_size import Steps
 from onepass.linalg.update import Step
 from onepass.memory.protocols import MemoryState
-from onepass.serialization.state import nbytes
+from onepass.serialization.state import (
+    RowCounter,
+    StateAttribute,
+    copied_attributes,
+    counters,
+)
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 
 __all__ = [
@@ -38,7 +40,6 @@ __all__ = [
     "HALVES",
     "Linear",
     "align_outputs",
-    "attributes",
     "coefficients",
     "float64_blocks",
     "from_parameters",
@@ -57,21 +58,11 @@ HALVES = np.array([-0.5, 0.5])
 """Factors that convert the weights of the shared problem of two classes to those of each class."""
 
 
-_OPEN_FOR_ROWS = 1024  # rows for which the loop is opened
-_WEIGHTS_PER_ROW = 64  # weights that are copied for each single row learned in sequence
-_LARGEST = 1e150  # products of weights up to this bound do not overflow while the loop is open
-_PLAIN = "biufU"  # kinds of labels that the loop compares as NumPy does
+_STEPS = 1024  # rows for which the compiled state has steps
+_LARGEST = 1e150  # products of weights up to this bound do not overflow within these rows
+_PLAIN = "biufU"  # kinds of labels that the compiled state compares as NumPy does
 _LABELS = (str, int, float, np.generic)
-
-_LOOP_LOCK = RLock()
-"""Acquired to open or close a loop: another thread may read the same learner."""
-
-if hasattr(os, "register_at_fork"):  # so that a child process never inherits a locked lock
-    os.register_at_fork(
-        before=_LOOP_LOCK.acquire,
-        after_in_parent=_LOOP_LOCK.release,
-        after_in_child=_LOOP_LOCK.release,
-    )
+_SCALARS = frozenset(np.dtype(code).type for code in "efbBhHiIlLqQ")
 
 
 class Linear:
@@ -88,20 +79,12 @@ class Linear:
         One value for each output; zeros if no intercept is fitted.
     """
 
-    _loop_attributes: ClassVar[tuple[str, ...]] = ("weights_", "offset_", "rows_seen_", "steps_")
-    """The attributes that the loop owns while it is open."""
-    _not_for_prediction: ClassVar[tuple[str, ...]] = ()
-    """The attributes of the loop that predictions do not need."""
-
-    weights_: Floats
-    offset_: Floats
+    weights_: Any = StateAttribute()
+    offset_: Any = StateAttribute()
+    rows_seen_: Any = RowCounter()
     fit_intercept: bool
 
-    _loop: Any = None
-    _before_loop: Any = None  # the attributes with which the loop was opened
-    _unavailable: dict[str, Any]  # in copies for prediction, placeholders for other attributes
-    _single_rows: int = 0
-    _pending_state: tuple[dict[str, Any], Any] | None = None  # in copies, until the first read
+    _compiled: Any = None  # the state, while the attributes above are not in the instance
 
     def _scores(self, X: Floats) -> Floats:
         scores: Floats = X @ self.weights_ + self.offset_  # (1)
@@ -133,7 +116,7 @@ class Linear:
         """Intercepts: a float, or (c,) for several outputs; (1,) for two classes."""
         return intercepts(self, self._intercepts)
 
-    # -- single rows in the compiled loop ----------------------------------------------------------
+    # -- the compiled state --------------------------------------------------------------------
 
     def learn_one(
         self,
@@ -158,34 +141,24 @@ class Linear:
         -------
         self
         """
-        loop = self._loop
-        if loop is not None and time is None and loop.learn_one(x, y, sample_weight):
+        compiled = self._compiled
+        if compiled is not None and time is None and compiled.learn_one(x, y, sample_weight):
             return self
-        single = self._single_rows + 1
         with self._rollback_on_error():
             super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
-            self._open_if_closed(single)
+            self._compile()
         return self
 
     def predict_one(self, x: RowLike) -> Any:
         """Predict the target of one row, from the initial weights if no row was learned."""
-        loop = self._loop
-        prediction = None if loop is None else loop.predict_one(x)
+        compiled = self._compiled
+        prediction = None if compiled is None else compiled.predict_one(x)
         return super().predict_one(x) if prediction is None else prediction  # type: ignore[misc]
 
     def frozen_copy(self) -> Any:
-        """Return a copy for prediction that later learning does not change; the loop stays open."""
-        with _LOOP_LOCK:
-            own = dict(attributes(self))
-            loop = own.pop("_loop", None)
-            own.pop("_single_rows", None)
-            own.pop("_unavailable", None)
-            if loop is not None:  # converted on the first read: most copies are never read
-                state = self._loop_state(loop)
-                before = self._attributes_for_copy(own.pop("_before_loop"), state)
-                own["_pending_state"] = before, state
+        """Return a copy for prediction that later learning does not change."""
         frozen = object.__new__(type(self))
-        _dictionary(type(self)).__set__(frozen, own)  # type: ignore[arg-type]  # mypy: no hash
+        frozen.__dict__ = self._without(self.__dict__, self._for_prediction)
         return frozen
 
     def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
@@ -201,170 +174,101 @@ class Linear:
         return weights, offset
 
     def _row_format(self) -> tuple[Any, ...] | None:
-        """The format in which the loop parses rows; None if it does not support the targets."""
+        """How compiled states read rows and targets; None if Python must read them."""
         names = getattr(self, "feature_names_in_", None)
-        rows = (np.ndarray, None if names is None else tuple(map(str, names)))
+        rows = (np.ndarray, _SCALARS, None if names is None else tuple(map(str, names)))
         classes = getattr(self, "classes_", None)
-        if classes is not None:
-            labels = tuple(classes)
-            if not all(isinstance(label, _LABELS) for label in labels):
-                return None  # labels of other types may define their own comparison
-            return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
-        return (*rows, np.float64, None, None) if self.target_ndim_ == 1 else None
+        if classes is None:
+            return (*rows, np.float64 if self.target_ndim_ == 1 else np.empty, None, None)
+        labels = tuple(classes)
+        plain = len(labels) > 1 and classes.dtype.kind in _PLAIN
+        if not plain or not all(isinstance(label, _LABELS) for label in labels):
+            return None  # labels of other types may define their own comparison
+        return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
 
-    def _open_if_closed(self, single: int) -> None:
-        with _LOOP_LOCK:
-            if self._loop is None:
-                self._open_loop(single)
-
-    def _open_loop(self, single: int) -> None:
-        """Open the loop if enough single rows were learned in sequence."""
-        if native.loops is None:
-            return
-        object.__setattr__(self, "_single_rows", single)
-        if self.weights_.size > _WEIGHTS_PER_ROW * single:
-            return
-        classes = getattr(self, "classes_", None)
-        if classes is not None and (len(classes) < 2 or classes.dtype.kind not in _PLAIN):
-            return
-        reading = self._row_format()
+    def _compile(self) -> None:
+        """Compile the state, if that is supported."""
+        row_format = self._row_format()
         largest = max(linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
-        if reading is None or not largest < _LARGEST:
+        if native.loops is None or row_format is None or not largest < _LARGEST:
             return
         weights, offset = self._problems()
-        number, parameter, steps = self._slope_and_steps(_OPEN_FOR_ROWS)
+        number, parameter, steps = self._slope_and_steps(_STEPS)
         unit = 1.0 if self.fit_intercept else 0.0
-        loop = native.loops.Linear(*weights.shape, unit, number, parameter, *reading)
-        loop.put(
-            _OPEN_FOR_ROWS, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps
+        compiled = native.loops.Linear(*weights.shape, unit, number, parameter, row_format)
+        compiled.put(
+            _STEPS, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps
         )
-        self._give_to_loop(loop, single)
+        self._hold(compiled)
 
-    def _give_to_loop(self, loop: Any, single: int) -> None:
-        """Transfer the learned attributes to the loop, as one assignment."""
-        rest = dict(attributes(self))
-        # ``center_`` may be missing
-        before = {name: rest.pop(name, 0.0) for name in self._loop_attributes}
-        unavailable = {
-            name: _Unavailable(nbytes(before[name]))
-            for name in self._not_for_prediction
-            if name in before
-        }
-        self.__dict__ = {
-            **rest,
-            "_before_loop": before,
-            "_unavailable": unavailable,
-            "_loop": loop,
-            "_single_rows": single,
-        }
+    def _hold(self, compiled: Any) -> None:
+        """Replace the learned attributes by a compiled state, in one assignment."""
+        copied = copied_attributes(type(self))
+        own = {name: value for name, value in self.__dict__.items() if name not in copied}
+        for name, counted in counters(type(self)).items():
+            own[name] = getattr(self, name) - getattr(compiled, counted)
+        self.__dict__ = own | {"_compiled": compiled}
 
-    def _loop_state(self, loop: Any) -> Any:
-        """The state of an open loop that predictions need."""
-        return loop.get()
+    def _decompile(self) -> None:
+        """Move the learned attributes from the compiled state to the instance."""
+        if self._compiled is not None:
+            self.__dict__ = self._without(self.__dict__, self._read_all)
 
-    def _attributes_for_copy(self, before: dict[str, object], state: Any) -> dict[str, Any]:
-        """The attributes before the loop that a copy for prediction needs."""
-        return {**before, "weights_": None, "offset_": None} if state[2] else before
+    def _without(
+        self, own: Mapping[str, Any], read: Callable[[Any], Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Attributes of the instance, with copies in place of the compiled state."""
+        values = {name: value for name, value in own.items() if name != "_compiled"}
+        compiled = own.get("_compiled")
+        if compiled is None:
+            return values
+        for name, counted in counters(type(self)).items():
+            values[name] += getattr(compiled, counted)
+        return {**values, **read(compiled)}
 
-    def _attributes_after(self, before: dict[str, object], state: Any) -> dict[str, Any]:
-        """The attributes before the loop, updated to the state of the loop."""
-        found = dict(before)
-        W, b, rows, mistakes = state
-        if rows:
-            offset = np.frombuffer(b).copy()
-            weights = np.frombuffer(W).reshape(len(offset), -1).T.copy(order="F")
-            found["weights_"], found["offset_"] = self._from_problems(weights, offset)
-            for name in self._loop_attributes[2:]:
-                found[name] += mistakes if name == "mistakes_" else rows
-        return found
+    def _read_all(self, compiled: Any) -> dict[str, Any]:
+        """Copies of the learned attributes in a compiled state."""
+        weights, offset = np.empty((compiled.c, compiled.d)), np.empty(compiled.c)
+        compiled.get(weights, offset)
+        weights, offset = self._from_problems(weights.T, offset)
+        return {"weights_": weights, "offset_": offset}
 
-    def _sync(self) -> None:
-        own = attributes(self)
-        pending = own.get("_pending_state")
-        if pending is None:
-            with _LOOP_LOCK:
-                self._close_loop()
-            return
-        for name, value in self._attributes_after(*pending).items():  # without the lock:
-            own.setdefault(name, value)  # concurrent readers compute the same values
-        own.pop("_pending_state", None)
+    def _read(self, compiled: Any, name: str) -> Any:
+        """A copy of a learned attribute in a compiled state."""
+        return self._read_all(compiled)[name]
 
-    def _close_loop(self) -> None:
-        """Transfer the state of the loop back to the attributes, and close the loop."""
-        loop = self._loop
-        if loop is None:
-            if self._single_rows:
-                object.__delattr__(self, "_single_rows")
-            return
-        loop.release()  # remaining references to the loop cannot learn any more
-        found = self._attributes_after(self._before_loop, self._loop_state(loop))
-        for name, value in found.items():
-            object.__setattr__(self, name, value)
-        # remove the loop first, so that an interrupt leaves a consistent learner
-        for name in ("_loop", "_before_loop", "_unavailable", "_single_rows"):
-            object.__delattr__(self, name)
+    def _for_prediction(self, compiled: Any) -> dict[str, Any]:
+        """Copies of the learned attributes that predictions need."""
+        return self._read_all(compiled)
 
-    # -- attribute access, which closes the loop first ---------------------------------------------
+    def _exported(self, compiled: Any) -> dict[str, Any]:
+        """The learned attributes of pickles, from which learning continues to the bit."""
+        return self._read_all(compiled)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in type(self)._loop_attributes and (  # noqa: SLF001
-            self._loop is not None or self._pending_state is not None
-        ):
-            self._sync()
-            return getattr(self, name)
-        return object.__getattribute__(self, name)  # raises the original AttributeError
+    def _missing(self, name: str) -> AttributeError:
+        """The error for a learned attribute that does not exist."""
+        return AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: object) -> None:
-        with _LOOP_LOCK:
-            if self._loop is not None or self._pending_state is not None:
-                self._sync()  # a parameter applies from the next row
-            super().__setattr__(name, value)
+        if self._compiled is not None and not hasattr(type(self), name):
+            self._decompile()  # a parameter or the format of rows applies from the next row
+        super().__setattr__(name, value)
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__ = dict(self.__dict__)
+        if self._compiled is not None:
+            twin.__dict__["_compiled"] = self._compiled.copy()
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return twin
 
     def __getstate__(self) -> Any:
-        self._sync()
-        return super().__getstate__()
-
-    @property
-    def __dict__(self) -> dict[str, Any]:
-        self._sync()
-        return attributes(self)
-
-    @__dict__.setter
-    def __dict__(self, values: dict[str, object]) -> None:
-        _dictionary(type(self)).__set__(self, values)  # type: ignore[arg-type]  # mypy: no hash
-
-
-class _Unavailable:
-    """Placeholder, in a copy for prediction, for an attribute that only the loop contains."""
-
-    __slots__ = ("nbytes",)
-
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # special attributes that Python looks up
-            raise AttributeError(name)
-        raise NotFittedError(
-            "onepass: a learner's `frozen_copy()` must be used for prediction only, got a call "
-            "that needs the whole state. Use a full copy: `model()` of a durable learner, or "
-            "copy.deepcopy of another learner."
-        )
-
-
-@cache
-def _dictionary(cls: type) -> Any:
-    """Python's own descriptor of ``__dict__`` for instances of a class."""
-    return next(
-        own for base in cls.__mro__
-        if isinstance(own := vars(base).get("__dict__"), GetSetDescriptorType)
-    )  # fmt: skip
-
-
-def attributes(learner: object) -> dict[str, Any]:
-    """The instance attributes of a learner, without closing its loop."""
-    own: dict[str, Any] = _dictionary(type(learner)).__get__(learner)  # type: ignore[arg-type]
-    return own
+        return self._without(super().__getstate__(), self._exported)
 
 
 def coefficients(learner: Any) -> Floats:
@@ -375,7 +279,8 @@ def coefficients(learner: Any) -> Floats:
     NotFittedError
         If no row was learned.
     """
-    rows: Floats = _sklearn_shape(learner, "coef_", lambda: learner.weights_.T)
+    _check_fitted(learner, "coef_")
+    rows: Floats = _sklearn_shape(learner, learner.weights_.T)
     return rows
 
 
@@ -387,22 +292,27 @@ def intercepts(learner: Any, values: Callable[[], Floats]) -> Any:
     NotFittedError
         If no row was learned.
     """
-    rows = _sklearn_shape(learner, "intercept_", values)
+    _check_fitted(learner, "intercept_")
+    rows = _sklearn_shape(learner, values())
     return float(rows) if np.ndim(rows) == 0 else rows
 
 
-def _sklearn_shape(learner: Any, name: str, values: Callable[[], Floats]) -> Any:
-    """Return values in scikit-learn's shape: one row per output, (2) for two classes."""
-    if not hasattr(learner, "weights_"):
+def _check_fitted(learner: Any, name: str) -> None:
+    """Raise an error if no row was learned."""
+    if "rows_seen_" not in learner.__dict__:
         who = type(learner).__name__
         raise NotFittedError(
             f"{who}.{name}: this {who} is not fitted yet: it has learned no row. "
             "Call fit, partial_fit or learn_one first."
         )
-    rows = values()
-    if hasattr(learner, "classes_"):
+
+
+def _sklearn_shape(learner: Any, rows: Floats) -> Any:
+    """Return a copy in scikit-learn's shape: one row per output, (2) for two classes."""
+    own = learner.__dict__
+    if "classes_" in own:
         return rows[1:] - rows[:1] if len(rows) == 2 else rows.copy()  # (2)
-    return rows[0].copy() if getattr(learner, "target_ndim_", 1) == 1 else rows.copy()
+    return rows[0].copy() if own.get("target_ndim_", 1) == 1 else rows.copy()
 
 
 def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) -> Floats:

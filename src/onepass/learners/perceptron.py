@@ -38,6 +38,7 @@ from onepass.learners.linear import (
     named_class_columns,
 )
 from onepass.learners.step_size import Steps
+from onepass.serialization.state import RowCounter
 from onepass.types import Array, Floats
 
 __all__ = ["Perceptron"]
@@ -95,9 +96,7 @@ class Perceptron(Linear, Classifier):
     0.05
     """
 
-    _loop_attributes = ("weights_", "offset_", "rows_seen_", "mistakes_")
-
-    mistakes_: int
+    mistakes_: Any = RowCounter("mistakes")
 
     def __init__(
         self,

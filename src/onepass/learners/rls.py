@@ -30,26 +30,27 @@ from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 
-from onepass import linalg, validation
-from onepass.errors import MergeError, NumericalError, ParameterError
+from onepass import linalg, native, validation
+from onepass.errors import MergeError, NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout, Regressor
-from onepass.learners.linear import CACHED_VALUES, Linear, attributes, initial_weights
+from onepass.learners.linear import CACHED_VALUES, Linear, initial_weights
+from onepass.learners.rls_compiled import ArrayState, CompiledRows, learn_rows, read
 from onepass.learners.rls_merge import add_unstored_prior, align_rows, merge_sums
-from onepass.learners.row_loop import learn_rows, open_loop, read_loop, supports
 from onepass.linalg.centering import Centering
 from onepass.memory.forgetting.exponential import LeastSquaresState, NewRows
 from onepass.memory.forgetting.parse import rule
 from onepass.memory.forgetting.protocols import ForgettingRule
-from onepass.memory.square_root import Prior, SquareRoot, Triangle
-from onepass.types import Array, ArrayLike, Floats, TimeLike
+from onepass.memory.square_root import Prior, SquareRoot
+from onepass.serialization.state import CompiledState, StateAttribute
+from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.table import TableLike, mixed_zones
 
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
 
 
-_FEW = 64  # rows that the loop learns or predicts in one call
+_FEW = 64  # rows that the compiled state learns or predicts in one call
 _NUMBERS = 1 << 16  # or more rows with at most this number of values, in under a millisecond
-_SMALL = 64  # features up to which one row opens the loop; with more features, two rows in sequence
+_FITTED = ("weights_", "center_", "offset_")
 _LARGEST = 1e150  # sums of squares of larger rows might overflow with the next row
 
 
@@ -57,11 +58,6 @@ class LeastSquares(Linear):
     """Base class of the RLS estimators: the state is a triangle and means."""
 
     _merge_parameters: ClassVar[tuple[str, ...]] = ("fit_intercept", "prior")
-    _loop_attributes: ClassVar[tuple[str, ...]] = (
-        "memory_", "centering_", "prior_", "forgetting_", "weights_", "center_", "offset_",
-        "rows_seen_",
-    )  # fmt: skip
-    _not_for_prediction: ClassVar[tuple[str, ...]] = ("memory_", "centering_", "prior_")
     _square = True
     _scale_invariant = True  # predictions depend on the units of features only through the ridge
 
@@ -69,15 +65,16 @@ class LeastSquares(Linear):
     forgetting: float | str | ForgettingRule
     prior: float
     fit_intercept: bool
-    memory_: Triangle
-    centering_: Centering
-    prior_: Prior
-    forgetting_: Any
+    memory_: Any = StateAttribute()
+    centering_: Any = StateAttribute()
+    prior_: Any = StateAttribute()
+    forgetting_: Any = StateAttribute()
+    center_: Any = StateAttribute(0.0)  # m of the outputs Wᵀ (x − m) + b; not in former files
+    compiled_ = CompiledState()
     initial_weights_: Floats
-    center_: Any = 0.0  # m of the outputs Wᵀ (x − m) + b; missing in files of former versions
     time_: Any
     time_aware_: bool
-    rows_seen_: int
+    _frozen: bool = False  # whether this is a frozen copy, which has no state but for predictions
 
     @property
     def uses_time(self) -> bool:
@@ -110,24 +107,32 @@ class LeastSquares(Linear):
         del known  # the targets of an unknown class are zeros, which is exact
         if _largest(X, Y, s) > _LARGEST:  # even if these rows can be learned, later rows could not
             raise self._too_large(X, Y, s)
-        past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
         rows = NewRows(X, Y, s, self.initial_weights_, time, getattr(self, "time_", None))
+        compiled = self._compiled
+        arrays = ArrayState(self._past(), self.forgetting_) if compiled is None else None
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                found = learn_rows(self._rule(), self.forgetting_, past, rows)
+                errors, compiled, arrays = learn_rows(
+                    self._rule(), compiled, arrays, rows, self._row_format()
+                )
             except np.linalg.LinAlgError as error:  # infinite values
                 raise self._too_large(X, Y, s) from error
-            memory = found.past.memory
-            predictions: Floats = Y - found.errors
-            weights, middle, offset = found.past.fitted(self.initial_weights_)
-            good = found.state.finite and linalg.finite(
-                weights, np.diagonal(memory.R), memory.squares, offset, predictions
-            )
+            predictions: Floats = Y - errors
+            if arrays is None:
+                weights, middle, offset = _fitted(compiled)
+                good = linalg.finite(weights, offset, predictions)
+            else:
+                (memory, *_), state = arrays
+                weights, middle, offset = arrays.past.fitted(self.initial_weights_)
+                good = state.finite and linalg.finite(
+                    weights, np.diagonal(memory.R), memory.squares, offset, predictions
+                )
         if not good:
             raise self._too_large(X, Y, s)
-        self.memory_, self.centering_, self.prior_ = found.past
-        self.forgetting_ = found.state
-        self.weights_, self.center_, self.offset_ = weights, middle, offset
+        if arrays is None:
+            self._hold(compiled)
+        else:
+            self._set_arrays(arrays)
         if time is not None:
             self.time_ = time[-1] if time.dtype.kind == "M" else time[-1].item()
         return predictions
@@ -182,20 +187,32 @@ class LeastSquares(Linear):
 
     def _scores(self, X: Floats) -> Floats:
         """Outputs of rows, centred first so that large feature means do not reduce precision."""
-        if not np.any(self.center_):
-            return super()._scores(X)
-        scores = np.empty((len(X), self.weights_.shape[1]))
+        weights, middle, offset = self._fitted()
+        if not np.any(middle):
+            return np.asarray(X @ weights + offset)
+        scores = np.empty((len(X), weights.shape[1]))
         width = max(1, CACHED_VALUES // max(1, X.shape[1]))
         for i in range(0, len(X), width):
             rows = slice(i, i + width)
-            scores[rows] = (X[rows] - self.center_) @ self.weights_
-        return scores + self.offset_
+            scores[rows] = (X[rows] - middle) @ weights
+        return scores + offset
 
     def _intercepts(self) -> Floats:
-        if not np.any(self.center_):
-            return self.offset_
-        intercepts: Floats = self.offset_ - self.center_ @ self.weights_
+        weights, middle, offset = self._fitted()
+        intercepts: Floats = offset - middle @ weights if np.any(middle) else offset
         return intercepts
+
+    def _past(self) -> LeastSquaresState:
+        """The state from which predictions are computed."""
+        if self._compiled is not None:
+            return read(self._compiled).past
+        return LeastSquaresState(self.memory_, self.centering_, self.prior_)
+
+    def _fitted(self) -> tuple[Floats, Any, Floats]:
+        """Weights W (d, c), centre m (d,), offset b (c,): outputs are Wᵀ (x − m) + b."""
+        if self._compiled is not None:
+            return _fitted(self._compiled)
+        return self.weights_, self.center_, self.offset_
 
     def _widen(self, d: int) -> None:
         extra = d - len(self.initial_weights_)
@@ -287,84 +304,103 @@ class LeastSquares(Linear):
             first[layout.features] = other.prior_.first
             self.prior_ = replace(self.prior_, first=first)
 
-    # -- single rows and small blocks in the compiled loop -----------------------------------------
+    # -- the compiled state ------------------------------------------------------------------------
 
     def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
-        if not self._is_small_block(X) or type(y) is not np.ndarray:
+        if self._compiled is None or not self._is_small_block(X) or type(y) is not np.ndarray:
             return None
         if y.dtype != np.float64 or y.shape != X.shape[:1]:
             return None
-        loop, y, errors = self._loop, np.ascontiguousarray(y), np.empty(len(y))
-        if loop is not None and loop.learn_few(len(y), X, y, errors):
-            return y - errors
-        single = self._single_rows + 1
-        with self._rollback_on_error():
-            predictions = self._learn_block(X, y, None, where, None)
-            self._open_if_closed(single)
-        return y if predictions is None else np.asarray(predictions)
+        y, errors = np.ascontiguousarray(y), np.empty(len(y))
+        return y - errors if self._compiled.learn_few(len(y), X, y, errors) else None
 
     def _predict_few(self, X: TableLike) -> Floats | None:
-        if self._loop is None or not self._is_small_block(X) or len(X) > _FEW:
+        if self._compiled is None or not self._is_small_block(X) or len(X) > _FEW:
             return None
         predictions = np.empty(len(X))
-        return predictions if self._loop.predict_few(len(X), X, predictions) else None
+        return predictions if self._compiled.predict_few(len(X), X, predictions) else None
 
     def _is_small_block(self, X: object) -> TypeGuard[Floats]:
         """Whether X is a small float64 block for a learner with one numeric target."""
         if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
             return False
-        own = attributes(self)
+        own = self.__dict__
         known = X.shape[1] == own.get("n_features_in_") and own.get("target_ndim_") == 1
         plain = "feature_names_in_" not in own and "classes_" not in own
         few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
         return few and known and plain and X.flags.c_contiguous
 
-    def _open_loop(self, single: int) -> None:
-        """Open the loop if enough single rows were learned in sequence."""
-        own, chosen = attributes(self), self._rule()
-        d = len(self.weights_)
-        if not supports(chosen, d) or (reading := self._row_format()) is None:
-            return
-        own["_single_rows"] = single
-        if d > _SMALL and single < 2:
-            return
-        past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
-        loop = open_loop(chosen, past, self.forgetting_, self.initial_weights_, reading)
-        if loop is not None:
-            self._give_to_loop(loop, single)
+    def _set_arrays(self, arrays: ArrayState) -> None:
+        """Set the learned attributes."""
+        (self.memory_, self.centering_, self.prior_), self.forgetting_ = arrays
+        self.weights_, self.center_, self.offset_ = arrays.past.fitted(self.initial_weights_)
 
-    def _close_loop(self) -> None:
-        """Transfer the state of the loop back to the attributes, and close the loop."""
-        loop, own = self._loop, attributes(self)
-        if loop is not None:
-            loop.release()  # remaining references to the loop cannot learn any more
-            own.update(_read_attributes(loop, self._before_loop, self.initial_weights_))
-        for name in ("_loop", "_before_loop", "_unavailable", "_single_rows"):
-            own.pop(name, None)
+    def _compile(self) -> None:
+        """Do nothing: the state is compiled when a row is learned."""
 
-    def _loop_state(self, loop: Any) -> Any:
-        """The state of an open loop that predictions need."""
-        return loop.numbers()[-1], loop.get("w"), loop.get("means"), loop.get("rest")
-
-    def _attributes_for_copy(self, before: dict[str, object], state: Any) -> dict[str, Any]:
-        """The attributes before the loop that a copy needs, without the outdated memory."""
-        return {**before, **self._unavailable} if state[0] else before
-
-    def _attributes_after(self, before: dict[str, object], state: Any) -> dict[str, Any]:
-        """The attributes before the loop, updated to the state of the loop."""
-        rows, w, means, rest = state
-        if not rows:
-            return before
-        start, d = self.initial_weights_, len(self.initial_weights_)
-        weights = start + np.frombuffer(w, dtype=np.float64).reshape(start.shape)
-        means, rest = (np.frombuffer(part, dtype=np.float64) for part in (means, rest))
+    def _read_all(self, compiled: Any) -> dict[str, Any]:
+        (memory, centering, prior), state = read(compiled)
         return {
-            **before,
-            "weights_": weights,
-            "center_": means[:d],
-            "offset_": means[d:] + (rest[d:] - rest[:d] @ weights),
-            "rows_seen_": before["rows_seen_"] + rows,
+            "memory_": memory,
+            "centering_": centering,
+            "prior_": prior,
+            "forgetting_": state,
+            **self._for_prediction(compiled),
         }
+
+    def _read(self, compiled: Any, name: str) -> Any:
+        if name == "weights_":  # also without copies of the means
+            weights = np.empty((compiled.d, compiled.c))
+            compiled.fitted(weights, None, None)
+            return weights
+        return self._read_all(compiled)[name]
+
+    def _for_prediction(self, compiled: Any) -> dict[str, Any]:
+        return dict(zip(_FITTED, _fitted(compiled), strict=True))
+
+    def _export(self, compiled: Any) -> CompiledRows:
+        """The content of a compiled state."""
+        return CompiledRows.of(compiled)
+
+    def _import(self, state: CompiledRows) -> None:
+        """Continue from the content of a compiled state."""
+        if native.loops is not None:
+            self._hold(state.compiled(self._rule(), self.initial_weights_, self._row_format()))
+            return
+        self._set_arrays(state.arrays())
+
+    def _exported(self, compiled: Any) -> dict[str, Any]:
+        return {"compiled_": self._export(compiled)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        attributes = dict(state)
+        compiled = attributes.pop("compiled_", None)
+        super().__setstate__(attributes)  # type: ignore[misc]
+        if compiled is not None:
+            self.compiled_ = compiled
+
+    def frozen_copy(self) -> Any:
+        """Return a copy for prediction that later learning does not change."""
+        frozen = super().frozen_copy()
+        frozen.__dict__["_frozen"] = self._frozen or self._compiled is not None
+        return frozen
+
+    def _missing(self, name: str) -> AttributeError:
+        if not self._frozen:
+            return super()._missing(name)
+        return NotFittedError(
+            "onepass: a learner's `frozen_copy()` must be used for prediction only, got a call "
+            "that needs the whole state. Use a full copy: `model()` of a durable learner, or "
+            "copy.deepcopy of another learner."
+        )
+
+
+def _fitted(compiled: Any) -> tuple[Floats, Floats, Floats]:
+    """Weights W (d, c), centre m (d,), offset b (c,) of a compiled state."""
+    weights, middle = np.empty((compiled.d, compiled.c)), np.empty(compiled.d)
+    offset = np.empty(compiled.c)
+    compiled.fitted(weights, middle, offset)
+    return weights, middle, offset
 
 
 def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
@@ -375,17 +411,6 @@ def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
     sizes = np.maximum(np.abs(X).max(axis=1, initial=1.0), np.abs(Y).max(axis=1, initial=1.0))
     with np.errstate(over="ignore"):
         return max(largest, float((sizes * np.sqrt(s)).max()))
-
-
-def _read_attributes(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, Any]:
-    """The attributes after the rows that the loop learned."""
-    rows = loop.numbers()[-1]
-    if not rows:
-        return before
-    memory, centering, prior, floor, *_ = before.values()
-    past, floor = read_loop(loop, LeastSquaresState(memory, centering, prior), floor)
-    found = (*past, floor, *past.fitted(start), before["rows_seen_"] + rows)
-    return dict(zip(before, found, strict=True))
 
 
 def _diagonal(ridge: ArrayLike) -> Floats:
@@ -487,17 +512,46 @@ class RLSRegressor(LeastSquares, Regressor):
             return super().predict(X)
         array = self._matrix(X, "predict")
         predictions = self._to_predictions(self._scores(array), None)
-        d, center = array.shape[1], self.centering_
+        past = self._past()
+        d, center = array.shape[1], past.centering
         spare = center.mass - d - center.free
         if spare <= 0.0:  # not determined yet
             return predictions, np.full(predictions.shape, np.inf)
-        variance = self.memory_.least / spare
-        spread = 1.0 + LeastSquaresState(self.memory_, center, self.prior_).leverage(array)
+        variance = past.memory.least / spare
+        spread = 1.0 + past.leverage(array)
         with np.errstate(invalid="ignore"):  # infinity times 0, if the rows fit exactly
             std = np.sqrt(spread[:, None] * variance)
         return predictions, self._to_predictions(
             np.where(np.isinf(spread)[:, None], np.inf, std), None
         )
+
+    def predict_one(self, x: RowLike, *, return_std: bool = False) -> Any:
+        """Predict the target of one row, from the initial weights if no row was learned.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,), or dict of named features
+        return_std : bool, default=False
+            Whether to also return the standard deviation (2) of a new target.
+
+        Returns
+        -------
+        y : float or ndarray of shape (c,)
+            The prediction.
+        std : float or ndarray of shape (c,)
+            Only with ``return_std``, as in ``predict``. Infinite before the first row.
+        """
+        if not return_std:
+            return super().predict_one(x)
+        found = None if self._compiled is None else self._compiled.predict_std(x)
+        if found is not None:
+            return found
+        row = self._row(x, f"{type(self).__name__}.predict_one")
+        if self._started:
+            predictions, std = self.predict(row[None], return_std=True)
+            return predictions[0], std[0]
+        prediction = self._initial_prediction(row)
+        return prediction, prediction * 0.0 + np.inf
 
     def _initial_prediction(self, row: Floats) -> Any:
         c = 1 if np.ndim(self.initial_coef) < 2 else len(self.initial_coef)

@@ -41,6 +41,7 @@ from onepass.learners.linear import (
 )
 from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
 from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps
+from onepass.serialization.state import RowCounter
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import TableLike
 
@@ -58,7 +59,7 @@ class BaseSGD(Linear):
     step: str
     l2: float
     fit_intercept: bool
-    steps_: int
+    steps_: Any = RowCounter()
 
     def _start(self, d: int, c: int) -> None:
         self._check_parameters()
@@ -105,7 +106,7 @@ class BaseSGD(Linear):
             If a parameter is unknown, out of range, or incompatible with the others.
         """
         who = type(self).__name__
-        params = vars(self)
+        params = self.get_params(deep=False)
         loss = from_parameters(self.losses, "loss", params, who)
         rule = from_parameters(STEP_RULES, "step", params, who)
         if rule.closed_form and (self.loss != self.closed_form_loss or self.l2):

@@ -40,10 +40,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from onepass.errors import CheckpointError, ParameterError
+from onepass.errors import CheckpointError, NotFittedError, ParameterError
 from onepass.serialization import former
 from onepass.serialization.archive import DEPTH, damaged
-from onepass.serialization.state import learned
+from onepass.serialization.state import StateAttribute, learned
 
 __all__ = [
     "MARK",
@@ -192,7 +192,8 @@ def can_learn(cls: type, name: str) -> bool:
     if not name.isidentifier() or name.startswith("_") or not name.endswith("_"):
         return False
     existing = inspect.getattr_static(cls, name, None)
-    return not (callable(existing) or hasattr(existing, "__get__"))
+    defined = callable(existing) or hasattr(existing, "__get__")
+    return isinstance(existing, StateAttribute) or not defined
 
 
 def _entry(cls: type, role: Role) -> Entry:
@@ -296,7 +297,10 @@ class Encoder:
                     f"{self.where}: learned attributes of {entry.cls.__name__} must have names "
                     f"that the class does not define, got {name!r}. Rename it."
                 )
-            value = getattr(thing, name)
+            try:
+                value = getattr(thing, name)
+            except NotFittedError as error:  # of a frozen copy
+                raise CheckpointError(f"{self.where}: {error}") from error
             state[name] = self.encode(value, entry, (*path, name), finite=entry.finite)
         return state
 
@@ -411,7 +415,10 @@ class Decoder:
         for name, value in attributes.items():
             if name in _COUNTS and not (type(value) is int and value >= 0):
                 raise damaged(self.where, f"{_place((*path, name))} is not a count")
-            setattr(thing, name, value)
+            try:
+                setattr(thing, name, value)
+            except (LookupError, TypeError, AttributeError, ValueError) as error:
+                raise damaged(self.where, f"{_place((*path, name))}: {error}") from error
         return thing
 
     def metric(self, parts: dict[str, Any], entry: Entry, path: _Path) -> Any:

@@ -1,13 +1,140 @@
-"""Learned attributes of an object, and their size in bytes."""
+"""Learned attributes of an object, and their size in bytes.
+
+A learner may move its learned attributes into a compiled object, ``_compiled``, which then is their
+only owner. :class:`StateAttribute` and :class:`RowCounter` are the descriptors of such attributes:
+reading them returns copies, and setting one of them moves all of them back to the instance. The
+owner's method ``_read(compiled, name)`` returns the copy of an attribute.
+"""
+
+from functools import cache
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
-__all__ = ["learned", "nbytes"]
+__all__ = [
+    "CompiledState",
+    "RowCounter",
+    "StateAttribute",
+    "copied_attributes",
+    "counters",
+    "learned",
+    "nbytes",
+]
+
+
+class StateAttribute:
+    """A learned attribute that is in the instance or in its compiled state.
+
+    Parameters
+    ----------
+    default : object, optional
+        The value of a fitted instance without this attribute, such as one from a former file.
+    """
+
+    def __init__(self, *default: object) -> None:
+        self.default = default
+
+    def __set_name__(self, cls: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None:
+            return self
+        own = owner.__dict__
+        if self.name in own:
+            return own[self.name]
+        compiled = own.get("_compiled")
+        if compiled is not None:
+            return owner._read(compiled, self.name)  # noqa: SLF001  the protocol of owners
+        if self.default and "rows_seen_" in own:
+            return self.default[0]
+        raise owner._missing(self.name)  # noqa: SLF001
+
+    def __set__(self, owner: Any, value: object) -> None:
+        owner._decompile()  # noqa: SLF001
+        owner.__dict__[self.name] = value
+
+    def __delete__(self, owner: Any) -> None:
+        owner._decompile()  # noqa: SLF001
+        owner.__dict__.pop(self.name, None)
+
+
+class CompiledState(StateAttribute):
+    """The content of the compiled state, from which it continues to the bit; for files."""
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None:
+            return self
+        compiled = owner.__dict__.get("_compiled")
+        if compiled is None:
+            raise owner._missing(self.name)  # noqa: SLF001
+        return owner._export(compiled)  # noqa: SLF001
+
+    def __set__(self, owner: Any, value: object) -> None:
+        owner._import(value)  # noqa: SLF001
+
+    def __delete__(self, owner: Any) -> None:
+        owner.__dict__.pop("_compiled", None)
+
+
+class RowCounter(StateAttribute):
+    """A learned count, to which the compiled state adds the rows that it has counted itself.
+
+    Parameters
+    ----------
+    counted : str
+        The attribute of the compiled state.
+    """
+
+    def __init__(self, counted: str = "seen") -> None:
+        super().__init__()
+        self.counted = counted
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None:
+            return self
+        own = owner.__dict__
+        if self.name not in own:
+            raise owner._missing(self.name)  # noqa: SLF001
+        return own[self.name] + getattr(own.get("_compiled"), self.counted, 0)
+
+    def __set__(self, owner: Any, value: int) -> None:
+        own = owner.__dict__
+        own[self.name] = value - getattr(own.get("_compiled"), self.counted, 0)
 
 
 def learned(thing: object) -> list[str]:
-    """Return the names of the learned attributes, which end with an underscore."""
-    return [name for name in vars(thing) if name.endswith("_") and not name.startswith("_")]
+    """Return the names of the learned attributes in files; they end with an underscore.
+
+    Those of a compiled state follow all others, on which its format of rows depends.
+    """
+    own = [name for name in vars(thing) if name.endswith("_") and not name.startswith("_")]
+    if "rows_seen_" not in own:
+        return own
+    if vars(thing).get("_compiled") is None:
+        return own + [name for name in copied_attributes(type(thing)) if name not in own]
+    exact = [name for name, value in _descriptors(type(thing)) if isinstance(value, CompiledState)]
+    return own + (exact or list(copied_attributes(type(thing))))
+
+
+@cache
+def copied_attributes(cls: type) -> tuple[str, ...]:
+    """Return the names of the attributes that the compiled state of a class contains."""
+    return tuple(name for name, value in _descriptors(cls) if type(value) is StateAttribute)
+
+
+@cache
+def counters(cls: type) -> dict[str, str]:
+    """Return the counters of a class, and the attribute of the compiled state that each adds."""
+    return {
+        name: value.counted for name, value in _descriptors(cls) if isinstance(value, RowCounter)
+    }
+
+
+def _descriptors(cls: type) -> list[tuple[str, StateAttribute]]:
+    """The learned attributes that a class defines, by name."""
+    found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+    return [(name, value) for name, value in found.items() if isinstance(value, StateAttribute)]
 
 
 def nbytes(thing: object) -> int:
@@ -17,7 +144,8 @@ def nbytes(thing: object) -> int:
     if isinstance(thing, dict):
         return sum(nbytes(part) for part in thing.values())
     if isinstance(thing, BaseEstimator):
-        return sum(nbytes(getattr(thing, name)) for name in learned(thing))
+        names = {*vars(thing), *copied_attributes(type(thing))}
+        return sum(nbytes(getattr(thing, name, None)) for name in names if name.endswith("_"))
     if hasattr(thing, "nbytes"):
         return int(thing.nbytes)
     if hasattr(thing, "__dataclass_fields__"):

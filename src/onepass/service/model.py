@@ -83,10 +83,10 @@ class ManagedModel:
         return dumps(self.learner, where)
 
     def write_back(self) -> None:
-        """Write the native state back to the learner."""
+        """Export the state, as saving does, which adds pending rows to it."""
         for part in (self.learner, getattr(self.learner, "learner_", None)):
             if part is not None:
-                vars(part)
+                part.__getstate__()
         self.reloaded = True
 
     def copied(self) -> "Learner | Pipeline":

@@ -17,9 +17,9 @@ class UnmergeableLearner(op.SGDRegressor):  # type: ignore[misc]
 
 def test_merge_of_learner_without_merge_hook_is_refused() -> None:
     one, other = (UnmergeableLearner().learn_one([1.0, 2.0], y) for y in (1.0, 2.0))
-    before = pickle.dumps(one.__dict__)
+    before = pickle.dumps(one)
     with pytest.raises(
         MergeError, match=r"UnmergeableLearner\.merge: .* got a learner that does not\. Learn"
     ):
         one.merge(other)
-    assert pickle.dumps(one.__dict__) == before
+    assert pickle.dumps(one) == before
