@@ -25,7 +25,7 @@ typedef struct {
     double *predictions, *steps; /* predictions and steps (c each) */
     double *pace;         /* rate, limit, keep, damping of the next rows */
     Pace next;            /* pointers to the values of the next row in `pace` */
-    Py_ssize_t remaining, seen, mistakes;
+    Py_ssize_t remaining, seen, mistakes, nbytes;
 } Object;
 
 /* put(n, W, b, rate, limit, keep, damping): set the state and the steps of the next n rows. */
@@ -159,6 +159,7 @@ static Object *create(PyTypeObject *type, Py_ssize_t d, Py_ssize_t c)
         return (Object *)PyErr_NoMemory();
     }
     self->model = (Linear){.d = d, .c = c, .W = at, .b = at + c * d};
+    self->nbytes = (c * d + c) * (Py_ssize_t)sizeof(double);
     self->row = self->model.b + c;
     self->target = self->row + d;
     self->predictions = self->target + c;
@@ -256,6 +257,7 @@ static PyMemberDef members[] = {
     {"d", T_PYSSIZET, offsetof(Object, model.d), READONLY, "Number of features."},
     {"c", T_PYSSIZET, offsetof(Object, model.c), READONLY, "Number of outputs."},
     {"seen", T_PYSSIZET, offsetof(Object, seen), READONLY, "Rows learned."},
+    {"nbytes", T_PYSSIZET, offsetof(Object, nbytes), READONLY, "Bytes of the weights."},
     {"mistakes", T_PYSSIZET, offsetof(Object, mistakes), READONLY, "Rows predicted incorrectly."},
     {NULL, 0, 0, 0, NULL},
 };

@@ -24,6 +24,7 @@ typedef struct {
     Reading reading;
     PyObject *constants; /* parts of the state in Python, which rows do not change */
     Py_ssize_t seen;     /* rows learned by learn_one and learn_few */
+    Py_ssize_t nbytes;   /* size of the state, without work space */
     double *row;         /* the current row (d), and its targets (c) */
     double *predictions; /* predictions (c) */
     double *weights;     /* w0 + w (d, c), and the offset (c), if `fresh` */
@@ -356,32 +357,6 @@ static PyObject *learn_few(Object *self, PyObject *args)
     return PyBool_FromLong(good);
 }
 
-/* predict_few(n, X, scores): return whether the rows were predicted. */
-static PyObject *predict_few(Object *self, PyObject *args)
-{
-    const ptrdiff_t d = self->rows.d, c = self->rows.c;
-    PyObject *given[2];
-    Py_buffer view[2];
-    Py_ssize_t n;
-    if (!PyArg_ParseTuple(args, "nOO:predict_few", &n, &given[0], &given[1]))
-        return NULL;
-    if (n < 1 || n > FEW)
-        Py_RETURN_FALSE;
-    if (!idle(self))
-        return NULL;
-    double *scores = numbers_of(given[1], "d", n * c, 1, &view[1]);
-    if (!scores)
-        return NULL;
-    const double *X = plain(given[0], n * d, &view[0]);
-    const int good = X && !self->busy;
-    for (Py_ssize_t i = 0; good && i < n; i++)
-        score(self, X + i * d, scores + i * c);
-    if (X)
-        PyBuffer_Release(&view[0]);
-    PyBuffer_Release(&view[1]);
-    return PyBool_FromLong(good);
-}
-
 /* The prediction for `predictions`; NULL with an error on failure. */
 static PyObject *prediction(const Object *self)
 {
@@ -492,6 +467,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_DECREF(self);
         return PyErr_Format(PyExc_ValueError, "Rows: expected one label for each output");
     }
+    self->nbytes = (self->rows.before - self->rows.triangle[1]) * (Py_ssize_t)sizeof(double);
     self->rows.free = free_;
     self->rows.factor = factor;
     self->rows.level = level;
@@ -515,6 +491,7 @@ static PyObject *copy(Object *self, PyObject *unused)
     Py_DECREF(twin->constants);
     twin->constants = Py_NewRef(self->constants);
     twin->seen = self->seen;
+    twin->nbytes = self->nbytes;
     return (PyObject *)twin;
 }
 
@@ -547,8 +524,6 @@ static PyMethodDef methods[] = {
      "learn_one(x, y, weight): return whether the row was learned."},
     {"learn_few", (PyCFunction)learn_few, METH_VARARGS,
      "learn_few(n, X, y, errors): return whether the rows were learned."},
-    {"predict_few", (PyCFunction)predict_few, METH_VARARGS,
-     "predict_few(n, X, scores): return whether the rows were predicted."},
     {"predict_one", (PyCFunction)predict_one, METH_O,
      "predict_one(x): return the prediction, or None."},
     {"predict_std", (PyCFunction)predict_std, METH_O,
@@ -560,6 +535,7 @@ static PyMemberDef members[] = {
     {"d", T_PYSSIZET, offsetof(Object, rows.d), READONLY, "Number of features."},
     {"c", T_PYSSIZET, offsetof(Object, rows.c), READONLY, "Number of outputs."},
     {"seen", T_PYSSIZET, offsetof(Object, seen), READONLY, "Rows learned one by one."},
+    {"nbytes", T_PYSSIZET, offsetof(Object, nbytes), READONLY, "Bytes of the state."},
     {"constants", T_OBJECT, offsetof(Object, constants), 0, "Parts that rows do not change."},
     {NULL, 0, 0, 0, NULL},
 };

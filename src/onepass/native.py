@@ -44,18 +44,22 @@ status: str
 loops, status = _load()
 """The module of compiled loops, or None; and ``"compiled"``, or ``"NumPy (reason)"``.
 
-``Rows(d, c, free, factor, level, period, array, names, number, labels, places)`` is recursive least
-squares with d features and c outputs, with or without an intercept. Before each row the weight of
-the past is multiplied by ``factor``. If ``level`` is above 0, the information about each weight is
-raised every ``period`` rows to that of ``level`` rows. Single rows are instances of the type
-``array``, or dicts with the keys ``names``. Predictions are converted by the function ``number``,
-or are elements of ``labels``, whose outputs are ``places``. ``put(part, doubles)`` and
-``get(part)`` copy parts of the state; ``triangle(R.T, z, out)`` copies R (d, d) and z (d, c) in or
-out, and ``numbers(mass, age, count)`` copies the numbers. ``learn(n, X, Y, weights, errors)``
-learns rows and returns the number of rows learned: less than n if the next row requires the general
-algorithm, -1 if the state is no longer valid. In these cases, and after ``release()``,
-``learn_one(x, y, weight)`` and ``learn_few(n, X, y, errors)`` for up to 65,536 rows return False
-and leave the state unchanged.
+``Rows(d, c, free, factor, level, period, format)`` is recursive least squares with d features and c
+outputs, with or without an intercept. Before each row the weight of the past is multiplied by
+``factor``. If ``level`` is above 0, the information about each weight is raised every ``period``
+rows to that of ``level`` rows. ``format`` is None, or a tuple (array, scalars, names, number,
+labels, places) for single rows: a row is an instance of the type ``array``, a list or tuple of
+numbers, or a dict with the keys ``names``; numbers are Python's or of the types ``scalars``.
+Predictions are converted by the type ``number``, are vectors if ``number`` is a function that
+creates an array of c doubles, or are elements of ``labels``, whose outputs are ``places``.
+``put(part, doubles)`` and ``get(part)`` copy parts of the state; ``triangle(R.T, z, out)`` copies
+R (d, d) and z (d, c) in or out, or U, θ and D if D is given, and ``numbers`` the numbers.
+``copy()`` returns an independent copy. ``fitted(weights, center, offset)`` writes what predictions
+need. ``learn(n, X, Y, weights, errors)`` learns rows and returns the number of rows learned: less
+than n if the next row requires the general algorithm, -1 if the state is no longer valid. In these
+cases ``learn_one(x, y, weight)`` and ``learn_few(n, X, y, errors)``, for up to 65,536 rows, return
+False and leave the state unchanged. ``predict_one(x)`` and ``predict_std(x)``, which also returns
+the standard deviation, return None if Python must handle the row.
 
 ``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, predictions,
 work)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves, known,
@@ -68,11 +72,10 @@ work)`` decomposes [diag(d) z], d and z (n,), with LAPACK's function ``dlasd4`` 
 writes the left singular vectors (n, n) as rows, and the singular values; ``work`` (3 n) is work
 space. It returns False if LAPACK fails.
 
-``Linear(d, c, unit, loss, parameter, array, names, number, labels, places)`` learns single rows by
-``descend``, or by ``correct`` if ``loss`` is 0. ``put(n, W, b, rate, limit, keep, damping)`` sets
-the weights and the step sizes of the next n rows; ``get()`` returns W, b, the number of rows
-learned and the number of mistakes. ``learn_one(x, y, weight)`` returns whether the row was learned;
-it learns no row after ``release()``.
+``Linear(d, c, unit, loss, parameter, format)`` learns single rows by ``descend``, or by ``correct``
+if ``loss`` is 0. ``put(n, W, b, rate, limit, keep, damping)`` sets the weights and the step sizes
+of the next n rows; ``get(W, b)`` writes the weights. ``learn_one(x, y, weight)`` returns whether
+the row was learned.
 
 The following functions process q columns of p numbers, stored as the rows of an array (q, p) of
 type "f" or "d", from index ``first`` to before index ``last`` only.

@@ -153,11 +153,10 @@ def test_memory_is_measured_while_native_state_is_loaded(tmp_path: Path) -> None
         rows = np.random.default_rng(0).normal(size=(40, 4))
         served.durable.learn(rows, rows[:, 0])
         served.durable.snapshot()
-        known = nbytes(served.durable.frozen_copy)
-        assert known == served.durable.model().nbytes
         for row in rows:
             served.durable.learn_one(row, row[0])
-            assert nbytes(served.durable.frozen_copy) == known
+            size = served.durable.model().nbytes
+            assert size // 2 < nbytes(served.durable.frozen_copy) <= size
 
 
 def test_retired_model_keeps_its_own_metrics(tmp_path: Path) -> None:

@@ -83,6 +83,10 @@ class Linear:
     offset_: Any = StateAttribute()
     rows_seen_: Any = RowCounter()
     fit_intercept: bool
+    n_features_in_: int
+    target_ndim_: int
+    _rollback_on_error: Callable[[], Any]
+    get_params: Callable[..., dict[str, Any]]
 
     _compiled: Any = None  # the state, while the attributes above are not in the instance
 
@@ -92,7 +96,7 @@ class Linear:
 
     def _intercepts(self) -> Floats:
         """Intercepts (c,)."""
-        return self.offset_
+        return np.asarray(self.offset_)
 
     def _widen(self, d: int) -> None:
         """Add features with zero weights."""
@@ -196,16 +200,14 @@ class Linear:
         number, parameter, steps = self._slope_and_steps(_STEPS)
         unit = 1.0 if self.fit_intercept else 0.0
         compiled = native.loops.Linear(*weights.shape, unit, number, parameter, row_format)
-        compiled.put(
-            _STEPS, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps
-        )
+        compiled.put(_STEPS, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps)
         self._hold(compiled)
 
     def _hold(self, compiled: Any) -> None:
         """Replace the learned attributes by a compiled state, in one assignment."""
-        copied = copied_attributes(type(self))
+        copied = copied_attributes(self)
         own = {name: value for name, value in self.__dict__.items() if name not in copied}
-        for name, counted in counters(type(self)).items():
+        for name, counted in counters(self).items():
             own[name] = getattr(self, name) - getattr(compiled, counted)
         self.__dict__ = own | {"_compiled": compiled}
 
@@ -222,7 +224,7 @@ class Linear:
         compiled = own.get("_compiled")
         if compiled is None:
             return values
-        for name, counted in counters(type(self)).items():
+        for name, counted in counters(self).items():
             values[name] += getattr(compiled, counted)
         return {**values, **read(compiled)}
 
@@ -268,7 +270,8 @@ class Linear:
         return twin
 
     def __getstate__(self) -> Any:
-        return self._without(super().__getstate__(), self._exported)
+        own: Any = super().__getstate__()
+        return self._without(own, self._exported)
 
 
 def coefficients(learner: Any) -> Floats:

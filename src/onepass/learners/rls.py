@@ -48,7 +48,7 @@ from onepass.validation.table import TableLike, mixed_zones
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
 
 
-_FEW = 64  # rows that the compiled state learns or predicts in one call
+_FEW = 64  # rows that the compiled state learns in one call
 _NUMBERS = 1 << 16  # or more rows with at most this number of values, in under a millisecond
 _FITTED = ("weights_", "center_", "offset_")
 _LARGEST = 1e150  # sums of squares of larger rows might overflow with the next row
@@ -74,7 +74,7 @@ class LeastSquares(Linear):
     initial_weights_: Floats
     time_: Any
     time_aware_: bool
-    _frozen: bool = False  # whether this is a frozen copy, which has no state but for predictions
+    _frozen: int | None = None  # in frozen copies, the bytes of the state that they do not contain
 
     @property
     def uses_time(self) -> bool:
@@ -119,11 +119,11 @@ class LeastSquares(Linear):
                 raise self._too_large(X, Y, s) from error
             predictions: Floats = Y - errors
             if arrays is None:
-                weights, middle, offset = _fitted(compiled)
+                weights, _, offset = _fitted(compiled)
                 good = linalg.finite(weights, offset, predictions)
             else:
                 (memory, *_), state = arrays
-                weights, middle, offset = arrays.past.fitted(self.initial_weights_)
+                weights, _, offset = arrays.past.fitted(self.initial_weights_)
                 good = state.finite and linalg.finite(
                     weights, np.diagonal(memory.R), memory.squares, offset, predictions
                 )
@@ -307,18 +307,13 @@ class LeastSquares(Linear):
     # -- the compiled state ------------------------------------------------------------------------
 
     def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
+        del where
         if self._compiled is None or not self._is_small_block(X) or type(y) is not np.ndarray:
             return None
         if y.dtype != np.float64 or y.shape != X.shape[:1]:
             return None
         y, errors = np.ascontiguousarray(y), np.empty(len(y))
         return y - errors if self._compiled.learn_few(len(y), X, y, errors) else None
-
-    def _predict_few(self, X: TableLike) -> Floats | None:
-        if self._compiled is None or not self._is_small_block(X) or len(X) > _FEW:
-            return None
-        predictions = np.empty(len(X))
-        return predictions if self._compiled.predict_few(len(X), X, predictions) else None
 
     def _is_small_block(self, X: object) -> TypeGuard[Floats]:
         """Whether X is a small float64 block for a learner with one numeric target."""
@@ -345,7 +340,7 @@ class LeastSquares(Linear):
             "centering_": centering,
             "prior_": prior,
             "forgetting_": state,
-            **self._for_prediction(compiled),
+            **dict(zip(_FITTED, _fitted(compiled), strict=True)),
         }
 
     def _read(self, compiled: Any, name: str) -> Any:
@@ -356,7 +351,9 @@ class LeastSquares(Linear):
         return self._read_all(compiled)[name]
 
     def _for_prediction(self, compiled: Any) -> dict[str, Any]:
-        return dict(zip(_FITTED, _fitted(compiled), strict=True))
+        fitted = _fitted(compiled)
+        left_out = compiled.nbytes - sum(part.nbytes for part in fitted)
+        return {**dict(zip(_FITTED, fitted, strict=True)), "_frozen": left_out}
 
     def _export(self, compiled: Any) -> CompiledRows:
         """The content of a compiled state."""
@@ -379,14 +376,8 @@ class LeastSquares(Linear):
         if compiled is not None:
             self.compiled_ = compiled
 
-    def frozen_copy(self) -> Any:
-        """Return a copy for prediction that later learning does not change."""
-        frozen = super().frozen_copy()
-        frozen.__dict__["_frozen"] = self._frozen or self._compiled is not None
-        return frozen
-
     def _missing(self, name: str) -> AttributeError:
-        if not self._frozen:
+        if self._frozen is None:
             return super()._missing(name)
         return NotFittedError(
             "onepass: a learner's `frozen_copy()` must be used for prediction only, got a call "

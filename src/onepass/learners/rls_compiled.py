@@ -140,12 +140,14 @@ class CompiledRows:
         U, theta, D = np.zeros((d, d), order="F"), np.empty((d, c)), np.empty(d)
         compiled.triangle(U.T, theta, 1, D)
         parts = (np.frombuffer(compiled.get(name)).copy() for name in _PARTS)
-        return cls(U, theta, D, *parts, compiled.numbers(), *compiled.constants)
+        fields: Any = (U, theta, D, *parts, compiled.numbers(), *compiled.constants)
+        return cls(*fields)
 
     def compiled(self, rule: Any, start: Floats, row_format: tuple[Any, ...] | None) -> Any:
         """The compiled state for a forgetting rule and initial weights."""
         fading = (rule.factor, _level(rule), rows_between(rule.factor))
-        compiled = native.loops.Rows(*self.theta.shape, self.free, *fading, row_format)
+        loops: Any = native.loops
+        compiled = loops.Rows(*self.theta.shape, self.free, *fading, row_format)
         compiled.put("start", np.ascontiguousarray(start))
         compiled.put("least", self.floor.least)
         for name in _PARTS:
@@ -163,9 +165,7 @@ class CompiledRows:
         R, z, d = np.asfortranarray(root * self.U), root * self.theta, len(self.D)
         means, rest, floor = self.means, self.rest, self.floor
         if count != floor.rows:  # the floor is in use
-            floor = Floor(
-                floor.least, self.energy, self.active, self.last, np.array([age]), count
-            )
+            floor = Floor(floor.least, self.energy, self.active, self.last, np.array([age]), count)
         w = linalg.solve_upper(R, z)
         past = LeastSquaresState(
             Triangle(R, z, w, self.squares, self.ridge, None),

@@ -98,12 +98,12 @@ class RowCounter(StateAttribute):
             raise owner._missing(self.name)  # noqa: SLF001
         return own[self.name] + getattr(own.get("_compiled"), self.counted, 0)
 
-    def __set__(self, owner: Any, value: int) -> None:
+    def __set__(self, owner: Any, value: Any) -> None:
         own = owner.__dict__
         own[self.name] = value - getattr(own.get("_compiled"), self.counted, 0)
 
 
-def learned(thing: object) -> list[str]:
+def learned(thing: Any) -> list[str]:
     """Return the names of the learned attributes in files; they end with an underscore.
 
     Those of a compiled state follow all others, on which its format of rows depends.
@@ -112,29 +112,29 @@ def learned(thing: object) -> list[str]:
     if "rows_seen_" not in own:
         return own
     if vars(thing).get("_compiled") is None:
-        return own + [name for name in copied_attributes(type(thing)) if name not in own]
-    exact = [name for name, value in _descriptors(type(thing)) if isinstance(value, CompiledState)]
-    return own + (exact or list(copied_attributes(type(thing))))
+        return own + [name for name in copied_attributes(thing) if name not in own]
+    found = _descriptors(thing.__class__).items()
+    exact = [name for name, value in found if isinstance(value, CompiledState)]
+    return own + (exact or list(copied_attributes(thing)))
+
+
+def copied_attributes(thing: Any) -> list[str]:
+    """Return the names of the attributes that a compiled state contains."""
+    found = _descriptors(thing.__class__).items()
+    return [name for name, value in found if type(value) is StateAttribute]
+
+
+def counters(thing: Any) -> dict[str, str]:
+    """Return the counters, and the attribute of the compiled state that each of them adds."""
+    found = _descriptors(thing.__class__).items()
+    return {name: value.counted for name, value in found if isinstance(value, RowCounter)}
 
 
 @cache
-def copied_attributes(cls: type) -> tuple[str, ...]:
-    """Return the names of the attributes that the compiled state of a class contains."""
-    return tuple(name for name, value in _descriptors(cls) if type(value) is StateAttribute)
-
-
-@cache
-def counters(cls: type) -> dict[str, str]:
-    """Return the counters of a class, and the attribute of the compiled state that each adds."""
-    return {
-        name: value.counted for name, value in _descriptors(cls) if isinstance(value, RowCounter)
-    }
-
-
-def _descriptors(cls: type) -> list[tuple[str, StateAttribute]]:
-    """The learned attributes that a class defines, by name."""
+def _descriptors(cls: type) -> dict[str, StateAttribute]:
+    """The descriptors of learned attributes of a class, by name."""
     found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
-    return [(name, value) for name, value in found.items() if isinstance(value, StateAttribute)]
+    return {name: value for name, value in found.items() if isinstance(value, StateAttribute)}
 
 
 def nbytes(thing: object) -> int:
@@ -144,8 +144,9 @@ def nbytes(thing: object) -> int:
     if isinstance(thing, dict):
         return sum(nbytes(part) for part in thing.values())
     if isinstance(thing, BaseEstimator):
-        names = {*vars(thing), *copied_attributes(type(thing))}
-        return sum(nbytes(getattr(thing, name, None)) for name in names if name.endswith("_"))
+        own = vars(thing)
+        size = nbytes(own.get("_compiled")) + (own.get("_frozen") or 0)
+        return size + sum(nbytes(value) for name, value in own.items() if name.endswith("_"))
     if hasattr(thing, "nbytes"):
         return int(thing.nbytes)
     if hasattr(thing, "__dataclass_fields__"):

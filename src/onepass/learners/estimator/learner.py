@@ -144,11 +144,6 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         del X, y, where
         return None
 
-    def _predict_few(self, X: TableLike) -> Array | None:
-        """Predict a small block by a fast path; None if there is no fast path."""
-        del X
-        return None
-
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that later learning of this learner does not change.
 
@@ -261,9 +256,6 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         NotFittedError
             If no row was learned.
         """
-        predictions = self._predict_few(X)
-        if predictions is not None:
-            return predictions
         return self._to_predictions(self._scores(self._matrix(X, "predict")), None)
 
     # -- single rows ---------------------------------------------------------------------------
