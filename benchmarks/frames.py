@@ -35,6 +35,17 @@ def names(X: Floats) -> list[str]:
     return [f"x{j}" for j in range(X.shape[1])]
 
 
+def online_settings(X: Floats) -> dict[str, Any]:
+    """Return settings of polars-online: no intercept, and a prediction from the second row on."""
+    return {
+        "targets": ["y"],
+        "features": names(X),
+        "fit_intercept": False,
+        "min_weight": 0.0,
+        "max_error_inflation": float("inf"),
+    }
+
+
 class PolarsOnline:
     """polars-online: ``rls``, and ``ewridge`` solved at each row for windows."""
 
@@ -50,20 +61,12 @@ class PolarsOnline:
         from polars_online import ModelBank, spec  # noqa: PLC0415  not on every machine
 
         self._bank, self._frame = ModelBank, frame(X, y, keys)
-        common: dict[str, Any] = {
-            "targets": ["y"],
-            "features": names(X),
-            "half_life": float("inf"),
-            "fit_intercept": False,
-            "min_weight": 0.0,
-            "max_error_inflation": float("inf"),  # otherwise it withholds early predictions
-            "group": None if keys is None else "key",
-        }
+        more = {"half_life": float("inf"), "group": None if keys is None else "key"}
         if window is None:
-            self._spec = spec.rls("m", delta=ridge, **common)
+            self._spec = spec.rls("m", delta=ridge, **more, **online_settings(X))
         else:
-            cut = {"window_size": float(window), "ridge": ridge, "solve_every": 0}
-            self._spec = spec.ewridge("m", **cut, **common)
+            more |= {"window_size": float(window), "ridge": ridge, "solve_every": 0}
+            self._spec = spec.ewridge("m", **more, **online_settings(X))
         self._learned: Any = None
 
     def run(self, n: int) -> Any:
