@@ -81,7 +81,7 @@ $(VENV)-peers/.ready: $(INSTALLED)
 	$(VENV)-peers/bin/python -m pip install $(QUIETLY) --editable '.[all]' --group peers
 	@touch $@
 
-bench: $(VENV)-peers/.ready  ## measure speed against other libraries and the machine's limits; half an hour
+bench: $(VENV)-peers/.ready  ## measure speed against other libraries (polars-online: PYTHON=python3.12) and the machine; half an hour
 	$(VENV)-peers/bin/python benchmarks/speed.py
 	$(VENV)-peers/bin/python benchmarks/tables.py
 

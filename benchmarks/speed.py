@@ -34,7 +34,7 @@ PARTS = {
     **{name: f"speed_{name}:works" for name in ("slopes", "memories", "art", "files", "start")},
 }
 """Part -> file and function, with arguments ``rounds`` and ``limits``."""
-SHOWN = ("speed", "speed_windows", "speed_notes", "speed_aside")
+SHOWN = ("speed_losses", "speed", "speed_windows", "speed_notes", "speed_aside")
 LIBRARIES = (
     "numpy", "scipy", "scikit-learn", "torch", "pyarrow", "polars", "polars-online", "polars-ds",
     "polars-ols", "river", "padasip", "reservoirpy", "dynamax", "scikit-learn-intelex",

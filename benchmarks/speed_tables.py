@@ -33,6 +33,16 @@ def speed(found: Found) -> str:
     return f"{machine(found)}\n\n{table(head, rows)}"
 
 
+def speed_losses(found: Found) -> str:
+    """Return the benchmarks in which onepass is slower, the slowest first."""
+    slower = [work for work in works(found) if work["best"] and work["ratio"] < 1.0]
+    rows = [
+        [work["name"], work["best"], times(work["ratio"])]
+        for work in sorted(slower, key=lambda work: work["ratio"])
+    ]
+    return table(["work", "compared with", "measured"], rows, 2)
+
+
 def speed_windows(found: Found) -> str:
     """Return the largest errors of sliding windows."""
     streams = next((work["errors"] for work in works(found) if work["errors"]), None)
