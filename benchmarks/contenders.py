@@ -51,13 +51,13 @@ class Loop(Contender):
         return list(X)
 
     def predict(self, x: Floats) -> float:
-        return float(self.w @ x)
+        return float(x.dot(self.w))
 
     def learn(self, x: Floats, y: Any, weight: float = 1.0) -> None:
         """Learn a row; a negative weight removes it."""
-        u = self.P @ x
-        gain = u / (self.forgetting / weight + x @ u)
-        error = y - x @ self.w
+        u = self.P.dot(x)  # faster than @ for small arrays
+        gain = u / (self.forgetting / weight + x.dot(u))
+        error = y - x.dot(self.w)
         self.w += gain * error if self.w.ndim == 1 else gain[:, None] * error
         self.P -= gain[:, None] * u
         if self.forgetting < 1.0:

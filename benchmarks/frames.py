@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
-from contenders import Floats
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
 
 for variable in ("POLARS_MAX_THREADS", "POLARS_ONLINE_MAX_THREADS", "RAYON_NUM_THREADS"):
     os.environ[variable] = "1"  # before these libraries are imported

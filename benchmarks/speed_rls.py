@@ -46,7 +46,7 @@ CHECKED = {5: 500, 10: 500, 20: 500, 100: 500, 1000: 64}  # rows whose predictio
 WINDOWS = {5: 100, 10: 100, 20: 100, 100: 300}  # features -> rows of the window
 KEYS, KEYED_ROWS = (1_000, 10_000), 200_000
 HAND = "NumPy recursion"
-ALONE = "learn_one alone"
+ALONE, BARE = "learn_one alone", "bare learn_one"
 
 
 def stream(p: int, *outputs: int) -> tuple[Floats, Floats]:
@@ -278,50 +278,49 @@ def window_errors(here: list[Any]) -> dict[str, dict[str, float | None]]:
 def single_rows(rounds: int, limits: Limits) -> Iterator[Work]:
     """Measure learn_one with several kinds of rows, and with a read after each row."""
     del limits
-    for what, (items, outputs, settings, kind) in single_cases().items():
+    bare = partial(op.RLSRegressor, RIDGE, fit_intercept=False)
+    for what, (items, by_hand, settings) in single_cases().items():
         ways = {
-            "onepass": partial(learn_rows, items, settings),
-            HAND: partial(learn_by_hand, items, outputs, kind),
+            "onepass": learn_rows(partial(bare, **settings), items, result=lambda m: m.coef_),
+            HAND: learn_rows(by_hand, items, "learn", result=lambda loop: loop.w.T),
         }
         rates = turns(ways, rounds, least=64, most=len(items))
         differs = difference(ways["onepass"](500), [ways[HAND](500)], 1.0)
         yield work("learn_one", what, rates, "onepass", differs=differs)
     items = single_cases()["1 output"][0]
-    for what, (read, by_hand) in reads().items():
+    for what, (read, read_by_hand) in reads().items():
         ways = {
-            "onepass": partial(read_rows, partial(op.RLSRegressor, RIDGE, fit_intercept=False),
-                               items, read),
-            HAND: partial(read_rows, partial(LoopWithDeviation, 10, RIDGE), items, by_hand),
-            ALONE: partial(learn_rows, items, {}),
-        }  # fmt: skip
+            "onepass": read_rows(bare, items, read),
+            HAND: read_rows(partial(LoopWithDeviation, 10, RIDGE), items, read_by_hand),
+            ALONE: learn_rows(bare, items),
+        }
         rates = turns(ways, rounds, least=64, most=len(items))
         differs = difference(ways["onepass"](500), [ways[HAND](500)], 1.0)
-        alone = rates.pop(ALONE)
+        alone = {"onepass": rates["onepass"], ALONE: rates.pop(ALONE)}
         yield work("learn_one and a read", what, rates, "onepass", differs=differs)
-        yield work(
-            "a read, relative to learn_one alone",
-            what,
-            {"onepass": rates["onepass"], ALONE: alone},
-            "onepass",
-        )
+        yield work("a read, relative to learn_one alone", what, alone, "onepass")
 
 
-def single_cases() -> dict[str, tuple[list[Any], tuple[int, ...], dict[str, Any], Any]]:
-    """Return arguments of learn_one, outputs, settings, and the recursion by hand."""
+def single_cases() -> dict[str, tuple[list[Any], Callable[[], Any], dict[str, Any]]]:
+    """Return arguments of learn_one, the recursion by hand, and settings of onepass."""
     X, y = (part[:20_000] for part in stream(10))
     Y = stream(10, 7)[1][:20_000]
     whole = np.round(3.0 * X).astype(int)
-    weights = np.random.default_rng(0).uniform(0.5, 2.0, size=len(X)).tolist()
-    rows, targets = list(X), y.tolist()
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, size=len(X))
     window = {"forgetting": op.forgetting.Window(100)}
+    loop, of_any = partial(Loop, 10, RIDGE), partial(LoopOfAny, 10, RIDGE)
+
+    def items(*parts: Any) -> list[Any]:
+        return list(zip(*parts, strict=True))
+
     return {
-        "1 output": (list(zip(rows, targets, strict=True)), (), {}, Loop),
-        "7 outputs": (list(zip(rows, Y, strict=True)), (7,), {}, Loop),
-        "float32 target": (list(zip(rows, y.astype(np.float32), strict=True)), (), {}, Loop),
-        "list row": (list(zip(X.tolist(), targets, strict=True)), (), {}, LoopOfAny),
-        "integer row": (list(zip(whole, targets, strict=True)), (), {}, LoopOfAny),
-        "Window(100)": (list(zip(rows, targets, strict=True)), (), window, LoopOfWindow),
-        "weights": (list(zip(rows, targets, weights, strict=True)), (), {}, Loop),
+        "1 output": (items(X, y.tolist()), loop, {}),
+        "7 outputs": (items(X, Y), partial(Loop, 10, RIDGE, 1.0, 7), {}),
+        "float32 target": (items(X, y.astype(np.float32)), loop, {}),
+        "list row": (items(X.tolist(), y.tolist()), of_any, {}),
+        "integer row": (items(whole, y.tolist()), of_any, {}),
+        "Window(100)": (items(X, y.tolist()), partial(LoopOfWindow, 10, RIDGE), window),
+        "weights": (items(X, y.tolist(), weights.tolist()), loop, {}),
     }
 
 
@@ -354,8 +353,8 @@ class LoopWithDeviation(Loop):
         self.rows_seen, self.squares = 0, 0.0
 
     def learn_one(self, x: Any, y: Any) -> None:
-        u = self.P @ x
-        spread, error = 1.0 + x @ u, y - x @ self.w
+        u = self.P.dot(x)
+        spread, error = 1.0 + x.dot(u), y - x.dot(self.w)
         self.w += error / spread * u
         self.P -= (u / spread)[:, None] * u
         self.squares += error * error / spread
@@ -364,25 +363,22 @@ class LoopWithDeviation(Loop):
     def deviation(self, x: Any) -> Any:
         """Return the prediction and its standard deviation."""
         variance = self.squares / max(self.rows_seen - len(x), 1)
-        return x @ self.w, np.sqrt(variance * (1.0 + x @ self.P @ x))
+        return x.dot(self.w), np.sqrt(variance * (1.0 + x.dot(self.P.dot(x))))
 
 
-def learn_rows(items: list[Any], settings: dict[str, Any], n: int) -> Floats:
-    """Learn rows with learn_one; return the weights."""
-    model = op.RLSRegressor(RIDGE, fit_intercept=False, **settings)
-    learn = model.learn_one
-    for item in items[:n]:
-        learn(*item)
-    return np.asarray(model.coef_)
+def learn_rows(
+    make: Callable[[], Any], items: list[Any], verb: str = "learn_one", result: Any = None
+) -> Way:
+    """Return a method that learns rows one by one, and returns a result of the learner."""
 
+    def way(n: int) -> Any:
+        learner = make()
+        learn = getattr(learner, verb)
+        for item in items[:n]:
+            learn(*item)
+        return result and result(learner)
 
-def learn_by_hand(items: list[Any], outputs: tuple[int, ...], kind: Any, n: int) -> Floats:
-    """Learn rows by the recursion; return the weights."""
-    loop = kind(10, RIDGE, 1.0, *outputs)
-    learn = loop.learn
-    for item in items[:n]:
-        learn(*item)
-    return np.asarray(loop.w.T)
+    return way
 
 
 def reads() -> dict[str, tuple[Any, Any]]:
@@ -404,13 +400,17 @@ def reads() -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def read_rows(make: Callable[[], Any], items: list[Any], read: Any, n: int) -> Floats:
-    """Learn rows and read after each; return the last read."""
-    model, found = make(), None
-    for x, y in items[:n]:
-        model.learn_one(x, y)
-        found = read(model, x)
-    return np.ravel(np.asarray(found, dtype=float))
+def read_rows(make: Callable[[], Any], items: list[Any], read: Any) -> Way:
+    """Return a method that learns rows and reads after each, and returns the last read."""
+
+    def way(n: int) -> Any:
+        learner, found = make(), None
+        for x, y in items[:n]:
+            learner.learn_one(x, y)
+            found = read(learner, x)
+        return np.ravel(np.asarray(found, dtype=float))
+
+    return way
 
 
 # -- pipelines -------------------------------------------------------------------------------------
@@ -446,22 +446,14 @@ def pipelines(rounds: int, limits: Limits) -> Iterator[Work]:
     }  # fmt: skip
     for what, (ours, rows, river, their_rows, bare_rows, note) in cases.items():
         ways = {
-            "onepass": partial(learn_each, ours, rows, targets),
-            "River": partial(learn_each, river, their_rows, targets),
-            "bare learn_one": partial(learn_each, bare, bare_rows, targets),
+            "onepass": learn_rows(ours, list(zip(rows, targets, strict=True))),
+            "River": learn_rows(river, list(zip(their_rows, targets, strict=True))),
+            BARE: learn_rows(bare, list(zip(bare_rows, targets, strict=True))),
         }
         rates = turns(ways, rounds, least=64, most=len(rows))
-        alone = rates.pop("bare learn_one")
+        alone = {"onepass": rates["onepass"], BARE: rates.pop(BARE)}
         yield work("learn_one of a pipeline", what, rates, "onepass", note=note)
-        rates = {"onepass": rates["onepass"], "bare learn_one": alone}
-        yield work("a pipeline, relative to bare learn_one", what, rates, "onepass")
-
-
-def learn_each(make: Callable[[], Any], rows: list[Any], targets: list[float], n: int) -> None:
-    """Learn rows with learn_one."""
-    learn = make().learn_one
-    for x, y in zip(rows[:n], targets, strict=False):
-        learn(x, y)
+        yield work("a pipeline, relative to bare learn_one", what, alone, "onepass")
 
 
 # -- keys, forgetting ------------------------------------------------------------------------------
