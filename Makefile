@@ -74,14 +74,17 @@ format: $(VENV)/.ready-to-test  ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(VENV)-peers/.ready: $(INSTALLED)
-	$(PYTHON) -m venv $(VENV)-peers
+# Created again for another PYTHON: polars-online needs Python 3.12.
+PEERS := $(VENV)-peers/.ready-$(notdir $(PYTHON))
+
+$(PEERS): $(INSTALLED)
+	$(PYTHON) -m venv --clear $(VENV)-peers
 	$(VENV)-peers/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-peers/bin/python -m pip install $(QUIETLY) '$(TORCH)'
 	$(VENV)-peers/bin/python -m pip install $(QUIETLY) --editable '.[all]' --group peers
 	@touch $@
 
-bench: $(VENV)-peers/.ready  ## measure speed against other libraries and the machine's limits; half an hour
+bench: $(PEERS)  ## measure speed against other libraries and the machine's limits; half an hour
 	$(VENV)-peers/bin/python benchmarks/speed.py
 	$(VENV)-peers/bin/python benchmarks/tables.py
 
@@ -89,7 +92,7 @@ BASE ?= main
 bench-compare: $(VENV)/.ready  ## compare accuracy and speed with BASE=main
 	$(BIN)/python benchmarks/compare.py --base $(BASE)
 
-peers: $(VENV)-peers/.ready  ## compare with other libraries: speed, stability, real streams
+peers: $(PEERS)  ## compare with other libraries: speed, stability, real streams
 	$(VENV)-peers/bin/python benchmarks/peers.py
 	$(VENV)-peers/bin/python benchmarks/stability.py
 	$(VENV)-peers/bin/python benchmarks/streams.py

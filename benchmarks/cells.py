@@ -1,7 +1,8 @@
 """Numbers and tables as Markdown, and results as JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,18 @@ def write(path: Path, found: Found) -> None:
     """Write the results of a benchmark as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def versions(libraries: Iterable[str]) -> dict[str, Any]:
+    """Return the versions of the libraries, and the names of those that are not installed."""
+    found: dict[str, str] = {}
+    missing = []
+    for library in libraries:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            missing.append(library)
+    return {"versions": found, "missing": missing}
 
 
 def table(head: list[str], rows: list[list[str]], words: int = 1) -> str:

@@ -2,7 +2,8 @@
 
 Each contender gets the same prior, w ~ N(0, I / ridge), the same rows, no intercept and the same
 forgetting factor; exceptions are documented in its class. ``rows`` converts the rows to the format
-of the library beforehand, outside the timed part.
+of the library beforehand, outside the timed part. Libraries for Polars, which learn whole frames,
+are in ``frames.py``.
 """
 
 from collections.abc import Sequence
@@ -39,24 +40,28 @@ class Contender(Protocol):
 
 
 class Loop(Contender):
-    """The textbook recursion with P (p × p) in NumPy."""
+    """The textbook recursion with P (p × p) in NumPy, for one or several outputs."""
 
     name: ClassVar[str] = "NumPy loop"
 
-    def __init__(self, p: int, ridge: float, forgetting: float = 1.0) -> None:
-        self.P, self.w, self.forgetting = np.eye(p) / ridge, np.zeros(p), forgetting
+    def __init__(self, p: int, ridge: float, forgetting: float = 1.0, *outputs: int) -> None:
+        self.P, self.w, self.forgetting = np.eye(p) / ridge, np.zeros((p, *outputs)), forgetting
 
     def rows(self, X: Floats) -> Sequence[Any]:
         return list(X)
 
     def predict(self, x: Floats) -> float:
-        return float(self.w @ x)
+        return float(x.dot(self.w))
 
-    def learn(self, x: Floats, y: float) -> None:
-        u = self.P @ x
-        gain = u / (self.forgetting + x @ u)
-        self.w = self.w + gain * (y - self.w @ x)
-        self.P = (self.P - np.outer(gain, u)) / self.forgetting
+    def learn(self, x: Floats, y: Any, weight: float = 1.0) -> None:
+        """Learn a row; a negative weight removes it."""
+        u = self.P.dot(x)  # faster than @ for small arrays
+        gain = u / (self.forgetting / weight + x.dot(u))
+        error = y - x.dot(self.w)
+        self.w += gain * error if self.w.ndim == 1 else gain[:, None] * error
+        self.P -= gain[:, None] * u
+        if self.forgetting < 1.0:
+            self.P /= self.forgetting
 
     def weights(self) -> Floats:
         return self.w

@@ -54,7 +54,7 @@ def jacobians(rounds: int) -> Iterator[Work]:
                 f"Jacobian of {n} row{'s' * (n > 1)}, {name} of {p:,} weights, {OUTPUTS} outputs",
                 "Jacobians", "onepass", rates, 1.0,
                 note="Each returns one matrix unless marked by parameter; float32.",
-                aside=tuple(key for key in ways if key.endswith(BY_NAME)), lead=n > 1,
+                aside=tuple(key for key in ways if key.endswith(BY_NAME)),
             )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Exact recursive least squares in seven libraries: rows per second, and accuracy of the weights.
+"""Exact recursive least squares in eight libraries: rows per second, and accuracy of the weights.
 
 Test-then-train over the same arrays, in one process on one thread, in CPU seconds. Rounds are
 interleaved, so that other load affects all alike; the best round counts, and the median and the
@@ -14,12 +14,11 @@ import platform
 import time
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cells import write
+from cells import versions, write
 from contenders import (
     Bandits,
     FilterPy,
@@ -33,6 +32,7 @@ from contenders import (
     River,
     one_by_one,
 )
+from frames import PolarsOnline, installed
 from tables import RESULTS, markdown
 from threadpoolctl import threadpool_limits
 
@@ -40,7 +40,10 @@ ROWS = {10: 200_000, 100: 50_000, 1000: 4_096}
 RIDGE = 1.0  # otherwise River's learn_one and learn_many have different priors
 SECONDS = 0.3  # approximate time per method and round
 WIDTHS = (64, 1024)
-LIBRARIES = ("river", "padasip", "reservoirpy", "bayesianbandits", "filterpy", "numpy", "scipy")
+LIBRARIES = (
+    "polars-online", "river", "padasip", "reservoirpy", "bayesianbandits", "filterpy", "numpy",
+    "scipy",
+)  # fmt: skip
 
 SINGLE = (Loop, OursDicts, Ours, River, Padasip, ReservoirPy, Bandits, FilterPy)
 IN_BLOCKS = (River, ReservoirPy, Bandits)
@@ -84,10 +87,21 @@ def ours_in_blocks(p: int, X: Floats, y: Floats) -> tuple[float, Floats]:
     return time.process_time() - began, contender.weights()
 
 
+def over_frame(p: int, X: Floats, y: Floats) -> tuple[float, Floats]:
+    """Run polars-online over a frame: each row is predicted after learning all rows before it."""
+    del p
+    learner = PolarsOnline(X, y, RIDGE)
+    began = time.process_time()
+    learner.run(len(y))
+    return time.process_time() - began, learner.weights()
+
+
 def ways() -> dict[str, Way]:
     """Return all methods by name."""
     found: dict[str, Way] = {kind.name: by_row(kind) for kind in SINGLE}
     found[OursBlocks.name] = ours_in_blocks
+    if installed([PolarsOnline])[0]:
+        found[PolarsOnline.name()] = over_frame
     for width in WIDTHS:
         for kind in IN_BLOCKS:
             found[f"{kind.name}, blocks of {width}"] = by_block(kind, width)
@@ -181,7 +195,7 @@ def main() -> None:
     found = {
         "command": "python benchmarks/peers.py",
         "machine": f"{platform.machine()}, one thread, Python {platform.python_version()}",
-        "versions": {name: version(name) for name in LIBRARIES},
+        **versions(LIBRARIES),
         "rounds": arguments.rounds,
         "features": tables,
     }

@@ -66,7 +66,7 @@ def published(rounds: int) -> Work:
         "The published code projects all prototypes for each row, so the ratio grows with the "
         "number of rows and misses the target for half as many; art_ipca.py has the paper's 20,000."
     )
-    return Work(what, "rows", "onepass", rates, 30.0, note=note, numbers=counts, lead=True)
+    return Work(what, "rows", "onepass", rates, 30.0, note=note, numbers=counts)
 
 
 def trained(make: Callable[[], Any], given: list[Task]) -> tuple[Any, float]:

@@ -90,7 +90,6 @@ def work(path: Path, rows: Callable[[Path], Any], rounds: int, limits: Limits) -
         (PANDAS, VW, VW_CSV, WHOLE),
         NOTE,
         numbers,
-        lead=True,
     )
 
 

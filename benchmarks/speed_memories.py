@@ -111,7 +111,6 @@ def orfit(rounds: int, bandwidth: float) -> Work:
         rates,
         1 / 1.2,
         ("two reads of the columns", bound),
-        lead=True,
         note="The target is at most 1.2 times the time of three plain reads (products with a "
         "vector) of the same 100 to 150 columns. rebayes has a different memory.",
     )

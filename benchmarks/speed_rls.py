@@ -1,92 +1,121 @@
-"""Speed of recursive least squares: arrays, single rows, several outputs, float32."""
+"""Speed of recursive least squares, relative to its nearest relatives, in one run on one thread.
 
+Each function is a part of ``speed.py``. All implementations of a work learn the same rows from the
+same prior, without an intercept. Where they define the same results, ``differs`` is the largest
+difference of these results, relative to the largest target.
+"""
+
+import inspect
 import os
-import time
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
-from contenders import (
-    Bandits,
-    FilterPy,
-    Floats,
-    Loop,
-    Ours,
-    OursDicts,
-    Padasip,
-    ReservoirPy,
-    River,
-    one_by_one,
-)
+from contenders import Floats, Loop, Padasip, ReservoirPy, River, named, one_by_one
+from frames import AFTER, PolarsDS, PolarsOLS, PolarsOnline, frame, installed
 from limits import Limits
+from river.compose import Select
+from river.linear_model import BayesianLinearRegression
+from river.preprocessing import OneHotEncoder, StandardScaler, StatImputer
 from scipy.linalg import blas
-from turns import Way, Work, turns
+from turns import Way, Work, difference, turns
 
 import onepass as op
 
-RIDGE = 1.0
-FEATURES = (10, 100, 1000)
-ROWS = {10: 200_000, 100: 50_000, 1000: 4_096}
-PIECE = {10: 4096, 100: 256, 1000: 16}  # all methods process multiples of this
-PEERS = (Padasip, ReservoirPy, River)
-WANTED = {
-    "arrays": {10: 30.0, 100: 12.0, 1000: 20.0},
-    "rows": {10: 2.5, 100: 3.0, 1000: 10.0},
+GOALS: dict[str, tuple[float, float]] = {
+    "exact RLS over arrays": (5.0, 10.0),
+    "exact RLS from a Polars frame": (0.8, 0.95),
+    "sliding window": (1.0, 3.0),
+    "learn_one": (1.0, 5.0),
+    "learn_one and a read": (1.0, 3.0),
+    "a read, relative to learn_one alone": (0.3, 0.6),
+    "learn_one of a pipeline": (1.0, 10.0),
+    "a pipeline, relative to bare learn_one": (0.1, 0.3),
+    "one model per key": (1.0, 3.0),
+    "bounded forgetting": (0.8, 0.95),
 }
-"""Target ratios to the best peer."""
+"""Required and desired ratios to the fastest other implementation."""
+
+RIDGE = 1.0
+ROWS = {5: 200_000, 10: 200_000, 20: 100_000, 100: 50_000, 1000: 4_096}
+PIECE = {5: 4_096, 10: 4_096, 20: 1_024, 100: 256, 1000: 16}  # all process multiples of this
+CHECKED = {5: 500, 10: 500, 20: 500, 100: 500, 1000: 64}  # rows whose predictions are compared
+WINDOWS = {5: 100, 10: 100, 20: 100, 100: 300}  # features -> rows of the window
+KEYS, KEYED_ROWS = (1_000, 10_000), 200_000
+HAND = "NumPy recursion"
+ALONE, BARE = "learn_one alone", "bare learn_one"
 
 
-def stream(p: int, c: int = 1) -> tuple[Floats, Floats]:
-    """Return rows of p features with c noisy targets."""
+def stream(p: int, *outputs: int) -> tuple[Floats, Floats]:
+    """Return rows of p features with noisy targets."""
     rng = np.random.default_rng(p)
     X = rng.normal(size=(ROWS[p], p))
-    Y = X @ rng.normal(size=(p, c)) + rng.normal(size=(len(X), c))
-    return X, Y[:, 0] if c == 1 else Y
+    Y = X @ rng.normal(size=(p, *outputs))
+    return X, Y + rng.normal(size=Y.shape)
 
 
-def single(kind: Any, p: int) -> Way:
-    """Return a method that predicts and learns row by row."""
+def blocks(X: Any, y: Floats, **settings: Any) -> Way:
+    """Return a method that predicts and learns all rows in one call."""
+    settings = {"ridge": RIDGE, "fit_intercept": False, **settings}
+    return lambda n: op.RLSRegressor(**settings).test_then_train(X[:n], y[:n])
+
+
+def passes(way: Way, rows: int) -> Way:
+    """Return a method that begins again after ``rows`` rows, so that a round is long enough."""
+
+    def several(n: int) -> Any:
+        found = None
+        for begin in range(0, n, rows):
+            found = way(min(rows, n - begin))
+        return found
+
+    return several
+
+
+# -- arrays and frames -----------------------------------------------------------------------------
+
+
+def rls(rounds: int, limits: Limits) -> Iterator[Work]:
+    """Measure test-then-train over arrays and frames, and learning only."""
+    for p in ROWS:
+        yield arrays(p, rounds, limits.peak)
+        yield frames(p, rounds)
+    yield learning(rounds)
+
+
+def arrays(p: int, rounds: int, peak: float) -> Work:
+    """Measure test-then-train over arrays."""
     X, y = stream(p)
+    ways = {"onepass": blocks(X, y), "with an intercept": blocks(X, y, fit_intercept=True)}
+    for kind in (Padasip, ReservoirPy, River, Loop):
+        ways[kind.name] = single(kind, X, y)
+    here, missing = installed((PolarsOnline, PolarsDS, PolarsOLS))
+    learners = {each.name(): each(X, y, RIDGE) for each in here if p < 1000 or each is PolarsOnline}
+    timed = ways | {name: each.run for name, each in learners.items()}
+    timed = {name: passes(way, ROWS[p]) for name, way in timed.items()}
+    rates = turns(timed, rounds, least=PIECE[p], whole=PIECE[p])
+    # JAX's threads keep running, so it is not interleaved with the others
+    rates |= turns(scans(p), rounds, least=PIECE[p], whole=PIECE[p])
+    n = CHECKED[p]
+    others = [way(n) for name, way in ways.items() if name != "with an intercept"]
+    others += [each.before(n) for each in learners.values()]
+    return work(
+        "exact RLS over arrays", f"{p} features", rates, "onepass",
+        limit=("dgemm peak, 3p² per row", peak / (3.0 * p * p)),
+        aside=("with an intercept", Loop.name, *(name for name in learners if AFTER in name)),
+        differs=difference(ways["onepass"](n), others, y[:n]),
+        missing=missing,
+    )  # fmt: skip
+
+
+def single(kind: Any, X: Floats, y: Floats) -> Way:
+    """Return a method that predicts and learns row by row."""
+    p = X.shape[1]
     rows = kind(p, RIDGE).rows(X)
     return lambda n: one_by_one(kind(p, RIDGE), rows[:n], y[:n])
-
-
-def blocks(p: int, verb: str = "test_then_train", dtype: Any = float, **settings: Any) -> Way:
-    """Return a method that learns all rows of an array in one call."""
-    X, y = stream(p)
-    X = X.astype(dtype)
-    settings = {"fit_intercept": False, **settings}
-    return lambda n: getattr(op.RLSRegressor(RIDGE, **settings), verb)(X[:n], y[:n])
-
-
-def works(rounds: int, limits: Limits) -> Iterator[Work]:
-    """Run all benchmarks of this file."""
-    yield from arrays(rounds, limits.peak)
-    yield learning(rounds)
-    yield from rows(rounds)
-    yield outputs(rounds)
-    yield single_precision(rounds)
-
-
-def arrays(rounds: int, peak: float) -> Iterator[Work]:
-    """Measure test-then-train over arrays."""
-    for p in FEATURES:
-        ways = {"onepass": blocks(p), "with an intercept": blocks(p, fit_intercept=True)}
-        ways |= {kind.name: single(kind, p) for kind in (*PEERS, Loop, Bandits, FilterPy)}
-        found = turns(ways, rounds, least=PIECE[p], most=ROWS[p], whole=PIECE[p])
-        # JAX's threads keep running, so it is not interleaved with the others
-        found |= turns(scans(p), rounds, least=PIECE[p], most=ROWS[p], whole=PIECE[p])
-        yield Work(
-            f"exact RLS over arrays, {p} features",
-            "rows",
-            "onepass",
-            found,
-            WANTED["arrays"][p],
-            ("dgemm peak, 3p² per row", peak / (3.0 * p * p)),
-            ("with an intercept", Loop.name),
-            lead=True,
-        )
 
 
 def scans(p: int) -> dict[str, Way]:
@@ -125,40 +154,23 @@ def scans(p: int) -> dict[str, Way]:
     return {"dynamax lgssm_filter": way}
 
 
-def rows(rounds: int) -> Iterator[Work]:
-    """Measure predict_one followed by learn_one."""
-    for p in FEATURES:
-        ways = {kind.name: single(kind, p) for kind in (Ours, *PEERS, Loop, Bandits, FilterPy)}
-        found = turns(ways, rounds, least=16, most=ROWS[p])
-        yield Work(
-            f"one row at a time, arrays, {p} features", "rows", Ours.name, found,
-            WANTED["rows"][p], None, (Loop.name,), numbers=latencies(p), lead=True,
-        )  # fmt: skip
-    ways = {kind.name: single(kind, 10) for kind in (OursDicts, River)}
-    found = turns(ways, rounds, least=16, most=ROWS[10])
-    yield Work(
-        "one row at a time, dicts, 10 features", "rows", OursDicts.name, found, 1.0, lead=True
-    )
-
-
-def latencies(p: int) -> dict[str, float]:
-    """Return microseconds of learn_one: the median and the 99th percentile."""
+def frames(p: int, rounds: int) -> Work:
+    """Measure test-then-train over a Polars frame."""
     X, y = stream(p)
-    model = op.RLSRegressor(RIDGE, fit_intercept=False)
-    took = np.empty(min(len(X), 20_000 if p < 1000 else 2_000))
-    for i, target in enumerate(y[: len(took)].tolist()):
-        began = time.perf_counter()
-        model.learn_one(X[i], target)
-        took[i] = time.perf_counter() - began
-    later = 1e6 * took[len(took) // 10 :]
-    return {"median, µs": float(np.median(later)), "p99, µs": float(np.quantile(later, 0.99))}
+    ways = {"from a frame": blocks(frame(X), y), "from an array": blocks(X, y)}
+    timed = {name: passes(way, ROWS[p]) for name, way in ways.items()}
+    rates = turns(timed, rounds, least=ROWS[p], whole=ROWS[p])
+    n = CHECKED[p]
+    differs = difference(ways["from a frame"](n), [ways["from an array"](n)], y[:n])
+    what = "exact RLS from a Polars frame"
+    return work(what, f"{p} features", rates, "from a frame", differs=differs)
 
 
 def learning(rounds: int) -> Work:
     """Measure learning only, compared with normal equations."""
     X, y = stream(1000)
     ways: dict[str, Way] = {
-        "onepass": blocks(1000, "partial_fit"),
+        "onepass": lambda n: op.RLSRegressor(RIDGE, fit_intercept=False).partial_fit(X[:n], y[:n]),
         "normal equations, NumPy": partial(normal, X, y),
     }
     try:
@@ -167,11 +179,9 @@ def learning(rounds: int) -> Work:
         pass
     else:
         ways["scikit-learn-intelex IncrementalRidge"] = partial(fitted, IncrementalRidge, X, y)
-    found = turns(ways, rounds, least=1024, most=len(X))
+    rates = turns(ways, rounds, least=1024, most=len(X))
     note = "The others form normal equations and lose half of the digits."
-    return Work(
-        "learning only, 1000 features", "rows", "onepass", found, 0.45, note=note, lead=True
-    )
+    return Work("learning only, 1000 features", "rows", "onepass", rates, 0.45, note=note)
 
 
 def normal(X: Floats, y: Floats, n: int) -> Floats:
@@ -193,40 +203,301 @@ def fitted(kind: Callable[..., Any], X: Floats, y: Floats, n: int) -> Any:
     return model
 
 
-def outputs(rounds: int) -> Work:
-    """Measure ten outputs with one hundred features."""
-    X, Y = stream(100, 10)
-    ways: dict[str, Way] = {
-        "onepass": lambda n: op.RLSRegressor(RIDGE, fit_intercept=False).test_then_train(
-            X[:n], Y[:n]
-        ),
-        ReservoirPy.name: partial(together, X, Y),
-        "River BayesianLinearRegression, ten": partial(apart, X, Y),
+# -- sliding windows -------------------------------------------------------------------------------
+
+
+def windows(rounds: int, limits: Limits) -> Iterator[Work]:
+    """Measure least squares on the last rows, and its errors on six streams."""
+    del limits
+    here, missing = installed((PolarsDS, PolarsOnline, PolarsOLS))
+    for p, rows in WINDOWS.items():
+        X, y = stream(p)
+        ways = {"onepass": window_blocks(X, y, rows)}
+        learners = {each.name(rows): each(X, y, 0.0, rows) for each in here}
+        n = 2 * rows
+        others = [each.before(n)[rows:] for each in learners.values()]
+        timed = ways | {name: each.run for name, each in learners.items()}
+        timed = {name: passes(way, ROWS[p]) for name, way in timed.items()}
+        rates = turns(timed, rounds, least=4 * rows)
+        yield work(
+            "sliding window", f"{p} features, {rows} rows", rates, "onepass", missing=missing,
+            differs=difference(ways["onepass"](n)[rows:], others, y[:n]),
+            errors=window_errors(here) if p == 5 else {},
+        )  # fmt: skip
+
+
+def window_blocks(X: Floats, y: Floats, rows: int) -> Way:
+    """Return test-then-train of onepass over a window."""
+    return blocks(X, y, ridge=0.0, forgetting=op.forgetting.Window(rows))
+
+
+def hard_streams() -> Iterator[tuple[str, Floats, Floats]]:
+    """Yield six streams of 1,200 rows of five features."""
+    rng = np.random.default_rng(0)
+    plain, truth, noise = rng.normal(size=(1200, 5)), rng.normal(size=5), rng.normal(size=1200)
+    large, near, silent = plain.copy(), plain.copy(), plain.copy()
+    large[500] *= 1e6
+    near[:, 1] = near[:, 0] + 1e-6 * near[:, 1]
+    silent[50:1000, 2:] = 0.0
+    for name, X in {
+        "plain": plain,
+        "one row 1e6 times larger, long gone": large,
+        "scales from 1e-3 to 1e4": plain * np.geomspace(1e-3, 1e4, 5),
+        "two columns 1e-6 apart": near,
+        "offset of 1e4": plain + 1e4,
+        "three features zero for 950 rows": silent,
+    }.items():
+        yield name, X, X @ truth + 0.1 * noise
+
+
+def window_errors(here: list[Any]) -> dict[str, dict[str, float | None]]:
+    """Return the largest error of the last 200 predictions, relative to the mean of their |y|.
+
+    The reference is a batch solution of the 100 rows before each row. Rows whose window does not
+    determine all weights are omitted, since each library completes the weights differently.
+    """
+    found: dict[str, dict[str, float | None]] = {}
+    for name, X, y in hard_streams():
+        exact = np.full(1200, np.nan)
+        for i in range(1000, 1200):
+            weights, _, rank, _ = np.linalg.lstsq(X[i - 100 : i], y[i - 100 : i])
+            exact[i] = X[i] @ weights if rank == 5 else np.nan
+        predictions = {"onepass": window_blocks(X, y, 100)(1200)}
+        predictions |= {each.name(100): each(X, y, 0.0, 100).before(1200) for each in here}
+        which = np.isfinite(exact)
+        found[name] = {}
+        for library, each in predictions.items():
+            apart = np.abs(each - exact)[which] / np.abs(y[which]).mean()
+            found[name][library] = float(apart.max()) if np.isfinite(apart).all() else None
+    return found
+
+
+# -- single rows -----------------------------------------------------------------------------------
+
+
+def single_rows(rounds: int, limits: Limits) -> Iterator[Work]:
+    """Measure learn_one with several kinds of rows, and with a read after each row."""
+    del limits
+    bare = partial(op.RLSRegressor, RIDGE, fit_intercept=False)
+    for what, (items, by_hand, settings) in single_cases().items():
+        ways = {
+            "onepass": learn_rows(partial(bare, **settings), items, result=lambda m: m.coef_),
+            HAND: learn_rows(by_hand, items, "learn", result=lambda loop: loop.w.T),
+        }
+        rates = turns(ways, rounds, least=64, most=len(items))
+        differs = difference(ways["onepass"](500), [ways[HAND](500)], 1.0)
+        yield work("learn_one", what, rates, "onepass", differs=differs)
+    items = single_cases()["1 output"][0]
+    for what, (read, read_by_hand) in reads().items():
+        ways = {
+            "onepass": read_rows(bare, items, read),
+            HAND: read_rows(partial(LoopWithDeviation, 10, RIDGE), items, read_by_hand),
+            ALONE: learn_rows(bare, items),
+        }
+        rates = turns(ways, rounds, least=64, most=len(items))
+        differs = difference(ways["onepass"](500), [ways[HAND](500)], 1.0)
+        alone = {"onepass": rates["onepass"], ALONE: rates.pop(ALONE)}
+        yield work("learn_one and a read", what, rates, "onepass", differs=differs)
+        yield work("a read, relative to learn_one alone", what, alone, "onepass")
+
+
+def single_cases() -> dict[str, tuple[list[Any], Callable[[], Any], dict[str, Any]]]:
+    """Return arguments of learn_one, the recursion by hand, and settings of onepass."""
+    X, y = (part[:20_000] for part in stream(10))
+    Y = stream(10, 7)[1][:20_000]
+    whole = np.round(3.0 * X).astype(int)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, size=len(X))
+    window = {"forgetting": op.forgetting.Window(100)}
+    loop, of_any = partial(Loop, 10, RIDGE), partial(LoopOfAny, 10, RIDGE)
+
+    def items(*parts: Any) -> list[Any]:
+        return list(zip(*parts, strict=True))
+
+    return {
+        "1 output": (items(X, y.tolist()), loop, {}),
+        "7 outputs": (items(X, Y), partial(Loop, 10, RIDGE, 1.0, 7), {}),
+        "float32 target": (items(X, y.astype(np.float32)), loop, {}),
+        "list row": (items(X.tolist(), y.tolist()), of_any, {}),
+        "integer row": (items(whole, y.tolist()), of_any, {}),
+        "Window(100)": (items(X, y.tolist()), partial(LoopOfWindow, 10, RIDGE), window),
+        "weights": (items(X, y.tolist(), weights.tolist()), loop, {}),
     }
-    found = turns(ways, rounds, least=16, most=len(X))
-    return Work("ten outputs, 100 features", "rows", "onepass", found, 5.0, lead=True)
 
 
-def together(X: Floats, Y: Floats, n: int) -> None:
-    """Run reservoirpy, with one matrix for all outputs."""
-    from reservoirpy.nodes import RLS  # noqa: PLC0415
+class LoopOfAny(Loop):
+    """The recursion for rows of any type."""
 
-    model = RLS(alpha=RIDGE, fit_bias=False, input_dim=X.shape[1], output_dim=Y.shape[1])
-    model.initialize(np.zeros((1, X.shape[1])), np.zeros((1, Y.shape[1])))
-    for x, y in zip(X[:n], Y[:n], strict=True):
-        model.step(x)
-        model.partial_fit(x[None], y[None])
+    def learn(self, x: Any, y: Any, weight: float = 1.0) -> None:
+        super().learn(np.asarray(x, dtype=float), y, weight)
 
 
-def apart(X: Floats, Y: Floats, n: int) -> None:
-    """Run River, with one model per output."""
-    for k in range(Y.shape[1]):
-        contender = River(X.shape[1], RIDGE)
-        one_by_one(contender, contender.rows(X[:n]), Y[:n, k])
+class LoopOfWindow(Loop):
+    """The recursion that removes each row when 100 later rows have been learned."""
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self.window: deque[Any] = deque()
+
+    def learn(self, x: Any, y: Any, weight: float = 1.0) -> None:
+        self.window.append((x, y))
+        super().learn(x, y, weight)
+        if len(self.window) > 100:
+            super().learn(*self.window.popleft(), -weight)
 
 
-def single_precision(rounds: int) -> Work:
-    """Measure float32 rows; the triangle is float64."""
-    ways = {"float32": blocks(100, dtype=np.float32), "float64": blocks(100)}
-    found = turns(ways, rounds, least=64, most=ROWS[100])
-    return Work("rows of float32, 100 features", "rows", "float32", found, 1.0)
+class LoopWithDeviation(Loop):
+    """The recursion with the number of rows and the standard deviation of a new target."""
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self.rows_seen, self.squares = 0, 0.0
+
+    def learn_one(self, x: Any, y: Any) -> None:
+        u = self.P.dot(x)
+        spread, error = 1.0 + x.dot(u), y - x.dot(self.w)
+        self.w += error / spread * u
+        self.P -= (u / spread)[:, None] * u
+        self.squares += error * error / spread
+        self.rows_seen += 1
+
+    def deviation(self, x: Any) -> Any:
+        """Return the prediction and its standard deviation."""
+        variance = self.squares / max(self.rows_seen - len(x), 1)
+        return x.dot(self.w), np.sqrt(variance * (1.0 + x.dot(self.P.dot(x))))
+
+
+def learn_rows(
+    make: Callable[[], Any], items: list[Any], verb: str = "learn_one", result: Any = None
+) -> Way:
+    """Return a method that learns rows one by one, and returns a result of the learner."""
+
+    def way(n: int) -> Any:
+        learner = make()
+        learn = getattr(learner, verb)
+        for item in items[:n]:
+            learn(*item)
+        return result and result(learner)
+
+    return way
+
+
+def reads() -> dict[str, tuple[Any, Any]]:
+    """Return what is read after each row, from onepass and from the recursion."""
+    found: dict[str, tuple[Any, Any]] = {
+        "coef_": (lambda model, _: model.coef_, lambda loop, _: loop.w.copy()),
+        "rows_seen_": (lambda model, _: model.rows_seen_, lambda loop, _: loop.rows_seen),
+    }
+    if "return_std" in inspect.signature(op.RLSRegressor.predict_one).parameters:
+        found["predict_one(x, return_std=True)"] = (
+            lambda model, x: model.predict_one(x, return_std=True),
+            LoopWithDeviation.deviation,
+        )
+    else:
+        found["predict(X, return_std=True)"] = (
+            lambda model, x: model.predict(x[None], return_std=True),
+            LoopWithDeviation.deviation,
+        )
+    return found
+
+
+def read_rows(make: Callable[[], Any], items: list[Any], read: Any) -> Way:
+    """Return a method that learns rows and reads after each, and returns the last read."""
+
+    def way(n: int) -> Any:
+        learner, found = make(), None
+        for x, y in items[:n]:
+            learner.learn_one(x, y)
+            found = read(learner, x)
+        return np.ravel(np.asarray(found, dtype=float))
+
+    return way
+
+
+# -- pipelines -------------------------------------------------------------------------------------
+
+
+def pipelines(rounds: int, limits: Limits) -> Iterator[Work]:
+    """Measure learn_one of pipelines with ten columns."""
+    del limits
+    X, y = (part[:20_000] for part in stream(10))
+    dicts, targets = named(X), y.tolist()
+    mixed = [
+        {**row, "x0": None if i % 10 == 0 else row["x0"], "x8": "abc"[i % 3], "x9": "de"[i % 2]}
+        for i, row in enumerate(dicts)
+    ]
+    numbers, words = [f"x{j}" for j in range(8)], ["x8", "x9"]
+
+    def river_mixed() -> Any:
+        filled = Select(*numbers) | StatImputer()
+        return (filled + (Select(*words) | OneHotEncoder())) | BayesianLinearRegression(RIDGE)
+
+    bare = partial(op.RLSRegressor, RIDGE)
+    encode, impute = op.features.Encode, op.features.Impute
+    cases: dict[str, tuple[Any, Any, Any, Any, Any, str]] = {
+        "Pipeline(Scale, RLS), array": (
+            lambda: op.Pipeline(op.features.Scale(), bare()), list(X),
+            lambda: StandardScaler() | BayesianLinearRegression(RIDGE), dicts, list(X),
+            "onepass skips Scale before RLS, whose predictions do not depend on units.",
+        ),
+        "Pipeline(Encode, Impute, RLS), dict": (
+            lambda: op.Pipeline(encode(), impute(), bare()), mixed, river_mixed, mixed, dicts,
+            "Eight numbers, one of them missing in every tenth row, and two categories.",
+        ),
+    }  # fmt: skip
+    for what, (ours, rows, river, their_rows, bare_rows, note) in cases.items():
+        ways = {
+            "onepass": learn_rows(ours, list(zip(rows, targets, strict=True))),
+            "River": learn_rows(river, list(zip(their_rows, targets, strict=True))),
+            BARE: learn_rows(bare, list(zip(bare_rows, targets, strict=True))),
+        }
+        rates = turns(ways, rounds, least=64, most=len(rows))
+        alone = {"onepass": rates["onepass"], BARE: rates.pop(BARE)}
+        yield work("learn_one of a pipeline", what, rates, "onepass", note=note)
+        yield work("a pipeline, relative to bare learn_one", what, alone, "onepass")
+
+
+# -- keys, forgetting ------------------------------------------------------------------------------
+
+
+def keyed(rounds: int, limits: Limits) -> Iterator[Work]:
+    """Measure one model per key, with the rows of all keys interleaved."""
+    del limits
+    if not hasattr(op, "Keyed"):
+        print("keyed: skipped, since this version has no op.Keyed", file=sys.stderr)
+        return
+    here, missing = installed((PolarsOnline, PolarsOLS))
+    X, y = stream(5)
+    X, y = X[:KEYED_ROWS], y[:KEYED_ROWS]
+    model = op.RLSRegressor(RIDGE, fit_intercept=False)
+    for count in KEYS:
+        keys = np.random.default_rng(count).integers(count, size=len(X))
+        rows = frame(X, keys=keys)
+
+        def ours(n: int, rows: Any = rows) -> Any:
+            return op.Keyed(model, by="key").test_then_train(rows.head(n), y[:n])
+
+        learners = {each.name(): each(X, y, RIDGE, keys=keys) for each in here}
+        ways = {"onepass": ours} | {name: each.run for name, each in learners.items()}
+        rates = turns(ways, rounds, least=len(X), most=len(X))
+        n = 20_000
+        others = [each.before(n) for name, each in learners.items() if AFTER not in name]
+        yield work(
+            "one model per key", f"{count:,} keys, 5 features", rates, "onepass",
+            differs=difference(ours(n), others, y[:n]), missing=missing,
+        )  # fmt: skip
+
+
+def bounded(rounds: int, limits: Limits) -> Iterator[Work]:
+    """Measure bounded relative to exponential forgetting."""
+    del limits
+    X, y = stream(100)
+    rules = {"Bounded": 0.99, "Exponential": op.forgetting.Exponential(0.99)}
+    ways = {name: blocks(X, y, forgetting=rule) for name, rule in rules.items()}
+    rates = turns(ways, rounds, least=PIECE[100], most=len(X))
+    yield work("bounded forgetting", "100 features", rates, "Bounded")
+
+
+def work(goal: str, what: str, rates: Any, ours: str, **more: Any) -> Work:
+    """Return a work with its goals."""
+    required, aim = GOALS[goal]
+    return Work(f"{goal}: {what}", "rows", ours, rates, required, aim=aim, **more)

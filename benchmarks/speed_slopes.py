@@ -102,7 +102,6 @@ def learning(kind: str, p: int, rounds: int, bandwidth: float) -> Work:
         1.0, ("reading the rows once", bandwidth / (8.0 * p)), (WHOLE,),
         NOTE + (NO_WABBIT if kind == "perceptron" else ""),
         numbers,
-        lead=p == 200,
     )  # fmt: skip
 
 
@@ -147,7 +146,6 @@ def single(kind: str, rounds: int) -> Work:
         found,
         1.0,
         aside=("onepass, arrays",),
-        lead=True,
     )
 
 

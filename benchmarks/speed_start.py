@@ -69,7 +69,6 @@ def start(name: str, ours: list[float], wanted: float, others: Times, note: str)
         1.0,
         aside=tuple(shown),
         note=note,
-        lead=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables of the results of ``speed.py``: onepass, the fastest other library, and the target."""
+"""Tables of the results of ``speed.py``: goals, onepass, and the fastest other library."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,21 +6,13 @@ from typing import Any
 from cells import Found, table, times
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+CLOSE = 1e-6  # larger differences of results are bold
 
 
 def speed(found: Found) -> str:
-    """Return all benchmarks, with medians and the spread of the rounds."""
-    head = [
-        "",
-        "onepass",
-        "± rounds",
-        "fastest other",
-        "",
-        "± rounds",
-        "ratio",
-        "target",
-        "share of the limit",
-    ]
+    """Return all benchmarks: goals, medians, and the spread of the rounds."""
+    head = ["work", "required", "aim", "measured", "onepass", "± rounds", "fastest other", "",
+            "± rounds", "difference", "share of the limit"]  # fmt: skip
     rows = []
     for work in works(found):
         best = work["best"]
@@ -28,22 +20,50 @@ def speed(found: Found) -> str:
         rows.append(
             [
                 work["name"],
+                goal(work["required"]),
+                goal(work["aim"]),
+                measured(work),
                 per_unit(work, work["ours"]),
                 spread(work["rates"][work["ours"]]),
                 *other,
-                *ratio_and_goal(work),
+                difference(work["differs"]),
                 share(work),
             ]
         )
     return f"{machine(found)}\n\n{table(head, rows)}"
 
 
+def speed_losses(found: Found) -> str:
+    """Return the benchmarks in which onepass is slower, the slowest first."""
+    slower = [work for work in works(found) if work["best"] and work["ratio"] < 1.0]
+    rows = [
+        [work["name"], work["best"], times(work["ratio"])]
+        for work in sorted(slower, key=lambda work: work["ratio"])
+    ]
+    return table(["work", "compared with", "measured"], rows, 2)
+
+
+def speed_windows(found: Found) -> str:
+    """Return the largest errors of sliding windows."""
+    streams = next((work["errors"] for work in works(found) if work["errors"]), None)
+    if streams is None:
+        return "This run did not measure them."
+    libraries = list(next(iter(streams.values())))
+    rows = [
+        [name, *("–" if each[key] is None else f"{each[key]:.0e}" for key in libraries)]
+        for name, each in streams.items()
+    ]
+    return table(["", *libraries], rows)
+
+
 def speed_notes(found: Found) -> str:
     """Return the notes on benchmarks, each once."""
     notes: dict[str, list[str]] = {}
     for work in works(found):
-        if work["note"].strip(" ."):
-            notes.setdefault(work["note"].strip(" ."), []).append(work["name"])
+        missing = f"Not installed: {', '.join(work['missing'])}" if work["missing"] else ""
+        for note in (work["note"].strip(" ."), missing):
+            if note:
+                notes.setdefault(note, []).append(work["name"])
     return "\n".join(f"- *{among(names)}*: {note}." for note, names in notes.items())
 
 
@@ -75,23 +95,34 @@ def machine(found: Found) -> str:
     peaks = sorted(section["peak"] / 1e9 for section in sections)
     reads = sorted(section["bandwidth"] / 1e9 for section in sections)
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    missing = f"; not installed: {', '.join(about['missing'])}" if about["missing"] else ""
     return (
         f"{about['processor']}, {about['cores']} cores, {about['threads']} thread in use; dgemm "
         f"{peaks[0]:.0f} to {peaks[-1]:.0f} GF/s and {reads[0]:.1f} to {reads[-1]:.1f} GB/s read "
-        f"from memory, measured before each section; Python {about['python']}, {versions}; "
-        f"{found['rounds']} rounds, medians."
+        f"from memory, measured before each section; Python {about['python']}, {versions}"
+        f"{missing}; {found['rounds']} rounds, medians."
     )
 
 
-def ratio_and_goal(work: Any) -> list[str]:
-    """Format ratio and target; a ratio below the target is bold."""
-    ratio, target = work["ratio"], work["target"]
+def goal(ratio: float | None) -> str:
+    """Format a required or desired ratio."""
+    return "" if ratio is None else f"≥ {ratio:.2g}×"
+
+
+def measured(work: Any) -> str:
+    """Format the ratio; a ratio below the required one is bold."""
+    ratio, required = work["ratio"], work["required"]
     if ratio is None:
-        return ["", ""]
-    text = times(ratio)
-    if target is not None and ratio < target:
-        text = f"**{text}**"
-    return [text, "" if target is None else f"≥ {target:.2g}×"]
+        return ""
+    return f"**{times(ratio)}**" if required is not None and ratio < required else times(ratio)
+
+
+def difference(differs: float | None) -> str:
+    """Format the difference of results; a large one is bold."""
+    if differs is None:
+        return ""
+    text = f"{differs:.0e}" if differs else "0"
+    return text if differs < CLOSE else f"**{text}**"
 
 
 def share(work: Any) -> str:

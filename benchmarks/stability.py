@@ -25,7 +25,6 @@ import platform
 import time
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from bayesianbandits import (
     SiftForgetting,
     StabilizedForgetting,
 )
-from cells import write
+from cells import versions, write
 from contenders import (
     Bandits,
     FilterPy,
@@ -48,6 +47,7 @@ from contenders import (
     River,
     one_by_one,
 )
+from frames import PolarsOnline, frame, installed, online_settings
 from tables import RESULTS, markdown
 from threadpoolctl import threadpool_limits
 
@@ -57,7 +57,10 @@ FORGETTING, RIDGE, NOISE = 0.98, 1.0, 0.1
 BEFORE, SILENT, AFTER = 1_000, 48_000, 100
 CALM = (2_000, 1_000)  # first and last unexcited rows, which are always learned one by one
 WALK, LONG = 0.01, 3_000  # step of the random walk, and rows of that stream
-LIBRARIES = ("river", "padasip", "reservoirpy", "bayesianbandits", "filterpy", "numpy", "scipy")
+LIBRARIES = (
+    "river", "padasip", "reservoirpy", "bayesianbandits", "filterpy", "polars-online", "numpy",
+    "scipy",
+)  # fmt: skip
 
 Rule = Callable[[], Any]
 
@@ -70,6 +73,21 @@ def ours(**settings: Any) -> Rule:
 def bandits(kind: Any) -> Rule:
     """Return a rule of bayesianbandits."""
     return lambda: Bandits(5, RIDGE, kind(FORGETTING))
+
+
+class Bank:
+    """A model of polars-online that continues its stream from frame to frame."""
+
+    def __init__(self, kind: str, **settings: Any) -> None:
+        from polars_online import ModelBank, spec  # noqa: PLC0415  not on every machine
+
+        more = online_settings(np.zeros((1, 5)))
+        self._bank = ModelBank([getattr(spec, kind)("m", lam=FORGETTING, **settings, **more)])
+
+    def test_then_train(self, X: Floats, y: Floats) -> Floats:
+        """Predict and learn all rows; the first prediction is 0."""
+        found = self._bank.fit_predict(frame(X, y))["m"].struct.field("pred_y")
+        return np.asarray(found.fill_null(0.0).to_numpy())
 
 
 RULES: dict[str, Rule] = {
@@ -87,6 +105,9 @@ RULES: dict[str, Rule] = {
     "bayesianbandits, SIFt": bandits(SiftForgetting),
     "bayesianbandits, feature-wise": bandits(FeatureWiseForgetting),
 }
+if installed([PolarsOnline])[0]:
+    RULES["polars-online, rls"] = lambda: Bank("rls", delta=RIDGE)
+    RULES["polars-online, ewridge"] = lambda: Bank("ewridge", solve_every=0)
 
 
 def predict_then_learn(rule: Any, X: Floats, y: Floats) -> Floats:
@@ -216,7 +237,7 @@ def main() -> None:
     found = {
         "command": "python benchmarks/stability.py",
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        "versions": {name: version(name) for name in LIBRARIES},
+        **versions(LIBRARIES),
         "seeds": arguments.seeds,
         "rules": {name: rules[name] for name in RULES if name in rules},
     }

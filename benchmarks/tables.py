@@ -16,7 +16,7 @@ from pathlib import Path
 from cells import Found, table, three, times
 from kill_tables import kills
 from load_tables import load
-from speed_tables import speed, speed_aside, speed_notes
+from speed_tables import speed, speed_aside, speed_losses, speed_notes, speed_windows
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
@@ -59,6 +59,8 @@ def peers(found: Found) -> str:
             for one in ways
         ]
         parts.append(f"**{p} features**\n\n{table(head, rows, 2)}")
+    if missing := found.get("missing"):
+        parts.append(f"Not installed: {', '.join(missing)}.")
     return "\n\n".join(parts)
 
 
@@ -264,7 +266,9 @@ TABLES: Tables = {
     "resnet": ("network.json", resnet),
     "speed": ("20*.json", speed),
     "speed_aside": ("20*.json", speed_aside),
+    "speed_losses": ("20*.json", speed_losses),
     "speed_notes": ("20*.json", speed_notes),
+    "speed_windows": ("20*.json", speed_windows),
     "orfits": ("network_peers.json", orfits),
     "orfit_speed": ("network_peers.json", orfit_speed),
     "peers": ("peers.json", peers),

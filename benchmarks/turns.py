@@ -6,7 +6,7 @@ of all threads of this process.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -34,8 +34,8 @@ class Work:
         Implementation of this library.
     rates : dict of str to list of float
         Implementation -> units per second in each round.
-    target : float or None
-        Target for the ratio to the fastest other implementation.
+    required : float or None
+        Required ratio to the fastest other implementation.
     limit : tuple of str and float, or None
         Limit of the machine and the rate that it allows.
     aside : tuple of str
@@ -44,20 +44,30 @@ class Work:
         Note below the table.
     numbers : dict of str to float
         Further measurements.
-    lead : bool
-        Whether it is in the short table.
+    aim : float or None
+        Desired ratio to the fastest other implementation.
+    differs : float or None
+        Largest difference of the results of another implementation from those of this library,
+        relative to the largest target.
+    missing : tuple of str
+        Libraries that are not installed.
+    errors : dict of str to dict of str to float or None
+        Data -> implementation -> error; None if it has no results.
     """
 
     name: str
     unit: str
     ours: str
     rates: dict[str, list[float]]
-    target: float | None = None
+    required: float | None = None
     limit: tuple[str, float] | None = None
     aside: tuple[str, ...] = ()
     note: str = ""
     numbers: dict[str, float] = field(default_factory=dict)
-    lead: bool = False
+    aim: float | None = None
+    differs: float | None = None
+    missing: tuple[str, ...] = ()
+    errors: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
     def median(self, way: str) -> float:
         """Return the median rate over rounds."""
@@ -112,6 +122,15 @@ def turns(
         for name, way in ways.items():
             rates[name].append(counts[name] / _seconds(way, counts[name], clock))
     return rates
+
+
+def difference(ours: Any, others: Sequence[Any], targets: Any) -> float | None:
+    """Return the largest difference of results, relative to the largest target.
+
+    NaN, where another implementation has no result, is ignored.
+    """
+    apart = [np.nanmax(np.abs(np.asarray(ours) - np.asarray(each))) for each in others]
+    return float(max(apart) / np.abs(targets).max()) if apart else None
 
 
 def _seconds(way: Way, count: int, clock: Clock) -> float:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from scripts import script
@@ -12,7 +13,8 @@ from scripts import script
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results" / "libraries.md"
 
-tables, cells = script("tables"), script("cells")
+tables, cells, frames = script("tables"), script("cells"), script("frames")
+speed_tables, turns = script("speed_tables"), script("turns")
 
 
 def result(name: str) -> Any:
@@ -80,3 +82,33 @@ def test_format_of_scores() -> None:
     assert tables.score("accuracy", 0.87654) == "87.65 %"
     assert tables.score("mae", 4466599.2) == "4,466,599"
     assert tables.score("mae", 0.079153) == "0.07915"
+
+
+def test_missing_libraries_are_named() -> None:
+    absent = type("Absent", (), {"package": "no_such_library"})
+    present = type("Present", (), {"package": "numpy"})
+    assert frames.installed([absent, present]) == ([present], ("no-such-library",))
+    found = cells.versions(["numpy", "no-such-library"])
+    assert list(found["versions"]) == ["numpy"]
+    assert found["missing"] == ["no-such-library"]
+
+
+def test_weights_after_a_row_predict_the_next_row() -> None:
+    weights, X = np.array([[1.0], [2.0], [3.0]]), np.array([[5.0], [7.0], [9.0]])
+    assert frames.following(weights, X)[1:].tolist() == [7.0, 18.0]
+
+
+def test_losses_are_listed_first_and_bold_below_the_required_ratio() -> None:
+    works = [
+        turns.Work(f"work {fast}", "rows", "onepass", {"onepass": [fast], "other": [1.0]}, 1.0)
+        for fast in (0.9, 3.0, 0.2)
+    ]
+    found = {"sections": {"one": {"works": [work.to_dict() for work in works]}}}
+    assert re.findall(r"work [\d.]+", speed_tables.speed_losses(found)) == ["work 0.2", "work 0.9"]
+    assert speed_tables.measured(works[0].to_dict()) == "**0.9×**"
+    assert speed_tables.measured(works[1].to_dict()) == "3×"
+
+
+def test_differences_ignore_rows_without_a_prediction() -> None:
+    assert turns.difference([1.0, 2.0], [[np.nan, 2.5]], [2.0, -4.0]) == 0.125
+    assert turns.difference([1.0], [], [1.0]) is None
