@@ -117,8 +117,9 @@ class Impute(Columnwise):
             x, names, self.strategy, indicate, self.fills_, self.counts_, self.flags_,
             z, fills, counts,
         )  # fmt: skip
-        attributes = {"fills_": fills, "counts_": counts, "rows_seen_": self.rows_seen_ + 1}
-        return (z, attributes) if done else None
+        if not done:
+            return None
+        return z, {"fills_": fills, "counts_": counts, "rows_seen_": self.rows_seen_ + 1}
 
     def _start(self, d: int) -> None:
         if self.strategy not in self.strategies:

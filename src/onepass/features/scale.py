@@ -140,8 +140,9 @@ class Scale(Columnwise):
             x, names, seen, self.with_mean, self.origin_, self.offset_, self.squares_,
             z, offset, squares,
         )  # fmt: skip
-        attributes = {"offset_": offset, "squares_": squares, "rows_seen_": seen + 1}
-        return (z, attributes) if done else None
+        if not done:
+            return None
+        return z, {"offset_": offset, "squares_": squares, "rows_seen_": seen + 1}
 
     def _merge_block(self, other: "Scale", at: Array, known: int) -> Array:
         """Merge the moments of both: [2] (2.1)."""

@@ -40,10 +40,11 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     A subclass defines the abstract methods below, which a Pipeline calls, and ``_merge_from`` and
     ``_merge_conflict`` if it can be merged. :class:`onepass.features.transformer.Columnwise`
-    defines most of them for matrices. Methods never modify an array, list or dict of an attribute
-    in place: they assign new objects, so that the caller can restore the attributes after an error.
-    ``_learn_rows`` sets ``n_features_in_`` and ``rows_seen_``; both are undefined before it is
-    first called.
+    defines most of them for matrices. ``_learn_row`` and ``_transform_row``, for single rows, may
+    be overridden if there is a faster way. Methods never modify an array, list or dict of an
+    attribute in place: they assign new objects, so that the caller can restore the attributes after
+    an error, and that a shallow copy can learn a row. ``_learn_rows`` sets ``n_features_in_`` and
+    ``rows_seen_``; both are undefined before it is first called.
     """
 
     rescales: ClassVar[bool] = False
@@ -310,7 +311,8 @@ class Columnwise(Transformer):
     """Base class of transformers of matrices (n, d), whose number of columns may grow.
 
     A subclass defines the hooks ``_start``, ``_widen``, ``_step`` and ``_transform_block`` and, if
-    its width differs from that of its input, ``n_features_out_`` and ``get_feature_names_out``.
+    its width differs from that of its input, ``n_features_out_`` and ``get_feature_names_out``. If
+    a compiled loop learns single rows, it also defines ``_compiled_row``.
     """
 
     _prefix: ClassVar[str] = ""
