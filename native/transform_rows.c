@@ -120,6 +120,7 @@ PyObject *impute_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
     Py_ssize_t d;
     (void)module;
     int good = acquire_row(&a, args, given, types, 1, &d);
+    good = good > 0 ? PyUnicode_Check(args[OPTIONS]) : good;
     const int mean = good > 0 && PyUnicode_CompareWithASCIIString(args[OPTIONS], "mean") == 0;
     const int last = good > 0 && PyUnicode_CompareWithASCIIString(args[OPTIONS], "last") == 0;
     const int indicate = good > 0 ? PyObject_IsTrue(args[OPTIONS + 1]) : 0;

@@ -110,6 +110,8 @@ def test_wrong_arrays_for_single_rows_are_refused(name: str, wrong: Any) -> None
             call(zeros(3), None, *options, *arrays)
     with pytest.raises(TypeError):
         call(zeros(3), None, *options)
+    if name == "impute_row":
+        assert not call(zeros(3), None, None, options[1], *given)
 
 
 def test_wrong_arguments_of_encode_row_are_refused() -> None:
