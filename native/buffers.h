@@ -44,5 +44,8 @@ PyObject *columns_lengths(PyObject *module, PyObject *args);
 /* Other functions, to be added to a module. */
 PyObject *secular(PyObject *module, PyObject *args);
 PyObject *named_row(PyObject *module, PyObject *args);
+PyObject *encode_row(PyObject *module, PyObject *args);
+PyObject *scale_row(PyObject *module, PyObject *const *args, Py_ssize_t given);
+PyObject *impute_row(PyObject *module, PyObject *const *args, Py_ssize_t given);
 
 #endif

@@ -78,6 +78,14 @@ static PyMethodDef functions[] = {
     {"secular", secular, METH_VARARGS,
      "secular(dlasd4, n, d, z, vectors, roots, work): return success."},
     {"named_row", named_row, METH_VARARGS, "named_row(x, names, row): return success."},
+    {"encode_row", encode_row, METH_VARARGS,
+     "encode_row(x, columns, number, text, width, row): return success."},
+    {"scale_row", (PyCFunction)(void (*)(void))scale_row, METH_FASTCALL,
+     "scale_row(x, names, seen, centred, origin, offset, squares, row, new_offset, new_squares): "
+     "return success."},
+    {"impute_row", (PyCFunction)(void (*)(void))impute_row, METH_FASTCALL,
+     "impute_row(x, names, strategy, indicate, fills, counts, flags, row, new_fills, new_counts): "
+     "return success."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -77,6 +77,15 @@ if ``loss`` is 0. ``put(n, W, b, rate, limit, keep, damping)`` sets the weights 
 of the next n rows; ``get(W, b)`` writes the weights. ``learn_one(x, y, weight)`` returns whether
 the row was learned.
 
+The following functions learn one row in a transformer; they write the transformed row and the new
+state, and return False for a row that NumPy must handle. ``x`` is an array, or a dict with the keys
+``names``; without the last two arguments nothing is learned.
+``scale_row(x, names, seen, centred, origin, offset, squares, row, new_offset, new_squares)`` is
+standardisation after ``seen`` rows, and ``impute_row(x, names, strategy, indicate, fills, counts,
+flags, row, new_fills, new_counts)`` imputation, which adds no indicators.
+``encode_row(x, columns, number, text, width, row)`` encodes a dict, whose columns are of the two
+types ``number`` and ``text``.
+
 The following functions process q columns of p numbers, stored as the rows of an array (q, p) of
 type "f" or "d", from index ``first`` to before index ``last`` only.
 ``into(type, q, p, first, last, rows, g, C)`` writes the products (q,) of the columns with a vector

@@ -64,18 +64,6 @@ def test_blocks_with_optional_keys_equal_single_rows(rows: Any, cut: Any, encode
     assert one.layout_ == other.layout_
 
 
-@given(table=tables(), encode=ENCODERS)
-@settings(max_examples=40, deadline=None)
-def test_dict_is_encoded_like_table_row(table: Any, encode: Any) -> None:
-    encode.learn(table)
-    before = state(vars(encode))
-    many = encode.transform(table)
-    for i, row in enumerate(table.rows()):
-        one = encode._transform_rows(encode._check_row(row, "here", learning=False))
-        assert_allclose(one[0], many[i], atol=1e-12)
-    assert state(vars(encode)) == before
-
-
 @given(table=tables(), encode=ENCODERS, data=st.data())
 @settings(max_examples=40, deadline=None)
 def test_columns_are_selected_by_name(table: Any, encode: Any, data: Any) -> None:

@@ -160,11 +160,15 @@ class Breaks(Scale):
             raise KeyboardInterrupt
         return super()._step(X, first_rows)
 
+    def _compiled_row(self, x: Any, *, learning: bool) -> Any:
+        """Learn single rows by ``_step``."""
+
 
 LEARNED = [{"a": 1.0, "by": "x"}, {"a": 2.0, "by": "y"}]
 
 
 @pytest.mark.parametrize("learned", [[], LEARNED])
+@pytest.mark.parametrize("by", ["new", "x"])
 @pytest.mark.parametrize(
     ("a", "y", "error"),
     [
@@ -176,11 +180,13 @@ LEARNED = [{"a": 1.0, "by": "x"}, {"a": 2.0, "by": "y"}]
         ([1.0], [1.0], TypeMismatchError),
     ],
 )
-def test_errors_leave_all_steps_unchanged(learned: Any, a: Any, y: Any, error: Any) -> None:
+def test_errors_leave_all_steps_unchanged(
+    learned: Any, by: str, a: Any, y: Any, error: Any
+) -> None:
     pipeline = Pipeline(Encode(), Breaks(), Steepest())
     if learned:
         pipeline.partial_fit(learned, [1.0, 2.0])
-    before, rows = state(vars(pipeline)), [{"a": a, "by": "new"}]
+    before, rows = state(vars(pipeline)), [{"a": a, "by": by}]
     for verb in (pipeline.partial_fit, pipeline.fit, pipeline.test_then_train):
         with pytest.raises(error):
             verb(rows, y)
@@ -189,6 +195,36 @@ def test_errors_leave_all_steps_unchanged(learned: Any, a: Any, y: Any, error: A
         with pytest.raises(error):
             pipeline.learn_one(rows[0], y[0])
         assert state(vars(pipeline)) == before
+
+
+class Interrupted(Steepest):
+    """A learner that is interrupted after it has learned a row of target 7."""
+
+    def learn_one(self, x: Any, y: Any, sample_weight: Any = 1.0, *, time: Any = None) -> Any:
+        super().learn_one(x, y, sample_weight, time=time)
+        if y == 7.0:
+            raise KeyboardInterrupt
+        return self
+
+
+def test_interrupted_row_is_learned_by_all_steps_or_none() -> None:
+    rows = [{"a": a, "by": "x"} for a in (1.0, 4.0, None, 2.0)]
+    whole, cut = (Pipeline(Encode(), Impute(), Scale(), last()) for last in (Steepest, Interrupted))
+    for row in rows:
+        whole.learn_one(row, 1.0)
+        cut.learn_one(row, 1.0)
+    with pytest.raises(KeyboardInterrupt):
+        cut.learn_one({"a": 3.0, "by": "x"}, 7.0)
+    whole.learn_one({"a": 3.0, "by": "x"}, 7.0)
+    assert cut.rows_seen_ == 5
+    assert state(vars(cut)["features_"]) == state(vars(whole)["features_"])
+
+
+def test_error_of_first_row_after_empty_block() -> None:
+    pipeline = Pipeline(Impute(), RLSClassifier()).partial_fit(np.empty((0, 2)), [])
+    with pytest.raises(NotFiniteError):
+        pipeline.learn_one([1.0, 2.0], np.nan)
+    assert pipeline.learn_one([1.0, 2.0], "a").predict_one([1.0, 2.0]) == "a"
 
 
 @pytest.mark.parametrize(("a", "error"), [("x", TypeMismatchError), (np.nan, NotFiniteError)])

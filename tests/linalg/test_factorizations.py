@@ -299,7 +299,7 @@ def test_magnitude_equals_largest_absolute_value(dtype: Any) -> None:
 @pytest.mark.parametrize("place", ["read", "set", "put back", "before leaving"])
 def test_interrupt_restores_thread_counts(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hold, sets, due = threads._BLAS, [], [True]
-    counts, put = hold._counts, hold._put
+    counts, put = hold.counts, hold.put
 
     def interrupt(at: str) -> None:
         if due[0] and at == place:
@@ -315,8 +315,8 @@ def test_interrupt_restores_thread_counts(place: str, monkeypatch: pytest.Monkey
         put(given, now)
         interrupt("set" if len(sets) == 1 else "put back")
 
-    monkeypatch.setattr(hold, "_counts", read)
-    monkeypatch.setattr(hold, "_put", write)
+    monkeypatch.setattr(hold, "counts", read)
+    monkeypatch.setattr(hold, "put", write)
     with threadpool_limits(2, "blas"):
         before = [each["num_threads"] for each in threadpool_info()]
         if place == "before leaving":  # the context is entered and never left

@@ -93,6 +93,39 @@ def test_arrays_of_wrong_sizes_and_dtypes_are_refused() -> None:
             loops.into("d", 2, 3, first, last, zeros(2, 3), zeros(3), zeros(2))
 
 
+@pytest.mark.parametrize("wrong", [None, zeros(2), zeros(3).astype(np.float32), bytes(24)])
+@pytest.mark.parametrize("name", ["scale_row", "impute_row"])
+def test_wrong_arrays_for_single_rows_are_refused(name: str, wrong: Any) -> None:
+    counts, flags = np.zeros(3, dtype=np.int64), np.full(3, -1)
+    doubles = [zeros(3) for _ in range(6)]
+    given = [zeros(3), counts, flags, zeros(3), zeros(3), counts.copy()]
+    given = doubles if name == "scale_row" else given
+    options = (5, True) if name == "scale_row" else ("mean", False)
+    call = getattr(loops, name)
+    assert call(zeros(3), None, *options, *given)
+    assert not call(zeros(4), None, *options, *given)
+    for i in range(6):
+        arrays = [wrong if j == i else each for j, each in enumerate(given)]
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            call(zeros(3), None, *options, *arrays)
+    with pytest.raises(TypeError):
+        call(zeros(3), None, *options)
+    if name == "impute_row":
+        assert not call(zeros(3), None, None, options[1], *given)
+
+
+def test_wrong_arguments_of_encode_row_are_refused() -> None:
+    class Column:
+        at = 5
+
+    for row in (zeros(2), None, bytes(24)):
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            loops.encode_row({}, {}, Column, str, 3, row)
+    with pytest.raises(TypeError):
+        loops.encode_row([], {}, Column, str, 3, zeros(3))
+    assert not loops.encode_row({"a": 1.0}, {"a": Column()}, Column, str, 3, zeros(3))
+
+
 def test_refused_arrays_are_released() -> None:
     loop, given = least_squares(3), [array("d", [0.0] * n) for n in (9, 6, 2, 6)]
     R, X, y, few = given

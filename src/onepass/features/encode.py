@@ -24,10 +24,11 @@ Cost: O(width) time per row; memory of the categories, at most ``max_categories`
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
+from onepass import native
 from onepass.errors import (
     ColumnError,
     MergeError,
@@ -299,12 +300,6 @@ _CHOICES = {
 }  # fmt: skip
 
 
-class _EncodedRow(NamedTuple):
-    """A row without new columns or categories, encoded while it was checked."""
-
-    row: Floats
-
-
 class Encode(Transformer):
     """Encode numbers, text and dates as one matrix of numbers.
 
@@ -416,9 +411,7 @@ class Encode(Transformer):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _check_rows(
-        self, X: TableLike, where: str, *, learning: bool
-    ) -> Floats | Table | _EncodedRow:
+    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats | Table:
         """Return a table of columns of the fitted types, or an array if all are numbers."""
         columns = getattr(self, "columns_", None) or None  # not fitted: any columns
         rows = _to_table(X, None if columns is None else list(columns), where)
@@ -434,17 +427,11 @@ class Encode(Transformer):
 
     def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
-    ) -> Floats | Table | _EncodedRow:
-        """Return one row, already encoded if it has no new column or category."""
-        if not isinstance(x := named_row(x), Mapping):
-            rows = x[None] if isinstance(x, np.ndarray) else [x]
-            return self._check_rows(rows, where, learning=learning)
-        row = (
-            self._encode_known_row(x)
-            if hasattr(self, "columns_") and self.missing == "keep"
-            else None
-        )
-        return self._check_rows([x], where, learning=learning) if row is None else _EncodedRow(row)
+    ) -> Floats | Table:
+        """Return one row as a table or a matrix of one row."""
+        x = named_row(x)
+        rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
+        return self._check_rows(rows, where, learning=learning)
 
     def _select_names(self, rows: Table, X: object, where: str, *, learning: bool) -> list[str]:
         """Return the names of the columns to encode; ignore or refuse other columns."""
@@ -470,10 +457,17 @@ class Encode(Transformer):
             )
         return taken
 
-    def _encode_known_row(self, x: Mapping[str, object]) -> Floats | None:
-        """Encode a row of fitted columns and plain values; None for any other row."""
-        columns, out = self.columns_, np.zeros((1, len(self.layout_)))
-        row = out[0]
+    def _encode_row(self, x: object) -> Floats | None:
+        """Encode a dict of fitted columns and plain values; None for any other row."""
+        if type(x) is not dict or self.missing != "keep" or not hasattr(self, "columns_"):
+            return None
+        columns, width = self.columns_, len(self.layout_)
+        row = np.empty(width)
+        if native.loops is not None and native.loops.encode_row(
+            x, columns, Number, Text, width, row
+        ):
+            return row
+        row[:] = 0.0  # dates and hashed text, which the compiled loop does not support
         for name, value in x.items():
             column = columns.get(name)
             if column is None and value is None and name in columns:
@@ -484,7 +478,19 @@ class Encode(Transformer):
             for name, column in columns.items():
                 if name not in x and column is not None:
                     column.encode_value(None, row)
-        return out
+        return row
+
+    def _learn_row(self, x: Any, where: str | None) -> tuple[Floats, dict[str, Any]]:
+        """Return one row as encoded after it was learned, and the new attributes."""
+        row = self._encode_row(x)
+        if row is None:
+            return super()._learn_row(x, where)
+        return row, {"rows_seen_": self.rows_seen_ + 1}
+
+    def _transform_row(self, x: Any, where: str | None) -> Floats:
+        """Encode one row; new columns and categories are ignored."""
+        row = self._encode_row(x)
+        return super()._transform_row(x, where) if row is None else row
 
     # -- merging -----------------------------------------------------------------------------------
 
@@ -557,15 +563,13 @@ class Encode(Transformer):
         self.n_features_in_ = self.rows_seen_ = 0
 
     def _learn_rows(
-        self, checked_rows: Floats | Table | _EncodedRow, first_rows: Array | None
+        self, checked_rows: Floats | Table, first_rows: Array | None
     ) -> tuple[Floats, Array]:
         """Learn the rows; return them encoded, and the first row of each output column."""
         if not hasattr(self, "columns_"):
             self._start()
         width = len(self.layout_)
-        if isinstance(checked_rows, _EncodedRow):
-            out, out_first_rows = checked_rows.row, np.zeros(width, dtype=np.intp)
-        elif isinstance(checked_rows, np.ndarray):
+        if isinstance(checked_rows, np.ndarray):
             out, out_first_rows = self._learn_matrix(checked_rows, first_rows)
         else:
             new = _extend(self.columns_, checked_rows, width, self._new_column)
@@ -579,10 +583,8 @@ class Encode(Transformer):
         self.rows_seen_ += len(out)
         return out, out_first_rows
 
-    def _transform_rows(self, checked_rows: Floats | Table | _EncodedRow) -> Floats:
+    def _transform_rows(self, checked_rows: Floats | Table) -> Floats:
         """Encode the rows; new columns and categories are ignored."""
-        if isinstance(checked_rows, _EncodedRow):
-            return checked_rows.row
         if isinstance(checked_rows, np.ndarray):
             return checked_rows.copy()
         return _encode_table(getattr(self, "columns_", {}), checked_rows, self.n_features_out_)

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from onepass import native
 from onepass.errors import NumericalError, ParameterError
 from onepass.features.transformer import Columnwise, matrix_with_gaps
 from onepass.types import Array, ArrayLike, Floats
@@ -103,6 +104,22 @@ class Impute(Columnwise):
             return self._check_rows(Table.from_rows([x]), where, learning=learning)
         rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
         return self._check_rows(rows, where, learning=learning)
+
+    def _compiled_row(self, x: Any, *, learning: bool) -> tuple[Floats, dict[str, Any]] | None:
+        """Transform a row in the compiled loop; None if NumPy must handle the row."""
+        names = self._row_names(x)
+        if names is False:
+            return None
+        d = len(self.fills_)
+        z, indicate = np.empty(d), self.indicator and learning
+        fills, counts = (np.empty(d), np.empty(d, dtype=np.int64)) if learning else (None, None)
+        done = native.loops.impute_row(  # type: ignore[union-attr]
+            x, names, self.strategy, indicate, self.fills_, self.counts_, self.flags_,
+            z, fills, counts,
+        )  # fmt: skip
+        if not done:
+            return None
+        return z, {"fills_": fills, "counts_": counts, "rows_seen_": self.rows_seen_ + 1}
 
     def _start(self, d: int) -> None:
         if self.strategy not in self.strategies:

@@ -243,7 +243,7 @@ class IncrementalPCA(Columnwise):
         X = X.astype(np.float64, copy=False)
         if self.freeze_after is not None:
             return self._step_until(X, self.freeze_after)
-        self.__dict__.pop("_current_cache", None)  # release the former axes
+        self._current_cache = (None, None)  # release the former axes
         parts, widths, begin = [], [self.n_features_out_], 0
         with np.errstate(over="ignore", invalid="ignore"):
             for end in self.axes_.checkpoints(len(X)):

@@ -12,7 +12,7 @@ import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
@@ -31,6 +31,14 @@ __all__ = ["Pipeline"]
 
 
 _Value = TypeVar("_Value")
+_Change: TypeAlias = tuple[Transformer, dict[str, Any]]
+"""A transformer, and its attributes after a row."""
+
+
+def _assign(changes: Sequence[_Change]) -> None:
+    """Assign the new attributes, those of the first transformer last."""
+    for feature, attributes in reversed(changes):
+        feature.__dict__.update(attributes)
 
 
 def _learn_features(features: Sequence[Transformer], checked_rows: Any) -> Floats:
@@ -412,18 +420,22 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        with self._rollback_on_error():
-            if not self._is_started:
-                self._start()
-            row = x
-            if self.features_:
-                checked_rows = self.features_[0]._check_row(x, "Pipeline.learn_one", learning=True)
-                row = self._prepare_for_learner(
-                    (_learn_features if sample_weight else _transform_features)(
-                        self.features_, checked_rows
-                    )
-                )[0]
-            self.learner_.learn_one(row, y, sample_weight, **_without_none(time=time))
+        row, changes = self._learn_row(x) if sample_weight else (None, [])
+        if row is None:
+            with self._rollback_on_error():
+                self._learn_row_of_new_width(x, y, sample_weight, time)
+            return self
+        try:
+            if time is None:
+                self.learner_.learn_one(row, y, sample_weight)  # unchanged after an error
+            else:
+                self.learner_.learn_one(row, y, sample_weight, time=time)
+            _assign(changes)
+        except BaseException:
+            learned = getattr(self.learner_, "rows_seen_", 0)
+            if changes and learned > self.features_[0].rows_seen_:
+                _assign(changes)  # interrupted after the learner had learned the row
+            raise
         return self
 
     def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
@@ -437,10 +449,11 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 checked_rows = features[0]._check_row(x, "Pipeline.predict_one", learning=True)
                 x = _padded(_learn_features(features, checked_rows))[0]
             return learner.predict_one(x)
-        if self.features_:
-            checked_rows = self.features_[0]._check_row(x, "Pipeline.predict_one", learning=False)
-            x = _padded(_transform_features(self.features_, checked_rows))[0]
-        return self.learner_.predict_one(x)
+        row: Any = x
+        where: str | None = "Pipeline.predict_one"
+        for feature in self.features_:
+            row, where = feature._transform_row(row, where), None
+        return self.learner_.predict_one(row if where or len(row) else np.zeros(1))
 
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
         """Merge another pipeline into this one, as if this one had also learned its rows.
@@ -598,6 +611,42 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def _rollback_on_error(self) -> AbstractContextManager[None]:
         parts = [*self.features_, self.learner_] if self._is_started else []
         return all_or_nothing(self, *parts)
+
+    def _learn_row(self, x: Any) -> tuple[Any, list[_Change]]:
+        """Return one row for the learner, and the new attributes of each transformer.
+
+        The row is None if the pipeline is not fitted, or if the width of a step changes.
+        """
+        changes: list[_Change] = []
+        learner = vars(self).get("learner_")
+        if learner is None:
+            return None, changes
+        where: str | None = "Pipeline.learn_one"
+        for feature in self.features_:
+            width = getattr(feature, "n_features_in_", None)
+            if width is None or (where is None and len(x) != width):
+                return None, changes
+            x, attributes = feature._learn_row(x, where)
+            changes.append((feature, attributes))
+            where = None
+        if where is None and (
+            len(x) != getattr(learner, "n_features_in_", None)
+            or not hasattr(learner, "feature_names_in_")
+        ):
+            return None, changes
+        return x, changes
+
+    def _learn_row_of_new_width(
+        self, x: Any, y: ArrayLike, sample_weight: float, time: TimeLike | None
+    ) -> None:
+        """Learn one row in all steps, which are fitted or widened."""
+        if not self._is_started:
+            self._start()
+        if self.features_:
+            checked_rows = self.features_[0]._check_row(x, "Pipeline.learn_one", learning=True)
+            learn = _learn_features if sample_weight else _transform_features
+            x = self._prepare_for_learner(learn(self.features_, checked_rows))[0]
+        self.learner_.learn_one(x, y, sample_weight, **_without_none(time=time))
 
     def _learn(
         self,

@@ -23,10 +23,11 @@ Cost: O(d) time per row, O(d) memory.
     The American Statistician 37(3), 1983; equation (2.1) and the shifted data of section 3.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from onepass import native
 from onepass.errors import NumericalError
 from onepass.features.transformer import Columnwise, column_parts
 from onepass.types import Array, Floats
@@ -126,6 +127,22 @@ class Scale(Columnwise):
                 out[:, part] = _divided(Z, M, least[part]).T
         self.offset_, self.squares_ = offset, squares
         return out, first_rows
+
+    def _compiled_row(self, x: Any, *, learning: bool) -> tuple[Floats, dict[str, Any]] | None:
+        """Transform a row in the compiled loop; None if NumPy must handle the row."""
+        names = self._row_names(x)
+        if names is False or (learning and not self.rows_seen_):
+            return None
+        d, seen = len(self.offset_), self.rows_seen_
+        z = np.empty(d)
+        offset, squares = (np.empty(d), np.empty(d)) if learning else (None, None)
+        done = native.loops.scale_row(  # type: ignore[union-attr]
+            x, names, seen, self.with_mean, self.origin_, self.offset_, self.squares_,
+            z, offset, squares,
+        )  # fmt: skip
+        if not done:
+            return None
+        return z, {"offset_": offset, "squares_": squares, "rows_seen_": seen + 1}
 
     def _merge_block(self, other: "Scale", at: Array, known: int) -> Array:
         """Merge the moments of both: [2] (2.1)."""

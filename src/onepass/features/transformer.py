@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from onepass import validation
+from onepass import native, validation
 from onepass.errors import MergeError, ParameterError
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
@@ -40,10 +40,11 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     A subclass defines the abstract methods below, which a Pipeline calls, and ``_merge_from`` and
     ``_merge_conflict`` if it can be merged. :class:`onepass.features.transformer.Columnwise`
-    defines most of them for matrices. Methods never modify an array, list or dict of an attribute
-    in place: they assign new objects, so that the caller can restore the attributes after an error.
-    ``_learn_rows`` sets ``n_features_in_`` and ``rows_seen_``; both are undefined before it is
-    first called.
+    defines most of them for matrices. ``_learn_row`` and ``_transform_row``, for single rows, may
+    be overridden if there is a faster way. Methods never modify an array, list or dict of an
+    attribute in place: they assign new objects, so that the caller can restore the attributes after
+    an error, and that a shallow copy can learn a row. ``_learn_rows`` sets ``n_features_in_`` and
+    ``rows_seen_``; both are undefined before it is first called.
     """
 
     rescales: ClassVar[bool] = False
@@ -98,6 +99,23 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         Nothing is learned: ``_learn_rows`` of one row, right after ``_transform_rows`` of it,
         returns the same numbers.
         """
+
+    def _learn_row(self, x: Any, where: str | None) -> tuple[Floats, dict[str, Any]]:
+        """Return one row as transformed after it was learned, and the new attributes.
+
+        Nothing is learned until the caller assigns the attributes. ``x`` is the user's row, which
+        is validated for the public call ``where``; None if x (d,) comes from a transformer.
+        """
+        learned = object.__new__(type(self))
+        learned.__dict__.update(vars(self))
+        checked = x[None] if where is None else learned._check_row(x, where, learning=True)
+        return learned._learn_rows(checked, None)[0][0], learned.__dict__
+
+    def _transform_row(self, x: Any, where: str | None) -> Floats:
+        """Transform one row as if it were the next one, even before learning."""
+        checked = x[None] if where is None else self._check_row(x, where, learning=False)
+        row: Floats = self._transform_rows(checked)[0]
+        return row
 
     @property
     @abstractmethod
@@ -293,7 +311,8 @@ class Columnwise(Transformer):
     """Base class of transformers of matrices (n, d), whose number of columns may grow.
 
     A subclass defines the hooks ``_start``, ``_widen``, ``_step`` and ``_transform_block`` and, if
-    its width differs from that of its input, ``n_features_out_`` and ``get_feature_names_out``.
+    its width differs from that of its input, ``n_features_out_`` and ``get_feature_names_out``. If
+    a compiled loop learns single rows, it also defines ``_compiled_row``.
     """
 
     _prefix: ClassVar[str] = ""
@@ -389,6 +408,36 @@ class Columnwise(Transformer):
             return self._transform_block(checked_rows)
         transformed: Floats = clone(self).grow(checked_rows.shape[1]).transform(checked_rows)
         return transformed
+
+    def _learn_row(self, x: Any, where: str | None) -> tuple[Floats, dict[str, Any]]:
+        """Return one row as transformed after it was learned, and the new attributes."""
+        found = self._compiled_row(x, learning=True)
+        return super()._learn_row(x, where) if found is None else found
+
+    def _transform_row(self, x: Any, where: str | None) -> Floats:
+        """Transform one row as if it were the next one, even before learning."""
+        found = self._compiled_row(x, learning=False)
+        return super()._transform_row(x, where) if found is None else found[0]
+
+    def _compiled_row(self, x: Any, *, learning: bool) -> tuple[Floats, dict[str, Any]] | None:
+        """Transform a row in a compiled loop, as ``_learn_row`` does if ``learning``.
+
+        None if there is no loop for this transformer or row.
+        """
+        del x, learning
+        return None
+
+    def _row_names(self, x: Any) -> Any:
+        """Return the names by which a compiled loop reads a row: a list, or None for an array.
+
+        False if NumPy must handle the row.
+        """
+        if native.loops is None or not hasattr(self, "n_features_in_"):
+            return False
+        if type(x) is np.ndarray:
+            return None
+        names = getattr(self, "feature_names_in_", None)
+        return False if type(x) is not dict or names is None else names.tolist()
 
     def _merge_from(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
         """Merge the state of another transformer; return the positions of its outputs."""

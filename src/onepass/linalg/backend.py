@@ -39,12 +39,12 @@ def on_device(array: ArrayOrTensor) -> bool:
 
     No control flow depends on numbers on an accelerator; invalid results are masked instead.
     """
-    return is_tensor(array) and array.device.type != "cpu"
+    return not isinstance(array, np.ndarray) and array.device.type != "cpu"
 
 
 def small(array: ArrayOrTensor) -> Any:
     """Convert a small matrix to float64: to NumPy, or to a tensor if it is on an accelerator."""
-    if not is_tensor(array):
+    if isinstance(array, np.ndarray):
         return array.astype(np.float64, copy=False)
     double = array.detach().double()
     return double if on_device(array) else double.numpy()
@@ -71,7 +71,7 @@ def all_to_numpy(*arrays: ArrayOrTensor) -> list[Any]:
 
 def like(array: ArrayOrTensor, other: ArrayOrTensor) -> Any:
     """Convert a small matrix or mask to the library, device and dtype of another array."""
-    if not is_tensor(other):
+    if isinstance(other, np.ndarray):
         kind = array.dtype if array.dtype == bool else other.dtype
         return array.astype(kind, copy=False)
     import torch  # noqa: PLC0415  only if there is a tensor
@@ -103,7 +103,7 @@ def numpy_view(array: ArrayOrTensor) -> Any:
     For matrix-vector products of arrays in the cache NumPy was measured a third faster than
     PyTorch, with less overhead per call.
     """
-    if not is_tensor(array) or on_device(array) or array.itemsize < 4:
+    if isinstance(array, np.ndarray) or on_device(array) or array.itemsize < 4:
         return array
     return array.detach().numpy()
 
@@ -112,7 +112,7 @@ def finite(*arrays: ArrayOrTensor) -> bool:
     """Whether all numbers are finite; their sum, to which nan and infinity propagate, is tested."""
     for array in arrays:
         near = numpy_view(array)
-        if is_tensor(near):
+        if not isinstance(near, np.ndarray):
             if not bool(near.isfinite().all()):
                 return False
         elif not (math.isfinite(_summed(near)) or np.isfinite(near).all()):
@@ -130,4 +130,6 @@ def _summed(array: ArrayOrTensor) -> float:
 
 def widened(array: ArrayOrTensor) -> Any:
     """Convert half precision to float32; other arrays are returned unchanged."""
-    return array.float() if is_tensor(array) and array.itemsize == 2 else array
+    if isinstance(array, np.ndarray) or array.itemsize != 2:
+        return array
+    return array.float()

@@ -70,48 +70,43 @@ class _ThreadLimit:
     def __init__(
         self, counts: Callable[[], list[int]], put: Callable[[list[int], list[int]], None]
     ) -> None:
-        self._lock = RLock()
-        self._within: set[int] = set()
-        self._counts, self._put = counts, put
-        self._before: list[int] | None = None
+        self.lock = RLock()
+        self.within: set[int] = set()
+        self.counts, self.put = counts, put
+        self.before: list[int] | None = None
 
     def context(self) -> "_LimitContext":
         """A context within which the limit applies."""
         return _LimitContext(self)
 
-    def enter(self, token: int) -> None:
-        """Set the limit, unless it is set; ``token`` identifies the context that enters."""
-        with self._lock:
-            self._within.add(token)
-            if self._before is None:
-                self._before = self._counts()
-                self._put([1] * len(self._before), self._before)
-
-    def leave(self, token: int) -> None:
-        """Restore the former counts, if no other context is active."""
-        with self._lock:
-            self._within.discard(token)
-            if not self._within and self._before is not None:
-                self._put(self._before, [1] * len(self._before))
-                self._before = None
-
 
 class _LimitContext:
     """An active or inactive context of a `_ThreadLimit`."""
 
-    __slots__ = ("_hold",)
+    __slots__ = ("_limit",)
 
-    def __init__(self, hold: _ThreadLimit) -> None:
-        self._hold = hold
+    def __init__(self, limit: _ThreadLimit) -> None:
+        self._limit = limit
 
     def __enter__(self) -> None:
-        self._hold.enter(id(self))
+        """Set the limit, unless it is set."""
+        limit = self._limit
+        with limit.lock:
+            limit.within.add(id(self))
+            if limit.before is None:
+                limit.before = limit.counts()
+                limit.put([1] * len(limit.before), limit.before)
 
     def __exit__(self, *raised: object) -> None:
-        self._hold.leave(id(self))
+        """Restore the former counts, if no other context is active."""
+        limit = self._limit
+        with limit.lock:
+            limit.within.discard(id(self))
+            if not limit.within and limit.before is not None:
+                limit.put(limit.before, [1] * len(limit.before))
+                limit.before = None
 
-    def __del__(self) -> None:
-        self._hold.leave(id(self))
+    __del__ = __exit__
 
 
 @cache

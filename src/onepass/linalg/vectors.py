@@ -106,10 +106,10 @@ def solve_lower_right(U: ArrayOrTensor, L: ArrayOrTensor) -> Any:
 
 def norms(G: ArrayOrTensor) -> Any:
     """Euclidean norms of the columns of G, small, in float64, without overflow or underflow."""
-    if is_tensor(G) and G.shape[0] < _SHORT:
-        G = numpy_view(G)  # NumPy has less overhead per call
-    if is_tensor(G):
-        return _lengths(G)
+    if not isinstance(G, np.ndarray):
+        G = numpy_view(G) if len(G) < _SHORT else G  # NumPy has less overhead per call
+        if not isinstance(G, np.ndarray):
+            return _lengths(G)
     if G.shape[1] == 1 and len(G) and (G.itemsize == 8 or len(G) < _SHORT):
         return np.array([blas.dnrm2(G[:, 0])])  # in float64
     squares: Floats = np.einsum("ij,ij->j", G, G, dtype=np.float64)
@@ -141,7 +141,7 @@ def magnitude(A: Floats) -> float:
 
 def length(W: ArrayOrTensor) -> Any:
     """Euclidean norm of all numbers, in float64; a tensor on an accelerator."""
-    if not is_tensor(W) and W.itemsize == 8 and W.size:
+    if isinstance(W, np.ndarray) and W.itemsize == 8 and W.size:
         return blas.dnrm2(W.ravel(order="K"))
     return norms(W.reshape(-1, 1))[0]
 

@@ -127,7 +127,7 @@ class Batch:
     @property
     def tensors(self) -> list[Tensor]:
         """All tensors, in a fixed order."""
-        return list(tensors((self.args, self.kwargs)))
+        return tensors((self.args, self.kwargs))
 
     @property
     def description(self) -> str:
@@ -167,18 +167,19 @@ def map_tensors(tree: object, change: Callable[[Tensor], object]) -> Any:
     return tree
 
 
-def tensors(tree: object) -> Iterator[Tensor]:
-    """Iterate over the tensors of a tree, in the order of ``map_tensors``."""
+def tensors(tree: object) -> list[Tensor]:
+    """Return the tensors of a tree, in the order of ``map_tensors``."""
     if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, Batch):
-        yield from tree.tensors
-    elif isinstance(tree, Mapping):
-        for each in tree.values():
-            yield from tensors(each)
-    elif isinstance(tree, (tuple, list)):
-        for each in tree:
-            yield from tensors(each)
+        return [tree]
+    if isinstance(tree, Batch):
+        return tree.tensors
+    parts = list(tree.values()) if isinstance(tree, Mapping) else tree
+    found: list[Tensor] = []
+    if not isinstance(parts, (tuple, list)):
+        return found
+    for part in parts:
+        found += [part] if isinstance(part, torch.Tensor) else tensors(part)
+    return found
 
 
 def batch(

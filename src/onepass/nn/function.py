@@ -244,8 +244,15 @@ class Function:
         ParameterError
             If a parameter that learns was removed from the module or replaced.
         """
-        self._layers = list(self.module.modules())
-        current = dict(self.module.named_parameters())
+        named = list(self.module.named_modules())
+        self._layers = [layer for _, layer in named]
+        current: dict[str, nn.Parameter] = {}  # as ``named_parameters``, in one traversal
+        seen: set[int] = set()
+        for path, layer in named:
+            for key, each in layer._parameters.items():  # noqa: SLF001
+                if each is not None and id(each) not in seen:
+                    seen.add(id(each))
+                    current[f"{path}.{key}" if path else key] = each
         self._parameters = list(current.items())
         for name, each in zip(self.selection.names, self.selection.parameters, strict=True):
             if current.get(name) is not each:
@@ -254,6 +261,11 @@ class Function:
                     f"{name!r} was removed or replaced. Create a new learner for the changed "
                     "module; to change only values, use copy_()."
                 )
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """The dtype of the first parameter, which may be frozen and differ from that of w."""
+        return next(each.dtype for _, each in self._parameters if each.is_floating_point())
 
     @property
     def on_device(self) -> bool:
@@ -495,14 +507,15 @@ class ReentrantLock:
     """A reentrant lock that can be copied and pickled, as a new lock."""
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        self.held = RLock()
+        """The lock itself, as a context manager without calls of Python functions."""
 
     def __enter__(self) -> Self:
-        self._lock.acquire()
+        self.held.acquire()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.held.release()
 
     def __reduce__(self) -> Any:
         return ReentrantLock, ()
@@ -524,7 +537,7 @@ def synchronized(
 
     @wraps(method)
     def synchronized_method(self: Any, /, *args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
-        with self.lock:
+        with self.lock.held:
             return method(self, *args, **kwargs)
 
     return synchronized_method

@@ -453,7 +453,7 @@ class Learner(ABC):
     @property
     def _like(self) -> Tensor:
         """An empty tensor in the working precision, on the module's device."""
-        return linalg.widened(torch.empty(0, dtype=self.network.dtype, device=self.network.device))
+        return linalg.widened(self.network.parameters[0].detach().new_empty(0))
 
     @property
     def _weights(self) -> Tensor:

@@ -24,7 +24,7 @@ from onepass.nn.function import (
 )
 from onepass.nn.jacobian import Derivative
 from onepass.nn.probe import Probe, linear_in_weights
-from onepass.nn.selection import input_dtype, jacobian_buffer, select, split_vector
+from onepass.nn.selection import jacobian_buffer, select, split_vector
 from onepass.types import ArrayLike
 from onepass.validation import whole
 
@@ -227,12 +227,13 @@ class Network:
             return x
         where = where or self._where
         self._function.read_module()
+        dtype = self._function.input_dtype
         with torch.inference_mode(mode=False):  # tensors of inference mode have no derivative
-            rows = batch(x, input_dtype(self.module), self.device, where, self.columns)
+            rows = batch(x, dtype, self.device, where, self.columns)
         if not self._warned:
             self._warned = True
             warn_training_mode(self.module, where, stacklevel=3)
-        return self._probe(rows, input_dtype(self.module))
+        return self._probe(rows, dtype)
 
     # -- the function -----------------------------------------------------------------------------
 

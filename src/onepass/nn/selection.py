@@ -24,7 +24,6 @@ from onepass.types import ArrayLike
 __all__ = [
     "Selection",
     "find_nonfinite",
-    "input_dtype",
     "jacobian_buffer",
     "layer_of",
     "select",
@@ -354,9 +353,3 @@ def find_nonfinite(named: Iterable[tuple[str, Tensor]]) -> str | None:
             lost = int((~each.detach().isfinite()).sum())
             return f"{name!r} contains nan or infinity, {lost} of its {each.numel()} numbers"
     return None
-
-
-def input_dtype(module: torch.nn.Module) -> torch.dtype:
-    """Return the dtype of the first parameter, which may be frozen and differ from that of w."""
-    real = (each.dtype for each in module.parameters() if each.is_floating_point())
-    return next(real)

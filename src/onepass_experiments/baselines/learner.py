@@ -607,7 +607,7 @@ class Learner:
 
 def _as_input_type(x: RowsLike, found: Tensor) -> ArrayOrTensor:
     """Convert predictions to a tensor if x contains tensors, else to an array."""
-    return found.cpu().numpy() if next(tensors(x), None) is None else found
+    return found if tensors(x) else found.cpu().numpy()
 
 
 class Tasked(Learner):

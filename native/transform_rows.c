@@ -1,0 +1,230 @@
+/* Single rows in the transformers Scale, Impute and Encode of onepass.features, which contain the
+   equations. The state is not changed: the state after the row is written to other arrays. The
+   functions return False, without an error, for rows that must be handled in Python. */
+#include "buffers.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* The value of a plain number; infinite for any other object. */
+static double plain_number(PyObject *given)
+{
+    double value = INFINITY;
+    if (PyFloat_Check(given) || PyLong_CheckExact(given) || PyBool_Check(given))
+        value = PyFloat_AsDouble(given);
+    if (PyErr_Occurred()) { /* overflow: the returned value is -1 */
+        PyErr_Clear();
+        return INFINITY;
+    }
+    return value;
+}
+
+/* Read a dict with exactly these names, a list; None is nan. */
+static int read_dict(PyObject *given, PyObject *names, Py_ssize_t d, double *row)
+{
+    if (!PyList_Check(names) || PyList_Size(names) != d || PyDict_Size(given) != d)
+        return 0;
+    for (Py_ssize_t j = 0; j < d; j++) {
+        PyObject *value = PyDict_GetItemWithError(given, PyList_GetItem(names, j));
+        if (!value) {
+            PyErr_Clear();
+            return 0;
+        }
+        row[j] = value == Py_None ? NAN : plain_number(value);
+    }
+    return 1;
+}
+
+/* Read an array of d doubles. */
+static int read_array(PyObject *given, Py_ssize_t d, double *row)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(given, &view, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    const int good = view.ndim == 1 && view.shape[0] == d && strcmp(view.format, "d") == 0;
+    const char *at = view.buf;
+    for (Py_ssize_t j = 0; good && j < d; j++, at += view.strides[0])
+        memcpy(row + j, at, sizeof *row);
+    PyBuffer_Release(&view);
+    return good;
+}
+
+/* The arguments of scale_row and impute_row: x, names, two options, three arrays of the state, the
+   row to write, and two arrays of the new state, or None. */
+enum { OPTIONS = 2, STATE = 4, OUT = 7, COUNT = 10 };
+
+/* Acquire the arrays and write the row x; returns -1 with an error if an array is wrong, and 0 if x
+   is no row of d finite values. With `gaps`, values may be nan. */
+static int acquire_row(Arrays *a, PyObject *const *args, Py_ssize_t count, const char *types,
+                       int gaps, Py_ssize_t *d)
+{
+    a->acquired = 0;
+    memset(a->at, 0, sizeof a->at);
+    if (count != COUNT) {
+        PyErr_Format(PyExc_TypeError, "expected %d arguments", COUNT);
+        return -1;
+    }
+    *d = PyObject_Size(args[OUT]);
+    if (*d < 0)
+        return -1;
+    const Py_ssize_t sizes[] = {*d, *d, *d, *d, *d, *d};
+    const int learning = args[OUT + 1] != Py_None || args[OUT + 2] != Py_None;
+    memcpy(a->given, args + STATE, (COUNT - STATE) * sizeof *args);
+    if (!acquire_arrays(a, COUNT - STATE, types, sizes, 7 << 3, learning ? 0 : 3 << 4))
+        return -1;
+    double *row = a->at[OUT - STATE];
+    int good = PyDict_CheckExact(args[0]) ? read_dict(args[0], args[1], *d, row)
+                                          : read_array(args[0], *d, row);
+    for (Py_ssize_t j = 0; good && j < *d; j++)
+        good = fabs(row[j]) <= DBL_MAX || (gaps && isnan(row[j]));
+    return good;
+}
+
+PyObject *scale_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    Arrays a;
+    Py_ssize_t d;
+    (void)module;
+    int good = acquire_row(&a, args, given, "dddddd", 0, &d);
+    const int centred = good > 0 ? PyObject_IsTrue(args[OPTIONS + 1]) : 0;
+    const double count = good > 0 ? PyFloat_AsDouble(args[OPTIONS]) + 1.0 : 1.0;
+    if (centred < 0 || PyErr_Occurred())
+        good = -1;
+    const double *origin = a.at[0], *offset = a.at[1], *squares = a.at[2];
+    double *row = a.at[3], *new_offset = a.at[4], *new_squares = a.at[5];
+    const double share = (count - 1.0) / count;
+    for (Py_ssize_t j = 0; good > 0 && j < d; j++) {
+        const double apart = centred ? (row[j] - origin[j]) - offset[j] : row[j];
+        const double z = centred ? apart * share : apart;
+        const double sum = squares[j] + apart * z, digit = 4.0 * DBL_EPSILON * origin[j];
+        const double variance = sum / count;
+        good = sum <= DBL_MAX;
+        row[j] = variance < fmax(digit * digit, DBL_MIN) ? 0.0 : z / sqrt(variance);
+        if (new_offset) {
+            new_offset[j] = centred ? offset[j] + apart / count : offset[j];
+            new_squares[j] = sum;
+        }
+    }
+    release_arrays(&a);
+    return good < 0 ? NULL : PyBool_FromLong(good);
+}
+
+PyObject *impute_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    const char whole = sizeof(long) == sizeof(int64_t) ? 'l' : 'q'; /* as NumPy names int64 */
+    const char types[] = {'d', whole, whole, 'd', 'd', whole};
+    Arrays a;
+    Py_ssize_t d;
+    (void)module;
+    int good = acquire_row(&a, args, given, types, 1, &d);
+    good = good > 0 ? PyUnicode_Check(args[OPTIONS]) : good;
+    const int mean = good > 0 && PyUnicode_CompareWithASCIIString(args[OPTIONS], "mean") == 0;
+    const int last = good > 0 && PyUnicode_CompareWithASCIIString(args[OPTIONS], "last") == 0;
+    const int indicate = good > 0 ? PyObject_IsTrue(args[OPTIONS + 1]) : 0;
+    if (indicate < 0)
+        good = -1;
+    const double *fills = a.at[0];
+    const int64_t *counts = a.at[1], *flags = a.at[2];
+    double *row = a.at[3], *new_fills = a.at[4];
+    int64_t *new_counts = a.at[5];
+    for (Py_ssize_t j = 0; good > 0 && j < d; j++) {
+        const int gap = isnan(row[j]);
+        double fill = fills[j];
+        if (new_fills) {
+            const int64_t count = counts[j] + !gap;
+            if (mean)
+                fill += (gap ? 0.0 : row[j] - fill) / (double)(count > 1 ? count : 1);
+            else if (last && !gap)
+                fill = row[j];
+            new_fills[j] = fill;
+            new_counts[j] = count;
+        }
+        row[j] = gap ? fill : row[j];
+        good = fabs(fill) <= DBL_MAX && flags[j] < 0 && !(gap && indicate);
+    }
+    release_arrays(&a);
+    return good < 0 ? NULL : PyBool_FromLong(good);
+}
+
+/* The names of the attributes of a column. */
+typedef struct {
+    PyObject *at, *places;
+} Names;
+
+/* The attribute `at` of a column; negative if it has no output. */
+static Py_ssize_t output_of(PyObject *column, const Names *names)
+{
+    PyObject *value = PyObject_GetAttr(column, names->at);
+    const Py_ssize_t at = value ? PyLong_AsSsize_t(value) : -1;
+    Py_XDECREF(value);
+    return at;
+}
+
+/* Write a value of a column of numbers to the zeros of row; NULL if it is missing. */
+static int encode_number(PyObject *column, const Names *names, PyObject *value, Py_ssize_t width,
+                         double *row)
+{
+    const Py_ssize_t at = output_of(column, names);
+    const double number = value ? plain_number(value) : NAN;
+    if (at < 0 || at >= width || isinf(number))
+        return 0;
+    row[at] = number;
+    return 1;
+}
+
+/* Write a value of a column of text to the zeros of row; NULL if it is missing. */
+static int encode_text(PyObject *column, const Names *names, PyObject *value, Py_ssize_t width,
+                       double *row)
+{
+    if (!value)
+        return 1;
+    PyObject *places = PyUnicode_CheckExact(value) ? PyObject_GetAttr(column, names->places) : NULL;
+    if (!places)
+        return 0;
+    PyObject *place = PyDict_GetItemWithError(places, value);
+    const Py_ssize_t at = place ? PyLong_AsSsize_t(place) : output_of(column, names);
+    Py_DECREF(places);
+    if (at < 0 || at >= width)
+        return 0;
+    row[at] = 1.0;
+    return 1;
+}
+
+PyObject *encode_row(PyObject *module, PyObject *args)
+{
+    PyObject *x, *columns, *number, *text, *out, *name, *column;
+    Py_buffer view;
+    Py_ssize_t width, at = 0, found = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!OOnO:encode_row", &PyDict_Type, &x, &PyDict_Type, &columns,
+                          &number, &text, &width, &out))
+        return NULL;
+    double *row = numbers_of(out, "d", width, 1, &view);
+    if (!row)
+        return NULL;
+    memset(row, 0, width * sizeof *row);
+    const Names names = {PyUnicode_InternFromString("at"), PyUnicode_InternFromString("places")};
+    int good = names.at && names.places;
+    while (good && PyDict_Next(columns, &at, &name, &column)) {
+        PyObject *value = PyDict_GetItemWithError(x, name);
+        found += value != NULL;
+        value = value == Py_None ? NULL : value;
+        if (PyErr_Occurred()) /* the comparison of a key failed */
+            good = 0;
+        else if (column == Py_None) /* no value so far */
+            good = !value;
+        else if ((PyObject *)Py_TYPE(column) == number)
+            good = encode_number(column, &names, value, width, row);
+        else
+            good = (PyObject *)Py_TYPE(column) == text &&
+                   encode_text(column, &names, value, width, row);
+    }
+    PyErr_Clear();
+    Py_XDECREF(names.at);
+    Py_XDECREF(names.places);
+    PyBuffer_Release(&view);
+    return PyBool_FromLong(good && found == PyDict_Size(x));
+}
