@@ -44,5 +44,6 @@ PyObject *columns_lengths(PyObject *module, PyObject *args);
 /* Other functions, to be added to a module. */
 PyObject *secular(PyObject *module, PyObject *args);
 PyObject *named_row(PyObject *module, PyObject *args);
+PyObject *transpose(PyObject *module, PyObject *args);
 
 #endif

@@ -17,6 +17,7 @@ from onepass.validation.arrays import (
     weights,
     whole,
 )
+from onepass.validation.frames import is_small_frame, series_array
 from onepass.validation.times import (
     as_dates,
     as_numbers,
@@ -38,11 +39,13 @@ __all__ = [
     "elapsed",
     "in_range",
     "is_matrix",
+    "is_small_frame",
     "labels",
     "matrix",
     "per_second",
     "row_vector",
     "seconds",
+    "series_array",
     "targets",
     "times",
     "torch_compatible",
