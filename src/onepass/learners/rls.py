@@ -290,6 +290,9 @@ class LeastSquares(Linear):
     # -- single rows and small blocks in the compiled loop -----------------------------------------
 
     def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
+        if hasattr(self, "n_features_in_") and validation.is_small_frame(X, _NUMBERS):
+            X = validation.matrix(X, f"{type(self).__name__}.{where}", **self._shape())[0]
+            y = validation.series_array(y)
         if not self._is_small_block(X) or type(y) is not np.ndarray:
             return None
         if y.dtype != np.float64 or y.shape != X.shape[:1]:
@@ -315,7 +318,7 @@ class LeastSquares(Linear):
             return False
         own = attributes(self)
         known = X.shape[1] == own.get("n_features_in_") and own.get("target_ndim_") == 1
-        plain = "feature_names_in_" not in own and "classes_" not in own
+        plain = "classes_" not in own
         few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
         return few and known and plain and X.flags.c_contiguous
 
