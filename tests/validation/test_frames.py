@@ -155,6 +155,17 @@ def test_columns_in_another_order_are_selected_by_name(library: str) -> None:
         validation.matrix(frame, "here", d=2, names=["a", "c"])
 
 
+def test_contiguous_rows_are_not_copied() -> None:
+    X = np.ones((3, 2))
+    frame = pd.DataFrame(X, columns=["a", "b"], copy=False)
+    array, names = validation.matrix(frame, "here", names=["a", "b"])
+    assert np.shares_memory(array, X)
+    assert names == ["a", "b"]
+    X[2, 1] = np.nan
+    with pytest.raises(NotFiniteError, match="NaN in row 2, column 'b'"):
+        validation.matrix(frame, "here")
+
+
 def test_invalid_labels_of_plain_frames_are_refused() -> None:
     for labels, match in ((["a", "a"], "unique"), ([1, "1"], "equal as text"), (["\ud800"], "UTF")):
         frame = pd.DataFrame(np.ones((2, len(labels))), columns=pd.Index(labels, dtype=object))

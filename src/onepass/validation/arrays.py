@@ -32,7 +32,7 @@ from onepass.errors import (
     did_you_mean,
 )
 from onepass.types import Array, ArrayLike, Floats, RowLike
-from onepass.validation.frames import labels_of, plain_slices, write_rows
+from onepass.validation.frames import labels_of, plain_array, plain_slices, write_rows
 from onepass.validation.table import (
     Table,
     TableLike,
@@ -311,8 +311,9 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
             f"{where}: `{what}` must contain rows, got one dict. Pass a list of dicts, one per "
             "row, or call predict_one or learn_one of a learner for a single row."
         )
+    shared = plain_array(values)
     try:
-        array = np.asarray(values)
+        array = np.asarray(values if shared is None else shared)
         if array.dtype.kind == "O":
             array = _from_objects(array)
         if np.ma.is_masked(values):
@@ -374,6 +375,10 @@ def _plain_rows(X: Any, names: Sequence[str] | None, where: str) -> _Rows | None
     rows = np.empty(X.shape)
     finite, at = True, 0
     for part in slices:
+        if order is None and isinstance(part, np.ndarray) and part.shape[1] == len(rows):
+            whole = part.T  # of pandas
+            if whole.flags.c_contiguous:
+                return whole, labels if named else None, False
         columns = part if order is None else [part[j] for j in order]
         block = rows[at : at + len(part[0])]
         finite &= write_rows(columns, block)

@@ -9,7 +9,7 @@ finite. Other frames are converted column by column, by :class:`onepass.validati
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from onepass import native
 from onepass.types import Array, Floats
 
 __all__ = [
+    "Columns",
     "frame_library",
     "is_series",
     "is_small_frame",
@@ -27,6 +28,9 @@ __all__ = [
     "series_array",
     "write_rows",
 ]
+
+Columns: TypeAlias = Sequence[Array] | Array
+"""The columns of some rows; as an array, its shape is (d, n)."""
 
 _VALUES = 1 << 20
 """Maximum number of values of a slice: it bounds the memory of columns that must be converted."""
@@ -81,24 +85,22 @@ def labels_of(frame: Any) -> list[Any]:
     return list(frame.columns if library == "polars" else frame.columns.tolist())
 
 
-def plain_slices(frame: Any, rows: int | None = None) -> Iterator[Sequence[Array]] | None:
+def plain_slices(frame: Any) -> Iterator[Columns] | None:
     """Return an iterator over the columns of slices of a frame; None if it is no plain frame.
 
     Parameters
     ----------
     frame : DataFrame or pyarrow.Table
-    rows : int, optional
-        Maximum number of rows of a slice.
 
     Returns
     -------
-    iterator over sequences of ndarray of shape (rows,), or None
+    iterator over sequences of ndarray of shape (rows,), or over ndarray of shape (d, rows), or None
         The columns must not be modified. Nulls are nan.
     """
     library = frame_library(frame)
     if library is None or not frame.shape[1]:
         return None
-    most = max(1, _VALUES // frame.shape[1]) if rows is None else rows
+    most = max(1, _VALUES // frame.shape[1])
     if library == "polars":
         return _polars(frame, most) if set(frame.dtypes) <= _polars_dtypes() else None
     if library == "pandas":
@@ -114,7 +116,7 @@ def _polars_dtypes() -> frozenset[Any]:
     return frozenset(getattr(pl, name) for name in (*names, "Float32", "Float64"))
 
 
-def _polars(frame: Any, most: int) -> Iterator[Sequence[Array]]:
+def _polars(frame: Any, most: int) -> Iterator[Columns]:
     float64 = sys.modules["polars"].Float64
     for rows in [frame] if frame.height <= most else frame.iter_slices(most):
         columns = []
@@ -126,14 +128,14 @@ def _polars(frame: Any, most: int) -> Iterator[Sequence[Array]]:
         yield columns
 
 
-def _pandas(frame: Any, most: int) -> Iterator[Sequence[Array]]:
+def _pandas(frame: Any, most: int) -> Iterator[Columns]:
     n = len(frame)
     for i in range(0, n, most):
         rows = frame if n <= most else frame.iloc[i : i + most]
-        yield tuple(rows.to_numpy(dtype=np.float64).T)
+        yield rows.to_numpy(dtype=np.float64).T
 
 
-def _arrow(frame: pa.Table, most: int) -> Iterator[Sequence[Array]]:
+def _arrow(frame: pa.Table, most: int) -> Iterator[Columns]:
     for batch in frame.to_batches(max_chunksize=most):
         yield [
             (column.cast(pa.float64(), safe=False) if _is_converted(column) else column).to_numpy(
@@ -172,7 +174,7 @@ def plain_array(column: Any) -> Array | None:
     return np.asarray(column.to_numpy()) if shared else None
 
 
-def write_rows(columns: Sequence[Array], rows: Floats) -> bool:
+def write_rows(columns: Columns, rows: Floats) -> bool:
     """Write columns as rows; return whether they are known to be finite.
 
     Parameters

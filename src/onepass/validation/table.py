@@ -37,7 +37,7 @@ from onepass.errors import (
     join_names,
 )
 from onepass.types import Array, ArrayLike
-from onepass.validation.frames import frame_library, is_series, labels_of, plain_slices
+from onepass.validation.frames import Columns, frame_library, is_series, labels_of, plain_slices
 
 __all__ = [
     "Table",
@@ -173,7 +173,7 @@ TableLike: TypeAlias = ArrayLike | Sequence[Mapping[str, object]] | Table
 
 
 def _plain_columns(
-    labels: Sequence[object], slices: Iterable[Sequence[Array]], n: int
+    labels: Sequence[object], slices: Iterable[Columns], n: int
 ) -> tuple[dict[str, Array], int]:
     """Copy the columns of a plain frame of n rows."""
     columns = [np.empty(n) for _ in labels]
