@@ -102,10 +102,20 @@ def plain_slices(frame: Any) -> Iterator[Columns] | None:
         return None
     most = max(1, _VALUES // frame.shape[1])
     if library == "polars":
-        return _polars(frame, most) if set(frame.dtypes) <= _polars_dtypes() else None
+        return _polars(frame, most) if all(map(_is_plain_polars, frame.dtypes)) else None
     if library == "pandas":
-        return _pandas(frame, most) if set(frame.dtypes.tolist()) <= _PLAIN else None
+        return _pandas(frame, most) if all(map(_is_plain, frame.dtypes.tolist())) else None
     return _arrow(frame, most) if {field.type.id for field in frame.schema} <= _ARROW else None
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Whether a dtype of pandas is plain; the hash of a dtype with many categories is slow."""
+    return isinstance(dtype, np.dtype) and dtype in _PLAIN
+
+
+def _is_plain_polars(dtype: Any) -> bool:
+    """Whether a dtype of Polars is plain; the hash of a dtype with many categories is slow."""
+    return dtype.base_type() in _polars_dtypes()
 
 
 @cache
@@ -164,13 +174,13 @@ def plain_array(column: Any) -> Array | None:
     """
     library = _library(column, _SERIES)
     if library == "polars":
-        plain = column.dtype in _polars_dtypes() and column.n_chunks() == 1
+        plain = _is_plain_polars(column.dtype) and column.n_chunks() == 1
         shared = plain and not column.null_count()
     elif library == "pyarrow":
         plain = column.type.id in _ARROW and column.num_chunks == 1
         shared = plain and not _is_converted(column)
     else:
-        shared = library == "pandas" and column.dtype in _PLAIN
+        shared = library == "pandas" and _is_plain(column.dtype)
     return np.asarray(column.to_numpy()) if shared else None
 
 
