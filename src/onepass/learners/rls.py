@@ -290,7 +290,7 @@ class LeastSquares(Linear):
     # -- single rows and small blocks in the compiled loop -----------------------------------------
 
     def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
-        if hasattr(self, "n_features_in_") and validation.is_small_frame(X, _NUMBERS):
+        if hasattr(self, "n_features_in_") and validation.is_small_table(X, _NUMBERS):
             X = validation.matrix(X, f"{type(self).__name__}.{where}", **self._shape())[0]
             y = validation.series_array(y)
         if not self._is_small_block(X) or type(y) is not np.ndarray:

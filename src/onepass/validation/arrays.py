@@ -32,7 +32,13 @@ from onepass.errors import (
     did_you_mean,
 )
 from onepass.types import Array, ArrayLike, Floats, RowLike
-from onepass.validation.frames import labels_of, plain_array, plain_slices, write_rows
+from onepass.validation.frames import (
+    frame_library,
+    labels_of,
+    plain_array,
+    plain_slices,
+    write_rows,
+)
 from onepass.validation.table import (
     Table,
     TableLike,
@@ -58,6 +64,7 @@ __all__ = [
     "in_range",
     "is_finite",
     "is_matrix",
+    "is_small_table",
     "labels",
     "matrix",
     "refuse_nonfinite",
@@ -144,6 +151,17 @@ def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
         and X.flags.aligned
         and is_finite(X)
     )
+
+
+def is_small_table(X: object, values: int) -> bool:
+    """Whether X is a table or a frame with rows and at most this number of values."""
+    if isinstance(X, Table):
+        return 0 < X.n * len(X.columns) <= values
+    if frame_library(X) is None:
+        return False
+    frame: Any = X
+    n, d = frame.shape
+    return bool(0 < n * d <= values)
 
 
 def matrix(

@@ -21,7 +21,6 @@ __all__ = [
     "Columns",
     "frame_library",
     "is_series",
-    "is_small_frame",
     "labels_of",
     "plain_array",
     "plain_slices",
@@ -60,11 +59,6 @@ def frame_library(X: object) -> str | None:
     Instances of subclasses are other objects.
     """
     return _library(X, _FRAMES)
-
-
-def is_small_frame(X: Any, values: int) -> bool:
-    """Return whether X is a data frame with rows and at most this number of values."""
-    return frame_library(X) is not None and 0 < X.shape[0] * X.shape[1] <= values
 
 
 def is_series(y: object) -> bool:
