@@ -47,5 +47,6 @@ PyObject *named_row(PyObject *module, PyObject *args);
 PyObject *encode_row(PyObject *module, PyObject *args);
 PyObject *scale_row(PyObject *module, PyObject *const *args, Py_ssize_t given);
 PyObject *impute_row(PyObject *module, PyObject *const *args, Py_ssize_t given);
+PyObject *transpose(PyObject *module, PyObject *args);
 
 #endif

@@ -77,6 +77,7 @@ static PyMethodDef functions[] = {
     {"lengths", columns_lengths, METH_VARARGS, "lengths(type, q, p, first, last, rows, squares)."},
     {"secular", secular, METH_VARARGS,
      "secular(dlasd4, n, d, z, vectors, roots, work): return success."},
+    {"transpose", transpose, METH_VARARGS, "transpose(n, columns, rows): return whether finite."},
     {"named_row", named_row, METH_VARARGS, "named_row(x, names, row): return success."},
     {"encode_row", encode_row, METH_VARARGS,
      "encode_row(x, columns, number, text, width, row): return success."},

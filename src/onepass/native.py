@@ -66,6 +66,10 @@ work)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X
 W, b, predictions)`` the perceptron: W (c, d) and b (c,) are updated in place, ``predictions``
 (n, c) is written, and ``work`` (c,) is work space.
 
+``transpose(n, columns, rows)`` writes a tuple of q columns of n numbers each, arrays of any stride
+and any type of integers, booleans, float32 or float64, as the rows (n, q); it returns whether all
+are finite.
+
 ``named_row(x, names, row)`` writes the values of a dict of plain numbers to ``row``, in the order
 of ``names``; it returns False for any other object. ``secular(dlasd4, n, d, z, vectors, roots,
 work)`` decomposes [diag(d) z], d and z (n,), with LAPACK's function ``dlasd4`` in a capsule. It

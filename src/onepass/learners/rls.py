@@ -307,8 +307,12 @@ class LeastSquares(Linear):
     # -- the compiled state ------------------------------------------------------------------------
 
     def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
-        del where
-        if self._compiled is None or not self._is_small_block(X) or type(y) is not np.ndarray:
+        if self._compiled is None:
+            return None
+        if validation.is_small_table(X, _NUMBERS):
+            X = validation.matrix(X, f"{type(self).__name__}.{where}", **self._shape())[0]
+            y = validation.series_array(y)
+        if not self._is_small_block(X) or type(y) is not np.ndarray:
             return None
         if y.dtype != np.float64 or y.shape != X.shape[:1]:
             return None
@@ -321,7 +325,7 @@ class LeastSquares(Linear):
             return False
         own = self.__dict__
         known = X.shape[1] == own.get("n_features_in_") and own.get("target_ndim_") == 1
-        plain = "feature_names_in_" not in own and "classes_" not in own
+        plain = "classes_" not in own
         few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
         return few and known and plain and X.flags.c_contiguous
 

@@ -19,6 +19,7 @@ from onepass.errors import (
 from onepass.stream.literals import SKIP_REMEDY
 from onepass.stream.sources import Chunk
 from onepass.types import Array
+from onepass.validation.arrays import is_finite
 from onepass.validation.table import Table, is_missing
 
 __all__ = ["ColumnSelection", "Split"]
@@ -214,6 +215,8 @@ class ColumnSelection:
             If ``missing`` is "error" and a feature of a row is missing.
         """
         for name, column in self._learned(split):
+            if is_finite(column):
+                continue
             for i in np.flatnonzero(np.isinf(column) & split.used).tolist():
                 error = NotFiniteError(
                     f"op.stream.read: {located(first + i)}, column {name!r} must be finite, got "

@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from onepass.errors import ColumnError, OnepassError, ShapeError, TypeMismatchError
 from onepass.types import Array, ArrayLike
+from onepass.validation.frames import plain_array
 from onepass.validation.table import Table, series_values
 
 __all__ = [
@@ -270,15 +271,25 @@ class Frame(BaseSource):
         own = dict(zip(self.columns(), self._frame.columns, strict=True))
         frame = self._frame.select([nw.col(own[n]) for n in (own if names is None else names)])
         n = len(frame)
+        shared = {name: plain_array(frame.get_column(name).to_native()) for name in frame.columns}
+        others = [name for name, column in shared.items() if column is None]
         for i in range(0, n, block):
-            rows = frame[i : i + block]
-            columns: dict[str, RawColumn] = {}
-            for name in frame.columns:
-                column = rows.get_column(name)
-                # integers unchanged: float64 is not exact above 2**53
-                whole = column.dtype.is_integer()
-                columns[str(name)] = column.to_arrow() if whole else series_values(column)
-            yield Chunk(columns, len(rows), fraction=(i + len(rows)) / n)
+            rows = slice(i, min(i + block, n))
+            part: Any = frame[rows].select(others) if others else None
+            columns = {
+                str(name): _column(part.get_column(name)) if column is None else column[rows]
+                for name, column in shared.items()
+            }
+            yield Chunk(columns, rows.stop - i, fraction=rows.stop / n)
+
+
+def _column(series: Any) -> RawColumn:
+    """Convert a column of a frame; integers unchanged, as float64 is not exact above 2**53."""
+    array = plain_array(series.to_native())
+    if array is not None:
+        return array
+    column: RawColumn = series.to_arrow() if series.dtype.is_integer() else series_values(series)
+    return column
 
 
 class Pair(BaseSource):

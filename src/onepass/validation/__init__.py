@@ -9,6 +9,7 @@ from onepass.validation.arrays import (
     class_names,
     in_range,
     is_matrix,
+    is_small_table,
     labels,
     matrix,
     row_vector,
@@ -17,6 +18,7 @@ from onepass.validation.arrays import (
     weights,
     whole,
 )
+from onepass.validation.frames import series_array
 from onepass.validation.times import (
     as_dates,
     as_numbers,
@@ -38,11 +40,13 @@ __all__ = [
     "elapsed",
     "in_range",
     "is_matrix",
+    "is_small_table",
     "labels",
     "matrix",
     "per_second",
     "row_vector",
     "seconds",
+    "series_array",
     "targets",
     "times",
     "torch_compatible",

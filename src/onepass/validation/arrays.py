@@ -14,7 +14,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
@@ -32,10 +32,19 @@ from onepass.errors import (
     did_you_mean,
 )
 from onepass.types import Array, ArrayLike, Floats, RowLike
+from onepass.validation.frames import (
+    frame_library,
+    labels_of,
+    plain_array,
+    plain_slices,
+    write_rows,
+)
 from onepass.validation.table import (
     Table,
     TableLike,
+    are_unique,
     check_encodable,
+    check_names,
     has_names,
     is_frame,
     named_row,
@@ -55,6 +64,7 @@ __all__ = [
     "in_range",
     "is_finite",
     "is_matrix",
+    "is_small_table",
     "labels",
     "matrix",
     "refuse_nonfinite",
@@ -143,6 +153,17 @@ def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
     )
 
 
+def is_small_table(X: object, values: int) -> bool:
+    """Whether X is a table or a frame with rows and at most this number of values."""
+    if isinstance(X, Table):
+        return 0 < X.n * len(X.columns) <= values
+    if frame_library(X) is None:
+        return False
+    frame: Any = X
+    n, d = frame.shape
+    return bool(0 < n * d <= values)
+
+
 def matrix(
     X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
@@ -165,13 +186,9 @@ def matrix(
         If X is not a matrix of finite real numbers with these columns.
     """
     columns: list[str] | None = None
+    finite = False
     if isinstance(X, Table) or is_frame(X):
-        table = X if isinstance(X, Table) else Table.from_frame(X)
-        named = table is X or has_names(X)
-        if names is not None and named:
-            table = _select_columns(table, names, where)
-        array = _stacked(table, where)
-        columns = table.names if named else None
+        array, columns, finite = _plain_rows(X, names, where) or _table_rows(X, names, where)
     else:
         array = _numbers(X, where, "X")
     if array.ndim != 2:
@@ -192,7 +209,8 @@ def matrix(
             "input, as in the first block. Start a new learner for other features, or encode rows "
             "with names by op.features.Encode, which accepts new columns."
         )
-    refuse_nonfinite(array, where, "X", columns or names)
+    if not finite:
+        refuse_nonfinite(array, where, "X", columns or names)
     return array, columns
 
 
@@ -264,7 +282,8 @@ def targets(y: ArrayLike | Table | None, n: int, where: str) -> Floats:
             f"{where}: requires y to be passed, but the target y is None. Pass one target per row."
         )
     if isinstance(y, Table) or is_frame(y):
-        array = _stacked(y if isinstance(y, Table) else Table.from_frame(y), where)
+        plain = _plain_rows(y, None, where)
+        array = _table_rows(y, None, where)[0] if plain is None else plain[0]
     else:
         array = _numbers(y, where, "y")
     if array.ndim not in {1, 2} or array.shape[0] != n or 0 in array.shape[1:]:
@@ -310,8 +329,9 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
             f"{where}: `{what}` must contain rows, got one dict. Pass a list of dicts, one per "
             "row, or call predict_one or learn_one of a learner for a single row."
         )
+    shared = plain_array(values)
     try:
-        array = np.asarray(values)
+        array = np.asarray(values if shared is None else shared)
         if array.dtype.kind == "O":
             array = _from_objects(array)
         if np.ma.is_masked(values):
@@ -350,8 +370,52 @@ def _from_objects(array: Array) -> Floats:
     return array.astype(np.float64)
 
 
-def _stacked(table: Table, where: str) -> Floats:
-    """Stack the columns of a table, which must be numeric, into a matrix."""
+_Rows: TypeAlias = tuple[Floats, list[str] | None, bool]
+"""Rows (n, d), the names of their columns or None, and whether they are known to be finite."""
+
+
+def _plain_rows(X: Any, names: Sequence[str] | None, where: str) -> _Rows | None:
+    """Convert a plain frame; return None for a table and for other frames."""
+    slices = plain_slices(X)
+    if slices is None:
+        return None
+    labels = labels_of(X)
+    named = all(isinstance(label, str) for label in labels)
+    order = None
+    if names is None or labels != names:  # names of earlier rows were checked
+        if not are_unique(labels):
+            return None
+        check_names(labels)
+        if named and names is not None:
+            _check_names(labels, names, where)
+            order = [labels.index(name) for name in names]
+            labels = list(names)
+    rows = np.empty(X.shape)
+    finite, at = True, 0
+    for part in slices:
+        if order is None and isinstance(part, np.ndarray) and part.shape[1] == len(rows):
+            whole = part.T  # of pandas
+            if whole.flags.c_contiguous:
+                return whole, labels if named else None, False
+        columns = part if order is None else [part[j] for j in order]
+        block = rows[at : at + len(part[0])]
+        finite &= write_rows(columns, block)
+        at += len(block)
+    return rows, labels if named else None, finite
+
+
+def _table_rows(X: Any, names: Sequence[str] | None, where: str) -> _Rows:
+    """Convert a table or a frame."""
+    table = X if isinstance(X, Table) else Table.from_frame(X)
+    named = table is X or has_names(X)
+    if names is not None and named:
+        table = _select_columns(table, names, where)
+    array, finite = _stacked(table, where)
+    return array, table.names if named else None, finite
+
+
+def _stacked(table: Table, where: str) -> tuple[Floats, bool]:
+    """Stack the columns of a table, which must be numeric; also whether all are known finite."""
     for name, column in table.columns.items():
         if column.dtype.kind != "f":
             values = [v for v in column[: min(len(column), 64)].tolist() if v is not None]
@@ -362,8 +426,12 @@ def _stacked(table: Table, where: str) -> Floats:
                 "Put op.features.Encode() in front of the learner with op.Pipeline."
             )
     if not table.columns:
-        return np.empty((table.n, 0))
-    return np.column_stack(list(table.columns.values()))
+        return np.empty((table.n, 0)), True
+    columns = list(table.columns.values())
+    if any(column.dtype != np.float64 for column in columns):
+        return np.column_stack(columns), False
+    rows = np.empty((table.n, len(columns)))
+    return rows, write_rows(columns, rows)
 
 
 def _select_columns(table: Table, names: Sequence[str], where: str) -> Table:

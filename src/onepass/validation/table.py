@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 
 import narwhals.stable.v1 as nw
 import numpy as np
+import pyarrow as pa
 from narwhals.exceptions import DuplicateError
 
 from onepass.errors import (
@@ -36,12 +37,15 @@ from onepass.errors import (
     join_names,
 )
 from onepass.types import Array, ArrayLike
+from onepass.validation.frames import Columns, frame_library, is_series, labels_of, plain_slices
 
 __all__ = [
     "Table",
     "TableLike",
+    "are_unique",
     "as_python",
     "check_encodable",
+    "check_names",
     "dates_from",
     "dates_of",
     "has_names",
@@ -86,11 +90,7 @@ class Table:
     n: int
 
     def __post_init__(self) -> None:
-        if (odd := first_unencodable(map(str, self.columns))) is not None:
-            raise ColumnError(
-                f"Table: the name of a column must be text that UTF-8 can encode, got {odd!a}, "
-                "which contains a lone surrogate. Rename the column."
-            )
+        check_names(self.columns)
         for name, column in self.columns.items():
             if column.shape != (self.n,):
                 raise ShapeError(
@@ -101,6 +101,9 @@ class Table:
     @classmethod
     def from_frame(cls, frame: object) -> "Table":
         """Convert a data frame of any library that narwhals supports."""
+        slices = plain_slices(frame)
+        if slices is not None and are_unique(labels := labels_of(frame)):
+            return cls(*_plain_columns(labels, slices, len(frame)))  # type: ignore[arg-type]
         try:
             native = nw.from_native(frame, eager_only=True)
         except DuplicateError as error:
@@ -169,9 +172,43 @@ TableLike: TypeAlias = ArrayLike | Sequence[Mapping[str, object]] | Table
 """Rows of features: an array, a data frame, a sequence of rows as mappings, or a table."""
 
 
+def _plain_columns(
+    labels: Sequence[object], slices: Iterable[Columns], n: int
+) -> tuple[dict[str, Array], int]:
+    """Copy the columns of a plain frame of n rows."""
+    columns = [np.empty(n) for _ in labels]
+    at = 0
+    for part in slices:
+        rows = slice(at, at := at + len(part[0]))
+        for column, values in zip(columns, part, strict=True):
+            column[rows] = values
+    return dict(zip(map(str, labels), columns, strict=True)), n
+
+
+def are_unique(labels: Sequence[object]) -> bool:
+    """Whether all column labels differ as text."""
+    return len(set(map(str, labels))) == len(labels)
+
+
+def check_names(labels: Iterable[object]) -> None:
+    """Raise if UTF-8 cannot encode a column label.
+
+    Raises
+    ------
+    ColumnError
+    """
+    if (odd := first_unencodable(map(str, labels))) is not None:
+        raise ColumnError(
+            f"Table: the name of a column must be text that UTF-8 can encode, got {odd!a}, "
+            "which contains a lone surrogate. Rename the column."
+        )
+
+
 def is_frame(X: object) -> bool:
     """Whether X is a data frame of a library that narwhals supports."""
-    if isinstance(X, (np.ndarray, list, tuple, dict, Table)):
+    if frame_library(X) is not None:
+        return True
+    if isinstance(X, (np.ndarray, list, tuple, dict, Table)) or is_series(X):
         return False
     return bool(nw.dependencies.is_into_dataframe(X))
 
@@ -366,13 +403,20 @@ def _span(value: object) -> Any:
 
 
 def series_values(series: Any) -> Array | list[Any]:
-    """Convert a column of a data frame to an array, or to a list if its dtype is ambiguous."""
+    """Convert a column of a data frame to an array, or to a list if its dtype is ambiguous.
+
+    The array may share the memory of the frame.
+    """
     kind = series.dtype
     if kind.is_numeric() or kind == nw.Boolean:
-        missing = series.is_null().to_numpy()
-        numbers = np.array(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
-        numbers[missing] = np.nan
-        return numbers
+        column = series.to_native()
+        if isinstance(column, pa.ChunkedArray) or hasattr(column.dtype, "pyarrow_dtype"):
+            rounded = series.to_arrow().cast(pa.float64(), safe=False)  # integers above 2**53
+            return np.asarray(rounded.to_numpy(zero_copy_only=False))
+        numbers = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        if not series.null_count():
+            return numbers
+        return np.where(series.is_null().to_numpy(), np.nan, numbers)
     if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     if isinstance(kind, (nw.Datetime, nw.Date)) or kind in (nw.Datetime, nw.Date):

@@ -66,8 +66,8 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         with self._rollback_on_error():
             if classes is not None:
                 where = f"{type(self).__name__}.partial_fit"
-                array, names = validation.matrix(X, where, **self._shape())
-                self._set_features(array.shape[1], names)
+                X, names = validation.matrix(X, where, **self._shape())
+                self._set_features(X.shape[1], names)
                 named = validation.class_names(classes, where)
                 self._set_classes(_united(self._classes_so_far(where), named, where))
             self._learn_block(X, y, sample_weight, "partial_fit", time)
