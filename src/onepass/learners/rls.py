@@ -24,7 +24,7 @@ Cost: O(d²) time per row, O(d²) memory; several outputs share the triangle.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeGuard
 
@@ -65,6 +65,7 @@ class LeastSquares(Linear):
     forgetting: float | str | ForgettingRule
     prior: float
     fit_intercept: bool
+    _shape: Callable[[], dict[str, Any]]
     memory_: Any = StateAttribute()
     centering_: Any = StateAttribute()
     prior_: Any = StateAttribute()
@@ -188,8 +189,8 @@ class LeastSquares(Linear):
     def _scores(self, X: Floats) -> Floats:
         """Outputs of rows, centred first so that large feature means do not reduce precision."""
         weights, middle, offset = self._fitted()
-        if not np.any(middle):
-            return np.asarray(X @ weights + offset)
+        if X.size <= CACHED_VALUES:
+            return np.asarray((X - middle) @ weights + offset)
         scores = np.empty((len(X), weights.shape[1]))
         width = max(1, CACHED_VALUES // max(1, X.shape[1]))
         for i in range(0, len(X), width):
