@@ -1,4 +1,4 @@
-/* Learned rows that are added to the triangle later, while other rows arrive. */
+/* Rows learned by rows_learn_one that are added to the triangle later, while other rows arrive. */
 #ifndef ONEPASS_PENDING_H
 #define ONEPASS_PENDING_H
 

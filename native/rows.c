@@ -364,8 +364,6 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
 EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
                                  double *errors)
 {
-    if (n == 1)
-        return rows_learn_one(rows, X, Y, 1.0, errors);
     pending_flush(rows);
     const Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));

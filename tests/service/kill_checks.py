@@ -146,13 +146,12 @@ class LoggedBlock:
     """A block of the log."""
 
     sequence: int
-    reloaded: bool
     block: Block
 
 
 def read_log(path: Path) -> list[LoggedBlock]:
     """All blocks that were learned, in order, including the deleted ones."""
-    sql = "SELECT sequence, kind, aside, body FROM log ORDER BY sequence"
+    sql = "SELECT sequence, kind, body FROM log ORDER BY sequence"
     second = _second_file(path)
     deleted_blocks = query(second, sql) if second.exists() else []
     blocks = query(path, sql)
@@ -161,22 +160,15 @@ def read_log(path: Path) -> list[LoggedBlock]:
     found |= {each[0]: each for each in blocks}
     assert sorted(found) == list(range(1, len(found) + 1)), "a block is missing"
     return [
-        LoggedBlock(sequence, bool(reloaded), Block.from_bytes(body, "here"))
-        for sequence, (_, kind, reloaded, body) in sorted(found.items())
+        LoggedBlock(sequence, Block.from_bytes(body, "here"))
+        for sequence, (_, kind, body) in sorted(found.items())
         if kind == "learn"
     ]
 
 
 def replay(log: Sequence[LoggedBlock], model: Any) -> list[Any]:
     """Learn the log without interruption; the predictions of each block before it was learned."""
-    predictions = []
-    for each in log:
-        if each.reloaded:
-            for part in (model, getattr(model, "learner_", None)):
-                if part is not None:
-                    vars(part)
-        predictions.append(model.test_then_train(each.block.X, each.block.y, **each.block.named()))
-    return predictions
+    return [model.test_then_train(each.block.X, each.block.y, **each.block.named()) for each in log]
 
 
 @dataclass

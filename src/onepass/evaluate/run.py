@@ -47,11 +47,7 @@ def _test_then_train(
     arguments = {} if weight is None else {"sample_weight": weight}
     if time is not None and getattr(model, "uses_time", False):
         arguments["time"] = time
-    predictions = as_array(model.test_then_train(X, y, **arguments))
-    # copy the state of a compiled loop into Python after each block, so that a resumed run equals
-    # an uninterrupted run bit for bit
-    getattr(model, "__dict__", None)
-    return predictions
+    return as_array(model.test_then_train(X, y, **arguments))
 
 
 def _run_schedule(model: Model, schedule: Schedule) -> Array:

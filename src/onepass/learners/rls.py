@@ -308,27 +308,19 @@ class LeastSquares(Linear):
     # -- the compiled state ------------------------------------------------------------------------
 
     def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
-        if self._compiled is None:
+        if self._compiled is None or "classes_" in self.__dict__:
             return None
         if validation.is_small_table(X, _NUMBERS):
             X = validation.matrix(X, f"{type(self).__name__}.{where}", **self._shape())[0]
             y = validation.series_array(y)
-        if not self._is_small_block(X) or type(y) is not np.ndarray:
+        if not (_is_plain(X, 2) and _is_plain(y, self.target_ndim_)):
             return None
-        if y.dtype != np.float64 or y.shape != X.shape[:1]:
-            return None
-        y, errors = np.ascontiguousarray(y), np.empty(len(y))
-        return y - errors if self._compiled.learn_few(len(y), X, y, errors) else None
-
-    def _is_small_block(self, X: object) -> TypeGuard[Floats]:
-        """Whether X is a small float64 block for a learner with one numeric target."""
-        if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
-            return False
-        own = self.__dict__
-        known = X.shape[1] == own.get("n_features_in_") and own.get("target_ndim_") == 1
-        plain = "classes_" not in own
         few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
-        return few and known and plain and X.flags.c_contiguous
+        d, c = X.shape[1] == self._compiled.d, y.size == len(X) * self._compiled.c
+        if not (few and d and c and len(y) == len(X)):
+            return None
+        X, y, errors = np.ascontiguousarray(X), np.ascontiguousarray(y), np.empty(y.shape)
+        return y - errors if self._compiled.learn_few(len(y), X, y, errors) else None
 
     def _set_arrays(self, arrays: ArrayState) -> None:
         """Set the learned attributes."""
@@ -397,6 +389,11 @@ def _fitted(compiled: Any) -> tuple[Floats, Floats, Floats]:
     offset = np.empty(compiled.c)
     compiled.fitted(weights, middle, offset)
     return weights, middle, offset
+
+
+def _is_plain(values: object, ndim: int) -> TypeGuard[Floats]:
+    """Whether values are a float64 array of this number of dimensions."""
+    return type(values) is np.ndarray and values.dtype == np.float64 and values.ndim == ndim
 
 
 def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:

@@ -63,7 +63,7 @@ class Entry(NamedTuple):
     seen: int
     """Rows learned so far, including rolled-back rows."""
     reloaded: bool
-    """Whether the native state was written back before the block; replay must do the same."""
+    """Not used; part of the digests of entries of former versions."""
     note: str
     """JSON with ``source`` and ``position``, or with ``to`` of a rollback; otherwise empty."""
     body: bytes

@@ -34,17 +34,10 @@ class ManagedModel:
     Parameters
     ----------
     learner : learner or Pipeline
-
-    Attributes
-    ----------
-    reloaded : bool
-        Whether the native state was written back to the learner since the last block; then the next
-        block loads the native state from the learner.
     """
 
     def __init__(self, learner: "Learner | Pipeline") -> None:
         self.learner = learner
-        self.reloaded = True
 
     @classmethod
     def of(cls, learner: "Learner | Pipeline", where: str) -> "ManagedModel":
@@ -79,29 +72,15 @@ class ManagedModel:
 
     def to_bytes(self, where: str) -> bytes:
         """Encode the learner, as ``op.save`` does."""
-        self.write_back()
         return dumps(self.learner, where)
-
-    def write_back(self) -> None:
-        """Export the state, as saving does, which adds pending rows to it."""
-        for part in (self.learner, getattr(self.learner, "learner_", None)):
-            if part is not None:
-                part.__getstate__()
-        self.reloaded = True
 
     def copied(self) -> "Learner | Pipeline":
         """Return a copy of the learner for a user."""
-        self.write_back()
         return copy.deepcopy(self.learner)
 
     def learn(self, block: Block) -> Array:
         """Learn a block and return its prequential predictions; learn nothing if it raises."""
-        try:
-            predicted: Array = self.learner.test_then_train(block.X, block.y, **block.named())
-        except BaseException:
-            self.write_back()  # a check may have written back part of the state
-            raise
-        self.reloaded = False
+        predicted: Array = self.learner.test_then_train(block.X, block.y, **block.named())
         return predicted
 
     def frozen(self) -> "Learner | Pipeline":

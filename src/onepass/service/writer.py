@@ -398,8 +398,6 @@ class Writer:
                 f"rollback, block {entry.sequence:,}, is missing. Restore it from a backup."
             )
         block = Block.from_bytes(entry.body, str(self.journal.path))
-        if entry.reloaded:
-            model.write_back()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # issued when the block was first learned
@@ -539,7 +537,7 @@ class Writer:
 
     def _learn(self, batch: _Batch, run: list[Request]) -> None:
         """Learn a run of requests as one block, or one by one if the learner refuses the block."""
-        group, reloaded, single = batch.group, self.model.reloaded, len(run) == 1
+        group, single = batch.group, len(run) == 1
         try:
             block = run[0].block if single else joined([request.block for request in run])
             with feature_limit(self.policy.max_features):
@@ -558,7 +556,7 @@ class Writer:
             batch.positions[source] = position
         body = (run[0].body if single else b"") or block.to_bytes()
         n = len(block.X)
-        entry = Entry(last.sequence + 1, "learn", n, last.seen + n, reloaded, note, body)
+        entry = Entry(last.sequence + 1, "learn", n, last.seen + n, False, note, body)  # noqa: FBT003
         group.entries.append(entry)
         batch.learned.append((block, predicted))
         first, now = 0, 0.0
