@@ -19,10 +19,10 @@ from onepass.evaluate.delay import DelayedLabels, PendingRows, Schedule
 from onepass.evaluate.drift import ErrorMonitor
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
-from onepass.learners.estimator import learned
 from onepass.serialization import former
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import from_state, state_dict
+from onepass.serialization.state import forget, learned
 from onepass.types import Array
 from onepass.validation.table import Table
 
@@ -335,8 +335,7 @@ def _decoded(model: Any, state: Any, place: str) -> Any:
 
 def _copy_learned(model: Any, other: Any) -> None:
     """Copy the learned attributes of one model to another of the same class."""
-    for name in learned(model):
-        delattr(model, name)
+    forget(model)
     for name in learned(other):
         setattr(model, name, getattr(other, name))
     for feature in getattr(model, "features_", ())[:1]:

@@ -17,6 +17,7 @@ __all__ = [
     "StateAttribute",
     "copied_attributes",
     "counters",
+    "forget",
     "learned",
     "nbytes",
 ]
@@ -54,10 +55,6 @@ class StateAttribute:
         owner._decompile()  # noqa: SLF001
         owner.__dict__[self.name] = value
 
-    def __delete__(self, owner: Any) -> None:
-        owner._decompile()  # noqa: SLF001
-        owner.__dict__.pop(self.name, None)
-
 
 class CompiledState(StateAttribute):
     """The content of the compiled state, from which it continues to the bit; for files."""
@@ -72,9 +69,6 @@ class CompiledState(StateAttribute):
 
     def __set__(self, owner: Any, value: object) -> None:
         owner._import(value)  # noqa: SLF001
-
-    def __delete__(self, owner: Any) -> None:
-        owner.__dict__.pop("_compiled", None)
 
 
 class RowCounter(StateAttribute):
@@ -116,6 +110,12 @@ def learned(thing: Any) -> list[str]:
     found = _descriptors(thing.__class__).items()
     exact = [name for name, value in found if isinstance(value, CompiledState)]
     return own + (exact or list(copied_attributes(thing)))
+
+
+def forget(thing: Any) -> None:
+    """Remove the learned attributes, in one assignment."""
+    gone = {*learned(thing), "_compiled", "_frozen"}
+    thing.__dict__ = {name: value for name, value in vars(thing).items() if name not in gone}
 
 
 def copied_attributes(thing: Any) -> list[str]:

@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin
 
 from onepass import linalg, validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError
-from onepass.serialization.state import learned, nbytes
+from onepass.serialization.state import forget, nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import (
     ColumnPositions,
@@ -180,8 +180,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         with self._rollback_on_error():
-            for name in learned(self):
-                delattr(self, name)
+            forget(self)
             self._learn_block(X, y, sample_weight, "fit", time)
         return self
 

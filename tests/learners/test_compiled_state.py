@@ -1,0 +1,234 @@
+"""The compiled state of linear learners: rows of every type, copies, files, uncertainty."""
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import onepass as op
+from cases import snapshot
+from onepass import native
+
+pytestmark = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
+
+N = 120
+RULES: list[Any] = [1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9, floor=2)]
+MAKERS: list[Any] = [
+    op.RLSRegressor,
+    lambda: op.RLSRegressor(0.5, 0.97, fit_intercept=False),
+    op.RLSClassifier,
+    op.SGDRegressor,
+    lambda: op.SGDClassifier("logistic", step="decaying"),
+    op.Perceptron,
+]
+
+
+def stream(d: int = 5, c: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(N, d)) + 2.0
+    Y = X @ rng.normal(size=(d, max(c, 1))) + rng.normal(size=(N, max(c, 1)))
+    return X, Y if c else Y[:, 0]
+
+
+def learner(make: Any, d: int = 5, n: int = 60) -> tuple[Any, Any, Any]:
+    """A learner with a compiled state after n rows, learned in blocks and one by one."""
+    X, y = stream(d)
+    model = make()
+    if hasattr(model, "classes"):
+        y = np.where(y > y.mean(), "high", "low")
+    model.partial_fit(X[: n - 20], y[: n - 20])
+    for x, t in zip(X[n - 20 : n], y[n - 20 : n], strict=True):
+        model.learn_one(x, t)
+    assert model._compiled is not None
+    return model, X[n:], y[n:]
+
+
+def continued(model: Any, X: Any, y: Any) -> Any:
+    """All bits of the state after more rows, in blocks and one by one."""
+    for x, t in zip(X[:9], y[:9], strict=True):
+        model.learn_one(x, t)
+    return snapshot([model.test_then_train(X[9:], y[9:]), model])
+
+
+# -- several outputs, and rows and targets of every type -------------------------------------------
+
+
+@pytest.mark.parametrize("d", [3, 49])
+@pytest.mark.parametrize("c", [1, 3])
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_single_rows_of_several_outputs_equal_one_block(rule: Any, c: int, d: int) -> None:
+    X, Y = stream(d, c)
+    s = np.random.default_rng(0).uniform(0.2, 3.0, size=N)
+    one, many = op.RLSRegressor(0.1, rule), op.RLSRegressor(0.1, rule)
+    expected = many.test_then_train(X, Y, s)
+    predictions = []
+    for x, y, weight in zip(X, Y, s.tolist(), strict=True):
+        predictions.append(one.predict_one(x))
+        one.learn_one(x, y, weight)
+    assert one._compiled is not None
+    assert predictions[-1].shape == (c,)
+    assert_allclose(predictions[1:], expected[1:], rtol=1e-8, atol=1e-8)
+    assert_allclose(one.coef_, many.coef_, rtol=1e-8, atol=1e-9)
+    assert one.coef_.shape == (c, d)
+
+
+def test_single_rows_of_several_outputs_by_sgd_equal_one_block() -> None:
+    X, Y = stream(4, 3)
+    one, many = op.SGDRegressor(), op.SGDRegressor()
+    expected = many.test_then_train(X, Y)
+    predictions = []
+    for x, y in zip(X, Y, strict=True):
+        predictions.append(one.predict_one(x))
+        one.learn_one(x, y)
+    assert_allclose(predictions[1:], expected[1:], rtol=1e-10)
+    assert_allclose(one.coef_, many.coef_, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        list, tuple, np.float32, np.float64, np.int8, np.uint16, np.int64, np.uint64,
+        lambda x: x.astype(">f8"), np.longdouble, lambda x: np.repeat(x, 2)[::2],
+        lambda x: [np.float32(v) for v in x], lambda x: [int(v) for v in x],
+        lambda x: dict(zip("abcde", x, strict=True)),
+        lambda x: dict(zip("edcba", np.float32(x)[::-1], strict=True)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("make", [op.RLSRegressor, op.SGDRegressor])
+def test_rows_of_any_type_are_learned_as_float64(make: Any, convert: Any) -> None:
+    X = np.random.default_rng(0).integers(0, 50, size=(40, 5)).astype(float)
+    y = X @ np.arange(5.0) + 1.0
+    one, plain = make(), make()
+    for x, t in zip(X, y, strict=True):
+        assert_allclose(one.predict_one(convert(x)), plain.predict_one(x), rtol=1e-9, atol=1e-9)
+        one.learn_one(convert(x), t)
+        plain.learn_one(x, t)
+    assert_allclose(sorted(one.coef_), sorted(plain.coef_), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "convert", [float, int, np.float32, np.float16, np.int64, np.uint8, np.longdouble, np.array]
+)
+@pytest.mark.parametrize("make", [op.RLSRegressor, op.SGDRegressor])
+def test_targets_of_any_type_are_learned_as_float64(make: Any, convert: Any) -> None:
+    model, X, _ = learner(make)
+    plain = copy.deepcopy(model)
+    for i, x in enumerate(X):
+        model.learn_one(x, convert(i % 7))
+        plain.learn_one(x, float(i % 7))
+    assert_allclose(model.coef_, plain.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("y", [[1.0, 2.0], (1, 2), np.float32([1, 2]), np.array([1, 2])])
+def test_vector_targets_of_any_type_are_learned_as_float64(y: Any) -> None:
+    X, Y = stream(3, 2)
+    one = op.RLSRegressor().partial_fit(X, Y)
+    plain = copy.deepcopy(one).learn_one(X[0], np.array([1.0, 2.0]))
+    assert_allclose(one.learn_one(X[0], y).coef_, plain.coef_)
+
+
+@pytest.mark.parametrize("y", [1.0, [1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]], [1.0, np.nan], None, "a"])
+def test_invalid_vector_targets_leave_learner_unchanged(y: Any) -> None:
+    X, Y = stream(3, 2)
+    model = op.RLSRegressor().partial_fit(X, Y)
+    before = snapshot(model)
+    with pytest.raises(op.errors.OnepassError):
+        model.learn_one(X[0], y)
+    assert snapshot(model) == before
+
+
+@pytest.mark.parametrize("x", [1j, np.complex128(1j), "1", b"1", None])
+def test_numbers_of_other_kinds_are_refused_as_in_blocks(x: Any) -> None:
+    model, _, _ = learner(op.RLSRegressor)
+    before = snapshot(model)
+    with pytest.raises((op.errors.OnepassError, TypeError)):
+        model.learn_one([1.0, x, 1.0, 1.0, 1.0], 1.0)
+    assert snapshot(model) == before
+
+
+# -- uncertainty -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 5, 49, 64])
+@pytest.mark.parametrize("c", [0, 2])
+@pytest.mark.parametrize("settings", [{}, {"fit_intercept": False}, {"forgetting": 0.97}])
+def test_uncertainty_of_single_rows_equals_that_of_blocks(settings: Any, c: int, d: int) -> None:
+    X, Y = stream(d, c)
+    model = op.RLSRegressor(**settings)
+    assert np.isinf(model.predict_one(X[0], return_std=True)[1]).all()
+    for i, (x, y) in enumerate(zip(X, Y, strict=True)):
+        model.learn_one(x, y)
+        if i % 7 == 0 or i > N - 9:
+            prediction, std = model.predict_one(X[i - 3], return_std=True)
+            whole = model.predict(X[i - 3 : i - 2] if i > 2 else X[-3:-2], return_std=True)
+            if i > 2:
+                assert np.shape(std) == np.shape(prediction) == Y.shape[1:]
+                assert_allclose(prediction, whole[0][0], rtol=1e-8, atol=1e-8)
+                assert_allclose(std, whole[1][0], rtol=1e-8)
+
+
+# -- copies and files ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [5, 60])
+@pytest.mark.parametrize("make", MAKERS)
+def test_copies_continue_to_the_bit(make: Any, d: int) -> None:
+    model, X, y = learner(make, d)
+    twins = [copy.copy(model), copy.deepcopy(model)]
+    expected = continued(model, X, y)
+    assert [continued(twin, X, y) for twin in twins] == [expected] * 2
+
+
+@pytest.mark.parametrize("d", [5, 60])
+@pytest.mark.parametrize("make", MAKERS)
+def test_saved_and_pickled_learners_continue_to_the_bit(make: Any, d: int, tmp_path: Any) -> None:
+    model, X, y = learner(make, d)
+    op.save(model, tmp_path / "m.onepass")
+    twins = [op.load(tmp_path / "m.onepass"), pickle.loads(pickle.dumps(model))]  # noqa: S301
+    expected = continued(model, X, y)
+    assert [continued(twin, X, y) for twin in twins] == [expected] * 2
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_files_load_without_compiled_loops(make: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    model, X, y = learner(make)
+    op.save(model, tmp_path / "m.onepass")
+    monkeypatch.setattr(native, "loops", None)
+    twin = op.load(tmp_path / "m.onepass")
+    assert twin._compiled is None
+    model._decompile()
+    assert_allclose(twin.partial_fit(X, y).coef_, model.partial_fit(X, y).coef_, rtol=1e-10)
+
+
+@given(looks=st.lists(st.sampled_from(["coef_", "memory_", "nbytes", "rows_seen_", "copy"])))
+def test_reading_attributes_changes_no_bit(looks: list[str]) -> None:
+    for d in (5, 60):
+        model, X, y = learner(op.RLSRegressor, d)
+        plain = copy.deepcopy(model)
+        for look in looks:
+            copy.deepcopy(model) if look == "copy" else getattr(model, look)
+        assert continued(model, X, y) == continued(plain, X, y)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_failed_block_leaves_compiled_learner_unchanged(make: Any) -> None:
+    model, X, y = learner(make)
+    before = snapshot(model)
+    X = X.copy()
+    X[-1, 0] = np.inf
+    for block in (X, X * 1e200):
+        with pytest.raises(op.errors.OnepassError):
+            model.partial_fit(block, y)
+        assert snapshot(model) == before
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_new_fit_forgets_compiled_state(make: Any) -> None:
+    model, X, y = learner(make)
+    assert_allclose(model.fit(X, y).coef_, make().fit(X, y).coef_, rtol=1e-12)
+    assert model.rows_seen_ == len(X)
