@@ -25,6 +25,5 @@ restores the learner exactly as it was.
 
 from onepass.learners.estimator.classifier import Classifier
 from onepass.learners.estimator.learner import Clusterer, Layout, Learner, Regressor
-from onepass.serialization.state import learned, nbytes
 
-__all__ = ["Classifier", "Clusterer", "Layout", "Learner", "Regressor", "learned", "nbytes"]
+__all__ = ["Classifier", "Clusterer", "Layout", "Learner", "Regressor"]
