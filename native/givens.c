@@ -1,9 +1,23 @@
-/* Rotations for vectors of the width of the machine. */
+/* Rotations for vectors of the width of the machine.
+ *
+ * For rows i = 1, 2, ... and a column j, (1) and (2) of rows.c have a solution by running sums:
+ *
+ *     D_i = D_0 + sum_l<=i q_l a_l^2,   y_i = x_i - a_i u,   S_i = sum_l<i q_l a_l y_l
+ *     x_i <- y_i - a_i S_i / D_i-1,     u <- u + S / D                                        (6)
+ *
+ * where x_i and u are the numbers of the rows and of [U theta]_j in a later column, and S and D
+ * include all rows. For sharp rows, which have much more information than the past, x replaces y in
+ * S, a_i D_0 / D_i-1 replaces a_i in y_i, and u <- D_0 / D u + S / D.
+ *
+ * A panel of columns is rotated by (6) in units of k LANES rows: lane i of vector t contains row
+ * i k + t, so that sums over rows are sums of vectors, and one running sum over the lanes. The
+ * columns to the right of the panel are rotated in strips by (2), with lanes along the columns.
+ */
 #include "givens.h"
 
 static const double MUCH = 0.25; /* a row with a smaller D / D' is sharp */
 
-enum { PANEL = 8 };    /* maximum number of columns that are rotated together, if there are strips */
+enum { PANEL = 8 };    /* columns that are rotated together, if there are strips */
 enum { MOST = 16 };    /* maximum number of columns of a panel and of its targets */
 enum { TILE = 16 };    /* MOST, rounded up to whole vectors */
 enum { FEWER = 3 };    /* fewer groups than this are rotated one by one */
@@ -23,7 +37,7 @@ typedef struct {
     int sharp; /* if not, the last part is not set */
 } Rotation;
 
-/* Factors of (3) for a unit of up to K vectors of rows. */
+/* Factors of (6) for a unit of up to K vectors of rows. */
 typedef struct {
     _Alignas(64) double weighted[K * WIDE], before[K * WIDE];
     double past, over; /* D before, 1 / D after the unit */

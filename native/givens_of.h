@@ -92,10 +92,10 @@ WITHIN MACHINE void NAMED(order)(const double *vectors, double *rows, const int 
             rows[i] = vectors[i % k * LANES + i / k];
 }
 
-/* (1) for a column of a unit, whose D is `past`; returns D after these rows. */
+/* (1) for a column of a unit, whose D is `past`; also in the order of the rows if `rotations` is
+   not NULL, with those of a group TILE after those before. Returns D after these rows. */
 WITHIN MACHINE double NAMED(rotation_of)(const double *column, double *weights, double past,
-                                         Factors *factors, Rotation *rotations, ptrdiff_t apart,
-                                         const int k)
+                                         Factors *factors, Rotation *rotations, const int k)
 {
     const lanes *a = (const lanes *)column;
     lanes *q = (lanes *)weights, *weighted = (lanes *)factors->weighted;
@@ -121,11 +121,11 @@ WITHIN MACHINE double NAMED(rotation_of)(const double *column, double *weights, 
     factors->sharp = past <= MUCH * after; /* if these rows together are not sharp, no row is */
 #pragma GCC unroll 8
     for (int t = 0; t < k; t++) {
-        const lanes kept = D[t] * inverse[t + 1];
+        const lanes share = D[t] * inverse[t + 1];
         before[t] = a[t] * inverse[t];
-        q[t] *= kept;
+        q[t] *= share;
         *(lanes *)(gain + t * LANES) = weighted[t] * inverse[t + 1];
-        *(lanes *)(retain + t * LANES) = kept;
+        *(lanes *)(retain + t * LANES) = share;
     }
     if (!rotations)
         return after;
@@ -133,14 +133,14 @@ WITHIN MACHINE double NAMED(rotation_of)(const double *column, double *weights, 
     for (int i = 0; i < (factors->sharp ? 3 : 2); i++) {
         NAMED(order)(parts[i], rows, k);
         for (int g = 0; g < k * LANES / K; g++)
-            *(vector *)rotations[g * apart].parts[i] = *(const vector *)(rows + g * K);
+            *(vector *)rotations[g * TILE].parts[i] = *(const vector *)(rows + g * K);
     }
     for (int g = 0; g < k * LANES / K; g++)
-        rotations[g * apart].sharp = factors->sharp;
+        rotations[g * TILE].sharp = factors->sharp;
     return after;
 }
 
-/* (3) for a later column of a unit and the number u of the triangle; returns the new u. */
+/* (6) for a later column of a unit and the number u of the triangle; returns the new u. */
 WITHIN MACHINE double NAMED(rotate_column)(const double *column, double *later, double u,
                                            const Factors *factors, const int k, const int sharp)
 {
@@ -179,7 +179,7 @@ WITHIN MACHINE void NAMED(rotate_unit)(const Panel *panel, double *block, double
                              k * LANES);
     for (int i = 0; i < k * LANES; i++)
         weights[i % k * LANES + i / k] = q[i];
-    after[0] = NAMED(rotation_of)(tile, weights, due * diagonal[0], factors, rotations, TILE, k);
+    after[0] = NAMED(rotation_of)(tile, weights, due * diagonal[0], factors, rotations, k);
     for (ptrdiff_t j = 0; j < count; j++) {
         const double *u = row + panel->offset[j], *column = tile + j * k * LANES;
         double *next = panel->next + panel->offset[j];
@@ -191,7 +191,7 @@ WITHIN MACHINE void NAMED(rotate_unit)(const Panel *panel, double *block, double
                                  : NAMED(rotate_column)(column, later, u[l], now, k, 0);
             if (l == j + 1 && l < count) /* early, since it takes long */
                 after[l] = NAMED(rotation_of)(later, weights, due * diagonal[l], factors + l % 2,
-                                              rotations ? rotations + l : NULL, TILE, k);
+                                              rotations ? rotations + l : NULL, k);
         }
     }
     NAMED(order)(weights, ordered, k);
@@ -244,8 +244,7 @@ WITHIN MACHINE void NAMED(strip)(const Panel *panel, const double *row, double *
             for (int v = 0; v < many; v++) {
                 const lanes left = x[i][v] - rotations->parts[0][i] * u[v];
                 if (sharp && rotations->sharp)
-                    u[v] = rotations->parts[2][i] * u[v] +
-                           rotations->parts[1][i] * x[i][v];
+                    u[v] = rotations->parts[2][i] * u[v] + rotations->parts[1][i] * x[i][v];
                 else
                     u[v] += rotations->parts[1][i] * left;
                 x[i][v] = left;

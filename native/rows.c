@@ -7,8 +7,10 @@
  *     [a b] <- [a b] - a_j [U theta]_j,   [U theta]_j <- [U theta]_j + k [a b]                (2)
  *
  * The remainder of b is the row's error before it was learned, and the least sum of squares grows
- * by q times its square. Fading multiplies D. For K rows all (1) of a column are computed together,
- * since D_j is a running sum, and each number of the triangle is read and written once.
+ * by q times its square. Fading multiplies D. Many rows are added together, column by column
+ * (givens.c), and each number of the triangle is read and written once for all of them.
+ * The rows of a block are centred at the means before the block; the means before each row relative
+ * to these are weighted means of the rows so far.
  * If a row has far more information than all rows before it, (2) would subtract large numbers; then
  * [U theta]_j <- D_j / D_j' [U theta]_j + k [a b], with the original row, is used instead.
  * Cost: 2 d^2 + O(d) operations per row.
@@ -104,7 +106,8 @@ WITHIN void record_excitation(Rows *rows, ptrdiff_t n, ptrdiff_t l, const double
     if (rows->count == 0 || !rows->free)
         last = rows->free ? *(const vector *)row : (vector){0.0};
     for (ptrdiff_t i = 0; i < n; i++) {
-        const vector x = *(const vector *)(row + i * rows->wide), weight = weights[i] - (vector){0.0};
+        const vector x = *(const vector *)(row + i * rows->wide);
+        const vector weight = weights[i] - (vector){0.0};
         active += (vector)((x != last) & (integers)weight);
         last = rows->free ? x : last;
     }
@@ -132,7 +135,8 @@ WITHIN void centre(Rows *rows, ptrdiff_t n, ptrdiff_t l, const double *gain)
 
 /* Write n rows to the block: centred, with targets relative to w0. Returns whether rounding errors
    are small relative to the earlier information on each weight. */
-WITHIN int prepare(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const Weights *weights)
+WITHIN int prepare(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
+                   const Weights *weights)
 {
     const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide;
     const double *D = rows->diagonal[rows->now];
@@ -170,10 +174,10 @@ WITHIN int prepare(Rows *rows, ptrdiff_t n, const double *X, const double *Y, co
     return good;
 }
 
-/* The maximum number of rows per block: the first row must not fade below 1e-100 within it. */
+/* The maximum number of rows per block: within it the weights must not grow beyond 1e6. */
 WITHIN ptrdiff_t at_once(const Rows *rows)
 {
-    const double max_rows = rows->factor < 1.0 ? -230.0 / log(rows->factor) : AT_ONCE;
+    const double max_rows = rows->factor < 1.0 ? -14.0 / log(rows->factor) : AT_ONCE;
     return max_rows >= AT_ONCE ? AT_ONCE : max_rows >= 1.0 ? (ptrdiff_t)max_rows : 1;
 }
 
