@@ -20,7 +20,6 @@ static const double MUCH = 0.25; /* a row with a smaller D / D' is sharp */
 enum { PANEL = 8 };    /* columns that are rotated together, if there are strips */
 enum { MOST = 16 };    /* maximum number of columns of a panel and of its targets */
 enum { TILE = 16 };    /* MOST, rounded up to whole vectors */
-enum { FEWER = 3 };    /* fewer groups than this are rotated one by one */
 enum { STRETCH = 64 }; /* columns of strips that are rotated together; a multiple of PANEL */
 
 #if defined(__x86_64__)

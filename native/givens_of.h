@@ -211,12 +211,17 @@ WITHIN MACHINE void NAMED(rotate_columns)(Panel *panel, double *q, double due,
     for (ptrdiff_t g = 0, used; g < panel->groups; g += used) {
         double *block = panel->block + g * K * panel->wide + panel->from;
         Rotation *rotations = panel->recorded ? panel->rotations[g] : NULL;
-        used = panel->groups - g < FEWER ? 1 : LANES;
-        if (used == 1)
-            NAMED(rotate_unit)(panel, block, q + g * K, due, row, diagonal, after, rotations,
-                               K / LANES);
-        else
+        const ptrdiff_t left = (panel->groups - g) * K;
+        const int k = left > 4 * LANES ? K : left > 2 * LANES ? 4 : left > LANES ? 2 : 1;
+        used = k * LANES / K;
+        if (k == K)
             NAMED(rotate_unit)(panel, block, q + g * K, due, row, diagonal, after, rotations, K);
+        else if (k == 4)
+            NAMED(rotate_unit)(panel, block, q + g * K, due, row, diagonal, after, rotations, 4);
+        else if (k == 2)
+            NAMED(rotate_unit)(panel, block, q + g * K, due, row, diagonal, after, rotations, 2);
+        else
+            NAMED(rotate_unit)(panel, block, q + g * K, due, row, diagonal, after, rotations, 1);
         row = panel->next;
         diagonal = after;
         due = 1.0;
