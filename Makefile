@@ -20,7 +20,7 @@ BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 MISSING = $(if $(shell command -v redis-server 2>/dev/null),,redis-server) \
 	$(if $(strip $(foreach each,$(BROWSERS),$(shell command -v $(each) 2>/dev/null))),,chromium)
 
-.PHONY: help run test test-all programs pytest check format bench bench-compare peers clean
+.PHONY: help run test test-all programs pytest check format sanitize bench bench-compare peers clean
 
 help:  ## print this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,23 @@ $(PEERS): $(INSTALLED)
 	$(VENV)-peers/bin/python -m pip install $(QUIETLY) '$(TORCH)'
 	$(VENV)-peers/bin/python -m pip install $(QUIETLY) --editable '.[all]' --group peers
 	@touch $@
+
+# The compiled loops with checks of memory accesses (ASan) and undefined behaviour (UBSan). These
+# libraries must be loaded before Python, and libstdc++ before they intercept its exceptions.
+CC ?= cc
+SANITIZED := build/sanitize
+PRELOADED = $(foreach each,libasan.so libubsan.so libstdc++.so.6,$(shell $(CC) -print-file-name=$(each)))
+sanitize: $(VENV)/.ready-to-test  ## run the tests of the compiled loops with ASan and UBSan
+	rm -rf $(SANITIZED)
+	CFLAGS='-g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' \
+		$(BIN)/python setup.py -q build --build-base $(SANITIZED) --build-lib $(SANITIZED)/lib
+	LD_PRELOAD='$(PRELOADED)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+		PYTHONPATH=$(abspath $(SANITIZED)/lib) $(BIN)/python -c \
+		'from onepass import native; assert native.__file__.startswith("$(abspath $(SANITIZED))"); assert native.loops'
+	LD_PRELOAD='$(PRELOADED)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+		PYTHONPATH=$(abspath $(SANITIZED)/lib) $(BIN)/python -m pytest -q -p no:cacheprovider \
+		tests/native $(wildcard tests/learners/test_rls*.py tests/learners/test_sgd*.py) \
+		tests/learners/test_compiled_state.py
 
 bench: $(PEERS)  ## measure speed against other libraries and the machine's limits; half an hour
 	$(VENV)-peers/bin/python benchmarks/speed.py

@@ -2,7 +2,8 @@
 
 Everything else about the package is in pyproject.toml. Without a C compiler that supports the
 vector extensions of GCC and Clang, the package is installed without the loops and runs on NumPy.
-The same applies to free-threaded Python, which has no stable ABI.
+Free-threaded Python has no stable ABI: the loops are built for the one version. As their objects
+are not safe without the GIL yet, the module does not declare so, and importing it enables the GIL.
 """
 
 import sysconfig
@@ -17,7 +18,7 @@ loops = Extension(
     "onepass._compiled",
     sources=[str(path) for path in sorted(NATIVE.glob("*.c"))],
     depends=[str(path) for path in sorted(NATIVE.glob("*.h"))],
-    define_macros=[("Py_LIMITED_API", "0x030B0000")],
+    define_macros=[("Py_GIL_DISABLED", "1") if FREE else ("Py_LIMITED_API", "0x030B0000")],
     # the code uses comparisons and square roots, but neither errno nor floating-point traps
     extra_compile_args=[
         "-std=gnu11",
@@ -26,11 +27,11 @@ loops = Extension(
         "-fno-trapping-math",
         "-fvisibility=hidden",
     ],
-    py_limited_api=True,
+    py_limited_api=not FREE,
     optional=True,
 )
 
 setup(
-    ext_modules=[] if FREE else [loops],
+    ext_modules=[loops],
     options={} if FREE else {"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -2,7 +2,8 @@
 #ifndef ONEPASS_BUFFERS_H
 #define ONEPASS_BUFFERS_H
 
-#ifndef Py_LIMITED_API
+#include <pyconfig.h> /* defines Py_GIL_DISABLED */
+#if !defined(Py_LIMITED_API) && !defined(Py_GIL_DISABLED) /* free-threaded: no stable ABI */
 #define Py_LIMITED_API 0x030B0000
 #endif
 #define PY_SSIZE_T_CLEAN

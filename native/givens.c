@@ -1,135 +1,161 @@
+/* Rotations for vectors of the width of the machine.
+ *
+ * For rows i = 1, 2, ... and a column j, (1) and (2) of rows.c have a solution by running sums:
+ *
+ *     D_i = D_0 + sum_l<=i q_l a_l^2,   y_i = x_i - a_i u,   S_i = sum_l<i q_l a_l y_l
+ *     x_i <- y_i - a_i S_i / D_i-1,     u <- u + S / D                                        (6)
+ *
+ * where x_i and u are the numbers of the rows and of [U theta]_j in a later column, and S and D
+ * include all rows. For sharp rows, which have much more information than the past, x replaces y in
+ * S, a_i D_0 / D_i-1 replaces a_i in y_i, and u <- D_0 / D u + S / D.
+ *
+ * A panel of columns is rotated by (6) in units of k LANES rows: lane i of vector t contains row
+ * i k + t, so that sums over rows are sums of vectors, and one running sum over the lanes. The
+ * columns to the right of the panel are rotated in strips by (2), with lanes along the columns.
+ */
 #include "givens.h"
 
-static const double MUCH = 0.25;    /* a row with a smaller D / D' is sharp */
+static const double MUCH = 0.25; /* a row with a smaller D / D' is sharp */
 
-/* (2) for k rows and a row of the triangle with m numbers. Left of its diagonal, which is 1, the
-   triangle is 0, and after their columns were added the rows are 0 there too: these zeros remain.
-   */
-WITHIN void apply(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
-                 const double *a, const double *gain, const int k)
+enum { PANEL = 8 };    /* columns that are rotated together, if there are strips */
+enum { MOST = 16 };    /* maximum number of columns of a panel and of its targets */
+enum { TILE = 16 };    /* MOST, rounded up to whole vectors */
+enum { STRETCH = 64 }; /* columns of strips that are rotated together; a multiple of PANEL */
+
+#if defined(__x86_64__)
+#define IN_VECTOR(v) "+x"(v)
+#elif defined(__aarch64__)
+#define IN_VECTOR(v) "+w"(v)
+#else
+#define IN_VECTOR(v) "+m"(v)
+#endif
+
+/* The rotation of a row of the triangle by K new rows: a, k and D / D' of (1). */
+typedef struct {
+    _Alignas(64) double parts[3][K];
+    int sharp; /* if not, the last part is not set */
+} Rotation;
+
+/* Factors of (6) for a unit of up to K vectors of rows. */
+typedef struct {
+    _Alignas(64) double weighted[K * WIDE], before[K * WIDE];
+    double past, over; /* D before, 1 / D after the unit */
+    int sharp;
+} Factors;
+
+/* Rows `from` to before `to` of the triangle. Columns before `stop` are rotated in units of LANES
+   rows, later ones before `end` in strips: vectors of LANES columns. */
+typedef struct {
+    ptrdiff_t wide, from, to, stop, end;
+    const double *row; /* row `from` before the update */
+    double *next;      /* row `from` after the update */
+    double *block;     /* groups of K rows, wide each */
+    ptrdiff_t groups, offset[TILE];
+    int recorded; /* whether the rotations are needed later */
+    Rotation rotations[GROUPS][TILE];
+} Panel;
+
+EVERY_MACHINE double add_row(const Rows *rows, double *block, double q, double due, int copy)
 {
-    for (ptrdiff_t l = 0; l < m; l += WIDE) {
-        vector u = *(const vector *)(row + l);
-#pragma GCC unroll 8
-        for (int i = 0; i < k; i++) {
-            vector *at = (vector *)(rows + i * wide + l);
-            const vector x = *at - a[i] * u;
-            *at = x;
-            u += gain[i] * x;
+    const ptrdiff_t wide = rows->wide;
+    const double *row = rows->triangle[rows->now], *D = rows->diagonal[rows->now];
+    double *next = rows->triangle[copy];
+    for (ptrdiff_t j = 0; j < rows->d; j++) {
+        const ptrdiff_t left = edge(j), m = wide - left;
+        const double a = block[j], past = due * D[j], D_next = past + q * a * a;
+        const double over = 1.0 / D_next, gain = q * a * over, retain = past * over;
+        const int sharp = past <= MUCH * D_next;
+        for (ptrdiff_t l = 0; l < m; l += WIDE) {
+            const vector u = *(const vector *)(row + l), x = *(vector *)(block + left + l);
+            const vector y = x - a * u;
+            *(vector *)(block + left + l) = y;
+            *(vector *)(next + l) = sharp ? retain * u + gain * x : u + gain * y;
         }
-        *(vector *)(next + l) = u;
+        if (sharp)
+            next[j - left] = 1.0;
+        rows->diagonal[copy][j] = D_next;
+        q *= retain;
+        row += m;
+        next += m;
     }
+    return q;
 }
 
-/* (2) if some of the k rows have much more information than all rows before them. */
-WITHIN void apply_sharp(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
-                       const double *a, const double *gain, const double *retain, const int k)
-{
-    for (ptrdiff_t l = 0; l < m; l += WIDE) {
-        vector u = *(const vector *)(row + l);
-        for (int i = 0; i < k; i++) {
-            vector *at = (vector *)(rows + i * wide + l);
-            const vector x = *at;
-            *at = x - a[i] * u;
-            u = retain[i] * u + gain[i] * x;
-        }
-        *(vector *)(next + l) = u;
-    }
-}
+#if defined(__AVX__) /* defined if enabled by a compiler flag */
+#define LANES 4
+#define MANY 1
+#elif defined(__aarch64__)
+#define LANES 2
+#define MANY 2 /* K rows occupy 16 of the 32 registers */
+#else
+#define LANES 2
+#define MANY 4
+#endif
+#define NAMED(name) name##_any
+#define MACHINE
+#include "givens_of.h"
+#undef LANES
+#undef MANY
+#undef NAMED
+#undef MACHINE
 
-/* (1) for k rows and a column; returns D after these rows. */
-WITHIN double rotation_of(Rotation *rotation, const double *rows, ptrdiff_t wide, double *q,
-                          double past, const int k)
-{
-    double D[K + 1];
-    D[0] = past;
-    for (int i = 0; i < k; i++)
-        rotation->a[i] = rows[i * wide];
-    for (int i = 0; i < k; i++)
-        rotation->gain[i] = q[i] * rotation->a[i];
-    for (int i = 0; i < k; i++)
-        D[i + 1] = D[i] + rotation->gain[i] * rotation->a[i];
-    for (int i = 0; i < k; i++) {
-        const double over = 1.0 / D[i + 1];
-        rotation->retain[i] = D[i] * over;
-        rotation->gain[i] *= over;
-        q[i] *= rotation->retain[i];
-    }
-    rotation->sharp = D[0] <= MUCH * D[k]; /* if the k rows together are not sharp, no row is */
-    return D[k];
-}
+#ifdef MACHINES
+#define LANES 4
+#define MANY 1
+#define NAMED(name) name##_v3
+#define MACHINE __attribute__((target("arch=x86-64-v3")))
+#include "givens_of.h"
+#undef LANES
+#undef MANY
+#undef NAMED
+#undef MACHINE
 
-WITHIN void apply_rotation(const double *row, double *next, double *rows, ptrdiff_t wide,
-                           ptrdiff_t m, const Rotation *rotation, const int k)
+#define LANES 8
+#define MANY 2
+#define NAMED(name) name##_v4
+#define MACHINE __attribute__((target("arch=x86-64-v4")))
+#include "givens_of.h"
+#endif
+
+/* Rotate a panel, whose D is `diagonal` before and `after` after the update. */
+WITHIN void rotate(Panel *panel, double *q, double due, const double *diagonal, double *after)
 {
-    if (rotation->sharp)
-        apply_sharp(row, next, rows, wide, m, rotation->a, rotation->gain, rotation->retain, k);
+#ifdef MACHINES
+    if (__builtin_cpu_supports("x86-64-v4"))
+        rotate_v4(panel, q, due, diagonal, after);
+    else if (__builtin_cpu_supports("x86-64-v3"))
+        rotate_v3(panel, q, due, diagonal, after);
     else
-        apply(row, next, rows, wide, m, rotation->a, rotation->gain, k);
+#endif
+        rotate_any(panel, q, due, diagonal, after);
 }
 
-/* Store a and k of (1). */
-WITHIN void record(double *recorded, ptrdiff_t j, const Rotation *rotation, const int k)
+void pass(const Rows *rows, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
+          ptrdiff_t groups, int stairs, double due, int copy, double *recorded)
 {
-    if (!recorded)
-        return;
-    memcpy(recorded + 2 * K * j, rotation->a, k * sizeof(double));
-    memcpy(recorded + 2 * K * j + K, rotation->gain, k * sizeof(double));
-}
-
-/* Rotate the columns of a panel, and its rows up to column `stop`. Each group is one column behind
-   the group before it, so that no operation depends on the one just before. */
-WITHIN void rotate_columns(Panel *panel, double *q, double due, const double *diagonal,
-                           double *after, double *recorded, const int k)
-{
-    const ptrdiff_t wide = panel->wide, from = panel->from, count = panel->to - from;
-    const ptrdiff_t begin = place(wide, from), last = panel->groups - 1;
-    memset(panel->sharp, 0, panel->groups * sizeof *panel->sharp);
-    for (ptrdiff_t s = 0; s < count + last; s++)
-        for (ptrdiff_t g = s < last ? s : last; g >= 0 && s - g < count; g--) {
-            const ptrdiff_t j = from + s - g, left = edge(j), at = place(wide, j) - begin;
-            const double *row = (g ? panel->next : panel->row) + at;
-            double *rows = panel->block + g * k * wide, *next = panel->next + at;
-            Rotation *rotation = panel->rotations[g] + j - from;
-            after[j] = rotation_of(rotation, rows + j, wide, q + g * k,
-                                   g ? after[j] : due * diagonal[j], k);
-            record(recorded, j, rotation, k);
-            apply_rotation(row, next, rows + left, wide, panel->stop - left, rotation, k);
-            if (rotation->sharp)
-                next[j - left] = 1.0;
-            panel->sharp[g] |= rotation->sharp;
-        }
-}
-
-/* `pass` for a k that is a compile-time constant. */
-WITHIN void pass_of(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                    ptrdiff_t groups, double due, const double *row, const double *diagonal,
-                    double *next, double *after, double *recorded, const int k)
-{
-    const ptrdiff_t begin = place(wide, first);
+    const ptrdiff_t wide = rows->wide, end = rows->d + rows->c;
     Panel panel; /* not initialized, since it is large */
     panel.wide = wide;
     panel.block = block;
-    panel.groups = groups;
-    for (ptrdiff_t from = first; from < last; from += PANEL) {
-        const ptrdiff_t at = place(wide, from) - begin;
+    for (ptrdiff_t from = first; from < last; from = panel.to) {
+        const ptrdiff_t begin = place(wide, from);
+        const int all = end - from <= MOST; /* whether the panel has no strips */
         panel.from = from;
-        panel.to = from + PANEL < last ? from + PANEL : last;
-        panel.stop = edge(panel.to) == panel.to ? panel.to : wide;
-        panel.row = row + at;
-        panel.next = next + at;
-        rotate_columns(&panel, q, due, diagonal, after, recorded, k);
-        if (panel.stop < wide)
-            rotate_strips(&panel, k);
+        panel.to = all || from + PANEL > last ? last : from + PANEL;
+        panel.stop = all ? end : from + PANEL;
+        panel.end = all ? end : wide;
+        panel.groups = stairs ? (panel.to - first + K - 1) / K : groups;
+        panel.groups = panel.groups < groups ? panel.groups : groups;
+        panel.row = rows->triangle[rows->now] + begin;
+        panel.next = rows->triangle[copy] + begin;
+        for (ptrdiff_t j = 0; j < panel.to - from; j++)
+            panel.offset[j] = place(wide, from + j) - edge(j) - begin;
+        panel.recorded = recorded || panel.stop < panel.end;
+        rotate(&panel, q, due, rows->diagonal[rows->now] + from, rows->diagonal[copy] + from);
+        for (ptrdiff_t j = from; recorded && j < panel.to; j++) {
+            const Rotation *rotation = &panel.rotations[0][j - from];
+            memcpy(recorded + 2 * K * j, rotation->parts[0], K * sizeof *recorded);
+            memcpy(recorded + 2 * K * j + K, rotation->parts[1], K * sizeof *recorded);
+        }
     }
-}
-
-EVERY_MACHINE void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                        ptrdiff_t groups, double due, const double *row, const double *diagonal,
-                        double *next, double *after, double *recorded, int k)
-{
-    if (k == 1)
-        pass_of(wide, first, last, block, q, groups, due, row, diagonal, next, after, recorded, 1);
-    else
-        pass_of(wide, first, last, block, q, groups, due, row, diagonal, next, after, recorded, K);
 }

@@ -15,6 +15,7 @@
 
 enum { WIDE = 8 }; /* doubles in a vector */
 typedef double vector __attribute__((vector_size(8 * WIDE), may_alias));
+typedef long long integers __attribute__((vector_size(8 * WIDE)));
 typedef double loose __attribute__((vector_size(8 * WIDE), aligned(8), may_alias));
 
 /* Treat subnormal numbers, below 1e-308, as zero until `restore_mode` restores the former mode. Means

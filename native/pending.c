@@ -143,13 +143,11 @@ WITHIN void begin(Rows *rows)
 WITHIN void take_old(Rows *rows, ptrdiff_t last)
 {
     Pending *pending = rows->pending;
-    const ptrdiff_t first = pending->column, at = place(rows->wide, first);
-    const double *old = rows->triangle[rows->now] + at, *diagonal = rows->diagonal[rows->now];
-    double *next = rows->triangle[1 - rows->now] + at, *after = rows->diagonal[1 - rows->now];
+    const ptrdiff_t first = pending->column;
     if (first >= last)
         return;
-    pass(rows->wide, first, last, pending->old.rows, pending->left, 1, rows->due, old, diagonal,
-         next, after, pending->noted, K);
+    pass(rows, first, last, pending->old.rows, pending->left, 1, 0, rows->due, 1 - rows->now,
+         pending->noted);
     pending->column = last;
 }
 

@@ -7,8 +7,10 @@
  *     [a b] <- [a b] - a_j [U theta]_j,   [U theta]_j <- [U theta]_j + k [a b]                (2)
  *
  * The remainder of b is the row's error before it was learned, and the least sum of squares grows
- * by q times its square. Fading multiplies D. For K rows all (1) of a column are computed together,
- * since D_j is a running sum, and each number of the triangle is read and written once.
+ * by q times its square. Fading multiplies D. Many rows are added together, column by column
+ * (givens.c), and each number of the triangle is read and written once for all of them.
+ * The rows of a block are centred at the means before the block; the means before each row relative
+ * to these are weighted means of the rows so far.
  * If a row has far more information than all rows before it, (2) would subtract large numbers; then
  * [U theta]_j <- D_j / D_j' [U theta]_j + k [a b], with the original row, is used instead.
  * Cost: 2 d^2 + O(d) operations per row.
@@ -59,105 +61,149 @@ EVERY_MACHINE void rows_solve(Rows *rows)
     rows->fresh = 1;
 }
 
-/* Update means by a part of the difference from a row; `rest` contains their rounding errors. */
-WITHIN void centre(double *restrict mean, double *restrict rest, const double *restrict x,
-                   double *restrict moved, ptrdiff_t n, double part)
+/* The weights of n rows of a block: as given; in the block; and relative to those so far. */
+typedef struct {
+    double given[AT_ONCE], q[AT_ONCE], gain[AT_ONCE];
+} Weights;
+
+/* Compute the weights of rows. In a block later rows grow, in place of fading the past. */
+WITHIN void weigh(Rows *rows, ptrdiff_t n, const double *weights, const double *growth, Weights *to)
 {
-    for (ptrdiff_t j = 0; j < n; j++) {
-        const double away = x[j] - mean[j] - rest[j], by = rest[j] + part * away;
-        const double total = mean[j] + by, back = total - mean[j];
-        rest[j] = (mean[j] - (total - back)) + (by - back);
-        mean[j] = total;
-        moved[j] = away;
+    double mass[AT_ONCE + 1];
+    mass[0] = rows->mass;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        to->given[i] = weights ? weights[i] : 1.0;
+        mass[i + 1] = rows->factor * mass[i] + to->given[i];
     }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        to->gain[i] = to->given[i] / mass[i + 1];
+        to->q[i] = (rows->free ? to->gain[i] * (rows->factor * mass[i]) : to->given[i]) * growth[i];
+    }
+    rows->mass = mass[n];
 }
 
-/* Update the floor with a row: the sum of squares and the excitation of each feature. */
-WITHIN void record_excitation(Rows *rows, const double *x, const double *moved, double weight)
+/* Copy numbers, without the call of a function for short rows. */
+WITHIN void copy(double *to, const double *from, ptrdiff_t n)
 {
-    for (ptrdiff_t j = 0; j < rows->d; j++) {
-        const int on = rows->free ? x[j] != rows->last[j] && rows->count > 0 : x[j] != 0.0;
-        rows->energy[j] += weight * (moved[j] * moved[j]);
-        rows->active[j] += on ? weight : 0.0;
-        rows->last[j] = x[j];
-    }
-    rows->count++;
+    ptrdiff_t i = 0;
+    for (; i + WIDE <= n; i += WIDE)
+        memcpy(to + i, from + i, WIDE * sizeof *to);
+    if (n & 4)
+        memcpy(to + i, from + i, 4 * sizeof *to);
+    i += n & 4;
+    if (n & 2)
+        memcpy(to + i, from + i, 2 * sizeof *to);
+    i += n & 2;
+    if (n & 1)
+        to[i] = from[i];
 }
 
-/* Write a row to the block: centred, with targets relative to w0. Returns its weight in the block.
-   */
-WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, double weight)
+/* Update the floor with numbers l to before l + WIDE of n rows of the block. */
+WITHIN void record_excitation(Rows *rows, ptrdiff_t n, ptrdiff_t l, const double *weights)
 {
-    const ptrdiff_t d = rows->d, c = rows->c;
-    const double past = rows->factor * rows->mass;
-    double q = weight;
-    rows->mass = past + weight;
-    rows->faded *= rows->factor;
-    for (ptrdiff_t j = d + c; j < rows->wide; j++)
-        to[j] = 0.0;
-    if (rows->free) {
-        const double part = weight / rows->mass;
-        centre(rows->means, rows->rest, x, to, d, part);
-        centre(rows->means + d, rows->rest + d, y, to + d, c, part);
-        q = part * past;
-    } else {
-        memcpy(to, x, d * sizeof *x);
-        memcpy(to + d, y, c * sizeof *y);
+    vector active = *(vector *)(rows->active + l), last = *(vector *)(rows->last + l);
+    const double *row = rows->block + l;
+    if (rows->count == 0 || !rows->free)
+        last = rows->free ? *(const vector *)row : (vector){0.0};
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const vector x = *(const vector *)(row + i * rows->wide);
+        const vector weight = weights[i] - (vector){0.0};
+        active += (vector)((x != last) & (integers)weight);
+        last = rows->free ? x : last;
     }
-    if (rows->level > 0.0)
-        record_excitation(rows, x, to, weight);
-    if (rows->started)
+    *(vector *)(rows->active + l) = active;
+    *(vector *)(rows->last + l) = *(const vector *)(row + (n - 1) * rows->wide);
+}
+
+/* Subtract from numbers l to before l + WIDE of n rows of the block the means before each row, and
+   update the means, of which `rest` contains the rounding errors. */
+WITHIN void centre(Rows *rows, ptrdiff_t n, ptrdiff_t l, const double *gain)
+{
+    vector *mean = (vector *)(rows->means + l), *rest = (vector *)(rows->rest + l);
+    vector moved = {0.0};
+    const vector hi = *mean, lo = *rest;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        vector *at = (vector *)(rows->block + i * rows->wide + l);
+        const vector away = *at - hi - lo;
+        *at = away - moved;
+        moved = (1.0 - gain[i]) * moved + gain[i] * away;
+    }
+    const vector by = lo + moved, total = hi + by, back = total - hi;
+    *rest = (hi - (total - back)) + (by - back);
+    *mean = total;
+}
+
+/* Write n rows to the block: centred, with targets relative to w0. Returns whether rounding errors
+   are small relative to the earlier information on each weight. */
+WITHIN int prepare(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
+                   const Weights *weights)
+{
+    const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide;
+    const double *D = rows->diagonal[rows->now];
+    int good = 1;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double *row = rows->block + i * wide;
+        *(vector *)(row + edge(d + c - 1)) = *(vector *)(row + wide - WIDE) = (vector){0.0};
+        copy(row, X + i * d, d);
+        copy(row + d, Y + i * c, c);
+    }
+    for (ptrdiff_t l = 0; l < d + c; l += WIDE) {
+        vector energy = {0.0}, peak = {0.0};
+        if (rows->level > 0.0 && l < d)
+            record_excitation(rows, n, l, weights->given);
+        if (rows->free)
+            centre(rows, n, l, weights->gain);
+        for (ptrdiff_t i = 0; i < n && l < d; i++) {
+            const vector x = *(const vector *)(rows->block + i * wide + l), square = x * x;
+            const vector size = weights->q[i] * square;
+            const integers more = size > peak;
+            energy += weights->given[i] * square;
+            peak = (vector)((more & (integers)size) | (~more & (integers)peak));
+        }
+        if (rows->level > 0.0 && l < d)
+            *(vector *)(rows->energy + l) += energy;
+        for (ptrdiff_t j = l; j < d && j < l + WIDE; j++)
+            good &= sharpness(rows, j, rows->due * D[j]) * peak[j - l] <= rows->due * D[j];
+    }
+    for (ptrdiff_t i = 0; rows->started && i < n; i++)
         for (ptrdiff_t j = 0; j < d; j++)
             for (ptrdiff_t k = 0; k < c; k++)
-                to[d + k] -= to[j] * rows->start[j * c + k];
-    return q;
-}
-
-/* The maximum number of rows per block: the first row must not fade below 1e-100 within it. */
-WITHIN ptrdiff_t at_once(const Rows *rows)
-{
-    const double max_rows = rows->factor < 1.0 ? -230.0 / log(rows->factor) : AT_ONCE;
-    return max_rows >= AT_ONCE ? AT_ONCE : max_rows >= 1.0 ? (ptrdiff_t)max_rows : 1;
-}
-
-/* Whether rounding errors of n rows are small relative to the earlier information on each weight.
-   */
-WITHIN int calm(const Rows *rows, ptrdiff_t n, const double *q)
-{
-    int good = 1;
-    for (ptrdiff_t j = 0; j < rows->d; j++) {
-        const double D = rows->due * rows->diagonal[rows->now][j], sharp = sharpness(rows, j, D);
-        for (ptrdiff_t i = 0; i < n; i++) {
-            const double x = rows->block[i * rows->wide + j];
-            good &= sharp * q[i] * (x * x) <= D;
-        }
-    }
+                rows->block[i * wide + d + k] -=
+                    rows->block[i * wide + j] * rows->start[j * c + k];
+    rows->count += rows->level > 0.0 ? n : 0;
     return good;
 }
 
-/* Learn up to AT_ONCE rows, as if one after the other, in groups of k; write a copy of the
-   triangle. Returns 0 if a direction has lost its digits, and -1 if the rows are not calm: then the
-   means and sums have changed, but not the triangle. */
-WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const double *Y,
-                 const double *weights, double *errors, const int k)
+/* The maximum number of rows per block: within it the weights must not grow beyond 1e6. */
+WITHIN ptrdiff_t at_once(const Rows *rows)
 {
-    const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide, groups = (n + k - 1) / k;
-    double q[AT_ONCE], grown = 1.0, fade = 1.0;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        double *row = rows->block + i * wide;
-        q[i] = prepare(rows, row, X + i * d, Y + i * c, weights ? weights[i] : 1.0) * grown;
-        grown /= rows->factor; /* the weights of later rows grow, in place of fading the past */
-        fade *= i ? rows->factor : 1.0;
-    }
-    for (ptrdiff_t i = n; i < groups * k; i++) {
-        memset(rows->block + i * wide, 0, wide * sizeof *rows->block);
-        q[i] = 0.0;
-    }
+    const double max_rows = rows->factor < 1.0 ? -14.0 / log(rows->factor) : AT_ONCE;
+    return max_rows >= AT_ONCE ? AT_ONCE : max_rows >= 1.0 ? (ptrdiff_t)max_rows : 1;
+}
+
+/* Learn up to AT_ONCE rows, as if one after the other; write a copy of the triangle. `growth`
+   contains the powers of 1 / factor. Returns 0 if a direction has lost its digits, and -1 if
+   rounding errors would be large: then the means and sums have changed, but not the triangle. */
+WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const double *Y,
+                 const double *weights, const double *growth, double *errors)
+{
+    const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide, groups = (n + K - 1) / K;
+    const double fade = 1.0 / growth[n - 1];
+    Weights weighed;
+    double *q = weighed.q;
+    weigh(rows, n, weights, growth, &weighed);
     rows->due *= rows->factor;
-    if (!calm(rows, n, q))
+    rows->faded *= rows->factor * fade;
+    if (!prepare(rows, n, X, Y, &weighed))
         return -1;
-    pass(wide, 0, d, rows->block, q, groups, rows->due, rows->triangle[rows->now],
-         rows->diagonal[rows->now], rows->triangle[copy], rows->diagonal[copy], NULL, k);
+    if (n == 1) {
+        q[0] = add_row(rows, rows->block, q[0], rows->due, copy);
+    } else {
+        const ptrdiff_t padded = rows_of(groups);
+        memset(rows->block + n * wide, 0, (padded - n) * wide * sizeof *rows->block);
+        memset(q + n, 0, (padded - n) * sizeof *q);
+        pass(rows, 0, d, rows->block, q, groups, 0, rows->due, copy, NULL);
+    }
     const int good = go_on(rows, copy);
     for (ptrdiff_t l = 0; l < c; l++) {
         double sum = rows->factor * rows->squares[l];
@@ -184,18 +230,20 @@ WITHIN int apply_floor(Rows *rows)
     for (ptrdiff_t j = 0; j < d; j++)
         D[j] *= rows->due;
     rows->due = 1.0;
-    for (ptrdiff_t first = 0; first < d; first += K) {
-        double q[K] = {0.0}, *at = rows->triangle[rows->now] + place(wide, first);
-        memset(rows->block, 0, K * wide * sizeof(double));
-        for (ptrdiff_t j = first; j < d && j < first + K; j++) {
+    for (ptrdiff_t first = 0; first < d; first += AT_ONCE) {
+        const ptrdiff_t n = d - first < AT_ONCE ? d - first : AT_ONCE, groups = (n + K - 1) / K;
+        double q[AT_ONCE] = {0.0};
+        memset(rows->block, 0, rows_of(groups) * wide * sizeof(double));
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const ptrdiff_t j = first + i;
             const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
             const double information = rows->level * size, least = rows->least[j];
-            double *to = rows->block + (j - first) * wide;
-            q[j - first] = (information > least ? information : least) * faded_part;
+            double *to = rows->block + i * wide;
+            q[i] = (information > least ? information : least) * faded_part;
             to[j] = 1.0;
             memcpy(to + d, rows->w + j * c, c * sizeof *to);
         }
-        pass(wide, first, d, rows->block, q, 1, 1.0, at, D, at, D, NULL, K);
+        pass(rows, first, d, rows->block, q, groups, 1, 1.0, rows->now, NULL);
     }
     for (ptrdiff_t j = 0; j < d; j++)
         smallest = D[j] < smallest ? D[j] : smallest;
@@ -268,7 +316,10 @@ EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, cons
     const ptrdiff_t d = rows->d, c = rows->c;
     const double step = -log2(rows->factor);
     const ptrdiff_t max_rows = at_once(rows), all = n;
+    double growth[AT_ONCE] = {1.0};
     int good = 1;
+    for (ptrdiff_t i = 1; i < (n < max_rows ? n : max_rows); i++)
+        growth[i] = growth[i - 1] / rows->factor;
     for (ptrdiff_t k; n > 0 && good; n -= k) {
         const Rows was = *rows;
         const ptrdiff_t room = rows->level > 0.0 ? rows->period - rows->count % rows->period : n;
@@ -278,10 +329,7 @@ EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, cons
             (weights && !safe_weights(weights, k)))
             return all - n;
         memcpy(rows->aside, rows->squares, written(rows));
-        if (k == 1)
-            good = learn(rows, copy, 1, X, Y, weights, errors, 1);
-        else
-            good = learn(rows, copy, k, X, Y, weights, errors, K);
+        good = learn(rows, copy, k, X, Y, weights, growth, errors);
         if (good < 0) {
             *rows = was;
             memcpy(rows->squares, rows->aside, written(rows));
@@ -339,11 +387,15 @@ WITHIN int solved(Rows *rows)
 EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, double weight,
                                  double *errors)
 {
+    const double one = 1.0;
     Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));
     if (rows->pending) {
-        const double q = prepare(rows, rows->block, x, y, weight);
-        if (pending_learn(rows, x, rows->block, q, errors)) {
+        Weights weights;
+        weigh(rows, 1, &weight, &one, &weights);
+        rows->faded *= rows->factor;
+        prepare(rows, 1, x, y, &weights);
+        if (pending_learn(rows, x, rows->block, weights.q[0], errors)) {
             visit(rows);
             return 1;
         }
@@ -351,7 +403,7 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
         pending_flush(rows);
         was = *rows;
     }
-    const int learned = learn(rows, 1 - rows->now, 1, x, y, &weight, errors, 1);
+    const int learned = learn(rows, 1 - rows->now, 1, x, y, &weight, &one, errors);
     if (learned <= 0 || !solved(rows)) {
         go_back(rows, &was);
         rows->fresh = 0;

@@ -131,7 +131,7 @@ def test_merge_retains_precision_at_condition_1e7(ridge: float, factor: float) -
     one_pass = np.abs(make().fit(X, y).coef_ - truth).max()
     for order in ([0, 0, 0], [2, 1, 0], [0, 1, 0]):
         merged = merge_in_order(parts, order)
-        assert np.abs(merged.coef_ - truth).max() <= 10 * one_pass + 1e-10
+        assert np.abs(merged.coef_ - truth).max() <= 10 * one_pass + 5e-10
         assert_close(merged.predict(X), X @ truth)
 
 

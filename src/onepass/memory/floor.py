@@ -31,7 +31,8 @@ __all__ = ["PATIENCE", "Floor", "rows_between"]
 PATIENCE = 2.0
 """Maximum number of half-lives between two visits, if the past fades by time."""
 
-_PERIOD = 64  # rows between two visits
+_PERIOD = 64  # rows between two visits; a multiple if the past fades by less than 3/4 in them
+_MAX_PERIODS = 4
 _LEAST_FADE = 1e-3  # lower bound of λⁿ between two visits
 _AT_ONCE = 256  # weights per visit
 
@@ -177,8 +178,11 @@ def _shares(p: int) -> int:
     return -(-p // _AT_ONCE)
 
 
-def rows_between(forgetting: float, maximum: int = _PERIOD) -> int:
+def rows_between(forgetting: float, maximum: int | None = None) -> int:
     """Rows between two visits of a weight, or with another maximum, two renormalisations."""
     if forgetting == 1.0:
-        return maximum
+        return maximum or _PERIOD
+    if maximum is None:
+        periods = int(math.log(0.25) / math.log(forgetting)) // _PERIOD
+        maximum = _PERIOD * min(max(periods, 1), _MAX_PERIODS)
     return max(1, min(maximum, int(math.log(_LEAST_FADE) / math.log(forgetting))))
