@@ -416,7 +416,7 @@ Pending *pending_open(ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide)
                         &pending->a, &pending->rest};
     const int count = sizeof sizes / sizeof *sizes;
     pending->tall = tall;
-    pending->memory = room_for(parts, sizes, count);
+    pending->memory = room_for(parts, sizes, count, 1);
     if (!pending->memory) {
         free(pending);
         return NULL;
@@ -424,8 +424,11 @@ Pending *pending_open(ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide)
     return pending;
 }
 
-void pending_copy(Pending *to, const Pending *from, ptrdiff_t c)
+Pending *pending_copy(const Pending *from, ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide)
 {
+    Pending *to = pending_open(d, c, wide);
+    if (!to)
+        return NULL;
     const Pending own = *to;
     double **parts[] = {&to->old.rows, &to->now.rows, &to->old.a, &to->now.a, &to->old.h,
                         &to->now.h, &to->old.moved, &to->now.moved, &to->noted, &to->across,
@@ -437,6 +440,7 @@ void pending_copy(Pending *to, const Pending *from, ptrdiff_t c)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         *parts[i] = own.old.rows + (*parts[i] - start);
     memcpy(own.old.rows, start, (from->rest + c - start) * sizeof(double));
+    return to;
 }
 
 void pending_close(Pending *pending)

@@ -10,8 +10,8 @@ enum { FAR = 48 };   /* minimum number of features for which the triangle exceed
 Pending *pending_open(ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide);
 void pending_close(Pending *pending);
 
-/* Copy the state of another object of the same sizes, with c outputs. */
-void pending_copy(Pending *to, const Pending *from, ptrdiff_t c);
+/* A copy, of the same sizes; NULL on failure. */
+Pending *pending_copy(const Pending *from, ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide);
 
 /* Learn a row, given as the original x and as the prepared `row` of weight `weight`; write its
    errors before it is learned. Returns 0 and changes nothing if the row has so much information

@@ -388,6 +388,8 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
                                  double *errors)
 {
     const double one = 1.0;
+    if (rows->d >= FAR && !rows->pending) /* without memory for it, rows are added at once */
+        rows->pending = pending_open(rows->d, rows->c, rows->wide);
     Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));
     if (rows->pending) {
@@ -427,6 +429,21 @@ EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const
     return good;
 }
 
+/* Allocate the arrays of a state; returns 0 on failure. */
+static int allocate(Rows *rows, int zeros)
+{
+    const size_t d = rows->d, c = rows->c, m = d + c;
+    const size_t size = place(rows->wide, d) + rows->wide, written = c + 2 * m + 3 * d + 12 * WIDE;
+    const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d, written, written,
+                            AT_ONCE * rows->wide};
+    double **parts[] = {&rows->triangle[0], &rows->triangle[1], &rows->diagonal[0],
+                        &rows->diagonal[1], &rows->w, &rows->start, &rows->squares, &rows->means,
+                        &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,
+                        &rows->before, &rows->aside, &rows->block};
+    rows->memory = room_for(parts, sizes, sizeof sizes / sizeof *sizes, zeros);
+    return rows->memory != NULL;
+}
+
 int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
 {
     memset(rows, 0, sizeof *rows);
@@ -436,40 +453,24 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
     if (rows->wide % (8 * WIDE) == 0) /* avoid cache conflicts between rows */
         rows->wide += WIDE;
     rows->factor = rows->due = rows->faded = 1.0;
-    const size_t m = d + c, size = rows_at(rows, d) - rows_at(rows, 0) + rows->wide;
-    const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d,
-                            c + 2 * m + 3 * d + 12 * WIDE, c + 2 * m + 3 * d + 12 * WIDE,
-                            AT_ONCE * rows->wide};
-    double **parts[] = {&rows->triangle[0], &rows->triangle[1], &rows->diagonal[0],
-                        &rows->diagonal[1], &rows->w, &rows->start, &rows->squares, &rows->means,
-                        &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,
-                        &rows->before, &rows->aside, &rows->block};
-    const int count = sizeof sizes / sizeof *sizes;
-    rows->memory = room_for(parts, sizes, count);
-    if (!rows->memory)
-        return 0;
-    if (d >= FAR && !(rows->pending = pending_open(d, c, rows->wide)))
-        rows_close(rows);
-    return rows->memory != NULL;
+    return allocate(rows, 1);
 }
 
 int rows_copy(Rows *to, const Rows *from)
 {
-    if (!rows_open(to, from->d, from->c))
-        return 0;
-    const Rows own = *to;
-    double **parts[] = {&to->triangle[0], &to->triangle[1], &to->diagonal[0], &to->diagonal[1],
-                        &to->w, &to->start, &to->squares, &to->means, &to->rest, &to->energy,
-                        &to->active, &to->last, &to->least, &to->before, &to->aside, &to->block};
+    const size_t size = (from->triangle[1] - from->triangle[0]) * sizeof(double);
     *to = *from;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        *parts[i] = own.triangle[0] + (*parts[i] - from->triangle[0]);
-    to->memory = own.memory;
-    to->pending = own.pending;
-    memcpy(to->triangle[0], from->triangle[0], (from->before - from->triangle[0]) * sizeof(double));
-    if (to->pending)
-        pending_copy(to->pending, from->pending, from->c);
-    return 1;
+    to->pending = NULL;
+    if (!allocate(to, 0))
+        return 0;
+    for (int i = 0; i < 2; i++)
+        if (i == from->now || from->pending)
+            memcpy(to->triangle[i], from->triangle[i], size);
+    memcpy(to->diagonal[0], from->diagonal[0],
+           (from->before - from->diagonal[0]) * sizeof(double));
+    if (from->pending && !(to->pending = pending_copy(from->pending, from->d, from->c, from->wide)))
+        rows_close(to);
+    return to->memory != NULL;
 }
 
 void rows_close(Rows *rows)
