@@ -203,6 +203,20 @@ WITHIN MACHINE void NAMED(rotate_unit)(const Panel *panel, double *block, double
     }
 }
 
+/* `rotate_unit` for each k, as functions of their own, so that registers are allocated well. */
+#define ROTATE_UNIT(k)                                                                             \
+    static MACHINE __attribute__((noinline)) void NAMED(rotate_unit_##k)(                          \
+        const Panel *panel, double *block, double *q, double due, const double *row,               \
+        const double *diagonal, double *after, Rotation *rotations)                                \
+    {                                                                                              \
+        NAMED(rotate_unit)(panel, block, q, due, row, diagonal, after, rotations, k);              \
+    }
+ROTATE_UNIT(8)
+ROTATE_UNIT(4)
+ROTATE_UNIT(2)
+ROTATE_UNIT(1)
+#undef ROTATE_UNIT
+
 /* Rotate the columns of a panel. */
 WITHIN MACHINE void NAMED(rotate_columns)(Panel *panel, double *q, double due,
                                           const double *diagonal, double *after)
@@ -215,13 +229,13 @@ WITHIN MACHINE void NAMED(rotate_columns)(Panel *panel, double *q, double due,
         const int k = left > 4 * LANES ? K : left > 2 * LANES ? 4 : left > LANES ? 2 : 1;
         used = k * LANES / K;
         if (k == K)
-            NAMED(rotate_unit)(panel, block, q + g * K, due, row, diagonal, after, rotations, K);
+            NAMED(rotate_unit_8)(panel, block, q + g * K, due, row, diagonal, after, rotations);
         else if (k == 4)
-            NAMED(rotate_unit)(panel, block, q + g * K, due, row, diagonal, after, rotations, 4);
+            NAMED(rotate_unit_4)(panel, block, q + g * K, due, row, diagonal, after, rotations);
         else if (k == 2)
-            NAMED(rotate_unit)(panel, block, q + g * K, due, row, diagonal, after, rotations, 2);
+            NAMED(rotate_unit_2)(panel, block, q + g * K, due, row, diagonal, after, rotations);
         else
-            NAMED(rotate_unit)(panel, block, q + g * K, due, row, diagonal, after, rotations, 1);
+            NAMED(rotate_unit_1)(panel, block, q + g * K, due, row, diagonal, after, rotations);
         row = panel->next;
         diagonal = after;
         due = 1.0;
