@@ -384,27 +384,13 @@ WITHIN int solved(Rows *rows)
     return good;
 }
 
-EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, double weight,
-                                 double *errors)
+/* Learn one row and return 1, or change nothing and return 0; there are no pending rows. */
+EVERY_MACHINE static int learn_row(Rows *rows, const double *x, const double *y, double weight,
+                                   double *errors)
 {
     const double one = 1.0;
-    if (rows->d >= FAR && !rows->pending) /* without memory for it, rows are added at once */
-        rows->pending = pending_open(rows->d, rows->c, rows->wide);
-    Rows was = *rows;
+    const Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));
-    if (rows->pending) {
-        Weights weights;
-        weigh(rows, 1, &weight, &one, &weights);
-        rows->faded *= rows->factor;
-        prepare(rows, 1, x, y, &weights);
-        if (pending_learn(rows, x, rows->block, weights.q[0], errors)) {
-            visit(rows);
-            return 1;
-        }
-        go_back(rows, &was);
-        pending_flush(rows);
-        was = *rows;
-    }
     const int learned = learn(rows, 1 - rows->now, 1, x, y, &weight, &one, errors);
     if (learned <= 0 || !solved(rows)) {
         go_back(rows, &was);
@@ -415,10 +401,35 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
     return 1;
 }
 
+EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, double weight,
+                                 double *errors)
+{
+    const double one = 1.0;
+    if (rows->d >= FAR && !rows->pending) /* without memory for it, rows are added at once */
+        rows->pending = pending_open(rows->d, rows->c, rows->wide);
+    if (rows->pending) {
+        const Rows was = *rows;
+        memcpy(rows->before, rows->squares, written(rows));
+        Weights weights;
+        weigh(rows, 1, &weight, &one, &weights);
+        rows->faded *= rows->factor;
+        prepare(rows, 1, x, y, &weights);
+        if (pending_learn(rows, x, rows->block, weights.q[0], errors)) {
+            visit(rows);
+            return 1;
+        }
+        go_back(rows, &was);
+        pending_flush(rows);
+    }
+    return learn_row(rows, x, y, weight, errors);
+}
+
 EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
                                  double *errors)
 {
     pending_flush(rows);
+    if (n == 1) /* the same bits as rows_learn_one without pending rows */
+        return learn_row(rows, X, Y, 1.0, errors);
     const Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));
     const int good = learn_all(rows, 1 - rows->now, n, X, Y, NULL, errors) == n && solved(rows);

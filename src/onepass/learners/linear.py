@@ -150,7 +150,8 @@ class Linear:
             return self
         with self._rollback_on_error():
             super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
-            self._compile()
+            if sample_weight:
+                self._compile()
         return self
 
     def predict_one(self, x: RowLike) -> Any:
