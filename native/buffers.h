@@ -34,7 +34,7 @@ int acquire_arrays(Arrays *arrays, int count, const char *types, const Py_ssize_
 void release_arrays(Arrays *arrays);
 
 /* Types, to be added to a module. */
-extern PyType_Spec rows_spec, linear_spec;
+extern PyType_Spec rows_spec, linear_spec, window_spec;
 
 /* Functions of columns, to be added to a module. */
 PyObject *columns_into(PyObject *module, PyObject *args);

@@ -376,7 +376,10 @@ class Decoder:
         self, state: dict[str, Any], owner: Entry | None, path: _Path, *, finite: bool
     ) -> Any:
         """Decode an object of a registered class that ``owner`` can contain."""
-        state = former.renamed(state, MARK)
+        try:
+            state = former.renamed(state, MARK)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise damaged(self.where, f"{_place(path)} is not valid: {error}") from error
         entry = _REGISTRY.get(state[MARK])
         if entry is None or not can_hold(owner, entry):
             raise damaged(

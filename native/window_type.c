@@ -1,0 +1,408 @@
+/* The Python type Window, documented in onepass/native.py. */
+#include "buffers.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "machine.h"
+#include "reading.h"
+#include "window.h"
+
+enum { MAX_SIZE = 1 << 13 };     /* maximum number of features, and of outputs */
+enum { LONG = 1 << 20 };         /* minimum number of multiplications that release the GIL */
+enum { SCALARS = 4 };            /* numbers of the state besides arrays */
+
+typedef struct {
+    PyObject_HEAD
+    Window window;
+    Reading reading;
+    Py_ssize_t seen;     /* rows learned one by one */
+    double *start;       /* w0 (d, c) */
+    double *row;         /* the current row (d), and its targets (c) */
+    double *predictions; /* predictions (c) */
+    int busy;            /* whether another thread learns rows */
+} Object;
+
+static ptrdiff_t columns(const Window *window)
+{
+    return window->d + window->free;
+}
+
+static int idle(const Object *self)
+{
+    if (self->busy)
+        PyErr_Format(PyExc_RuntimeError, "Window: another thread is learning rows");
+    return !self->busy;
+}
+
+/* The number of numbers of the state besides rows and penalty. */
+static Py_ssize_t state_size(const Window *window)
+{
+    const ptrdiff_t p = columns(window), c = window->c;
+    return p * (p + c) + window->d + c + 2 * (p + 2 * c) + SCALARS;
+}
+
+/* Copy the state to numbers, or set it; [U theta] contains D on its diagonal. */
+static void transfer(Window *window, double *numbers, int out)
+{
+    Rows *rows = &window->rows;
+    const ptrdiff_t p = columns(window), c = window->c, m = p + c, sums = p + 2 * c;
+    const double clock = window_clock(window);
+    double *D = rows->diagonal[rows->now], *at = numbers;
+    for (ptrdiff_t j = 0; j < p; j++, at += m) {
+        double *row = rows_at(rows, j);
+        if (out) {
+            memset(at, 0, j * sizeof *at);
+            memcpy(at + j, row + j, (m - j) * sizeof *at);
+            at[j] = D[j];
+        } else {
+            memcpy(row + j, at + j, (m - j) * sizeof *at);
+            row[j] = 1.0;
+            D[j] = at[j];
+        }
+    }
+    double *parts[] = {window->center, window->sums[rows->now], window->peak};
+    const ptrdiff_t sizes[] = {window->d + c, sums, sums};
+    for (int i = 0; i < 3; i++, at += sizes[i - 1])
+        if (out)
+            memcpy(at, parts[i], sizes[i] * sizeof *at);
+        else
+            memcpy(parts[i], at, sizes[i] * sizeof *at);
+    if (out) {
+        at[0] = window->zero - clock;
+        at[1] = window->renewed - clock;
+        at[2] = (double)window->since;
+        at[3] = window->built;
+        return;
+    }
+    window->zero = clock + at[0];
+    window->renewed = clock + at[1];
+    window->since = at[2] > 0.0 && at[2] < 1e15 ? (ptrdiff_t)at[2] : 0;
+    window->built = at[3] == 1.0 && window->end > window->begin;
+    rows->fresh = 0;
+}
+
+/* put(name, doubles): set the penalty, w0, or the rest of the state after the rows were loaded. */
+static PyObject *put(Object *self, PyObject *args)
+{
+    Window *window = &self->window;
+    const ptrdiff_t d = window->d, c = window->c, p = columns(window);
+    PyObject *name, *given;
+    Py_buffer view;
+    if (!PyArg_ParseTuple(args, "UO:put", &name, &given) || !idle(self))
+        return NULL;
+    const int penalty = PyUnicode_CompareWithASCIIString(name, "penalty") == 0;
+    const int start = PyUnicode_CompareWithASCIIString(name, "start") == 0;
+    if (!penalty && !start && PyUnicode_CompareWithASCIIString(name, "state") != 0)
+        return PyErr_Format(PyExc_KeyError, "Window: unknown part %R of the state", name);
+    const Py_ssize_t size = penalty ? p * (p + c) : start ? d * c : state_size(window);
+    double *from = numbers_of(given, "d", size, 0, &view);
+    if (!from)
+        return NULL;
+    if (penalty)
+        window_penalise(window, from);
+    else if (start)
+        memcpy(self->start, from, size * sizeof *from);
+    else
+        transfer(window, from, 0);
+    PyBuffer_Release(&view);
+    return Py_NewRef(Py_None);
+}
+
+/* [R z] (p, p + c) at the clock of the last row. */
+static void triangle_into(const Window *window, double *to)
+{
+    const Rows *rows = &window->rows;
+    const ptrdiff_t p = columns(window), m = p + window->c;
+    const double scale = exp2(window->zero - window_clock(window));
+    memset(to, 0, p * m * sizeof *to);
+    for (ptrdiff_t j = 0; j < p; j++) {
+        const double root = sqrt(rows->diagonal[rows->now][j] * scale);
+        to[j * m + j] = root;
+        for (ptrdiff_t l = j + 1; l < m; l++)
+            to[j * m + l] = root * rows_at(rows, j)[l];
+    }
+}
+
+static PyObject *get(Object *self, PyObject *name)
+{
+    Window *window = &self->window;
+    const ptrdiff_t d = window->d, c = window->c, p = columns(window), stride = window->stride;
+    const ptrdiff_t n = window->end - window->begin;
+    const struct {
+        const char *name;
+        ptrdiff_t size, from; /* numbers; the column of the stored rows, or -1 */
+    } table[] = {
+        {"state", state_size(window), -1}, {"triangle", p * (p + c), -1}, {"center", d + c, -1},
+        {"w", p * c, -1},                  {"squares", c, -1},            {"X", n * d, 0},
+        {"Y", n * c, d},                   {"weights", n, d + c},         {"clock", n, stride - 1},
+    };
+    if (!PyUnicode_Check(name))
+        return PyErr_Format(PyExc_TypeError, "Window.get: expected the name of a part");
+    size_t i = 0;
+    while (i < sizeof table / sizeof *table &&
+           PyUnicode_CompareWithASCIIString(name, table[i].name) != 0)
+        i++;
+    if (i == sizeof table / sizeof *table)
+        return PyErr_Format(PyExc_KeyError, "Window: unknown part %R of the state", name);
+    if (!idle(self))
+        return NULL;
+    double *numbers = PyMem_Calloc(table[i].size + 1, sizeof *numbers);
+    if (!numbers)
+        return PyErr_NoMemory();
+    const ptrdiff_t wide = n ? table[i].size / n : 0;
+    if (table[i].from >= 0)
+        for (ptrdiff_t r = 0; r < n; r++)
+            memcpy(numbers + r * wide, window_row(window, window->begin + r) + table[i].from,
+                   wide * sizeof *numbers);
+    else if (i == 0)
+        transfer(window, numbers, 1);
+    else if (i == 1)
+        triangle_into(window, numbers);
+    else if (i == 2)
+        memcpy(numbers, window->center, table[i].size * sizeof *numbers);
+    else if (i == 3) {
+        rows_solve(&window->rows);
+        memcpy(numbers, window->rows.w, table[i].size * sizeof *numbers);
+    } else
+        window_totals(window, numbers);
+    PyObject *found =
+        PyBytes_FromStringAndSize((const char *)numbers, table[i].size * sizeof *numbers);
+    PyMem_Free(numbers);
+    return found;
+}
+
+/* Arrays of rows: X, Y, weights, clock, leaving and errors; the last four may be None. */
+static int open_rows(const Window *window, Arrays *a, Py_ssize_t n, int count)
+{
+    const Py_ssize_t targets = numbers_in(n, window->c);
+    const Py_ssize_t sizes[] = {numbers_in(n, window->d), targets, n, n, n, targets};
+    return acquire_arrays(a, count, "dddddd", sizes, 1 << 5, 1 << 2 | 1 << 3 | 1 << 4);
+}
+
+/* load(n, X, Y, weights, clock): add rows without learning them. */
+static PyObject *load(Object *self, PyObject *args)
+{
+    Arrays a;
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "nOOOO:load", &n, &a.given[0], &a.given[1], &a.given[2],
+                          &a.given[3]) ||
+        !idle(self))
+        return NULL;
+    int good = open_rows(&self->window, &a, n, 4);
+    if (good && !window_append(&self->window, n, a.at[0], a.at[1], a.at[2], a.at[3])) {
+        good = 0;
+        PyErr_NoMemory();
+    }
+    release_arrays(&a);
+    return good ? Py_NewRef(Py_None) : NULL;
+}
+
+/* learn(n, X, Y, weights, errors, clock=None, leaving=None): return the rows learned. */
+static PyObject *learn(Object *self, PyObject *args)
+{
+    Window *window = &self->window;
+    Arrays a;
+    Py_ssize_t n, learned = 0;
+    a.given[3] = a.given[4] = Py_None;
+    if (!PyArg_ParseTuple(args, "nOOOO|OO:learn", &n, &a.given[0], &a.given[1], &a.given[2],
+                          &a.given[5], &a.given[3], &a.given[4]) ||
+        !idle(self))
+        return NULL;
+    const int good = open_rows(window, &a, n, 6);
+    if (good) {
+        const ptrdiff_t p = columns(window), all = n + window->end - window->begin;
+        self->busy = 1;
+        PyThreadState *state = all * p * p >= LONG ? PyEval_SaveThread() : NULL;
+        const unsigned mode = flush_subnormals();
+        learned =
+            window_learn(window, n, a.at[0], a.at[1], a.at[2], a.at[3], a.at[4], a.at[5]);
+        restore_mode(mode);
+        if (state)
+            PyEval_RestoreThread(state);
+        self->busy = 0;
+    }
+    release_arrays(&a);
+    if (learned < 0)
+        return PyErr_NoMemory();
+    return good ? PyLong_FromSsize_t(learned) : NULL;
+}
+
+/* learn_one(x, y, weight): return whether the row was learned; if not, the state is unchanged. */
+static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
+{
+    Window *window = &self->window;
+    const ptrdiff_t d = window->d, c = window->c;
+    double *targets = self->row + d;
+    if (count != 3)
+        return PyErr_Format(PyExc_TypeError, "Window.learn_one: expected x, y and weight");
+    const double weight = read_number(args[2]);
+    const int named = self->reading.labels != Py_None;
+    const Py_ssize_t place = named ? read_label(&self->reading, args[1]) : c == 1 ? 0 : -1;
+    const double target = named ? 1.0 : read_number(args[1]);
+    if (!(weight > 0.0) || place < 0 || isnan(target) || !window->limit ||
+        !read_row(&self->reading, args[0], self->row))
+        Py_RETURN_FALSE;
+    if (!idle(self)) /* code run to read the row may have changed this */
+        return NULL;
+    memset(targets, 0, c * sizeof *targets);
+    targets[place] = target;
+    for (ptrdiff_t j = 0, i = 0; j < d; j++)
+        for (ptrdiff_t k = 0; k < c; k++, i++)
+            targets[k] -= self->row[j] * self->start[i];
+    const unsigned mode = flush_subnormals();
+    const ptrdiff_t learned =
+        window_learn(window, 1, self->row, targets, &weight, NULL, NULL, self->predictions);
+    restore_mode(mode);
+    if (learned < 0)
+        return PyErr_NoMemory();
+    self->seen += learned;
+    return PyBool_FromLong(learned == 1);
+}
+
+/* predict_one(x): the prediction; None if Python must handle the row. */
+static PyObject *predict_one(Object *self, PyObject *x)
+{
+    Window *window = &self->window;
+    const ptrdiff_t d = window->d, c = window->c;
+    double *scores = self->predictions;
+    if (!read_row(&self->reading, x, self->row))
+        Py_RETURN_NONE;
+    if (!idle(self))
+        return NULL;
+    if (!window_ready(window))
+        Py_RETURN_NONE;
+    rows_solve(&window->rows);
+    const double *w = window->rows.w;
+    for (ptrdiff_t k = 0; k < c; k++)
+        scores[k] = window->center[d + k] + (window->free ? w[k] : 0.0);
+    w += window->free * c;
+    for (ptrdiff_t j = 0, i = 0; j < d; j++)
+        for (ptrdiff_t k = 0; k < c; k++, i++)
+            scores[k] += (self->row[j] - window->center[j]) * w[i] + self->row[j] * self->start[i];
+    if (self->reading.labels == Py_None)
+        return c == 1 ? number_object(&self->reading, scores[0]) : Py_NewRef(Py_None);
+    ptrdiff_t best = 0;
+    for (ptrdiff_t k = 0; k < c; k++)
+        best = scores[k] >= scores[best] ? k : best;
+    return label_object(&self->reading, best);
+}
+
+/* numbers([share]): set the remaining share of the penalty, if given; return the number of rows,
+   their weight, this share, the rows learned one by one, and whether the triangle is accurate. */
+static PyObject *numbers(Object *self, PyObject *args)
+{
+    Window *window = &self->window;
+    const double clock = window_clock(window);
+    double share = exp2(window->renewed - clock), mass = 0.0;
+    if (!PyArg_ParseTuple(args, "|d:numbers", &share) || !idle(self))
+        return NULL;
+    if (PyTuple_Size(args) > 0) {
+        window->renewed = clock + log2(share);
+        window->built = 0;
+    }
+    for (ptrdiff_t i = window->begin; i < window->end; i++) {
+        const double *row = window_row(window, i), away = row[window->stride - 1] - clock;
+        mass += away == 0.0 ? row[window->stride - 2] : row[window->stride - 2] * exp2(away);
+    }
+    return Py_BuildValue("(nddni)", (Py_ssize_t)(window->end - window->begin), mass, share,
+                         self->seen, window->built);
+}
+
+static PyObject *create(PyTypeObject *type, ptrdiff_t d, ptrdiff_t c, int free_, int loose,
+                        PyObject *const parts[5])
+{
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Object *self = (Object *)alloc(type, 0);
+    if (!self)
+        return NULL;
+    if (!reading_open(&self->reading, d, parts) ||
+        (parts[3] != Py_None && PyTuple_Size(parts[3]) != c)) {
+        Py_DECREF(self);
+        return PyErr_Format(PyExc_ValueError,
+                            "Window: expected one name per feature and one label per output");
+    }
+    self->start = PyMem_Calloc(d * c + d + 2 * c, sizeof(double));
+    if (!self->start || !window_open(&self->window, d, c, free_, loose)) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    self->row = self->start + d * c;
+    self->predictions = self->row + d + c;
+    return (PyObject *)self;
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *parts[5];
+    double step;
+    Py_ssize_t d, c, limit;
+    int free_, loose;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "nnppndOOOOO:Window", &d, &c, &free_, &loose, &limit, &step,
+                          &parts[0], &parts[1], &parts[2], &parts[3], &parts[4]))
+        return NULL;
+    if (d < 1 || d > MAX_SIZE || c < 1 || c > MAX_SIZE || limit < 0 || !(step >= 0.0))
+        return PyErr_Format(PyExc_ValueError, "Window: sizes must be >= 1, rows and step >= 0");
+    PyObject *self = create(type, d, c, free_, loose, parts);
+    if (self) {
+        ((Object *)self)->window.limit = limit;
+        ((Object *)self)->window.step = step;
+    }
+    return self;
+}
+
+static PyObject *copy(Object *self, PyObject *none)
+{
+    const Window *window = &self->window;
+    const Reading *reading = &self->reading;
+    PyObject *const parts[] = {reading->array, reading->names, reading->number, reading->labels,
+                               reading->places};
+    (void)none;
+    if (!idle(self))
+        return NULL;
+    Object *twin = (Object *)create(Py_TYPE((PyObject *)self), window->d, window->c, window->free,
+                                    window->loose, parts);
+    if (!twin)
+        return NULL;
+    memcpy(twin->start, self->start, window->d * window->c * sizeof(double));
+    twin->seen = self->seen;
+    if (!window_copy(&twin->window, window)) {
+        Py_DECREF(twin);
+        return PyErr_NoMemory();
+    }
+    return (PyObject *)twin;
+}
+
+static void drop(Object *self)
+{
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    window_close(&self->window);
+    PyMem_Free(self->start);
+    reading_close(&self->reading);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"put", (PyCFunction)put, METH_VARARGS, "put(name, doubles): set a part of the state."},
+    {"get", (PyCFunction)get, METH_O, "get(name): return a copy of a part of the state, as bytes."},
+    {"numbers", (PyCFunction)numbers, METH_VARARGS, "numbers([share]): set or return."},
+    {"load", (PyCFunction)load, METH_VARARGS,
+     "load(n, X, Y, weights, clock): add rows without learning them."},
+    {"learn", (PyCFunction)learn, METH_VARARGS,
+     "learn(n, X, Y, weights, errors, clock, leaving): return the number of rows learned."},
+    {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
+     "learn_one(x, y, weight): return whether the row was learned."},
+    {"predict_one", (PyCFunction)predict_one, METH_O,
+     "predict_one(x): return the prediction, or None."},
+    {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, make}, {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {0, NULL}};
+
+PyType_Spec window_spec = {"onepass._compiled.Window", sizeof(Object), 0, Py_TPFLAGS_DEFAULT,
+                           slots};
