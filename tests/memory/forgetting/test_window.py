@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import onepass as op
+from onepass import native
 from onepass.errors import ParameterError
 from onepass.memory.forgetting import Window
 from oracles import ridge_qr
@@ -74,6 +75,136 @@ def test_predictions_equal_batch_solver_on_window(
     if rows > 2 * d + 2:
         np.testing.assert_allclose(model.coef_.T, coef, atol=1e-9 * (1 + np.abs(coef).max()))
         np.testing.assert_allclose(model.intercept_, b, atol=1e-9 * (1 + np.abs(b).max()))
+
+
+class Problem:
+    """A random stream and window, and their least-squares problem before each row."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        draw = data.draw
+        self.rng = rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1), "seed"))
+        n, d, c = 120, draw(st.integers(1, 5), "d"), draw(st.integers(1, 2), "c")
+        self.X, self.y = rng.normal(size=(n, d)) + rng.normal(size=d), rng.normal(size=(n, c))
+        for j in range(d):
+            kind = draw(
+                st.sampled_from(["free", "free", "constant", "dependent", "large"]), "column"
+            )
+            i = draw(st.integers(0, n), "from")
+            if kind == "constant":
+                self.X[i : i + 70, j] = 3.7
+            elif kind == "dependent":
+                self.X[i:, j] = self.X[i:, :j].sum(axis=1)
+            elif kind == "large":
+                self.X[i : i + 3] *= 1e3
+        self.weights = rng.uniform(0.2, 3.0, n) if draw(st.booleans(), "weighted") else None
+        self.time = np.cumsum(rng.choice([0.0, 0.5, 1.0, 4.0], n, p=[0.2, 0.4, 0.3, 0.1]))
+        self.ridge = draw(st.sampled_from([0.0, 1e-3, 0.5]), "ridge")
+        self.intercept = draw(st.booleans(), "intercept")
+        size = draw(st.sampled_from([1, 3, 8, 20, 50]), "size")
+        kind = draw(st.sampled_from(["rows", "span"]), "kind")
+        fade = draw(st.sampled_from([None, "factor", "half_life"]), "fade")
+        rate = draw(st.sampled_from([4.0, 25.0]), "half-life")
+        self.rule = Window(
+            size if kind == "rows" else None,
+            span=float(size) if kind == "span" else None,
+            factor=0.5 ** (1.0 / rate) if fade == "factor" else None,
+            half_life=rate if fade == "half_life" else None,
+        )
+        self.clock = np.zeros(n)
+        if fade is not None:
+            self.clock = np.arange(n) / rate if fade == "factor" else self.time / rate
+        first = np.maximum(np.arange(n) + 1 - size, 0)
+        if kind == "span":
+            first = np.searchsorted(self.time, self.time - size, side="right")
+        self.rows = [slice(0, 0), *(slice(a, i + 1) for i, a in enumerate(first))]
+        self.cuts = sorted(draw(st.lists(st.integers(0, n), max_size=5), "cuts"))
+
+    @property
+    def model(self) -> Any:
+        return op.RLSRegressor(self.ridge, self.rule, fit_intercept=self.intercept)
+
+    def solve(self, i: int) -> tuple[Floats, Any]:
+        """Coefficients and intercepts before row i."""
+        rows, renewed = self.rows[i], self.clock[0]
+        if i == 0:
+            return np.zeros((self.X.shape[1], self.y.shape[1])), 0.0
+        for now in self.clock[:i]:
+            renewed = now if now - renewed > 1.0 - 1e-9 else renewed
+        s = np.exp2(self.clock[rows] - now)
+        s = s if self.weights is None else s * self.weights[rows]
+        ridge = self.ridge * 2.0 ** (renewed - now)
+        return ridge_qr(
+            self.X[rows], self.y[rows], ridge, intercept=self.intercept, weights=s, scaled="size"
+        )
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(data=st.data())
+def test_every_window_equals_batch_solver(data: st.DataObject, compiled: bool) -> None:  # noqa: FBT001
+    problem = Problem(data)
+    X, y, model = problem.X, problem.y, problem.model
+    time = problem.time if model.uses_time else None
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(native, "loops", None)
+        predictions = predict_blocks(
+            model, X, y, problem.cuts, time=time, sample_weight=problem.weights
+        )
+    for i in problem.rng.choice(len(X), size=30, replace=False):
+        coef, b = problem.solve(i)
+        size = np.abs(X).max() * np.abs(coef).max() + 10.0
+        np.testing.assert_allclose(predictions[i], X[i] @ coef + b, rtol=0, atol=1e-8 * size)
+    coef, b = problem.solve(len(X))
+    size = np.abs(X).max() * np.abs(coef).max() + 10.0
+    np.testing.assert_allclose(model.coef_.T, coef, rtol=0, atol=1e-8 * size)
+    np.testing.assert_allclose(model.intercept_, b, rtol=0, atol=1e-8 * size)
+
+
+SIX = {  # the largest error that is allowed, relative to the targets
+    "plain": 1e-13,
+    "large row": 1e-13,
+    "scales": 1e-13,
+    "near": 3e-10,
+    "offset": 2e-14,
+    "silent": 1e-13,
+}
+
+
+def six_streams(name: str) -> tuple[Floats, Floats]:
+    """Rows on which removal of rows loses digits unless the triangle is computed anew."""
+    rng = np.random.default_rng(7)
+    X, coef, noise = rng.normal(size=(2000, 5)), rng.normal(size=5), rng.normal(size=2000)
+    match name:
+        case "large row":
+            X[500] *= 1e6
+            noise[500] *= 1e6
+        case "scales":
+            X *= 10.0 ** np.linspace(-3, 4, 5)
+        case "near":
+            X[:, 1] = X[:, 0] + 1e-6 * X[:, 1]
+        case "offset":
+            X += 1e4
+        case "silent":
+            X[800:1750, :3] = 0.0
+    return X, X @ coef + 0.1 * noise
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("name", SIX)
+def test_difficult_rows_lose_no_digits(name: str, *, intercept: bool, compiled: bool) -> None:
+    X, y = six_streams(name)
+    model = op.RLSRegressor(0.0, Window(100), fit_intercept=intercept)
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(native, "loops", None)
+        predictions = model.test_then_train(X, y)
+    worst, mean = 0.0, np.abs(y[-200:]).mean()
+    for i in range(1800, 2000):
+        coef, b = ridge_qr(X[i - 100 : i], y[i - 100 : i], intercept=intercept, scaled="size")
+        worst = max(worst, abs(float(predictions[i] - X[i] @ coef - b)))
+    assert worst <= SIX[name] * mean
 
 
 @pytest.mark.parametrize("p", [3, 40])
@@ -161,7 +292,18 @@ def test_window_stores_copies_not_views_of_block() -> None:
             assert array is None or array.base is None
 
 
-@pytest.mark.parametrize("wrong", [{}, {"rows": 0}, {"rows": 2.5}, {"rows": 3, "span": 1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"rows": 0},
+        {"rows": 2.5},
+        {"rows": 3, "span": 1},
+        {"rows": 3, "factor": 0.0},
+        {"rows": 3, "factor": 0.9, "half_life": 2},
+        {"span": 3, "half_life": "1h"},
+    ],
+)
 def test_invalid_window_sizes_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"forgetting\.Window"):
         Window(**wrong)

@@ -34,13 +34,7 @@ import numpy as np
 from onepass import linalg, native, validation
 from onepass.errors import ParameterError
 from onepass.memory.forgetting.directional import JointTriangle, joined, taken_in
-from onepass.memory.forgetting.exponential import (
-    DecayRate,
-    Learned,
-    LeastSquaresState,
-    NewRows,
-    clock,
-)
+from onepass.memory.forgetting.exponential import Learned, LeastSquaresState, NewRows, clock
 from onepass.types import Array, Floats
 
 __all__ = ["Window", "WindowBuffer", "WindowRows"]
@@ -169,7 +163,8 @@ class _Stream:
     """
 
     def __init__(self, rule: "Window", state: WindowBuffer, new: WindowRows) -> None:
-        self.empty, self.saved, self.loop = state.empty, state.loop, None
+        self.empty, self.saved = state.empty, state.loop
+        self.loop: Any = None  # the compiled loop
         self.rows, m = state.stored_rows.then(new), len(state)
         self.clock = _clock_of(rule, self.rows)  # in half-lives
         self.first = np.concatenate((np.zeros(m + 1, dtype=np.intp), _starts(rule, self.rows, m)))
@@ -293,9 +288,9 @@ class _Stream:
         stays = self._triangle(high, i) if high < i else None
         if stays is None or not stays.calm:
             return None
-        old, new = (self._weighted(*ends, i - 1) for ends in ((low, high), (i, j)))
-        old, new = (stays.rows(rows.X, rows.b, rows.roots) for rows in (old, new))
-        A, b = np.vstack((old[0], new[0])), np.vstack((old[1], new[1]))
+        old, new = self._weighted(low, high, i - 1), self._weighted(i, j, i - 1)
+        rows = old.then(new)
+        A, b = stays.rows(rows.X, rows.b, rows.roots)
         e = b - A @ linalg.solve_upper(stays.R, stays.z)
         V = linalg.whitened(A, stays.R)
         K = V @ V.T
@@ -311,8 +306,7 @@ class _Stream:
         solved = np.linalg.solve(M, e[at] * there[:, :, None])
         k = K[leaving + np.arange(n)[:, None], at] * there
         errors = e[leaving:] - np.einsum("jl,jlc->jc", k, solved)
-        weights = self._weighted(i, j, i - 1).roots
-        return np.asarray(errors / weights[:, None])
+        return np.asarray(errors / new.roots[:, None])
 
 
 def _renewals(clock: Floats, m: int, age: float) -> Floats:
@@ -400,12 +394,18 @@ class Window:
             object.__setattr__(self, "rows", validation.whole(self.rows, "rows", where, low=1))
         else:
             object.__setattr__(self, "span", validation.duration(self.span, "span", where))
-        if self.factor is None and self.half_life is None:
-            return
-        decay = DecayRate(self.factor, half_life=self.half_life)
-        object.__setattr__(self, "factor", decay.factor)
-        object.__setattr__(self, "half_life", decay.half_life)
-        if self.span is not None and decay.clock not in {None, clock(self.span)}:
+        if self.factor is not None and self.half_life is not None:
+            raise ParameterError(
+                f"{where}: at most one of `factor`, by rows, and `half_life`, by time, must be "
+                "given, got both. Omit one of them."
+            )
+        if self.factor is not None:
+            factor = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
+            object.__setattr__(self, "factor", factor)
+        if self.half_life is not None:
+            length = validation.duration(self.half_life, "half_life", where)
+            object.__setattr__(self, "half_life", length)
+        if {clock(self.span), clock(self.half_life)} == {"number", "date"}:
             raise ParameterError(
                 f"{where}: `span` and `half_life` must both be numbers, or both be durations such "
                 f"as '1h', got {self.span!r} and {self.half_life!r}. Use one kind of times."
@@ -432,22 +432,23 @@ class Window:
         )
         prior, pseudo = _met(past, state, new)
         stream, m, n = _Stream(self, state, new), len(state), len(new)
-        errors, i = [np.empty((0, b.shape[1]))], 0
+        i, errors = 0, np.empty(rows.Y.shape)
         for stop in sorted({*pseudo, n}):
             if stop > i:
-                errors.append(stream.learn(m + i, m + stop))
+                errors[i:stop] = stream.learn(m + i, m + stop)
             if stop in pseudo:
                 stream.penalise(pseudo[stop])
             i = stop
         whole, after = stream.end()
         memory, centering = whole.past(rows.start, past.memory.ridge)
-        return Learned(np.vstack(errors), LeastSquaresState(memory, centering, prior), after)
+        return Learned(errors, LeastSquaresState(memory, centering, prior), after)
 
 
 def _clock_of(rule: Window, rows: WindowRows) -> Floats:
     """The time of each row in half-lives since the first."""
     if rule.half_life is not None:
-        unit = DecayRate(half_life=rule.half_life).unit
+        length = rule.half_life
+        unit = validation.seconds(length) if isinstance(length, str) else length
         return np.asarray(np.cumsum(validation.elapsed(rows.time, None)) / unit)
     return np.arange(len(rows)) * -math.log2(rule.factor or 1.0)
 
