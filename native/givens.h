@@ -22,8 +22,9 @@ WITHIN ptrdiff_t place(ptrdiff_t wide, ptrdiff_t j)
 /* Add groups of k rows (1 or K; the last ones may be zero) to rows `first` to before `last` of a
    triangle. `first` must be the start of a vector, and `last` the start of a vector or d. `row`
    points to row `first` of the triangle, and the result is written to `next`; `diagonal` points to
-   D, and the result is written to `after`. D is multiplied by `due` before; q is updated. If
-   `recorded` is not NULL, a and k of (1) of a single group are stored there. */
+   D, and the result is written to `after`. D is multiplied by `due` before; q, which is negative
+   for rows that leave, is updated. If `recorded` is not NULL, a and k of (1) of a single group are
+   stored there. */
 void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
           ptrdiff_t groups, double due, const double *row, const double *diagonal, double *next,
           double *after, double *recorded, int k);

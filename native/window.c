@@ -42,36 +42,35 @@ WITHIN ptrdiff_t columns(const Window *window)
     return window->d + window->free;
 }
 
+/* The number of sums: squares of columns and targets, as in a row of the block, and of errors. */
 WITHIN ptrdiff_t sums_of(const Window *window)
 {
-    return columns(window) + 2 * window->c;
+    return window->rows.wide + window->c;
 }
+
+typedef long long mask __attribute__((vector_size(8 * WIDE)));
 
 /* Write a row to the block, relative to the centre, and add its squares to `sums`. Returns its
    weight, negative for `sign` -1. */
 WITHIN double put_row(const Window *window, ptrdiff_t i, double *to, double *sums, double sign)
 {
-    const ptrdiff_t d = window->d, c = window->c, p = columns(window);
+    const ptrdiff_t wide = window->rows.wide, m = columns(window) + window->c;
     const double *row = window_row(window, i), *center = window->center;
-    const double clock = row[d + c + 1] - window->zero;
-    double q = sign * row[d + c];
+    const double clock = row[m + 1] - window->zero;
+    double q = sign * row[m];
     if (clock != 0.0)
         q = clock < FAINTEST ? 0.0 : q * exp2(clock);
-    if (window->free)
-        to[0] = 1.0;
-    double *x = to + window->free;
-    for (ptrdiff_t j = 0; j < d; j++) {
-        const double away = row[j] - center[j];
-        x[j] = fabs(away) <= SNAP * fabs(row[j]) ? 0.0 : away; /* only rounding errors */
+    for (ptrdiff_t l = 0; l < m; l += WIDE) {
+        const vector x = *(const loose *)(row + l), away = x - *(const vector *)(center + l);
+        const mask varies = away * away > SNAP * SNAP * (x * x); /* not only by rounding errors */
+        *(vector *)(to + l) = (vector)((mask)away & varies);
     }
-    for (ptrdiff_t k = 0; k < c; k++)
-        to[p + k] = row[d + k] - center[d + k];
-    for (ptrdiff_t l = p + c; l < window->rows.wide; l++)
+    for (ptrdiff_t l = m; l < wide; l++)
         to[l] = 0.0;
-    for (ptrdiff_t j = 0; j < p; j++)
-        sums[j] += q * (to[j] * to[j]);
-    for (ptrdiff_t k = 0; k < c; k++)
-        sums[p + c + k] += q * (to[p + k] * to[p + k]);
+    for (ptrdiff_t l = 0; l < m; l += WIDE) {
+        const vector x = *(const vector *)(to + l);
+        *(vector *)(sums + l) += q * x * x;
+    }
     return q;
 }
 
@@ -106,7 +105,7 @@ WITHIN int rotate(Window *window, Block *block, int copy, int strict, const int 
     Rows *rows = &window->rows;
     const ptrdiff_t p = columns(window), c = window->c, wide = rows->wide;
     const ptrdiff_t groups = (block->rows + k - 1) / k;
-    double was[AT_ONCE], *sums = window->sums[copy] + p;
+    double was[AT_ONCE], *sums = window->sums[copy] + wide;
     for (ptrdiff_t i = block->rows; i < groups * k; i++) {
         memset(rows->block + i * wide, 0, wide * sizeof(double));
         block->q[i] = 0.0;
@@ -114,7 +113,10 @@ WITHIN int rotate(Window *window, Block *block, int copy, int strict, const int 
     memcpy(was, block->q, block->rows * sizeof *was);
     pass(wide, 0, p, rows->block, block->q, groups, 1.0, rows->triangle[rows->now],
          rows->diagonal[rows->now], rows->triangle[copy], rows->diagonal[copy], NULL, k);
-    int good = go_on(rows, copy) || !strict;
+    int good = 1;
+    go_on(rows, copy);
+    for (ptrdiff_t j = 0; j < p; j++)
+        good &= rows->diagonal[copy][j] > 0.0 && rows->diagonal[copy][j] < INFINITY;
     for (ptrdiff_t i = 0; i < block->rows; i++) {
         const double ratio = was[i] != 0.0 ? block->q[i] / was[i] : 1.0; /* (1) */
         if (strict)
@@ -128,7 +130,7 @@ WITHIN int rotate(Window *window, Block *block, int copy, int strict, const int 
 }
 
 /* Whether the weights are determined accurately, and nothing much larger has left since the
-   triangle was computed. */
+   triangle was computed. Columns that are 0 in all rows of the window have the weight 0. */
 WITHIN int calm(const Window *window)
 {
     const ptrdiff_t p = columns(window), c = window->c;
@@ -137,10 +139,12 @@ WITHIN int calm(const Window *window)
     const double clean = window->loose ? CLEAN_LOOSE : CLEAN;
     int good = 1;
     for (ptrdiff_t j = 0; j < p; j++)
-        good &= D[j] > clean * sums[j] && D[j] >= LOW * peak[j] && D[j] < INFINITY &&
-                D[j] > FAINT;
-    for (ptrdiff_t l = p; l < p + c; l++) /* exact fits leave errors of rounding only */
-        good &= sums[l] >= QUIET * peak[l] || peak[l] <= 1e-20 * peak[l + c];
+        good &= sums[j] == 0.0 || (D[j] > clean * sums[j] && D[j] >= LOW * peak[j] &&
+                                   D[j] < INFINITY && D[j] > FAINT);
+    for (ptrdiff_t k = 0; k < c; k++) { /* exact fits leave errors of rounding only */
+        const ptrdiff_t l = window->rows.wide + k;
+        good &= sums[l] >= QUIET * peak[l] || peak[l] <= 1e-20 * peak[p + k];
+    }
     return good;
 }
 
@@ -159,19 +163,20 @@ WITHIN void mark(Window *window)
 /* Whether each feature varies by more than the rounding errors of its values. */
 WITHIN int resolved(const Window *window)
 {
-    const ptrdiff_t d = window->d;
-    const double *sums = window->sums[window->rows.now] + window->free;
+    const ptrdiff_t p = columns(window), c = window->c;
+    const double *sums = window->sums[window->rows.now];
     double mass = 0.0, *largest = window->rows.block;
     int good = 1;
-    memset(largest, 0, d * sizeof *largest);
+    memset(largest, 0, p * sizeof *largest);
     for (ptrdiff_t i = window->begin; i < window->end; i++) {
         const double *row = window_row(window, i);
-        for (ptrdiff_t j = 0; j < d; j++)
+        for (ptrdiff_t j = 0; j < p; j++)
             largest[j] = fabs(row[j]) > largest[j] ? fabs(row[j]) : largest[j];
-        mass += row[window->stride - 2];
+        mass += row[p + c];
     }
-    for (ptrdiff_t j = 0; j < d; j++)
-        good &= sums[j] > ROUNDING * ROUNDING * mass * (largest[j] * largest[j]);
+    for (ptrdiff_t j = window->free; j < p; j++)
+        good &= sums[j] == 0.0 ||
+                sums[j] > ROUNDING * ROUNDING * mass * (largest[j] * largest[j]);
     return good;
 }
 
@@ -181,7 +186,7 @@ static void restart_clock(Window *window, ptrdiff_t stop)
     const double clock = window_clock(window);
     if (clock != 0.0)
         for (ptrdiff_t i = window->begin; i < stop; i++)
-            window_row(window, i)[window->stride - 1] -= clock;
+            *window_clock_of(window, i) -= clock;
     window->renewed -= clock;
     window->zero = 0.0;
 }
@@ -205,7 +210,7 @@ static void rescale(Window *window)
 WITHIN int rebuild(Window *window, ptrdiff_t stop)
 {
     Rows *rows = &window->rows;
-    const ptrdiff_t d = window->d, c = window->c, p = columns(window);
+    const ptrdiff_t c = window->c, p = columns(window);
     double *D = rows->diagonal[rows->now], *sums = window->sums[rows->now];
     Block block = {0};
     window->since = 0;
@@ -213,8 +218,9 @@ WITHIN int rebuild(Window *window, ptrdiff_t stop)
     if (window->end == window->begin)
         return 0;
     restart_clock(window, stop);
-    if (window->free)
-        memcpy(window->center, window_row(window, window->end - 1), (d + c) * sizeof(double));
+    if (window->free) /* but not relative to its 1 */
+        memcpy(window->center + 1, window_row(window, window->end - 1) + 1,
+               (p + c - 1) * sizeof(double));
     memset(sums, 0, sums_of(window) * sizeof *sums);
     memset(window->peak, 0, sums_of(window) * sizeof *sums);
     const double share = exp2(window->renewed);
@@ -224,9 +230,9 @@ WITHIN int rebuild(Window *window, ptrdiff_t stop)
         memset(to + edge(j), 0, (rows->wide - edge(j)) * sizeof(double));
         memcpy(to + j, base + j, (p + c - j) * sizeof(double));
         D[j] = window->base_diagonal[j] * share;
-        D[j] = D[j] > NONE ? D[j] : NONE;
         for (ptrdiff_t l = j; l < p; l++)
             sums[l] += D[j] * (base[l] * base[l]);
+        D[j] = D[j] > NONE ? D[j] : NONE;
     }
     for (ptrdiff_t i = window->begin; i < window->end; i += block.rows) {
         const ptrdiff_t many = window->end - i;
@@ -288,7 +294,7 @@ WITHIN void fill(Window *window, Block *block, ptrdiff_t steps, const Arriving *
     while (block->steps < steps && !block->renew) {
         const ptrdiff_t i = window->end + block->steps, begin = window->begin + block->gone;
         const ptrdiff_t gone = leaving_after(window, arriving, i, begin);
-        const double clock = window_row(window, i)[window->stride - 1];
+        const double clock = *window_clock_of(window, i);
         if (block->rows + 1 + gone > AT_ONCE || clock - window->zero > DEEP)
             return;
         block->entering[block->steps++] = block->rows;
@@ -343,7 +349,7 @@ WITHIN int learn_row(Window *window, const Arriving *arriving, double *errors)
         return 1;
     }
     rows->now = was;
-    const double clock = window_row(window, i)[window->stride - 1];
+    const double clock = *window_clock_of(window, i);
     if (clock - window->zero > DEEP)
         return 0;
     block.rows = block.steps = 1;
@@ -371,7 +377,7 @@ EVERY_MACHINE static ptrdiff_t learn_stored(Window *window, const Arriving *arri
     while (window->built && window->end < stop) {
         double *at = errors + (window->end - start) * c;
         const int was = window->rows.now;
-        if (window_row(window, window->end)[window->stride - 1] - window->zero > DEEP)
+        if (*window_clock_of(window, window->end) - window->zero > DEEP)
             rescale(window);
         if (single > 0) {
             single--;
@@ -402,7 +408,7 @@ static int reserve(Window *window, ptrdiff_t n)
         memmove(window->stored, window_row(window, window->begin), bytes);
     } else {
         const ptrdiff_t room = 2 * (count + n) + 64;
-        double *stored = malloc(room * stride * sizeof(double));
+        double *stored = malloc((room * stride + WIDE) * sizeof(double));
         if (!stored)
             return 0;
         if (count)
@@ -424,6 +430,8 @@ static void store(Window *window, ptrdiff_t n, const double *X, const double *B,
     const double last = window_clock(window);
     for (ptrdiff_t i = 0; i < n; i++) {
         double *row = window_row(window, window->end + i);
+        row[0] = 1.0; /* the intercept */
+        row += window->free;
         memcpy(row, X + i * d, d * sizeof *row);
         memcpy(row + d, B + i * c, c * sizeof *row);
         row[d + c] = weights ? weights[i] : 1.0;
@@ -474,7 +482,7 @@ ptrdiff_t window_learn(Window *window, ptrdiff_t n, const double *X, const doubl
         if (clock) { /* relative to the last row before the call */
             const double last = window_clock(window) - (i ? clock[i - 1] : 0.0);
             for (ptrdiff_t r = 0; r < k; r++)
-                window_row(window, window->end + r)[window->stride - 1] = last + clock[i + r];
+                *window_clock_of(window, window->end + r) = last + clock[i + r];
         }
         const Arriving arriving = {window->end, window->end + k, leaving ? leaving + i : NULL};
         const ptrdiff_t some = learn_stored(window, &arriving, errors + i * window->c);
@@ -542,13 +550,14 @@ int window_open(Window *window, ptrdiff_t d, ptrdiff_t c, int free, int loose)
     window->c = c;
     window->free = free;
     window->loose = loose;
-    window->stride = d + c + 2;
-    const ptrdiff_t p = columns(window), sums = sums_of(window);
-    const size_t sizes[] = {p * (p + c), p, d + c, sums, sums, sums};
-    double **parts[] = {&window->base,    &window->base_diagonal, &window->center,
-                        &window->sums[0], &window->sums[1],       &window->peak};
+    window->stride = d + free + c + 2;
+    const ptrdiff_t p = columns(window);
     if (!rows_open(&window->rows, p, c))
         return 0;
+    const ptrdiff_t sums = sums_of(window);
+    const size_t sizes[] = {p * (p + c), p, p + c, sums, sums, sums};
+    double **parts[] = {&window->base,    &window->base_diagonal, &window->center,
+                        &window->sums[0], &window->sums[1],       &window->peak};
     pending_close(window->rows.pending);
     window->rows.pending = NULL;
     window->memory = room_for(parts, sizes, sizeof sizes / sizeof *sizes);
@@ -584,7 +593,7 @@ int window_copy(Window *to, const Window *from)
     memcpy(to->rows.diagonal[rows->now], rows->diagonal[rows->now], p * sizeof(double));
     memcpy(to->base, from->base, p * (p + c) * sizeof(double));
     memcpy(to->base_diagonal, from->base_diagonal, p * sizeof(double));
-    memcpy(to->center, from->center, (from->d + c) * sizeof(double));
+    memcpy(to->center, from->center, (p + c) * sizeof(double));
     memcpy(to->sums[rows->now], from->sums[rows->now], count * sizeof(double));
     memcpy(to->peak, from->peak, count * sizeof(double));
     to->limit = from->limit;

@@ -10,17 +10,17 @@ typedef struct {
     int free, loose;       /* intercept; whether the penalty leaves directions undetermined */
     ptrdiff_t limit;       /* maximum number of rows; 0 if the caller counts the rows that leave */
     double step;           /* half-lives between two rows, if rows have no times */
-    double *stored;        /* rows: x (d), b (c), weight, clock in half-lives */
+    double *stored;        /* rows: 1 if `free`, x (d), b (c), weight, clock in half-lives */
     ptrdiff_t stride, room, begin, end; /* `stored` has `room` rows; the window is begin to end */
     double zero;           /* the clock at which D has its true scale */
     double renewed;        /* the clock at which the penalty had its full weight */
     ptrdiff_t since;       /* rows that left since the triangle was computed anew */
     int built;             /* whether the triangle is current and well conditioned */
     double *base, *base_diagonal; /* [U theta] and D of the penalty, (p, p + c) and (p) */
-    double *center;        /* the row (d + c) to which the triangle is relative */
-    /* Sums of squares of the columns (p), of the errors and of the targets (c each); the second
-       copy is that of the other triangle. `peak` contains the largest D, and sums, since `built`.
-       */
+    double *center;        /* the row (p + c) to which the triangle is relative */
+    /* Sums of squares of the columns (p) and targets (c), and, from `rows.wide` on, of the errors
+       (c); the second copy is that of the other triangle. `peak` contains the largest D, and sums,
+       since `built`. */
     double *sums[2], *peak;
     void *memory;
 } Window;
@@ -57,12 +57,15 @@ static inline double *window_row(const Window *window, ptrdiff_t i)
     return window->stored + i * window->stride;
 }
 
+static inline double *window_clock_of(const Window *window, ptrdiff_t i)
+{
+    return window_row(window, i) + window->stride - 1;
+}
+
 /* The clock of the last row. */
 static inline double window_clock(const Window *window)
 {
-    return window->end > window->begin
-               ? window_row(window, window->end - 1)[window->stride - 1]
-               : 0.0;
+    return window->end > window->begin ? *window_clock_of(window, window->end - 1) : 0.0;
 }
 
 /* Sums over the window: the least sum of squares (c), and the weight of the rows. */

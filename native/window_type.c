@@ -39,14 +39,14 @@ static int idle(const Object *self)
 static Py_ssize_t state_size(const Window *window)
 {
     const ptrdiff_t p = columns(window), c = window->c;
-    return p * (p + c) + window->d + c + 2 * (p + 2 * c) + SCALARS;
+    return p * (p + c) + (p + c) + 2 * (p + 2 * c) + SCALARS;
 }
 
 /* Copy the state to numbers, or set it; [U theta] contains D on its diagonal. */
 static void transfer(Window *window, double *numbers, int out)
 {
     Rows *rows = &window->rows;
-    const ptrdiff_t p = columns(window), c = window->c, m = p + c, sums = p + 2 * c;
+    const ptrdiff_t p = columns(window), c = window->c, m = p + c, wide = rows->wide;
     const double clock = window_clock(window);
     double *D = rows->diagonal[rows->now], *at = numbers;
     for (ptrdiff_t j = 0; j < p; j++, at += m) {
@@ -61,9 +61,10 @@ static void transfer(Window *window, double *numbers, int out)
             D[j] = at[j];
         }
     }
-    double *parts[] = {window->center, window->sums[rows->now], window->peak};
-    const ptrdiff_t sizes[] = {window->d + c, sums, sums};
-    for (int i = 0; i < 3; i++, at += sizes[i - 1])
+    double *sums = window->sums[rows->now], *peak = window->peak;
+    double *parts[] = {window->center, sums, sums + wide, peak, peak + wide};
+    const ptrdiff_t sizes[] = {m, m, c, m, c};
+    for (int i = 0; i < 5; i++, at += sizes[i - 1])
         if (out)
             memcpy(at, parts[i], sizes[i] * sizeof *at);
         else
@@ -117,7 +118,8 @@ static void triangle_into(const Window *window, double *to)
     const double scale = exp2(window->zero - window_clock(window));
     memset(to, 0, p * m * sizeof *to);
     for (ptrdiff_t j = 0; j < p; j++) {
-        const double root = sqrt(rows->diagonal[rows->now][j] * scale);
+        const double D = rows->diagonal[rows->now][j];
+        const double root = window->sums[rows->now][j] == 0.0 ? 0.0 : sqrt(D * scale);
         to[j * m + j] = root;
         for (ptrdiff_t l = j + 1; l < m; l++)
             to[j * m + l] = root * rows_at(rows, j)[l];
@@ -127,15 +129,15 @@ static void triangle_into(const Window *window, double *to)
 static PyObject *get(Object *self, PyObject *name)
 {
     Window *window = &self->window;
-    const ptrdiff_t d = window->d, c = window->c, p = columns(window), stride = window->stride;
+    const ptrdiff_t d = window->d, c = window->c, p = columns(window);
     const ptrdiff_t n = window->end - window->begin;
     const struct {
         const char *name;
         ptrdiff_t size, from; /* numbers; the column of the stored rows, or -1 */
     } table[] = {
-        {"state", state_size(window), -1}, {"triangle", p * (p + c), -1}, {"center", d + c, -1},
-        {"w", p * c, -1},                  {"squares", c, -1},            {"X", n * d, 0},
-        {"Y", n * c, d},                   {"weights", n, d + c},         {"clock", n, stride - 1},
+        {"state", state_size(window), -1}, {"triangle", p * (p + c), -1}, {"center", p + c, -1},
+        {"w", p * c, -1},                  {"squares", c, -1},            {"X", n * d, p - d},
+        {"Y", n * c, p},                   {"weights", n, p + c},         {"clock", n, p + c + 1},
     };
     if (!PyUnicode_Check(name))
         return PyErr_Format(PyExc_TypeError, "Window.get: expected the name of a part");
@@ -264,7 +266,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
 static PyObject *predict_one(Object *self, PyObject *x)
 {
     Window *window = &self->window;
-    const ptrdiff_t d = window->d, c = window->c;
+    const ptrdiff_t d = window->d, c = window->c, p = columns(window);
     double *scores = self->predictions;
     if (!read_row(&self->reading, x, self->row))
         Py_RETURN_NONE;
@@ -275,11 +277,12 @@ static PyObject *predict_one(Object *self, PyObject *x)
     rows_solve(&window->rows);
     const double *w = window->rows.w;
     for (ptrdiff_t k = 0; k < c; k++)
-        scores[k] = window->center[d + k] + (window->free ? w[k] : 0.0);
+        scores[k] = window->center[p + k] + (window->free ? w[k] : 0.0);
+    const double *center = window->center + window->free;
     w += window->free * c;
     for (ptrdiff_t j = 0, i = 0; j < d; j++)
         for (ptrdiff_t k = 0; k < c; k++, i++)
-            scores[k] += (self->row[j] - window->center[j]) * w[i] + self->row[j] * self->start[i];
+            scores[k] += (self->row[j] - center[j]) * w[i] + self->row[j] * self->start[i];
     if (self->reading.labels == Py_None)
         return c == 1 ? number_object(&self->reading, scores[0]) : Py_NewRef(Py_None);
     ptrdiff_t best = 0;
@@ -302,8 +305,8 @@ static PyObject *numbers(Object *self, PyObject *args)
         window->built = 0;
     }
     for (ptrdiff_t i = window->begin; i < window->end; i++) {
-        const double *row = window_row(window, i), away = row[window->stride - 1] - clock;
-        mass += away == 0.0 ? row[window->stride - 2] : row[window->stride - 2] * exp2(away);
+        const double *at = window_clock_of(window, i), away = *at - clock;
+        mass += away == 0.0 ? at[-1] : at[-1] * exp2(away);
     }
     return Py_BuildValue("(nddni)", (Py_ssize_t)(window->end - window->begin), mass, share,
                          self->seen, window->built);

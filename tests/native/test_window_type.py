@@ -129,10 +129,22 @@ def test_rows_that_python_must_handle_change_nothing() -> None:
     ):  # fmt: skip
         assert loop.learn_one(x, target, weight) is False
         np.testing.assert_array_equal(part(loop, "state"), before)
-    constant = opened(np.ones((20, 3)), y, d=3, ridge=0.0)  # of rank 1
-    assert constant.predict_one(X[0]) is None
-    assert constant.learn_one(X[0], 1.0, 1.0) is False
-    assert constant.numbers()[0] == 20
+    dependent = opened(X[:, [0, 1, 0]], y, d=3, ridge=0.0)
+    assert dependent.predict_one(X[0]) is None
+    assert dependent.learn_one(X[0], 1.0, 1.0) is False
+    assert dependent.numbers()[0] == 20
+
+
+def test_constant_features_have_weight_zero() -> None:
+    X, y = stream(3)
+    X[:100, 1] = 2.0
+    loop = opened(X, y, d=3, ridge=0.0)
+    for x, target in zip(X[20:100], y[20:100], strict=True):
+        assert loop.learn_one(x, target, 1.0)
+        assert part(loop, "w")[2] == 0.0
+    for x, target in zip(X[100:130], y[100:130], strict=True):
+        assert loop.learn_one(x, target, 1.0)
+        assert part(loop, "w")[2] != 0.0
 
 
 def test_wrong_arrays_are_refused() -> None:

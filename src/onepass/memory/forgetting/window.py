@@ -177,12 +177,12 @@ class _Stream:
 
     def learn(self, i: int, stop: int) -> Floats:
         """Learn the rows from i up to stop; return their errors."""
-        found, calm = [], True
+        found = []
         while i < stop:
-            errors = self._compiled(i, stop) if calm else self.rows.b[:0]
+            errors = self._compiled(i, stop)
             if not len(errors):
                 self.saved = self.loop = None
-                errors, calm = self._some(i, stop)
+                errors = self._some(i, stop)
             found.append(errors)
             i += len(errors)
         return np.concatenate(found)
@@ -196,15 +196,15 @@ class _Stream:
             return self._triangle(first, n), WindowBuffer(self.empty, rows, age)
         p, c = self.empty.z.shape
         R, z = np.split(_part(loop, "triangle").reshape(p, p + c), [p], axis=1)
-        center, d = _part(loop, "center"), rows.X.shape[1]
+        center = _part(loop, "center")
         whole = replace(
             self.empty.noting(rows.X),
             R=np.asfortranarray(R),
             z=np.ascontiguousarray(z),
             squares=self.empty.squares + _part(loop, "squares"),
             mass=loop.numbers()[1],
-            features=center[:d],
-            targets=center[d:],
+            features=center[int(self.empty.free) : p],
+            targets=center[p:],
         )
         return whole, WindowBuffer(self.empty, rows, age, _part(loop, "state"))
 
@@ -232,8 +232,8 @@ class _Stream:
         rows = self.rows.part(slice(i, j))
         return rows.X, rows.b, rows.roots**2, self.clock[i:j] - self.clock[zero]
 
-    def _some(self, i: int, stop: int) -> tuple[Floats, bool]:
-        """Learn some rows from i; return their errors, and whether the triangle was calm before."""
+    def _some(self, i: int, stop: int) -> Floats:
+        """Learn some rows from i; return their errors."""
         first, low, clock = self.first, int(self.first[i]), self.clock
         p = len(self.empty.R)
         deep = clock[i] + _DEEPEST if i == low else clock[i - 1] + _DEEPEST
@@ -248,14 +248,14 @@ class _Stream:
             width = max(16, min(128, int(1.5 * p ** (2 / 3))))
             errors = self._slid(i, min(stop, i + width, 2 * i - low))
             if errors is not None:
-                return errors, True
+                return errors
         whole, more = self._triangle(low, i), self._weighted(i, i + free, max(i - 1, low))
         A, b = whole.rows(more.X, more.b, more.roots)
         calm = whole.calm_rows(A)
         if calm:
             A, b, X, roots = A[:calm], b[:calm], more.X[:calm], more.roots[:calm]
-            return whole.absorb(A, b, X, roots)[1] / roots[:, None], True
-        return (b[:1] - A[:1] @ whole.solution()) / more.roots[0], False
+            return np.asarray(whole.absorb(A, b, X, roots)[1] / roots[:, None])
+        return np.asarray((b[:1] - A[:1] @ whole.solution()) / more.roots[0])
 
     def _weighted(self, i: int, j: int, now: int) -> WindowRows:
         """Rows from i up to j, with their weights at the time of row ``now``."""
@@ -484,7 +484,7 @@ def _met(
     if free and not len(stored):
         reference = new.X[0]
         prior = prior.after_first_row(reference)
-    pseudo = prior.pseudo_rows(new.X - reference)
+    pseudo = prior.pseudo_rows(new.X - reference) if prior.level else None
     if pseudo is None:
         return prior, {}
     at = np.unique(pseudo.before)
