@@ -401,7 +401,7 @@ class Window:
             )
         if self.factor is not None:
             factor = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
-            object.__setattr__(self, "factor", factor)
+            object.__setattr__(self, "factor", None if factor == 1.0 else factor)
         if self.half_life is not None:
             length = validation.duration(self.half_life, "half_life", where)
             object.__setattr__(self, "half_life", length)
