@@ -97,22 +97,31 @@ WITHIN double *next_sums(Window *window)
     return sums;
 }
 
+/* Whether the sum of squared errors is not much smaller than before; exact fits leave errors of
+   rounding only. */
+WITHIN int quiet(const Window *window, const double *sums, ptrdiff_t k)
+{
+    const ptrdiff_t l = window->rows.wide + k;
+    return sums[l] >= QUIET * window->peak[l] ||
+           window->peak[l] <= 1e-20 * window->peak[columns(window) + k];
+}
+
 /* Rotate the rows of the block into the triangle, and write the result to a copy, which becomes the
-   current one; or in place, if `from` is the current one. Returns 0 if digits were lost, except in
-   sharp rows that enter one by one. */
-WITHIN int rotate(Window *window, Block *block, int copy, int strict, const int k)
+   current one; or in place, if this is the current one. Returns 0 if numbers are not finite or, if
+   `strict`, digits were lost. Groups have `size` rows, 1 or K. */
+WITHIN int rotate(Window *window, Block *block, int copy, int strict, const int size)
 {
     Rows *rows = &window->rows;
     const ptrdiff_t p = columns(window), c = window->c, wide = rows->wide;
-    const ptrdiff_t groups = (block->rows + k - 1) / k;
-    double was[AT_ONCE], *sums = window->sums[copy] + wide;
-    for (ptrdiff_t i = block->rows; i < groups * k; i++) {
+    const ptrdiff_t groups = (block->rows + size - 1) / size;
+    double was[AT_ONCE], *sums = window->sums[copy];
+    for (ptrdiff_t i = block->rows; i < groups * size; i++) {
         memset(rows->block + i * wide, 0, wide * sizeof(double));
         block->q[i] = 0.0;
     }
     memcpy(was, block->q, block->rows * sizeof *was);
     pass(wide, 0, p, rows->block, block->q, groups, 1.0, rows->triangle[rows->now],
-         rows->diagonal[rows->now], rows->triangle[copy], rows->diagonal[copy], NULL, k);
+         rows->diagonal[rows->now], rows->triangle[copy], rows->diagonal[copy], NULL, size);
     int good = 1;
     go_on(rows, copy);
     for (ptrdiff_t j = 0; j < p; j++)
@@ -120,10 +129,13 @@ WITHIN int rotate(Window *window, Block *block, int copy, int strict, const int 
     for (ptrdiff_t i = 0; i < block->rows; i++) {
         const double ratio = was[i] != 0.0 ? block->q[i] / was[i] : 1.0; /* (1) */
         if (strict)
-            good &= was[i] < 0.0 ? ratio > 0.0 && ratio * LEAST <= 1.0 : k == 1 || ratio >= STEEP;
-        for (ptrdiff_t l = 0; l < c; l++) {
-            const double error = rows->block[i * wide + p + l];
-            sums[l] += block->q[i] * error * error;
+            good &= was[i] < 0.0 ? ratio > 0.0 && ratio * LEAST <= 1.0 : size == 1 || ratio >= STEEP;
+        for (ptrdiff_t k = 0; k < c; k++) {
+            const double error = rows->block[i * wide + p + k];
+            double *sum = sums + wide + k, *peak = window->peak + wide + k;
+            *sum += block->q[i] * error * error;
+            *peak = *sum > *peak ? *sum : *peak;
+            good &= !strict || quiet(window, sums, k);
         }
     }
     return good;
@@ -141,10 +153,8 @@ WITHIN int calm(const Window *window)
     for (ptrdiff_t j = 0; j < p; j++)
         good &= sums[j] == 0.0 || (D[j] > clean * sums[j] && D[j] >= LOW * peak[j] &&
                                    D[j] < INFINITY && D[j] > FAINT);
-    for (ptrdiff_t k = 0; k < c; k++) { /* exact fits leave errors of rounding only */
-        const ptrdiff_t l = window->rows.wide + k;
-        good &= sums[l] >= QUIET * peak[l] || peak[l] <= 1e-20 * peak[p + k];
-    }
+    for (ptrdiff_t k = 0; k < c; k++)
+        good &= quiet(window, sums, k);
     return good;
 }
 
@@ -356,7 +366,7 @@ WITHIN int learn_row(Window *window, const Arriving *arriving, double *errors)
     block.gone = gone;
     block.entering[0] = 0;
     block.q[0] = put_row(window, i, rows->block, next_sums(window), 1.0);
-    if (!rotate(window, &block, 1 - was, 1, 1)) {
+    if (!rotate(window, &block, 1 - was, 0, 1)) {
         rows->now = was;
         return 0;
     }
