@@ -42,10 +42,11 @@ WITHIN ptrdiff_t columns(const Window *window)
     return window->d + window->free;
 }
 
-/* The number of sums: squares of columns and targets, as in a row of the block, and of errors. */
+/* The number of sums: squares of columns and targets, as in a row of the block, and of errors; and
+   the weight of the rows. */
 WITHIN ptrdiff_t sums_of(const Window *window)
 {
-    return window->rows.wide + window->c;
+    return window->rows.wide + window->c + 1;
 }
 
 typedef long long mask __attribute__((vector_size(8 * WIDE)));
@@ -71,6 +72,7 @@ WITHIN double put_row(const Window *window, ptrdiff_t i, double *to, double *sum
         const vector x = *(const vector *)(to + l);
         *(vector *)(sums + l) += q * x * x;
     }
+    sums[wide + window->c] += q;
     return q;
 }
 
@@ -175,14 +177,14 @@ WITHIN int resolved(const Window *window)
 {
     const ptrdiff_t p = columns(window), c = window->c;
     const double *sums = window->sums[window->rows.now];
-    double mass = 0.0, *largest = window->rows.block;
+    const double mass = window->sums[window->rows.now][window->rows.wide + c];
+    double *largest = window->rows.block;
     int good = 1;
     memset(largest, 0, p * sizeof *largest);
     for (ptrdiff_t i = window->begin; i < window->end; i++) {
         const double *row = window_row(window, i);
         for (ptrdiff_t j = 0; j < p; j++)
             largest[j] = fabs(row[j]) > largest[j] ? fabs(row[j]) : largest[j];
-        mass += row[p + c];
     }
     for (ptrdiff_t j = window->free; j < p; j++)
         good &= sums[j] == 0.0 ||
@@ -506,37 +508,6 @@ ptrdiff_t window_learn(Window *window, ptrdiff_t n, const double *X, const doubl
 int window_ready(Window *window)
 {
     return window->built || rebuild(window, window->end);
-}
-
-double window_totals(Window *window, double *squares)
-{
-    Rows *rows = &window->rows;
-    const ptrdiff_t p = columns(window), c = window->c;
-    const double clock = window_clock(window), share = exp2(window->renewed - clock);
-    double mass = 0.0, *row = rows->block;
-    rows_solve(rows);
-    memset(squares, 0, c * sizeof *squares);
-    double *scratch = row + rows->wide; /* the sums of `put_row` are not used */
-    memset(scratch, 0, sums_of(window) * sizeof *scratch);
-    const double scale = exp2(window->zero - clock);
-    for (ptrdiff_t i = window->begin - p; i < window->end; i++) {
-        const ptrdiff_t j = i - window->begin + p; /* rows of the penalty first */
-        double q;
-        if (j < p) {
-            memcpy(row, window->base + j * (p + c), (p + c) * sizeof *row);
-            q = window->base_diagonal[j] * share;
-        } else {
-            q = put_row(window, i, row, scratch, 1.0) * scale;
-            mass += q;
-        }
-        for (ptrdiff_t l = 0; l < c && q != 0.0; l++) {
-            double error = row[p + l];
-            for (ptrdiff_t k = 0; k < p; k++)
-                error -= row[k] * rows->w[k * c + l];
-            squares[l] += q * error * error;
-        }
-    }
-    return mass;
 }
 
 void window_penalise(Window *window, const double *triangle)

@@ -19,8 +19,8 @@ typedef struct {
     double *base, *base_diagonal; /* [U theta] and D of the penalty, (p, p + c) and (p) */
     double *center;        /* the row (p + c) to which the triangle is relative */
     /* Sums of squares of the columns (p) and targets (c), and, from `rows.wide` on, of the errors
-       (c); the second copy is that of the other triangle. `peak` contains the largest D, and sums,
-       since `built`. */
+       (c), and the weight of the rows; the second copy is that of the other triangle. `peak`
+       contains the largest D, and sums, since `built`. */
     double *sums[2], *peak;
     void *memory;
 } Window;
@@ -67,8 +67,5 @@ static inline double window_clock(const Window *window)
 {
     return window->end > window->begin ? *window_clock_of(window, window->end - 1) : 0.0;
 }
-
-/* Sums over the window: the least sum of squares (c), and the weight of the rows. */
-double window_totals(Window *window, double *squares);
 
 #endif

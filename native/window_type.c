@@ -39,7 +39,7 @@ static int idle(const Object *self)
 static Py_ssize_t state_size(const Window *window)
 {
     const ptrdiff_t p = columns(window), c = window->c;
-    return p * (p + c) + (p + c) + 2 * (p + 2 * c) + SCALARS;
+    return p * (p + c) + (p + c) + 2 * (p + 2 * c + 1) + SCALARS;
 }
 
 /* Copy the state to numbers, or set it; [U theta] contains D on its diagonal. */
@@ -63,7 +63,7 @@ static void transfer(Window *window, double *numbers, int out)
     }
     double *sums = window->sums[rows->now], *peak = window->peak;
     double *parts[] = {window->center, sums, sums + wide, peak, peak + wide};
-    const ptrdiff_t sizes[] = {m, m, c, m, c};
+    const ptrdiff_t sizes[] = {m, m, c + 1, m, c + 1};
     for (int i = 0; i < 5; i++, at += sizes[i - 1])
         if (out)
             memcpy(at, parts[i], sizes[i] * sizeof *at);
@@ -167,7 +167,10 @@ static PyObject *get(Object *self, PyObject *name)
         rows_solve(&window->rows);
         memcpy(numbers, window->rows.w, table[i].size * sizeof *numbers);
     } else
-        window_totals(window, numbers);
+        for (ptrdiff_t k = 0; k < c; k++) {
+            const double sum = window->sums[window->rows.now][window->rows.wide + k];
+            numbers[k] = sum > 0.0 ? sum * exp2(window->zero - window_clock(window)) : 0.0;
+        }
     PyObject *found =
         PyBytes_FromStringAndSize((const char *)numbers, table[i].size * sizeof *numbers);
     PyMem_Free(numbers);
@@ -292,24 +295,22 @@ static PyObject *predict_one(Object *self, PyObject *x)
 }
 
 /* numbers([share]): set the remaining share of the penalty, if given; return the number of rows,
-   their weight, this share, the rows learned one by one, and whether the triangle is accurate. */
+   this share, the rows learned one by one, whether the triangle is accurate and, if it is, the
+   weight of the rows. */
 static PyObject *numbers(Object *self, PyObject *args)
 {
     Window *window = &self->window;
     const double clock = window_clock(window);
-    double share = exp2(window->renewed - clock), mass = 0.0;
+    double share = exp2(window->renewed - clock);
     if (!PyArg_ParseTuple(args, "|d:numbers", &share) || !idle(self))
         return NULL;
     if (PyTuple_Size(args) > 0) {
         window->renewed = clock + log2(share);
         window->built = 0;
     }
-    for (ptrdiff_t i = window->begin; i < window->end; i++) {
-        const double *at = window_clock_of(window, i), away = *at - clock;
-        mass += away == 0.0 ? at[-1] : at[-1] * exp2(away);
-    }
-    return Py_BuildValue("(nddni)", (Py_ssize_t)(window->end - window->begin), mass, share,
-                         self->seen, window->built);
+    const double mass = window->sums[window->rows.now][window->rows.wide + window->c];
+    return Py_BuildValue("(ndnid)", (Py_ssize_t)(window->end - window->begin), share, self->seen,
+                         window->built, mass * exp2(window->zero - clock));
 }
 
 static PyObject *create(PyTypeObject *type, ptrdiff_t d, ptrdiff_t c, int free_, int loose,

@@ -192,17 +192,18 @@ class _Stream:
         n, first = len(self.rows), int(self.first[-1])
         rows, loop = self.rows.part(slice(first, None)).copied(), self.loop
         age = float(self.clock[-1] - self.renewed[-1])
-        if loop is None or not loop.numbers()[-1]:
+        *_, accurate, mass = (0, 0.0) if loop is None else loop.numbers()
+        if not accurate:
             return self._triangle(first, n), WindowBuffer(self.empty, rows, age)
         p, c = self.empty.z.shape
         R, z = np.split(_part(loop, "triangle").reshape(p, p + c), [p], axis=1)
         center = _part(loop, "center")
-        whole = replace(
-            self.empty.noting(rows.X),
+        whole = replace(  # the loop has checked the sizes of the columns
+            self.empty,
             R=np.asfortranarray(R),
             z=np.ascontiguousarray(z),
             squares=self.empty.squares + _part(loop, "squares"),
-            mass=loop.numbers()[1],
+            mass=mass,
             features=center[int(self.empty.free) : p],
             targets=center[p:],
         )
