@@ -1,5 +1,6 @@
 """The window against a batch solver on its rows, at every row."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass import native
-from onepass.errors import ParameterError
+from onepass.errors import OnepassError, ParameterError
 from onepass.memory.forgetting import Window
 from oracles import ridge_qr
 
@@ -234,6 +235,36 @@ def test_constant_or_dependent_columns_have_least_norm() -> None:
             coef, b = ridge_qr(X[i - 14 : i + 1], y[i - 14 : i + 1], scaled="size")
             np.testing.assert_allclose(model.coef_, coef, atol=1e-9)
             np.testing.assert_allclose(model.intercept_, b, atol=1e-9)
+
+
+def test_changed_window_holds_from_next_row() -> None:
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(300, 3)), rng.normal(size=300)
+    model = op.RLSRegressor(0.0, Window(60)).partial_fit(X[:200], y[:200])
+    for rows, factor, i in ((60, 0.9, 205), (20, 0.9, 215), (40, 0.5, 230), (40, None, 290)):
+        start = model.rows_seen_
+        model.set_params(forgetting=Window(rows, factor=factor)).partial_fit(X[start:i], y[start:i])
+        n = len(model.forgetting_)
+        s = None if factor is None else factor ** np.arange(n - 1, -1, -1.0)
+        coef, b = ridge_qr(X[i - n : i], y[i - n : i], weights=s)
+        np.testing.assert_allclose(model.coef_, coef, atol=1e-10)
+        np.testing.assert_allclose(model.intercept_, b, atol=1e-10)
+
+
+def test_failed_block_and_copies_leave_state_unchanged() -> None:
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(300, 3)), rng.normal(size=300)
+    model = op.RLSRegressor(1e-6, Window(50)).partial_fit(X[:100], y[:100])
+    twin = copy.deepcopy(model)
+    for i in range(100, 300, 10):
+        with pytest.raises(OnepassError):
+            model.partial_fit([*X[i : i + 3], [1e200] * 3], [*y[i : i + 3], 1e200])
+        shared = copy.copy(model).partial_fit(X[:7], y[:7])
+        for each in (model, twin):
+            each.partial_fit(X[i : i + 10], y[i : i + 10])
+        assert len(shared.forgetting_) == 50
+        np.testing.assert_allclose(model.coef_, twin.coef_, rtol=1e-10)
+    np.testing.assert_allclose(model.coef_, ridge_qr(X[-50:], y[-50:], 1e-6)[0], rtol=1e-10)
 
 
 @pytest.mark.parametrize("dates", [False, True])

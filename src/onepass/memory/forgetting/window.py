@@ -26,7 +26,7 @@ depend on each other and the ridge is below their rounding errors; O(n p) memory
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,6 +104,49 @@ class WindowRows:
         return replace(self, b=b)
 
 
+class _Cache:
+    """The compiled loop that contains a state, and storage in which rows can be appended.
+
+    The next state takes them, so that a small block does not copy the window. If that block fails,
+    and in copies of the state, they are missing, and are created again from the state.
+    """
+
+    def __init__(self) -> None:
+        self.loop: Any = None
+        self.storage: WindowRows | None = None
+        self.used = 0  # rows of the storage; those of the state are the last
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Cache, ()
+
+    def taken(self) -> "_Cache":
+        """Move the contents to a new cache."""
+        new = _Cache()
+        vars(new).update(vars(self))
+        vars(self).update(vars(_Cache()))
+        return new
+
+    def append(self, rows: WindowRows, more: WindowRows) -> WindowRows:
+        """Append more rows to those of the state; in the storage, if they are few."""
+        m, n, storage = len(rows), len(more), self.storage
+        if n >= m or (rows.time is not None and rows.time.dtype != more.time.dtype):
+            self.storage = None
+            return rows.then(more)
+        if storage is None or self.used + n > len(storage):
+            storage, self.used = rows.part(np.zeros(2 * (m + n), dtype=np.intp)), 0
+            self._write(storage, rows)
+        self._write(storage, more)
+        self.storage = storage
+        return storage.part(slice(self.used - m - n, self.used))
+
+    def _write(self, storage: WindowRows, rows: WindowRows) -> None:
+        at = slice(self.used, self.used + len(rows))
+        storage.X[at], storage.b[at], storage.roots[at] = rows.X, rows.b, rows.roots
+        if rows.time is not None:
+            storage.time[at] = rows.time
+        self.used = at.stop
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class WindowBuffer:
     """The rows of a window, and the penalty.
@@ -118,12 +161,16 @@ class WindowBuffer:
         Half-lives since the penalty was renewed: ρ = 2^−age.
     loop : ndarray, or None
         The triangle of the compiled loop; None if it must be computed from the rows.
+    fading : str
+        How the rows of this triangle fade.
     """
 
     empty: JointTriangle
     stored_rows: WindowRows
     age: float = 0.0
     loop: Floats | None = None
+    fading: str = ""
+    cache: _Cache = field(default_factory=_Cache, init=False, repr=False)
 
     @classmethod
     def start(cls, empty: JointTriangle) -> "WindowBuffer":
@@ -163,13 +210,16 @@ class _Stream:
     """
 
     def __init__(self, rule: "Window", state: WindowBuffer, new: WindowRows) -> None:
-        self.empty, self.saved = state.empty, state.loop
-        self.loop: Any = None  # the compiled loop
-        self.rows, m = state.stored_rows.then(new), len(state)
+        self.cache, m = state.cache.taken(), len(state)
+        self.fading = f"{rule.factor} {rule.half_life}"
+        same = state.fading == self.fading
+        self.empty, self.saved = state.empty, state.loop if same else None
+        self.loop = self.cache.loop if same else None  # the compiled loop
+        self.rows = self.cache.append(state.stored_rows, new)
         self.clock = _clock_of(rule, self.rows)  # in half-lives
         self.first = np.concatenate((np.zeros(m + 1, dtype=np.intp), _starts(rule, self.rows, m)))
         self.renewed = _renewals(self.clock, m, state.age)
-        self.fading = bool(self.clock[-1] > 0.0)
+        self.fades = bool(self.clock[-1] > 0.0)
 
     def penalise(self, rows: Floats) -> None:
         """Add pseudo-rows to the penalty."""
@@ -190,11 +240,12 @@ class _Stream:
     def end(self) -> tuple[JointTriangle, WindowBuffer]:
         """The triangle after all rows, and the new state."""
         n, first = len(self.rows), int(self.first[-1])
-        rows, loop = self.rows.part(slice(first, None)).copied(), self.loop
+        rows, loop = self.rows.part(slice(first, None)), self.loop
+        rows = rows.copied() if self.cache.storage is None else rows
         age = float(self.clock[-1] - self.renewed[-1])
         *_, accurate, mass = (0, 0.0) if loop is None else loop.numbers()
         if not accurate:
-            return self._triangle(first, n), WindowBuffer(self.empty, rows, age)
+            return self._triangle(first, n), self._state(rows, age, None)
         p, c = self.empty.z.shape
         R, z = np.split(_part(loop, "triangle").reshape(p, p + c), [p], axis=1)
         center = _part(loop, "center")
@@ -207,7 +258,14 @@ class _Stream:
             features=center[int(self.empty.free) : p],
             targets=center[p:],
         )
-        return whole, WindowBuffer(self.empty, rows, age, _part(loop, "state"))
+        return whole, self._state(rows, age, _part(loop, "state"))
+
+    def _state(self, rows: WindowRows, age: float, saved: Floats | None) -> WindowBuffer:
+        """The state after all rows, which gets the contents of the cache."""
+        self.cache.loop = self.loop
+        state = WindowBuffer(self.empty, rows, age, saved, self.fading)
+        vars(state.cache).update(vars(self.cache))
+        return state
 
     def _compiled(self, i: int, stop: int) -> Floats:
         """Learn rows by the compiled loop; return their errors."""
@@ -261,7 +319,7 @@ class _Stream:
     def _weighted(self, i: int, j: int, now: int) -> WindowRows:
         """Rows from i up to j, with their weights at the time of row ``now``."""
         rows = self.rows.part(slice(i, j))
-        if not self.fading:
+        if not self.fades:
             return rows
         return replace(rows, roots=rows.roots * np.exp2(0.5 * (self.clock[i:j] - self.clock[now])))
 
@@ -276,7 +334,7 @@ class _Stream:
         joint = empty.around(rows.X[-1], rows.b[-1]).noting(rows.X)
         joint = replace(joint, mass=float(rows.roots @ rows.roots))
         A, b = joint.rows(rows.X, rows.b, rows.roots)
-        if not self.fading:
+        if not self.fades:
             return taken_in(joint, A, b)
         root = 2.0 ** (0.5 * (self.renewed[now + 1] - self.clock[now]))
         faded = replace(joint, R=root * joint.R, z=root * joint.z, squares=root**2 * joint.squares)
