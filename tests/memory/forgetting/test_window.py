@@ -12,6 +12,7 @@ import onepass as op
 from onepass import native
 from onepass.errors import OnepassError, ParameterError
 from onepass.memory.forgetting import Window
+from onepass.memory.forgetting.directional import _row_space
 from oracles import ridge_qr
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -235,6 +236,21 @@ def test_constant_or_dependent_columns_have_least_norm() -> None:
             coef, b = ridge_qr(X[i - 14 : i + 1], y[i - 14 : i + 1], scaled="size")
             np.testing.assert_allclose(model.coef_, coef, atol=1e-9)
             np.testing.assert_allclose(model.intercept_, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("small", [0.0, 1e-15, 1e-9, 1e-3])
+@pytest.mark.parametrize("rank", [1, 4, 6])
+def test_row_space_has_same_least_norm_solution(rank: int, small: float) -> None:
+    rng = np.random.default_rng(rank)
+    U, V = (np.linalg.qr(rng.normal(size=(6, 6)))[0] for _ in range(2))
+    M = (U * np.where(np.arange(6) < rank, 1.0, small)) @ V
+    z = rng.normal(size=(6, 2))
+    rows, y = _row_space(M, z, 1e-12)
+    assert len(rows) == (6 if small > 1e-12 else rank)
+    wanted = np.linalg.pinv(M, rcond=1e-12) @ z
+    np.testing.assert_allclose(
+        np.linalg.pinv(rows) @ y, wanted, atol=1e-5 * (1.0 + np.abs(wanted).max())
+    )
 
 
 def test_changed_window_holds_from_next_row() -> None:

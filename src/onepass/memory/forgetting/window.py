@@ -308,10 +308,11 @@ class _Stream:
             errors = self._slid(i, min(stop, i + width, 2 * i - low))
             if errors is not None:
                 return errors
-        whole, more = self._triangle(low, i), self._weighted(i, i + free, max(i - 1, low))
+        whole = self._triangle(low, i)
+        more = self._weighted(i, i + (free if whole.calm else 1), max(i - 1, low))
         A, b = whole.rows(more.X, more.b, more.roots)
         calm = whole.calm_rows(A)
-        if calm:
+        if calm:  # not large compared with the triangle
             A, b, X, roots = A[:calm], b[:calm], more.X[:calm], more.roots[:calm]
             return np.asarray(whole.absorb(A, b, X, roots)[1] / roots[:, None])
         return np.asarray((b[:1] - A[:1] @ whole.solution()) / more.roots[0])
