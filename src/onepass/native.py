@@ -65,8 +65,8 @@ undetermined. ``put("penalty", [R z])`` sets the penalty (p, p + c), with p = fr
 ``load(n, X, Y, weights, clock)`` adds rows without learning them: targets Y relative to w0, and
 clocks in half-lives after the last row, or None. ``numbers(share)`` sets the remaining share of the
 penalty, and returns the number of rows, the share, the number of rows learned one by one, whether
-the triangle is accurate, and the weight of the rows. ``put("state", doubles)`` and ``get("state")`` copy the
-rest of the state; ``get`` also returns the parts ``triangle`` ([R z], relative to the row
+the triangle is accurate, and the weight of the rows. ``put("state", doubles)`` and ``get("state")``
+copy the rest of the state; ``get`` also returns the parts ``triangle`` ([R z], relative to the row
 ``center``), ``w``, ``squares``, ``X``, ``Y``, ``weights`` and ``clock``.
 ``learn(n, X, Y, weights, errors, clock, leaving)``, with the number of rows that leave after each
 row, returns the number of rows learned: less than n if the next row requires the general algorithm.
