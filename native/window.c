@@ -131,7 +131,8 @@ WITHIN int rotate(Window *window, Block *block, int copy, int strict, const int 
     for (ptrdiff_t i = 0; i < block->rows; i++) {
         const double ratio = was[i] != 0.0 ? block->q[i] / was[i] : 1.0; /* (1) */
         if (strict)
-            good &= was[i] < 0.0 ? ratio > 0.0 && ratio * LEAST <= 1.0 : size == 1 || ratio >= STEEP;
+            good &= was[i] < 0.0 ? ratio > 0.0 && ratio * LEAST <= 1.0
+                                 : size == 1 || ratio >= STEEP;
         for (ptrdiff_t k = 0; k < c; k++) {
             const double error = rows->block[i * wide + p + k];
             double *sum = sums + wide + k, *peak = window->peak + wide + k;
@@ -384,8 +385,6 @@ EVERY_MACHINE static ptrdiff_t learn_stored(Window *window, const Arriving *arri
     const ptrdiff_t start = arriving->start, stop = arriving->stop, c = window->c;
     ptrdiff_t single = stop - start == 1;
     Block block;
-    if (window->end > window->begin && !window->built)
-        rebuild(window, stop);
     while (window->built && window->end < stop) {
         double *at = errors + (window->end - start) * c;
         const int was = window->rows.now;
@@ -485,9 +484,10 @@ ptrdiff_t window_learn(Window *window, ptrdiff_t n, const double *X, const doubl
 {
     enum { CHUNK = 4096 };
     ptrdiff_t learned = 0;
-    n = safe_rows(window, n, X, B, weights);
-    while (learned < n) {
-        const ptrdiff_t k = n - learned < CHUNK ? n - learned : CHUNK, i = learned;
+    while (learned < n && window_ready(window)) {
+        const ptrdiff_t i = learned, most = n - i < CHUNK ? n - i : CHUNK;
+        const ptrdiff_t k = safe_rows(window, most, X + i * window->d, B + i * window->c,
+                                      weights ? weights + i : NULL);
         if (!reserve(window, k))
             return -1;
         store(window, k, X + i * window->d, B + i * window->c, weights ? weights + i : NULL, NULL);
@@ -499,7 +499,7 @@ ptrdiff_t window_learn(Window *window, ptrdiff_t n, const double *X, const doubl
         const Arriving arriving = {window->end, window->end + k, leaving ? leaving + i : NULL};
         const ptrdiff_t some = learn_stored(window, &arriving, errors + i * window->c);
         learned += some;
-        if (some < k)
+        if (some < most)
             break;
     }
     return learned;

@@ -308,9 +308,10 @@ static PyObject *numbers(Object *self, PyObject *args)
         window->renewed = clock + log2(share);
         window->built = 0;
     }
+    const int ready = window_ready(window);
     const double mass = window->sums[window->rows.now][window->rows.wide + window->c];
     return Py_BuildValue("(ndnid)", (Py_ssize_t)(window->end - window->begin), share, self->seen,
-                         window->built, mass * exp2(window->zero - clock));
+                         ready, mass * exp2(window->zero - window_clock(window)));
 }
 
 static PyObject *create(PyTypeObject *type, ptrdiff_t d, ptrdiff_t c, int free_, int loose,

@@ -281,6 +281,8 @@ class _Stream:
             loop.numbers(2.0 ** (self.renewed[i] - self.clock[i - 1]))
             if self.saved is not None:
                 loop.put("state", self.saved)
+        if not loop.numbers()[3]:
+            return rows.b[:0]
         self.loop, errors = loop, np.empty((stop - i, c))
         X, b, weights, clock = self._arrays(i, stop, i - 1)
         leaving = np.diff(self.first[i : stop + 1]).astype(np.float64)
