@@ -2,6 +2,29 @@
 #include "buffers.h"
 
 #include <string.h>
+#include <time.h>
+#ifdef _WIN32
+#include <windows.h>
+#endif
+
+enum { WAITS = 100000 }; /* of 0.1 ms */
+
+int wait_until_idle(const int *busy)
+{
+    for (int i = 0; *busy && i < WAITS; i++) {
+        Py_BEGIN_ALLOW_THREADS
+#ifdef _WIN32
+        Sleep(1);
+#else
+        const struct timespec pause = {0, 100000};
+        nanosleep(&pause, NULL);
+#endif
+        Py_END_ALLOW_THREADS
+    }
+    if (*busy)
+        PyErr_Format(PyExc_RuntimeError, "onepass: another thread is learning rows");
+    return !*busy;
+}
 
 Py_ssize_t numbers_in(Py_ssize_t n, Py_ssize_t m)
 {

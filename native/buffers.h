@@ -34,8 +34,12 @@ int acquire_arrays(Arrays *arrays, int count, const char *types, const Py_ssize_
                    int written, int optional);
 void release_arrays(Arrays *arrays);
 
+/* Wait until an object is not busy in another thread; returns 0 with an error after 10 seconds: after
+   a fork this thread may not exist. */
+int wait_until_idle(const int *busy);
+
 /* Types, to be added to a module. */
-extern PyType_Spec rows_spec, linear_spec;
+extern PyType_Spec rows_spec, linear_spec, window_spec;
 
 /* Functions of columns, to be added to a module. */
 PyObject *columns_into(PyObject *module, PyObject *args);

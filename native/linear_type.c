@@ -181,16 +181,13 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Object *self = create(type, d, c);
     if (!self)
         return NULL;
-    if (!reading_open(&self->reading, d, c, format)) {
+    PyObject *labels = PyTuple_Check(format) && PyTuple_Size(format) == 6
+                           ? PyTuple_GetItem(format, 4)
+                           : Py_None; /* two labels may share one output */
+    const int shared = c == 1 && loss && PyTuple_Check(labels) && PyTuple_Size(labels) == 2;
+    if (!reading_open(&self->reading, d, shared ? 2 : c, format)) {
         Py_DECREF(self);
         return NULL;
-    }
-    PyObject *given = self->reading.labels;
-    const Py_ssize_t labels = given && given != Py_None ? PyTuple_Size(given) : c;
-    if (labels != c && !(labels == 2 && c == 1 && loss)) {
-        Py_DECREF(self);
-        return PyErr_Format(PyExc_ValueError,
-                            "Linear: expected one output per label, or one output for two labels");
     }
     self->model.unit = unit;
     self->loss = loss;

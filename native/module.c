@@ -102,6 +102,7 @@ static int fill(PyObject *module)
 {
     const int wrong = add(module, "Rows", &rows_spec) < 0 ||
                       add(module, "Linear", &linear_spec) < 0 ||
+                      add(module, "Window", &window_spec) < 0 ||
                       PyModule_AddIntConstant(module, "VERSION", VERSION) < 0;
     return wrong ? -1 : 0;
 }

@@ -21,10 +21,10 @@ int reading_open(Reading *reading, Py_ssize_t d, Py_ssize_t c, PyObject *format)
     const int named = names == Py_None || (PyTuple_Check(names) && PyTuple_Size(names) == d);
     const int classes = PyTuple_Check(labels) && PyDict_Check(places) && PyTuple_Size(labels) > 0 &&
                         PyTuple_Size(labels) == PyDict_Size(places);
-    if (!PyFrozenSet_Check(parts[1]) || !named ||
+    if (!PyFrozenSet_Check(parts[1]) || !named || (classes && PyTuple_Size(labels) != c) ||
         !(classes || (labels == Py_None && places == Py_None))) {
         PyErr_Format(PyExc_ValueError,
-                     "expected one name for each feature, and labels with their places");
+                     "expected one name for each feature, and one label for each output");
         return 0;
     }
     reading->array = Py_NewRef(parts[0]);
@@ -236,4 +236,29 @@ PyObject *number_object(const Reading *reading, const double *scores)
 PyObject *label_object(const Reading *reading, Py_ssize_t place)
 {
     return Py_NewRef(PyTuple_GetItem(reading->labels, place));
+}
+
+PyObject *prediction_object(const Reading *reading, const double *scores)
+{
+    Py_ssize_t best = 0;
+    if (reading->labels == Py_None)
+        return number_object(reading, scores);
+    for (Py_ssize_t k = 1; k < reading->c; k++)
+        best = scores[k] >= scores[best] ? k : best;
+    return label_object(reading, best);
+}
+
+int read_example(const Reading *reading, PyObject *const *args, double *row, double *targets,
+                 double *weight)
+{
+    *weight = read_number(reading, args[2]);
+    if (!(*weight > 0.0) || !read_row(reading, args[0], row))
+        return 0;
+    if (reading->labels == Py_None)
+        return read_targets(reading, args[1], targets);
+    const Py_ssize_t place = read_label(reading, args[1]);
+    memset(targets, 0, reading->c * sizeof *targets);
+    if (place >= 0)
+        targets[place] = 1.0;
+    return place >= 0;
 }

@@ -20,7 +20,7 @@ typedef struct {
 } Reading;
 
 /* Set the parts from a tuple (array, scalars, names, number, labels, places), or from None; returns
-   0 with an error if a part has the wrong type. */
+   0 with an error if a part has the wrong type, or if there is not one label for each output. */
 int reading_open(Reading *reading, Py_ssize_t d, Py_ssize_t c, PyObject *format);
 void reading_copy(Reading *to, const Reading *from);
 void reading_close(Reading *reading);
@@ -35,11 +35,19 @@ double read_number(const Reading *reading, PyObject *given);
 /* Read numeric targets (c); returns 0 without an error if Python must handle them. */
 int read_targets(const Reading *reading, PyObject *given, double *targets);
 
+/* Read x, y and weight of a row of least squares, where the target of a label is 1 for its output.
+   Returns 0 without an error if Python must handle them. */
+int read_example(const Reading *reading, PyObject *const *args, double *row, double *targets,
+                 double *weight);
+
 /* The index of a label; -1 without an error if the label is unknown. */
 Py_ssize_t read_label(const Reading *reading, PyObject *given);
 
 /* The numeric prediction for scores (c), or the label with an index, as a Python object. */
 PyObject *number_object(const Reading *reading, const double *scores);
 PyObject *label_object(const Reading *reading, Py_ssize_t place);
+
+/* `number_object`, or the label with the largest score, the last one of a tie. */
+PyObject *prediction_object(const Reading *reading, const double *scores);
 
 #endif

@@ -5,10 +5,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
-#ifdef _WIN32
-#include <windows.h>
-#endif
 
 #include "machine.h"
 #include "pending.h"
@@ -16,7 +12,6 @@
 
 enum { WIDEST = 1 << 14 }; /* maximum number of features, and of outputs */
 enum { LONG = 1 << 20 };   /* minimum number of multiplications that release the GIL */
-enum { WAITS = 1 << 17 };  /* maximum of waits of 0.1 ms: after a fork the thread may not exist */
 
 typedef struct {
     PyObject_HEAD
@@ -32,22 +27,9 @@ typedef struct {
     int busy;            /* whether another thread learns rows */
 } Object;
 
-/* Wait until no other thread learns rows; returns 0 with an error after WAITS. */
 static int idle(const Object *self)
 {
-    for (int i = 0; self->busy && i < WAITS; i++) {
-        Py_BEGIN_ALLOW_THREADS
-#ifdef _WIN32
-        Sleep(1);
-#else
-        const struct timespec pause = {0, 100000};
-        nanosleep(&pause, NULL);
-#endif
-        Py_END_ALLOW_THREADS
-    }
-    if (self->busy)
-        PyErr_Format(PyExc_RuntimeError, "Rows: another thread is learning rows");
-    return !self->busy;
+    return wait_until_idle(&self->busy);
 }
 
 /* Mark the state as busy and, if learning n rows takes long, release the GIL. */
@@ -241,26 +223,13 @@ static PyObject *numbers(Object *self, PyObject *args)
 /* learn_one(x, y, weight): return whether the row was learned; if not, the state is unchanged. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
-    const ptrdiff_t d = self->rows.d, c = self->rows.c;
-    const Reading *reading = &self->reading;
-    double *targets = self->row + d;
+    double *targets = self->row + self->rows.d, weight;
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
     if (!idle(self))
         return NULL;
-    const double weight = read_number(reading, args[2]);
-    if (!(weight > 0.0) || !read_row(reading, args[0], self->row))
+    if (!read_example(&self->reading, args, self->row, targets, &weight))
         Py_RETURN_FALSE;
-    if (reading->labels == Py_None) {
-        if (!read_targets(reading, args[1], targets))
-            Py_RETURN_FALSE;
-    } else {
-        const Py_ssize_t place = read_label(reading, args[1]);
-        if (place < 0)
-            Py_RETURN_FALSE;
-        memset(targets, 0, c * sizeof *targets);
-        targets[place] = 1.0;
-    }
     if (self->busy) /* code run to read the row may have changed this */
         Py_RETURN_FALSE;
     PyThreadState *state = leave(self, 1);
@@ -357,18 +326,6 @@ static PyObject *learn_few(Object *self, PyObject *args)
     return PyBool_FromLong(good);
 }
 
-/* The prediction for `predictions`; NULL with an error on failure. */
-static PyObject *prediction(const Object *self)
-{
-    const double *scores = self->predictions;
-    ptrdiff_t best = 0;
-    if (self->reading.labels == Py_None)
-        return number_object(&self->reading, scores);
-    for (ptrdiff_t k = 0; k < self->rows.c; k++)
-        best = scores[k] >= scores[best] ? k : best;
-    return label_object(&self->reading, best);
-}
-
 /* predict_one(x): the prediction; None if Python must handle the row. */
 static PyObject *predict_one(Object *self, PyObject *x)
 {
@@ -377,7 +334,7 @@ static PyObject *predict_one(Object *self, PyObject *x)
     if (!read_row(&self->reading, x, self->row) || self->busy)
         Py_RETURN_NONE;
     score(self, self->row, self->predictions);
-    return prediction(self);
+    return prediction_object(&self->reading, self->predictions);
 }
 
 /* predict_std(x): a numeric prediction and its standard deviation; None if Python must handle the
@@ -390,7 +347,7 @@ static PyObject *predict_std(Object *self, PyObject *x)
     if (self->reading.labels != Py_None || !read_row(&self->reading, x, self->row) || self->busy)
         Py_RETURN_NONE;
     score(self, self->row, self->predictions);
-    PyObject *mean = prediction(self);
+    PyObject *mean = number_object(&self->reading, self->predictions);
     if (!mean)
         return NULL;
     const double spare = rows->mass - (double)rows->d - (rows->free ? 1.0 : 0.0);
@@ -400,7 +357,7 @@ static PyObject *predict_std(Object *self, PyObject *x)
     for (ptrdiff_t k = 0; k < rows->c; k++)
         self->predictions[k] =
             isfinite(spread) ? sqrt(spread * rows->squares[k] / spare) : INFINITY;
-    PyObject *std = prediction(self);
+    PyObject *std = number_object(&self->reading, self->predictions);
     return std ? Py_BuildValue("(NN)", mean, std) : (Py_DECREF(mean), NULL);
 }
 
@@ -461,11 +418,6 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!reading_open(&self->reading, d, c, format) || !rows_open(&self->rows, d, c)) {
         Py_DECREF(self);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-    }
-    PyObject *labels = self->reading.labels;
-    if (labels && labels != Py_None && PyTuple_Size(labels) != c) {
-        Py_DECREF(self);
-        return PyErr_Format(PyExc_ValueError, "Rows: expected one label for each output");
     }
     self->nbytes = (self->rows.before - self->rows.triangle[1]) * (Py_ssize_t)sizeof(double);
     self->rows.free = free_;

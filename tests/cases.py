@@ -158,6 +158,7 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
         {"ridge": 1.0},
         {"forgetting": forgetting.Directional(0.95)},
         {"forgetting": forgetting.Window(12), "prior": 1.0},
+        {"forgetting": forgetting.Window(12, factor=0.9)},
     ],
     "ORFitRegressor": [
         {"memory": 2, "fit_intercept": True},

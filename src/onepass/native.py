@@ -61,6 +61,22 @@ cases ``learn_one(x, y, weight)`` and ``learn_few(n, X, y, errors)``, for up to 
 False and leave the state unchanged. ``predict_one(x)`` and ``predict_std(x)``, which also returns
 the standard deviation, return None if Python must handle the row.
 
+``Window(d, c, free, loose, rows, step, array, names, number, labels, places)`` is least squares on
+the last ``rows`` rows, with weights that fade by ``step`` half-lives per row; with ``rows`` 0 the
+caller determines the rows that leave. ``loose`` tells whether the penalty leaves directions
+undetermined. ``put("penalty", [R z])`` sets the penalty (p, p + c), with p = free + d columns, and
+``put("start", w0)`` the weights (d, c) to which targets are relative, for single rows.
+``load(n, X, Y, weights, clock)`` adds rows without learning them: targets Y relative to w0, and
+clocks in half-lives after the last row, or None. ``numbers(share)`` sets the remaining share of the
+penalty, and returns the number of rows, the share, the number of rows learned one by one, whether
+the triangle is accurate, and the weight of the rows. ``put("state", doubles)`` and ``get("state")``
+copy the rest of the state; ``get`` also returns the parts ``triangle`` ([R z], relative to the row
+``center``), ``w``, ``squares``, ``X``, ``Y``, ``weights`` and ``clock``.
+``learn(n, X, Y, weights, errors, clock, leaving)``, with the number of rows that leave after each
+row, returns the number of rows learned: less than n if the next row requires the general algorithm.
+``learn_one(x, y, weight)`` then returns False and leaves the state unchanged, and
+``predict_one(x)`` returns None. ``copy()`` returns an independent copy.
+
 ``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, predictions,
 work)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves, known,
 W, b, predictions)`` the perceptron: W (c, d) and b (c,) are updated in place, ``predictions``

@@ -80,7 +80,7 @@ def classes_in(thing: Any) -> Iterator[type]:
     elif isinstance(thing, BaseEstimator):
         yield type(thing)
         yield from classes_in(vars(thing))
-        yield from classes_in([getattr(thing, name) for name in learned(thing)])
+        yield from classes_in(learned(thing))
 
 
 def class_names_in(tree: Any) -> Iterator[str]:

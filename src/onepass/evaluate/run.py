@@ -336,8 +336,8 @@ def _decoded(model: Any, state: Any, place: str) -> Any:
 def _copy_learned(model: Any, other: Any) -> None:
     """Copy the learned attributes of one model to another of the same class."""
     forget(model)
-    for name in learned(other):
-        setattr(model, name, getattr(other, name))
+    for name, value in learned(other).items():
+        setattr(model, name, value)
     for feature in getattr(model, "features_", ())[:1]:
         if hasattr(feature, "missing"):  # a resumed run may have another policy
             feature.missing = model.missing

@@ -343,8 +343,8 @@ class LeastSquares(Linear):
     def _read(self, compiled: Any, name: str) -> Any:
         if name == "weights_":  # also without copies of the means
             weights = np.empty((compiled.d, compiled.c))
-            compiled.fitted(weights, None, None)
-            return weights
+            if compiled.fitted(weights, None, None) is not False:
+                return weights
         return self._read_all(compiled)[name]
 
     def _for_prediction(self, compiled: Any) -> dict[str, Any]:
@@ -364,7 +364,8 @@ class LeastSquares(Linear):
         self._set_arrays(state.arrays())
 
     def _exported(self, compiled: Any) -> dict[str, Any]:
-        return {"compiled_": self._export(compiled)}
+        exact: dict[str, Any] = compiled.constants[0].exported(compiled)
+        return exact or self._read_all(compiled)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         attributes = dict(state)
@@ -387,7 +388,8 @@ def _fitted(compiled: Any) -> tuple[Floats, Floats, Floats]:
     """Weights W (d, c), centre m (d,), offset b (c,) of a compiled state."""
     weights, middle = np.empty((compiled.d, compiled.c)), np.empty(compiled.d)
     offset = np.empty(compiled.c)
-    compiled.fitted(weights, middle, offset)
+    if compiled.fitted(weights, middle, offset) is False:  # a window that is not accurate
+        return read(compiled).past.fitted(compiled.constants[-1])
     return weights, middle, offset
 
 

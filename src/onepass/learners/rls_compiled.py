@@ -5,6 +5,7 @@ other rows, and values so large or small that their squares may overflow or unde
 in NumPy arrays by :mod:`onepass.memory.forgetting`. Both compute the same recursion, to rounding.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from onepass.memory.forgetting.exponential import (
     NewRows,
 )
 from onepass.memory.forgetting.protocols import ForgettingRule
+from onepass.memory.forgetting.window import CompiledWindow, Window
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Prior, Triangle
 from onepass.types import Floats
@@ -72,11 +74,16 @@ def learn_rows(
     """
     n, d = rows.X.shape
     errors, i, head = np.empty(rows.Y.shape), 0, max(d, _HEAD)
-    supported = _supports(rule, d) and not (n > 1 and _prefers_blas(d))
+    kind: Any = _COMPILED.get(type(rule))
+    supported = native.loops is not None and kind is not None and kind.supports(rule, d, n)
     while i < n:
         count = 0
         if supported:
-            now = _compile(rule, arrays, rows.start, row_format) if arrays else compiled.copy()
+            now = (
+                compiled.copy()
+                if arrays is None
+                else kind.compile(rule, *arrays, rows.start, row_format)
+            )
             if now is not None:
                 count = _count_learned(now, rows.part(i, n), errors[i:])
                 if count == n - i:
@@ -93,6 +100,16 @@ def learn_rows(
         errors[i : i + width], arrays = learned.errors, ArrayState(learned.past, learned.state)
         i += width
     return errors, None, arrays
+
+
+def read(compiled: Any) -> ArrayState:
+    """Copy a compiled state to the form that NumPy uses.
+
+    Parameters
+    ----------
+    compiled : native.loops.Rows or native.loops.Window
+    """
+    return ArrayState(*compiled.constants[0].read(compiled))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +157,60 @@ class CompiledRows:
         U, theta, D = np.zeros((d, d), order="F"), np.empty((d, c)), np.empty(d)
         compiled.triangle(U.T, theta, 1, D)
         parts = (np.frombuffer(compiled.get(name)).copy() for name in _PARTS)
-        fields: Any = (U, theta, D, *parts, compiled.numbers(), *compiled.constants)
+        fields: Any = (U, theta, D, *parts, compiled.numbers(), *compiled.constants[1:])
         return cls(*fields)
+
+    @classmethod
+    def read(cls, compiled: Any) -> ArrayState:
+        """Copy a state to the form that NumPy uses."""
+        return cls.of(compiled.copy()).arrays()  # reading the triangle adds pending rows to it
+
+    @classmethod
+    def exported(cls, compiled: Any) -> dict[str, Any]:
+        """The learned attributes from which a learner continues to the bit."""
+        return {"compiled_": cls.of(compiled)}
+
+    @staticmethod
+    def supports(rule: Any, d: int, n: int) -> bool:
+        """Whether there is a compiled state for this rule with d features, for blocks of n rows."""
+        if rule.factor is None or rule.factor < GAP or (n > 1 and _prefers_blas(d)):
+            return False
+        return d <= (_MAX_FLOOR if _level(rule) else _MAX_FEATURES)
+
+    @classmethod
+    def compile(
+        cls,
+        rule: Any,
+        past: LeastSquaresState,
+        floor: Floor,
+        start: Floats,
+        row_format: tuple[Any, ...] | None,
+    ) -> Any:
+        """Return the compiled state; None if directions are undetermined or values extreme."""
+        memory, centering, prior = past
+        early = memory.span is not None or centering.mass == 0.0
+        if early or (prior.level and not prior.seen.all()):
+            return None
+        size = np.diagonal(memory.R)
+        largest = max(map(linalg.magnitude, (memory.R, memory.z, start, centering.features)))
+        if not (np.abs(size).min() > _SMALLEST and largest < _LARGEST):
+            return None
+        return cls(
+            memory.R / size[:, None],
+            memory.z / size[:, None],
+            size * size,
+            memory.squares,
+            np.concatenate((centering.features, centering.targets)),
+            np.concatenate((centering.features_rest, centering.targets_rest)),
+            floor.squares,
+            floor.active,
+            floor.last,
+            (centering.mass, float(floor.ages.max(initial=0.0)), floor.rows, 1.0, 1.0),
+            memory.ridge,
+            prior,
+            floor,
+            centering.free,
+        ).compiled(rule, start, row_format)
 
     def compiled(self, rule: Any, start: Floats, row_format: tuple[Any, ...] | None) -> Any:
         """The compiled state for a forgetting rule and initial weights."""
@@ -155,7 +224,7 @@ class CompiledRows:
         theta = np.ascontiguousarray(self.theta)
         compiled.triangle(np.asfortranarray(self.U).T, theta, 0, self.D)
         compiled.numbers(*self.numbers)
-        compiled.constants = self.ridge, self.prior, self.floor, self.free
+        compiled.constants = CompiledRows, self.ridge, self.prior, self.floor, self.free
         return compiled
 
     def arrays(self) -> ArrayState:
@@ -175,62 +244,20 @@ class CompiledRows:
         return ArrayState(past, floor)
 
 
-def read(compiled: Any) -> ArrayState:
-    """Copy a compiled state to the form that NumPy uses.
-
-    Parameters
-    ----------
-    compiled : native.loops.Rows
-    """
-    return CompiledRows.of(compiled.copy()).arrays()
-
-
-def _compile(
-    rule: Any, arrays: ArrayState, start: Floats, row_format: tuple[Any, ...] | None
-) -> Any:
-    """Return the compiled state; None if a direction is undetermined or values are extreme."""
-    (memory, centering, prior), floor = arrays
-    early = memory.span is not None or centering.mass == 0.0
-    if early or (prior.level and not prior.seen.all()):
-        return None
-    size = np.diagonal(memory.R)
-    largest = max(map(linalg.magnitude, (memory.R, memory.z, start, centering.features)))
-    if not (np.abs(size).min() > _SMALLEST and largest < _LARGEST):
-        return None
-    return CompiledRows(
-        memory.R / size[:, None],
-        memory.z / size[:, None],
-        size * size,
-        memory.squares,
-        np.concatenate((centering.features, centering.targets)),
-        np.concatenate((centering.features_rest, centering.targets_rest)),
-        floor.squares,
-        floor.active,
-        floor.last,
-        (centering.mass, float(floor.ages.max(initial=0.0)), floor.rows, 1.0, 1.0),
-        memory.ridge,
-        prior,
-        floor,
-        centering.free,
-    ).compiled(rule, start, row_format)
-
-
 def _level(rule: Any) -> float:
     """The floor of a rule with this factor."""
     return float(rule.level) if rule.factor < 1.0 else 0.0
 
 
-def _supports(rule: Any, d: int) -> bool:
-    """Whether the compiled rows support this rule with d features."""
-    fading = type(rule) in {Bounded, Exponential} and rule.factor is not None
-    if native.loops is None or not fading or rule.factor < GAP:
-        return False
-    return d <= (_MAX_FLOOR if _level(rule) else _MAX_FEATURES)
-
-
 def _prefers_blas(d: int) -> bool:
     """Whether blocks with d features are learned faster by BLAS with several threads."""
     return d > _MAX_ONE_THREAD and linalg.blas_threads() > 2
+
+
+_COMPILED: Mapping[type, Any] = {
+    Bounded: CompiledRows, Exponential: CompiledRows, Window: CompiledWindow
+}  # fmt: skip
+"""The compiled states, by forgetting rule."""
 
 
 def _count_learned(compiled: Any, rows: NewRows, errors: Floats) -> int:

@@ -291,16 +291,16 @@ class Encoder:
                 state[name] = {MARK: "function", "name": _name(value)}
             else:
                 state[name] = self.encode(value, entry, (*path, name), finite=finite)
-        for name in learned(thing) if entry.is_estimator else []:
+        try:
+            attributes = learned(thing) if entry.is_estimator else {}
+        except NotFittedError as error:  # of a frozen copy
+            raise CheckpointError(f"{self.where}: {error}") from error
+        for name, value in attributes.items():
             if name in state or not can_learn(entry.cls, name):
                 raise CheckpointError(
                     f"{self.where}: learned attributes of {entry.cls.__name__} must have names "
                     f"that the class does not define, got {name!r}. Rename it."
                 )
-            try:
-                value = getattr(thing, name)
-            except NotFittedError as error:  # of a frozen copy
-                raise CheckpointError(f"{self.where}: {error}") from error
             state[name] = self.encode(value, entry, (*path, name), finite=entry.finite)
         return state
 
@@ -380,7 +380,10 @@ class Decoder:
         self, state: dict[str, Any], owner: Entry | None, path: _Path, *, finite: bool
     ) -> Any:
         """Decode an object of a registered class that ``owner`` can contain."""
-        state = former.renamed(state, MARK)
+        try:
+            state = former.renamed(state, MARK)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise damaged(self.where, f"{_place(path)} is not valid: {error}") from error
         entry = _REGISTRY.get(state[MARK])
         if entry is None or not can_hold(owner, entry):
             raise damaged(

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 __all__ = [
     "ATTRIBUTES",
     "CLASSES",
@@ -103,7 +105,21 @@ def renamed(tree: dict[str, Any], mark: str) -> dict[str, Any]:
     """
     name = CLASSES.get(tree[mark], tree[mark])
     attributes = ATTRIBUTES[""] | ATTRIBUTES.get(name, {})
-    return {attributes.get(key, key): name if key == mark else tree[key] for key in tree}
+    found = {attributes.get(key, key): name if key == mark else tree[key] for key in tree}
+    return _window(found, mark) if name == "WindowBuffer" and "front" in found else found
+
+
+def _window(tree: dict[str, Any], mark: str) -> dict[str, Any]:
+    """Convert the rows of a window in several parts, until 0.1, to rows in one part."""
+    parts = [renamed(part, mark) for part in (tree["front"], *tree["parts"])]
+    start, first = tree["front_start"], parts[0]
+    parts[0] = {k: v[start:] if isinstance(v, np.ndarray) else v for k, v in first.items()}
+    rows = {mark: first[mark]}
+    for name in ("X", "b", "roots", "time"):
+        arrays = [part[name] for part in parts if len(part["X"])]
+        missing = not arrays or any(array is None for array in arrays)
+        rows[name] = first[name] if missing else np.concatenate(arrays)
+    return {mark: tree[mark], "empty": tree["empty"], "stored_rows": rows}
 
 
 def current_paths(settings: Mapping[str, object]) -> dict[str, Any]:

@@ -97,25 +97,33 @@ class RowCounter(StateAttribute):
         own[self.name] = value - getattr(own.get("_compiled"), self.counted, 0)
 
 
-def learned(thing: Any) -> list[str]:
-    """Return the names of the learned attributes in files; they end with an underscore.
+def learned(thing: Any) -> dict[str, Any]:
+    """Return the learned attributes in files, whose names end with an underscore.
 
     Those of a compiled state follow all others, on which its format of rows depends.
+
+    Raises
+    ------
+    NotFittedError
+        If the object is a frozen copy, which does not have all of them.
     """
-    own = [name for name in vars(thing) if name.endswith("_") and not name.startswith("_")]
-    if "rows_seen_" not in own:
-        return own
-    if vars(thing).get("_compiled") is None:
-        return own + [name for name in copied_attributes(thing) if name not in own]
-    found = _descriptors(thing.__class__).items()
-    exact = [name for name, value in found if isinstance(value, CompiledState)]
-    return own + (exact or list(copied_attributes(thing)))
+    own = {name: getattr(thing, name) for name in _learned_names(thing)}
+    compiled = vars(thing).get("_compiled")
+    if compiled is not None:
+        return {**own, **thing._exported(compiled)}  # noqa: SLF001  the protocol of owners
+    missing = [name for name in copied_attributes(thing) if name not in own]
+    return own | {name: getattr(thing, name) for name in missing if "rows_seen_" in own}
 
 
 def forget(thing: Any) -> None:
     """Remove the learned attributes, in one assignment."""
-    gone = {*learned(thing), "_compiled", "_frozen"}
+    gone = {*_learned_names(thing), "_compiled", "_frozen"}
     thing.__dict__ = {name: value for name, value in vars(thing).items() if name not in gone}
+
+
+def _learned_names(thing: Any) -> list[str]:
+    """The names of the learned attributes in an instance."""
+    return [name for name in vars(thing) if name.endswith("_") and not name.startswith("_")]
 
 
 def copied_attributes(thing: Any) -> list[str]:

@@ -1,15 +1,18 @@
 """The window against a batch solver on its rows, at every row."""
 
+import copy
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import onepass as op
-from onepass.errors import ParameterError
+from onepass import native
+from onepass.errors import OnepassError, ParameterError
 from onepass.memory.forgetting import Window
+from onepass.memory.forgetting.directional import _row_space
 from oracles import ridge_qr
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -76,6 +79,136 @@ def test_predictions_equal_batch_solver_on_window(
         np.testing.assert_allclose(model.intercept_, b, atol=1e-9 * (1 + np.abs(b).max()))
 
 
+class Problem:
+    """A random stream and window, and their least-squares problem before each row."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        draw = data.draw
+        self.rng = rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1), "seed"))
+        n, d, c = 120, draw(st.integers(1, 5), "d"), draw(st.integers(1, 2), "c")
+        self.X, self.y = rng.normal(size=(n, d)) + rng.normal(size=d), rng.normal(size=(n, c))
+        for j in range(d):
+            kind = draw(
+                st.sampled_from(["free", "free", "constant", "dependent", "large"]), "column"
+            )
+            i = draw(st.integers(0, n), "from")
+            if kind == "constant":
+                self.X[i : i + 70, j] = 3.7
+            elif kind == "dependent":
+                self.X[i:, j] = self.X[i:, :j].sum(axis=1)
+            elif kind == "large":
+                self.X[i : i + 3] *= 1e3
+        self.weights = rng.uniform(0.2, 3.0, n) if draw(st.booleans(), "weighted") else None
+        self.time = np.cumsum(rng.choice([0.0, 0.5, 1.0, 4.0], n, p=[0.2, 0.4, 0.3, 0.1]))
+        self.ridge = draw(st.sampled_from([0.0, 1e-3, 0.5]), "ridge")
+        self.intercept = draw(st.booleans(), "intercept")
+        size = draw(st.sampled_from([1, 3, 8, 20, 50]), "size")
+        kind = draw(st.sampled_from(["rows", "span"]), "kind")
+        fade = draw(st.sampled_from([None, "factor", "half_life"]), "fade")
+        rate = draw(st.sampled_from([4.0, 25.0]), "half-life")
+        self.rule = Window(
+            size if kind == "rows" else None,
+            span=float(size) if kind == "span" else None,
+            factor=0.5 ** (1.0 / rate) if fade == "factor" else None,
+            half_life=rate if fade == "half_life" else None,
+        )
+        self.clock = np.zeros(n)
+        if fade is not None:
+            self.clock = np.arange(n) / rate if fade == "factor" else self.time / rate
+        first = np.maximum(np.arange(n) + 1 - size, 0)
+        if kind == "span":
+            first = np.searchsorted(self.time, self.time - size, side="right")
+        self.rows = [slice(0, 0), *(slice(a, i + 1) for i, a in enumerate(first))]
+        self.cuts = sorted(draw(st.lists(st.integers(0, n), max_size=5), "cuts"))
+
+    @property
+    def model(self) -> Any:
+        return op.RLSRegressor(self.ridge, self.rule, fit_intercept=self.intercept)
+
+    def solve(self, i: int) -> tuple[Floats, Any]:
+        """Coefficients and intercepts before row i."""
+        rows, renewed = self.rows[i], self.clock[0]
+        if i == 0:
+            return np.zeros((self.X.shape[1], self.y.shape[1])), 0.0
+        for now in self.clock[:i]:
+            renewed = now if now - renewed > 1.0 - 1e-9 else renewed
+        s = np.exp2(self.clock[rows] - now)
+        s = s if self.weights is None else s * self.weights[rows]
+        ridge = self.ridge * 2.0 ** (renewed - now)
+        return ridge_qr(
+            self.X[rows], self.y[rows], ridge, intercept=self.intercept, weights=s, scaled="size"
+        )
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(data=st.data())
+def test_every_window_equals_batch_solver(data: st.DataObject, compiled: bool) -> None:  # noqa: FBT001
+    problem = Problem(data)
+    X, y, model = problem.X, problem.y, problem.model
+    time = problem.time if model.uses_time else None
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(native, "loops", None)
+        predictions = predict_blocks(
+            model, X, y, problem.cuts, time=time, sample_weight=problem.weights
+        )
+    for i in problem.rng.choice(len(X), size=30, replace=False):
+        coef, b = problem.solve(i)
+        size = np.abs(X).max() * np.abs(coef).max() + 10.0
+        np.testing.assert_allclose(predictions[i], X[i] @ coef + b, rtol=0, atol=1e-8 * size)
+    coef, b = problem.solve(len(X))
+    size = np.abs(X).max() * np.abs(coef).max() + 10.0
+    np.testing.assert_allclose(model.coef_.T, coef, rtol=0, atol=1e-8 * size)
+    np.testing.assert_allclose(model.intercept_, b, rtol=0, atol=1e-8 * size)
+
+
+SIX = {  # the largest error that is allowed, relative to the targets
+    "plain": 1e-13,
+    "large row": 1e-13,
+    "scales": 1e-13,
+    "near": 3e-10,
+    "offset": 2e-14,
+    "silent": 1e-13,
+}
+
+
+def six_streams(name: str) -> tuple[Floats, Floats]:
+    """Rows on which removal of rows loses digits unless the triangle is computed anew."""
+    rng = np.random.default_rng(7)
+    X, coef, noise = rng.normal(size=(2000, 5)), rng.normal(size=5), rng.normal(size=2000)
+    match name:
+        case "large row":
+            X[500] *= 1e6
+            noise[500] *= 1e6
+        case "scales":
+            X *= 10.0 ** np.linspace(-3, 4, 5)
+        case "near":
+            X[:, 1] = X[:, 0] + 1e-6 * X[:, 1]
+        case "offset":
+            X += 1e4
+        case "silent":
+            X[800:1750, :3] = 0.0
+    return X, X @ coef + 0.1 * noise
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("name", SIX)
+def test_difficult_rows_lose_no_digits(name: str, *, intercept: bool, compiled: bool) -> None:
+    X, y = six_streams(name)
+    model = op.RLSRegressor(0.0, Window(100), fit_intercept=intercept)
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(native, "loops", None)
+        predictions = model.test_then_train(X, y)
+    worst, mean = 0.0, np.abs(y[-200:]).mean()
+    for i in range(1800, 2000):
+        coef, b = ridge_qr(X[i - 100 : i], y[i - 100 : i], intercept=intercept, scaled="size")
+        worst = max(worst, abs(float(predictions[i] - X[i] @ coef - b)))
+    assert worst <= SIX[name] * mean
+
+
 @pytest.mark.parametrize("p", [3, 40])
 def test_window_retains_precision_over_thousands_of_rows(p: int) -> None:
     rng = np.random.default_rng(p)
@@ -103,6 +236,51 @@ def test_constant_or_dependent_columns_have_least_norm() -> None:
             coef, b = ridge_qr(X[i - 14 : i + 1], y[i - 14 : i + 1], scaled="size")
             np.testing.assert_allclose(model.coef_, coef, atol=1e-9)
             np.testing.assert_allclose(model.intercept_, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("small", [0.0, 1e-15, 1e-9, 1e-3])
+@pytest.mark.parametrize("rank", [1, 4, 6])
+def test_row_space_has_same_least_norm_solution(rank: int, small: float) -> None:
+    rng = np.random.default_rng(rank)
+    U, V = (np.linalg.qr(rng.normal(size=(6, 6)))[0] for _ in range(2))
+    M = (U * np.where(np.arange(6) < rank, 1.0, small)) @ V
+    z = rng.normal(size=(6, 2))
+    rows, y = _row_space(M, z, 1e-12)
+    assert len(rows) == (6 if small > 1e-12 else rank)
+    wanted = np.linalg.pinv(M, rcond=1e-12) @ z
+    np.testing.assert_allclose(
+        np.linalg.pinv(rows) @ y, wanted, atol=1e-5 * (1.0 + np.abs(wanted).max())
+    )
+
+
+def test_changed_window_holds_from_next_row() -> None:
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(300, 3)), rng.normal(size=300)
+    model = op.RLSRegressor(0.0, Window(60)).partial_fit(X[:200], y[:200])
+    for rows, factor, i in ((60, 0.9, 205), (20, 0.9, 215), (40, 0.5, 230), (40, None, 290)):
+        start = model.rows_seen_
+        model.set_params(forgetting=Window(rows, factor=factor)).partial_fit(X[start:i], y[start:i])
+        n = len(model.forgetting_)
+        s = None if factor is None else factor ** np.arange(n - 1, -1, -1.0)
+        coef, b = ridge_qr(X[i - n : i], y[i - n : i], weights=s)
+        np.testing.assert_allclose(model.coef_, coef, atol=1e-10)
+        np.testing.assert_allclose(model.intercept_, b, atol=1e-10)
+
+
+def test_failed_block_and_copies_leave_state_unchanged() -> None:
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(300, 3)), rng.normal(size=300)
+    model = op.RLSRegressor(1e-6, Window(50)).partial_fit(X[:100], y[:100])
+    twin = copy.deepcopy(model)
+    for i in range(100, 300, 10):
+        with pytest.raises(OnepassError):
+            model.partial_fit([*X[i : i + 3], [1e200] * 3], [*y[i : i + 3], 1e200])
+        shared = copy.copy(model).partial_fit(X[:7], y[:7])
+        for each in (model, twin):
+            each.partial_fit(X[i : i + 10], y[i : i + 10])
+        assert len(shared.forgetting_) == 50
+        np.testing.assert_allclose(model.coef_, twin.coef_, rtol=1e-10)
+    np.testing.assert_allclose(model.coef_, ridge_qr(X[-50:], y[-50:], 1e-6)[0], rtol=1e-10)
 
 
 @pytest.mark.parametrize("dates", [False, True])
@@ -154,13 +332,25 @@ def test_bytes_are_bounded_by_window() -> None:
 def test_window_stores_copies_not_views_of_block() -> None:
     X = np.random.default_rng(0).normal(size=(2_003, 4))
     for rule, time in ((Window(500), None), (Window(span=500.0), np.arange(2_003.0))):
-        queue = op.RLSRegressor(forgetting=rule).fit(X, X[:, 0], time=time).forgetting_
-        for retained in (queue.front, *queue.parts):
-            for array in (retained.X, retained.b, retained.roots, retained.time):
-                assert array is None or array.base is None
+        retained = (
+            op.RLSRegressor(forgetting=rule).fit(X, X[:, 0], time=time).forgetting_.stored_rows
+        )
+        for array in (retained.X, retained.b, retained.roots, retained.time):
+            assert array is None or array.base is None or array.base.size == array.size
 
 
-@pytest.mark.parametrize("wrong", [{}, {"rows": 0}, {"rows": 2.5}, {"rows": 3, "span": 1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"rows": 0},
+        {"rows": 2.5},
+        {"rows": 3, "span": 1},
+        {"rows": 3, "factor": 0.0},
+        {"rows": 3, "factor": 0.9, "half_life": 2},
+        {"span": 3, "half_life": "1h"},
+    ],
+)
 def test_invalid_window_sizes_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"forgetting\.Window"):
         Window(**wrong)

@@ -45,7 +45,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack, qr_multiply
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
@@ -63,6 +63,7 @@ __all__ = ["Directional", "DirectionalState", "JointTriangle", "joined", "sifted
 _WIDTH = 128  # rows absorbed at a time
 _SAFE = 1e-7  # minimum reciprocal condition number of a triangle that is solved directly
 _CLEAN = 1e-6  # minimum diagonal entry relative to its column, if there is a penalty
+_DISTINCT = 1e-6  # minimum pivot of a rank that is not in doubt
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -258,14 +259,34 @@ class JointTriangle:
         size, rounding = linalg.norms(R), self._rounding() * self.loose
         there = size > rounding
         unit = np.where(there, size, 1.0)
-        U, sigma, Vt = linalg.svd_both(np.where(there, R / unit, 0.0), whole=True)
+        M = np.where(there, R / unit, 0.0)
         least = 64.0 * _EPS * len(R) + 4.0 * float((rounding / unit)[there].max(initial=0.0))
-        known = sigma > least
-        if known.all():
+        rows, y = _row_space(M, z, least)
+        if len(rows) == len(R):
             return linalg.solve_upper(R, z), None
-        Q, y = Vt[known].T * there[:, None], U[:, known].T @ z
-        span = Span(Q, np.asfortranarray(np.diag(sigma[known])), y, 0.0, np.zeros(Q.shape[1]))
+        Q, low = np.linalg.qr(rows.T)
+        turn, T = np.linalg.qr(low.T)
+        Q = Q * there[:, None]
+        span = Span(Q, np.asfortranarray(T), turn.T @ y, 0.0, np.zeros(Q.shape[1]))
         return span.solution() / unit[:, None], span
+
+
+def _row_space(M: Floats, z: Floats, least: float) -> tuple[Floats, Floats]:
+    """Rows (r, p) and targets with the same least-squares solutions as M and z; r is the rank of M.
+
+    Singular values up to ``least`` are zero. They are computed only if elimination with pivoting
+    leaves the rank in doubt.
+    """
+    y, T, pivots = qr_multiply(M, z.T, pivoting=True)
+    depth = np.abs(np.diagonal(T))
+    rank = int((depth > least).sum())
+    if not rank or (depth[rank - 1] > _DISTINCT and np.linalg.norm(T[rank:, rank:]) <= least):
+        rows = np.empty((rank, len(M)))
+        rows[:, pivots] = T[:rank]
+        return rows, y.T[:rank]
+    U, sigma, Vt = linalg.svd_both(M, whole=True)
+    known = sigma > least
+    return sigma[known, None] * Vt[known], U[:, known].T @ z
 
 
 def taken_in(joint: JointTriangle, A: Floats, b: Floats) -> JointTriangle:

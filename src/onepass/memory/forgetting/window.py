@@ -1,52 +1,52 @@
 """Sliding window: exact least squares on the last rows only, at every row.
 
-    argmin over w, b of  Σ over the window of s_k (y_k − b − x_kᵀ w)² + ‖w − w₀‖²_Π          (1)
+    argmin over w, b of  Σ over the window of λ_k s_k (y_k − b − x_kᵀ w)² + ρ ‖w − w₀‖²_Π   (1)
 
-where the window is the last n rows, or all rows younger than a time span. Neither the ridge nor the
-prior fades. It is the only rule that stores rows: those of the window, at most twice, since the
-rows that leave must be available. No row is removed from a triangle, which would lose digits.
-Within a block of rows a_1, a_2, … the oldest rows leave one after the other as the new rows arrive.
-With the triangle R of the rows that stay, and the whitened rows V = A R⁻¹ of the rows that leave
-and arrive,
+where the window is the last n rows, or all rows younger than a time span. By default λ_k = ρ = 1:
+neither rows of the window nor the ridge and the prior fade. With fading inside the window, λ_k is ½
+to the power of the row's age in half-lives, and the ridge fades with the rows, but is renewed to
+ρ = 1 after the row at which ρ has fallen to ½. It is the only rule that stores rows: those of the
+window, since the rows that leave must be available.
+
+The compiled loop adds and removes rows by rotations (native/window.c). It computes the triangle
+anew from the rows of the window once per window length, and whenever the removal of a row would
+lose digits. While the triangle is ill-conditioned, or without the compiled loop, rows are learned
+here, with triangles computed by QR of the rows of the window. For several rows together these are
+the rows that stay in the window: with their triangle R, and the whitened rows V = A R⁻¹ of the rows
+that leave and arrive,
 
     error of a_j = e_j − k_j (I + K_jj)⁻¹ e_J,     K = V Vᵀ                                  (2)
 
 where e are errors before the block with the rows that stay, and J the rows of the window when a_j
 arrives, a contiguous range of those that leave and those that have arrived. If R is too
-ill-conditioned for (2), rows are learned one by one with the triangle of the whole window; if that
-triangle is too ill-conditioned as well, with a triangle computed anew from the rows of the window.
-Cost: O(p^{7/3}) time per row in blocks, O(p³) one by one, O(n p²) if columns depend on each other
-and the ridge is below their rounding errors; O(n p) memory for n rows.
+ill-conditioned for (2), rows are learned one by one.
 
-The rows of the window are stored in two parts, as a queue made of two stacks. Rows enter the
-*back*, whose triangle grows by QR. They leave from the *front*, for which the triangles of its
-suffixes are stored, computed once from its last row to its first:
-
-    T_b = triangle of the front's rows from b g on,    b = 0, 1, …                          (3)
-    triangle of the window = QR of T_b, the remaining rows before b g, and the back's triangle (4)
-
-When the front is empty, the back becomes the front, with a new reference row. Each row is added to
-a triangle three times in all; a triangle is stored every g ≥ p rows, so that the triangles need no
-more memory than the rows. Cost: O(p²) per row, O(p³) for (4), O(n p) memory for a window of n rows.
+Cost: O(p²) time per row with the compiled loop, else O(n p² / p^{2/3}); O(n p²) while columns
+depend on each other and the ridge is below their rounding errors; O(n p) memory for n rows.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import linalg, validation
+from onepass import linalg, native, validation
 from onepass.errors import ParameterError
-from onepass.memory.forgetting.directional import JointTriangle, taken_in
+from onepass.memory.forgetting.directional import JointTriangle, joined, taken_in
 from onepass.memory.forgetting.exponential import Learned, LeastSquaresState, NewRows, clock
 from onepass.types import Array, Floats
 
-__all__ = ["Window", "WindowBuffer", "WindowRows"]
+__all__ = ["CompiledWindow", "Window", "WindowBuffer", "WindowRows"]
 
 
-_APART = 32  # minimum number of rows between two triangles of the front
+_LONG = 1024  # rows learned together without departures
+_SHARP = 1e2  # maximum leverage at which (2) is accurate
+_LONGEST = 2.0**62  # units that can be subtracted from a time
+_FEW = 4  # number of rows without departures that are added directly
+_RENEWED = 1.0 - 1e-9  # half-lives between two renewals of the penalty, as in native/window.c
+_DEEPEST = 16.0  # half-lives within rows learned together
+_WIDEST = 1 << 13  # features, and outputs, up to which the compiled loop is used
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,188 +103,299 @@ class WindowRows:
         return replace(self, b=b)
 
 
+class _Cache:
+    """The compiled loop that contains a state, and storage in which rows can be appended.
+
+    The next state takes them, so that a small block does not copy the window. If that block fails,
+    and in copies of the state, they are missing, and are created again from the state.
+    """
+
+    def __init__(self) -> None:
+        self.loop: Any = None
+        self.storage: WindowRows | None = None
+        self.used = 0  # rows of the storage; those of the state are the last
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Cache, ()
+
+    def taken(self) -> "_Cache":
+        """Move the contents to a new cache."""
+        new = _Cache()
+        vars(new).update(vars(self))
+        vars(self).update(vars(_Cache()))
+        return new
+
+    def append(self, rows: WindowRows, more: WindowRows) -> WindowRows:
+        """Append more rows to those of the state; in the storage, if they are few."""
+        m, n, storage = len(rows), len(more), self.storage
+        if n >= m or (rows.time is not None and rows.time.dtype != more.time.dtype):
+            self.storage = None
+            return rows.then(more)
+        if storage is None or self.used + n > len(storage):
+            storage, self.used = rows.part(np.zeros(2 * (m + n), dtype=np.intp)), 0
+            self._write(storage, rows)
+        self._write(storage, more)
+        self.storage = storage
+        return storage.part(slice(self.used - m - n, self.used))
+
+    def _write(self, storage: WindowRows, rows: WindowRows) -> None:
+        at = slice(self.used, self.used + len(rows))
+        storage.X[at], storage.b[at], storage.roots[at] = rows.X, rows.b, rows.roots
+        if rows.time is not None:
+            storage.time[at] = rows.time
+        self.used = at.stop
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class WindowBuffer:
-    """The rows of a window, and its triangles.
+    """The rows of a window, and the penalty.
 
     Parameters
     ----------
     empty : JointTriangle
         The penalty only.
-    back : JointTriangle
-        The penalty and the rows of the back.
-    parts : tuple of WindowRows
-        The rows of the back, in order; each part is longer than the next.
-    front : WindowRows
-        The rows of the front.
-    front_start : int
-        The number of rows of the front that have left.
-    ends : tuple of ndarrays of shapes (k, p, p), (k, p, c) and (k, c)
-        R, z and squares of (3).
+    stored_rows : WindowRows
+        The rows of the window, in order.
+    age : float
+        Half-lives since the penalty was renewed: ρ = 2^−age.
+    loop : ndarray, or None
+        The triangle of the compiled loop; None if it must be computed from the rows.
+    fading : str
+        How the rows of this triangle fade.
     """
 
     empty: JointTriangle
-    back: JointTriangle
-    parts: tuple[WindowRows, ...]
-    front: WindowRows
-    front_start: int
-    ends: tuple[Floats, Floats, Floats]
+    stored_rows: WindowRows
+    age: float = 0.0
+    loop: Floats | None = None
+    fading: str = ""
+    cache: _Cache = field(default_factory=_Cache, init=False, repr=False)
 
     @classmethod
     def start(cls, empty: JointTriangle) -> "WindowBuffer":
         """The state before the first row."""
         p, c = empty.z.shape
         none = WindowRows(np.zeros((0, p - empty.free)), np.zeros((0, c)), np.zeros(0), None)
-        return cls(empty, empty, (), none, 0, _ends(empty, none))
+        return cls(empty, none)
 
     def __len__(self) -> int:
-        return self.ahead + sum(map(len, self.parts))
-
-    @property
-    def ahead(self) -> int:
-        """The number of rows that can leave before the front is empty."""
-        return len(self.front) - self.front_start
-
-    @property
-    def stored_rows(self) -> WindowRows:
-        """All rows, in order."""
-        rows = self.front.part(slice(self.front_start, None))
-        for more in self.parts:
-            rows = rows.then(more)
-        return rows
-
-    @property
-    def oldest(self) -> Any:
-        """The time of the oldest row; None if there is no row."""
-        if self.ahead:
-            return self.front.time[self.front_start]
-        return self.parts[0].time[0] if self.parts else None
-
-    def rows(self, n: int) -> tuple[Floats, Floats]:
-        """The n oldest rows, all in the front, in the form that a triangle absorbs."""
-        part = self.front.part(slice(self.front_start, self.front_start + n))
-        return self.back.rows(part.X, part.b, part.roots)
-
-    def triangle(self, without: int = 0) -> JointTriangle:
-        """The triangle without some of the oldest rows, which must be in the front: (4)."""
-        rows = self.front.part(slice(self.front_start + without, None))
-        parts = [rows, *self.parts]
-        mass = sum(float(part.roots @ part.roots) for part in parts)
-        joint = replace(self.back, mass=mass)
-        if not len(rows):
-            return joint
-        R, z, squares = self.ends
-        apart = _apart(len(self.back.R))
-        end = -(-(self.front_start + without) // apart)
-        before = rows.part(slice(0, end * apart - self.front_start - without))
-        A, b = self.back.rows(before.X, before.b, before.roots)
-        if end < len(R):
-            A, b = np.vstack((R[end], A)), np.vstack((z[end], b))
-            joint = replace(joint, squares=joint.squares + squares[end])
-        return taken_in(joint, A, b)
-
-    def fresh(self) -> JointTriangle:
-        """The triangle computed from the rows of the window only, relative to the newest row.
-
-        It has no rounding errors from rows that have left, and constant features are exactly 0.
-        """
-        rows, empty = self.stored_rows, self.empty
-        if not len(rows):
-            return empty
-        joint = empty.around(rows.X[-1], rows.b[-1]).noting(rows.X)
-        joint = replace(joint, mass=float(rows.roots @ rows.roots))
-        return taken_in(joint, *joint.rows(rows.X, rows.b, rows.roots))
-
-    def pushed(self, more: WindowRows) -> "WindowBuffer":
-        """Append rows."""
-        back = self.back if len(self) else self.empty.around(more.X[0], more.b[0])
-        back = taken_in(back.noting(more.X), *back.rows(more.X, more.b, more.roots))
-        parts = (*self.parts, more.copied())
-        while len(parts) > 1 and len(parts[-2]) <= len(parts[-1]):
-            parts = (*parts[:-2], parts[-2].then(parts[-1]))
-        return replace(self, back=back, parts=parts)
-
-    def dropped(self, n: int) -> "WindowBuffer":
-        """Remove the n oldest rows."""
-        queue = self
-        while n > queue.ahead:
-            n -= queue.ahead
-            queue = queue.turned()
-        return replace(queue, front_start=queue.front_start + n)
-
-    def turned(self) -> "WindowBuffer":
-        """Make the rows of the back the front, relative to the last of these rows."""
-        front = self.parts[0]
-        for more in self.parts[1:]:
-            front = front.then(more)
-        back = self.empty.around(front.X[-1], front.b[-1]).noting(front.X)
-        return WindowBuffer(self.empty, back, (), front, 0, _ends(back, front))
+        return len(self.stored_rows)
 
     def penalised(self, rows: Floats) -> "WindowBuffer":
         """Add pseudo-rows (k, d) to the penalty, whose targets are the predictions of w₀."""
-        A = np.column_stack((np.zeros((len(rows), int(self.empty.free))), rows))
-        b = np.zeros((len(rows), self.empty.z.shape[1]))
-        return replace(self, empty=taken_in(self.empty, A, b), back=taken_in(self.back, A, b))
+        return replace(self, empty=_penalised(self.empty, rows), loop=None)
 
     def grown(self, d: int, ridge: float) -> "WindowBuffer":
         """Add features at the end, which were zero in all rows so far."""
-        return self._changed(lambda rows: rows.grown(d), lambda joint: joint.grown(d, ridge))
+        empty, rows = self.empty.grown(d, ridge), self.stored_rows.grown(d)
+        return replace(self, empty=empty, stored_rows=rows, loop=None)
 
     def with_outputs(self, at: Array, c: int) -> "WindowBuffer":
         """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
-        return self._changed(
-            lambda rows: rows.with_outputs(at, c),
-            lambda joint: joint.with_outputs(at, c),
-        )
-
-    def _changed(
-        self,
-        change: Callable[[WindowRows], WindowRows],
-        change_triangle: Callable[[JointTriangle], JointTriangle],
-    ) -> "WindowBuffer":
-        """Apply a function to all rows and one to the triangles."""
-        front, back = (
-            change(self.front.part(slice(self.front_start, None))),
-            change_triangle(self.back),
-        )
-        parts = tuple(map(change, self.parts))
-        return WindowBuffer(change_triangle(self.empty), back, parts, front, 0, _ends(back, front))
+        empty, rows = self.empty.with_outputs(at, c), self.stored_rows.with_outputs(at, c)
+        return replace(self, empty=empty, stored_rows=rows, loop=None)
 
     @property
     def finite(self) -> bool:
         """Whether all numbers are finite."""
-        return self.back.finite and linalg.finite(*self.ends)
+        return self.loop is None or linalg.finite(self.loop)
 
 
-def _apart(p: int) -> int:
-    """Rows between two triangles of the front."""
-    return max(_APART, p)
+class _Stream:
+    """The rows of a window and the rows that follow, with the limits of the window.
+
+    Rows are counted from the first row of the window before the new rows. Before row i the window
+    begins with row first[i], and the penalty was renewed at the clock renewed[i].
+    """
+
+    def __init__(self, rule: "Window", state: WindowBuffer, new: WindowRows) -> None:
+        self.cache, m = state.cache.taken(), len(state)
+        self.fading = _fading(rule)
+        same = state.fading == self.fading
+        self.empty, self.saved = state.empty, state.loop if same else None
+        self.loop = self.cache.loop if same else None  # the compiled loop
+        self.rows = self.cache.append(state.stored_rows, new)
+        self.clock = _clock_of(rule, self.rows)  # in half-lives
+        self.first = np.concatenate((np.zeros(m + 1, dtype=np.intp), _starts(rule, self.rows, m)))
+        self.renewed = _renewals(self.clock, m, state.age)
+        self.fades = bool(self.clock[-1] > 0.0)
+
+    def penalise(self, rows: Floats) -> None:
+        """Add pseudo-rows to the penalty."""
+        self.empty, self.saved, self.loop = _penalised(self.empty, rows), None, None
+
+    def learn(self, i: int, stop: int) -> Floats:
+        """Learn the rows from i up to stop; return their errors."""
+        found = []
+        while i < stop:
+            errors = self._compiled(i, stop)
+            if not len(errors):
+                self.saved = self.loop = None
+                errors = self._some(i, stop)
+            found.append(errors)
+            i += len(errors)
+        return np.concatenate(found)
+
+    def end(self) -> tuple[JointTriangle, WindowBuffer]:
+        """The triangle after all rows, and the new state."""
+        n, first = len(self.rows), int(self.first[-1])
+        rows, loop = self.rows.part(slice(first, None)), self.loop
+        rows = rows.copied() if self.cache.storage is None else rows
+        age = float(self.clock[-1] - self.renewed[-1])
+        *_, accurate, mass = (0, 0.0) if loop is None else loop.numbers()
+        if not accurate:
+            return self._triangle(first, n), self._state(rows, age, None)
+        p, c = self.empty.z.shape
+        R, z = np.split(_part(loop, "triangle").reshape(p, p + c), [p], axis=1)
+        center = _part(loop, "center")
+        whole = replace(  # the loop has checked the sizes of the columns
+            self.empty,
+            R=np.asfortranarray(R),
+            z=np.ascontiguousarray(z),
+            squares=self.empty.squares + _part(loop, "squares"),
+            mass=mass,
+            features=center[int(self.empty.free) : p],
+            targets=center[p:],
+        )
+        return whole, self._state(rows, age, _part(loop, "state"))
+
+    def _state(self, rows: WindowRows, age: float, saved: Floats | None) -> WindowBuffer:
+        """The state after all rows, which gets the contents of the cache."""
+        self.cache.loop = self.loop
+        state = WindowBuffer(self.empty, rows, age, saved, self.fading)
+        vars(state.cache).update(vars(self.cache))
+        return state
+
+    def _compiled(self, i: int, stop: int) -> Floats:
+        """Learn rows by the compiled loop; return their errors."""
+        rows, empty, low = self.rows, self.empty, int(self.first[i])
+        d, c = rows.X.shape[1], rows.b.shape[1]
+        if native.loops is None or low == i or max(d, c) > _WIDEST:
+            return rows.b[:0]
+        loop = self.loop
+        if loop is None:
+            loop = native.loops.Window(d, c, empty.free, empty.loose, 0, 0.0, None)
+            loop.put("penalty", np.ascontiguousarray(np.hstack((empty.R, empty.z))))
+            loop.load(i - low, *self._arrays(low, i, low))
+            loop.numbers(2.0 ** (self.renewed[i] - self.clock[i - 1]))
+            if self.saved is not None:
+                loop.put("state", self.saved)
+        if not loop.numbers()[3]:
+            return rows.b[:0]
+        self.loop, errors = loop, np.empty((stop - i, c))
+        X, b, weights, clock = self._arrays(i, stop, i - 1)
+        leaving = np.diff(self.first[i : stop + 1]).astype(np.float64)
+        return errors[: loop.learn(stop - i, X, b, weights, errors, clock, leaving)]
+
+    def _arrays(self, i: int, j: int, zero: int) -> tuple[Floats, ...]:
+        """Rows from i up to j, with clocks relative to that of row ``zero``."""
+        rows = self.rows.part(slice(i, j))
+        return rows.X, rows.b, rows.roots**2, self.clock[i:j] - self.clock[zero]
+
+    def _some(self, i: int, stop: int) -> Floats:
+        """Learn some rows from i; return their errors."""
+        first, low, clock = self.first, int(self.first[i]), self.clock
+        p = len(self.empty.R)
+        deep = clock[i] + _DEEPEST if i == low else clock[i - 1] + _DEEPEST
+        stop = min(
+            stop,
+            i + _LONG,
+            max(i + 1, int(np.searchsorted(clock, deep, side="right"))),
+            int(np.searchsorted(self.renewed, self.renewed[i], side="right")),
+        )
+        free = int(np.searchsorted(first[i:stop], low, side="right"))  # no departures among these
+        if free < _FEW and min(stop, 2 * i - low) > i + 1:
+            width = max(16, min(128, int(1.5 * p ** (2 / 3))))
+            errors = self._slid(i, min(stop, i + width, 2 * i - low))
+            if errors is not None:
+                return errors
+        whole = self._triangle(low, i)
+        more = self._weighted(i, i + (free if whole.calm else 1), max(i - 1, low))
+        A, b = whole.rows(more.X, more.b, more.roots)
+        calm = whole.calm_rows(A)
+        if calm:  # not large compared with the triangle
+            A, b, X, roots = A[:calm], b[:calm], more.X[:calm], more.roots[:calm]
+            return np.asarray(whole.absorb(A, b, X, roots)[1] / roots[:, None])
+        return np.asarray((b[:1] - A[:1] @ whole.solution()) / more.roots[0])
+
+    def _weighted(self, i: int, j: int, now: int) -> WindowRows:
+        """Rows from i up to j, with their weights at the time of row ``now``."""
+        rows = self.rows.part(slice(i, j))
+        if not self.fades:
+            return rows
+        return replace(rows, roots=rows.roots * np.exp2(0.5 * (self.clock[i:j] - self.clock[now])))
+
+    def _triangle(self, i: int, j: int) -> JointTriangle:
+        """The triangle of the rows from i up to j, relative to the last, at its time.
+
+        Constant features are exactly 0.
+        """
+        rows, empty, now = self._weighted(i, j, j - 1), self.empty, j - 1
+        if i == j:
+            return empty
+        joint = empty.around(rows.X[-1], rows.b[-1]).noting(rows.X)
+        joint = replace(joint, mass=float(rows.roots @ rows.roots))
+        A, b = joint.rows(rows.X, rows.b, rows.roots)
+        if not self.fades:
+            return taken_in(joint, A, b)
+        root = 2.0 ** (0.5 * (self.renewed[now + 1] - self.clock[now]))
+        faded = replace(joint, R=root * joint.R, z=root * joint.z, squares=root**2 * joint.squares)
+        return joined(faded, A, b)
+
+    def _slid(self, i: int, j: int) -> Floats | None:
+        """The errors of rows while others leave the window, by (2); None if (2) is not accurate."""
+        first = self.first[i:j]
+        low, high, n = int(first[0]), int(first[-1]), j - i
+        stays = self._triangle(high, i) if high < i else None
+        if stays is None or not stays.calm:
+            return None
+        old, new = self._weighted(low, high, i - 1), self._weighted(i, j, i - 1)
+        rows = old.then(new)
+        A, b = stays.rows(rows.X, rows.b, rows.roots)
+        e = b - A @ linalg.solve_upper(stays.R, stays.z)
+        V = linalg.whitened(A, stays.R)
+        K = V @ V.T
+        if not K.diagonal().max() < _SHARP:
+            return None
+        leaving = high - low
+        sizes = leaving + np.arange(n) - (first - low)
+        at = (first - low)[:, None] + np.arange(sizes.max(initial=1))
+        there = np.arange(at.shape[1]) < sizes[:, None]
+        at = np.where(there, at, 0)
+        M = K[at[:, :, None], at[:, None, :]] * (there[:, :, None] & there[:, None, :])
+        M[:, np.arange(at.shape[1]), np.arange(at.shape[1])] += 1.0
+        solved = np.linalg.solve(M, e[at] * there[:, :, None])
+        k = K[leaving + np.arange(n)[:, None], at] * there
+        errors = e[leaving:] - np.einsum("jl,jlc->jc", k, solved)
+        return np.asarray(errors / new.roots[:, None])
 
 
-def _ends(about: JointTriangle, front: WindowRows) -> tuple[Floats, Floats, Floats]:
-    """The triangles (3), without the penalty."""
-    p, c = about.z.shape
-    apart = _apart(p)
-    k = -(-len(front) // apart)
-    R, z, squares = np.zeros((k, p, p)), np.zeros((k, p, c)), np.zeros((k, c))
-    A, b = about.rows(front.X, front.b, front.roots)
-    end: tuple[Floats, Floats, Floats] = (
-        np.zeros((p, p), order="F"),
-        np.zeros((p, c)),
-        np.zeros(c),
-    )
-    for i in range(k - 1, -1, -1):
-        rows = slice(i * apart, (i + 1) * apart)
-        T, y, left = linalg.qr_update(end[0], end[1], A[rows], b[rows])
-        end = (T, y, end[2] + left)
-        R[i], z[i], squares[i] = end
-    return R, z, squares
+def _renewals(clock: Floats, m: int, age: float) -> Floats:
+    """The clock of the last renewal of the penalty before each row, and after the last, (n + 1,).
+
+    The first m rows are those of the window, after which the penalty has this age.
+    """
+    n = len(clock)
+    renewed, i, at = np.empty(n + 1), m, clock[m - 1] - age if m else clock[0]
+    renewed[:m] = at
+    while i < n:
+        j = max(i, int(np.searchsorted(clock, at + _RENEWED)))
+        renewed[i : j + 1] = at
+        i, at = j + 1, clock[min(j, n - 1)]
+        if i == n:
+            renewed[n] = at
+    return renewed
 
 
-_LONG = 128  # rows looked ahead
-_SHARP = 1e2  # maximum leverage at which (2) is accurate
-_LONGEST = 2.0**62  # units that can be subtracted from a time
-_FEW = 4  # number of rows without departures that are added directly
+def _part(loop: Any, name: str) -> Floats:
+    """A writable copy of a part of the loop's state."""
+    return np.frombuffer(loop.get(name), dtype=np.float64).copy()
+
+
+def _penalised(joint: JointTriangle, rows: Floats) -> JointTriangle:
+    """Add pseudo-rows (k, d) to the penalty, whose targets are the predictions of w₀."""
+    A = np.column_stack((np.zeros((len(rows), int(joint.free))), rows))
+    return taken_in(joint, A, np.zeros((len(rows), joint.z.shape[1])))
 
 
 @dataclass(frozen=True)
@@ -299,11 +410,17 @@ class Window:
         Alternative to ``rows``: a window of all rows younger than this, relative to the last row. A
         number in the unit of ``time``, or, if ``time`` contains dates, a timedelta or text such as
         ``"7d"``. All rows of the window are stored.
+    factor : float, optional
+        λ in (0, 1]: within the window, a row k rows ago has weight λᵏ. By default 1.
+    half_life : float, str or timedelta, optional
+        Alternative to ``factor``: the age at which a row of the window has weight ½, in the same
+        kind of unit as ``span``.
 
     Raises
     ------
     ParameterError
-        If not exactly one of the two is given, or it is out of range.
+        If not exactly one of ``rows`` and ``span``, or both of ``factor`` and ``half_life`` are
+        given, or a number is out of range.
 
     Examples
     --------
@@ -319,6 +436,8 @@ class Window:
     rows: int | None = None
     _: KW_ONLY
     span: Any = None
+    factor: float | None = None
+    half_life: Any = None
 
     state: ClassVar[type] = WindowBuffer
     additive: ClassVar[bool] = False
@@ -336,11 +455,32 @@ class Window:
             object.__setattr__(self, "rows", validation.whole(self.rows, "rows", where, low=1))
         else:
             object.__setattr__(self, "span", validation.duration(self.span, "span", where))
+        if self.factor is not None and self.half_life is not None:
+            raise ParameterError(
+                f"{where}: at most one of `factor`, by rows, and `half_life`, by time, must be "
+                "given, got both. Omit one of them."
+            )
+        if self.factor is not None:
+            factor = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
+            object.__setattr__(self, "factor", None if factor == 1.0 else factor)
+        if self.half_life is not None:
+            length = validation.duration(self.half_life, "half_life", where)
+            object.__setattr__(self, "half_life", length)
+        if {clock(self.span), clock(self.half_life)} == {"number", "date"}:
+            raise ParameterError(
+                f"{where}: `span` and `half_life` must both be numbers, or both be durations such "
+                f"as '1h', got {self.span!r} and {self.half_life!r}. Use one kind of times."
+            )
+
+    def __repr__(self) -> str:  # as in former versions, if rows of the window do not fade
+        fading = {"factor": self.factor, "half_life": self.half_life}
+        given = "".join(f", {name}={value!r}" for name, value in fading.items() if value)
+        return f"Window(rows={self.rows!r}, span={self.span!r}{given})"
 
     @property
     def clock(self) -> str | None:
         """The type of row times required: "number", "date" or None."""
-        return clock(self.span)
+        return clock(self.half_life if self.span is None else self.span)
 
     def start(self, past: LeastSquaresState, least: Floats) -> WindowBuffer:
         """The initial state; the penalty is in the memory."""
@@ -349,7 +489,6 @@ class Window:
 
     def learn(self, state: WindowBuffer, past: LeastSquaresState, rows: NewRows) -> Learned:
         """Learn rows one after the other."""
-        limits = _Limits(self, rows.time)
         b = rows.targets(rows.X, rows.Y)
         new = WindowRows(
             np.asarray(rows.X, dtype=np.float64, order="C"),
@@ -357,62 +496,109 @@ class Window:
             rows.roots,
             rows.time,
         )
-        queue, whole = state, None
         prior, pseudo = _met(past, state, new)
-        errors, i, n = np.empty(rows.Y.shape), 0, len(new)
-        while i < n:
-            if i in pseudo:
-                queue, whole = queue.penalised(pseudo[i]), None
-            stop = min([k for k in pseudo if k > i], default=n)
-            part = slice(i, min(stop, i + _LONG))
-            due = limits.due(queue, part)
-            free = int(np.argmax(due > 0)) if due.any() else len(due)
-            width = _block(len(queue.back.R), due, queue.ahead)
-            found = None
-            if free < _FEW and width > 1:
-                part = slice(i, i + width)
-                found, whole = _slid(queue, new.part(part), due[:width]), None
-            if found is None:
-                last = 1 if queue.ahead or not free else 0  # the row after which rows leave
-                whole = queue.triangle() if whole is None else whole
-                part = slice(i, min(part.stop, i + free + last))
-                whole, found = _grown(queue, whole, new.part(part))
-                part = slice(i, i + len(found))
-            errors[part] = found / new.roots[part, None]
-            if not len(queue):
-                errors[0] = b[0]  # the prediction is that of w₀
-            queue, left = _moved(queue, new.part(part), limits, part.stop - 1)
-            whole = None if left else whole
-            i = part.stop
-        whole = queue.triangle() if whole is None else whole
-        whole = whole if whole.calm else queue.fresh()
+        stream, m, n = _Stream(self, state, new), len(state), len(new)
+        i, errors = 0, np.empty(rows.Y.shape)
+        for stop in sorted({*pseudo, n}):
+            if stop > i:
+                errors[i:stop] = stream.learn(m + i, m + stop)
+            if stop in pseudo:
+                stream.penalise(pseudo[stop])
+            i = stop
+        whole, after = stream.end()
         memory, centering = whole.past(rows.start, past.memory.ridge)
-        return Learned(errors, LeastSquaresState(memory, centering, prior), queue)
+        return Learned(errors, LeastSquaresState(memory, centering, prior), after)
 
 
-class _Limits:
-    """The limits of a window, which determine the rows that leave."""
+class CompiledWindow:
+    """Conversion between the state of a window of rows and the compiled state of a learner."""
 
-    def __init__(self, window: Window, time: Any) -> None:
-        self.max_rows, self.time, self.until = window.rows, time, time
-        if window.span is not None:
-            self.until = _outside(time, window.span)
+    @staticmethod
+    def supports(rule: Window, d: int, n: int) -> bool:
+        """Whether there is a compiled state for this window with d features."""
+        del n
+        return rule.rows is not None and rule.half_life is None and d <= _WIDEST
 
-    def due(self, queue: WindowBuffer, part: slice) -> Array:
-        """The number of rows that have left after each row; a lower bound if the front empties."""
-        if self.max_rows is not None:
-            after = len(queue) + np.arange(part.stop - part.start) + 1
-            return np.asarray(np.maximum(after - self.max_rows, 0))
-        if queue.ahead:
-            times = queue.front.time[queue.front_start :]
-            return np.asarray(np.searchsorted(times, self.until[part], side="right"))
-        oldest = queue.oldest
-        oldest = self.time[part.start] if oldest is None else oldest
-        return np.asarray(self.until[part] >= oldest, dtype=np.intp)
+    @staticmethod
+    def compile(
+        rule: Window,
+        past: LeastSquaresState,
+        state: WindowBuffer,
+        start: Floats,
+        row_format: tuple[Any, ...] | None,
+    ) -> Any:
+        """Return the compiled state; None if the window does not determine the weights accurately.
 
-    def left(self, queue: WindowBuffer, row: int) -> int:
-        """The number of rows of the front, or of a new front, that have left after this row."""
-        return int(self.due(queue, slice(row, row + 1))[0])
+        Parameters
+        ----------
+        rule : Window
+        past, state : LeastSquaresState and WindowBuffer
+        start : ndarray of shape (d, c)
+            Initial weights w₀.
+        row_format : tuple or None
+            How single rows are read, the last argument of ``native.loops.Window``.
+        """
+        rows, empty, prior = state.stored_rows, state.empty, past.prior
+        d, c = start.shape
+        if not len(state) or c > _WIDEST or (prior.level and not prior.seen.all()):
+            return None
+        loops: Any = native.loops
+        step = -math.log2(rule.factor or 1.0)
+        window = loops.Window(d, c, empty.free, empty.loose, rule.rows, step, row_format)
+        window.put("penalty", np.ascontiguousarray(np.hstack((empty.R, empty.z))))
+        window.put("start", np.ascontiguousarray(start))
+        X, b = np.ascontiguousarray(rows.X), np.ascontiguousarray(rows.b)
+        window.load(len(rows), X, b, rows.roots**2, _clock_of(rule, rows))
+        window.numbers(2.0**-state.age)
+        if state.loop is not None and state.fading == _fading(rule):
+            window.put("state", state.loop)
+        window.constants = CompiledWindow, rule, empty, past, start
+        return window if window.numbers()[3] else None
+
+    @staticmethod
+    def read(window: Any) -> tuple[LeastSquaresState, WindowBuffer]:
+        """Copy a compiled state to the form that NumPy uses."""
+        _, rule, empty, past, start = window.constants
+        loop = window.copy()  # its triangle may be computed anew
+        n, share, *_ = loop.numbers()
+        d, c = start.shape
+        X, b = _part(loop, "X").reshape(n, d), _part(loop, "Y").reshape(n, c)
+        rows = WindowRows(X, b, np.sqrt(_part(loop, "weights")), None)
+        none = rows.part(slice(0, 0))
+        stream = _Stream(rule, WindowBuffer(empty, rows, -math.log2(share)), none)
+        stream.loop = loop
+        whole, state = stream.end()
+        memory, centering = whole.past(start, past.memory.ridge)
+        state = replace(state, stored_rows=rows)  # without the cache, whose loop has other targets
+        return LeastSquaresState(memory, centering, past.prior), state
+
+    @staticmethod
+    def exported(window: Any) -> dict[str, Any]:
+        """Nothing, since the state in NumPy's form continues to the bit."""
+        del window
+        return {}
+
+
+def _fading(rule: Window) -> str:
+    """How the rows of a window fade."""
+    return f"{rule.factor} {rule.half_life}"
+
+
+def _clock_of(rule: Window, rows: WindowRows) -> Floats:
+    """The time of each row in half-lives since the first."""
+    if rule.half_life is not None:
+        length = rule.half_life
+        unit = validation.seconds(length) if isinstance(length, str) else length
+        return np.asarray(np.cumsum(validation.elapsed(rows.time, None)) / unit)
+    return np.arange(len(rows)) * -math.log2(rule.factor or 1.0)
+
+
+def _starts(rule: Window, rows: WindowRows, m: int) -> Array:
+    """The first row of the window after each row from m on."""
+    if rule.rows is not None:
+        return np.maximum(np.arange(m, len(rows)) + 1 - rule.rows, 0)
+    until = _outside(rows.time[m:], rule.span)
+    return np.asarray(np.searchsorted(rows.time, until, side="right"))
 
 
 def _outside(time: Array, span: float | str) -> Array:
@@ -430,91 +616,18 @@ def _outside(time: Array, span: float | str) -> Array:
 
 
 def _met(
-    past: LeastSquaresState, queue: WindowBuffer, new: WindowRows
+    past: LeastSquaresState, state: WindowBuffer, new: WindowRows
 ) -> tuple[Any, dict[int, Floats]]:
     """The prior after all rows, and pseudo-rows of new features, by the row that they precede."""
-    prior, free = past.prior, queue.empty.free
-    reference = queue.back.features
-    if free and not len(queue) and past.centering.mass == 0.0:
+    prior, free, stored = past.prior, state.empty.free, state.stored_rows
+    reference = stored.X[-1] if free and len(stored) else np.zeros(new.X.shape[1])
+    if free and not len(stored):
         reference = new.X[0]
         prior = prior.after_first_row(reference)
-    pseudo = prior.pseudo_rows(new.X - reference)
+    pseudo = prior.pseudo_rows(new.X - reference) if prior.level else None
     if pseudo is None:
         return prior, {}
     at = np.unique(pseudo.before)
     return pseudo.prior.with_pseudo_rows(pseudo.rows), {
         int(i): pseudo.rows[pseudo.before == i] for i in at
     }
-
-
-def _block(p: int, due: Array, ahead: int) -> int:
-    """The number of rows per block: until the front is empty, so that (2) costs as much as (1)."""
-    width = min(len(due), max(16, min(128, int(1.5 * p ** (2 / 3)))))
-    emptied = due[:width] >= ahead
-    return (int(np.argmax(emptied)) + 1) if emptied.any() else width
-
-
-def _grown(
-    queue: WindowBuffer, whole: JointTriangle, more: WindowRows
-) -> tuple[JointTriangle, Floats]:
-    """Add the first of some rows to the triangle of the window; also return the errors.
-
-    No row leaves the window between these rows. If the triangle is ill-conditioned, or may be after
-    the first row, one row is added and its error is computed from the rows of the window.
-    """
-    if not len(queue):
-        whole = whole.around(more.X[0], more.b[0])
-    A, b = whole.rows(more.X, more.b, more.roots)
-    calm = whole.calm_rows(A)
-    more = more.part(slice(0, max(1, calm)))
-    A, b = A[: len(more)], b[: len(more)]
-    if calm:
-        return whole.absorb(A, b, more.X, more.roots)
-    grown = replace(whole.noting(more.X), mass=whole.mass + float(more.roots @ more.roots))
-    fresh = queue.fresh()
-    x, y = fresh.rows(more.X, more.b, more.roots)
-    return taken_in(grown, A, b), y - x @ fresh.solution()
-
-
-def _slid(queue: WindowBuffer, more: WindowRows, due: Array) -> Floats | None:
-    """The errors of rows while others leave the window, by (2); None if (2) is not accurate."""
-    n, leaving = len(more), int(due[-2])
-    stays = queue.triangle(leaving)
-    if not stays.calm:
-        return None
-    old, new = queue.rows(leaving), stays.rows(more.X, more.b, more.roots)
-    A, b = np.vstack((old[0], new[0])), np.vstack((old[1], new[1]))
-    e = b - A @ linalg.solve_upper(stays.R, stays.z)
-    V = linalg.whitened(A, stays.R)
-    K = V @ V.T
-    if not K.diagonal().max() < _SHARP:
-        return None
-    first = np.concatenate(([0], due[:-1]))
-    sizes = leaving + np.arange(n) - first
-    at = first[:, None] + np.arange(sizes.max(initial=1))
-    there = np.arange(at.shape[1]) < sizes[:, None]
-    at = np.where(there, at, 0)
-    M = K[at[:, :, None], at[:, None, :]] * (there[:, :, None] & there[:, None, :])
-    M[:, np.arange(at.shape[1]), np.arange(at.shape[1])] += 1.0
-    solved = np.linalg.solve(M, e[at] * there[:, :, None])
-    k = K[leaving + np.arange(n)[:, None], at] * there
-    errors: Floats = e[leaving:] - np.einsum("jl,jlc->jc", k, solved)
-    return errors
-
-
-def _moved(
-    queue: WindowBuffer, more: WindowRows, limits: _Limits, row: int
-) -> tuple[WindowBuffer, int]:
-    """The window after more rows, up to index ``row``, and the number of rows that have left."""
-    if limits.max_rows is not None:
-        left = max(len(queue) + len(more) - limits.max_rows, 0)
-        if left and not queue.ahead:  # a window later than the last time, whatever the blocks
-            queue = queue.turned()
-        return queue.pushed(more).dropped(left), left
-    queue, left = queue.pushed(more), 0
-    while (some := limits.left(queue, row)) > 0:
-        if not queue.ahead:
-            queue = queue.turned()
-            continue
-        queue, left = queue.dropped(some), left + some
-    return queue, left
