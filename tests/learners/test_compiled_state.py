@@ -17,11 +17,16 @@ from onepass import native
 pytestmark = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 
 N = 120
-RULES: list[Any] = [1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9, floor=2)]
+RULES: list[Any] = [
+    1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9, floor=2),
+    op.forgetting.Window(70), op.forgetting.Window(70, factor=0.95),
+]  # fmt: skip
 MAKERS: list[Any] = [
     op.RLSRegressor,
     lambda: op.RLSRegressor(0.5, 0.97, fit_intercept=False),
     op.RLSClassifier,
+    lambda: op.RLSRegressor(forgetting="window:30"),
+    lambda: op.RLSRegressor(1e-3, "window:90", fit_intercept=False),
     op.SGDRegressor,
     lambda: op.SGDClassifier("logistic", step="decaying"),
     op.Perceptron,
@@ -156,7 +161,10 @@ def test_numbers_of_other_kinds_are_refused_as_in_blocks(x: Any) -> None:
 
 @pytest.mark.parametrize("d", [1, 5, 49, 64])
 @pytest.mark.parametrize("c", [0, 2])
-@pytest.mark.parametrize("settings", [{}, {"fit_intercept": False}, {"forgetting": 0.97}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"fit_intercept": False}, {"forgetting": 0.97}, {"forgetting": "window:80", "ridge": 1.0}],
+)
 def test_uncertainty_of_single_rows_equals_that_of_blocks(settings: Any, c: int, d: int) -> None:
     X, Y = stream(d, c)
     model = op.RLSRegressor(**settings)
