@@ -24,6 +24,10 @@
 #include "pending.h"
 
 enum { AT_ONCE = GROUPS * K }; /* maximum number of rows per block */
+/* Fading by time, as in memory/forgetting/exponential.py: */
+static const double PATIENCE = 2.0;     /* half-lives between two visits of the floor */
+static const double GAP = 0x1p-24;      /* without a floor, Python handles more fading by one row */
+static const double FAINTEST = 1e-120; /* the minimum factor of one row */
 
 double *rows_at(const Rows *rows, ptrdiff_t j)
 {
@@ -314,7 +318,6 @@ EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, cons
                                          const double *Y, const double *weights, double *errors)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
-    const double step = -log2(rows->factor);
     const ptrdiff_t max_rows = at_once(rows), all = n;
     double growth[AT_ONCE] = {1.0};
     int good = 1;
@@ -336,7 +339,7 @@ EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, cons
             return all - n;
         }
         if (rows->level > 0.0) {
-            rows->age += step * k;
+            rows->age += rows->step * k;
             if (rows->count % rows->period == 0)
                 good &= apply_floor(rows);
         }
@@ -359,7 +362,7 @@ ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
 WITHIN void visit(Rows *rows)
 {
     if (rows->level > 0.0) {
-        rows->age -= log2(rows->factor);
+        rows->age += rows->step;
         if (rows->count % rows->period == 0) {
             pending_flush(rows);
             apply_floor(rows);
@@ -384,15 +387,16 @@ WITHIN int solved(Rows *rows)
     return good;
 }
 
-/* Learn one row and return 1, or change nothing and return 0; there are no pending rows. */
+/* Learn one row and return 1, or change nothing and return 0; there are no pending rows. With
+   `solve`, w must be finite after the row. */
 EVERY_MACHINE static int learn_row(Rows *rows, const double *x, const double *y, double weight,
-                                   double *errors)
+                                   double *errors, int solve)
 {
     const double one = 1.0;
     const Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));
     const int learned = learn(rows, 1 - rows->now, 1, x, y, &weight, &one, errors);
-    if (learned <= 0 || !solved(rows)) {
+    if (learned <= 0 || (solve && !solved(rows))) {
         go_back(rows, &was);
         rows->fresh = 0;
         return 0;
@@ -421,7 +425,7 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
         go_back(rows, &was);
         pending_flush(rows);
     }
-    return learn_row(rows, x, y, weight, errors);
+    return learn_row(rows, x, y, weight, errors, 1);
 }
 
 EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
@@ -429,7 +433,7 @@ EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const
 {
     pending_flush(rows);
     if (n == 1) /* the same bits as rows_learn_one without pending rows */
-        return learn_row(rows, X, Y, 1.0, errors);
+        return learn_row(rows, X, Y, 1.0, errors, 1);
     const Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));
     const int good = learn_all(rows, 1 - rows->now, n, X, Y, NULL, errors) == n && solved(rows);
@@ -438,6 +442,27 @@ EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const
         rows->fresh = 0;
     }
     return good;
+}
+
+EVERY_MACHINE ptrdiff_t rows_learn_at(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
+                                      const double *weights, const double *passed, double *errors)
+{
+    const ptrdiff_t d = rows->d, c = rows->c;
+    ptrdiff_t i = 0;
+    pending_flush(rows);
+    for (int good = 1; i < n && good; i += good) {
+        const double factor = fmax(exp2(-passed[i]), FAINTEST);
+        const int gap = rows->level > 0.0 ? rows->age + passed[i] > PATIENCE : factor < GAP;
+        if (gap || !safe_values(X + i * d, d) || !safe_values(Y + i * c, c) ||
+            (weights && !safe_weights(weights + i, 1)))
+            break;
+        rows->factor = factor;
+        rows->step = passed[i];
+        good = learn_row(rows, X + i * d, Y + i * c, weights ? weights[i] : 1.0, errors + i * c,
+                         n == 1);
+        rows->factor = 1.0;
+    }
+    return i;
 }
 
 /* Allocate the arrays of a state; returns 0 on failure. */

@@ -17,6 +17,7 @@ typedef struct {
     ptrdiff_t d, c;       /* features, outputs */
     int free;             /* whether there is an intercept */
     double factor;        /* the factor by which the past fades before each row */
+    double step;          /* the same in half-lives */
     ptrdiff_t wide;       /* d + c, rounded up to whole vectors */
     double *triangle[2];  /* two copies of [U theta]; a row begins with the vector of its diagonal */
     double *diagonal[2];  /* D (d) of each copy */
@@ -63,6 +64,11 @@ int rows_learn_one(Rows *rows, const double *x, const double *y, double weight, 
 
 /* Learn n <= FEW rows of weight 1 and return 1, or change nothing and return 0; errors (n, c). */
 int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y, double *errors);
+
+/* Learn n rows, each `passed` half-lives (n) after the row before; rows->factor must be 1. Returns the
+   number of rows learned: learning stops before a row as in rows_learn, and before a long gap. */
+ptrdiff_t rows_learn_at(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
+                        const double *weights, const double *passed, double *errors);
 
 /* Predict x (c) and return 1, if this is faster than solving for w; otherwise return 0. */
 int rows_predict(Rows *rows, const double *x, double *scores);

@@ -24,6 +24,7 @@ typedef struct {
     double *predictions; /* predictions (c) */
     double *weights;     /* w0 + w (d, c), and the offset (c), if `fresh` */
     int fresh;
+    int timed;           /* whether the past fades by the time between rows */
     int busy;            /* whether another thread learns rows */
 } Object;
 
@@ -177,17 +178,21 @@ static PyObject *learn(Object *self, PyObject *args)
     Rows *rows = &self->rows;
     Arrays a;
     Py_ssize_t n, learned = 0;
-    if (!PyArg_ParseTuple(args, "nOOOO:learn", &n, &a.given[0], &a.given[1], &a.given[2],
-                          &a.given[3]))
+    a.given[4] = Py_None;
+    if (!PyArg_ParseTuple(args, "nOOOO|O:learn", &n, &a.given[0], &a.given[1], &a.given[2],
+                          &a.given[3], &a.given[4]))
         return NULL;
     const Py_ssize_t targets = numbers_in(n, rows->c);
-    const Py_ssize_t sizes[] = {numbers_in(n, rows->d), targets, n, targets};
-    const int good = acquire_arrays(&a, 4, "dddd", sizes, 1 << 3, 1 << 2) && idle(self);
+    const Py_ssize_t sizes[] = {numbers_in(n, rows->d), targets, n, targets, n};
+    const int optional = 1 << 2 | !self->timed << 4;
+    const int good = acquire_arrays(&a, 5, "ddddd", sizes, 1 << 3, optional) && idle(self);
     if (good) {
         self->busy = 1;
         Py_BEGIN_ALLOW_THREADS
         const unsigned mode = flush_subnormals();
-        learned = rows_learn(rows, n, a.at[0], a.at[1], a.at[2], a.at[3]);
+        learned = self->timed
+                      ? rows_learn_at(rows, n, a.at[0], a.at[1], a.at[2], a.at[4], a.at[3])
+                      : rows_learn(rows, n, a.at[0], a.at[1], a.at[2], a.at[3]);
         restore_mode(mode);
         Py_END_ALLOW_THREADS
         self->busy = 0;
@@ -220,12 +225,15 @@ static PyObject *numbers(Object *self, PyObject *args)
                          rows->due);
 }
 
-/* learn_one(x, y, weight): return whether the row was learned; if not, the state is unchanged. */
+/* learn_one(x, y, weight[, passed]): return whether the row was learned; if not, the state is unchanged. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
-    double *targets = self->row + self->rows.d, weight;
-    if (count != 3)
-        return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
+    double *targets = self->row + self->rows.d, weight, passed = 0.0;
+    if (count != 3 && count != 4)
+        return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y, weight and time");
+    if (self->timed != (count == 4) ||
+        (self->timed && !((passed = read_number(&self->reading, args[3])) >= 0.0)))
+        Py_RETURN_FALSE;
     if (!idle(self))
         return NULL;
     if (!read_example(&self->reading, args, self->row, targets, &weight))
@@ -234,7 +242,10 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
         Py_RETURN_FALSE;
     PyThreadState *state = leave(self, 1);
     const unsigned mode = flush_subnormals();
-    const int good = rows_learn_one(&self->rows, self->row, targets, weight, self->predictions);
+    const int good =
+        self->timed ? (int)rows_learn_at(&self->rows, 1, self->row, targets, &weight, &passed,
+                                         self->predictions)
+                    : rows_learn_one(&self->rows, self->row, targets, weight, self->predictions);
     restore_mode(mode);
     enter(self, state);
     self->seen += good;
@@ -300,7 +311,7 @@ static PyObject *learn_few(Object *self, PyObject *args)
     int good = 0;
     if (!PyArg_ParseTuple(args, "nOOO:learn_few", &n, &given[0], &given[1], &given[2]))
         return NULL;
-    if (n < 1 || n > FEW)
+    if (n < 1 || n > FEW || self->timed)
         Py_RETURN_FALSE;
     if (!idle(self))
         return NULL;
@@ -410,8 +421,8 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTuple(args, "nnpddnO:Rows", &d, &c, &free_, &factor, &level, &period, &format))
         return NULL;
     const int sizes = d >= 1 && d <= WIDEST && c >= 1 && c <= WIDEST && period >= 1;
-    if (!sizes || !(factor > 0.0 && factor <= 1.0))
-        return PyErr_Format(PyExc_ValueError, "Rows: sizes must be >= 1, and factor in (0, 1]");
+    if (!sizes || !(factor >= 0.0 && factor <= 1.0))
+        return PyErr_Format(PyExc_ValueError, "Rows: sizes must be >= 1, and factor in [0, 1]");
     Object *self = create(type, d, c);
     if (!self)
         return NULL;
@@ -421,7 +432,9 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     self->nbytes = (self->rows.before - self->rows.triangle[1]) * (Py_ssize_t)sizeof(double);
     self->rows.free = free_;
-    self->rows.factor = factor;
+    self->timed = factor == 0.0;
+    self->rows.factor = self->timed ? 1.0 : factor;
+    self->rows.step = -log2(self->rows.factor);
     self->rows.level = level;
     self->rows.period = period;
     return (PyObject *)self;
@@ -442,6 +455,7 @@ static PyObject *copy(Object *self, PyObject *unused)
     reading_copy(&twin->reading, &self->reading);
     Py_DECREF(twin->constants);
     twin->constants = Py_NewRef(self->constants);
+    twin->timed = self->timed;
     twin->seen = self->seen;
     twin->nbytes = self->nbytes;
     return (PyObject *)twin;
@@ -471,9 +485,9 @@ static PyMethodDef methods[] = {
     {"fitted", (PyCFunction)fitted, METH_VARARGS,
      "fitted(weights, center, offset): write the state of predictions; the last two may be None."},
     {"learn", (PyCFunction)learn, METH_VARARGS,
-     "learn(n, X, Y, weights, errors): return the number of rows learned, or -1."},
+     "learn(n, X, Y, weights, errors[, passed]): return the number of rows learned, or -1."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
-     "learn_one(x, y, weight): return whether the row was learned."},
+     "learn_one(x, y, weight[, passed]): return whether the row was learned."},
     {"learn_few", (PyCFunction)learn_few, METH_VARARGS,
      "learn_few(n, X, y, errors): return whether the rows were learned."},
     {"predict_one", (PyCFunction)predict_one, METH_O,

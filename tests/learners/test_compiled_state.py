@@ -180,6 +180,57 @@ def test_uncertainty_of_single_rows_equals_that_of_blocks(settings: Any, c: int,
                 assert_allclose(std, whole[1][0], rtol=1e-8)
 
 
+# -- fading by time --------------------------------------------------------------------------------
+
+
+def gaps(kind: str) -> Any:
+    """Times of rows, with equal times and gaps of up to 60 half-lives."""
+    rng = np.random.default_rng(0)
+    steps = rng.choice([0, 1, 2, 3, 60, 1200], size=N, p=[0.1, 0.4, 0.3, 0.17, 0.02, 0.01])
+    seconds = np.cumsum(steps)
+    if kind == "float":
+        return seconds * 1.0
+    if kind == "int":
+        return seconds
+    return np.datetime64("2026-01-01T00:00", "s") + seconds.astype("m8[s]")
+
+
+@pytest.mark.parametrize("kind", ["float", "int", "datetime64", "datetime"])
+@pytest.mark.parametrize("c", [0, 2])
+@pytest.mark.parametrize("rule", [op.forgetting.Bounded, op.forgetting.Exponential])
+def test_single_rows_by_time_equal_blocks(rule: Any, c: int, kind: str, monkeypatch: Any) -> None:
+    X, Y = stream(4, c)
+    time = gaps(kind)
+    settings = {"ridge": 1e-3, "forgetting": rule(half_life="20s" if "date" in kind else 20.0)}
+    one, many, plain = (op.RLSRegressor(**settings) for _ in range(3))
+    many.partial_fit(X[:7], Y[:7], time=time[:7]).partial_fit(X[7:], Y[7:], time=time[7:])
+    for x, y, t in zip(X, Y, time.tolist() if kind != "datetime64" else time, strict=True):
+        one.learn_one(x, y, time=t)
+    monkeypatch.setattr(native, "loops", None)
+    plain.partial_fit(X, Y, time=time)
+    for model in (one, many):
+        assert_allclose(model.coef_, plain.coef_, rtol=1e-7, atol=1e-8)
+        assert_allclose(model.intercept_, plain.intercept_, rtol=1e-7, atol=1e-8)
+        assert model.time_ == plain.time_
+        assert type(model.time_) is type(plain.time_)
+
+
+@pytest.mark.parametrize("rule", [op.forgetting.Bounded, op.forgetting.Exponential])
+def test_invalid_times_leave_learner_unchanged(rule: Any) -> None:
+    X, y = stream()
+    model = op.RLSRegressor(forgetting=rule(half_life=20.0))
+    for x, t, time in zip(X, y, np.arange(float(N)), strict=True):
+        model.learn_one(x, t, time=time)
+    assert model._compiled is not None
+    before = snapshot(model)
+    for time in (1.0, np.nan, np.inf, "now", np.datetime64("2020"), None, [200.0, 201.0]):
+        with pytest.raises(op.errors.OnepassError):
+            model.learn_one(X[0], y[0], time=time)
+        assert snapshot(model) == before
+    with pytest.raises(op.errors.OnepassError):
+        op.RLSRegressor().partial_fit(X, y).learn_one(X[0], y[0], time=1.0)
+
+
 # -- copies and files ------------------------------------------------------------------------------
 
 

@@ -146,13 +146,24 @@ class Linear:
         self
         """
         compiled = self._compiled
-        if compiled is not None and time is None and compiled.learn_one(x, y, sample_weight):
+        if compiled is not None and (
+            compiled.learn_one(x, y, sample_weight)
+            if time is None
+            else self._learn_at_time(compiled, x, y, sample_weight, time)
+        ):
             return self
         with self._rollback_on_error():
             super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
             if sample_weight:
                 self._compile()
         return self
+
+    def _learn_at_time(
+        self, compiled: Any, x: RowLike, y: ArrayLike | None, weight: float, time: TimeLike
+    ) -> bool:
+        """Learn a row in the compiled state; return False if it must be validated first."""
+        del compiled, x, y, weight, time
+        return False
 
     def predict_one(self, x: RowLike) -> Any:
         """Predict the target of one row, from the initial weights if no row was learned."""

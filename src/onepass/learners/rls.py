@@ -135,7 +135,7 @@ class LeastSquares(Linear):
         else:
             self._set_arrays(arrays)
         if time is not None:
-            self.time_ = time[-1] if time.dtype.kind == "M" else time[-1].item()
+            self.__dict__["time_"] = time[-1] if time.dtype.kind == "M" else time[-1].item()
         return predictions
 
     def _too_large(self, X: Floats, Y: Floats, s: Floats | None) -> NumericalError:
@@ -170,7 +170,7 @@ class LeastSquares(Linear):
         if aware is not None:
             if before not in {None, aware}:
                 raise mixed_zones(f"{where}: `time`, with the earlier rows,")
-            self.time_aware_ = aware
+            self.__dict__["time_aware_"] = aware
         return when
 
     def _rule(self) -> ForgettingRule:
@@ -321,6 +321,21 @@ class LeastSquares(Linear):
             return None
         X, y, errors = np.ascontiguousarray(X), np.ascontiguousarray(y), np.empty(y.shape)
         return y - errors if self._compiled.learn_few(len(y), X, y, errors) else None
+
+    def _learn_at_time(
+        self, compiled: Any, x: RowLike, y: ArrayLike | None, weight: float, time: TimeLike
+    ) -> bool:
+        chosen, own = self._rule(), self.__dict__
+        now = None if chosen.clock is None else validation.time_like(own["time_"], time)
+        if now is None or own.get("time_aware_"):
+            return False
+        passed: Any = now - own["time_"]
+        if isinstance(passed, np.timedelta64):
+            passed = passed / np.timedelta64(1, "s")
+        if not compiled.learn_one(x, y, weight, passed / chosen.unit):  # type: ignore[attr-defined]
+            return False
+        own["time_"] = now
+        return True
 
     def _set_arrays(self, arrays: ArrayState) -> None:
         """Set the learned attributes."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass import linalg, native
+from onepass import linalg, native, validation
 from onepass.learners.linear import float64_blocks
 from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor, rows_between
@@ -85,7 +85,7 @@ def learn_rows(
                 else kind.compile(rule, *arrays, rows.start, row_format)
             )
             if now is not None:
-                count = _count_learned(now, rows.part(i, n), errors[i:])
+                count = _count_learned(now, rule, rows.part(i, n), errors[i:])
                 if count == n - i:
                     return errors, now, None
                 head = max(d, _HEAD)
@@ -173,7 +173,7 @@ class CompiledRows:
     @staticmethod
     def supports(rule: Any, d: int, n: int) -> bool:
         """Whether there is a compiled state for this rule with d features, for blocks of n rows."""
-        if rule.factor is None or rule.factor < GAP or (n > 1 and _prefers_blas(d)):
+        if (rule.factor or 1.0) < GAP or (n > 1 and _prefers_blas(d)):
             return False
         return d <= (_MAX_FLOOR if _level(rule) else _MAX_FEATURES)
 
@@ -214,7 +214,7 @@ class CompiledRows:
 
     def compiled(self, rule: Any, start: Floats, row_format: tuple[Any, ...] | None) -> Any:
         """The compiled state for a forgetting rule and initial weights."""
-        fading = (rule.factor, _level(rule), rows_between(rule.factor))
+        fading = (rule.factor or 0.0, _level(rule), rows_between(rule.factor or 1.0))
         loops: Any = native.loops
         compiled = loops.Rows(*self.theta.shape, self.free, *fading, row_format)
         compiled.put("start", np.ascontiguousarray(start))
@@ -245,8 +245,8 @@ class CompiledRows:
 
 
 def _level(rule: Any) -> float:
-    """The floor of a rule with this factor."""
-    return float(rule.level) if rule.factor < 1.0 else 0.0
+    """The floor of a rule, if the past fades."""
+    return float(rule.level) if rule.factor != 1.0 else 0.0
 
 
 def _prefers_blas(d: int) -> bool:
@@ -260,13 +260,15 @@ _COMPILED: Mapping[type, Any] = {
 """The compiled states, by forgetting rule."""
 
 
-def _count_learned(compiled: Any, rows: NewRows, errors: Floats) -> int:
+def _count_learned(compiled: Any, rule: Any, rows: NewRows, errors: Floats) -> int:
     """The number of rows learned before a row that is rejected; -1 if the state is invalid."""
     Y, s = rows.Y, rows.weights
+    passed = None if rows.time is None else validation.elapsed(rows.time, rows.last) / rule.unit
     for part, X in float64_blocks(rows.X):
         targets = np.ascontiguousarray(Y[part], dtype=np.float64)
         weights = None if s is None else np.ascontiguousarray(s[part], dtype=np.float64)
-        count: int = compiled.learn(len(X), X, targets, weights, errors[part])
+        more = () if passed is None else (passed[part],)
+        count: int = compiled.learn(len(X), X, targets, weights, errors[part], *more)
         if count < len(X):
             return count if count < 0 else int(part.start) + count
     return len(rows.X)

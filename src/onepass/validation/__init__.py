@@ -27,6 +27,7 @@ from onepass.validation.times import (
     elapsed,
     per_second,
     seconds,
+    time_like,
     times,
 )
 
@@ -48,6 +49,7 @@ __all__ = [
     "seconds",
     "series_array",
     "targets",
+    "time_like",
     "times",
     "torch_compatible",
     "weights",

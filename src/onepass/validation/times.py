@@ -20,6 +20,7 @@ __all__ = [
     "elapsed",
     "per_second",
     "seconds",
+    "time_like",
     "times",
 ]
 
@@ -32,6 +33,7 @@ _UNITS = {
     "d": 86400.0,
     "w": 604800.0,
 }
+_COARSE = {"M8[s]", "M8[ms]", "M8[us]"}  # dates that microseconds represent exactly
 _VAGUE = {"", "[Y]", "[M]"}  # no unit, or one of varying length
 _MAX = 2.0**63
 _TEXT = re.compile(rf"\s*(\d+\.?\d*(?:e[+-]?\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
@@ -149,6 +151,24 @@ def times(
         f"{array[i - 1] if i else last}. Sort the rows by time; equal times are allowed."
         f"{hint if dates else ''}"
     )
+
+
+def time_like(last: float | np.datetime64, time: Any) -> Any:
+    """Convert a time to the type of an earlier one; None if `times` must validate it.
+
+    Parameters
+    ----------
+    last : int, float or datetime64
+        As in the result of `times`.
+    time : object
+        Another time of the same stream, such as a number, or a datetime without a time zone.
+    """
+    kind = type(time)
+    if not isinstance(last, np.datetime64):
+        return time if kind is type(last) else None
+    coarse = kind is np.datetime64 and time.dtype.str[1:] in _COARSE
+    plain = coarse or (kind is dt.datetime and time.tzinfo is None)
+    return np.datetime64(time, "us") if plain and last.dtype.str[1:] == "M8[us]" else None
 
 
 def elapsed(time: Array, last: float | np.datetime64 | None) -> Floats:

@@ -165,9 +165,11 @@ class NewRows(NamedTuple):
         return Y - X @ self.start if self.start.any() else Y
 
     def part(self, i: int, j: int) -> "NewRows":
-        """The rows from i up to j, for rules without times."""
+        """The rows from i up to j."""
         weights = None if self.weights is None else self.weights[i:j]
-        return self._replace(X=self.X[i:j], Y=self.Y[i:j], weights=weights)
+        time = None if self.time is None else self.time[i:j]
+        last = self.last if self.time is None or i == 0 else self.time[i - 1]
+        return NewRows(self.X[i:j], self.Y[i:j], weights, self.start, time, last)
 
     @property
     def roots(self) -> Floats:
