@@ -430,7 +430,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_DECREF(self);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
-    self->nbytes = (self->rows.before - self->rows.triangle[1]) * (Py_ssize_t)sizeof(double);
+    self->nbytes = (d * (d + 1) / 2 + 5 * d + 2 * d * c + c + 2 * (d + c)) * 8;
     self->rows.free = free_;
     self->timed = factor == 0.0;
     self->rows.factor = self->timed ? 1.0 : factor;

@@ -36,11 +36,6 @@ static const double DEEP = 32.0;  /* maximum number of half-lives from `zero` */
 static const double FAINTEST = -120.0; /* rows of a lower clock have no effect */
 static const double RENEWED = 1.0 - 1e-9; /* half-lives between two renewals of the penalty */
 
-WITHIN ptrdiff_t columns(const Window *window)
-{
-    return window->d + window->free;
-}
-
 /* The number of sums: squares of columns and targets, as in a row of the block, and of errors; and
    the weight of the rows. */
 WITHIN ptrdiff_t sums_of(const Window *window)
@@ -54,7 +49,7 @@ typedef long long mask __attribute__((vector_size(8 * WIDE)));
    weight, negative for `sign` -1. */
 WITHIN double put_row(const Window *window, ptrdiff_t i, double *to, double *sums, double sign)
 {
-    const ptrdiff_t wide = window->rows.wide, m = columns(window) + window->c;
+    const ptrdiff_t wide = window->rows.wide, m = window_columns(window) + window->c;
     const double *row = window_row(window, i), *center = window->center;
     const double clock = row[m + 1] - window->zero;
     double q = sign * row[m];
@@ -104,7 +99,7 @@ WITHIN int quiet(const Window *window, const double *sums, ptrdiff_t k)
 {
     const ptrdiff_t l = window->rows.wide + k;
     return sums[l] >= QUIET * window->peak[l] ||
-           window->peak[l] <= 1e-20 * window->peak[columns(window) + k];
+           window->peak[l] <= 1e-20 * window->peak[window_columns(window) + k];
 }
 
 /* Rotate the rows of the block into the triangle, and write the result to a copy, which becomes the
@@ -113,7 +108,7 @@ WITHIN int quiet(const Window *window, const double *sums, ptrdiff_t k)
 WITHIN int rotate(Window *window, Block *block, int copy, int strict, const int single)
 {
     Rows *rows = &window->rows;
-    const ptrdiff_t p = columns(window), c = window->c, wide = rows->wide;
+    const ptrdiff_t p = window_columns(window), c = window->c, wide = rows->wide;
     double was[AT_ONCE], *sums = window->sums[copy];
     memcpy(was, block->q, block->rows * sizeof *was);
     if (single)
@@ -153,7 +148,7 @@ WITHIN int rotate(Window *window, Block *block, int copy, int strict, const int 
    triangle was computed. Columns that are 0 in all rows of the window have the weight 0. */
 WITHIN int calm(const Window *window)
 {
-    const ptrdiff_t p = columns(window), c = window->c;
+    const ptrdiff_t p = window_columns(window), c = window->c;
     const double *D = window->rows.diagonal[window->rows.now], *peak = window->peak;
     const double *sums = window->sums[window->rows.now];
     const double clean = window->loose ? CLEAN_LOOSE : CLEAN;
@@ -169,7 +164,7 @@ WITHIN int calm(const Window *window)
 /* Update the maxima. */
 WITHIN void mark(Window *window)
 {
-    const ptrdiff_t p = columns(window), count = sums_of(window);
+    const ptrdiff_t p = window_columns(window), count = sums_of(window);
     const double *D = window->rows.diagonal[window->rows.now];
     const double *sums = window->sums[window->rows.now];
     for (ptrdiff_t j = 0; j < count; j++) {
@@ -181,7 +176,7 @@ WITHIN void mark(Window *window)
 /* Whether each feature varies by more than the rounding errors of its values. */
 WITHIN int resolved(const Window *window)
 {
-    const ptrdiff_t p = columns(window), c = window->c;
+    const ptrdiff_t p = window_columns(window), c = window->c;
     const double *sums = window->sums[window->rows.now];
     const double mass = window->sums[window->rows.now][window->rows.wide + c];
     double *largest = window->rows.block;
@@ -212,7 +207,7 @@ static void restart_clock(Window *window, ptrdiff_t stop)
 /* Multiply D, and the sums, so that D is relative to the clock of the last row. */
 static void rescale(Window *window)
 {
-    const ptrdiff_t p = columns(window), count = sums_of(window);
+    const ptrdiff_t p = window_columns(window), count = sums_of(window);
     const double clock = window_clock(window), by = exp2(window->zero - clock);
     for (ptrdiff_t j = 0; j < count; j++) {
         window->sums[window->rows.now][j] *= by;
@@ -228,7 +223,7 @@ static void rescale(Window *window)
 WITHIN int rebuild(Window *window, ptrdiff_t stop)
 {
     Rows *rows = &window->rows;
-    const ptrdiff_t c = window->c, p = columns(window);
+    const ptrdiff_t c = window->c, p = window_columns(window);
     double *D = rows->diagonal[rows->now], *sums = window->sums[rows->now];
     Block block = {0};
     window->since = 0;
@@ -269,7 +264,7 @@ WITHIN int rebuild(Window *window, ptrdiff_t stop)
 WITHIN int renew(Window *window)
 {
     Rows *rows = &window->rows;
-    const ptrdiff_t p = columns(window), c = window->c, wide = rows->wide;
+    const ptrdiff_t p = window_columns(window), c = window->c, wide = rows->wide;
     const double clock = window_clock(window), zero = window->zero;
     const double more = exp2(clock - zero) - exp2(window->renewed - zero);
     double *sums = window->sums[rows->now];
@@ -329,7 +324,7 @@ WITHIN void fill(Window *window, Block *block, ptrdiff_t steps, const Arriving *
 /* Complete the steps of a block, whose rows are in the triangle. */
 WITHIN void complete(Window *window, const Block *block, double *errors)
 {
-    const ptrdiff_t c = window->c, p = columns(window);
+    const ptrdiff_t c = window->c, p = window_columns(window);
     for (ptrdiff_t s = 0; s < block->steps; s++)
         memcpy(errors + s * c, window->rows.block + block->entering[s] * window->rows.wide + p,
                c * sizeof *errors);
@@ -509,6 +504,27 @@ ptrdiff_t window_learn(Window *window, ptrdiff_t n, const double *X, const doubl
     return learned;
 }
 
+double window_leverage(const Window *window, const double *x)
+{
+    const Rows *rows = &window->rows;
+    const ptrdiff_t p = window_columns(window);
+    const double scale = exp2(window->zero - window_clock(window));
+    double *row = rows->block, leverage = 0.0;
+    row[0] = 1.0; /* the intercept */
+    for (ptrdiff_t j = window->free; j < p; j++)
+        row[j] = x[j - window->free] - window->center[j];
+    for (ptrdiff_t j = 0; j < p; j++) {
+        const double a = row[j], *u = rows_at(rows, j);
+        for (ptrdiff_t l = j + 1; l < p; l++)
+            row[l] -= a * u[l];
+        if (a != 0.0) /* a feature that is constant in the window has no information */
+            leverage += window->sums[rows->now][j] == 0.0
+                            ? INFINITY
+                            : a * a / (scale * rows->diagonal[rows->now][j]);
+    }
+    return leverage;
+}
+
 int window_ready(Window *window)
 {
     return window->built || rebuild(window, window->end);
@@ -516,7 +532,7 @@ int window_ready(Window *window)
 
 void window_penalise(Window *window, const double *triangle)
 {
-    const ptrdiff_t p = columns(window), c = window->c;
+    const ptrdiff_t p = window_columns(window), c = window->c;
     memset(window->base, 0, p * (p + c) * sizeof(double));
     for (ptrdiff_t j = 0; j < p; j++) {
         const double *from = triangle + j * (p + c), pivot = from[j];
@@ -536,7 +552,7 @@ int window_open(Window *window, ptrdiff_t d, ptrdiff_t c, int free, int loose)
     window->free = free;
     window->loose = loose;
     window->stride = d + free + c + 2;
-    const ptrdiff_t p = columns(window);
+    const ptrdiff_t p = window_columns(window);
     if (!rows_open(&window->rows, p, c))
         return 0;
     const ptrdiff_t sums = sums_of(window);
@@ -560,7 +576,7 @@ void window_close(Window *window)
 
 int window_copy(Window *to, const Window *from)
 {
-    const ptrdiff_t p = columns(from), c = from->c, count = sums_of(from);
+    const ptrdiff_t p = window_columns(from), c = from->c, count = sums_of(from);
     const Rows *rows = &from->rows;
     const size_t size = rows_at(rows, p) - rows_at(rows, 0) + rows->wide;
     to->begin = to->end = 0;

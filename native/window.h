@@ -54,6 +54,14 @@ ptrdiff_t window_learn(Window *window, ptrdiff_t n, const double *X, const doubl
 /* Whether the triangle is well conditioned; it is computed if necessary. */
 int window_ready(Window *window);
 
+/* The variance of the prediction of x (d) relative to that of a target. */
+double window_leverage(const Window *window, const double *x);
+
+static inline ptrdiff_t window_columns(const Window *window)
+{
+    return window->d + window->free;
+}
+
 /* The row with an index, of `stride` numbers. */
 static inline double *window_row(const Window *window, ptrdiff_t i)
 {

@@ -29,11 +29,6 @@ typedef struct {
     int busy;            /* whether another thread learns rows */
 } Object;
 
-static ptrdiff_t columns(const Window *window)
-{
-    return window->d + window->free;
-}
-
 static int idle(const Object *self)
 {
     return wait_until_idle(&self->busy);
@@ -42,7 +37,7 @@ static int idle(const Object *self)
 /* The number of numbers of the state besides rows and penalty. */
 static Py_ssize_t state_size(const Window *window)
 {
-    const ptrdiff_t p = columns(window), c = window->c;
+    const ptrdiff_t p = window_columns(window), c = window->c;
     return p * (p + c) + (p + c) + 2 * (p + 2 * c + 1) + SCALARS;
 }
 
@@ -50,7 +45,7 @@ static Py_ssize_t state_size(const Window *window)
 static void transfer(Window *window, double *numbers, int out)
 {
     Rows *rows = &window->rows;
-    const ptrdiff_t p = columns(window), c = window->c, m = p + c, wide = rows->wide;
+    const ptrdiff_t p = window_columns(window), c = window->c, m = p + c, wide = rows->wide;
     const double clock = window_clock(window);
     double *D = rows->diagonal[rows->now], *at = numbers;
     for (ptrdiff_t j = 0; j < p; j++, at += m) {
@@ -91,7 +86,7 @@ static void transfer(Window *window, double *numbers, int out)
 static PyObject *put(Object *self, PyObject *args)
 {
     Window *window = &self->window;
-    const ptrdiff_t d = window->d, c = window->c, p = columns(window);
+    const ptrdiff_t d = window->d, c = window->c, p = window_columns(window);
     PyObject *name, *given;
     Py_buffer view;
     if (!PyArg_ParseTuple(args, "UO:put", &name, &given) || !idle(self))
@@ -121,7 +116,7 @@ static PyObject *put(Object *self, PyObject *args)
 static void triangle_into(const Window *window, double *to)
 {
     const Rows *rows = &window->rows;
-    const ptrdiff_t p = columns(window), m = p + window->c;
+    const ptrdiff_t p = window_columns(window), m = p + window->c;
     const double scale = exp2(window->zero - window_clock(window));
     memset(to, 0, p * m * sizeof *to);
     for (ptrdiff_t j = 0; j < p; j++) {
@@ -136,7 +131,7 @@ static void triangle_into(const Window *window, double *to)
 static PyObject *get(Object *self, PyObject *name)
 {
     Window *window = &self->window;
-    const ptrdiff_t d = window->d, c = window->c, p = columns(window);
+    const ptrdiff_t d = window->d, c = window->c, p = window_columns(window);
     const ptrdiff_t n = window->end - window->begin;
     const struct {
         const char *name;
@@ -216,7 +211,7 @@ static ptrdiff_t learn_rows(Object *self, ptrdiff_t n, const double *X, const do
                             double *errors)
 {
     Window *window = &self->window;
-    const ptrdiff_t d = window->d, c = window->c, p = columns(window);
+    const ptrdiff_t d = window->d, c = window->c, p = window_columns(window);
     const ptrdiff_t all = n + window->end - window->begin;
     double *relative = NULL; /* targets relative to the predictions of w0 */
     if (self->started) {
@@ -252,10 +247,9 @@ static PyObject *learn(Object *self, PyObject *args)
     Py_ssize_t n, learned = -1;
     a.given[3] = a.given[4] = Py_None;
     if (!PyArg_ParseTuple(args, "nOOOO|OO:learn", &n, &a.given[0], &a.given[1], &a.given[2],
-                          &a.given[5], &a.given[3], &a.given[4]) ||
-        !idle(self))
+                          &a.given[5], &a.given[3], &a.given[4]))
         return NULL;
-    if (open_rows(&self->window, &a, n, 6))
+    if (open_rows(&self->window, &a, n, 6) && idle(self))
         learned = learn_rows(self, n, a.at[0], a.at[1], a.at[2], a.at[3], a.at[4], a.at[5]);
     release_arrays(&a);
     return learned < 0 ? NULL : PyLong_FromSsize_t(learned);
@@ -267,10 +261,12 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     double *targets = self->row + self->window.d, weight;
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Window.learn_one: expected x, y and weight");
+    if (!idle(self))
+        return NULL;
     if (!self->window.limit || !read_example(&self->reading, args, self->row, targets, &weight))
         Py_RETURN_FALSE;
-    if (!idle(self)) /* code run to read the row may have changed this */
-        return NULL;
+    if (self->busy) /* code run to read the row may have changed this */
+        Py_RETURN_FALSE;
     const ptrdiff_t learned =
         learn_rows(self, 1, self->row, targets, &weight, NULL, NULL, self->predictions);
     if (learned < 0)
@@ -288,11 +284,10 @@ static PyObject *learn_few(Object *self, PyObject *args)
     Py_ssize_t n;
     ptrdiff_t learned = 0;
     a.given[2] = a.given[3] = a.given[4] = Py_None;
-    if (!PyArg_ParseTuple(args, "nOOO:learn_few", &n, &a.given[0], &a.given[1], &a.given[5]) ||
-        !idle(self))
+    if (!PyArg_ParseTuple(args, "nOOO:learn_few", &n, &a.given[0], &a.given[1], &a.given[5]))
         return NULL;
     double *before = NULL;
-    if (open_rows(window, &a, n, 6) && window->limit && window->step == 0.0 && n <= FEW_ROWS &&
+    if (open_rows(window, &a, n, 6) && idle(self) && window->limit && window->step == 0.0 && n <= FEW_ROWS &&
         window_reserve(window, n) &&
         (before = PyMem_Malloc(state_size(window) * sizeof *before))) {
         const ptrdiff_t begin = window->begin, end = window->end;
@@ -317,7 +312,7 @@ static PyObject *learn_few(Object *self, PyObject *args)
 static int fit(Object *self, double *weights, double *offset)
 {
     Window *window = &self->window;
-    const ptrdiff_t d = window->d, c = window->c, p = columns(window);
+    const ptrdiff_t d = window->d, c = window->c, p = window_columns(window);
     if (!window_ready(window))
         return 0;
     rows_solve(&window->rows);
@@ -359,11 +354,9 @@ static PyObject *predict_one(Object *self, PyObject *x)
     const ptrdiff_t d = self->window.d, c = self->window.c;
     const double *center = self->window.center + self->window.free;
     double *scores = self->predictions;
-    if (!read_row(&self->reading, x, self->row))
-        Py_RETURN_NONE;
     if (!idle(self))
         return NULL;
-    if (!fit(self, self->weights, scores))
+    if (!read_row(&self->reading, x, self->row) || self->busy || !fit(self, self->weights, scores))
         Py_RETURN_NONE;
     for (ptrdiff_t j = 0, i = 0; j < d; j++)
         for (ptrdiff_t k = 0; k < c; k++, i++)
@@ -371,12 +364,24 @@ static PyObject *predict_one(Object *self, PyObject *x)
     return prediction_object(&self->reading, scores);
 }
 
-/* predict_std(x): None, since Python computes the standard deviation. */
+/* predict_std(x): a numeric prediction and its standard deviation; None if Python must handle the
+   row. */
 static PyObject *predict_std(Object *self, PyObject *x)
 {
-    (void)self;
-    (void)x;
-    Py_RETURN_NONE;
+    Window *window = &self->window;
+    const ptrdiff_t c = window->c, p = window_columns(window);
+    PyObject *mean = self->reading.labels == Py_None ? predict_one(self, x) : Py_NewRef(Py_None);
+    if (!mean || mean == Py_None)
+        return mean;
+    const double *sums = window->sums[window->rows.now] + window->rows.wide;
+    const double scale = exp2(window->zero - window_clock(window)), mass = scale * sums[c];
+    const double spare = mass - (double)p;
+    const double spread = spare > 0.0 ? 1.0 + window_leverage(window, self->row) : INFINITY;
+    for (ptrdiff_t k = 0; k < c; k++)
+        self->predictions[k] =
+            isfinite(spread) ? sqrt(spread * fmax(scale * sums[k], 0.0) / spare) : INFINITY;
+    PyObject *std = number_object(&self->reading, self->predictions);
+    return std ? Py_BuildValue("(NN)", mean, std) : (Py_DECREF(mean), NULL);
 }
 
 /* numbers([share]): set the remaining share of the penalty, if given; return the number of rows,
@@ -385,10 +390,11 @@ static PyObject *predict_std(Object *self, PyObject *x)
 static PyObject *numbers(Object *self, PyObject *args)
 {
     Window *window = &self->window;
-    const double clock = window_clock(window);
-    double share = exp2(window->renewed - clock);
+    double share = NAN;
     if (!PyArg_ParseTuple(args, "|d:numbers", &share) || !idle(self))
         return NULL;
+    const double clock = window_clock(window);
+    share = isnan(share) ? exp2(window->renewed - clock) : share;
     if (PyTuple_Size(args) > 0) {
         window->renewed = clock + log2(share);
         window->built = 0;
@@ -499,7 +505,7 @@ static PyMethodDef methods[] = {
      "learn_few(n, X, y, errors): return whether the rows were learned."},
     {"predict_one", (PyCFunction)predict_one, METH_O,
      "predict_one(x): return the prediction, or None."},
-    {"predict_std", (PyCFunction)predict_std, METH_O, "predict_std(x): return None."},
+    {"predict_std", (PyCFunction)predict_std, METH_O, "predict_std(x): return the prediction and its standard deviation, or None."},
     {"fitted", (PyCFunction)fitted, METH_VARARGS,
      "fitted(weights, center, offset): write the state of predictions."},
     {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -291,3 +292,26 @@ def test_new_fit_forgets_compiled_state(make: Any) -> None:
     model, X, y = learner(make)
     assert_allclose(model.fit(X, y).coef_, make().fit(X, y).coef_, rtol=1e-12)
     assert model.rows_seen_ == len(X)
+
+
+@pytest.mark.parametrize("make", [op.RLSRegressor, lambda: op.RLSRegressor(forgetting="window:99")])
+def test_predictions_in_another_thread_change_no_row(make: Any) -> None:
+    """A wide learner lets other threads run while it learns a row."""
+    X, y = stream(300)
+    model, plain, done = make().partial_fit(X[:40], y[:40]), make(), threading.Event()
+    plain.partial_fit(X, y)
+
+    def predict_repeatedly() -> None:
+        while not done.is_set():
+            model.predict_one(np.full(300, 7.0))
+            model.predict_one(np.full(300, 7.0), return_std=True)
+
+    predicting = threading.Thread(target=predict_repeatedly)
+    predicting.start()
+    try:
+        for x, t in zip(X[40:], y[40:], strict=True):
+            model.learn_one(x, t)
+    finally:
+        done.set()
+        predicting.join()
+    assert_allclose(model.predict(X[:5]), plain.predict(X[:5]), rtol=1e-5)

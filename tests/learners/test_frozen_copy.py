@@ -127,7 +127,7 @@ def test_frozen_copy_of_compiled_learner_refuses_learning_and_saving(tmp_path: A
         lambda: twin.partial_fit(X, X[:, 0]),
         lambda: twin.learn_one(X[0], 1.0),
     ):
-        with pytest.raises(NotFittedError, match="full copy"):
+        with pytest.raises(NotFittedError, match="whole learner"):
             wanted()
     with pytest.raises(CheckpointError):
         op.save(twin, tmp_path / "m.onepass")

@@ -86,7 +86,6 @@ class Linear:
     n_features_in_: int
     target_ndim_: int
     _rollback_on_error: Callable[[], Any]
-    get_params: Callable[..., dict[str, Any]]
 
     _compiled: Any = None  # the state, while the attributes above are not in the instance
 

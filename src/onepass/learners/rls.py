@@ -48,8 +48,7 @@ from onepass.validation.table import TableLike, mixed_zones
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
 
 
-_FEW = 64  # rows that the compiled state learns in one call
-_NUMBERS = 1 << 16  # or more rows with at most this number of values, in under a millisecond
+_NUMBERS = 1 << 16  # values of a block that is learned in one compiled call
 _FITTED = ("weights_", "center_", "offset_")
 _LARGEST = 1e150  # sums of squares of larger rows might overflow with the next row
 
@@ -179,9 +178,13 @@ class LeastSquares(Linear):
 
     def _rule_changed(self) -> bool:
         """Whether the kind of rule differs from that of the rule used so far."""
-        chosen, state = self._rule(), getattr(self, "forgetting_", None)
-        if state is None or type(state) is not chosen.state:
-            return state is not None
+        chosen = self._rule()
+        if self._compiled is not None:
+            kind = self._compiled.constants[0].state
+        else:
+            kind = type(getattr(self, "forgetting_", None))
+        if kind is not chosen.state:
+            return kind is not type(None)
         time = getattr(self, "time_", None)
         clock = None if time is None else "date" if isinstance(time, np.datetime64) else "number"
         return bool(self.rows_seen_ and clock != chosen.clock)
@@ -315,9 +318,9 @@ class LeastSquares(Linear):
             y = validation.series_array(y)
         if not (_is_plain(X, 2) and _is_plain(y, self.target_ndim_)):
             return None
-        few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
-        d, c = X.shape[1] == self._compiled.d, y.size == len(X) * self._compiled.c
-        if not (few and d and c and len(y) == len(X)):
+        same_features = X.shape[1] == self._compiled.d
+        same_outputs = len(y) == len(X) and y.size == len(X) * self._compiled.c
+        if not (0 < X.size <= _NUMBERS and same_features and same_outputs):
             return None
         X, y, errors = np.ascontiguousarray(X), np.ascontiguousarray(y), np.empty(y.shape)
         return y - errors if self._compiled.learn_few(len(y), X, y, errors) else None
@@ -367,10 +370,6 @@ class LeastSquares(Linear):
         left_out = compiled.nbytes - sum(part.nbytes for part in fitted)
         return {**dict(zip(_FITTED, fitted, strict=True)), "_frozen": left_out}
 
-    def _export(self, compiled: Any) -> CompiledRows:
-        """The content of a compiled state."""
-        return CompiledRows.of(compiled)
-
     def _import(self, state: CompiledRows) -> None:
         """Continue from the content of a compiled state."""
         if native.loops is not None:
@@ -393,8 +392,8 @@ class LeastSquares(Linear):
         if self._frozen is None:
             return super()._missing(name)
         return NotFittedError(
-            "onepass: a learner's `frozen_copy()` must be used for prediction only, got a call "
-            "that needs the whole state. Use a full copy: `model()` of a durable learner, or "
+            "onepass: learning, saving and `return_std` must be used with a whole learner, got its "
+            "`frozen_copy()`, which only predicts. Use `model()` of a durable learner, or "
             "copy.deepcopy of another learner."
         )
 

@@ -7,7 +7,7 @@ in NumPy arrays by :mod:`onepass.memory.forgetting`. Both compute the same recur
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -134,6 +134,8 @@ class CompiledRows:
     ridge, prior, floor, free : float or None, Prior, Floor, bool
         The parts of the state that the rows do not change.
     """
+
+    state: ClassVar[type] = Floor
 
     U: Floats
     theta: Floats

@@ -106,7 +106,7 @@ class BaseSGD(Linear):
             If a parameter is unknown, out of range, or incompatible with the others.
         """
         who = type(self).__name__
-        params = self.get_params(deep=False)
+        params = vars(self)
         loss = from_parameters(self.losses, "loss", params, who)
         rule = from_parameters(STEP_RULES, "step", params, who)
         if rule.closed_form and (self.loss != self.closed_form_loss or self.l2):

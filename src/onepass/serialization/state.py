@@ -9,6 +9,7 @@ owner's method ``_read(compiled, name)`` returns the copy of an attribute.
 from functools import cache
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 __all__ = [
@@ -46,7 +47,10 @@ class StateAttribute:
             return own[self.name]
         compiled = own.get("_compiled")
         if compiled is not None:
-            return owner._read(compiled, self.name)  # noqa: SLF001  the protocol of owners
+            value = owner._read(compiled, self.name)  # noqa: SLF001  the protocol of owners
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False  # changes of a copy would be lost
+            return value
         if self.default and "rows_seen_" in own:
             return self.default[0]
         raise owner._missing(self.name)  # noqa: SLF001
@@ -63,9 +67,10 @@ class CompiledState(StateAttribute):
         if owner is None:
             return self
         compiled = owner.__dict__.get("_compiled")
-        if compiled is None:
+        exported = {} if compiled is None else owner._exported(compiled)  # noqa: SLF001
+        if self.name not in exported:
             raise owner._missing(self.name)  # noqa: SLF001
-        return owner._export(compiled)  # noqa: SLF001
+        return exported[self.name]
 
     def __set__(self, owner: Any, value: object) -> None:
         owner._import(value)  # noqa: SLF001

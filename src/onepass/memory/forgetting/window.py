@@ -513,6 +513,8 @@ class Window:
 class CompiledWindow:
     """Conversion between the state of a window of rows and the compiled state of a learner."""
 
+    state: ClassVar[type] = WindowBuffer
+
     @staticmethod
     def supports(rule: Window, d: int, n: int) -> bool:
         """Whether there is a compiled state for this window with d features."""
@@ -552,13 +554,13 @@ class CompiledWindow:
         window.numbers(2.0**-state.age)
         if state.loop is not None and state.fading == _fading(rule):
             window.put("state", state.loop)
-        window.constants = CompiledWindow, rule, empty, past, start
+        window.constants = CompiledWindow, rule, empty, past.memory.ridge, prior, start
         return window if window.numbers()[3] else None
 
     @staticmethod
     def read(window: Any) -> tuple[LeastSquaresState, WindowBuffer]:
         """Copy a compiled state to the form that NumPy uses."""
-        _, rule, empty, past, start = window.constants
+        _, rule, empty, ridge, prior, start = window.constants
         loop = window.copy()  # its triangle may be computed anew
         n, share, *_ = loop.numbers()
         d, c = start.shape
@@ -568,9 +570,9 @@ class CompiledWindow:
         stream = _Stream(rule, WindowBuffer(empty, rows, -math.log2(share)), none)
         stream.loop = loop
         whole, state = stream.end()
-        memory, centering = whole.past(start, past.memory.ridge)
+        memory, centering = whole.past(start, ridge)
         state = replace(state, stored_rows=rows)  # without the cache, whose loop has other targets
-        return LeastSquaresState(memory, centering, past.prior), state
+        return LeastSquaresState(memory, centering, prior), state
 
     @staticmethod
     def exported(window: Any) -> dict[str, Any]:
