@@ -43,8 +43,8 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     defines most of them for matrices. ``_learn_row`` and ``_transform_row``, for single rows, may
     be overridden if there is a faster way. Methods never modify an array, list or dict of an
     attribute in place: they assign new objects, so that the caller can restore the attributes after
-    an error, and that a shallow copy can learn a row. ``_learn_rows`` sets ``n_features_in_`` and
-    ``rows_seen_``; both are undefined before it is first called.
+    an error, and so that a shallow copy can learn a row. ``_learn_rows`` sets ``n_features_in_``
+    and ``rows_seen_``; both are undefined before it is first called.
     """
 
     rescales: ClassVar[bool] = False
@@ -104,7 +104,8 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         """Return one row as transformed after it was learned, and the new attributes.
 
         Nothing is learned until the caller assigns the attributes. ``x`` is the user's row, which
-        is validated for the public call ``where``; None if x (d,) comes from a transformer.
+        is validated for the public call ``where``; None if ``x`` (d,) is the output of another
+        transformer.
         """
         learned = object.__new__(type(self))
         learned.__dict__.update(vars(self))

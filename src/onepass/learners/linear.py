@@ -58,7 +58,7 @@ HALVES = np.array([-0.5, 0.5])
 """Factors that convert the weights of the shared problem of two classes to those of each class."""
 
 
-_STEPS = 1024  # rows for which the compiled state has steps
+_STEPS = 1024  # number of step sizes computed in advance
 _LARGEST = 1e150  # products of weights up to this bound do not overflow within these rows
 _PLAIN = "biufU"  # kinds of labels that the compiled state compares as NumPy does
 _LABELS = (str, int, float, np.generic)
@@ -255,7 +255,7 @@ class Linear:
         return self._read_all(compiled)
 
     def _exported(self, compiled: Any) -> dict[str, Any]:
-        """The learned attributes of pickles, from which learning continues to the bit."""
+        """The learned attributes for files, from which learning continues bit for bit."""
         return self._read_all(compiled)
 
     def _missing(self, name: str) -> AttributeError:

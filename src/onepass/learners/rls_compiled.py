@@ -1,8 +1,9 @@
-"""Recursive least squares in the compiled rows of :mod:`onepass.native`, for supported cases.
+"""Recursive least squares in compiled states of :mod:`onepass.native`, for supported cases.
 
-They support forgetting by rows, with or without a floor, once every direction is determined. All
-other rows, and values so large or small that their squares may overflow or underflow, are learned
-in NumPy arrays by :mod:`onepass.memory.forgetting`. Both compute the same recursion, to rounding.
+They support exponential forgetting by rows and by time, with or without a floor, and windows of
+rows, once every direction is determined. All other rows, and values so large or small that their
+squares may overflow or underflow, are learned in NumPy arrays by :mod:`onepass.memory.forgetting`.
+Both compute the same recursion, to rounding.
 """
 
 from collections.abc import Mapping
@@ -30,10 +31,12 @@ from onepass.types import Floats
 __all__ = ["ArrayState", "CompiledRows", "learn_rows", "read"]
 
 _MAX_FEATURES = 1 << 13  # with more, copies of the triangle would be too large
-_MAX_ONE_THREAD = 1024  # features up to which the loop is faster than BLAS with several threads
-_MAX_FLOOR = 256  # features up to which the loop supports a floor
-_HEAD = 64  # rows learned in arrays before the loop is tried again; doubled while it fails
-_MAX_HEAD = 4096  # maximum number of rows learned in arrays before the loop is tried again
+_MAX_ONE_THREAD = (
+    1024  # features up to which compiled code is faster than BLAS with several threads
+)
+_MAX_FLOOR = 256  # features up to which compiled code supports a floor
+_HEAD = 64  # rows learned in arrays before the state is compiled; doubled while that fails
+_MAX_HEAD = 4096  # the maximum of this number
 _PARTS = ("squares", "means", "rest", "energy", "active", "last")
 _LARGEST, _SMALLEST = 1e60, 1e-50  # squares of values in between, and their sums, are safe
 
@@ -114,7 +117,7 @@ def read(compiled: Any) -> ArrayState:
 
 @dataclass(frozen=True, eq=False)
 class CompiledRows:
-    """The content of a compiled state, from which it continues to the bit.
+    """The content of a compiled state; learning continues from it bit for bit.
 
     Parameters
     ----------
@@ -129,7 +132,7 @@ class CompiledRows:
     energy, active, last : ndarrays of shape (d,)
         ``squares``, ``active`` and ``last`` of the floor.
     numbers : tuple
-        Mass, half-lives since the last visit of the floor, rows, the factor by which ``prior`` has
+        Mass, half-lives since the floor was last applied, rows, the factor by which ``prior`` has
         faded, and ``due``.
     ridge, prior, floor, free : float or None, Prior, Floor, bool
         The parts of the state that the rows do not change.
@@ -169,7 +172,7 @@ class CompiledRows:
 
     @classmethod
     def exported(cls, compiled: Any) -> dict[str, Any]:
-        """The learned attributes from which a learner continues to the bit."""
+        """The learned attributes for files, from which learning continues bit for bit."""
         return {"compiled_": cls.of(compiled)}
 
     @staticmethod

@@ -61,7 +61,7 @@ class StateAttribute:
 
 
 class CompiledState(StateAttribute):
-    """The content of the compiled state, from which it continues to the bit; for files."""
+    """The compiled state for files; learning continues from it bit for bit."""
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         if owner is None:
@@ -77,7 +77,7 @@ class CompiledState(StateAttribute):
 
 
 class RowCounter(StateAttribute):
-    """A learned count, to which the compiled state adds the rows that it has counted itself.
+    """A learned count: the value in the instance plus that of the compiled state.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class RowCounter(StateAttribute):
 def learned(thing: Any) -> dict[str, Any]:
     """Return the learned attributes in files, whose names end with an underscore.
 
-    Those of a compiled state follow all others, on which its format of rows depends.
+    A compiled state comes last, since restoring it requires the others.
 
     Raises
     ------

@@ -80,7 +80,7 @@ def labels_of(frame: Any) -> list[Any]:
 
 
 def plain_slices(frame: Any) -> Iterator[Columns] | None:
-    """Return an iterator over the columns of slices of a frame; None if it is no plain frame.
+    """Return an iterator over the columns of slices of a frame; None if the frame is not plain.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ __all__ = ["Directional", "DirectionalState", "JointTriangle", "joined", "sifted
 _WIDTH = 128  # rows absorbed at a time
 _SAFE = 1e-7  # minimum reciprocal condition number of a triangle that is solved directly
 _CLEAN = 1e-6  # minimum diagonal entry relative to its column, if there is a penalty
-_DISTINCT = 1e-6  # minimum pivot of a rank that is not in doubt
+_DISTINCT = 1e-6  # larger pivots determine the rank without an SVD
 _EPS = float(np.finfo(np.float64).eps)
 
 

@@ -106,8 +106,8 @@ class WindowRows:
 class _Cache:
     """The compiled loop that contains a state, and storage in which rows can be appended.
 
-    The next state takes them, so that a small block does not copy the window. If that block fails,
-    and in copies of the state, they are missing, and are created again from the state.
+    They move to the next state, so that a small block does not copy the window. Copies, and states
+    whose next block failed, create them again.
     """
 
     def __init__(self) -> None:
@@ -576,7 +576,7 @@ class CompiledWindow:
 
     @staticmethod
     def exported(window: Any) -> dict[str, Any]:
-        """Nothing, since the state in NumPy's form continues to the bit."""
+        """Nothing: learning continues from the state in NumPy's form."""
         del window
         return {}
 
