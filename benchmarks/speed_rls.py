@@ -215,7 +215,7 @@ def windows(rounds: int, limits: Limits) -> Iterator[Work]:
     here, missing = installed((PolarsDS, PolarsOnline, PolarsOLS))
     for p, rows in WINDOWS.items():
         X, y = stream(p)
-        ways = {"onepass": window_blocks(X, y, rows)}
+        ways = {"onepass": window_blocks(X, y, rows, 1e-6)}
         learners = {each.name(rows): each(X, y, 0.0, rows) for each in here}
         n = 2 * rows
         others = [each.before(n)[rows:] for each in learners.values()]
@@ -229,9 +229,9 @@ def windows(rounds: int, limits: Limits) -> Iterator[Work]:
         )  # fmt: skip
 
 
-def window_blocks(X: Floats, y: Floats, rows: int) -> Way:
-    """Return test-then-train of onepass over a window."""
-    return blocks(X, y, ridge=0.0, forgetting=op.forgetting.Window(rows))
+def window_blocks(X: Floats, y: Floats, rows: int, ridge: float = 0.0) -> Way:
+    """Return test-then-train of onepass over a window; the default ridge of onepass is 1e-6."""
+    return blocks(X, y, ridge=ridge, forgetting=op.forgetting.Window(rows))
 
 
 def hard_streams() -> Iterator[tuple[str, Floats, Floats]]:
