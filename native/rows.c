@@ -104,8 +104,8 @@ WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, 
         memcpy(to, x, d * sizeof *x);
         memcpy(to + d, y, c * sizeof *y);
     }
-    if (rows->level > 0.0)
-        record_excitation(rows, x, to, weight);
+    if (rows->level > 0.0) /* with an intercept, the first row only sets the means */
+        record_excitation(rows, x, to, rows->free && past == 0.0 ? 0.0 : weight);
     if (rows->started)
         for (ptrdiff_t j = 0; j < d; j++)
             for (ptrdiff_t k = 0; k < c; k++)

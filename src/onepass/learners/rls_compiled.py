@@ -25,7 +25,15 @@ from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Prior, Triangle
 from onepass.types import Floats
 
-__all__ = ["ArrayState", "CompiledRows", "learn_rows", "read"]
+__all__ = [
+    "ArrayState",
+    "CompiledRows",
+    "compile_rows",
+    "fading",
+    "learn_rows",
+    "read",
+    "supports",
+]
 
 _MAX_FEATURES = 1 << 13  # with more, copies of the triangle would be too large
 _MAX_ONE_THREAD = 1024  # features up to which the loop is faster than BLAS with several threads
@@ -72,11 +80,11 @@ def learn_rows(
     """
     n, d = rows.X.shape
     errors, i, head = np.empty(rows.Y.shape), 0, max(d, _HEAD)
-    supported = _supports(rule, d) and not (n > 1 and _prefers_blas(d))
+    supported = native.loops is not None and supports(rule, d) and not (n > 1 and _prefers_blas(d))
     while i < n:
         count = 0
         if supported:
-            now = _compile(rule, arrays, rows.start, row_format) if arrays else compiled.copy()
+            now = compile_rows(rule, arrays, rows.start, row_format) if arrays else compiled.copy()
             if now is not None:
                 count = _count_learned(now, rows.part(i, n), errors[i:])
                 if count == n - i:
@@ -145,9 +153,8 @@ class CompiledRows:
 
     def compiled(self, rule: Any, start: Floats, row_format: tuple[Any, ...] | None) -> Any:
         """The compiled state for a forgetting rule and initial weights."""
-        fading = (rule.factor, _level(rule), rows_between(rule.factor))
         loops: Any = native.loops
-        compiled = loops.Rows(*self.theta.shape, self.free, *fading, row_format)
+        compiled = loops.Rows(*self.theta.shape, self.free, *fading(rule), row_format)
         compiled.put("start", np.ascontiguousarray(start))
         compiled.put("least", self.floor.least)
         for name in _PARTS:
@@ -185,7 +192,7 @@ def read(compiled: Any) -> ArrayState:
     return CompiledRows.of(compiled.copy()).arrays()
 
 
-def _compile(
+def compile_rows(
     rule: Any, arrays: ArrayState, start: Floats, row_format: tuple[Any, ...] | None
 ) -> Any:
     """Return the compiled state; None if a direction is undetermined or values are extreme."""
@@ -215,15 +222,20 @@ def _compile(
     ).compiled(rule, start, row_format)
 
 
+def fading(rule: Any) -> tuple[float, float, int]:
+    """Factor, floor, and rows between two visits of the floor."""
+    return rule.factor, _level(rule), rows_between(rule.factor)
+
+
 def _level(rule: Any) -> float:
     """The floor of a rule with this factor."""
     return float(rule.level) if rule.factor < 1.0 else 0.0
 
 
-def _supports(rule: Any, d: int) -> bool:
-    """Whether the compiled rows support this rule with d features."""
-    fading = type(rule) in {Bounded, Exponential} and rule.factor is not None
-    if native.loops is None or not fading or rule.factor < GAP:
+def supports(rule: Any, d: int) -> bool:
+    """Whether compiled rows, if they are installed, support this rule with d features."""
+    by_rows = type(rule) in {Bounded, Exponential} and rule.factor is not None
+    if not by_rows or rule.factor < GAP:
         return False
     return d <= (_MAX_FLOOR if _level(rule) else _MAX_FEATURES)
 
