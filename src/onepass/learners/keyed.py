@@ -303,7 +303,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         n = len(keys.codes)
         s = validation.weights(sample_weight, n, where)
         if verb == "fit" and (not n or (s is not None and not s.any())):
-            twin._new().fit(rest, y, sample_weight)  # raises the error
+            clone(self.model).fit(rest, y, sample_weight)  # raises the error
         if n == 0:
             return np.empty(0)
         y = twin._read_targets(y, n, s, where)
@@ -313,7 +313,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             lives = twin._plan(rows, before, where)
             block = _Block(twin, rows, lives, where, predicting=verb == "test_then_train")
             block.learn()
-            predictions = block.predictions()
+            predictions = block.predictions() if block.predicting else np.empty(0)
         except BaseException:
             if states.last is not None:
                 states.restore(before)
@@ -456,7 +456,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             ended = _expired(states.last, twin.rows_seen_, self.max_keys, self.max_age)
             removed = [key for key, _ in ended]
         twin._store(changed)
-        states.update([key for key in removed if key in states.entries], {}, [], states.read([]))
+        states.update(removed, {})
         self.__dict__ = twin.__dict__
         return self
 
@@ -472,7 +472,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         names = [*self.feature_names_in_, *(at.names or [])[d:]]
         self.n_features_in_, self.feature_names_in_ = at.d + 1, np.array(names, dtype=object)
         last, self._packed = self.states_.last, None
-        self.states_ = KeyedStates(self._width)
+        self.states_ = KeyedStates(0 if self._packing is None else self._packing.width)
         self.states_.last = last
         self._store(everyone)
 
@@ -600,32 +600,32 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
     def _store(self, learners: dict[Key, Any]) -> None:
         """Store learners, packed if possible."""
-        packing, packed = self._packing, dict[Key, Floats]()
-        for key, learner in learners.items() if packing is not None else ():
-            if (state := packing.pack(learner)) is not None:
-                packed[key] = state
-        others = {key: learner for key, learner in learners.items() if key not in packed}
-        values = np.array(list(packed.values())).reshape(len(packed), self.states_.width)
-        self.states_.update([], others, list(packed), values)
+        states = _packed(self._packing, learners)
+        others = {key: None if key in states else one for key, one in learners.items()}
+        values = np.array(list(states.values())).reshape(len(states), self.states_.width)
+        self.states_.update([], others, list(states), values)
 
     def _read(self, X: Any, where: str, *, learning: bool) -> tuple[Keys, Any]:
         """The keys of rows, and the rows for the models; if learning, start with the first rows."""
-        if where.endswith("_one"):
+        single = where.endswith("_one")
+        if single:
             key, rest = split_row(X, self.by, where)
-            keys, named = Keys(np.zeros(1, dtype=np.int32), [key]), isinstance(rest, dict)
+            keys, width = Keys(np.zeros(1, dtype=np.int32), [key]), len(rest) + 1
             names = [str(name) for name in X] if isinstance(X, dict) else None
-            rest = [rest] if named else rest[None]
         else:
             keys, rest, names = split_keys(X, self.by, where)
+            width = len(names) if names is not None else rest.shape[1] + 1
         if learning and not self._started and len(keys.codes):
-            self._start(rest.shape[1] + 1 if names is None else len(names), names, where)
-        model = self.model_ if self._started else self.model
-        if not isinstance(model, Learner):
-            return keys, Table.from_frame(rest) if is_frame(rest) else rest
-        if isinstance(rest, list):
-            rest = Table.from_rows(rest)
-        d = self.n_features_in_ - 1 if self._started else None
-        return keys, validation.matrix(rest, where, d=d, names=self._names())[0]
+            self._start(width, names, where)
+        if not isinstance(self.model_ if self._started else self.model, Learner):
+            rest = Table.from_frame(rest) if is_frame(rest) else rest
+            return keys, [rest] if single else rest
+        known: Any = {"d": self.n_features_in_ - 1 if self._started else None}
+        known["names"] = self._names()
+        if single:
+            return keys, validation.row_vector(rest, where, **known)[None]
+        rest = Table.from_rows(rest) if isinstance(rest, list) else rest
+        return keys, validation.matrix(rest, where, **known)[0]
 
     def _start(self, columns: int, names: list[str] | None, where: str) -> None:
         """Initialise the learned attributes."""
@@ -828,13 +828,15 @@ class _Block:
 
     def store(self) -> None:
         """Replace the former models."""
-        keyed, names, ended = self.keyed, self.lives.names, self.lives.ended
-        last = {i: learner for i, learner in self.learners.items() if i not in ended}
-        good = [i not in ended for i in self.packed]
-        packed = [names[i] for i, stays in zip(self.packed, good, strict=True) if stays]
-        values = self.values if all(good) else self.values[np.array(good)]
-        keyed.states_.update(self.lives.removed, {}, packed, values)
-        keyed._store({names[i]: learner for i, learner in last.items()})
+        lives, states = self.lives, self.keyed.states_
+        order = [i for i in np.argsort(lives.first, kind="stable").tolist() if i not in lives.ended]
+        learners = {lives.names[i]: self.learners.get(i) for i in order if lives.first[i] < self.n}
+        again = _packed(self.packing, {k: one for k, one in learners.items() if one is not None})
+        here = [j for j, i in enumerate(self.packed) if i not in lives.ended]
+        values = self.values if len(here) == len(self.packed) else self.values[here]
+        packed = [lives.names[self.packed[j]] for j in here] + list(again)
+        values = np.concatenate((values, list(again.values()))) if again else values
+        states.update(lives.removed, learners | dict.fromkeys(again), packed, values)
 
 
 def _lives_in_order(
@@ -881,6 +883,12 @@ def _lives_in_order(
     expire(None)
     array = np.array(codes, dtype=np.int32)
     return _Lives(names, array, known, np.array(first, dtype=int), list(removed), frozenset(ended))
+
+
+def _packed(packing: PackedRows | None, learners: dict[Key, Any]) -> dict[Key, Floats]:
+    """The states of the learners that can be packed."""
+    found = {} if packing is None else {key: packing.pack(one) for key, one in learners.items()}
+    return {key: state for key, state in found.items() if state is not None}
 
 
 def _expired(

@@ -19,6 +19,7 @@ from onepass.validation.keys import Key
 
 __all__ = ["KeyedStates"]
 
+_FIRST = np.zeros(1, dtype=np.int64)
 _CHUNK = 1 << 13  # numbers in a chunk: copying it is fast, and few chunks are needed
 
 
@@ -80,22 +81,28 @@ class KeyedStates:
         self,
         removed: Sequence[Key],
         learners: Mapping[Key, Any],
-        packed: Sequence[Key],
-        values: Floats,
+        packed: Sequence[Key] = (),
+        values: Floats | None = None,
     ) -> None:
-        """Remove keys, then set learners, and the numbers (k, width) of packed learners."""
+        """Remove keys; then set learners, and the numbers (k, width) of packed learners.
+
+        New keys are appended in the order of ``learners``, whose values are None if they are
+        packed.
+        """
         entries = dict(self.entries) if self._shared else self.entries
         for key in removed:
             self._release(entries.pop(key))
         for key, learner in learners.items():
-            self._release(entries.get(key))
-            entries[key] = learner
+            before = entries.setdefault(key, learner)
+            if learner is not None:
+                self._release(before)
+                entries[key] = learner
         slots = [entries.get(key) for key in packed]
-        for i, slot in enumerate(slots):
-            if not isinstance(slot, int):
-                slots[i] = entries[packed[i]] = self._allocate()
+        new = [i for i, slot in enumerate(slots) if not isinstance(slot, int)]
+        for i, slot in zip(new, self._allocated(len(new)), strict=True):
+            slots[i] = entries[packed[i]] = slot
         chunks = self._chunks
-        for chunk, at, offsets in self._parts(slots):
+        for chunk, at, offsets in self._parts(slots) if values is not None else ():
             chunks[chunk] = chunks[chunk].copy()
             chunks[chunk][offsets] = values[at]
         self.entries, self._shared = entries, False
@@ -110,14 +117,13 @@ class KeyedStates:
         if isinstance(entry, int):
             self._free.append(entry)
 
-    def _allocate(self) -> int:
-        """A free slot."""
-        if self._free:
-            return self._free.pop()
-        if self._size == len(self._chunks) * self._per_chunk:
+    def _allocated(self, n: int) -> list[int]:
+        """Free slots."""
+        again = [self._free.pop() for _ in range(min(n, len(self._free)))]
+        size, self._size = self._size, self._size + n - len(again)
+        while self._size > len(self._chunks) * self._per_chunk:
             self._chunks.append(np.zeros((self._per_chunk, self.width)))
-        self._size += 1
-        return self._size - 1
+        return again + list(range(size, self._size))
 
     @property
     def _per_chunk(self) -> int:
@@ -125,11 +131,14 @@ class KeyedStates:
 
     def _parts(self, slots: Sequence[Any]) -> Iterator[tuple[int, Array, Array]]:
         """Each chunk with the places of its slots in ``slots``, and their rows in the chunk."""
+        if len(slots) < 2:  # the case of a single row
+            for slot in slots:
+                yield slot // self._per_chunk, _FIRST, np.array([slot % self._per_chunk])
+            return
         chunks, offsets = np.divmod(np.array(slots, dtype=np.int64), self._per_chunk)
         order = np.argsort(chunks, kind="stable")
         for at in np.split(order, np.flatnonzero(np.diff(chunks[order])) + 1):
-            if len(at):
-                yield int(chunks[at[0]]), at, offsets[at]
+            yield int(chunks[at[0]]), at, offsets[at]
 
 
 def _encoded(states: KeyedStates) -> dict[str, Any]:
@@ -157,8 +166,7 @@ def _decoded(
     plain = all(type(name) in {str, int} for name in names) and values.dtype == np.float64
     if not plain or len({*names}) < len(names) or len(stored) != len(values) or [*objects]:
         raise ValueError("the keys and their learners do not match")
-    states.entries = dict.fromkeys(names)
-    states.update([], found, stored, values)
+    states.update([], dict.fromkeys(names) | found, stored, values)
     if last is not None:
         states.last = OrderedDict(zip(names, last.tolist(), strict=True))
     return states

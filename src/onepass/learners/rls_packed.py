@@ -126,6 +126,8 @@ class PackedRows:
 
     def pack(self, learner: RLSRegressor) -> Floats | None:
         """The state of a learner, (width,); None if it must be learned in Python."""
+        if self.rows is None:
+            return None
         compiled = learner._compiled  # noqa: SLF001
         if compiled is None:
             rule, arrays = learner._rule(), ArrayState(learner._past(), learner.forgetting_)  # noqa: SLF001
