@@ -5,6 +5,7 @@ import json
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +81,12 @@ def joined(keys: Any, X: Any) -> Any:
 def pieces(n: int, cuts: Any) -> list[slice]:
     """The blocks between sorted cuts."""
     ends = [0, *sorted({int(cut) for cut in cuts if 0 < cut < n}), n]
-    return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(a, b) for a, b in pairwise(ends)]
 
 
-def by_hand(model: Any, keys: Any, X: Any, y: Any, s: Any = None) -> tuple[dict[Any, Any], list[Any]]:
+def by_hand(
+    model: Any, keys: Any, X: Any, y: Any, s: Any = None
+) -> tuple[dict[Any, Any], list[Any]]:
     """One learner per key that learns row by row, and the prequential predictions."""
     learners: dict[Any, Any] = {}
     predictions = []
@@ -165,9 +168,7 @@ def test_compiled_models_equal_numpy(seed: int, cuts: list[int]) -> None:
     def learned() -> Any:
         keyed = op.Keyed(model, by=1, max_keys=[None, 7][seed % 2])
         parts = pieces(N, cuts)
-        found = [
-            keyed.test_then_train(rows[p], y[p], None if s is None else s[p]) for p in parts
-        ]
+        found = [keyed.test_then_train(rows[p], y[p], None if s is None else s[p]) for p in parts]
         return np.concatenate(found), keyed.predict(rows), keyed.keys()
 
     compiled = learned()
@@ -422,7 +423,8 @@ def test_messages() -> None:
         (ColumnError, "key column 'who'", lambda: keyed.predict(frame.drop(columns="who"))),
         (ColumnError, "index of a column", lambda: keyed.predict(rows)),
         (ColumnError, "'who'", lambda: keyed.predict_one({"a": 1.0, "b": 1.0, "c": 1.0})),
-        (ParameterError, "max_keys", lambda: op.Keyed(op.RLSRegressor(), 1, max_keys=0).fit(rows, y)),
+        (ParameterError, "max_keys",
+         lambda: op.Keyed(op.RLSRegressor(), 1, max_keys=0).fit(rows, y)),
         (ParameterError, "prior_strength",
          lambda: op.Keyed(op.RLSRegressor(), 1, prior_strength=0).fit(rows, y)),
         (TypeMismatchError, "`model` must be", lambda: op.Keyed(keyed, 1).fit(rows, y)),
@@ -453,7 +455,7 @@ def test_files_and_copies_continue_to_the_bit(
     op.save(keyed, tmp_path / "m.onepass")
     others = [
         op.load(tmp_path / "m.onepass"),
-        pickle.loads(pickle.dumps(keyed)),
+        pickle.loads(pickle.dumps(keyed)),  # noqa: S301
         copy.deepcopy(keyed),
         copy.copy(keyed),
     ]
@@ -471,7 +473,10 @@ def test_files_are_compact_and_load_without_the_compiled_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)
-    rows, y = np.c_[rng.integers(2000, size=6000), rng.normal(size=(6000, 4))], rng.normal(size=6000)
+    rows, y = (
+        np.c_[rng.integers(2000, size=6000), rng.normal(size=(6000, 4))],
+        rng.normal(size=6000),
+    )
     keyed = op.Keyed(op.RLSRegressor(), by=0).partial_fit(rows, y)
     op.save(keyed, tmp_path / "m.onepass")
     if native.loops is not None:
@@ -506,7 +511,11 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", [False, True])
-@pytest.mark.parametrize("model", [PACKED[0], op.RLSRegressor(prior=1.0), op.Pipeline(Encode(), op.RLSRegressor())], ids=str)
+@pytest.mark.parametrize(
+    "model",
+    [PACKED[0], op.RLSRegressor(prior=1.0), op.Pipeline(Encode(), op.RLSRegressor())],
+    ids=str,
+)
 def test_merge_by_key(model: Any, *, named: bool) -> None:
     keys, X, y = stream()
     keys[100:] += 2  # some keys occur in one part only
@@ -534,7 +543,9 @@ def test_merge_with_other_features_and_errors() -> None:
     keys, X, y = stream()
     frame = pd.DataFrame(X, columns=list("abc")).assign(who=keys, more=0.0)
     one = op.Keyed(op.RLSRegressor(), by="who").partial_fit(frame.drop(columns="more"), y)
-    two = op.Keyed(op.RLSRegressor(), by="who").partial_fit(frame[:50].assign(more=X[:50, 0] ** 2), y[:50])
+    two = op.Keyed(op.RLSRegressor(), by="who").partial_fit(
+        frame[:50].assign(more=X[:50, 0] ** 2), y[:50]
+    )
     one.merge(two)
     whole = op.Keyed(op.RLSRegressor(), by="who").partial_fit(frame, y)
     whole.partial_fit(frame[:50].assign(more=X[:50, 0] ** 2), y[:50])
@@ -564,11 +575,16 @@ def test_prequential_and_durable(tmp_path: Path) -> None:
         for key, x in zip(keys, X.tolist(), strict=True)
     ]
     report = op.evaluate.prequential(
-        {"keyed": op.Keyed(op.RLSRegressor(), by="who"), "one": op.Pipeline(Encode(), op.RLSRegressor())},
+        {
+            "keyed": op.Keyed(op.RLSRegressor(), by="who"),
+            "one": op.Pipeline(Encode(), op.RLSRegressor()),
+        },
         (Table.from_rows(rows), y),
     )
     assert report.scores["keyed"].overall["mae"] < report.scores["one"].overall["mae"]
-    for i, model in enumerate((op.RLSRegressor(), op.Pipeline(Encode(), Impute(), op.RLSRegressor()))):
+    for i, model in enumerate(
+        (op.RLSRegressor(), op.Pipeline(Encode(), Impute(), op.RLSRegressor()))
+    ):
         place = tmp_path / f"{i}.db"
         with op.durable(place, op.Keyed(model, by="who", max_keys=4)) as durable:
             assert durable.predict(rows[:2]).tolist() == [0.0, 0.0]

@@ -1,14 +1,16 @@
 """Keyed: one small model per key, for rows of many keys in one stream.
 
 Each row is predicted and learned by the model of its key, as if the models were separate learners.
-With a pooled model, which learns all rows, a new key starts from a copy of it; the copy's rows count
-as at most ``prior_strength`` rows, so that the key's own rows soon outweigh them.
+With a pooled model, which learns all rows, a new key starts from a copy of it, whose rows count as
+at most ``prior_strength`` rows, so that the key's own rows soon outweigh them.
 
 The rows of a block are grouped by key. Models that :class:`~onepass.learners.rls_packed.PackedRows`
 supports are learned together in compiled code; all others, and rows that the compiled code cannot
 learn, are learned by one learner per key. Everything is learned in copies, which replace the former
 learners when the whole block has been learned.
 """
+
+# ruff: noqa: SLF001  the parts of this file share the protocol of learners
 
 import copy
 import re
@@ -19,7 +21,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
 
 from onepass import validation
@@ -392,6 +393,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of regressors or the accuracy of classifiers on these rows."""
+        from sklearn.metrics import accuracy_score, r2_score  # noqa: PLC0415  slow to import
+
         measure = accuracy_score if is_classifier(self) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
@@ -569,10 +572,9 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
     @property
     def _packing(self) -> PackedRows | None:
         """How models are packed; None if they are not."""
-        if self._packed is None and isinstance(self.model_, Learner):
-            if hasattr(self, "n_outputs_"):
-                shape = self.n_features_in_ - 1, self.n_outputs_, self.target_ndim_
-                self._packed = PackedRows.of(self._new(), *shape)
+        if self._packed is None and hasattr(self, "n_outputs_"):
+            shape = self.n_features_in_ - 1, self.n_outputs_, self.target_ndim_
+            self._packed = PackedRows.of(self._new(), *shape)
         return self._packed
 
     def _new(self) -> Any:
@@ -600,10 +602,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
     def _store(self, learners: dict[Key, Any]) -> None:
         """Store learners, packed if possible."""
-        states = _packed(self._packing, learners)
-        others = {key: None if key in states else one for key, one in learners.items()}
-        values = np.array(list(states.values())).reshape(len(states), self.states_.width)
-        self.states_.update([], others, list(states), values)
+        changed, values = _packed(self._packing, learners)
+        self.states_.update([], changed, [], values)
 
     def _read(self, X: Any, where: str, *, learning: bool) -> tuple[Keys, Any]:
         """The keys of rows, and the rows for the models; if learning, start with the first rows."""
@@ -718,7 +718,8 @@ class _Block:
                     self.found.append((rows, learner.predict(part["X"])))
                 return
             verb = "test_then_train" if self.predicting else "partial_fit"
-            predictions = getattr(learner, verb)(**part)
+            learn: Callable[..., Array] = getattr(learner, verb)
+            predictions = learn(**part)
         if self.predicting:
             self.found.append((rows, predictions))
         self.learners[life] = learner
@@ -734,7 +735,7 @@ class _Block:
                 with _naming("the pooled model", self.where, np.arange(at, row)):
                     predictions.append(pooled.test_then_train(**self.rows.part(slice(at, row))))
                 at = row
-            if life >= 0 and row < self.n and getattr(pooled, "rows_seen_", 0):
+            if life >= 0 and row < self.n and getattr(pooled, "rows_seen_", 0) > 0:
                 self.starts[life] = copy.copy(pooled)
                 fade_to(self.starts[life], keyed.prior_strength)
         keyed.pooled_ = pooled
@@ -747,21 +748,17 @@ class _Block:
         packing, lives, rows = self.packing, self.lives, self.rows
         learning = rows.y is not None
         off = None if rows.weights is None else rows.weights == 0.0
-        barred = set(lives.codes[off].tolist()) if off is not None and self.predicting else ()
-        if learning:
-            barred = {*barred, *np.flatnonzero(lives.first == self.n).tolist()}
-        known = [
-            (i, entry) for i, entry in enumerate(lives.known)
-            if type(entry) is int and i not in barred
-        ]  # fmt: skip
-        new = [
-            i for i, entry in enumerate(lives.known)
-            if entry is None and learning and i not in self.starts and i not in barred
-        ]  # fmt: skip
-        members = [i for i, _ in known] + new
-        values = np.concatenate((
-            self.keyed.states_.read([entry for _, entry in known]), packing.start(len(new))
-        ))  # fmt: skip
+        barred = set(np.flatnonzero(lives.first == self.n).tolist()) if learning else set[int]()
+        if off is not None and self.predicting:
+            barred.update(lives.codes[off].tolist())
+        known = [i for i, entry in enumerate(lives.known) if type(entry) is int]
+        new = [i for i, entry in enumerate(lives.known) if entry is None and learning]
+        if barred or self.starts:
+            known = [i for i in known if i not in barred]
+            new = [i for i in new if i not in barred and i not in self.starts]
+            new.sort(key=lives.first.__getitem__)
+        members, slots = known + new, [lives.known[i] for i in known]
+        values = np.concatenate((self.keyed.states_.read(slots), packing.start(len(new))))
         index = np.full(len(rest), -1, dtype=np.int32)
         index[members] = np.arange(len(members))
         codes = index[lives.codes]
@@ -775,7 +772,9 @@ class _Block:
             packing.template._check_times(rows.time, self.n, self.where)  # raises an error
         if off is not None:
             codes[off] = -1
-        Y: Any = np.ascontiguousarray(np.reshape(rows.y, (self.n, -1)), dtype=np.float64)
+        Y: Any = np.ascontiguousarray(
+            np.reshape(np.asarray(rows.y), (self.n, -1)), dtype=np.float64
+        )
         errors, taught = packing.learn(values, codes, X, Y, rows.weights)
         counts = np.bincount(codes + 1, minlength=len(members) + 1)[1:]
         refused = np.flatnonzero(taught < counts)
@@ -790,11 +789,16 @@ class _Block:
             whole = len(at) == self.n
             self.note(at, Y - errors if whole else Y[at] - errors[at])
         stays = np.array([i not in self.learners for i in members], dtype=bool)
-        self.packed, self.values = [i for i, s in zip(members, stays, strict=True) if s], values[stays]
+        self.packed, self.values = (
+            [i for i, s in zip(members, stays, strict=True) if s],
+            values[stays],
+        )
 
     def note(self, rows: Array, predictions: Floats) -> None:
         """Note predictions (k, c)."""
-        self.found.append((rows, predictions[:, 0] if self.keyed.target_ndim_ == 1 else predictions))
+        self.found.append(
+            (rows, predictions[:, 0] if self.keyed.target_ndim_ == 1 else predictions)
+        )
 
     def predict_unknown(self, rows: Array) -> None:
         """Predict rows of unknown keys."""
@@ -828,15 +832,22 @@ class _Block:
 
     def store(self) -> None:
         """Replace the former models."""
-        lives, states = self.lives, self.keyed.states_
-        order = [i for i in np.argsort(lives.first, kind="stable").tolist() if i not in lives.ended]
-        learners = {lives.names[i]: self.learners.get(i) for i in order if lives.first[i] < self.n}
-        again = _packed(self.packing, {k: one for k, one in learners.items() if one is not None})
-        here = [j for j, i in enumerate(self.packed) if i not in lives.ended]
-        values = self.values if len(here) == len(self.packed) else self.values[here]
-        packed = [lives.names[self.packed[j]] for j in here] + list(again)
-        values = np.concatenate((values, list(again.values()))) if again else values
-        states.update(lives.removed, learners | dict.fromkeys(again), packed, values)
+        lives, names, values = self.lives, self.lives.names, self.values
+        remain = [j for j, i in enumerate(self.packed) if lives.known[i] is not None]
+        if not self.learners and not lives.ended:
+            slots = [lives.known[self.packed[j]] for j in remain]
+            new = dict.fromkeys(names[i] for i in self.packed[len(slots) :])
+            self.keyed.states_.update(lives.removed, new, slots, values)
+            return
+        rows = {i: values[j] for j, i in enumerate(self.packed) if lives.known[i] is None}
+        rows |= self.learners
+        order = [i for i in np.argsort(lives.first, kind="stable").tolist() if i in rows]
+        stay = {names[i]: rows[i] for i in order if i not in lives.ended}
+        changed, packed = _packed(self.packing, stay)
+        remain = [j for j in remain if self.packed[j] not in lives.ended]
+        slots = [lives.known[self.packed[j]] for j in remain]
+        values = np.concatenate((values[remain], packed)) if len(packed) else values[remain]
+        self.keyed.states_.update(lives.removed, changed, slots, values)
 
 
 def _lives_in_order(
@@ -850,7 +861,8 @@ def _lives_in_order(
 ) -> _Lives:
     """The model of each row if keys may be removed: a loop over the rows."""
     last: Any = states.last
-    names, known, first, codes = [], [], [], []
+    names: list[Key] = []
+    known, first, codes = [], [], []
     current: dict[Key, int] = {}  # the present model of a key
     removed, ended, n = dict[Key, None](), set[int](), len(keys.codes)
 
@@ -885,10 +897,20 @@ def _lives_in_order(
     return _Lives(names, array, known, np.array(first, dtype=int), list(removed), frozenset(ended))
 
 
-def _packed(packing: PackedRows | None, learners: dict[Key, Any]) -> dict[Key, Floats]:
-    """The states of the learners that can be packed."""
-    found = {} if packing is None else {key: packing.pack(one) for key, one in learners.items()}
-    return {key: state for key, state in found.items() if state is not None}
+def _packed(packing: PackedRows | None, learners: dict[Key, Any]) -> tuple[dict[Key, Any], Floats]:
+    """The learners, None in place of those that are packed; and the packed states.
+
+    Learners may already be packed.
+    """
+    found, states = dict(learners), list[Floats]()
+    if packing is None:
+        return found, np.array(states)
+    for key, learner in learners.items():
+        state = learner if isinstance(learner, np.ndarray) else packing.pack(learner)
+        if state is not None:
+            found[key] = None
+            states.append(state)
+    return found, np.array(states)
 
 
 def _expired(

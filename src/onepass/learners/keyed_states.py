@@ -81,35 +81,42 @@ class KeyedStates:
         self,
         removed: Sequence[Key],
         learners: Mapping[Key, Any],
-        packed: Sequence[Key] = (),
-        values: Floats | None = None,
+        slots: Sequence[int] = (),
+        values: Any = (),
     ) -> None:
-        """Remove keys; then set learners, and the numbers (k, width) of packed learners.
+        """Replace learners.
 
-        New keys are appended in the order of ``learners``, whose values are None if they are
-        packed.
+        Parameters
+        ----------
+        removed : sequence of keys
+            These are removed first.
+        learners : mapping of keys to learners
+            New or changed learners; None for those that are packed. New keys are appended in this
+            order.
+        slots : sequence of int
+            The slots of learners that remain packed.
+        values : ndarray of shape (k, width)
+            The numbers of ``slots``, then of the packed ``learners``, in order.
         """
-        entries = dict(self.entries) if self._shared else self.entries
+        entries = self.entries
+        if self._shared and (removed or learners):
+            entries, self._shared = dict(entries), False
         for key in removed:
             self._release(entries.pop(key))
+        new = self._allocated(sum(learner is None for learner in learners.values()))
+        free = iter(new)
         for key, learner in learners.items():
-            before = entries.setdefault(key, learner)
-            if learner is not None:
-                self._release(before)
-                entries[key] = learner
-        slots = [entries.get(key) for key in packed]
-        new = [i for i, slot in enumerate(slots) if not isinstance(slot, int)]
-        for i, slot in zip(new, self._allocated(len(new)), strict=True):
-            slots[i] = entries[packed[i]] = slot
+            self._release(entries.get(key))
+            entries[key] = next(free) if learner is None else learner
         chunks = self._chunks
-        for chunk, at, offsets in self._parts(slots) if values is not None else ():
+        for chunk, at, offsets in self._parts([*slots, *new]):
             chunks[chunk] = chunks[chunk].copy()
             chunks[chunk][offsets] = values[at]
-        self.entries, self._shared = entries, False
+        self.entries = entries
 
     def restore(self, before: Mapping[Key, int | None]) -> None:
         """Restore the last rows of some keys, None for keys that had none; and their order."""
-        last = dict(self.last or {}) | before
+        last: dict[Key, int | None] = {**(self.last or {}), **before}
         pairs = [(key, row) for key, row in last.items() if row is not None]
         self.last = OrderedDict(sorted(pairs, key=lambda pair: pair[1]))
 
@@ -161,12 +168,12 @@ def _decoded(
 ) -> KeyedStates:
     """The states with the content of a file."""
     names, states = json.loads(keys.tobytes()), KeyedStates(values.shape[1])
-    objects, stored = iter(learners), [name for name, there in zip(names, packed, strict=True) if there]
-    found = {name: next(objects) for name, there in zip(names, packed, strict=True) if not there}
     plain = all(type(name) in {str, int} for name in names) and values.dtype == np.float64
-    if not plain or len({*names}) < len(names) or len(stored) != len(values) or [*objects]:
+    if not plain or len({*names}) < len(names) or np.count_nonzero(packed) != len(values):
         raise ValueError("the keys and their learners do not match")
-    states.update([], dict.fromkeys(names) | found, stored, values)
+    others = [name for name, there in zip(names, packed, strict=True) if not there]
+    found = dict(zip(others, learners, strict=True))
+    states.update([], dict.fromkeys(names) | found, [], values)
     if last is not None:
         states.last = OrderedDict(zip(names, last.tolist(), strict=True))
     return states

@@ -38,7 +38,8 @@ class PackedRows:
         self.shape = template.initial_weights_.shape
         self.free = bool(template.fit_intercept)
         factor, level, period = fading(template._rule())  # noqa: SLF001
-        self.floored, self.rows = level > 0.0, None
+        self.floored = level > 0.0
+        self.rows: Any = None
         (d, c), self.width = self.shape, 3
         self.width += d * (d - 1) // 2 + d * c + d + c
         self.width += 2 * (d + c) * self.free + (3 * d + 2) * self.floored
@@ -59,13 +60,14 @@ class PackedRows:
         ndim : {1, 2}
             Dimensions of the targets of many rows.
         """
-        if type(learner) is not RLSRegressor or np.ndim(learner.ridge) or learner.prior:
+        if type(learner) is not RLSRegressor or np.ndim(learner.ridge) or learner.ridge == 0.0:
+            return None
+        if learner.prior or not supports(learner._rule(), d):  # noqa: SLF001
             return None
         template = copy.copy(learner)
         template.n_outputs_, template.target_ndim_, template.rows_seen_ = c, ndim, 0
         template._start(d, c)  # noqa: SLF001  checks the parameters
-        supported = template.memory_.ridge and supports(template._rule(), d)  # noqa: SLF001
-        return cls(template) if supported else None
+        return cls(template)
 
     def __copy__(self) -> "PackedRows":
         twin = object.__new__(PackedRows)
@@ -163,9 +165,11 @@ class PackedRows:
         means, rest = np.split(state[: 2 * m], 2) if m else np.zeros((2, d + c))
         *floor, numbers = np.split(state[2 * m :], [d, 2 * d, 3 * d])
         age, count = numbers.tolist() if self.floored else (0.0, 0.0)
+        energy, active, last = floor if self.floored else np.zeros((3, d))
+        unit, theta = np.asfortranarray(wide[:, :d]), wide[:, d:].copy()
         learner.compiled_ = CompiledRows(
-            np.asfortranarray(wide[:, :d]), wide[:, d:].copy(), D, squares, means, rest,
-            *(floor if self.floored else np.zeros((3, d))), (mass, age, int(count), faded, 1.0),
+            unit, theta, D, squares, means, rest, energy, active, last,
+            (mass, age, int(count), faded, 1.0),
             template.memory_.ridge, template.prior_, template.forgetting_, self.free,
         )  # fmt: skip
         return learner

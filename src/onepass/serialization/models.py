@@ -303,11 +303,11 @@ def _columns(parts: list[dict[str, Any]]) -> dict[str, str | None]:
     return {str(name): _COLUMNS.get(_mark(column) or "") for name, column in columns.items()}
 
 
-def _keys(state: dict[str, Any]) -> dict[str, int]:
+def _keys(state: dict[str, object]) -> dict[str, int]:
     """Return the number of keys of a learner with one model per key."""
-    stored = state.get("states_")
-    sizes = [np.size(stored.get("packed"))] if type(stored) is dict else []
-    return {"keys": size for size in sizes}
+    stored: Any = state.get("states_")
+    packed = stored.get("packed") if type(stored) is dict else None
+    return {"keys": packed.size} if isinstance(packed, np.ndarray) else {}
 
 
 def _shown(value: Any) -> Any:

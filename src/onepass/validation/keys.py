@@ -44,8 +44,10 @@ def plain_key(value: object, where: str) -> Key:
         return str(value)
     if isinstance(value, (bool, int, np.integer, np.bool_)):
         return int(value)
-    if isinstance(value, (float, np.floating)) and value.is_integer() and abs(value) < _EXACT:
-        return int(value)
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        if number.is_integer() and abs(number) < _EXACT:
+            return int(number)
     got = "a missing key" if is_missing_value(value) else f"{value!r}"
     raise TypeMismatchError(
         f"{where}: keys must be text or whole numbers (in float64, below 2**53), got {got}. "
