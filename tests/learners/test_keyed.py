@@ -192,6 +192,17 @@ def test_ordinary_keys_are_packed(model: Any) -> None:
     assert all(isinstance(entry, int) for entry in again.states_.entries.values())
 
 
+def test_clusterers_equal_one_learner_per_key() -> None:
+    keys, X, _ = stream()
+    keyed = op.Keyed(op.ARTIPCACluster(vigilance=0.8), by=1, prior_strength=2.0, max_keys=9)
+    found = [keyed.test_then_train(joined(keys, X)[part]) for part in pieces(N, [5, 100])]
+    alone = op.Keyed(op.ARTIPCACluster(vigilance=0.8), by=1)
+    _, expected = by_hand(alone.model, keys, X, np.zeros(N))
+    assert alone.test_then_train(joined(keys, X)).tolist() == expected
+    whole = clone(keyed).test_then_train(joined(keys, X))
+    assert np.concatenate(found).tolist() == whole.tolist()
+
+
 # -- rows ------------------------------------------------------------------------------------------
 
 
@@ -221,7 +232,6 @@ def test_containers_and_keys(container: str, kind: str, model: Any) -> None:
     keys, X, y = stream()
     given = KEYS[kind](keys)
     columns = {"a": X[:, 0], "who": given, "b": X[:, 1], "c": X[:, 2]}
-    names = [f"k{key}" if isinstance(key, str) else int(key) for key in given.tolist()]
     names = [key if isinstance(key, str) else int(key) for key in given.tolist()]
     _, expected = by_hand(model, names, [dict(zip("abc", x, strict=True)) for x in X], y)
     keyed = op.Keyed(model, by="who")
@@ -231,6 +241,7 @@ def test_containers_and_keys(container: str, kind: str, model: Any) -> None:
     assert keyed.keys() == list(dict.fromkeys(names))
     assert keyed.dtypes_["who"] == ("text" if kind in {"text", "mixed"} else "number")
     row = {name: column[7] for name, column in columns.items()}
+    assert keyed.predict_one(pd.Series(row)) == keyed.predict_one(row)
     again = CONTAINERS["dicts"](columns)
     assert keyed.predict_one(row) == pytest.approx(keyed.predict(again)[7])
     assert given[0] in keyed
@@ -341,25 +352,30 @@ def test_removed_keys(
     assert all(chunk.shape[1] == keyed.states_.width for chunk in keyed.states_._chunks)
 
 
-@given(seed=st.integers(0, 99), cuts=st.lists(st.integers(1, N), max_size=6))
+@given(
+    seed=st.integers(0, 99),
+    cuts=st.lists(st.integers(1, N), max_size=6),
+    max_keys=st.sampled_from([None, 3]),
+)
 @settings(max_examples=15, deadline=None)
-def test_pooled_model(seed: int, cuts: list[int]) -> None:
-    keys, X, y = stream(8, seed)
+def test_pooled_model(seed: int, cuts: list[int], max_keys: int | None) -> None:
+    keys, X, y = stream(8, seed, scale=[1.0, 100.0][seed % 2])
+    s = np.random.default_rng(seed).integers(0, 3, size=N).astype(float)
     models = [op.RLSRegressor(1e-3), op.RLSRegressor(1e-3, 0.9), op.RLSRegressor(0.0)]
     models += [op.SGDRegressor(), op.Pipeline(Scale(), op.RLSRegressor(prior=1.0))]
     model = models[seed % len(models)]
     rows = joined(keys, X)
 
     def learned(parts: list[slice]) -> tuple[Any, Any]:
-        keyed = op.Keyed(model, by=1, prior_strength=5.0)
-        found = [keyed.test_then_train(rows[part], y[part]) for part in parts]
+        keyed = op.Keyed(model, by=1, prior_strength=5.0, max_keys=max_keys)
+        found = [keyed.test_then_train(rows[part], y[part], s[part]) for part in parts]
         return keyed, np.concatenate(found)
 
     one, predictions = learned([slice(i, i + 1) for i in range(N)])
     many, others = learned(pieces(N, cuts))
     assert_close(others, predictions)
     assert_close(many.predict(rows), one.predict(rows))
-    pooled = clone(model).partial_fit(X, y)
+    pooled = clone(model).partial_fit(X, y, sample_weight=s)
     assert_close(many.predict(joined(keys + 99, X)), pooled.predict(X))
 
 

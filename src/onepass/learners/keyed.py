@@ -45,7 +45,7 @@ from onepass.validation.arrays import (
 )
 from onepass.validation.frames import series_array
 from onepass.validation.keys import Key, Keys, plain_key, split_keys, split_row
-from onepass.validation.table import Table, TableLike, is_frame
+from onepass.validation.table import Table, TableLike, is_frame, named_row
 
 __all__ = ["Keyed"]
 
@@ -312,8 +312,9 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         before: dict[Key, int | None] = {}
         try:
             lives = twin._plan(rows, before, where)
-            block = _Block(twin, rows, lives, where, predicting=verb == "test_then_train")
-            block.learn()
+            block = _Block(twin, rows, lives, where)
+            block.predicting = verb == "test_then_train"
+            block.run()
             predictions = block.predictions() if block.predicting else np.empty(0)
         except BaseException:
             if states.last is not None:
@@ -387,8 +388,9 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         codes = np.array([-1 if entry is None else i for i, entry in enumerate(known)], dtype=int)
         n = len(keys.codes)
         lives = _Lives(keys.names, codes[keys.codes], known, np.full(len(known), n))
-        block = _Block(self, _Rows(keys, rest), lives, where, predicting=True)
-        block.learn()
+        block = _Block(self, _Rows(keys, rest), lives, where)
+        block.learning = False
+        block.run()
         return block.predictions()
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -453,7 +455,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         twin.rows_seen_ += other.rows_seen_
         removed = []
         if states.last is not None:
-            for key, row in (other.states_.last or {}).items():
+            rows = other.states_.last or dict.fromkeys(other.keys(), other.rows_seen_)
+            for key, row in rows.items():
                 states.last[key] = self.rows_seen_ + row
                 states.last.move_to_end(key)
             ended = _expired(states.last, twin.rows_seen_, self.max_keys, self.max_age)
@@ -468,10 +471,11 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         d = self.n_features_in_ - 1
         if at.d == d:
             return
-        learners = [self.pooled_] if self.pooled_ is not None else []
         everyone = {key: self._learner(entry) for key, entry in self.states_.entries.items()}
-        for learner in [*everyone.values(), *learners]:
-            learner.grow(at.d).feature_names_in_ = np.array(at.names, dtype=object)
+        self.pooled_ = None if self.pooled_ is None else copy.copy(self.pooled_)
+        for learner in (*everyone.values(), self.pooled_):
+            if learner is not None:
+                learner.grow(at.d).feature_names_in_ = np.array(at.names, dtype=object)
         names = [*self.feature_names_in_, *(at.names or [])[d:]]
         self.n_features_in_, self.feature_names_in_ = at.d + 1, np.array(names, dtype=object)
         last, self._packed = self.states_.last, None
@@ -497,11 +501,6 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> Any:
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_packed"}
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        twin = object.__new__(type(self))
-        twin.__dict__ = copy.deepcopy(self.__getstate__(), memo)
-        return twin
 
     # -- attributes --------------------------------------------------------------------------------
 
@@ -609,6 +608,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         """The keys of rows, and the rows for the models; if learning, start with the first rows."""
         single = where.endswith("_one")
         if single:
+            X = named_row(X)
             key, rest = split_row(X, self.by, where)
             keys, width = Keys(np.zeros(1, dtype=np.int32), [key]), len(rest) + 1
             names = [str(name) for name in X] if isinstance(X, dict) else None
@@ -676,15 +676,11 @@ class _Block:
     lives : _Lives
     where : str
         The public call, for messages.
-    predicting : bool
-        Whether predictions are needed.
     """
 
-    def __init__(
-        self, keyed: Any, rows: _Rows, lives: _Lives, where: str, *, predicting: bool
-    ) -> None:
+    def __init__(self, keyed: Any, rows: _Rows, lives: _Lives, where: str) -> None:
         self.keyed, self.rows, self.lives, self.where = keyed, rows, lives, where
-        self.predicting = predicting
+        self.learning = self.predicting = True
         self.n = len(lives.codes)
         self.packing = keyed._packing
         self.starts: dict[int, Any] = {}  # the models of new keys that start from a copy
@@ -693,21 +689,21 @@ class _Block:
         self.values = keyed.states_.read([])
         self.found: list[tuple[Array, Array]] = []  # rows and their predictions
 
-    def learn(self) -> None:
+    def run(self) -> None:
         """Predict and learn all rows; models that learn no row only predict."""
-        if self.keyed.prior_strength is not None and self.rows.y is not None:
+        if self.learning and self.keyed.prior_strength is not None:
             self.learn_pooled()
+        codes = self.lives.codes
         rest = np.ones(len(self.lives.names) + 1, dtype=bool)  # the last one: unknown keys
         if self.packing is not None and self.packing.rows is not None:
             self.learn_packed(rest)
-        if not rest[self.lives.codes].any():
-            return
-        for life, rows in _groups(np.where(rest[self.lives.codes], self.lives.codes, -2)):
-            if life == -1:
-                self.predict_unknown(rows)
-            elif life >= 0:
-                learner = self.starts.get(life) or self.keyed._learner(self.lives.known[life])
-                self.learn_life(life, learner, rows)
+        there = np.flatnonzero(rest[codes])
+        for life, at in _groups(codes[there]):
+            if life < 0:
+                self.predict_unknown(there[at])
+                continue
+            start = self.starts.get(life, self.lives.known[life])
+            self.learn_life(life, self.keyed._learner(start), there[at])
 
     def learn_life(self, life: int, learner: Any, rows: Array) -> None:
         """Learn some rows of a model, or predict them if it learns none."""
@@ -746,7 +742,7 @@ class _Block:
     def learn_packed(self, rest: Array) -> None:
         """Learn the models that are packed, or predict; others remain marked in ``rest``."""
         packing, lives, rows = self.packing, self.lives, self.rows
-        learning = rows.y is not None
+        learning = self.learning
         off = None if rows.weights is None else rows.weights == 0.0
         barred = set(np.flatnonzero(lives.first == self.n).tolist()) if learning else set[int]()
         if off is not None and self.predicting:
@@ -777,22 +773,17 @@ class _Block:
         )
         errors, taught = packing.learn(values, codes, X, Y, rows.weights)
         counts = np.bincount(codes + 1, minlength=len(members) + 1)[1:]
-        refused = np.flatnonzero(taught < counts)
-        if len(refused):
-            later = np.isin(codes, refused)
-            for j, at in _groups(np.where(later, codes, -1)):
-                if j >= 0:
-                    self.learn_life(members[j], packing.unpack(values[j]), at[taught[j] :])
-                    codes[at[taught[j] :]] = -1
+        refused = np.append(taught < counts, False)
+        there = np.flatnonzero(refused[codes])
+        for j, at in _groups(codes[there]):
+            later = there[at][taught[j] :]
+            self.learn_life(members[j], packing.unpack(values[j]), later)
+            codes[later] = -1
         at = np.flatnonzero(codes >= 0)
         if self.predicting:
-            whole = len(at) == self.n
-            self.note(at, Y - errors if whole else Y[at] - errors[at])
-        stays = np.array([i not in self.learners for i in members], dtype=bool)
-        self.packed, self.values = (
-            [i for i, s in zip(members, stays, strict=True) if s],
-            values[stays],
-        )
+            self.note(at, Y - errors if len(at) == self.n else Y[at] - errors[at])
+        stay = np.flatnonzero(~refused[:-1])
+        self.packed, self.values = [members[j] for j in stay.tolist()], values[stay]
 
     def note(self, rows: Array, predictions: Floats) -> None:
         """Note predictions (k, c)."""
@@ -803,7 +794,7 @@ class _Block:
     def predict_unknown(self, rows: Array) -> None:
         """Predict rows of unknown keys."""
         keyed = self.keyed
-        if not self.predicting or (self.rows.y is not None and keyed.prior_strength is not None):
+        if not self.predicting or (self.learning and keyed.prior_strength is not None):
             return  # predicted by the pooled model before
         X = _chosen(self.rows.X, rows)
         if keyed.pooled_ is not None:
@@ -931,9 +922,8 @@ def _expired(
 def _groups(codes: Array) -> Iterator[tuple[int, Array]]:
     """Each code with its rows, in order."""
     order = np.argsort(codes, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
-        if len(rows):
-            yield int(codes[rows[0]]), rows
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(codes) else ():
+        yield int(codes[rows[0]]), rows
 
 
 def _chosen(values: Any, rows: Array | slice) -> Any:

@@ -180,8 +180,8 @@ class PackedRows:
             return False
         (d, c), counts = self.shape, states[:, [-1, -4] if self.floored else [-1]]
         at = d * (d - 1) // 2 + d * c
-        positive = np.hstack((states[:, at : at + d], states[:, -3:-1]))
-        good = linalg.finite(states) and (positive > 0.0).all()
+        positive = np.hstack((states[:, at : at + d], states[:, -2:-1]))
+        good = linalg.finite(states) and (positive > 0.0).all() and (states[:, -3] >= 0.0).all()
         return bool(good and ((counts >= 0.0) & (counts < 1 << 53)).all())
 
 

@@ -88,7 +88,7 @@ def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] 
             frame = nw.from_native(X, eager_only=True)
             _check_named(by, frame.columns, where)
             rest = frame.drop(by).to_native()
-            return _coded(_column(frame[by]), by, where), rest, [str(c) for c in frame.columns]
+            return _coded(frame[by], by, where), rest, [str(name) for name in frame.columns]
         if isinstance(X, (list, tuple)) and X and all(isinstance(row, Mapping) for row in X):
             pairs = [split_row(row, by, where) for row in X]
             names = list(dict.fromkeys(str(name) for row in X for name in row))
@@ -139,27 +139,18 @@ def _check_named(by: object, names: Sequence[object], where: str) -> None:
         )
 
 
-def _column(series: Any) -> Any:
-    """A column of a frame for Arrow; objects that Arrow cannot convert as a list."""
-    try:
-        return series.to_arrow()
-    except (ValueError, TypeError, OverflowError):
-        return series.to_list()
-
-
 def _coded(values: Any, by: str | int, where: str) -> Keys:
     """Replace keys by codes."""
     try:
-        column = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else _arrow(values)
+        column = values.to_arrow() if hasattr(values, "to_arrow") else _arrow(values)
     except (ValueError, TypeError, OverflowError):  # such as text and numbers
         column = None
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if column is not None and isinstance(column, pa.DictionaryArray):
+    if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
-    plain = column is not None and not column.null_count and _is_plain(column.type)
-    if not plain:
-        return _coded_one_by_one(values if column is None else column.to_pylist(), by, where)
+    if column is None or column.null_count or not _is_plain(column.type):
+        return _coded_one_by_one(list(values), by, where)
     coded: Any = column.dictionary_encode()
     names = coded.dictionary.to_pylist()
     if pa.types.is_boolean(column.type):
@@ -170,9 +161,8 @@ def _coded(values: Any, by: str | int, where: str) -> Keys:
 def _arrow(values: Any) -> Any:
     """Convert an array or list to Arrow; whole floats become integers."""
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        whole = np.abs(values) < _EXACT
-        if whole.all() and (values == np.floor(values)).all():
-            values = values.astype(np.int64)
+        whole = (np.abs(values) < _EXACT) & (values == np.floor(values))
+        values = values.astype(np.int64) if whole.all() else values
     return pa.array(values)
 
 
