@@ -427,9 +427,9 @@ static PyObject *fitted(Object *self, PyObject *args)
     return good ? Py_NewRef(Py_None) : NULL;
 }
 
-/* Sort rows by the state that learns them, in order; codes below 0 are left out. Returns the indices
-   of the rows, and the end of those of each state in `ends`, both to be freed by PyMem_Free; NULL
-   with an error if a code is wrong. */
+/* Sort rows by the state that learns them, in order; codes below 0 are left out. Returns the
+   indices of the rows, and the end of those of each state in `ends`, both to be freed by
+   PyMem_Free; NULL with an error if a code is wrong. */
 static int *sorted(Py_ssize_t n, const int *codes, Py_ssize_t count, int **ends)
 {
     int *order = PyMem_Malloc((n + 1) * sizeof *order), *at = PyMem_Calloc(count + 1, sizeof *at);
