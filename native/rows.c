@@ -84,6 +84,8 @@ WITHIN void weigh(Rows *rows, ptrdiff_t n, const double *weights, const double *
         to->q[i] = (rows->free ? to->gain[i] * (rows->factor * mass[i]) : to->given[i]) * growth[i];
     }
     rows->mass = mass[n];
+    if (rows->free && mass[0] == 0.0) /* with an intercept, the first row only sets the means */
+        to->given[0] = 0.0;
 }
 
 /* Copy numbers, without the call of a function for short rows. */

@@ -3,10 +3,12 @@
 
 #include <structmember.h>
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
 #include "machine.h"
+#include "packed.h"
 #include "pending.h"
 #include "reading.h"
 
@@ -393,6 +395,99 @@ static PyObject *fitted(Object *self, PyObject *args)
     return good ? Py_NewRef(Py_None) : NULL;
 }
 
+/* Sort rows by the state that learns them, in order; codes below 0 are left out. Returns the
+   indices of the rows, and the end of those of each state in `ends`, both to be freed by
+   PyMem_Free; NULL with an error if a code is wrong. */
+static int *sorted(Py_ssize_t n, const int *codes, Py_ssize_t count, int **ends)
+{
+    int *order = PyMem_Malloc((n + 1) * sizeof *order), *at = PyMem_Calloc(count + 1, sizeof *at);
+    int good = order && at;
+    for (Py_ssize_t i = 0; good && i < n; i++) {
+        good = codes[i] < count;
+        if (good && codes[i] >= 0)
+            at[codes[i] + 1]++;
+    }
+    if (!good) {
+        PyErr_Format(order && at ? PyExc_ValueError : PyExc_MemoryError,
+                     "Rows.learn_packed: expected codes below %zd", count);
+        PyMem_Free(order);
+        PyMem_Free(at);
+        return NULL;
+    }
+    for (Py_ssize_t g = 0; g < count; g++)
+        at[g + 1] += at[g];
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (codes[i] >= 0)
+            order[at[codes[i]]++] = (int)i;
+    *ends = at;
+    return order;
+}
+
+/* learn_packed(n, count, codes, states, X, Y, weights, errors, learned) */
+static PyObject *learn_packed(Object *self, PyObject *args)
+{
+    Rows *rows = &self->rows;
+    const ptrdiff_t d = rows->d, c = rows->c, size = packed_size(rows);
+    Arrays a;
+    Py_ssize_t n, count;
+    if (!PyArg_ParseTuple(args, "nnOOOOOOO:learn_packed", &n, &count, &a.given[0], &a.given[1],
+                          &a.given[2], &a.given[3], &a.given[4], &a.given[5], &a.given[6]))
+        return NULL;
+    const Py_ssize_t targets = numbers_in(n, c);
+    const Py_ssize_t sizes[] = {n < INT_MAX ? n : -1, numbers_in(count, size), numbers_in(n, d),
+                                targets, n, targets, count};
+    int *order = NULL, *ends = NULL;
+    double *work = NULL;
+    if (acquire_arrays(&a, 7, "idddddi", sizes, 1 << 1 | 1 << 5 | 1 << 6, 1 << 4) && idle(self) &&
+        (order = sorted(n, a.at[0], count, &ends)) &&
+        !(work = PyMem_Malloc(GATHERED * (d + 2 * c + 1) * sizeof *work)))
+        PyErr_NoMemory();
+    if (work) {
+        double *states = a.at[1];
+        int *learned = a.at[6];
+        self->busy = 1;
+        Py_BEGIN_ALLOW_THREADS
+        const unsigned mode = flush_subnormals();
+        for (Py_ssize_t g = 0, first = 0; g < count; first = ends[g++])
+            learned[g] = (int)packed_learn(rows, states + g * size, ends[g] - first, order + first,
+                                           a.at[2], a.at[3], a.at[4], a.at[5], work);
+        restore_mode(mode);
+        Py_END_ALLOW_THREADS
+        self->busy = 0;
+        self->fresh = 0;
+    }
+    PyMem_Free(order);
+    PyMem_Free(ends);
+    PyMem_Free(work);
+    release_arrays(&a);
+    return work ? Py_NewRef(Py_None) : NULL;
+}
+
+/* fitted_packed(count, states, weights, center, offset) */
+static PyObject *fitted_packed(Object *self, PyObject *args)
+{
+    const ptrdiff_t d = self->rows.d, c = self->rows.c, size = packed_size(&self->rows);
+    Arrays a;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "nOOOO:fitted_packed", &count, &a.given[0], &a.given[1],
+                          &a.given[2], &a.given[3]))
+        return NULL;
+    const Py_ssize_t sizes[] = {numbers_in(count, size), numbers_in(count, d * c),
+                                numbers_in(count, d), numbers_in(count, c)};
+    const int good = acquire_arrays(&a, 4, "dddd", sizes, 14, 0) && idle(self);
+    double *weights = a.at[1], *center = a.at[2], *offset = a.at[3];
+    for (Py_ssize_t g = 0; good && g < count; g++) {
+        packed_load(&self->rows, (const double *)a.at[0] + g * size);
+        refresh(self);
+        memcpy(weights + g * d * c, self->weights, d * c * sizeof *weights);
+        memcpy(center + g * d, self->rows.means, d * sizeof *center);
+        memcpy(offset + g * c, self->weights + d * c, c * sizeof *offset);
+    }
+    self->fresh = 0;
+    release_arrays(&a);
+    return good ? Py_NewRef(Py_None) : NULL;
+}
+
 /* A new object with work space; `rows` is not open. Returns NULL with an error on failure. */
 static Object *create(PyTypeObject *type, Py_ssize_t d, Py_ssize_t c)
 {
@@ -490,6 +585,11 @@ static PyMethodDef methods[] = {
      "learn_one(x, y, weight[, passed]): return whether the row was learned."},
     {"learn_few", (PyCFunction)learn_few, METH_VARARGS,
      "learn_few(n, X, y, errors): return whether the rows were learned."},
+    {"learn_packed", (PyCFunction)learn_packed, METH_VARARGS,
+     "learn_packed(n, count, codes, states, X, Y, weights, errors, learned): learn rows in many "
+     "states."},
+    {"fitted_packed", (PyCFunction)fitted_packed, METH_VARARGS,
+     "fitted_packed(count, states, weights, center, offset): write what predictions need."},
     {"predict_one", (PyCFunction)predict_one, METH_O,
      "predict_one(x): return the prediction, or None."},
     {"predict_std", (PyCFunction)predict_std, METH_O,

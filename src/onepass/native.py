@@ -15,7 +15,7 @@ from onepass.errors import NotCompiledWarning
 
 __all__ = ["loops", "status"]
 
-_VERSION = 4  # of the functions below, as in native/module.c; other versions are not used
+_VERSION = 5  # of the functions below, as in native/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -59,7 +59,12 @@ need. ``learn(n, X, Y, weights, errors)`` learns rows and returns the number of 
 than n if the next row requires the general algorithm, -1 if the state is no longer valid. In these
 cases ``learn_one(x, y, weight)`` and ``learn_few(n, X, y, errors)``, for up to 65,536 rows, return
 False and leave the state unchanged. ``predict_one(x)`` and ``predict_std(x)``, which also returns
-the standard deviation, return None if Python must handle the row.
+the standard deviation, return None if Python must handle the row. ``learn_packed(n, m, codes,
+states, X, Y, weights, errors, learned)`` learns rows in m packed states of the same sizes and rule,
+each a row of the array ``states``: row i in state ``codes[i]``, or not if that is negative;
+``learned`` are the numbers of rows that the states have learned before a row that requires the
+general algorithm. ``fitted_packed(m, states, weights, center, offset)`` writes what predictions
+need. The order of the numbers is in ``native/packed.h``.
 
 ``Window(d, c, free, loose, rows, step, array, names, number, labels, places)`` is least squares on
 the last ``rows`` rows, with weights that fade by ``step`` half-lives per row; with ``rows`` 0 the

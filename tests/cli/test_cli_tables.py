@@ -318,3 +318,22 @@ def test_empty_files_among_several_are_skipped(name: str, empty: tuple[int, ...]
         Path(f"{i}.{name}").write_bytes(b"")
     with pytest.raises(op.errors.SourceError, match="must contain rows, got an empty file"):
         list(op.stream.read(f"*.{name}", target="y"))
+
+
+# -- one model per key -----------------------------------------------------------------------------
+
+
+def test_one_model_per_key(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"{i % 5},{i % 7},{'ab'[i % 2]},{i % 7 * (i % 5)}" for i in range(400)]
+    Path("a.csv").write_text("\n".join(["site,x,kind,y", *lines]) + "\n")
+    Path("b.csv").write_text("kind,x,site\na,3,4\nb,2,1\n")
+    output(capsys, "run a.csv --target y --by site --save m.onepass -q")
+    found, _ = output(capsys, "inspect m.onepass --json")
+    assert json.loads(found) | {"class": "Keyed", "keys": 5, "rows_seen": 400} == json.loads(found)
+    predicted, _ = output(capsys, "predict m.onepass b.csv --keep site -q")
+    numbers = [round(float(line.split(",")[1])) for line in predicted.split()[1:]]
+    assert numbers == [12, 2]
+    output(capsys, "merge m.onepass m.onepass --save two.onepass -q")
+    assert op.load("two.onepass").rows_seen_ == 800
+    _, error = output(capsys, "run a.csv --target y --by where -q", code=2)
+    assert "--by" in error

@@ -138,6 +138,24 @@ def test_refused_arrays_are_released() -> None:
         each.append(0.0)  # a BufferError while it is held
 
 
+def test_packed_states_of_other_sizes_are_refused() -> None:
+    loop, codes = least_squares(3), np.zeros(2, dtype=np.int32)
+    size, learned = 3 + 3 + 3 + 1 + 3, np.zeros(1, dtype=np.int32)
+    good = (2, 1, codes, np.ones((1, size)), zeros(2, 3), zeros(2, 1), None, zeros(2, 1), learned)
+    loop.learn_packed(*good)
+    assert learned.tolist() == [2]
+    wrong: dict[int, Any] = {
+        0: HUGE, 1: 2, 2: codes + 1, 3: np.ones((1, size - 1)), 4: zeros(2, 2), 5: zeros(2, 2),
+        6: zeros(1), 7: zeros(1, 1), 8: np.zeros(1),
+    }  # fmt: skip
+    for i, value in wrong.items():
+        with pytest.raises(ValueError, match="expected"):
+            loop.learn_packed(*good[:i], value, *good[i + 1 :])
+    loop.fitted_packed(1, good[3], zeros(3), zeros(3), zeros(1))
+    with pytest.raises(ValueError, match="expected"):
+        loop.fitted_packed(2, good[3], zeros(3), zeros(3), zeros(1))
+
+
 @pytest.mark.parametrize("level", [0.0, 2.0])
 def test_block_refused_midway_leaves_loop_unchanged(level: float) -> None:
     d = 9

@@ -312,3 +312,22 @@ def test_request_with_many_outputs_does_not_block_others(server: Server) -> None
             live += 1
     assert future.result()[0] == 200
     assert live > 2, time.monotonic() - before
+
+
+def test_one_model_per_key(server: Server) -> None:
+    model = op.Keyed(op.Pipeline(op.features.Encode(), op.RLSRegressor()), by="who")
+    with op.service.Client(f"http://127.0.0.1:{server.port}", token=server.token) as client:
+        client.create("keyed", model)
+    at = "/v2/models/keyed"
+    records = [{"x": {"who": f"k{i % 3}", "x": i % 7}, "y": (i % 7) * (i % 3)} for i in range(60)]
+    for part in (records[:1], records[1:]):
+        status, response, _ = server.send("POST", f"{at}/learn", part)
+        assert status == 200, response
+    status, response, _ = server.send("POST", f"{at}/infer", {"x": {"who": "k2", "x": 5.0}})
+    assert status == 200, response
+    assert response["predictions"] == pytest.approx([10.0], abs=1e-3)
+    names = {each["name"] for each in server.send("GET", at)[1]["inputs"]}
+    assert {"who", "x"} <= names
+    status, response, _ = server.send("POST", f"{at}/infer", {"x": {"x": 5.0}})
+    assert status == 400
+    assert "key column 'who'" in str(response)

@@ -69,6 +69,16 @@ def named(first: int, last: int) -> Any:
     return [dict(zip("abc", row, strict=True)) for row in numbers(first, last, 3).tolist()]
 
 
+def keyed(first: int, last: int) -> Any:
+    """Rows of four keys, the first column."""
+    return np.column_stack((np.arange(first, last) % 7 % 4, numbers(first, last, 2)))
+
+
+def keyed_table(first: int, last: int) -> Any:
+    rows = table(first, last)
+    return [{**row, "key": f"k{i % 3}" if i % 4 else i % 5} for i, row in enumerate(rows, first)]
+
+
 def pictures(first: int, last: int) -> Any:
     return (numbers(first, last, 36) + 2.0) / 4.04
 
@@ -380,9 +390,21 @@ def pipelines() -> dict[str, Case]:
     return {f"pipeline-{name}": case for name, case in found.items()}
 
 
+def by_key() -> dict[str, Case]:
+    Keyed, RLS = op.Keyed, op.RLSRegressor
+    pipeline = op.Pipeline(features.Encode(), features.Impute(), RLS(0.1))
+    return {
+        "keyed": Case(Keyed(RLS(1.0), by=0), rows=keyed, weights=True),
+        "keyed-bounded": Case(Keyed(RLS(1.0, 0.9), by=0, max_keys=3), several, keyed),
+        "keyed-pooled": Case(Keyed(RLS(prior=1.0), by=0, prior_strength=2.0), rows=keyed),
+        "keyed-classes": Case(Keyed(op.SGDClassifier(), by=0), text, keyed, single=True),
+        "keyed-pipeline": Case(Keyed(pipeline, by="key", max_age=9), rows=keyed_table),
+    }
+
+
 CASES = {
     **least_squares(), **orthogonal(), **gradient_descent(), **classifiers(), **preparing(),
-    **pipelines(),
+    **pipelines(), **by_key(),
 }  # fmt: skip
 PARAMETERS = {
     **{f"memory-{name}": made for name, made in MEMORIES.items()},

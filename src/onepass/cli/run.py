@@ -146,6 +146,7 @@ def run(
     target: Names = (),
     model: Names = ("rls",),
     task: Literal["regression", "classification"] | None = None,
+    by: str | None = None,
     drop: Names = (),
     time: str | None = None,
     types: Types = (),
@@ -184,6 +185,9 @@ def run(
     task
         Task of the models. By default inferred from the targets: classification for text, booleans,
         or only 0 and 1; regression for other numbers.
+    by
+        Key column, such as a device: each key has its own copy of the models. Not used as a
+        feature.
     drop
         Columns to exclude from the features.
     time
@@ -240,6 +244,7 @@ def run(
     """
     from onepass.features.presets import pipelines
     from onepass.integrations.detectors import detectors
+    from onepass.learners.keyed import Keyed
     from onepass.stream import read
 
     for option, needs, missing_other in (
@@ -269,6 +274,8 @@ def run(
         )  # fmt: skip
         chosen = task or _task(stream, source)
         models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
+        if by is not None:
+            models = {name: Keyed(one, by=by) for name, one in models.items()}
         found = detectors(drift, "run: --drift") if drift else None
     if task is None:
         other = "classification" if chosen == "regression" else "regression"

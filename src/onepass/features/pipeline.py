@@ -182,9 +182,16 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         """Return a copy for prediction that does not change when this pipeline learns."""
         copied = copy.copy(self)
         if self._is_started:
-            copied.features_ = [copy.copy(feature) for feature in self.features_]
             copied.learner_ = self.learner_.frozen_copy()
         return copied
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__ = dict(self.__dict__)
+        if self._is_started:
+            twin.features_ = [copy.copy(feature) for feature in self.features_]
+            twin.learner_ = copy.copy(self.learner_)
+        return twin
 
     @property
     def learner(self) -> Learner:

@@ -3,6 +3,7 @@
 from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
 from onepass.learners.class_means import Means, Moments, NearestClassMean
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
+from onepass.learners.keyed import Keyed
 from onepass.learners.losses import (
     Absolute,
     EpsilonInsensitive,
@@ -53,4 +54,5 @@ register(
     *STATES,
 )
 register(Role.FORGETTING, CompiledRows)
+register(Role.PIPELINE, Keyed)
 register(Role.LOSS, Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Misclassified, Squared)

@@ -28,12 +28,16 @@ from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Prior, Triangle
 from onepass.types import Floats
 
-__all__ = ["ArrayState", "CompiledRows", "learn_rows", "read"]
+__all__ = [
+    "ArrayState",
+    "CompiledRows",
+    "fading",
+    "learn_rows",
+    "read",
+]
 
 _MAX_FEATURES = 1 << 13  # with more, copies of the triangle would be too large
-_MAX_ONE_THREAD = (
-    1024  # features up to which compiled code is faster than BLAS with several threads
-)
+_MAX_ONE_THREAD = 1024  # features up to which one thread is faster than BLAS with several
 _MAX_FLOOR = 256  # features up to which compiled code supports a floor
 _HEAD = 64  # rows learned in arrays before the state is compiled; doubled while that fails
 _MAX_HEAD = 4096  # the maximum of this number
@@ -219,9 +223,8 @@ class CompiledRows:
 
     def compiled(self, rule: Any, start: Floats, row_format: tuple[Any, ...] | None) -> Any:
         """The compiled state for a forgetting rule and initial weights."""
-        fading = (rule.factor or 0.0, _level(rule), rows_between(rule.factor or 1.0))
         loops: Any = native.loops
-        compiled = loops.Rows(*self.theta.shape, self.free, *fading, row_format)
+        compiled = loops.Rows(*self.theta.shape, self.free, *fading(rule), row_format)
         compiled.put("start", np.ascontiguousarray(start))
         compiled.put("least", self.floor.least)
         for name in _PARTS:
@@ -247,6 +250,11 @@ class CompiledRows:
             self.prior.faded(faded),
         )
         return ArrayState(past, floor)
+
+
+def fading(rule: Any) -> tuple[float, float, int]:
+    """Return factor, level and period of a rule, as arguments of ``native.loops.Rows``."""
+    return rule.factor or 0.0, _level(rule), rows_between(rule.factor or 1.0)
 
 
 def _level(rule: Any) -> float:

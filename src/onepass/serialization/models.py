@@ -185,7 +185,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         ``parameters``, a long array a dict of ``dtype`` and ``shape``, a function its name, and a
         non-finite number text; ``functions``, the arguments that :func:`load` requires;
         ``rows_seen`` and ``features``, counts, or None before fitting; ``columns``, the types of
-        named columns, None for columns without a value so far; ``bytes``, ``format``, ``version``
+        named columns, None for columns without a value so far; ``keys``, their number, only for a
+        learner with one model per key; ``bytes``, ``format``, ``version``
         and ``sha256`` of the file.
 
     Raises
@@ -217,6 +218,7 @@ def describe_contents(file: archive.Contents, where: str) -> dict[str, Any]:
         "rows_seen": _count(parts, "rows_seen_"),
         "features": _count(parts, "n_features_in_"),
         "columns": _columns(parts),
+        **_keys(parts[0]),
         **_bound(parts[0], "bound"),
         **_metadata(file),
     }
@@ -299,6 +301,13 @@ def _columns(parts: list[dict[str, Any]]) -> dict[str, str | None]:
         (p["columns_"] for p in parts if type(p.get("columns_")) is dict), {}
     )
     return {str(name): _COLUMNS.get(_mark(column) or "") for name, column in columns.items()}
+
+
+def _keys(state: dict[str, object]) -> dict[str, int]:
+    """Return the number of keys of a learner with one model per key."""
+    stored: Any = state.get("states_")
+    packed = stored.get("packed") if type(stored) is dict else None
+    return {"keys": packed.size} if isinstance(packed, np.ndarray) else {}
 
 
 def _shown(value: Any) -> Any:

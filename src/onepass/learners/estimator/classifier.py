@@ -14,7 +14,7 @@ from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.arrays import check_feature_limit, check_values
 from onepass.validation.table import TableLike
 
-__all__ = ["Classifier"]
+__all__ = ["Classifier", "united_labels"]
 
 _FEW = 4096  # labels times classes up to which comparison is faster than binary search
 
@@ -69,7 +69,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
                 X, names = validation.matrix(X, where, **self._shape())
                 self._set_features(X.shape[1], names)
                 named = validation.class_names(classes, where)
-                self._set_classes(_united(self._classes_so_far(where), named, where))
+                self._set_classes(united_labels(self._classes_so_far(where), named, where))
             self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
@@ -99,7 +99,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             if np.count_nonzero(Y) == n:  # no class is new
                 self.rows_seen_ += int(np.count_nonzero(on))
                 return Y, None
-        united = _united(before, labels[on], where)
+        united = united_labels(before, labels[on], where)
         if len(united) > len(before) or not self._started:
             self._set_classes(united)
         self._check_scores(n, united)
@@ -127,7 +127,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
     def _join_outputs(self, other: Self, where: str) -> Array:
         try:
-            united = _united(self._classes_so_far(where), other.classes_, where)
+            united = united_labels(self._classes_so_far(where), other.classes_, where)
         except LabelError as error:
             raise MergeError(
                 f"{where}: both learners must have labels of one kind, "
@@ -193,7 +193,7 @@ def _indicators(labels: Array, classes: Array) -> Floats:
     return Y
 
 
-def _united(before: Array, labels: Array, where: str) -> Array:
+def united_labels(before: Array, labels: Array, where: str) -> Array:
     """The union of known classes and labels, sorted.
 
     Raises

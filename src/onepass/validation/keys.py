@@ -1,0 +1,180 @@
+"""The key column of rows for many models, one per key.
+
+Keys are text and whole numbers; a boolean is the number 0 or 1, and 2.0 is the number 2.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import narwhals.stable.v1 as nw
+import numpy as np
+import pyarrow as pa
+
+from onepass.errors import ColumnError, ShapeError, TypeMismatchError, join_names
+from onepass.types import Array
+from onepass.validation.table import Table, is_frame, is_missing_value, named_row
+
+__all__ = ["Key", "Keys", "plain_key", "split_keys", "split_row"]
+
+Key: TypeAlias = str | int
+"""A key after validation."""
+
+_EXACT = 1 << 53  # larger whole numbers in float64 may be rounded
+_REMEDY = "Convert keys to text or whole numbers, and drop rows without a key."
+
+
+class Keys(NamedTuple):
+    """The keys of rows."""
+
+    codes: Array
+    """The index of each row's key in ``names``, (n,) int32."""
+    names: list[Key]
+    """The different keys, in order of their first rows."""
+
+
+def plain_key(value: object, where: str) -> Key:
+    """Validate one key.
+
+    Raises
+    ------
+    TypeMismatchError
+        If the key is missing, or neither text nor a whole number.
+    """
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (bool, int, np.integer, np.bool_)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        if number.is_integer() and abs(number) < _EXACT:
+            return int(number)
+    got = "a missing key" if is_missing_value(value) else f"{value!r}"
+    raise TypeMismatchError(
+        f"{where}: keys must be text or whole numbers (in float64, below 2**53), got {got}. "
+        f"{_REMEDY}"
+    )
+
+
+def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] | None]:
+    """Split rows into their keys and their other columns.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d), Table, DataFrame or sequence of dicts
+    by : str or int
+        The name of the key column, or its index in arrays.
+    where : str
+        The public call, for messages.
+
+    Returns
+    -------
+    keys : Keys
+    rest : ndarray, Table, DataFrame or list of dicts
+    names : list of str or None
+        The names of all columns.
+
+    Raises
+    ------
+    ColumnError
+        If there is no such column.
+    TypeMismatchError
+        If a key is missing, or neither text nor a whole number.
+    """
+    if isinstance(by, str):
+        if isinstance(X, Table):
+            _check_named(by, X.names, where)
+            return _coded(X[by], by, where), X.drop([by]), X.names
+        if is_frame(X):
+            frame = nw.from_native(X, eager_only=True)
+            _check_named(by, frame.columns, where)
+            rest = frame.drop(by).to_native()
+            return _coded(frame[by], by, where), rest, [str(name) for name in frame.columns]
+        if isinstance(X, (list, tuple)) and X and all(isinstance(row, Mapping) for row in X):
+            pairs = [split_row(row, by, where) for row in X]
+            names = list(dict.fromkeys(str(name) for row in X for name in row))
+            return _coded([key for key, _ in pairs], by, where), [rest for _, rest in pairs], names
+        raise ColumnError(
+            f"{where}: `by` must be the index of a column if rows have no column names, got "
+            f"{by!r}. Pass a data frame or dicts, or an index such as by=0."
+        )
+    array = X.to_numpy() if is_frame(X) else X
+    if not isinstance(array, np.ndarray):
+        array = np.array(list(map(_listed, X)), dtype=object)
+    if array.ndim != 2 or not -array.shape[1] <= by < array.shape[1]:
+        raise ShapeError(
+            f"{where}: `X` must be an array of shape (n, d) with the key column {by}, got shape "
+            f"{array.shape}. Pass the key as one of the columns."
+        )
+    return _coded(array[:, by], by, where), np.delete(array, by, axis=1), None
+
+
+def split_row(x: Any, by: str | int, where: str) -> tuple[Key, Any]:
+    """Split one row, an array or a dict, into its key and its other values."""
+    x = named_row(x)
+    if isinstance(x, Mapping):
+        if by not in x:
+            _check_named(by, list(x), where)
+        rest = {name: value for name, value in x.items() if name != by}
+        return plain_key(x[by], where), rest
+    if isinstance(by, str) or isinstance(x, str) or not -len(x) <= by < len(x):
+        raise ColumnError(
+            f"{where}: the row must have the key {by!r}, got a row without it. Pass a dict with "
+            "this name, or an array if `by` is an index."
+        )
+    key = plain_key(x[by], where)
+    row = np.asarray(x) if isinstance(x, np.ndarray) else np.array(list(x), dtype=object)
+    return key, np.delete(row, by)
+
+
+def _listed(row: Any) -> list[Any]:
+    return list(row) if isinstance(row, (Sequence, np.ndarray)) and type(row) is not str else [row]
+
+
+def _check_named(by: object, names: Sequence[object], where: str) -> None:
+    """Raise if there is no key column of this name."""
+    if by not in names:
+        raise ColumnError(
+            f"{where}: the rows must have the key column {by!r}, got the columns "
+            f"{join_names([str(name) for name in names])}. Set `by` to one of them."
+        )
+
+
+def _coded(values: Any, by: str | int, where: str) -> Keys:
+    """Replace keys by codes."""
+    try:
+        column = values.to_arrow() if hasattr(values, "to_arrow") else _arrow(values)
+    except (ValueError, TypeError, OverflowError):  # such as text and numbers
+        column = None
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if column is None or column.null_count or not _is_plain(column.type):
+        return _coded_one_by_one(list(values), by, where)
+    coded: Any = column.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    if pa.types.is_boolean(column.type):
+        names = [int(name) for name in names]
+    return Keys(coded.indices.to_numpy(), names)
+
+
+def _arrow(values: Any) -> Any:
+    """Convert an array or list to Arrow; whole floats become integers."""
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        whole = (np.abs(values) < _EXACT) & (values == np.floor(values))
+        values = values.astype(np.int64) if whole.all() else values
+    return pa.array(values)
+
+
+def _is_plain(kind: Any) -> bool:
+    known = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean)
+    return any(is_kind(kind) for is_kind in known)
+
+
+def _coded_one_by_one(values: Any, by: str | int, where: str) -> Keys:
+    """Replace keys of mixed types by codes, and find keys that are invalid."""
+    codes, found = np.empty(len(values), dtype=np.int32), dict[Key, int]()
+    for i, value in enumerate(values):
+        key = plain_key(value, f"{where}: column {by!r}, row {i}")
+        codes[i] = found.setdefault(key, len(found))
+    return Keys(codes, list(found))
