@@ -46,7 +46,8 @@ loops, status = _load()
 
 ``Rows(d, c, free, factor, level, period, format)`` is recursive least squares with d features and c
 outputs, with or without an intercept. Before each row the weight of the past is multiplied by
-``factor``. If ``level`` is above 0, the information about each weight is raised every ``period``
+``factor``; if this is 0, ``learn`` and ``learn_one`` take the half-lives between rows as their last
+argument. If ``level`` is above 0, the information about each weight is raised every ``period``
 rows to that of ``level`` rows. ``format`` is None, or a tuple (array, scalars, names, number,
 labels, places) for single rows: a row is an instance of the type ``array``, a list or tuple of
 numbers, or a dict with the keys ``names``; numbers are Python's or of the types ``scalars``.
@@ -66,11 +67,11 @@ each a row of the array ``states``: row i in state ``codes[i]``, or not if that 
 general algorithm. ``fitted_packed(m, states, weights, center, offset)`` writes what predictions
 need. The order of the numbers is in ``native/packed.h``.
 
-``Window(d, c, free, loose, rows, step, array, names, number, labels, places)`` is least squares on
-the last ``rows`` rows, with weights that fade by ``step`` half-lives per row; with ``rows`` 0 the
-caller determines the rows that leave. ``loose`` tells whether the penalty leaves directions
-undetermined. ``put("penalty", [R z])`` sets the penalty (p, p + c), with p = free + d columns, and
-``put("start", w0)`` the weights (d, c) to which targets are relative, for single rows.
+``Window(d, c, free, loose, rows, step, format)`` is least squares on the last ``rows`` rows, with
+weights that fade by ``step`` half-lives per row; with ``rows`` 0 the caller determines the rows
+that leave. ``loose`` is whether the penalty leaves directions undetermined.
+``put("penalty", [R z])`` sets the penalty (p, p + c), with p = free + d columns, and
+``put("start", w0)`` the initial weights (d, c).
 ``load(n, X, Y, weights, clock)`` adds rows without learning them: targets Y relative to w0, and
 clocks in half-lives after the last row, or None. ``numbers(share)`` sets the remaining share of the
 penalty, and returns the number of rows, the share, the number of rows learned one by one, whether
@@ -79,8 +80,8 @@ copy the rest of the state; ``get`` also returns the parts ``triangle`` ([R z], 
 ``center``), ``w``, ``squares``, ``X``, ``Y``, ``weights`` and ``clock``.
 ``learn(n, X, Y, weights, errors, clock, leaving)``, with the number of rows that leave after each
 row, returns the number of rows learned: less than n if the next row requires the general algorithm.
-``learn_one(x, y, weight)`` then returns False and leaves the state unchanged, and
-``predict_one(x)`` returns None. ``copy()`` returns an independent copy.
+``format``, ``learn_one``, ``learn_few``, ``predict_one``, ``predict_std``, ``fitted`` and ``copy``
+are as in ``Rows``; ``fitted`` returns whether the weights are accurate.
 
 ``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, predictions,
 work)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves, known,

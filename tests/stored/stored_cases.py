@@ -232,6 +232,7 @@ def least_squares() -> dict[str, Case]:
         "rls-several": Case(RLS(forgetting=0.95), several),
         "rls-weights": Case(RLS(), weights=True),
         "rls-single": Case(RLS(forgetting=0.95), single=True),
+        "rls-window-fading": Case(RLS(forgetting=forgetting.Window(20, factor=0.95)), weights=True),
         "rls-compiled": Case(RLS(forgetting=0.95), several, weights=True),
         "rls-named": Case(RLS(), rows=named, single=True),
         "rls-new": Case(RLS(), first=0),

@@ -212,9 +212,9 @@ class Linear:
         unit = 1.0 if self.fit_intercept else 0.0
         compiled = native.loops.Linear(*weights.shape, unit, number, parameter, row_format)
         compiled.put(_STEPS, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps)
-        self._hold(compiled)
+        self._set_compiled(compiled)
 
-    def _hold(self, compiled: Any) -> None:
+    def _set_compiled(self, compiled: Any) -> None:
         """Replace the learned attributes by a compiled state, in one assignment."""
         copied = copied_attributes(self)
         own = {name: value for name, value in self.__dict__.items() if name not in copied}

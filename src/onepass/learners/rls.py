@@ -130,7 +130,7 @@ class LeastSquares(Linear):
         if not good:
             raise self._too_large(X, Y, s)
         if arrays is None:
-            self._hold(compiled)
+            self._set_compiled(compiled)
         else:
             self._set_arrays(arrays)
         if time is not None:
@@ -373,7 +373,9 @@ class LeastSquares(Linear):
     def _import(self, state: CompiledRows) -> None:
         """Continue from the content of a compiled state."""
         if native.loops is not None:
-            self._hold(state.compiled(self._rule(), self.initial_weights_, self._row_format()))
+            self._set_compiled(
+                state.compiled(self._rule(), self.initial_weights_, self._row_format())
+            )
             return
         self._set_arrays(state.arrays())
 

@@ -158,7 +158,7 @@ class WindowBuffer:
         The rows of the window, in order.
     age : float
         Half-lives since the penalty was renewed: ρ = 2^−age.
-    loop : ndarray, or None
+    triangle : ndarray, or None
         The triangle of the compiled loop; None if it must be computed from the rows.
     fading : str
         How the rows of this triangle fade.
@@ -167,7 +167,7 @@ class WindowBuffer:
     empty: JointTriangle
     stored_rows: WindowRows
     age: float = 0.0
-    loop: Floats | None = None
+    triangle: Floats | None = None
     fading: str = ""
     cache: _Cache = field(default_factory=_Cache, init=False, repr=False)
 
@@ -183,22 +183,22 @@ class WindowBuffer:
 
     def penalised(self, rows: Floats) -> "WindowBuffer":
         """Add pseudo-rows (k, d) to the penalty, whose targets are the predictions of w₀."""
-        return replace(self, empty=_penalised(self.empty, rows), loop=None)
+        return replace(self, empty=_penalised(self.empty, rows), triangle=None)
 
     def grown(self, d: int, ridge: float) -> "WindowBuffer":
         """Add features at the end, which were zero in all rows so far."""
         empty, rows = self.empty.grown(d, ridge), self.stored_rows.grown(d)
-        return replace(self, empty=empty, stored_rows=rows, loop=None)
+        return replace(self, empty=empty, stored_rows=rows, triangle=None)
 
     def with_outputs(self, at: Array, c: int) -> "WindowBuffer":
         """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         empty, rows = self.empty.with_outputs(at, c), self.stored_rows.with_outputs(at, c)
-        return replace(self, empty=empty, stored_rows=rows, loop=None)
+        return replace(self, empty=empty, stored_rows=rows, triangle=None)
 
     @property
     def finite(self) -> bool:
         """Whether all numbers are finite."""
-        return self.loop is None or linalg.finite(self.loop)
+        return self.triangle is None or linalg.finite(self.triangle)
 
 
 class _Stream:
@@ -212,7 +212,7 @@ class _Stream:
         self.cache, m = state.cache.taken(), len(state)
         self.fading = _fading(rule)
         same = state.fading == self.fading
-        self.empty, self.saved = state.empty, state.loop if same else None
+        self.empty, self.saved = state.empty, state.triangle if same else None
         self.loop = self.cache.loop if same else None  # the compiled loop
         self.rows = self.cache.append(state.stored_rows, new)
         self.clock = _clock_of(rule, self.rows)  # in half-lives
@@ -552,8 +552,8 @@ class CompiledWindow:
         X, b = np.ascontiguousarray(rows.X), np.ascontiguousarray(rows.b)
         window.load(len(rows), X, b, rows.roots**2, _clock_of(rule, rows))
         window.numbers(2.0**-state.age)
-        if state.loop is not None and state.fading == _fading(rule):
-            window.put("state", state.loop)
+        if state.triangle is not None and state.fading == _fading(rule):
+            window.put("state", state.triangle)
         window.constants = CompiledWindow, rule, empty, past.memory.ridge, prior, start
         return window if window.numbers()[3] else None
 
