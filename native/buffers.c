@@ -5,25 +5,69 @@
 #include <time.h>
 #ifdef _WIN32
 #include <windows.h>
-#endif
-
-enum { WAITS = 100000 }; /* of 0.1 ms */
-
-int wait_until_idle(const int *busy)
-{
-    for (int i = 0; *busy && i < WAITS; i++) {
-        Py_BEGIN_ALLOW_THREADS
-#ifdef _WIN32
-        Sleep(1);
 #else
-        const struct timespec pause = {0, 100000};
-        nanosleep(&pause, NULL);
+#include <unistd.h>
 #endif
-        Py_END_ALLOW_THREADS
+
+static long process(void)
+{
+#ifdef _WIN32
+    return 0;
+#else
+    return (long)getpid();
+#endif
+}
+
+/* Release the GIL for 0.1 ms. */
+static void pause_thread(void)
+{
+    Py_BEGIN_ALLOW_THREADS
+#ifdef _WIN32
+    Sleep(1);
+#else
+    const struct timespec pause = {0, 100000};
+    nanosleep(&pause, NULL);
+#endif
+    Py_END_ALLOW_THREADS
+}
+
+int wait_until_idle(Turn *turn)
+{
+    int good = 1;
+    if (!turn->busy)
+        return 1;
+    turn->waiting++;
+    while (turn->busy && good) {
+        if (turn->process && turn->process != process()) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "onepass: this process was forked while another thread learned rows. Load "
+                         "or create the learner again.");
+            good = 0;
+        } else {
+            pause_thread();
+            good = PyErr_CheckSignals() == 0;
+        }
     }
-    if (*busy)
-        PyErr_Format(PyExc_RuntimeError, "onepass: another thread is learning rows");
-    return !*busy;
+    turn->waiting--;
+    return good;
+}
+
+PyThreadState *begin(Turn *turn, int release)
+{
+    turn->busy = 1;
+    if (!release)
+        return NULL;
+    turn->process = process();
+    return PyEval_SaveThread();
+}
+
+void finish(Turn *turn, PyThreadState *state)
+{
+    if (state)
+        PyEval_RestoreThread(state);
+    turn->busy = 0;
+    for (int i = 0; state && turn->waiting && i < 5; i++) /* or they might never see it idle */
+        pause_thread();
 }
 
 Py_ssize_t numbers_in(Py_ssize_t n, Py_ssize_t m)

@@ -34,9 +34,20 @@ int acquire_arrays(Arrays *arrays, int count, const char *types, const Py_ssize_
                    int written, int optional);
 void release_arrays(Arrays *arrays);
 
-/* Wait until an object is not busy in another thread; returns 0 with an error after 10 seconds: after
-   a fork this thread may not exist. */
-int wait_until_idle(const int *busy);
+/* Whether a thread learns rows in an object, and how many other threads wait for it. */
+typedef struct {
+    int busy, waiting;
+    long process; /* that learns rows; after a fork its thread does not exist */
+} Turn;
+
+/* Wait until an object is not busy in another thread; returns 0 with an error on a signal or if that
+   thread was lost in a fork. */
+int wait_until_idle(Turn *turn);
+
+/* Mark an object as busy. If `release`, release the GIL; returns the state to pass to `finish`, which
+   lets threads that wait continue. */
+PyThreadState *begin(Turn *turn, int release);
+void finish(Turn *turn, PyThreadState *state);
 
 /* Types, to be added to a module. */
 extern PyType_Spec rows_spec, linear_spec, window_spec;

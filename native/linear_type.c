@@ -240,6 +240,7 @@ static void drop(Object *self)
 static PyMethodDef methods[] = {
     {"put", (PyCFunction)put, METH_VARARGS,
      "put(n, W, b, rate, limit, keep, damping): set the state; call once."},
+    {"snapshot", (PyCFunction)copy, METH_NOARGS, "snapshot(): return an independent copy."},
     {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
     {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
     {"get", (PyCFunction)get, METH_VARARGS, "get(W, b): write the weights and the offset."},

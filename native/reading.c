@@ -65,8 +65,12 @@ static double plain_number(PyObject *scalars, PyObject *given)
         value = PyFloat_AsDouble(given);
     else if (PyLong_CheckExact(given))
         value = PyLong_AsDouble(given);
-    else if (scalars && PySet_Contains(scalars, (PyObject *)Py_TYPE(given)) == 1)
-        value = PyFloat_AsDouble(given);
+    else if (scalars) {
+        Py_INCREF(given); /* comparing types may run code that removes it from a list */
+        if (PySet_Contains(scalars, (PyObject *)Py_TYPE(given)) == 1)
+            value = PyFloat_AsDouble(given);
+        Py_DECREF(given);
+    }
     if (PyErr_Occurred()) { /* overflow: the returned value is -1 */
         PyErr_Clear();
         value = NAN;

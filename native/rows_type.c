@@ -27,26 +27,23 @@ typedef struct {
     double *weights;     /* w0 + w (d, c), and the offset (c), if `fresh` */
     int fresh;
     int timed;           /* whether the past fades by the time between rows */
-    int busy;            /* whether another thread learns rows */
+    Turn turn;
 } Object;
 
-static int idle(const Object *self)
+static int idle(Object *self)
 {
-    return wait_until_idle(&self->busy);
+    return wait_until_idle(&self->turn);
 }
 
 /* Mark the state as busy and, if learning n rows takes long, release the GIL. */
 static PyThreadState *leave(Object *self, Py_ssize_t n)
 {
-    self->busy = 1;
-    return n * self->rows.d * self->rows.d >= LONG ? PyEval_SaveThread() : NULL;
+    return begin(&self->turn, n * self->rows.d * self->rows.d >= LONG);
 }
 
 static void enter(Object *self, PyThreadState *state)
 {
-    if (state)
-        PyEval_RestoreThread(state);
-    self->busy = 0;
+    finish(&self->turn, state);
 }
 
 /* A part of the state, by name, and its size; NULL with an error if the name is unknown. */
@@ -189,15 +186,13 @@ static PyObject *learn(Object *self, PyObject *args)
     const int optional = 1 << 2 | !self->timed << 4;
     const int good = acquire_arrays(&a, 5, "ddddd", sizes, 1 << 3, optional) && idle(self);
     if (good) {
-        self->busy = 1;
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *state = begin(&self->turn, 1);
         const unsigned mode = flush_subnormals();
         learned = self->timed
                       ? rows_learn_at(rows, n, a.at[0], a.at[1], a.at[2], a.at[4], a.at[3])
                       : rows_learn(rows, n, a.at[0], a.at[1], a.at[2], a.at[3]);
         restore_mode(mode);
-        Py_END_ALLOW_THREADS
-        self->busy = 0;
+        finish(&self->turn, state);
         self->fresh = 0;
     }
     release_arrays(&a);
@@ -240,7 +235,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
         return NULL;
     if (!read_example(&self->reading, args, self->row, targets, &weight))
         Py_RETURN_FALSE;
-    if (self->busy) /* code run to read the row may have changed this */
+    if (self->turn.busy) /* code run to read the row may have changed this */
         Py_RETURN_FALSE;
     PyThreadState *state = leave(self, 1);
     const unsigned mode = flush_subnormals();
@@ -322,7 +317,7 @@ static PyObject *learn_few(Object *self, PyObject *args)
         return NULL;
     const double *X = plain(given[0], n * rows->d, &view[0]);
     const double *Y = X ? plain(given[1], n * rows->c, &view[1]) : NULL;
-    if (Y && !self->busy) { /* changed by code run to read X */
+    if (Y && !self->turn.busy) { /* changed by code run to read X */
         PyThreadState *state = leave(self, n);
         const unsigned mode = flush_subnormals();
         good = rows_learn_few(rows, n, X, Y, errors);
@@ -344,7 +339,7 @@ static PyObject *predict_one(Object *self, PyObject *x)
 {
     if (!idle(self))
         return NULL;
-    if (!read_row(&self->reading, x, self->row) || self->busy)
+    if (!read_row(&self->reading, x, self->row) || self->turn.busy)
         Py_RETURN_NONE;
     score(self, self->row, self->predictions);
     return prediction_object(&self->reading, self->predictions);
@@ -357,7 +352,7 @@ static PyObject *predict_std(Object *self, PyObject *x)
     Rows *rows = &self->rows;
     if (!idle(self))
         return NULL;
-    if (self->reading.labels != Py_None || !read_row(&self->reading, x, self->row) || self->busy)
+    if (self->reading.labels != Py_None || !read_row(&self->reading, x, self->row) || self->turn.busy)
         Py_RETURN_NONE;
     score(self, self->row, self->predictions);
     PyObject *mean = number_object(&self->reading, self->predictions);
@@ -445,15 +440,13 @@ static PyObject *learn_packed(Object *self, PyObject *args)
     if (work) {
         double *states = a.at[1];
         int *learned = a.at[6];
-        self->busy = 1;
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *state = begin(&self->turn, 1);
         const unsigned mode = flush_subnormals();
         for (Py_ssize_t g = 0, first = 0; g < count; first = ends[g++])
             learned[g] = (int)packed_learn(rows, states + g * size, ends[g] - first, order + first,
                                            a.at[2], a.at[3], a.at[4], a.at[5], work);
         restore_mode(mode);
-        Py_END_ALLOW_THREADS
-        self->busy = 0;
+        finish(&self->turn, state);
         self->fresh = 0;
     }
     PyMem_Free(order);
@@ -556,6 +549,14 @@ static PyObject *copy(Object *self, PyObject *unused)
     return (PyObject *)twin;
 }
 
+static PyObject *snapshot(Object *self, PyObject *unused)
+{
+    if (!idle(self))
+        return NULL;
+    pending_flush(&self->rows);
+    return copy(self, unused);
+}
+
 static void drop(Object *self)
 {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
@@ -575,6 +576,8 @@ static PyMethodDef methods[] = {
      "triangle(R.T, z, out[, D]): copy in, or out; U.T and theta if D is given."},
     {"numbers", (PyCFunction)numbers, METH_VARARGS,
      "numbers([mass, age, count[, faded, due]]): set, and return them."},
+    {"snapshot", (PyCFunction)snapshot, METH_NOARGS,
+     "snapshot(): add all pending rows to the triangle; return a copy."},
     {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
     {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
     {"fitted", (PyCFunction)fitted, METH_VARARGS,

@@ -26,12 +26,12 @@ typedef struct {
     double *weights;     /* work space (d, c) */
     double *row;         /* the current row (d), and its targets (c) */
     double *predictions; /* predictions (c) */
-    int busy;            /* whether another thread learns rows */
+    Turn turn;
 } Object;
 
-static int idle(const Object *self)
+static int idle(Object *self)
 {
-    return wait_until_idle(&self->busy);
+    return wait_until_idle(&self->turn);
 }
 
 /* The number of numbers of the state besides rows and penalty. */
@@ -226,14 +226,11 @@ static ptrdiff_t learn_rows(Object *self, ptrdiff_t n, const double *X, const do
             }
         Y = relative;
     }
-    self->busy = 1;
-    PyThreadState *state = all * p * p >= LONG ? PyEval_SaveThread() : NULL;
+    PyThreadState *state = begin(&self->turn, all * p * p >= LONG);
     const unsigned mode = flush_subnormals();
     const ptrdiff_t learned = window_learn(window, n, X, Y, weights, clock, leaving, errors);
     restore_mode(mode);
-    if (state)
-        PyEval_RestoreThread(state);
-    self->busy = 0;
+    finish(&self->turn, state);
     PyMem_Free(relative);
     if (learned < 0)
         PyErr_NoMemory();
@@ -265,7 +262,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
         return NULL;
     if (!self->window.limit || !read_example(&self->reading, args, self->row, targets, &weight))
         Py_RETURN_FALSE;
-    if (self->busy) /* code run to read the row may have changed this */
+    if (self->turn.busy) /* code run to read the row may have changed this */
         Py_RETURN_FALSE;
     const ptrdiff_t learned =
         learn_rows(self, 1, self->row, targets, &weight, NULL, NULL, self->predictions);
@@ -356,7 +353,7 @@ static PyObject *predict_one(Object *self, PyObject *x)
     double *scores = self->predictions;
     if (!idle(self))
         return NULL;
-    if (!read_row(&self->reading, x, self->row) || self->busy || !fit(self, self->weights, scores))
+    if (!read_row(&self->reading, x, self->row) || self->turn.busy || !fit(self, self->weights, scores))
         Py_RETURN_NONE;
     for (ptrdiff_t j = 0, i = 0; j < d; j++)
         for (ptrdiff_t k = 0; k < c; k++, i++)
@@ -508,6 +505,7 @@ static PyMethodDef methods[] = {
     {"predict_std", (PyCFunction)predict_std, METH_O, "predict_std(x): return the prediction and its standard deviation, or None."},
     {"fitted", (PyCFunction)fitted, METH_VARARGS,
      "fitted(weights, center, offset): write the state of predictions."},
+    {"snapshot", (PyCFunction)copy, METH_NOARGS, "snapshot(): return an independent copy."},
     {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
     {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
     {NULL, NULL, 0, NULL},

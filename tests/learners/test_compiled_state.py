@@ -315,3 +315,72 @@ def test_predictions_in_another_thread_change_no_row(make: Any) -> None:
         done.set()
         predicting.join()
     assert_allclose(model.predict(X[:5]), plain.predict(X[:5]), rtol=1e-5)
+
+
+def test_predictions_do_not_wait_for_many_blocks() -> None:
+    """A prediction waits for the current block only, while another thread learns block by block."""
+    X, y = stream(300)
+    model, done = op.RLSRegressor().partial_fit(X, y), threading.Event()
+    blocks = 0
+
+    def learn_repeatedly() -> None:
+        nonlocal blocks
+        while not done.is_set():
+            model.partial_fit(X[:64], y[:64])
+            blocks += 1
+
+    learning = threading.Thread(target=learn_repeatedly)
+    learning.start()
+    try:
+        for _ in range(20):
+            assert np.isfinite(model.predict_one(X[0]))
+    finally:
+        done.set()
+        learning.join()
+    assert model.rows_seen_ == N + 64 * blocks
+
+
+@pytest.mark.parametrize("make", [op.RLSRegressor, lambda: op.RLSRegressor(forgetting="window:30")])
+def test_pickles_are_consistent_while_another_thread_learns(make: Any) -> None:
+    X, y = stream(5)
+    model, done = make().partial_fit(X[:60], y[:60]), threading.Event()
+
+    def learn_repeatedly() -> None:
+        while not done.is_set():
+            model.learn_one(X[0], y[0])
+
+    learning = threading.Thread(target=learn_repeatedly)
+    learning.start()
+    try:
+        twins = [pickle.loads(pickle.dumps(model)) for _ in range(50)]  # noqa: S301
+        copies = [model.frozen_copy() for _ in range(50)]
+    finally:
+        done.set()
+        learning.join()
+    for twin in twins:
+        rows = twin.rows_seen_ if make is op.RLSRegressor else 30
+        assert twin.centering_.mass == pytest.approx(rows)
+    assert copies[-1].rows_seen_ <= model.rows_seen_
+
+
+def test_unaligned_rows_are_learned() -> None:
+    X, y = stream(3)
+    unaligned = np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float64).reshape(X.shape)
+    for rule in (1.0, "window:50"):
+        one, plain = op.RLSRegressor(forgetting=rule), op.RLSRegressor(forgetting=rule)
+        for model, rows in ((one, unaligned), (plain, X)):
+            model.partial_fit(rows[:50], y[:50]).partial_fit(rows[50:], y[50:])
+            model.learn_one(rows[0], y[0])
+        assert_allclose(one.coef_, plain.coef_, rtol=1e-12)
+
+
+def test_fading_window_survives_changes_of_width() -> None:
+    X, y = stream(3)
+    model = op.RLSRegressor(10.0, op.forgetting.Window(100, factor=0.9)).partial_fit(X, y)
+    model.learn_one(X[0], y[0])
+    age = model.forgetting_.age
+    assert 0.0 <= age <= 1.0
+    plain = copy.deepcopy(model)
+    model.grow(4)
+    model.learn_one(np.append(X[1], 0.0), y[1])
+    assert_allclose(model.coef_[:3], plain.learn_one(X[1], y[1]).coef_, rtol=1e-9)

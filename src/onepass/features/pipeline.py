@@ -432,6 +432,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             with self._rollback_on_error():
                 self._learn_row_of_new_width(x, y, sample_weight, time)
             return self
+        before = getattr(self.learner_, "rows_seen_", 0)
         try:
             if time is None:
                 self.learner_.learn_one(row, y, sample_weight)  # unchanged after an error
@@ -439,8 +440,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 self.learner_.learn_one(row, y, sample_weight, time=time)
             _assign(changes)
         except BaseException:
-            learned = getattr(self.learner_, "rows_seen_", 0)
-            if changes and learned > self.features_[0].rows_seen_:
+            if getattr(self.learner_, "rows_seen_", 0) > before:
                 _assign(changes)  # interrupted after the learner had learned the row
             raise
         return self

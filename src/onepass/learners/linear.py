@@ -173,7 +173,7 @@ class Linear:
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that later learning does not change."""
         frozen = object.__new__(type(self))
-        frozen.__dict__ = self._without(self.__dict__, self._for_prediction)
+        frozen.__dict__ = self._without(self.__dict__, self._compiled, self._for_prediction)
         return frozen
 
     def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
@@ -225,19 +225,24 @@ class Linear:
     def _decompile(self) -> None:
         """Move the learned attributes from the compiled state to the instance."""
         if self._compiled is not None:
-            self.__dict__ = self._without(self.__dict__, self._read_all)
+            self.__dict__ = self._without(self.__dict__, self._compiled, self._read_all)
 
     def _without(
-        self, own: Mapping[str, Any], read: Callable[[Any], Mapping[str, Any]]
+        self, own: Mapping[str, Any], compiled: Any, read: Callable[[Any], Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Attributes of the instance, with copies in place of the compiled state."""
+        """Attributes of the instance, with copies in place of its compiled state."""
         values = {name: value for name, value in own.items() if name != "_compiled"}
-        compiled = own.get("_compiled")
         if compiled is None:
             return values
-        for name, counted in counters(self).items():
-            values[name] += getattr(compiled, counted)
-        return {**values, **read(compiled)}
+        counts: dict[str, int] = {}
+        copies: Mapping[str, Any] = {}
+        while counts != (counts := self._counted(compiled)):  # another thread may learn meanwhile
+            copies = read(compiled)
+        return {**values, **{name: values[name] + n for name, n in counts.items()}, **copies}
+
+    def _counted(self, compiled: Any) -> dict[str, int]:
+        """The counts of a compiled state, by counter."""
+        return {name: getattr(compiled, counted) for name, counted in counters(self).items()}
 
     def _read_all(self, compiled: Any) -> dict[str, Any]:
         """Copies of the learned attributes in a compiled state."""
@@ -282,7 +287,9 @@ class Linear:
 
     def __getstate__(self) -> Any:
         own: Any = super().__getstate__()
-        return self._without(own, self._exported)
+        compiled = own.get("_compiled")
+        snapshot = None if compiled is None else compiled.snapshot()
+        return self._without(own, snapshot, self._exported)
 
 
 def coefficients(learner: Any) -> Floats:

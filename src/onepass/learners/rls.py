@@ -410,8 +410,10 @@ def _fitted(compiled: Any) -> tuple[Floats, Floats, Floats]:
 
 
 def _is_plain(values: object, ndim: int) -> TypeGuard[Floats]:
-    """Whether values are a float64 array of this number of dimensions."""
-    return type(values) is np.ndarray and values.dtype == np.float64 and values.ndim == ndim
+    """Whether values are an aligned float64 array of this number of dimensions."""
+    if type(values) is not np.ndarray or values.dtype != np.float64:
+        return False
+    return values.ndim == ndim and bool(values.flags.aligned)
 
 
 def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:

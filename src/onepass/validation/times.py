@@ -165,10 +165,14 @@ def time_like(last: float | np.datetime64, time: Any) -> Any:
     """
     kind = type(time)
     if not isinstance(last, np.datetime64):
-        return time if kind is type(last) else None
+        return time if kind is type(last) and abs(time) < _MAX else None
     coarse = kind is np.datetime64 and time.dtype.str[1:] in _COARSE
     plain = coarse or (kind is dt.datetime and time.tzinfo is None)
-    return np.datetime64(time, "us") if plain and last.dtype.str[1:] == "M8[us]" else None
+    if not plain or last.dtype.str[1:] != "M8[us]":
+        return None
+    converted = np.datetime64(time, "us")
+    overflow = coarse and converted.astype(time.dtype) != time
+    return None if overflow else converted
 
 
 def elapsed(time: Array, last: float | np.datetime64 | None) -> Floats:

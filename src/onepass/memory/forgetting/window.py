@@ -218,7 +218,7 @@ class _Stream:
         self.clock = _clock_of(rule, self.rows)  # in half-lives
         self.first = np.concatenate((np.zeros(m + 1, dtype=np.intp), _starts(rule, self.rows, m)))
         self.renewed = _renewals(self.clock, m, state.age)
-        self.fades = bool(self.clock[-1] > 0.0)
+        self.fades = bool(self.clock[-1] > 0.0 or state.age > 0.0)
 
     def penalise(self, rows: Floats) -> None:
         """Add pseudo-rows to the penalty."""
@@ -376,8 +376,8 @@ def _renewals(clock: Floats, m: int, age: float) -> Floats:
     The first m rows are those of the window, after which the penalty has this age.
     """
     n = len(clock)
-    renewed, i, at = np.empty(n + 1), m, clock[m - 1] - age if m else clock[0]
-    renewed[:m] = at
+    i, at = m, clock[m - 1] - age if m else clock[0]
+    renewed = np.full(n + 1, at)
     while i < n:
         j = max(i, int(np.searchsorted(clock, at + _RENEWED)))
         renewed[i : j + 1] = at
