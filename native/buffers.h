@@ -40,12 +40,12 @@ typedef struct {
     long process; /* that learns rows; after a fork its thread does not exist */
 } Turn;
 
-/* Wait until an object is not busy in another thread; returns 0 with an error on a signal or if that
-   thread was lost in a fork. */
+/* Wait until an object is not busy in another thread; returns 0 with an error on a signal, or if
+   that thread was lost in a fork. */
 int wait_until_idle(Turn *turn);
 
-/* Mark an object as busy. If `release`, release the GIL; returns the state to pass to `finish`, which
-   lets threads that wait continue. */
+/* Mark an object as busy. If `release`, release the GIL; returns the state to pass to `finish`,
+   which lets threads that wait continue. */
 PyThreadState *begin(Turn *turn, int release);
 void finish(Turn *turn, PyThreadState *state);
 

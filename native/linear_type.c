@@ -103,7 +103,8 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
 {
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Linear.learn_one: expected x, y and weight");
-    if (read_number(&self->reading, args[2]) != 1.0 || !read_row(&self->reading, args[0], self->row) ||
+    if (read_number(&self->reading, args[2]) != 1.0 ||
+        !read_row(&self->reading, args[0], self->row) ||
         !read_target(self, args[1]))
         Py_RETURN_FALSE;
     if (!self->remaining)

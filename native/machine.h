@@ -47,9 +47,9 @@ WITHIN ptrdiff_t edge(ptrdiff_t j)
     return j & ~(ptrdiff_t)(WIDE - 1);
 }
 
-/* Allocate parts of these sizes, in doubles, filled with zeros if `zeros`. Each part is aligned to a
-   vector and followed by a spare vector. Returns the memory, to be freed by the caller; NULL on failure.
-   */
+/* Allocate parts of these sizes, in doubles, filled with zeros if `zeros`. Each part is aligned to
+   a vector and followed by a spare vector. Returns the memory, to be freed by the caller; NULL on
+   failure. */
 static inline void *room_for(double **const *parts, const size_t *sizes, int count, int zeros)
 {
     size_t all = WIDE;

@@ -43,7 +43,8 @@ struct Pending {
     double least;        /* the smallest D */
     double grown;        /* the factor of later weights, in place of fading the past */
     double *x, *a, *rest; /* the last predicted row: x, a, and the remainder of its targets */
-    int current, predicted;     /* whether x and a are current; whether a row was predicted since the last */
+    int current;         /* whether x and a are current */
+    int predicted;       /* whether a row was predicted since the last was learned */
     void *memory;
 };
 

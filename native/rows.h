@@ -65,8 +65,9 @@ int rows_learn_one(Rows *rows, const double *x, const double *y, double weight, 
 /* Learn n <= FEW rows of weight 1 and return 1, or change nothing and return 0; errors (n, c). */
 int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y, double *errors);
 
-/* Learn n rows, each `passed` half-lives (n) after the row before; rows->factor must be 1. Returns the
-   number of rows learned: learning stops before a row as in rows_learn, and before a long gap. */
+/* Learn n rows, each `passed` half-lives (n) after the row before; rows->factor must be 1. Returns
+   the number of rows learned: learning stops before a row as in rows_learn, and before a long gap.
+   */
 ptrdiff_t rows_learn_at(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
                         const double *weights, const double *passed, double *errors);
 

@@ -222,7 +222,8 @@ static PyObject *numbers(Object *self, PyObject *args)
                          rows->due);
 }
 
-/* learn_one(x, y, weight[, passed]): return whether the row was learned; if not, the state is unchanged. */
+/* learn_one(x, y, weight[, passed]): return whether the row was learned; if not, the state is
+   unchanged. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
     double *targets = self->row + self->rows.d, weight, passed = 0.0;
@@ -352,7 +353,8 @@ static PyObject *predict_std(Object *self, PyObject *x)
     Rows *rows = &self->rows;
     if (!idle(self))
         return NULL;
-    if (self->reading.labels != Py_None || !read_row(&self->reading, x, self->row) || self->turn.busy)
+    if (self->reading.labels != Py_None || !read_row(&self->reading, x, self->row) ||
+        self->turn.busy)
         Py_RETURN_NONE;
     score(self, self->row, self->predictions);
     PyObject *mean = number_object(&self->reading, self->predictions);

@@ -284,7 +284,8 @@ static PyObject *learn_few(Object *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "nOOO:learn_few", &n, &a.given[0], &a.given[1], &a.given[5]))
         return NULL;
     double *before = NULL;
-    if (open_rows(window, &a, n, 6) && idle(self) && window->limit && window->step == 0.0 && n <= FEW_ROWS &&
+    if (open_rows(window, &a, n, 6) && idle(self) && window->limit && window->step == 0.0 &&
+        n <= FEW_ROWS &&
         window_reserve(window, n) &&
         (before = PyMem_Malloc(state_size(window) * sizeof *before))) {
         const ptrdiff_t begin = window->begin, end = window->end;
@@ -325,7 +326,8 @@ static int fit(Object *self, double *weights, double *offset)
     return 1;
 }
 
-/* fitted(weights, center, offset): write the state of predictions; return whether it is accurate. */
+/* fitted(weights, center, offset): write the state of predictions; return whether it is accurate.
+   */
 static PyObject *fitted(Object *self, PyObject *args)
 {
     Window *window = &self->window;
@@ -353,7 +355,8 @@ static PyObject *predict_one(Object *self, PyObject *x)
     double *scores = self->predictions;
     if (!idle(self))
         return NULL;
-    if (!read_row(&self->reading, x, self->row) || self->turn.busy || !fit(self, self->weights, scores))
+    if (!read_row(&self->reading, x, self->row) || self->turn.busy ||
+        !fit(self, self->weights, scores))
         Py_RETURN_NONE;
     for (ptrdiff_t j = 0, i = 0; j < d; j++)
         for (ptrdiff_t k = 0; k < c; k++, i++)
@@ -502,7 +505,8 @@ static PyMethodDef methods[] = {
      "learn_few(n, X, y, errors): return whether the rows were learned."},
     {"predict_one", (PyCFunction)predict_one, METH_O,
      "predict_one(x): return the prediction, or None."},
-    {"predict_std", (PyCFunction)predict_std, METH_O, "predict_std(x): return the prediction and its standard deviation, or None."},
+    {"predict_std", (PyCFunction)predict_std, METH_O,
+     "predict_std(x): return the prediction and its standard deviation, or None."},
     {"fitted", (PyCFunction)fitted, METH_VARARGS,
      "fitted(weights, center, offset): write the state of predictions."},
     {"snapshot", (PyCFunction)copy, METH_NOARGS, "snapshot(): return an independent copy."},

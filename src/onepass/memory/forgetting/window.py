@@ -11,9 +11,8 @@ window, since the rows that leave must be available.
 The compiled loop adds and removes rows by rotations (native/window.c). It computes the triangle
 anew from the rows of the window once per window length, and whenever the removal of a row would
 lose digits. While the triangle is ill-conditioned, or without the compiled loop, rows are learned
-here, with triangles computed by QR of the rows of the window. For several rows together these are
-the rows that stay in the window: with their triangle R, and the whitened rows V = A R⁻¹ of the rows
-that leave and arrive,
+here, with triangles computed by QR of the rows of the window. Several rows are learned at once from
+the triangle R of the rows that stay. With V = A R⁻¹ for the rows A that leave or arrive,
 
     error of a_j = e_j − k_j (I + K_jj)⁻¹ e_J,     K = V Vᵀ                                  (2)
 
@@ -448,7 +447,7 @@ class Window:
         if (self.rows is None) == (self.span is None):
             given = "neither" if self.rows is None else "both"
             raise ParameterError(
-                f"{where}: either `rows`, or `span`, by time, must be given, got {given}. "
+                f"{where}: exactly one of `rows` and `span` must be given, got {given}. "
                 "Use Window(1000) or Window(span='1h')."
             )
         if self.rows is not None:
@@ -457,8 +456,8 @@ class Window:
             object.__setattr__(self, "span", validation.duration(self.span, "span", where))
         if self.factor is not None and self.half_life is not None:
             raise ParameterError(
-                f"{where}: at most one of `factor`, by rows, and `half_life`, by time, must be "
-                "given, got both. Omit one of them."
+                f"{where}: `factor` and `half_life` must not both be given, got both. Omit one of "
+                "them."
             )
         if self.factor is not None:
             factor = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
