@@ -43,7 +43,7 @@ def test_text_is_parsed_as_rule(text: Any, same: Any) -> None:
         ("sliding", "bounded, directional, exponential, window"),
         ("1.98", r"in \(0, 1\]"),
         ("true", "bounded, directional, exponential, window"),
-        ("window", "either `rows`, or `span`"),
+        ("window", "exactly one of `rows` and `span`"),
         ("window:rows=10,rows=20", "at most once"),
         ("window:10,20,30", "at most once"),
         ("window:width=10", "rows, span"),
