@@ -71,7 +71,7 @@ class _Rows(NamedTuple):
         return {"y": None} | chosen
 
 
-class _Lives(NamedTuple):
+class _Assignment(NamedTuple):
     """The models of the rows of a block; a key that is removed and returns has another model."""
 
     names: list[Key]
@@ -107,7 +107,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         If given, a pooled model also learns all rows. A new key starts from a copy of the pooled
         model, whose rows then count as at most this number of rows (> 0); and unknown keys are
         predicted by the pooled model. The limit applies to least squares with forgetting by a
-        factor or a half-life, on its own or in a Pipeline; of other learners, such as SGD, which
+        factor or a half-model, on its own or in a Pipeline; of other learners, such as SGD, which
         store no weights of rows, a new key starts from a plain copy.
     max_keys : int, optional
         Maximum number of keys: if there are more, the key that was learned least recently is
@@ -343,8 +343,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         rows, states = _Rows(keys, rest, y, s, series_array(time)), twin.states_
         before: dict[Key, int | None] = {}
         try:
-            lives = twin._plan(rows, before, where)
-            block = _Block(twin, rows, lives, where)
+            assigned = twin._plan(rows, before, where)
+            block = _Block(twin, rows, assigned, where)
             block.predicting = verb == "test_then_train"
             block.run()
             predictions = block.predictions() if block.predicting else np.empty(0)
@@ -360,7 +360,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         interrupt.raise_pending()
         return predictions
 
-    def _plan(self, rows: _Rows, before: dict[Key, int | None], where: str) -> _Lives:
+    def _plan(self, rows: _Rows, before: dict[Key, int | None], where: str) -> _Assignment:
         """The model of each row; changes of the storage's ``last`` are noted in ``before``."""
         limits = [
             None if value is None else validation.whole(value, name, where, low=1)
@@ -372,15 +372,15 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             at = self.rows_seen_ - len(states.entries)
             states.last = OrderedDict((key, at + i + 1) for i, key in enumerate(states.entries))
         if states.last is not None:
-            return _lives_in_order(keys, on, states, self.rows_seen_, before, *limits)
+            return _assign_with_eviction(keys, on, states, self.rows_seen_, before, *limits)
         known, first = [states.entries.get(key) for key in keys.names], np.full(len(keys.names), n)
         if on is None and self.prior_strength is None:
-            return _Lives(keys.names, keys.codes, known, first * 0)
-        taught = np.arange(n)[slice(None) if on is None else on][::-1]
-        first[keys.codes[taught]] = taught  # the assignment of the first row is the last one
+            return _Assignment(keys.names, keys.codes, known, first * 0)
+        learning = np.arange(n)[slice(None) if on is None else on][::-1]
+        first[keys.codes[learning]] = learning  # the first row of a key is assigned last
         new = np.array([entry is None for entry in known])
         unknown = new[keys.codes] & (np.arange(n) < first[keys.codes])
-        return _Lives(keys.names, np.where(unknown, -1, keys.codes), known, first)
+        return _Assignment(keys.names, np.where(unknown, -1, keys.codes), known, first)
 
     # -- prediction --------------------------------------------------------------------------------
 
@@ -421,8 +421,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         known = [self.states_.entries.get(key) for key in keys.names]
         codes = np.array([-1 if entry is None else i for i, entry in enumerate(known)], dtype=int)
         n = len(keys.codes)
-        lives = _Lives(keys.names, codes[keys.codes], known, np.full(len(known), n))
-        block = _Block(self, _Rows(keys, rest), lives, where)
+        assigned = _Assignment(keys.names, codes[keys.codes], known, np.full(len(known), n))
+        block = _Block(self, _Rows(keys, rest), assigned, where)
         block.learning = False
         block.run()
         return block.predictions()
@@ -493,7 +493,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             for key, row in rows.items():
                 states.last[key] = self.rows_seen_ + row
                 states.last.move_to_end(key)
-            ended = _expired(states.last, twin.rows_seen_, self.max_keys, self.max_age)
+            ended = _evict(states.last, twin.rows_seen_, self.max_keys, self.max_age)
             removed = [key for key, _ in ended]
         twin._store(changed)
         states.update(removed, {})
@@ -700,22 +700,12 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
 
 class _Block:
-    """Learning or prediction of a block of rows.
+    """Learning or prediction of a block of rows; only ``store`` changes the learners of a Keyed."""
 
-    Parameters
-    ----------
-    keyed : Keyed
-        The storage of its learners is changed by ``store`` only.
-    rows : _Rows
-    lives : _Lives
-    where : str
-        The public call, for messages.
-    """
-
-    def __init__(self, keyed: Any, rows: _Rows, lives: _Lives, where: str) -> None:
-        self.keyed, self.rows, self.lives, self.where = keyed, rows, lives, where
+    def __init__(self, keyed: Any, rows: _Rows, assigned: _Assignment, where: str) -> None:
+        self.keyed, self.rows, self.assigned, self.where = keyed, rows, assigned, where
         self.learning = self.predicting = True
-        self.n = len(lives.codes)
+        self.n = len(assigned.codes)
         self.packing = keyed._packing
         self.starts: dict[int, Any] = {}  # the models of new keys that start from a copy
         self.learners: dict[int, Any] = {}  # models after the block
@@ -727,23 +717,23 @@ class _Block:
         """Predict and learn all rows; models that learn no row only predict."""
         if self.learning and self.keyed.prior_strength is not None:
             self.learn_pooled()
-        codes = self.lives.codes
-        rest = np.ones(len(self.lives.names) + 1, dtype=bool)  # the last one: unknown keys
+        codes = self.assigned.codes
+        rest = np.ones(len(self.assigned.names) + 1, dtype=bool)  # the last one: unknown keys
         if self.packing is not None and self.packing.rows is not None:
             self.learn_packed(rest)
-        there = np.flatnonzero(rest[codes])
-        for life, at in _groups(codes[there]):
-            if life < 0:
-                self.predict_unknown(there[at])
+        left = np.flatnonzero(rest[codes])
+        for model, at in _groups(codes[left]):
+            if model < 0:
+                self.predict_unknown(left[at])
                 continue
-            start = self.starts.get(life, self.lives.known[life])
-            self.learn_life(life, self.keyed._learner(start), there[at])
+            start = self.starts.get(model, self.assigned.known[model])
+            self.learn_model(model, self.keyed._learner(start), left[at])
 
-    def learn_life(self, life: int, learner: Any, rows: Array) -> None:
+    def learn_model(self, model: int, learner: Any, rows: Array) -> None:
         """Learn some rows of a model, or predict them if it learns none."""
         part = self.rows.part(rows)
-        with _naming(f"the model of the key {self.lives.names[life]!r}", self.where, rows):
-            if self.lives.first[life] == self.n:
+        with _naming(f"the model of the key {self.assigned.names[model]!r}", self.where, rows):
+            if self.assigned.first[model] == self.n:
                 if self.predicting:
                     self.found.append((rows, learner.predict(part["X"])))
                 return
@@ -752,46 +742,50 @@ class _Block:
             predictions = learn(**part)
         if self.predicting:
             self.found.append((rows, predictions))
-        self.learners[life] = learner
+        self.learners[model] = learner
 
     def learn_pooled(self) -> None:
-        """Learn all rows in the pooled model, of which new models are copies."""
-        keyed, lives = self.keyed, self.lives
+        """Learn all rows in the pooled model, from whose copies new models start."""
+        keyed, assigned = self.keyed, self.assigned
         pooled = keyed._learner(keyed.pooled_)
-        new = [(int(lives.first[i]), i) for i, entry in enumerate(lives.known) if entry is None]
+        new = [
+            (int(assigned.first[i]), i) for i, entry in enumerate(assigned.known) if entry is None
+        ]
         at, predictions = 0, []
-        for row, life in [*sorted(new), (self.n, -1)]:
+        for row, model in [*sorted(new), (self.n, -1)]:
             if row > at:
                 with _naming("the pooled model", self.where, np.arange(at, row)):
                     predictions.append(pooled.test_then_train(**self.rows.part(slice(at, row))))
                 at = row
-            if life >= 0 and row < self.n and getattr(pooled, "rows_seen_", 0) > 0:
-                self.starts[life] = copy.copy(pooled)
-                fade_to(self.starts[life], keyed.prior_strength)
+            if model >= 0 and row < self.n and getattr(pooled, "rows_seen_", 0) > 0:
+                self.starts[model] = copy.copy(pooled)
+                fade_to(self.starts[model], keyed.prior_strength)
         keyed.pooled_ = pooled
-        unknown = np.flatnonzero(lives.codes < 0)
+        unknown = np.flatnonzero(assigned.codes < 0)
         if len(unknown) and self.predicting:
             self.found.append((unknown, _joined(predictions)[unknown]))
 
     def learn_packed(self, rest: Array) -> None:
         """Learn the models that are packed, or predict; others remain marked in ``rest``."""
-        packing, lives, rows = self.packing, self.lives, self.rows
+        packing, assigned, rows = self.packing, self.assigned, self.rows
         learning = self.learning
         off = None if rows.weights is None else rows.weights == 0.0
-        barred = set(np.flatnonzero(lives.first == self.n).tolist()) if learning else set[int]()
+        excluded = (
+            set(np.flatnonzero(assigned.first == self.n).tolist()) if learning else set[int]()
+        )
         if off is not None and self.predicting:
-            barred.update(lives.codes[off].tolist())
-        known = [i for i, entry in enumerate(lives.known) if type(entry) is int]
-        new = [i for i, entry in enumerate(lives.known) if entry is None and learning]
-        if barred or self.starts:
-            known = [i for i in known if i not in barred]
-            new = [i for i in new if i not in barred and i not in self.starts]
-            new.sort(key=lives.first.__getitem__)
-        members, slots = known + new, [lives.known[i] for i in known]
+            excluded.update(assigned.codes[off].tolist())
+        known = [i for i, entry in enumerate(assigned.known) if type(entry) is int]
+        new = [i for i, entry in enumerate(assigned.known) if entry is None and learning]
+        if excluded or self.starts:
+            known = [i for i in known if i not in excluded]
+            new = [i for i in new if i not in excluded and i not in self.starts]
+            new.sort(key=assigned.first.__getitem__)
+        members, slots = known + new, [assigned.known[i] for i in known]
         values = np.concatenate((self.keyed.states_.read(slots), packing.start(len(new))))
         index = np.full(len(rest), -1, dtype=np.int32)
         index[members] = np.arange(len(members))
-        codes = index[lives.codes]
+        codes = index[assigned.codes]
         X = np.ascontiguousarray(rows.X, dtype=np.float64)
         rest[members] = False
         if not learning:
@@ -805,13 +799,13 @@ class _Block:
         Y: Any = np.ascontiguousarray(
             np.reshape(np.asarray(rows.y), (self.n, -1)), dtype=np.float64
         )
-        errors, taught = packing.learn(values, codes, X, Y, rows.weights)
+        errors, counted = packing.learn(values, codes, X, Y, rows.weights)
         counts = np.bincount(codes + 1, minlength=len(members) + 1)[1:]
-        refused = np.append(taught < counts, False)
-        there = np.flatnonzero(refused[codes])
-        for j, at in _groups(codes[there]):
-            later = there[at][taught[j] :]
-            self.learn_life(members[j], packing.unpack(values[j]), later)
+        refused = np.append(counted < counts, False)
+        left = np.flatnonzero(refused[codes])
+        for j, at in _groups(codes[left]):
+            later = left[at][counted[j] :]
+            self.learn_model(members[j], packing.unpack(values[j]), later)
             codes[later] = -1
         at = np.flatnonzero(codes >= 0)
         if self.predicting:
@@ -857,25 +851,25 @@ class _Block:
 
     def store(self) -> None:
         """Replace the former models."""
-        lives, names, values = self.lives, self.lives.names, self.values
-        remain = [j for j, i in enumerate(self.packed) if lives.known[i] is not None]
-        if not self.learners and not lives.ended:
-            slots = [lives.known[self.packed[j]] for j in remain]
+        assigned, names, values = self.assigned, self.assigned.names, self.values
+        remain = [j for j, i in enumerate(self.packed) if assigned.known[i] is not None]
+        if not self.learners and not assigned.ended:
+            slots = [assigned.known[self.packed[j]] for j in remain]
             new = dict.fromkeys(names[i] for i in self.packed[len(slots) :])
-            self.keyed.states_.update(lives.removed, new, slots, values)
+            self.keyed.states_.update(assigned.removed, new, slots, values)
             return
-        rows = {i: values[j] for j, i in enumerate(self.packed) if lives.known[i] is None}
+        rows = {i: values[j] for j, i in enumerate(self.packed) if assigned.known[i] is None}
         rows |= self.learners
-        order = [i for i in np.argsort(lives.first, kind="stable").tolist() if i in rows]
-        stay = {names[i]: rows[i] for i in order if i not in lives.ended}
+        order = [i for i in np.argsort(assigned.first, kind="stable").tolist() if i in rows]
+        stay = {names[i]: rows[i] for i in order if i not in assigned.ended}
         changed, packed = _packed(self.packing, stay)
-        remain = [j for j in remain if self.packed[j] not in lives.ended]
-        slots = [lives.known[self.packed[j]] for j in remain]
+        remain = [j for j in remain if self.packed[j] not in assigned.ended]
+        slots = [assigned.known[self.packed[j]] for j in remain]
         values = np.concatenate((values[remain], packed)) if len(packed) else values[remain]
-        self.keyed.states_.update(lives.removed, changed, slots, values)
+        self.keyed.states_.update(assigned.removed, changed, slots, values)
 
 
-def _lives_in_order(
+def _assign_with_eviction(
     keys: Keys,
     on: Array | None,
     states: KeyedStates,
@@ -883,7 +877,7 @@ def _lives_in_order(
     before: dict[Key, int | None],
     max_keys: int | None,
     max_age: int | None,
-) -> _Lives:
+) -> _Assignment:
     """The model of each row if keys may be removed: a loop over the rows."""
     last: Any = states.last
     names: list[Key] = []
@@ -891,8 +885,8 @@ def _lives_in_order(
     current: dict[Key, int] = {}  # the present model of a key
     removed, ended, n = dict[Key, None](), set[int](), len(keys.codes)
 
-    def expire(count: int | None) -> None:
-        for key, row in _expired(last, seen, count, max_age):
+    def evict(count: int | None) -> None:
+        for key, row in _evict(last, seen, count, max_age):
             before.setdefault(key, row)
             if key in states.entries:
                 removed[key] = None
@@ -901,25 +895,27 @@ def _lives_in_order(
 
     for i, code in enumerate(keys.codes.tolist()):
         key, learns = keys.names[code], on is None or on[i]
-        expire(None)
+        evict(None)
         if learns and key not in last and max_keys is not None:
-            expire(max_keys - 1)
+            evict(max_keys - 1)
         if key not in current and (learns or key in last):
             current[key] = len(names)
             names.append(key)
             known.append(states.entries.get(key) if key in last else None)
             first.append(n)
-        life = current.get(key, -1)
-        codes.append(life)
+        model = current.get(key, -1)
+        codes.append(model)
         if learns:
             seen += 1
             before.setdefault(key, last.get(key))
             last[key] = seen
             last.move_to_end(key)
-            first[life] = min(first[life], i)
-    expire(None)
+            first[model] = min(first[model], i)
+    evict(None)
     array = np.array(codes, dtype=np.int32)
-    return _Lives(names, array, known, np.array(first, dtype=int), list(removed), frozenset(ended))
+    return _Assignment(
+        names, array, known, np.array(first, dtype=int), list(removed), frozenset(ended)
+    )
 
 
 def _packed(packing: PackedRows | None, learners: dict[Key, Any]) -> tuple[dict[Key, Any], Floats]:
@@ -938,7 +934,7 @@ def _packed(packing: PackedRows | None, learners: dict[Key, Any]) -> tuple[dict[
     return found, np.array(states)
 
 
-def _expired(
+def _evict(
     last: OrderedDict[Key, int], seen: int, max_keys: int | None, max_age: int | None
 ) -> list[tuple[Key, int]]:
     """Remove the least recent keys beyond the limits; return them with their last rows."""

@@ -126,11 +126,11 @@ class KeyedStates:
 
     def _allocated(self, n: int) -> list[int]:
         """Free slots."""
-        again = [self._free.pop() for _ in range(min(n, len(self._free)))]
-        size, self._size = self._size, self._size + n - len(again)
+        reused = [self._free.pop() for _ in range(min(n, len(self._free)))]
+        size, self._size = self._size, self._size + n - len(reused)
         while self._size > len(self._chunks) * self._per_chunk:
             self._chunks.append(np.zeros((self._per_chunk, self.width)))
-        return again + list(range(size, self._size))
+        return reused + list(range(size, self._size))
 
     @property
     def _per_chunk(self) -> int:
@@ -171,7 +171,7 @@ def _decoded(
     plain = all(type(name) in {str, int} for name in names) and values.dtype == np.float64
     if not plain or len({*names}) < len(names) or np.count_nonzero(packed) != len(values):
         raise ValueError("the keys and their learners do not match")
-    others = [name for name, there in zip(names, packed, strict=True) if not there]
+    others = [name for name, slot in zip(names, packed, strict=True) if not slot]
     found = dict(zip(others, learners, strict=True))
     states.update([], dict.fromkeys(names) | found, [], values)
     if last is not None:

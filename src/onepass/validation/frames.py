@@ -94,12 +94,12 @@ def plain_slices(frame: Any) -> Iterator[Columns] | None:
     library = frame_library(frame)
     if library is None or not frame.shape[1]:
         return None
-    most = max(1, _VALUES // frame.shape[1])
+    max_rows = max(1, _VALUES // frame.shape[1])
     if library == "polars":
-        return _polars(frame, most) if all(map(_is_plain_polars, frame.dtypes)) else None
+        return _polars(frame, max_rows) if all(map(_is_plain_polars, frame.dtypes)) else None
     if library == "pandas":
-        return _pandas(frame, most) if all(map(_is_plain, frame.dtypes.tolist())) else None
-    return _arrow(frame, most) if {field.type.id for field in frame.schema} <= _ARROW else None
+        return _pandas(frame, max_rows) if all(map(_is_plain, frame.dtypes.tolist())) else None
+    return _arrow(frame, max_rows) if {field.type.id for field in frame.schema} <= _ARROW else None
 
 
 def _is_plain(dtype: Any) -> bool:
@@ -120,9 +120,9 @@ def _polars_dtypes() -> frozenset[Any]:
     return frozenset(getattr(pl, name) for name in (*names, "Float32", "Float64"))
 
 
-def _polars(frame: Any, most: int) -> Iterator[Columns]:
+def _polars(frame: Any, max_rows: int) -> Iterator[Columns]:
     float64 = sys.modules["polars"].Float64
-    for rows in [frame] if frame.height <= most else frame.iter_slices(most):
+    for rows in [frame] if frame.height <= max_rows else frame.iter_slices(max_rows):
         columns = []
         for series in rows.get_columns():
             column = series.to_numpy()
@@ -132,15 +132,15 @@ def _polars(frame: Any, most: int) -> Iterator[Columns]:
         yield columns
 
 
-def _pandas(frame: Any, most: int) -> Iterator[Columns]:
+def _pandas(frame: Any, max_rows: int) -> Iterator[Columns]:
     n = len(frame)
-    for i in range(0, n, most):
-        rows = frame if n <= most else frame.iloc[i : i + most]
+    for i in range(0, n, max_rows):
+        rows = frame if n <= max_rows else frame.iloc[i : i + max_rows]
         yield rows.to_numpy(dtype=np.float64).T
 
 
-def _arrow(frame: pa.Table, most: int) -> Iterator[Columns]:
-    for batch in frame.to_batches(max_chunksize=most):
+def _arrow(frame: pa.Table, max_rows: int) -> Iterator[Columns]:
+    for batch in frame.to_batches(max_chunksize=max_rows):
         yield [
             (column.cast(pa.float64(), safe=False) if _is_converted(column) else column).to_numpy(
                 zero_copy_only=False

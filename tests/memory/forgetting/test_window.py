@@ -130,11 +130,11 @@ class Problem:
         rows, renewed = self.rows[i], self.clock[0]
         if i == 0:
             return np.zeros((self.X.shape[1], self.y.shape[1])), 0.0
-        for now in self.clock[:i]:
-            renewed = now if now - renewed > 1.0 - 1e-9 else renewed
-        s = np.exp2(self.clock[rows] - now)
+        for clock in self.clock[:i]:
+            renewed = clock if clock - renewed > 1.0 - 1e-9 else renewed
+        s = np.exp2(self.clock[rows] - clock)
         s = s if self.weights is None else s * self.weights[rows]
-        ridge = self.ridge * 2.0 ** (renewed - now)
+        ridge = self.ridge * 2.0 ** (renewed - clock)
         return ridge_qr(
             self.X[rows], self.y[rows], ridge, intercept=self.intercept, weights=s, scaled="size"
         )
