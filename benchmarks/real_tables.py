@@ -4,12 +4,21 @@ Twenty tables are held out: defaults were chosen on the other twenty, and the he
 run once at the end. The assignment was made before the first run: tables whose streams had been
 used in earlier studies are for development, and of the others the twenty names with the smallest
 CRC-32 are held out.
+
+    python benchmarks/real_tables.py [--held-out] [--tables elec2,digits] [--no-peers]
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -18,6 +27,10 @@ import pandas as pd
 import river.datasets
 import sklearn.datasets
 import statsmodels.datasets
+from cells import write
+from river import forest, tree
+from stream_models import ADAPTIVE, FOREST, grown, linear, logistic
+from tables import RESULTS
 from vega_datasets import local_data
 
 import onepass as op
@@ -159,3 +172,107 @@ TABLES = {
 }  # fmt: skip
 _CANDIDATES = [name for name, table in TABLES.items() if not table.studied]
 _HELD_OUT = frozenset(sorted(_CANDIDATES, key=lambda name: crc32(name.encode()))[:20])
+
+MODELS = ("rls", "sgd")
+PEERS = {
+    "regression": {
+        "River linear": linear,
+        "River adaptive tree": ADAPTIVE,
+        "River forest, 3 trees": FOREST,
+    },
+    "classification": {
+        "River linear": logistic,
+        "River adaptive tree": grown(tree.HoeffdingAdaptiveTreeClassifier, seed=1),
+        "River forest, 3 trees": grown(forest.ARFClassifier, n_models=3, seed=1),
+    },
+}
+
+
+def run_command(table: RealTable, file: Path, *options: str) -> tuple[str, dict[str, float]]:
+    """Run ``onepass run``; return the task and the error of each model and baseline.
+
+    The error is the mean absolute error, or the proportion of rows with a wrong prediction.
+    """
+    report = file.parent / "report"
+    command = [sys.executable, "-m", "onepass", "run", str(file), "--target", table.target]
+    models = ["--model", ",".join(MODELS), "--report", str(report), "--quiet"]
+    subprocess.run([*command, *models, *options], check=True, capture_output=True)  # noqa: S603
+    found = json.loads((report / "report.json").read_text(encoding="utf-8"))
+    return found["task"], {name: _error(one["overall"]) for name, one in found["scores"].items()}
+
+
+def _error(overall: dict[str, float]) -> float:
+    return overall["mae"] if "mae" in overall else 1.0 - overall["accuracy"]
+
+
+def run_peers(table: RealTable, file: Path, task: str) -> dict[str, float]:
+    """Evaluate River's models on the encoded features; with the last target if rows are ordered."""
+    encode, impute, parts, targets = op.features.Encode(), op.features.Impute(), [], []
+    for rows in op.stream.read(file, target=table.target):
+        parts.append(impute.learn_transform(encode.learn_transform(rows.X)))
+        targets.append(rows.y)
+    width = max(part.shape[1] for part in parts)
+    X = np.vstack([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
+    y = np.concatenate(targets)
+    if task == "classification":
+        y = np.unique(y, return_inverse=True)[1]
+    with_last = np.column_stack((X, np.r_[0.0, y[:-1].astype(float)])) if table.ordered else X
+    errors = {}
+    for name, build in PEERS[task].items():
+        for suffix, features in ((", no lags", X), (", lags", with_last)):
+            if (suffix == ", no lags") == (name == "River linear" or not table.ordered):
+                scores = op.evaluate.prequential(build(), (features, y), baselines=False).scores
+                errors[name + suffix] = _error(next(iter(scores.values())).overall)
+    return errors
+
+
+def measure(table: RealTable, *, peers: bool) -> dict[str, Any]:
+    """Return the errors of all models on one table."""
+    frame = table.load().head(ROWS)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{table.name}.csv"
+        frame.to_csv(file, index=False)
+        task, errors = run_command(table, file)
+        if table.ordered:
+            lagged = run_command(table, file, "--lags", "1")[1]
+            errors |= {f"{name}, lags": lagged[name] for name in MODELS}
+        if peers:
+            errors |= run_peers(table, file, task)
+    return {
+        "source": table.source,
+        "target": table.target,
+        "task": task,
+        "ordered": table.ordered,
+        "held out": table.held_out,
+        "rows": len(frame),
+        "errors": errors,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--held-out", action="store_true", help="also run the held-out tables")
+    parser.add_argument("--tables", help="names of tables to run, separated by commas")
+    parser.add_argument("--no-peers", action="store_true", help="only run models of onepass")
+    arguments = parser.parse_args()
+    wanted = arguments.tables.split(",") if arguments.tables else list(TABLES)
+    path = RESULTS / "real_tables.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else {}
+    for name in wanted:
+        if TABLES[name].held_out and not arguments.held_out:
+            continue
+        try:
+            found[name] = measure(TABLES[name], peers=not arguments.no_peers)
+        except op.errors.SourceError as missing:
+            print(f"{name} is skipped: {missing}")
+        else:
+            print(name, {model: round(e, 5) for model, e in found[name]["errors"].items()})
+    result = {"command": "python benchmarks/real_tables.py --held-out", "tables": found}
+    if not arguments.tables:
+        write(path, result)
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        main()

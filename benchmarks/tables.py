@@ -258,6 +258,43 @@ def steepness(points: list[dict[str, float]]) -> float:
     return sum((x - middle) * y for x, y in zip(along, times, strict=True)) / spread
 
 
+def real_tables(found: Found) -> str:
+    """Return ratios of errors, one row per table; the largest are first."""
+    head = [
+        "table", "rows", "error", "rls / trivial", "sgd / trivial", "rls, lags / last",
+        "sgd, lags / last", "rls / linear", "rls / tree", "rls / forest",
+    ]  # fmt: skip
+    rows = []
+    for name, one in found["tables"].items():
+        errors = one["errors"]
+        trivial = errors["majority" if one["task"] == "classification" else "running mean"]
+        last = errors.get("last label" if one["task"] == "classification" else "last value")
+        suffix = "lags" if one["ordered"] else "no lags"
+        best = errors["rls, lags" if one["ordered"] else "rls"]
+        ratios = [
+            _ratio(errors["rls"], trivial),
+            _ratio(errors["sgd"], trivial),
+            *(_ratio(errors.get(f"{model}, lags"), last) for model in ("rls", "sgd")),
+            _ratio(errors["rls"], errors.get("River linear, no lags")),
+            _ratio(best, errors.get(f"River adaptive tree, {suffix}")),
+            _ratio(best, errors.get(f"River forest, 3 trees, {suffix}")),
+        ]
+        value = one["errors"]["rls"]
+        shown = f"{100 * value:.1f} %" if one["task"] == "classification" else f"{value:.4g}"
+        worst = max(ratio for ratio in ratios[:4] if ratio is not None)
+        label = f"{name}, held out" if one["held out"] else name
+        cells = ["" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
+        rows.append((worst, [label, f"{one['rows']:,}", shown, *cells]))
+    return table(head, [row for _, row in sorted(rows, key=lambda pair: -pair[0])])
+
+
+def _ratio(one: float | None, other: float | None) -> float | None:
+    """Return the ratio of two errors; None if one was not measured."""
+    if one is None or other is None:
+        return None
+    return 1.0 if one == other else one / other if other else math.inf
+
+
 TABLES: Tables = {
     "cost": ("network.json", cost),
     "growth": ("growth.json", growth),
@@ -272,6 +309,7 @@ TABLES: Tables = {
     "orfits": ("network_peers.json", orfits),
     "orfit_speed": ("network_peers.json", orfit_speed),
     "peers": ("peers.json", peers),
+    "real_tables": ("real_tables.json", real_tables),
     "stability": ("stability.json", stability),
     "streams": ("streams.json", streams),
     "summary": ("streams.json", summary),
