@@ -415,8 +415,8 @@ def test_errors_leave_everything_unchanged(model: Any) -> None:
     cases: list[tuple[type[Exception], str, Any, Any]] = [
         (NumericalError, f"key {keys[11]}", rows, huge),  # not with SGD, which bounds its steps
         (OnepassError, "row 7", bad, y),
-        (TypeMismatchError, "row 5.*missing key", gap, y),
-        (TypeMismatchError, "row 0: keys must be text or whole", rows + 0.5, y),
+        (TypeMismatchError, "missing key in row 5", gap, y),
+        (TypeMismatchError, "keys in column 1 must be.* in row 0", rows + 0.5, y),
         (ShapeError, "`y` must have shape", rows, np.stack((y, y), axis=1)),
         (ShapeError, "features", rows[:, :3], y),
     ]
@@ -438,6 +438,10 @@ def test_messages() -> None:
         (ColumnError, "key must be one of the 5 keys", lambda: keyed["nobody"]),
         (ColumnError, "key column 'who'", lambda: keyed.predict(frame.drop(columns="who"))),
         (ColumnError, "index of a column", lambda: keyed.predict(rows)),
+        (TypeMismatchError, "column 'who' must be.* got a missing key in row 1",
+         lambda: keyed.predict([{"who": 1}, {"a": 1.0}])),
+        (TypeMismatchError, "got one dict", lambda: op.Keyed(op.RLSRegressor(), 1).fit({}, y)),
+        (ColumnError, "`by` must be", lambda: op.Keyed(op.RLSRegressor(), None).fit(rows, y)),  # type: ignore[arg-type]
         (ColumnError, "'who'", lambda: keyed.predict_one({"a": 1.0, "b": 1.0, "c": 1.0})),
         (ParameterError, "max_keys",
          lambda: op.Keyed(op.RLSRegressor(), 1, max_keys=0).fit(rows, y)),

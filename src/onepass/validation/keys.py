@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from onepass.errors import ColumnError, ShapeError, TypeMismatchError, join_names
 from onepass.types import Array
+from onepass.validation.arrays import refuse_non_rows
 from onepass.validation.table import Table, is_frame, is_missing_value, named_row
 
 __all__ = ["Key", "Keys", "plain_key", "split_keys", "split_row"]
@@ -20,7 +21,6 @@ Key: TypeAlias = str | int
 """A key after validation."""
 
 _EXACT = 1 << 53  # larger whole numbers in float64 may be rounded
-_REMEDY = "Convert keys to text or whole numbers, and drop rows without a key."
 
 
 class Keys(NamedTuple):
@@ -32,8 +32,14 @@ class Keys(NamedTuple):
     """The different keys, in order of their first rows."""
 
 
-def plain_key(value: object, where: str) -> Key:
+def plain_key(value: object, where: str, what: str = "keys", row: str = "") -> Key:
     """Validate one key.
+
+    Parameters
+    ----------
+    value : object
+    where, what, row : str
+        The public call, the keys and the location of the row, for messages.
 
     Raises
     ------
@@ -44,14 +50,12 @@ def plain_key(value: object, where: str) -> Key:
         return str(value)
     if isinstance(value, (bool, int, np.integer, np.bool_)):
         return int(value)
-    if isinstance(value, (float, np.floating)):
-        number = float(value)
-        if number.is_integer() and abs(number) < _EXACT:
-            return int(number)
-    got = "a missing key" if is_missing_value(value) else f"{value!r}"
+    if isinstance(value, (float, np.floating)) and value == np.floor(value) and abs(value) < _EXACT:
+        return int(value)
+    got = "a missing key" if is_missing_value(value) else repr(value)
     raise TypeMismatchError(
-        f"{where}: keys must be text or whole numbers (in float64, below 2**53), got {got}. "
-        f"{_REMEDY}"
+        f"{where}: {what} must be text or whole numbers (in float64, below 2**53), got {got}{row}. "
+        "Convert keys to text or whole numbers, and drop rows without a key."
     )
 
 
@@ -87,16 +91,19 @@ def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] 
         if is_frame(X):
             frame = nw.from_native(X, eager_only=True)
             _check_named(by, frame.columns, where)
-            rest = frame.drop(by).to_native()
-            return _coded(frame[by], by, where), rest, [str(name) for name in frame.columns]
+            names = [str(name) for name in frame.columns]
+            return _coded(frame[by], by, where), frame.drop(by).to_native(), names
         if isinstance(X, (list, tuple)) and X and all(isinstance(row, Mapping) for row in X):
-            pairs = [split_row(row, by, where) for row in X]
             names = list(dict.fromkeys(str(name) for row in X for name in row))
-            return _coded([key for key, _ in pairs], by, where), [rest for _, rest in pairs], names
+            _check_named(by, names, where)
+            rest = [{name: value for name, value in row.items() if name != by} for row in X]
+            return _coded([row.get(by) for row in X], by, where), rest, names
+    if not isinstance(by, (int, np.integer)):
         raise ColumnError(
             f"{where}: `by` must be the index of a column if rows have no column names, got "
             f"{by!r}. Pass a data frame or dicts, or an index such as by=0."
         )
+    refuse_non_rows(X, where, "X")
     array = X.to_numpy() if is_frame(X) else X
     if not isinstance(array, np.ndarray):
         array = np.array(list(map(_listed, X)), dtype=object)
@@ -116,7 +123,7 @@ def split_row(x: Any, by: str | int, where: str) -> tuple[Key, Any]:
             _check_named(by, list(x), where)
         rest = {name: value for name, value in x.items() if name != by}
         return plain_key(x[by], where), rest
-    if isinstance(by, str) or isinstance(x, str) or not -len(x) <= by < len(x):
+    if not isinstance(by, int) or isinstance(x, str) or not -len(x) <= by < len(x):
         raise ColumnError(
             f"{where}: the row must have the key {by!r}, got a row without it. Pass a dict with "
             "this name, or an array if `by` is an index."
@@ -150,7 +157,11 @@ def _coded(values: Any, by: str | int, where: str) -> Keys:
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if column is None or column.null_count or not _is_plain(column.type):
-        return _coded_one_by_one(list(values), by, where)
+        codes, found = np.empty(len(values), dtype=np.int32), dict[Key, int]()
+        for i, value in enumerate(values):  # keys of mixed types, or invalid ones
+            key = plain_key(value, where, f"keys in column {by!r}", f" in row {i}")
+            codes[i] = found.setdefault(key, len(found))
+        return Keys(codes, list(found))
     coded: Any = column.dictionary_encode()
     names = coded.dictionary.to_pylist()
     if pa.types.is_boolean(column.type):
@@ -169,12 +180,3 @@ def _arrow(values: Any) -> Any:
 def _is_plain(kind: Any) -> bool:
     known = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean)
     return any(is_kind(kind) for is_kind in known)
-
-
-def _coded_one_by_one(values: Any, by: str | int, where: str) -> Keys:
-    """Replace keys of mixed types by codes, and find keys that are invalid."""
-    codes, found = np.empty(len(values), dtype=np.int32), dict[Key, int]()
-    for i, value in enumerate(values):
-        key = plain_key(value, f"{where}: column {by!r}, row {i}")
-        codes[i] = found.setdefault(key, len(found))
-    return Keys(codes, list(found))
