@@ -154,6 +154,75 @@ def test_classifiers_equal_one_learner_per_key(model: Any) -> None:
     assert keyed.score(joined(keys, X), labels) > 0.4
 
 
+PROBABLE = op.SGDClassifier(loss="logistic")
+
+
+@pytest.mark.parametrize("model", [PROBABLE, op.StreamingLDA(), op.Pipeline(Scale(), PROBABLE)])
+@pytest.mark.parametrize("strength", [None, 2.0])
+def test_probabilities(model: Any, strength: float | None) -> None:
+    keys, X, y = stream()
+    labels = np.array(["low", "middle", "highest"])[np.digitize(y, [0.0, 4.0])]
+    labels[keys == 1] = "low"
+    keyed = op.Keyed(model, by=1, prior_strength=strength).partial_fit(joined(keys, X), labels)
+    found, where = (
+        keyed.predict_proba(joined(keys, X)),
+        {c: i for i, c in enumerate(keyed.classes_)},
+    )
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    for key in range(5):
+        own, learner = keys == key, keyed[key]
+        expected = np.zeros((own.sum(), 3))
+        expected[:, [where[c] for c in learner.classes_]] = learner.predict_proba(X[own])
+        assert found[own].tolist() == expected.tolist()
+    new = keyed.predict_proba(joined(keys + 9, X))
+    pooled = clone(model).partial_fit(X, labels)
+    assert_close(new, np.full((N, 3), 1 / 3) if strength is None else pooled.predict_proba(X))
+    assert not hasattr(op.Keyed(op.RLSClassifier(), by=1), "predict_proba")
+    with pytest.raises(NotFittedError, match="predict_proba"):
+        clone(keyed).predict_proba(joined(keys, X))
+
+
+@pytest.mark.parametrize("model", [*CLASSIFIERS, PROBABLE], ids=str)
+def test_declared_classes(model: Any) -> None:
+    keys, X, _ = stream()
+    rows, labels = joined(keys, X), np.random.default_rng(2).integers(3, size=N)
+    declared, named = clone(model), [0, 1, 2, 7]
+    getattr(declared, "learner", declared).classes = named
+    expected = op.Keyed(declared, by=1).partial_fit(rows, labels)
+    keyed = op.Keyed(model, by=1)
+    for part in pieces(N, [9, 100]):
+        keyed.partial_fit(rows[part], labels[part], classes=named)
+    later = op.Keyed(model, by=1).partial_fit(rows[:100], labels[:100])
+    later.partial_fit(rows[:0], labels[:0], classes=named)
+    before = later.partial_fit(rows[:0], labels[:0]).classes_.tolist()
+    with pytest.raises(ShapeError):
+        later.partial_fit(rows, labels[:1], classes=[9])
+    assert before == later.classes_.tolist() == keyed.classes_.tolist() == named
+    assert later[keys[0]].classes_.tolist() == named
+    for unknown in (rows, joined(keys + 9, X)):
+        assert keyed.predict(unknown).tolist() == expected.predict(unknown).tolist()
+    assert later.predict(joined(keys + 9, X))[0] == named[-1]
+    with pytest.raises(ParameterError, match="`classes` must be omitted"):
+        op.Keyed(op.RLSRegressor(), by=1).partial_fit(rows, labels, classes=named)
+
+
+@pytest.mark.parametrize("model", [PACKED[1], op.Pipeline(Scale(), op.RLSRegressor())], ids=str)
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_standard_deviations(model: Any, outputs: int) -> None:
+    keys, X, y = stream()
+    y = y if outputs == 1 else np.stack((y, -2.0 * y), axis=1)
+    keyed = op.Keyed(model, by=1).partial_fit(joined(keys, X), y)
+    predictions, std = keyed.predict(joined(keys, X), return_std=True)
+    assert_close(predictions, keyed.predict(joined(keys, X)))
+    own = keys == keys[3]
+    assert std[own].tolist() == keyed[keys[3]].predict(X[own], return_std=True)[1].tolist()
+    assert_close(keyed.predict_one(joined(keys, X)[3], return_std=True)[1], std[3])
+    new = joined(keys + 9, X)
+    assert keyed.predict(new, return_std=True)[1].tolist() == np.full(y.shape, np.inf).tolist()
+    assert np.all(keyed.predict_one(new[0], return_std=True)[1] == np.inf)
+    assert op.Keyed(model, by=1).predict_one(new[0], return_std=True)[1] == np.inf
+
+
 @given(seed=st.integers(0, 99), cuts=st.lists(st.integers(1, N), max_size=6))
 @settings(max_examples=20, deadline=None)
 def test_compiled_models_equal_numpy(seed: int, cuts: list[int]) -> None:
@@ -449,6 +518,8 @@ def test_messages() -> None:
          lambda: op.Keyed(op.RLSRegressor(), 1, prior_strength=0).fit(rows, y)),
         (TypeMismatchError, "`model` must be", lambda: op.Keyed(keyed, 1).fit(rows, y)),
         (OnepassError, "RLSRegressor", lambda: op.Keyed(op.RLSRegressor(-1.0), 1).fit(rows, y)),
+        (TypeError, "return_std", lambda: op.Keyed(op.SGDRegressor(), 1).fit(rows, y).predict(
+            rows, return_std=True)),
         (ShapeError, "must have rows", lambda: op.Keyed(op.RLSRegressor(), 1).fit(rows[:0], y[:0])),
     ]  # fmt: skip
     for kind, text, call in cases:

@@ -20,14 +20,23 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+    clone,
+    is_classifier,
+    is_regressor,
+)
 from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
 from onepass.errors import (
     ColumnError,
     NotFittedError,
     OnepassError,
+    ParameterError,
     ShapeError,
     TypeMismatchError,
 )
@@ -118,7 +127,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
-        For classifiers: all labels seen so far, sorted. Each key predicts only its own labels.
+        For classifiers: all labels seen or given in advance, sorted. Each key predicts only labels
+        that it has seen or that were given.
     n_features_in_ : int
         Number of columns of the first block, including the key.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -235,6 +245,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
+        classes: ArrayLike | None = None,
         time: TimeLike | None = None,
     ) -> Self:
         """Learn the rows, those of each key one after the other.
@@ -246,12 +257,14 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         ----------
         X, y, sample_weight, time
             As in ``fit``. Rows of weight 0 are not learned.
+        classes : array-like, optional
+            For classifiers: labels known in advance, for all keys, also for those that come later.
 
         Returns
         -------
         self
         """
-        self._learn(X, y, sample_weight, time, "partial_fit")
+        self._learn(X, y, sample_weight, time, "partial_fit", classes)
         return self
 
     def test_then_train(
@@ -294,38 +307,51 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             return self
         target = None if y is None else np.asarray(y)[None]
         when = None if time is None else [time]
-        self._learn(x, target, None if sample_weight == 1.0 else [sample_weight], when, "learn_one")
+        weight = None if sample_weight == 1.0 else [sample_weight]
+        X = x[None] if isinstance(x, np.ndarray) else [named_row(x)]
+        self._learn(X, target, weight, when, "learn_one")
         return self
 
     def _learn_known(self, x: Any, y: Any) -> bool:
         """Learn one row of a known key by a shorter way than for blocks; return success."""
-        where, others = "Keyed.learn_one", (self.prior_strength, self.max_keys, self.max_age)
-        if not self._started or others != (None, None, None) or self.states_.last is not None:
+        where, states, limit = "Keyed.learn_one", self._stored, self.max_keys
+        last = states.last
+        limited = last is not None and limit is not None and len(last) <= limit
+        fixed = self.prior_strength is None and self.max_age is None
+        if not fixed or not (limited or (last is None and limit is None)):
             return False
         key, rest = split_row(x, self.by, where)
-        entry, states = self.states_.entries.get(key), self.states_
-        if isinstance(entry, int):
-            packing, target = self._packing, np.asarray(y)
-            plain = target.dtype.kind in "fi" and target.ndim == self.target_ndim_ - 1
-            if packing is None or packing.rows is None or not plain:
-                return False
-            shape: Any = {"d": self.n_features_in_ - 1, "names": self._names()}
-            row = validation.row_vector(rest, where, **shape).astype(np.float64)[None]
-            state, Y = states.read([entry]), target.astype(np.float64).reshape(1, -1)
-            if Y.shape[1] != self.n_outputs_ or not packing.learn(state, _FIRST, row, Y, None)[1]:
-                return False
-            states.update([], {}, [entry], state)
-        elif entry is None or (hasattr(self, "classes_") and y not in self.classes_):
+        packing, target = self._packing, np.asarray(y)
+        entry = states.entries.get(key)
+        if entry is None or (hasattr(self, "classes_") and y not in self.classes_):
             return False
-        else:
+        if not isinstance(entry, int):
             learner = copy.copy(entry)
             with _naming(f"the model of the key {key!r}", where):
                 learner.learn_one(rest, y)
             states.update([], {key: learner})
+        elif packing is None or packing.rows is None or target.dtype.kind not in "fi":
+            return False
+        else:
+            row, state, Y = (
+                self._row(rest, where),
+                states.read([entry]),
+                target.astype(np.float64).reshape(1, -1),
+            )
+            if target.ndim != self.target_ndim_ - 1 or Y.shape[1] != self.n_outputs_:
+                return False
+            if not packing.learn(state, _FIRST, row, Y, None)[1]:
+                return False
+            states.update([], {}, [entry], state)
         self.rows_seen_ += 1
+        if last is not None:
+            last[key] = self.rows_seen_
+            last.move_to_end(key)
         return True
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, time: Any, verb: str) -> Array:
+    def _learn(
+        self, X: Any, y: Any, sample_weight: Any, time: Any, verb: str, classes: Any = None
+    ) -> Array:
         """Learn a block in copies, which then replace the former learners."""
         where = f"Keyed.{verb}"
         twin = object.__new__(type(self))  # for the attributes after the block
@@ -337,7 +363,10 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         s = validation.weights(sample_weight, n, where)
         if verb == "fit" and (not n or (s is not None and not s.any())):
             clone(self.model).fit(rest, y, sample_weight)  # raises the error
+        if classes is not None:
+            twin._declare(classes, where)
         if n == 0:
+            self.__dict__ = self.__dict__ if classes is None else twin.__dict__
             return np.empty(0)
         y = twin._read_targets(y, n, s, where)
         rows, states = _Rows(keys, rest, y, s, series_array(time)), twin.states_
@@ -345,9 +374,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         try:
             assigned = twin._plan(rows, before, where)
             block = _Block(twin, rows, assigned, where)
-            block.predicting = verb == "test_then_train"
             block.run()
-            predictions = block.predictions() if block.predicting else np.empty(0)
+            predictions: Array = _ordered(block.found, n)
         except BaseException:
             if states.last is not None:
                 states.restore(before)
@@ -375,7 +403,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             return _assign_with_eviction(keys, on, states, self.rows_seen_, before, *limits)
         known, first = [states.entries.get(key) for key in keys.names], np.full(len(keys.names), n)
         if on is None and self.prior_strength is None:
-            return _Assignment(keys.names, keys.codes, known, first * 0)
+            return _Assignment(keys.names, keys.codes, known, np.arange(len(keys.names)))
         learning = np.arange(n)[slice(None) if on is None else on][::-1]
         first[keys.codes[learning]] = learning  # the first row of a key is assigned last
         new = np.array([entry is None for entry in known])
@@ -384,7 +412,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
     # -- prediction --------------------------------------------------------------------------------
 
-    def predict(self, X: TableLike) -> Array:
+    def predict(self, X: TableLike, **options: Any) -> Any:
         """Predict rows, each by the model of its key.
 
         Rows of unknown keys are predicted by the pooled model, or without it by a model that has
@@ -394,45 +422,94 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         ----------
         X : array-like of shape (n, d), DataFrame, Table or sequence of dicts
             With the key column.
+        **options
+            Options of ``predict`` of the model, such as ``return_std=True``.
 
         Raises
         ------
         NotFittedError
             If no row was learned.
         """
+
+        def predict(model: Any, rows: Any, n: int) -> Any:
+            if model is None:
+                return self._predict_unknown(rows, n, **options)
+            return model.predict(rows, **options)
+
+        return self._by_key(X, "predict", predict, compiled=not options)
+
+    @available_if(lambda self: hasattr(self.model, "predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: TableLike) -> Floats:
+        """Return probabilities of ``classes_`` by the model of each row's key, shape (n, c).
+
+        They are 0 for classes that the key has not seen. Rows of unknown keys have the
+        probabilities of the pooled model, or without it equal ones.
+        """
+        classes = self.classes_ if self._started else np.empty(0)
+
+        def predict(model: Any, rows: Any, n: int) -> Floats:
+            if model is None:
+                return np.full((n, len(classes)), 1.0 / len(classes))
+            shares = np.zeros((n, len(classes)))
+            shares[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(rows)
+            return shares
+
+        found: Floats = self._by_key(X, "predict_proba", predict)
+        return found
+
+    def predict_one(self, x: RowLike, **options: Any) -> Any:
+        """Predict one row: a dict, or an array if ``by`` is an index; options as in ``predict``."""
+        where = "Keyed.predict_one"
+        key, rest = split_row(x, self.by, where)
+        if not self._started:
+            return self.model.predict_one(rest, **options)
+        entry = self.states_.entries.get(key, self.pooled_)
+        if entry is None:
+            made = self._predict_unknown([rest], 1, **options)
+            return tuple(part[0] for part in made) if isinstance(made, tuple) else made[0]
+        if isinstance(entry, int):
+            packing, row = self._packing, self._row(rest, where)
+            if packing is not None and packing.rows is not None and not options:
+                return self._shaped(packing.predict(self.states_.read([entry]), _FIRST, row))[0]
+            entry = self._learner(entry)
+        return entry.predict_one(rest, **options)
+
+    def _by_key(
+        self, X: Any, verb: str, predict: Callable[..., Any], *, compiled: bool = False
+    ) -> Any:
+        """Predict rows by ``predict(model, rows, n)``; the model is None for unknown keys."""
         if not self._started:
             raise NotFittedError(
-                "Keyed.predict: this Keyed is not fitted yet: it has learned no row. Call fit, "
+                f"Keyed.{verb}: this Keyed is not fitted yet: it has learned no row. Call fit, "
                 "partial_fit or learn_one first; predict_one and test_then_train predict before "
                 "any row is learned."
             )
-        return self._predict(X, "Keyed.predict")
-
-    def predict_one(self, x: RowLike) -> Any:
-        """Predict one row: a dict, or an array if ``by`` is an index."""
-        key, rest = split_row(x, self.by, "Keyed.predict_one")
-        found = self._stored.entries.get(key) if self._started else self.model
-        if found is not None and not isinstance(found, int):
-            return found.predict_one(rest)
-        return self._predict(x, "Keyed.predict_one")[0]
-
-    def _predict(self, X: Any, where: str) -> Array:
-        keys, rest = self._read(X, where, learning=False)
-        known = [self.states_.entries.get(key) for key in keys.names]
-        codes = np.array([-1 if entry is None else i for i, entry in enumerate(known)], dtype=int)
-        n = len(keys.codes)
-        assigned = _Assignment(keys.names, codes[keys.codes], known, np.full(len(known), n))
-        block = _Block(self, _Rows(keys, rest), assigned, where)
-        block.learning = False
-        block.run()
-        return block.predictions()
+        where = f"Keyed.{verb}"
+        keys, rest = self._read(X, where)
+        entries = [self.states_.entries.get(key) for key in keys.names]
+        present = np.array([entry is not None for entry in entries], dtype=bool)
+        codes = np.where(present, np.arange(len(entries)), -1)[keys.codes]
+        left, found, packing = np.arange(len(codes)), list[tuple[Array, Any]](), self._packing
+        if compiled and packing is not None and packing.rows is not None:
+            packed = np.array([type(entry) is int for entry in entries] + [False])
+            slots = [entry for entry in entries if type(entry) is int]
+            at, left = np.flatnonzero(packed[codes]), np.flatnonzero(~packed[codes])
+            own = (np.cumsum(packed) - 1)[codes[at]]
+            values = packing.predict(self.states_.read(slots), own, rest[at])
+            found.append((at, self._shaped(values)))
+        for i, at in _groups(codes[left]):
+            learner, name = self.pooled_, "the model of unknown keys"
+            if i >= 0:
+                learner, name = self._learner(entries[i]), f"the model of the key {keys.names[i]!r}"
+            rows = left[at]
+            with _naming(name, where, rows):
+                found.append((rows, predict(learner, _chosen(rest, rows), len(rows))))
+        return _ordered(found, len(codes))
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of regressors or the accuracy of classifiers on these rows."""
-        from sklearn.metrics import accuracy_score, r2_score  # noqa: PLC0415  slow to import
-
-        measure = accuracy_score if is_classifier(self) else r2_score
-        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+        mixin = ClassifierMixin if is_classifier(self) else RegressorMixin
+        return float(mixin.score(self, X, y, sample_weight))
 
     # -- merging and copies ------------------------------------------------------------------------
 
@@ -614,15 +691,21 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         """A model that has learned no row."""
         model = copy.copy(self.model_)
         if isinstance(model, Learner):
-            model.n_features_in_ = self.n_features_in_ - 1
-            if (names := self._names()) is not None:
-                model.feature_names_in_ = np.array(names, dtype=object)
+            shape = self._shape()
+            model.n_features_in_ = shape["d"]
+            if shape["names"] is not None:
+                model.feature_names_in_ = np.array(shape["names"], dtype=object)
         return model
 
-    def _names(self) -> list[str] | None:
-        """The names of the features."""
+    def _shape(self) -> dict[str, Any]:
+        """The number and names of the features; names are None if they have none."""
         names = getattr(self, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names if name != self.by]
+        own = None if names is None else [str(name) for name in names if name != self.by]
+        return {"d": self.n_features_in_ - 1, "names": own}
+
+    def _row(self, x: Any, where: str) -> Floats:
+        """One row for the compiled code, (1, d)."""
+        return validation.row_vector(x, where, **self._shape()).astype(np.float64)[None]
 
     def _learner(self, entry: Any) -> Any:
         """A learner with the state of an entry, which learning does not change."""
@@ -638,28 +721,37 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         changed, values = _packed(self._packing, learners)
         self.states_.update([], changed, [], values)
 
-    def _read(self, X: Any, where: str, *, learning: bool) -> tuple[Keys, Any]:
+    def _shaped(self, predictions: Floats) -> Array:
+        """Predictions (n, c) in the shape of the targets."""
+        return predictions[:, 0] if self.target_ndim_ == 1 else predictions
+
+    def _predict_unknown(self, X: Any, n: int, **options: Any) -> Any:
+        """Predictions of n rows by the pooled model, or by a model that has learned no row."""
+        if self.pooled_ is not None:
+            return self.pooled_.predict(X, **options)
+        model = self._new()
+        same = getattr(getattr(model, "learner", model), "initial_coef", None) is None
+        made = [model.predict_one(_one(X, i), **options) for i in range(1 if same else n)]
+
+        def shaped(values: Any) -> Array:
+            array = np.array(values)
+            wide = getattr(self, "target_ndim_", 1) == 2
+            array = array[:, None] if wide and array.ndim == 1 else array
+            return np.broadcast_to(array, (n, self.n_outputs_) if wide else (n,))
+
+        if isinstance(made[0], tuple):
+            return tuple(map(shaped, zip(*made, strict=True)))
+        return shaped(made)
+
+    def _read(self, X: Any, where: str, *, learning: bool = False) -> tuple[Keys, Any]:
         """The keys of rows, and the rows for the models; if learning, start with the first rows."""
-        single = where.endswith("_one")
-        if single:
-            X = named_row(X)
-            key, rest = split_row(X, self.by, where)
-            keys, width = Keys(np.zeros(1, dtype=np.int32), [key]), len(rest) + 1
-            names = [str(name) for name in X] if isinstance(X, dict) else None
-        else:
-            keys, rest, names = split_keys(X, self.by, where)
-            width = len(names) if names is not None else rest.shape[1] + 1
-        if learning and not self._started and len(keys.codes):
-            self._start(width, names, where)
-        if not isinstance(self.model_ if self._started else self.model, Learner):
-            rest = Table.from_frame(rest) if is_frame(rest) else rest
-            return keys, [rest] if single else rest
-        known: Any = {"d": self.n_features_in_ - 1 if self._started else None}
-        known["names"] = self._names()
-        if single:
-            return keys, validation.row_vector(rest, where, **known)[None]
+        keys, rest, names = split_keys(X, self.by, where)
+        if learning and not self._started:
+            self._start(rest.shape[1] + 1 if names is None else len(names), names, where)
+        if not isinstance(self.model_, Learner):
+            return keys, Table.from_frame(rest) if is_frame(rest) else rest
         rest = Table.from_rows(rest) if isinstance(rest, list) else rest
-        return keys, validation.matrix(rest, where, **known)[0]
+        return keys, validation.matrix(rest, where, **self._shape())[0]
 
     def _start(self, columns: int, names: list[str] | None, where: str) -> None:
         """Initialise the learned attributes."""
@@ -675,13 +767,40 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         self.rows_seen_, self.states_, self._packed = 0, KeyedStates(), None
+        if is_classifier(self.model):
+            self.classes_ = validation.class_names(self.learner.classes, where)
+
+    def _declare(self, classes: Any, where: str) -> None:
+        """Declare labels for all models, also for new ones."""
+        if not is_classifier(self.model):
+            raise ParameterError(
+                f"{where}: `classes` must be omitted unless the model is a classifier, got "
+                f"{type(self.learner).__name__}. Remove it."
+            )
+        self.model_ = clone(self.model_)
+        template = getattr(self.model_, "learner", self.model_)
+        before = validation.class_names(template.classes, where)
+        united = united_labels(before, validation.class_names(classes, where), where)
+        if len(united) == len(before):
+            return
+        template.classes = united.tolist()
+        self.classes_ = united_labels(self.classes_, united, where)
+        learners = {key: self._learner(entry) for key, entry in self.states_.entries.items()}
+        self.pooled_ = copy.copy(self.pooled_)
+        for model in (*learners.values(), self.pooled_):
+            if model is not None:
+                learner = getattr(model, "learner_", model)
+                none = np.empty((0, learner.n_features_in_))
+                learner.partial_fit(none, np.empty(0), classes=united)
+        self.states_ = copy.copy(self.states_)
+        self._store(learners)
 
     def _read_targets(self, y: Any, n: int, s: Floats | None, where: str) -> Array | None:
         """Validated targets; classes and outputs are noted."""
         if is_classifier(self.model):
             labels = validation.labels(y, n, where)
             new = labels if s is None else labels[s > 0.0]
-            self.classes_ = united_labels(getattr(self, "classes_", new[:0]), new, where)
+            self.classes_ = united_labels(self.classes_, new, where)
             return labels
         if not is_regressor(self.model):
             return None
@@ -700,22 +819,26 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
 
 class _Block:
-    """Learning or prediction of a block of rows; only ``store`` changes the learners of a Keyed."""
+    """Learning of a block of rows; only ``store`` changes the learners of a Keyed."""
 
     def __init__(self, keyed: Any, rows: _Rows, assigned: _Assignment, where: str) -> None:
         self.keyed, self.rows, self.assigned, self.where = keyed, rows, assigned, where
-        self.learning = self.predicting = True
+        self.predicting = where == "Keyed.test_then_train"
         self.n = len(assigned.codes)
         self.packing = keyed._packing
         self.starts: dict[int, Any] = {}  # the models of new keys that start from a copy
         self.learners: dict[int, Any] = {}  # models after the block
-        self.packed: list[int] = []  # models that are packed, with `values`
+        known = assigned.known
+        slots = [-1 if e is None else e if type(e) is int else -2 for e in known]
+        self.slots = np.array(slots, dtype=np.intp)  # −1 for new models, −2 for other learners
+        self.packed = np.empty(0, dtype=np.intp)  # models that are packed, with `values`
         self.values = keyed.states_.read([])
         self.found: list[tuple[Array, Array]] = []  # rows and their predictions
 
     def run(self) -> None:
-        """Predict and learn all rows; models that learn no row only predict."""
-        if self.learning and self.keyed.prior_strength is not None:
+        """Learn all rows; models that learn no row only predict."""
+        pooled = self.keyed.prior_strength is not None
+        if pooled:
             self.learn_pooled()
         codes = self.assigned.codes
         rest = np.ones(len(self.assigned.names) + 1, dtype=bool)  # the last one: unknown keys
@@ -723,11 +846,12 @@ class _Block:
             self.learn_packed(rest)
         left = np.flatnonzero(rest[codes])
         for model, at in _groups(codes[left]):
-            if model < 0:
-                self.predict_unknown(left[at])
-                continue
-            start = self.starts.get(model, self.assigned.known[model])
-            self.learn_model(model, self.keyed._learner(start), left[at])
+            if model >= 0:
+                start = self.starts.get(model, self.assigned.known[model])
+                self.learn_model(model, self.keyed._learner(start), left[at])
+            elif self.predicting and not pooled:  # otherwise predicted by learn_pooled
+                X = _chosen(self.rows.X, left[at])
+                self.found.append((left[at], self.keyed._predict_unknown(X, len(at))))
 
     def learn_model(self, model: int, learner: Any, rows: Array) -> None:
         """Learn some rows of a model, or predict them if it learns none."""
@@ -766,32 +890,21 @@ class _Block:
             self.found.append((unknown, _joined(predictions)[unknown]))
 
     def learn_packed(self, rest: Array) -> None:
-        """Learn the models that are packed, or predict; others remain marked in ``rest``."""
-        packing, assigned, rows = self.packing, self.assigned, self.rows
-        learning = self.learning
+        """Learn the models that are packed; others remain marked in ``rest``."""
+        packing, assigned, rows, slots = self.packing, self.assigned, self.rows, self.slots
         off = None if rows.weights is None else rows.weights == 0.0
-        excluded = (
-            set(np.flatnonzero(assigned.first == self.n).tolist()) if learning else set[int]()
-        )
+        use = assigned.first < self.n
+        use[list(self.starts)] = False
         if off is not None and self.predicting:
-            excluded.update(assigned.codes[off].tolist())
-        known = [i for i, entry in enumerate(assigned.known) if type(entry) is int]
-        new = [i for i, entry in enumerate(assigned.known) if entry is None and learning]
-        if excluded or self.starts:
-            known = [i for i in known if i not in excluded]
-            new = [i for i in new if i not in excluded and i not in self.starts]
-            new.sort(key=assigned.first.__getitem__)
-        members, slots = known + new, [assigned.known[i] for i in known]
-        values = np.concatenate((self.keyed.states_.read(slots), packing.start(len(new))))
+            use[assigned.codes[off & (assigned.codes >= 0)]] = False
+        known, new = np.flatnonzero(use & (slots >= 0)), np.flatnonzero(use & (slots == -1))
+        members = np.concatenate((known, new))
+        values = np.concatenate((self.keyed.states_.read(slots[known]), packing.start(len(new))))
         index = np.full(len(rest), -1, dtype=np.int32)
         index[members] = np.arange(len(members))
         codes = index[assigned.codes]
         X = np.ascontiguousarray(rows.X, dtype=np.float64)
         rest[members] = False
-        if not learning:
-            at = np.flatnonzero(codes >= 0)
-            self.note(at, packing.predict(values, codes[at], X[at]))
-            return
         if rows.time is not None:
             packing.template._check_times(rows.time, self.n, self.where)  # raises an error
         if off is not None:
@@ -805,68 +918,34 @@ class _Block:
         left = np.flatnonzero(refused[codes])
         for j, at in _groups(codes[left]):
             later = left[at][counted[j] :]
-            self.learn_model(members[j], packing.unpack(values[j]), later)
+            self.learn_model(int(members[j]), packing.unpack(values[j]), later)
             codes[later] = -1
         at = np.flatnonzero(codes >= 0)
         if self.predicting:
-            self.note(at, Y - errors if len(at) == self.n else Y[at] - errors[at])
+            made = Y - errors if len(at) == self.n else Y[at] - errors[at]
+            self.found.append((at, self.keyed._shaped(made)))
         stay = np.flatnonzero(~refused[:-1])
-        self.packed, self.values = [members[j] for j in stay.tolist()], values[stay]
-
-    def note(self, rows: Array, predictions: Floats) -> None:
-        """Note predictions (k, c)."""
-        self.found.append(
-            (rows, predictions[:, 0] if self.keyed.target_ndim_ == 1 else predictions)
-        )
-
-    def predict_unknown(self, rows: Array) -> None:
-        """Predict rows of unknown keys."""
-        keyed = self.keyed
-        if not self.predicting or (self.learning and keyed.prior_strength is not None):
-            return  # predicted by the pooled model before
-        X = _chosen(self.rows.X, rows)
-        if keyed.pooled_ is not None:
-            self.found.append((rows, keyed.pooled_.predict(X)))
-            return
-        model = keyed._new()
-        initial = getattr(getattr(model, "learner", model), "initial_coef", None)
-        each = range(len(rows) if initial is not None else 1)  # equal without initial weights
-        made = np.array([model.predict_one(_one(X, i)) for i in each])
-        if made.ndim < getattr(keyed, "target_ndim_", 1):
-            made = np.repeat(made[:, None], keyed.n_outputs_, axis=1)
-        self.found.append((rows, made if initial is not None else made.repeat(len(rows), axis=0)))
-
-    def predictions(self) -> Array:
-        """The predictions in the order of the rows."""
-        if len(self.found) == 1 and len(self.found[0][0]) == self.n:
-            rows, values = self.found[0]
-        elif self.found:
-            rows = np.concatenate([rows for rows, _ in self.found])
-            values = _joined([values for _, values in self.found])
-        else:
-            return np.empty(0)
-        ordered = np.empty_like(values)
-        ordered[rows] = values
-        return ordered
+        self.packed, self.values = members[stay], values[stay]
 
     def store(self) -> None:
-        """Replace the former models."""
-        assigned, names, values = self.assigned, self.assigned.names, self.values
-        remain = [j for j, i in enumerate(self.packed) if assigned.known[i] is not None]
-        if not self.learners and not assigned.ended:
-            slots = [assigned.known[self.packed[j]] for j in remain]
-            new = dict.fromkeys(names[i] for i in self.packed[len(slots) :])
-            self.keyed.states_.update(assigned.removed, new, slots, values)
-            return
-        rows = {i: values[j] for j, i in enumerate(self.packed) if assigned.known[i] is None}
-        rows |= self.learners
-        order = [i for i in np.argsort(assigned.first, kind="stable").tolist() if i in rows]
-        stay = {names[i]: rows[i] for i in order if i not in assigned.ended}
-        changed, packed = _packed(self.packing, stay)
-        remain = [j for j in remain if self.packed[j] not in assigned.ended]
-        slots = [assigned.known[self.packed[j]] for j in remain]
-        values = np.concatenate((values[remain], packed)) if len(packed) else values[remain]
-        self.keyed.states_.update(assigned.removed, changed, slots, values)
+        """Replace the former models; new keys are in the order of their first learned rows."""
+        assigned = self.assigned
+        learners, states = _packed(self.packing, self.learners)
+        values = np.concatenate((self.values, states)) if len(states) else self.values
+        models = np.append(self.packed, [i for i in learners if learners[i] is None]).astype(int)
+        others = [i for i in learners if learners[i] is not None]
+        if assigned.ended:
+            stay = ~np.isin(models, list(assigned.ended))
+            models, values = models[stay], values[stay]
+            others = [i for i in others if i not in assigned.ended]
+        old = self.slots[models] >= 0
+        new = np.append(models[~old], others).astype(int)
+        new = new[np.argsort(assigned.first[new], kind="stable")]
+        place = np.full(len(assigned.names), -1)  # the row of `values` of each model
+        place[models] = np.arange(len(models))
+        rows = np.append(np.flatnonzero(old), place[new[place[new] >= 0]])
+        changed = {assigned.names[i]: learners.get(i) for i in new.tolist()}
+        self.keyed.states_.update(assigned.removed, changed, self.slots[models[old]], values[rows])
 
 
 def _assign_with_eviction(
@@ -918,20 +997,13 @@ def _assign_with_eviction(
     )
 
 
-def _packed(packing: PackedRows | None, learners: dict[Key, Any]) -> tuple[dict[Key, Any], Floats]:
-    """The learners, None in place of those that are packed; and the packed states.
-
-    Learners may already be packed.
-    """
-    found, states = dict(learners), list[Floats]()
+def _packed(packing: PackedRows | None, learners: dict[Any, Any]) -> tuple[dict[Any, Any], Floats]:
+    """The learners, None in place of those that are packed; and the packed states."""
     if packing is None:
-        return found, np.array(states)
-    for key, learner in learners.items():
-        state = learner if isinstance(learner, np.ndarray) else packing.pack(learner)
-        if state is not None:
-            found[key] = None
-            states.append(state)
-    return found, np.array(states)
+        return learners, np.empty((0, 0))
+    states = {key: packing.pack(learner) for key, learner in learners.items()}
+    found = {key: learners[key] if state is None else None for key, state in states.items()}
+    return found, np.array([state for state in states.values() if state is not None])
 
 
 def _evict(
@@ -972,6 +1044,21 @@ def _joined(parts: list[Array]) -> Array:
     if {part.dtype.kind for part in parts} <= {"U"} or all(p.dtype.kind != "U" for p in parts):
         return np.concatenate(parts)
     return np.concatenate([part.astype(object) for part in parts])
+
+
+def _ordered(found: list[tuple[Array, Any]], n: int) -> Any:
+    """Predictions of all n rows, in order, from those of some rows each; tuples by element."""
+    if not found:
+        return np.empty(0)
+    if len(found) == 1:  # all rows
+        return found[0][1]
+    if isinstance(found[0][1], tuple):
+        count = len(found[0][1])
+        return tuple(_ordered([(at, made[k]) for at, made in found], n) for k in range(count))
+    values = _joined([made for _, made in found])
+    ordered = np.empty_like(values)
+    ordered[np.concatenate([rows for rows, _ in found])] = values
+    return ordered
 
 
 @contextmanager

@@ -4,6 +4,7 @@ Keys are text and whole numbers; a boolean is the number 0 or 1, and 2.0 is the 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import narwhals.stable.v1 as nw
@@ -50,8 +51,10 @@ def plain_key(value: object, where: str, what: str = "keys", row: str = "") -> K
         return str(value)
     if isinstance(value, (bool, int, np.integer, np.bool_)):
         return int(value)
-    if isinstance(value, (float, np.floating)) and value == np.floor(value) and abs(value) < _EXACT:
-        return int(value)
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        if number.is_integer() and abs(number) < _EXACT:
+            return int(number)
     got = "a missing key" if is_missing_value(value) else repr(value)
     raise TypeMismatchError(
         f"{where}: {what} must be text or whole numbers (in float64, below 2**53), got {got}{row}. "
@@ -148,10 +151,10 @@ def _check_named(by: object, names: Sequence[object], where: str) -> None:
 
 def _coded(values: Any, by: str | int, where: str) -> Keys:
     """Replace keys by codes."""
-    try:
-        column = values.to_arrow() if hasattr(values, "to_arrow") else _arrow(values)
-    except (ValueError, TypeError, OverflowError):  # such as text and numbers
-        column = None
+    column: Any = None
+    if len(values) != 1:  # one value is faster without Arrow
+        with suppress(ValueError, TypeError, OverflowError):  # such as text and numbers
+            column = values.to_arrow() if hasattr(values, "to_arrow") else _arrow(values)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.DictionaryArray):
