@@ -321,7 +321,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         if not fixed or not (limited or (last is None and limit is None)):
             return False
         key, rest = split_row(x, self.by, where)
-        packing, target = self._packing, np.asarray(y)
+        packing, target = self._native, np.asarray(y)
         entry = states.entries.get(key)
         if entry is None or (hasattr(self, "classes_") and y not in self.classes_):
             return False
@@ -330,15 +330,12 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             with _naming(f"the model of the key {key!r}", where):
                 learner.learn_one(rest, y)
             states.update([], {key: learner})
-        elif packing is None or packing.rows is None or target.dtype.kind not in "fi":
+        elif packing is None or target.dtype.kind not in "fi":
             return False
         else:
-            row, state, Y = (
-                self._row(rest, where),
-                states.read([entry]),
-                target.astype(np.float64).reshape(1, -1),
-            )
-            if target.ndim != self.target_ndim_ - 1 or Y.shape[1] != self.n_outputs_:
+            row, state = self._row(rest, where), states.read([entry])
+            Y = target.astype(np.float64).reshape(1, -1)
+            if target.ndim != self.target_ndim_ - 1 or Y.size != self.n_outputs_:
                 return False
             if not packing.learn(state, _FIRST, row, Y, None)[1]:
                 return False
@@ -375,7 +372,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             assigned = twin._plan(rows, before, where)
             block = _Block(twin, rows, assigned, where)
             block.run()
-            predictions: Array = _ordered(block.found, n)
+            predictions: Array = _ordered(block.found)
         except BaseException:
             if states.last is not None:
                 states.restore(before)
@@ -465,14 +462,12 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             return self.model.predict_one(rest, **options)
         entry = self.states_.entries.get(key, self.pooled_)
         if entry is None:
-            made = self._predict_unknown([rest], 1, **options)
-            return tuple(part[0] for part in made) if isinstance(made, tuple) else made[0]
-        if isinstance(entry, int):
-            packing, row = self._packing, self._row(rest, where)
-            if packing is not None and packing.rows is not None and not options:
-                return self._shaped(packing.predict(self.states_.read([entry]), _FIRST, row))[0]
-            entry = self._learner(entry)
-        return entry.predict_one(rest, **options)
+            return _each(lambda made: made[0], self._predict_unknown([rest], 1, **options))
+        if isinstance(entry, int) and self._native and not options:
+            state, row = self.states_.read([entry]), self._row(rest, where)
+            return self._shaped(self._native.predict(state, _FIRST, row))[0]
+        learner = self._learner(entry) if isinstance(entry, int) else entry
+        return learner.predict_one(rest, **options)
 
     def _by_key(
         self, X: Any, verb: str, predict: Callable[..., Any], *, compiled: bool = False
@@ -487,16 +482,13 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         where = f"Keyed.{verb}"
         keys, rest = self._read(X, where)
         entries = [self.states_.entries.get(key) for key in keys.names]
-        present = np.array([entry is not None for entry in entries], dtype=bool)
-        codes = np.where(present, np.arange(len(entries)), -1)[keys.codes]
-        left, found, packing = np.arange(len(codes)), list[tuple[Array, Any]](), self._packing
-        if compiled and packing is not None and packing.rows is not None:
-            packed = np.array([type(entry) is int for entry in entries] + [False])
-            slots = [entry for entry in entries if type(entry) is int]
-            at, left = np.flatnonzero(packed[codes]), np.flatnonzero(~packed[codes])
-            own = (np.cumsum(packed) - 1)[codes[at]]
-            values = packing.predict(self.states_.read(slots), own, rest[at])
-            found.append((at, self._shaped(values)))
+        slots, codes, found = _slots(entries), keys.codes, list[tuple[Array, Any]]()
+        packed = (slots >= 0) & (compiled and self._native is not None)
+        at, left = np.flatnonzero(packed[codes]), np.flatnonzero(~packed[codes])
+        if packed.any() and self._native is not None:
+            states, own = self.states_.read(slots[packed]), (np.cumsum(packed) - 1)[codes[at]]
+            found.append((at, self._shaped(self._native.predict(states, own, rest[at]))))
+        codes = np.where(slots == -1, -1, np.arange(len(slots)))[codes]
         for i, at in _groups(codes[left]):
             learner, name = self.pooled_, "the model of unknown keys"
             if i >= 0:
@@ -504,7 +496,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             rows = left[at]
             with _naming(name, where, rows):
                 found.append((rows, predict(learner, _chosen(rest, rows), len(rows))))
-        return _ordered(found, len(codes))
+        return _ordered(found)
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of regressors or the accuracy of classifiers on these rows."""
@@ -582,17 +574,26 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         d = self.n_features_in_ - 1
         if at.d == d:
             return
-        everyone = {key: self._learner(entry) for key, entry in self.states_.entries.items()}
-        self.pooled_ = None if self.pooled_ is None else copy.copy(self.pooled_)
-        for learner in (*everyone.values(), self.pooled_):
-            if learner is not None:
-                learner.grow(at.d).feature_names_in_ = np.array(at.names, dtype=object)
+        _ = self._packing  # that of the former features, by which packed states are read
         names = [*self.feature_names_in_, *(at.names or [])[d:]]
         self.n_features_in_, self.feature_names_in_ = at.d + 1, np.array(names, dtype=object)
-        last, self._packed = self.states_.last, None
+
+        def grow(learner: Any) -> None:
+            learner.grow(at.d).feature_names_in_ = np.array(at.names, dtype=object)
+
+        self._change_all(grow)
+
+    def _change_all(self, change: Callable[[Any], None]) -> None:
+        """Change the learners of all keys and the pooled one, in a new storage."""
+        learners = {key: self._learner(entry) for key, entry in self.states_.entries.items()}
+        self.pooled_ = copy.copy(self.pooled_)
+        for learner in (*learners.values(), self.pooled_):
+            if learner is not None:
+                change(learner)
+        last, self._packed = copy.copy(self.states_.last), None
         self.states_ = KeyedStates(0 if self._packing is None else self._packing.width)
         self.states_.last = last
-        self._store(everyone)
+        self._store(learners)
 
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that later learning does not change."""
@@ -638,8 +639,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         entries = self.states_.entries
         found = {str(name): "number" for name in self.feature_names_in_}
         if not isinstance(self.model_, Learner):
-            known = [entry.dtypes_ for entry in (*entries.values(), self.pooled_) if entry]
-            found |= {name: kind for dtypes in known for name, kind in dtypes.items()}
+            for learner in (*entries.values(), self.pooled_):
+                found |= {} if learner is None else learner.dtypes_
         text = any(isinstance(key, str) for key in entries)
         return found | {str(self.by): "text" if text else "number"}
 
@@ -687,6 +688,11 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             self._packed = PackedRows.of(self._new(), *shape)
         return self._packed
 
+    @property
+    def _native(self) -> PackedRows | None:
+        """How the compiled code learns models; None if it does not."""
+        return None if self._packing is None or self._packing.rows is None else self._packing
+
     def _new(self) -> Any:
         """A model that has learned no row."""
         model = copy.copy(self.model_)
@@ -731,17 +737,18 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             return self.pooled_.predict(X, **options)
         model = self._new()
         same = getattr(getattr(model, "learner", model), "initial_coef", None) is None
-        made = [model.predict_one(_one(X, i), **options) for i in range(1 if same else n)]
+        rows = X[:1] if same else X  # without initial weights all predictions are equal
+        rows = rows.rows() if isinstance(rows, Table) else rows
+        made = [model.predict_one(row, **options) for row in rows]
+
+        wide = getattr(self, "target_ndim_", 1) == 2
 
         def shaped(values: Any) -> Array:
             array = np.array(values)
-            wide = getattr(self, "target_ndim_", 1) == 2
             array = array[:, None] if wide and array.ndim == 1 else array
-            return np.broadcast_to(array, (n, self.n_outputs_) if wide else (n,))
+            return np.broadcast_to(array, (n, self.n_outputs_) if wide else (n,)).copy()
 
-        if isinstance(made[0], tuple):
-            return tuple(map(shaped, zip(*made, strict=True)))
-        return shaped(made)
+        return _each(shaped, tuple(zip(*made, strict=True)) if isinstance(made[0], tuple) else made)
 
     def _read(self, X: Any, where: str, *, learning: bool = False) -> tuple[Keys, Any]:
         """The keys of rows, and the rows for the models; if learning, start with the first rows."""
@@ -785,15 +792,13 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             return
         template.classes = united.tolist()
         self.classes_ = united_labels(self.classes_, united, where)
-        learners = {key: self._learner(entry) for key, entry in self.states_.entries.items()}
-        self.pooled_ = copy.copy(self.pooled_)
-        for model in (*learners.values(), self.pooled_):
-            if model is not None:
-                learner = getattr(model, "learner_", model)
-                none = np.empty((0, learner.n_features_in_))
-                learner.partial_fit(none, np.empty(0), classes=united)
-        self.states_ = copy.copy(self.states_)
-        self._store(learners)
+
+        def declare(model: Any) -> None:
+            learner = getattr(model, "learner_", model)
+            none = np.empty((0, learner.n_features_in_))
+            learner.partial_fit(none, np.empty(0), classes=united)
+
+        self._change_all(declare)
 
     def _read_targets(self, y: Any, n: int, s: Floats | None, where: str) -> Array | None:
         """Validated targets; classes and outputs are noted."""
@@ -825,12 +830,10 @@ class _Block:
         self.keyed, self.rows, self.assigned, self.where = keyed, rows, assigned, where
         self.predicting = where == "Keyed.test_then_train"
         self.n = len(assigned.codes)
-        self.packing = keyed._packing
+        self.packing = keyed._native
         self.starts: dict[int, Any] = {}  # the models of new keys that start from a copy
         self.learners: dict[int, Any] = {}  # models after the block
-        known = assigned.known
-        slots = [-1 if e is None else e if type(e) is int else -2 for e in known]
-        self.slots = np.array(slots, dtype=np.intp)  # −1 for new models, −2 for other learners
+        self.slots = _slots(assigned.known)
         self.packed = np.empty(0, dtype=np.intp)  # models that are packed, with `values`
         self.values = keyed.states_.read([])
         self.found: list[tuple[Array, Array]] = []  # rows and their predictions
@@ -842,7 +845,7 @@ class _Block:
             self.learn_pooled()
         codes = self.assigned.codes
         rest = np.ones(len(self.assigned.names) + 1, dtype=bool)  # the last one: unknown keys
-        if self.packing is not None and self.packing.rows is not None:
+        if self.packing is not None:
             self.learn_packed(rest)
         left = np.flatnonzero(rest[codes])
         for model, at in _groups(codes[left]):
@@ -887,7 +890,7 @@ class _Block:
         keyed.pooled_ = pooled
         unknown = np.flatnonzero(assigned.codes < 0)
         if len(unknown) and self.predicting:
-            self.found.append((unknown, _joined(predictions)[unknown]))
+            self.found.append((unknown, np.concatenate(predictions)[unknown]))
 
     def learn_packed(self, rest: Array) -> None:
         """Learn the models that are packed; others remain marked in ``rest``."""
@@ -1021,6 +1024,17 @@ def _evict(
     return found
 
 
+def _slots(entries: Sequence[Any]) -> Array:
+    """The slots of entries; −1 for unknown keys, −2 for learners that are not packed."""
+    slots = [-1 if e is None else e if type(e) is int else -2 for e in entries]
+    return np.array(slots, dtype=np.intp)
+
+
+def _each(function: Callable[[Any], Any], made: Any) -> Any:
+    """Apply a function to predictions, or to each part of a tuple of them."""
+    return tuple(map(function, made)) if isinstance(made, tuple) else function(made)
+
+
 def _groups(codes: Array) -> Iterator[tuple[int, Array]]:
     """Each code with its rows, in order."""
     order = np.argsort(codes, kind="stable")
@@ -1035,29 +1049,17 @@ def _chosen(values: Any, rows: Array | slice) -> Any:
     return values[rows] if isinstance(rows, slice) else [values[i] for i in rows.tolist()]
 
 
-def _one(X: Any, i: int) -> Any:
-    return X.row(i) if isinstance(X, Table) else X[i]
-
-
-def _joined(parts: list[Array]) -> Array:
-    """Concatenate predictions, which may be labels or None."""
-    if {part.dtype.kind for part in parts} <= {"U"} or all(p.dtype.kind != "U" for p in parts):
-        return np.concatenate(parts)
-    return np.concatenate([part.astype(object) for part in parts])
-
-
-def _ordered(found: list[tuple[Array, Any]], n: int) -> Any:
-    """Predictions of all n rows, in order, from those of some rows each; tuples by element."""
-    if not found:
-        return np.empty(0)
-    if len(found) == 1:  # all rows
-        return found[0][1]
-    if isinstance(found[0][1], tuple):
-        count = len(found[0][1])
-        return tuple(_ordered([(at, made[k]) for at, made in found], n) for k in range(count))
-    values = _joined([made for _, made in found])
+def _ordered(found: Sequence[tuple[Array, Any]]) -> Any:
+    """Predictions in the order of the rows, from those of some rows each; tuples by element."""
+    if len(found) < 2:
+        return found[0][1] if found else np.empty(0)
+    rows, parts = zip(*found, strict=True)
+    if isinstance(parts[0], tuple):
+        columns = zip(*parts, strict=True)
+        return tuple(_ordered(list(zip(rows, made, strict=True))) for made in columns)
+    values = np.concatenate(parts)
     ordered = np.empty_like(values)
-    ordered[np.concatenate([rows for rows, _ in found])] = values
+    ordered[np.concatenate(rows)] = values
     return ordered
 
 

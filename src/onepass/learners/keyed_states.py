@@ -69,7 +69,7 @@ class KeyedStates:
         finally:
             self.last = last
 
-    def read(self, slots: Sequence[int]) -> Floats:
+    def read(self, slots: Sequence[int] | Array) -> Floats:
         """The numbers of packed learners, (k, width)."""
         values = np.empty((len(slots), self.width))
         for chunk, at, offsets in self._parts(slots):
@@ -80,7 +80,7 @@ class KeyedStates:
         self,
         removed: Sequence[Key],
         learners: Mapping[Key, Any],
-        slots: Sequence[int] = (),
+        slots: Sequence[int] | Array = (),
         values: Any = (),
     ) -> None:
         """Replace learners.
@@ -135,7 +135,7 @@ class KeyedStates:
     def _per_chunk(self) -> int:
         return max(1, _CHUNK // max(1, self.width))
 
-    def _parts(self, slots: Sequence[Any]) -> Iterator[tuple[int, Array, Array]]:
+    def _parts(self, slots: Any) -> Iterator[tuple[int, Array, Array]]:
         """Each chunk with the places of its slots in ``slots``, and their rows in the chunk."""
         if len(slots) < 2:  # the case of a single row
             for slot in slots:
