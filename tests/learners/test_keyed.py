@@ -33,6 +33,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.features import Encode, Impute, Scale
+from onepass.linalg.interrupt import Interrupt
 from onepass.serialization import archive
 from onepass.validation.table import Table
 
@@ -510,6 +511,21 @@ def test_errors_leave_everything_unchanged(model: Any) -> None:
         assert keyed.predict(rows).tolist() == predicted.tolist()
     keyed.partial_fit(rows, y)
     assert frozen.predict(rows).tolist() == predicted.tolist()
+
+
+def test_an_interrupt_before_the_models_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, X, y = stream(9)
+    keyed = op.Keyed(op.RLSRegressor(), by=1, max_keys=4, max_age=99)
+    keyed.partial_fit(joined(keys, X), y)
+    before = state_of(keyed)
+
+    def interrupted(_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Interrupt, "held", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        keyed.partial_fit(joined(keys + 5, X), y)
+    assert state_of(keyed) == before
 
 
 def test_messages() -> None:

@@ -343,21 +343,22 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         y = twin._read_targets(y, n, s, where)
         rows, states = _Rows(keys, rest, y, s, _times(time, n, where)), twin.states_
         before: dict[Key, int | None] = {}
+        interrupt = Interrupt()
         try:
             assigned = twin._plan(rows, before, where)
             block = _Block(twin, rows, assigned, where)
             block.predicting = verb == "test_then_train"
             block.run()
             predictions = block.predictions() if block.predicting else np.empty(0)
+            twin.rows_seen_ += n if s is None else int(np.count_nonzero(s))
+            with interrupt.held():
+                block.store()
+                self.__dict__ = twin.__dict__
+                before.clear()
         except BaseException:
-            if states.last is not None:
+            if states.last is not None and before:
                 states.restore(before)
             raise
-        twin.rows_seen_ += n if s is None else int(np.count_nonzero(s))
-        interrupt = Interrupt()
-        with interrupt.held():
-            block.store()
-            self.__dict__ = twin.__dict__
         interrupt.raise_pending()
         return predictions
 
