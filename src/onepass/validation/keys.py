@@ -52,9 +52,9 @@ def plain_key(value: object, where: str) -> Key:
     if isinstance(value, (bool, int, np.integer, np.bool_)):
         return int(value)
     if isinstance(value, (float, np.floating)):
-        number = float(value)
-        if number.is_integer() and abs(number) < _EXACT:
-            return int(number)
+        value = float(value)
+        if value.is_integer() and abs(value) < _EXACT:
+            return int(value)
     got = "a missing key" if is_missing_value(value) else f"{value!r}"
     raise TypeMismatchError(
         f"{where}: keys must be text or whole numbers (in float64, below 2**53), got {got}. "
