@@ -27,6 +27,7 @@ from sklearn.utils.metaestimators import available_if
 from onepass import validation
 from onepass.errors import (
     ColumnError,
+    MergeError,
     NotFittedError,
     OnepassError,
     ParameterError,
@@ -53,7 +54,7 @@ from onepass.validation.table import Table, TableLike, is_frame, named_row
 __all__ = ["Keyed"]
 
 _FIRST = np.zeros(1, dtype=np.int32)
-_ROW = re.compile(r"\bin row (\d+)\b")
+_ROW = re.compile(r"\b(in|at) row (\d+)\b")
 
 
 class _Rows(NamedTuple):
@@ -104,7 +105,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         The model of each key. Changes of its parameters apply from the next ``fit``.
     by : str or int
         The key column: its name in frames, tables and dicts, or its index in arrays. Keys are text
-        or whole numbers; a boolean is the key 0 or 1.
+        or whole numbers; a boolean is the key 0 or 1, and categories are text.
     prior_strength : float, optional
         If given, a pooled model also learns all rows. A new key starts from a copy of the pooled
         model, whose rows then count as at most this number of rows (> 0); and unknown keys are
@@ -359,29 +360,32 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             twin._declare(classes, where)
         if n == 0:
             self.__dict__ = self.__dict__ if classes is None else twin.__dict__
-            return np.empty(0)
+            return twin._no_predictions()
         y = twin._read_targets(y, n, s, where)
-        rows, states = _Rows(keys, rest, y, s, series_array(time)), twin.states_
+        rows, states = _Rows(keys, rest, y, s, _times(time, n, where)), twin.states_
         before: dict[Key, int | None] = {}
+        interrupt = Interrupt()
         try:
             assigned = twin._plan(rows, before, where)
             block = _Block(twin, rows, assigned, where)
             block.run()
             predictions: Array = _ordered(block.found)
+            twin.rows_seen_ += n if s is None else int(np.count_nonzero(s))
+            with interrupt.held():
+                block.store()
+                self.__dict__ = twin.__dict__
+                before.clear()
         except BaseException:
-            if states.last is not None:
+            if states.last is not None and before:
                 states.restore(before)
             raise
-        twin.rows_seen_ += n if s is None else int(np.count_nonzero(s))
-        interrupt = Interrupt()
-        with interrupt.held():
-            block.store()
-            self.__dict__ = twin.__dict__
         interrupt.raise_pending()
         return predictions
 
     def _plan(self, rows: _Rows, before: dict[Key, int | None], where: str) -> _Assignment:
         """The model of each row; changes of the storage's ``last`` are noted in ``before``."""
+        if self.prior_strength is not None:
+            validation.in_range(self.prior_strength, "prior_strength", where, above=0.0)
         limits = [
             None if value is None else validation.whole(value, name, where, low=1)
             for name, value in (("max_keys", self.max_keys), ("max_age", self.max_age))
@@ -454,7 +458,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         where = "Keyed.predict_one"
         key, rest = split_row(x, self.by, where)
         if not self._started:
-            return self.model.predict_one(rest, **options)
+            self._check_model(where)
+            return clone(self.model).predict_one(rest, **options)
         entry = self.states_.entries.get(key, self.pooled_)
         if entry is None:
             return _each(lambda made: made[0], self._predict_unknown([rest], 1, **options))
@@ -491,7 +496,10 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             rows = left[at]
             with _naming(name, where, rows):
                 found.append((rows, predict(learner, _chosen(rest, rows), len(rows))))
-        return _ordered(found)
+        return _ordered(found) if found else self._no_predictions()
+
+    def _no_predictions(self) -> Floats:
+        return np.empty((0, self.n_outputs_) if getattr(self, "target_ndim_", 1) == 2 else 0)
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of regressors or the accuracy of classifiers on these rows."""
@@ -545,6 +553,11 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             twin.__dict__ |= own | {"states_": copy.copy(other.states_)}
             self.__dict__ = twin.__dict__
             return self
+        if self._target_shape != other._target_shape:
+            raise MergeError(
+                f"{where}: both must have targets of shape {self._target_shape}, as the first has, "
+                f"got {other._target_shape}. Merge models of the same outputs."
+            )
         if isinstance(self.model, Learner):
             twin._widen(column_positions(twin._new(), other._new(), where))
         changed, states = {}, twin.states_
@@ -662,6 +675,11 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         return "rows_seen_" in self.__dict__
 
     @property
+    def _target_shape(self) -> str:
+        """The shape of the targets of regressors."""
+        return "(n,)" if getattr(self, "target_ndim_", 1) == 1 else f"(n, {self.n_outputs_})"
+
+    @property
     def _stored(self) -> KeyedStates:
         return self.states_ if self._started else KeyedStates()
 
@@ -670,14 +688,14 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         """Whether the attributes of a loaded file match."""
         if not self._started:
             return True
-        states, kind = self.states_, type(self.model)
+        states, kind = self.states_, type(self.model_)
         entries = list(states.entries.values())
         slots = [entry for entry in entries if isinstance(entry, int)]
         learners = [entry for entry in (*entries, self.pooled_) if not isinstance(entry, int)]
         packed = self._packing if slots else None
         return (
             isinstance(states, KeyedStates)
-            and type(self.model_) is kind
+            and hasattr(kind, "test_then_train")
             and all(type(learner) is kind for learner in learners if learner is not None)
             and (not slots or (packed is not None and packed.are_sound(states.read(slots))))
         )
@@ -761,15 +779,16 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         rest = Table.from_rows(rest) if isinstance(rest, list) else rest
         return keys, validation.matrix(rest, where, **self._shape())[0]
 
-    def _start(self, columns: int, names: list[str] | None, where: str) -> None:
-        """Initialise the learned attributes."""
+    def _check_model(self, where: str) -> None:
         if not hasattr(self.model, "test_then_train") or isinstance(self.model, (type, Keyed)):
             raise TypeMismatchError(
                 f"{where}: `model` must be a learner of onepass or a Pipeline, got {self.model!r}. "
                 "Pass an object such as op.RLSRegressor()."
             )
-        if self.prior_strength is not None:
-            validation.in_range(self.prior_strength, "prior_strength", where, above=0.0)
+
+    def _start(self, columns: int, names: list[str] | None, where: str) -> None:
+        """Initialise the learned attributes."""
+        self._check_model(where)
         check_feature_limit(columns - 1, "Keyed")
         self.model_, self.pooled_, self.n_features_in_ = clone(self.model), None, columns
         if names is not None:
@@ -803,12 +822,12 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
     def _read_targets(self, y: Any, n: int, s: Floats | None, where: str) -> Array | None:
         """Validated targets; classes and outputs are noted."""
-        if is_classifier(self.model):
+        if is_classifier(self.model_):
             labels = validation.labels(y, n, where)
             new = labels if s is None else labels[s > 0.0]
             self.classes_ = united_labels(self.classes_, new, where)
             return labels
-        if not is_regressor(self.model):
+        if not is_regressor(self.model_):
             return None
         array = validation.targets(y, n, where)
         if not hasattr(self, "target_ndim_"):
@@ -816,10 +835,9 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             packing = self._packing
             self.states_.width = 0 if packing is None else packing.width
         if array.ndim != self.target_ndim_ or array[0].size != self.n_outputs_:
-            shape = "(n,)" if self.target_ndim_ == 1 else f"(n, {self.n_outputs_})"
             raise ShapeError(
-                f"{where}: `y` must have shape {shape}, as in the first block, got {array.shape}. "
-                "Start a new Keyed for another set of targets."
+                f"{where}: `y` must have shape {self._target_shape}, as in the first block, got "
+                f"{array.shape}. Start a new Keyed for another set of targets."
             )
         return array
 
@@ -978,7 +996,7 @@ def _assign_with_eviction(
 
     for i, code in enumerate(keys.codes.tolist()):
         key, learns = keys.names[code], on is None or on[i]
-        evict(None)
+        evict(max_keys)
         if learns and key not in last and max_keys is not None:
             evict(max_keys - 1)
         if key not in current and (learns or key in last):
@@ -1012,17 +1030,15 @@ def _packed(packing: PackedRows | None, learners: dict[Any, Any]) -> tuple[dict[
 
 def _evict(
     last: OrderedDict[Key, int], seen: int, max_keys: int | None, max_age: int | None
-) -> list[tuple[Key, int]]:
-    """Remove the least recent keys beyond the limits; return them with their last rows."""
-    found = []
+) -> Iterator[tuple[Key, int]]:
+    """Yield the least recent keys beyond the limits with their last rows, then remove them."""
     while last:
         key, row = next(iter(last.items()))
         old = max_age is not None and seen - row >= max_age
         if not old and (max_keys is None or len(last) <= max_keys):
-            break
-        found.append((key, row))
+            return
+        yield key, row
         del last[key]
-    return found
 
 
 def _slots(entries: Sequence[Any]) -> Array:
@@ -1050,6 +1066,22 @@ def _chosen(values: Any, rows: Array | slice) -> Any:
     return values[rows] if isinstance(rows, slice) else [values[i] for i in rows.tolist()]
 
 
+def _times(time: Any, n: int, where: str) -> Any:
+    """The times of n rows, as an array or a list; the models validate the times."""
+    if time is None:
+        return None
+    time = series_array(time)
+    if not hasattr(time, "dtype") and not isinstance(time, (list, tuple)):
+        time = np.asarray(time)
+    given = [time] if np.ndim(time) == 0 else time
+    if len(given) != n:
+        raise ShapeError(
+            f"{where}: `time` must have shape ({n},), one time for each row, got {np.shape(time)}. "
+            "Check that X and time come from the same rows."
+        )
+    return given
+
+
 def _ordered(found: Sequence[tuple[Array, Any]]) -> Any:
     """Predictions in the order of the rows, from those of some rows each; tuples by element."""
     if len(found) < 2:
@@ -1073,5 +1105,5 @@ def _naming(model: str, where: str, rows: Array | None = None) -> Iterator[None]
         text = str(error)
         if rows is not None:
             at = rows.tolist()
-            text = _ROW.sub(lambda found: f"in row {at[int(found[1])]}", text)
+            text = _ROW.sub(lambda found: f"{found[1]} row {at[int(found[2])]}", text)
         raise type(error)(f"{where}: {model}: {text}") from error
