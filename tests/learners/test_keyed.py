@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from sklearn.base import clone, is_classifier
 
 import onepass as op
@@ -32,6 +33,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.features import Encode, Impute, Scale
+from onepass.linalg.interrupt import Interrupt
 from onepass.serialization import archive
 from onepass.validation.table import Table
 
@@ -154,6 +156,75 @@ def test_classifiers_equal_one_learner_per_key(model: Any) -> None:
     assert keyed.score(joined(keys, X), labels) > 0.4
 
 
+PROBABLE = op.SGDClassifier(loss="logistic")
+
+
+@pytest.mark.parametrize("model", [PROBABLE, op.StreamingLDA(), op.Pipeline(Scale(), PROBABLE)])
+@pytest.mark.parametrize("strength", [None, 2.0])
+def test_probabilities(model: Any, strength: float | None) -> None:
+    keys, X, y = stream()
+    labels = np.array(["low", "middle", "highest"])[np.digitize(y, [0.0, 4.0])]
+    labels[keys == 1] = "low"
+    keyed = op.Keyed(model, by=1, prior_strength=strength).partial_fit(joined(keys, X), labels)
+    found, where = (
+        keyed.predict_proba(joined(keys, X)),
+        {c: i for i, c in enumerate(keyed.classes_)},
+    )
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    for key in range(5):
+        own, learner = keys == key, keyed[key]
+        expected = np.zeros((own.sum(), 3))
+        expected[:, [where[c] for c in learner.classes_]] = learner.predict_proba(X[own])
+        assert found[own].tolist() == expected.tolist()
+    new = keyed.predict_proba(joined(keys + 9, X))
+    pooled = clone(model).partial_fit(X, labels)
+    assert_close(new, np.full((N, 3), 1 / 3) if strength is None else pooled.predict_proba(X))
+    assert not hasattr(op.Keyed(op.RLSClassifier(), by=1), "predict_proba")
+    with pytest.raises(NotFittedError, match="predict_proba"):
+        clone(keyed).predict_proba(joined(keys, X))
+
+
+@pytest.mark.parametrize("model", [*CLASSIFIERS, PROBABLE], ids=str)
+def test_declared_classes(model: Any) -> None:
+    keys, X, _ = stream()
+    rows, labels = joined(keys, X), np.random.default_rng(2).integers(3, size=N)
+    declared, named = clone(model), [0, 1, 2, 7]
+    getattr(declared, "learner", declared).classes = named
+    expected = op.Keyed(declared, by=1).partial_fit(rows, labels)
+    keyed = op.Keyed(model, by=1)
+    for part in pieces(N, [9, 100]):
+        keyed.partial_fit(rows[part], labels[part], classes=named)
+    later = op.Keyed(model, by=1).partial_fit(rows[:100], labels[:100])
+    later.partial_fit(rows[:0], labels[:0], classes=named)
+    before = later.partial_fit(rows[:0], labels[:0]).classes_.tolist()
+    with pytest.raises(ShapeError):
+        later.partial_fit(rows, labels[:1], classes=[9])
+    assert before == later.classes_.tolist() == keyed.classes_.tolist() == named
+    assert later[keys[0]].classes_.tolist() == named
+    for unknown in (rows, joined(keys + 9, X)):
+        assert keyed.predict(unknown).tolist() == expected.predict(unknown).tolist()
+    assert later.predict(joined(keys + 9, X))[0] == named[-1]
+    with pytest.raises(ParameterError, match="`classes` must be omitted"):
+        op.Keyed(op.RLSRegressor(), by=1).partial_fit(rows, labels, classes=named)
+
+
+@pytest.mark.parametrize("model", [PACKED[1], op.Pipeline(Scale(), op.RLSRegressor())], ids=str)
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_standard_deviations(model: Any, outputs: int) -> None:
+    keys, X, y = stream()
+    y = y if outputs == 1 else np.stack((y, -2.0 * y), axis=1)
+    keyed = op.Keyed(model, by=1).partial_fit(joined(keys, X), y)
+    predictions, std = keyed.predict(joined(keys, X), return_std=True)
+    assert_close(predictions, keyed.predict(joined(keys, X)))
+    own = keys == keys[3]
+    assert std[own].tolist() == keyed[keys[3]].predict(X[own], return_std=True)[1].tolist()
+    assert_close(keyed.predict_one(joined(keys, X)[3], return_std=True)[1], std[3])
+    new = joined(keys + 9, X)
+    assert keyed.predict(new, return_std=True)[1].tolist() == np.full(y.shape, np.inf).tolist()
+    assert np.all(keyed.predict_one(new[0], return_std=True)[1] == np.inf)
+    assert op.Keyed(model, by=1).predict_one(new[0], return_std=True)[1] == np.inf
+
+
 @given(seed=st.integers(0, 99), cuts=st.lists(st.integers(1, N), max_size=6))
 @settings(max_examples=20, deadline=None)
 def test_compiled_models_equal_numpy(seed: int, cuts: list[int]) -> None:
@@ -213,6 +284,7 @@ CONTAINERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "table": lambda columns: Table.from_frame(pd.DataFrame(columns)),
     "dicts": lambda columns: pd.DataFrame(columns).to_dict("records"),
     "categories": lambda columns: pd.DataFrame(columns).astype({"who": "category"}),
+    "table of categories": lambda columns: Table.from_frame(CONTAINERS["categories"](columns)),
 }
 KEYS: dict[str, Callable[[Any], Any]] = {
     "text": lambda keys: np.array([f"k{key}" for key in keys], dtype=object),
@@ -232,19 +304,21 @@ def test_containers_and_keys(container: str, kind: str, model: Any) -> None:
     keys, X, y = stream()
     given = KEYS[kind](keys)
     columns = {"a": X[:, 0], "who": given, "b": X[:, 1], "c": X[:, 2]}
-    names = [key if isinstance(key, str) else int(key) for key in given.tolist()]
+    named = str if "categories" in container else int  # categories are text
+    names = [key if isinstance(key, str) else named(key) for key in given.tolist()]
     _, expected = by_hand(model, names, [dict(zip("abc", x, strict=True)) for x in X], y)
     keyed = op.Keyed(model, by="who")
     assert_close(keyed.test_then_train(CONTAINERS[container](columns), y), expected)
     assert keyed.n_features_in_ == 4
     assert sorted(keyed.feature_names_in_) == ["a", "b", "c", "who"]
     assert keyed.keys() == list(dict.fromkeys(names))
-    assert keyed.dtypes_["who"] == ("text" if kind in {"text", "mixed"} else "number")
+    assert keyed.dtypes_["who"] == ("text" if isinstance(names[0], str) else "number")
+    columns["who"] = names
     row = {name: column[7] for name, column in columns.items()}
     assert keyed.predict_one(pd.Series(row)) == keyed.predict_one(row)
     again = CONTAINERS["dicts"](columns)
     assert keyed.predict_one(row) == pytest.approx(keyed.predict(again)[7])
-    assert given[0] in keyed
+    assert names[0] in keyed
     assert len(list(keyed)) == len(keyed) == len(set(names))
 
 
@@ -258,6 +332,61 @@ def test_lists_of_rows_and_single_rows(by: int) -> None:
     many.partial_fit(rows, y)
     assert_close(one.predict(rows), many.predict(rows))
     assert one.predict_one(rows[3]) == pytest.approx(many.predict(rows)[3])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [None, 5, [], "text", iter([[1, 2.0]]), {1, 2}, sparse.eye_array(2), [[[1, 2.0]]],
+     [[1, 2.0], [1]], np.ma.array([[0, 1.0]], mask=[[0, 1]]), np.array([[1j, 1.0]])],
+    ids=repr,
+)  # fmt: skip
+def test_rows_that_are_no_rows(rows: Any) -> None:
+    keyed = op.Keyed(op.RLSRegressor(), by=0)
+    for call in (keyed.partial_fit, keyed.test_then_train, keyed.learn_one, keyed.predict_one):
+        with pytest.raises(OnepassError):
+            call(rows, *[[1.0]] * (call != keyed.predict_one))
+    keyed.partial_fit([[1, 2.0]], [3.0])
+    with pytest.raises(OnepassError):
+        keyed.predict(rows)
+    twice = pd.DataFrame([[1, 2.0, 3.0]], columns=["k", "a", "a"])
+    for column in ("k", "a", 0):
+        with pytest.raises(ColumnError, match="unique"):
+            op.Keyed(op.RLSRegressor(), by=column).partial_fit(twice, [1.0])
+    for by in (None, 1.5, True, [0], b"k"):
+        with pytest.raises(TypeMismatchError, match="`by` must be the name"):
+            op.Keyed(op.RLSRegressor(), by=by).partial_fit([[1, 2.0]], [3.0])  # type: ignore[arg-type]
+
+
+def test_frames_without_names_of_keys() -> None:
+    keys, X, y = stream()
+    expected = op.Keyed(op.RLSRegressor(), by=1).partial_fit(joined(keys, X), y)
+    frame = pd.DataFrame(joined(keys, X), columns=list("abcd"))
+    for rows in (frame, pl.from_pandas(frame), pa.table(frame)):
+        keyed = op.Keyed(op.RLSRegressor(), by=1).partial_fit(rows, y)
+        assert keyed.predict(rows).tolist() == expected.predict(joined(keys, X)).tolist()
+
+
+@pytest.mark.parametrize("model", [op.RLSRegressor(), op.RLSRegressor(prior=1.0)], ids=str)
+def test_empty_blocks(model: Any) -> None:
+    keys, X, y = stream()
+    rows, Y = joined(keys, X), np.stack((y, y), axis=1)
+    keyed = op.Keyed(model, by=1).partial_fit(rows, Y)
+    before = state_of(keyed)
+    assert keyed.predict(rows[:0]).shape == (0, 2)
+    assert keyed.test_then_train(rows[:0], Y[:0]).shape == (0, 2)
+    assert state_of(keyed.partial_fit(rows[:0], Y[:0])) == before
+    pipeline = op.Pipeline(Encode(), op.RLSRegressor())
+    named = op.Keyed(pipeline, by="who").partial_fit([{"who": 1, "a": 2.0}], [3.0])
+    assert named.predict([]).shape == named.test_then_train([], []).shape == (0,)
+
+
+def test_a_fitted_model_is_not_used() -> None:
+    _, X, y = stream()
+    keyed = op.Keyed(op.RLSRegressor().fit(X, y), by=0)
+    assert keyed.predict_one([0, *X[0]]) == 0.0
+    for model in (op.RLSRegressor, None, Scale()):
+        with pytest.raises(TypeMismatchError, match="`model` must be"):
+            op.Keyed(model, by=0).predict_one([0, *X[0]])
 
 
 def test_unknown_keys_are_predicted_by_initial_weights() -> None:
@@ -274,6 +403,9 @@ def test_unknown_keys_are_predicted_by_initial_weights() -> None:
     assert both.predict(rows).tolist() == np.zeros((N, 2)).tolist()
     labels = op.Keyed(op.RLSClassifier(), by=1).partial_fit(joined(keys, X), y > 0)
     assert labels.predict(rows[:2]).tolist() == [None, None]
+    half = joined(np.where(y > 0, keys, 50), X)
+    right = labels.predict(half)[y > 0].sum() / N
+    assert labels.score(half, y > 0) == pytest.approx(right)
 
 
 def test_rules_by_time() -> None:
@@ -290,6 +422,14 @@ def test_rules_by_time() -> None:
         assert_close(keyed[key].coef_, learner.coef_)
     with pytest.raises(ParameterError, match="`time` must be left out"):
         op.Keyed(op.RLSRegressor(), by=1).partial_fit(joined(keys, X), y, time=times)
+    last = times[-1]
+    for bad in ([*times + last, 99.0], [last], last):
+        with pytest.raises(ShapeError, match=rf"`time` must have shape \({N},\)"):
+            keyed.partial_fit(joined(keys, X), y, time=bad)
+    again = copy.copy(keyed).partial_fit(joined(keys, X), y, time=pa.array(times + last))
+    keyed.partial_fit(joined(keys, X), y, time=times + last)
+    assert again.predict(joined(keys, X)).tolist() == keyed.predict(joined(keys, X)).tolist()
+    keyed.partial_fit(joined(keys, X)[:1], y[:1], time=99.0)
 
 
 # -- removed keys, pooled model --------------------------------------------------------------------
@@ -379,6 +519,19 @@ def test_pooled_model(seed: int, cuts: list[int], max_keys: int | None) -> None:
     assert_close(many.predict(joined(keys + 99, X)), pooled.predict(X))
 
 
+def test_limits_that_are_changed_later() -> None:
+    keys, X, y = stream(9)
+    rows = joined(keys, X)
+    keyed = op.Keyed(op.RLSRegressor(), by=1, max_keys=8).partial_fit(rows, y)
+    keyed.set_params(max_keys=2).partial_fit(rows[-1:], y[-1:])
+    assert len(keyed) == 2
+    before = state_of(keyed)
+    for strength in (np.nan, -1.0):
+        with pytest.raises(ParameterError, match="prior_strength"):
+            copy.copy(keyed).set_params(prior_strength=strength).partial_fit(rows, y)
+    assert state_of(keyed) == before
+
+
 def test_a_new_key_starts_from_the_faded_pooled_model() -> None:
     keys, X, y = stream(1)
     keyed = op.Keyed(op.RLSRegressor(1e-3), by=1, prior_strength=10.0)
@@ -415,8 +568,8 @@ def test_errors_leave_everything_unchanged(model: Any) -> None:
     cases: list[tuple[type[Exception], str, Any, Any]] = [
         (NumericalError, f"key {keys[11]}", rows, huge),  # not with SGD, which bounds its steps
         (OnepassError, "row 7", bad, y),
-        (TypeMismatchError, "row 5.*missing key", gap, y),
-        (TypeMismatchError, "row 0: keys must be text or whole", rows + 0.5, y),
+        (TypeMismatchError, "missing key in row 5", gap, y),
+        (TypeMismatchError, r"keys in column 1 must be.* got \d\.5 in row 0", rows + 0.5, y),
         (ShapeError, "`y` must have shape", rows, np.stack((y, y), axis=1)),
         (ShapeError, "features", rows[:, :3], y),
     ]
@@ -429,6 +582,21 @@ def test_errors_leave_everything_unchanged(model: Any) -> None:
     assert frozen.predict(rows).tolist() == predicted.tolist()
 
 
+def test_an_interrupt_before_the_models_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, X, y = stream(9)
+    keyed = op.Keyed(op.RLSRegressor(), by=1, max_keys=4, max_age=99)
+    keyed.partial_fit(joined(keys, X), y)
+    before = state_of(keyed)
+
+    def interrupted(_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Interrupt, "held", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        keyed.partial_fit(joined(keys + 5, X), y)
+    assert state_of(keyed) == before
+
+
 def test_messages() -> None:
     keys, X, y = stream()
     rows = joined(keys, X)
@@ -438,6 +606,10 @@ def test_messages() -> None:
         (ColumnError, "key must be one of the 5 keys", lambda: keyed["nobody"]),
         (ColumnError, "key column 'who'", lambda: keyed.predict(frame.drop(columns="who"))),
         (ColumnError, "index of a column", lambda: keyed.predict(rows)),
+        (TypeMismatchError, "column 'who' must be.* got a missing key in row 1",
+         lambda: keyed.predict([{"who": 1}, {"a": 1.0}])),
+        (TypeMismatchError, "got one dict", lambda: op.Keyed(op.RLSRegressor(), 1).fit({}, y)),
+        (TypeMismatchError, "`by` must be", lambda: op.Keyed(op.RLSRegressor(), None).fit(rows, y)),  # type: ignore[arg-type]
         (ColumnError, "'who'", lambda: keyed.predict_one({"a": 1.0, "b": 1.0, "c": 1.0})),
         (ParameterError, "max_keys",
          lambda: op.Keyed(op.RLSRegressor(), 1, max_keys=0).fit(rows, y)),
@@ -445,6 +617,8 @@ def test_messages() -> None:
          lambda: op.Keyed(op.RLSRegressor(), 1, prior_strength=0).fit(rows, y)),
         (TypeMismatchError, "`model` must be", lambda: op.Keyed(keyed, 1).fit(rows, y)),
         (OnepassError, "RLSRegressor", lambda: op.Keyed(op.RLSRegressor(-1.0), 1).fit(rows, y)),
+        (TypeError, "return_std", lambda: op.Keyed(op.SGDRegressor(), 1).fit(rows, y).predict(
+            rows, return_std=True)),
         (ShapeError, "must have rows", lambda: op.Keyed(op.RLSRegressor(), 1).fit(rows[:0], y[:0])),
     ]  # fmt: skip
     for kind, text, call in cases:
@@ -481,6 +655,11 @@ def test_files_and_copies_continue_to_the_bit(
         assert other.keys() == op.load(tmp_path / "m.onepass").keys()
         assert other.test_then_train(later, y[150:]).tolist() == expected.tolist()
         assert other.keys() == keyed.keys()
+    keyed.set_params(model=op.NearestClassMean())  # applies from the next fit
+    op.save(keyed, tmp_path / "m.onepass")
+    keyed.partial_fit(later, y[150:])
+    again = op.load(tmp_path / "m.onepass").partial_fit(later, y[150:])
+    assert again.predict(later).tolist() == keyed.predict(later).tolist()
     assert not hasattr(clone(keyed), "rows_seen_")
     assert clone(keyed).get_params()["by"] == "who"
 
@@ -574,6 +753,12 @@ def test_merge_with_other_features_and_errors() -> None:
     assert sgd.merging == "refused"
     with pytest.raises(MergeError, match="evidence"):
         sgd.merge(clone(sgd).partial_fit(frame, y))
+    other = op.Keyed(op.RLSRegressor(), by="who").partial_fit(
+        frame.assign(who=keys + 50), np.stack((y, y), axis=1)
+    )
+    for a, b in ((one, other), (other, one)):
+        with pytest.raises(MergeError, match="targets of shape"):
+            a.merge(b)
     limited = op.Keyed(op.RLSRegressor(), by="who", max_keys=3)
     limited.partial_fit(frame, y).merge(clone(limited).partial_fit(frame[:1], y[:1]))
     assert limited.merging == "approximate"

@@ -445,8 +445,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             raise
         return self
 
-    def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
-        """Predict one row; before fitting, with the initial weights."""
+    def predict_one(self, x: ArrayLike | Mapping[str, object], **options: Any) -> Any:
+        """Predict one row; before fitting, with the initial weights; options as in ``predict``."""
         if not self._is_started:
             features, learner = (
                 [clone(step) for step in self._active_steps()],
@@ -455,12 +455,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             if features:  # copies may learn the row
                 checked_rows = features[0]._check_row(x, "Pipeline.predict_one", learning=True)
                 x = _padded(_learn_features(features, checked_rows))[0]
-            return learner.predict_one(x)
+            return learner.predict_one(x, **options)
         row: Any = x
         where: str | None = "Pipeline.predict_one"
         for feature in self.features_:
             row, where = feature._transform_row(row, where), None
-        return self.learner_.predict_one(row if where or len(row) else np.zeros(1))
+        return self.learner_.predict_one(row if where or len(row) else np.zeros(1), **options)
 
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
         """Merge another pipeline into this one, as if this one had also learned its rows.

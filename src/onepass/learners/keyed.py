@@ -22,12 +22,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
 from onepass.errors import (
     ColumnError,
+    MergeError,
     NotFittedError,
     OnepassError,
+    ParameterError,
     ShapeError,
     TypeMismatchError,
 )
@@ -51,7 +54,7 @@ from onepass.validation.table import Table, TableLike, is_frame, named_row
 __all__ = ["Keyed"]
 
 _FIRST = np.zeros(1, dtype=np.int32)
-_ROW = re.compile(r"\bin row (\d+)\b")
+_ROW = re.compile(r"\b(in|at) row (\d+)\b")
 
 
 class _Rows(NamedTuple):
@@ -102,12 +105,12 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         The model of each key. Changes of its parameters apply from the next ``fit``.
     by : str or int
         The key column: its name in frames, tables and dicts, or its index in arrays. Keys are text
-        or whole numbers; a boolean is the key 0 or 1.
+        or whole numbers; a boolean is the key 0 or 1, and categories are text.
     prior_strength : float, optional
         If given, a pooled model also learns all rows. A new key starts from a copy of the pooled
         model, whose rows then count as at most this number of rows (> 0); and unknown keys are
         predicted by the pooled model. The limit applies to least squares with forgetting by a
-        factor or a half-model, on its own or in a Pipeline; of other learners, such as SGD, which
+        factor or a half-life, on its own or in a Pipeline; of other learners, such as SGD, which
         store no weights of rows, a new key starts from a plain copy.
     max_keys : int, optional
         Maximum number of keys: if there are more, the key that was learned least recently is
@@ -118,7 +121,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
-        For classifiers: all labels seen so far, sorted. Each key predicts only its own labels.
+        For classifiers: all labels seen or given in advance, sorted. Each key predicts only labels
+        that it has seen or that were given.
     n_features_in_ : int
         Number of columns of the first block, including the key.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -235,6 +239,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
+        classes: ArrayLike | None = None,
         time: TimeLike | None = None,
     ) -> Self:
         """Learn the rows, those of each key one after the other.
@@ -244,14 +249,18 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, y, sample_weight, time
+        X, y, sample_weight
             As in ``fit``. Rows of weight 0 are not learned.
+        classes : array-like, optional
+            For classifiers: labels known in advance, for all keys, also for those that come later.
+        time : array-like of shape (n,), optional
+            As in ``fit``.
 
         Returns
         -------
         self
         """
-        self._learn(X, y, sample_weight, time, "partial_fit")
+        self._learn(X, y, sample_weight, time, "partial_fit", classes)
         return self
 
     def test_then_train(
@@ -294,38 +303,48 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             return self
         target = None if y is None else np.asarray(y)[None]
         when = None if time is None else [time]
-        self._learn(x, target, None if sample_weight == 1.0 else [sample_weight], when, "learn_one")
+        weight = None if sample_weight == 1.0 else [sample_weight]
+        X = x[None] if isinstance(x, np.ndarray) else [named_row(x)]
+        self._learn(X, target, weight, when, "learn_one")
         return self
 
     def _learn_known(self, x: Any, y: Any) -> bool:
         """Learn one row of a known key by a shorter way than for blocks; return success."""
-        where, others = "Keyed.learn_one", (self.prior_strength, self.max_keys, self.max_age)
-        if not self._started or others != (None, None, None) or self.states_.last is not None:
+        where, states, limit = "Keyed.learn_one", self._stored, self.max_keys
+        last = states.last
+        limited = last is not None and limit is not None and len(last) <= limit
+        fixed = self.prior_strength is None and self.max_age is None
+        if not fixed or not (limited or (last is None and limit is None)):
             return False
         key, rest = split_row(x, self.by, where)
-        entry, states = self.states_.entries.get(key), self.states_
-        if isinstance(entry, int):
-            packing, target = self._packing, np.asarray(y)
-            plain = target.dtype.kind in "fi" and target.ndim == self.target_ndim_ - 1
-            if packing is None or packing.rows is None or not plain:
-                return False
-            shape: Any = {"d": self.n_features_in_ - 1, "names": self._names()}
-            row = validation.row_vector(rest, where, **shape).astype(np.float64)[None]
-            state, Y = states.read([entry]), target.astype(np.float64).reshape(1, -1)
-            if Y.shape[1] != self.n_outputs_ or not packing.learn(state, _FIRST, row, Y, None)[1]:
-                return False
-            states.update([], {}, [entry], state)
-        elif entry is None or (hasattr(self, "classes_") and y not in self.classes_):
+        packing, target = self._native, np.asarray(y)
+        entry = states.entries.get(key)
+        if entry is None or (hasattr(self, "classes_") and y not in self.classes_):
             return False
-        else:
+        if not isinstance(entry, int):
             learner = copy.copy(entry)
             with _naming(f"the model of the key {key!r}", where):
                 learner.learn_one(rest, y)
             states.update([], {key: learner})
+        elif packing is None or target.dtype.kind not in "fi":
+            return False
+        else:
+            row, state = self._row(rest, where), states.read([entry])
+            Y = target.astype(np.float64).reshape(1, -1)
+            if target.ndim != self.target_ndim_ - 1 or Y.size != self.n_outputs_:
+                return False
+            if not packing.learn(state, _FIRST, row, Y, None)[1]:
+                return False
+            states.update([], {}, [entry], state)
         self.rows_seen_ += 1
+        if last is not None:
+            last[key] = self.rows_seen_
+            last.move_to_end(key)
         return True
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, time: Any, verb: str) -> Array:
+    def _learn(
+        self, X: Any, y: Any, sample_weight: Any, time: Any, verb: str, classes: Any = None
+    ) -> Array:
         """Learn a block in copies, which then replace the former learners."""
         where = f"Keyed.{verb}"
         twin = object.__new__(type(self))  # for the attributes after the block
@@ -337,31 +356,36 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         s = validation.weights(sample_weight, n, where)
         if verb == "fit" and (not n or (s is not None and not s.any())):
             clone(self.model).fit(rest, y, sample_weight)  # raises the error
+        if classes is not None:
+            twin._declare(classes, where)
         if n == 0:
-            return np.empty(0)
+            self.__dict__ = self.__dict__ if classes is None else twin.__dict__
+            return twin._no_predictions()
         y = twin._read_targets(y, n, s, where)
-        rows, states = _Rows(keys, rest, y, s, series_array(time)), twin.states_
+        rows, states = _Rows(keys, rest, y, s, _times(time, n, where)), twin.states_
         before: dict[Key, int | None] = {}
+        interrupt = Interrupt()
         try:
             assigned = twin._plan(rows, before, where)
             block = _Block(twin, rows, assigned, where)
-            block.predicting = verb == "test_then_train"
             block.run()
-            predictions = block.predictions() if block.predicting else np.empty(0)
+            predictions: Array = _ordered(block.found)
+            twin.rows_seen_ += n if s is None else int(np.count_nonzero(s))
+            with interrupt.held():
+                block.store()
+                self.__dict__ = twin.__dict__
+                before.clear()
         except BaseException:
-            if states.last is not None:
+            if states.last is not None and before:
                 states.restore(before)
             raise
-        twin.rows_seen_ += n if s is None else int(np.count_nonzero(s))
-        interrupt = Interrupt()
-        with interrupt.held():
-            block.store()
-            self.__dict__ = twin.__dict__
         interrupt.raise_pending()
         return predictions
 
     def _plan(self, rows: _Rows, before: dict[Key, int | None], where: str) -> _Assignment:
         """The model of each row; changes of the storage's ``last`` are noted in ``before``."""
+        if self.prior_strength is not None:
+            validation.in_range(self.prior_strength, "prior_strength", where, above=0.0)
         limits = [
             None if value is None else validation.whole(value, name, where, low=1)
             for name, value in (("max_keys", self.max_keys), ("max_age", self.max_age))
@@ -375,7 +399,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             return _assign_with_eviction(keys, on, states, self.rows_seen_, before, *limits)
         known, first = [states.entries.get(key) for key in keys.names], np.full(len(keys.names), n)
         if on is None and self.prior_strength is None:
-            return _Assignment(keys.names, keys.codes, known, first * 0)
+            return _Assignment(keys.names, keys.codes, known, np.arange(len(keys.names)))
         learning = np.arange(n)[slice(None) if on is None else on][::-1]
         first[keys.codes[learning]] = learning  # the first row of a key is assigned last
         new = np.array([entry is None for entry in known])
@@ -384,7 +408,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
     # -- prediction --------------------------------------------------------------------------------
 
-    def predict(self, X: TableLike) -> Array:
+    def predict(self, X: TableLike, **options: Any) -> Any:
         """Predict rows, each by the model of its key.
 
         Rows of unknown keys are predicted by the pooled model, or without it by a model that has
@@ -394,45 +418,100 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         ----------
         X : array-like of shape (n, d), DataFrame, Table or sequence of dicts
             With the key column.
+        **options
+            Options of ``predict`` of the model, such as ``return_std=True``.
 
         Raises
         ------
         NotFittedError
             If no row was learned.
         """
+
+        def predict(model: Any, rows: Any, n: int) -> Any:
+            if model is None:
+                return self._predict_unknown(rows, n, **options)
+            return model.predict(rows, **options)
+
+        return self._by_key(X, "predict", predict, compiled=not options)
+
+    @available_if(lambda self: hasattr(self.model, "predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: TableLike) -> Floats:
+        """Return probabilities of ``classes_`` by the model of each row's key, shape (n, c).
+
+        They are 0 for classes that the key has not seen. Rows of unknown keys have the
+        probabilities of the pooled model, or without it equal ones.
+        """
+        classes = self.classes_ if self._started else np.empty(0)
+
+        def predict(model: Any, rows: Any, n: int) -> Floats:
+            if model is None:
+                return np.full((n, len(classes)), 1.0 / len(classes))
+            shares = np.zeros((n, len(classes)))
+            shares[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(rows)
+            return shares
+
+        found: Floats = self._by_key(X, "predict_proba", predict)
+        return found
+
+    def predict_one(self, x: RowLike, **options: Any) -> Any:
+        """Predict one row: a dict, or an array if ``by`` is an index; options as in ``predict``."""
+        where = "Keyed.predict_one"
+        key, rest = split_row(x, self.by, where)
+        if not self._started:
+            self._check_model(where)
+            return clone(self.model).predict_one(rest, **options)
+        entry = self.states_.entries.get(key, self.pooled_)
+        if entry is None:
+            return _each(lambda made: made[0], self._predict_unknown([rest], 1, **options))
+        if isinstance(entry, int) and self._native and not options:
+            state, row = self.states_.read([entry]), self._row(rest, where)
+            return self._shaped(self._native.predict(state, _FIRST, row))[0]
+        learner = self._learner(entry) if isinstance(entry, int) else entry
+        return learner.predict_one(rest, **options)
+
+    def _by_key(
+        self, X: Any, verb: str, predict: Callable[..., Any], *, compiled: bool = False
+    ) -> Any:
+        """Predict rows by ``predict(model, rows, n)``; the model is None for unknown keys."""
         if not self._started:
             raise NotFittedError(
-                "Keyed.predict: this Keyed is not fitted yet: it has learned no row. Call fit, "
+                f"Keyed.{verb}: this Keyed is not fitted yet: it has learned no row. Call fit, "
                 "partial_fit or learn_one first; predict_one and test_then_train predict before "
                 "any row is learned."
             )
-        return self._predict(X, "Keyed.predict")
+        where = f"Keyed.{verb}"
+        keys, rest = self._read(X, where)
+        entries = [self.states_.entries.get(key) for key in keys.names]
+        slots, codes, found = _slots(entries), keys.codes, list[tuple[Array, Any]]()
+        packed = (slots >= 0) & (compiled and self._native is not None)
+        at, left = np.flatnonzero(packed[codes]), np.flatnonzero(~packed[codes])
+        if packed.any() and self._native is not None:
+            states, own = self.states_.read(slots[packed]), (np.cumsum(packed) - 1)[codes[at]]
+            found.append((at, self._shaped(self._native.predict(states, own, rest[at]))))
+        codes = np.where(slots == -1, -1, np.arange(len(slots)))[codes]
+        for i, at in _groups(codes[left]):
+            learner, name = self.pooled_, "the model of unknown keys"
+            if i >= 0:
+                learner, name = self._learner(entries[i]), f"the model of the key {keys.names[i]!r}"
+            rows = left[at]
+            with _naming(name, where, rows):
+                found.append((rows, predict(learner, _chosen(rest, rows), len(rows))))
+        return _ordered(found) if found else self._no_predictions()
 
-    def predict_one(self, x: RowLike) -> Any:
-        """Predict one row: a dict, or an array if ``by`` is an index."""
-        key, rest = split_row(x, self.by, "Keyed.predict_one")
-        found = self._stored.entries.get(key) if self._started else self.model
-        if found is not None and not isinstance(found, int):
-            return found.predict_one(rest)
-        return self._predict(x, "Keyed.predict_one")[0]
-
-    def _predict(self, X: Any, where: str) -> Array:
-        keys, rest = self._read(X, where, learning=False)
-        known = [self.states_.entries.get(key) for key in keys.names]
-        codes = np.array([-1 if entry is None else i for i, entry in enumerate(known)], dtype=int)
-        n = len(keys.codes)
-        assigned = _Assignment(keys.names, codes[keys.codes], known, np.full(len(known), n))
-        block = _Block(self, _Rows(keys, rest), assigned, where)
-        block.learning = False
-        block.run()
-        return block.predictions()
+    def _no_predictions(self) -> Floats:
+        return np.empty((0, self.n_outputs_) if getattr(self, "target_ndim_", 1) == 2 else 0)
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of regressors or the accuracy of classifiers on these rows."""
-        from sklearn.metrics import accuracy_score, r2_score  # noqa: PLC0415  slow to import
+        from sklearn.metrics import r2_score  # noqa: PLC0415  slow to import
 
-        measure = accuracy_score if is_classifier(self) else r2_score
-        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+        predictions = self.predict(X)
+        if not is_classifier(self):
+            return float(r2_score(y, predictions, sample_weight=sample_weight))
+        labels = validation.labels(y, len(predictions), "Keyed.score")
+        right = labels.astype(object) == predictions.astype(object)  # None if a key is unknown
+        weights: Any = sample_weight
+        return float(np.average(right, weights=weights))
 
     # -- merging and copies ------------------------------------------------------------------------
 
@@ -474,6 +553,11 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             twin.__dict__ |= own | {"states_": copy.copy(other.states_)}
             self.__dict__ = twin.__dict__
             return self
+        if self._target_shape != other._target_shape:
+            raise MergeError(
+                f"{where}: both must have targets of shape {self._target_shape}, as the first has, "
+                f"got {other._target_shape}. Merge models of the same outputs."
+            )
         if isinstance(self.model, Learner):
             twin._widen(column_positions(twin._new(), other._new(), where))
         changed, states = {}, twin.states_
@@ -505,17 +589,26 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         d = self.n_features_in_ - 1
         if at.d == d:
             return
-        everyone = {key: self._learner(entry) for key, entry in self.states_.entries.items()}
-        self.pooled_ = None if self.pooled_ is None else copy.copy(self.pooled_)
-        for learner in (*everyone.values(), self.pooled_):
-            if learner is not None:
-                learner.grow(at.d).feature_names_in_ = np.array(at.names, dtype=object)
+        _ = self._packing  # that of the former features, by which packed states are read
         names = [*self.feature_names_in_, *(at.names or [])[d:]]
         self.n_features_in_, self.feature_names_in_ = at.d + 1, np.array(names, dtype=object)
-        last, self._packed = self.states_.last, None
+
+        def grow(learner: Any) -> None:
+            learner.grow(at.d).feature_names_in_ = np.array(at.names, dtype=object)
+
+        self._change_all(grow)
+
+    def _change_all(self, change: Callable[[Any], None]) -> None:
+        """Change the learners of all keys and the pooled one, in a new storage."""
+        learners = {key: self._learner(entry) for key, entry in self.states_.entries.items()}
+        self.pooled_ = copy.copy(self.pooled_)
+        for learner in (*learners.values(), self.pooled_):
+            if learner is not None:
+                change(learner)
+        last, self._packed = copy.copy(self.states_.last), None
         self.states_ = KeyedStates(0 if self._packing is None else self._packing.width)
         self.states_.last = last
-        self._store(everyone)
+        self._store(learners)
 
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that later learning does not change."""
@@ -561,8 +654,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         entries = self.states_.entries
         found = {str(name): "number" for name in self.feature_names_in_}
         if not isinstance(self.model_, Learner):
-            known = [entry.dtypes_ for entry in (*entries.values(), self.pooled_) if entry]
-            found |= {name: kind for dtypes in known for name, kind in dtypes.items()}
+            for learner in (*entries.values(), self.pooled_):
+                found |= {} if learner is None else learner.dtypes_
         text = any(isinstance(key, str) for key in entries)
         return found | {str(self.by): "text" if text else "number"}
 
@@ -582,6 +675,11 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         return "rows_seen_" in self.__dict__
 
     @property
+    def _target_shape(self) -> str:
+        """The shape of the targets of regressors."""
+        return "(n,)" if getattr(self, "target_ndim_", 1) == 1 else f"(n, {self.n_outputs_})"
+
+    @property
     def _stored(self) -> KeyedStates:
         return self.states_ if self._started else KeyedStates()
 
@@ -590,14 +688,14 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         """Whether the attributes of a loaded file match."""
         if not self._started:
             return True
-        states, kind = self.states_, type(self.model)
+        states, kind = self.states_, type(self.model_)
         entries = list(states.entries.values())
         slots = [entry for entry in entries if isinstance(entry, int)]
         learners = [entry for entry in (*entries, self.pooled_) if not isinstance(entry, int)]
         packed = self._packing if slots else None
         return (
             isinstance(states, KeyedStates)
-            and type(self.model_) is kind
+            and hasattr(kind, "test_then_train")
             and all(type(learner) is kind for learner in learners if learner is not None)
             and (not slots or (packed is not None and packed.are_sound(states.read(slots))))
         )
@@ -610,19 +708,30 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             self._packed = PackedRows.of(self._new(), *shape)
         return self._packed
 
+    @property
+    def _native(self) -> PackedRows | None:
+        """How the compiled code learns models; None if it does not."""
+        return None if self._packing is None or self._packing.rows is None else self._packing
+
     def _new(self) -> Any:
         """A model that has learned no row."""
         model = copy.copy(self.model_)
         if isinstance(model, Learner):
-            model.n_features_in_ = self.n_features_in_ - 1
-            if (names := self._names()) is not None:
-                model.feature_names_in_ = np.array(names, dtype=object)
+            shape = self._shape()
+            model.n_features_in_ = shape["d"]
+            if shape["names"] is not None:
+                model.feature_names_in_ = np.array(shape["names"], dtype=object)
         return model
 
-    def _names(self) -> list[str] | None:
-        """The names of the features."""
+    def _shape(self) -> dict[str, Any]:
+        """The number and names of the features; names are None if they have none."""
         names = getattr(self, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names if name != self.by]
+        own = None if names is None else [str(name) for name in names if name != self.by]
+        return {"d": self.n_features_in_ - 1, "names": own}
+
+    def _row(self, x: Any, where: str) -> Floats:
+        """One row for the compiled code, (1, d)."""
+        return validation.row_vector(x, where, **self._shape()).astype(np.float64)[None]
 
     def _learner(self, entry: Any) -> Any:
         """A learner with the state of an entry, which learning does not change."""
@@ -638,52 +747,87 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         changed, values = _packed(self._packing, learners)
         self.states_.update([], changed, [], values)
 
-    def _read(self, X: Any, where: str, *, learning: bool) -> tuple[Keys, Any]:
-        """The keys of rows, and the rows for the models; if learning, start with the first rows."""
-        single = where.endswith("_one")
-        if single:
-            X = named_row(X)
-            key, rest = split_row(X, self.by, where)
-            keys, width = Keys(np.zeros(1, dtype=np.int32), [key]), len(rest) + 1
-            names = [str(name) for name in X] if isinstance(X, dict) else None
-        else:
-            keys, rest, names = split_keys(X, self.by, where)
-            width = len(names) if names is not None else rest.shape[1] + 1
-        if learning and not self._started and len(keys.codes):
-            self._start(width, names, where)
-        if not isinstance(self.model_ if self._started else self.model, Learner):
-            rest = Table.from_frame(rest) if is_frame(rest) else rest
-            return keys, [rest] if single else rest
-        known: Any = {"d": self.n_features_in_ - 1 if self._started else None}
-        known["names"] = self._names()
-        if single:
-            return keys, validation.row_vector(rest, where, **known)[None]
-        rest = Table.from_rows(rest) if isinstance(rest, list) else rest
-        return keys, validation.matrix(rest, where, **known)[0]
+    def _shaped(self, predictions: Floats) -> Array:
+        """Predictions (n, c) in the shape of the targets."""
+        return predictions[:, 0] if self.target_ndim_ == 1 else predictions
 
-    def _start(self, columns: int, names: list[str] | None, where: str) -> None:
-        """Initialise the learned attributes."""
+    def _predict_unknown(self, X: Any, n: int, **options: Any) -> Any:
+        """Predictions of n rows by the pooled model, or by a model that has learned no row."""
+        if self.pooled_ is not None:
+            return self.pooled_.predict(X, **options)
+        model = self._new()
+        same = getattr(getattr(model, "learner", model), "initial_coef", None) is None
+        rows = X[:1] if same else X  # without initial weights all predictions are equal
+        rows = rows.rows() if isinstance(rows, Table) else rows
+        made = [model.predict_one(row, **options) for row in rows]
+        wide = getattr(self, "target_ndim_", 1) == 2
+
+        def shaped(values: Any) -> Array:
+            array = np.array(values)
+            array = array[:, None] if wide and array.ndim == 1 else array
+            return np.broadcast_to(array, (n, self.n_outputs_) if wide else (n,)).copy()
+
+        return _each(shaped, tuple(zip(*made, strict=True)) if isinstance(made[0], tuple) else made)
+
+    def _read(self, X: Any, where: str, *, learning: bool = False) -> tuple[Keys, Any]:
+        """The keys of rows, and the rows for the models; if learning, start with the first rows."""
+        keys, rest, names = split_keys(X, self.by, where)
+        if learning and not self._started:
+            self._start(rest.shape[1] + 1 if names is None else len(names), names, where)
+        if not isinstance(self.model_, Learner):
+            return keys, Table.from_frame(rest) if is_frame(rest) else rest
+        rest = Table.from_rows(rest) if isinstance(rest, list) else rest
+        return keys, validation.matrix(rest, where, **self._shape())[0]
+
+    def _check_model(self, where: str) -> None:
         if not hasattr(self.model, "test_then_train") or isinstance(self.model, (type, Keyed)):
             raise TypeMismatchError(
                 f"{where}: `model` must be a learner of onepass or a Pipeline, got {self.model!r}. "
                 "Pass an object such as op.RLSRegressor()."
             )
-        if self.prior_strength is not None:
-            validation.in_range(self.prior_strength, "prior_strength", where, above=0.0)
+
+    def _start(self, columns: int, names: list[str] | None, where: str) -> None:
+        """Initialise the learned attributes."""
+        self._check_model(where)
         check_feature_limit(columns - 1, "Keyed")
         self.model_, self.pooled_, self.n_features_in_ = clone(self.model), None, columns
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         self.rows_seen_, self.states_, self._packed = 0, KeyedStates(), None
+        if is_classifier(self.model):
+            self.classes_ = validation.class_names(self.learner.classes, where)
+
+    def _declare(self, classes: Any, where: str) -> None:
+        """Declare labels for all models, also for new ones."""
+        if not is_classifier(self.model):
+            raise ParameterError(
+                f"{where}: `classes` must be omitted unless the model is a classifier, got "
+                f"{type(self.learner).__name__}. Remove it."
+            )
+        self.model_ = clone(self.model_)
+        template = getattr(self.model_, "learner", self.model_)
+        before = validation.class_names(template.classes, where)
+        united = united_labels(before, validation.class_names(classes, where), where)
+        if len(united) == len(before):
+            return
+        template.classes = united.tolist()
+        self.classes_ = united_labels(self.classes_, united, where)
+
+        def declare(model: Any) -> None:
+            learner = getattr(model, "learner_", model)
+            none = np.empty((0, learner.n_features_in_))
+            learner.partial_fit(none, np.empty(0), classes=united)
+
+        self._change_all(declare)
 
     def _read_targets(self, y: Any, n: int, s: Floats | None, where: str) -> Array | None:
         """Validated targets; classes and outputs are noted."""
-        if is_classifier(self.model):
+        if is_classifier(self.model_):
             labels = validation.labels(y, n, where)
             new = labels if s is None else labels[s > 0.0]
-            self.classes_ = united_labels(getattr(self, "classes_", new[:0]), new, where)
+            self.classes_ = united_labels(self.classes_, new, where)
             return labels
-        if not is_regressor(self.model):
+        if not is_regressor(self.model_):
             return None
         array = validation.targets(y, n, where)
         if not hasattr(self, "target_ndim_"):
@@ -691,43 +835,45 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             packing = self._packing
             self.states_.width = 0 if packing is None else packing.width
         if array.ndim != self.target_ndim_ or array[0].size != self.n_outputs_:
-            shape = "(n,)" if self.target_ndim_ == 1 else f"(n, {self.n_outputs_})"
             raise ShapeError(
-                f"{where}: `y` must have shape {shape}, as in the first block, got {array.shape}. "
-                "Start a new Keyed for another set of targets."
+                f"{where}: `y` must have shape {self._target_shape}, as in the first block, got "
+                f"{array.shape}. Start a new Keyed for another set of targets."
             )
         return array
 
 
 class _Block:
-    """Learning or prediction of a block of rows; only ``store`` changes the learners of a Keyed."""
+    """Learning of a block of rows; only ``store`` changes the learners of a Keyed."""
 
     def __init__(self, keyed: Any, rows: _Rows, assigned: _Assignment, where: str) -> None:
         self.keyed, self.rows, self.assigned, self.where = keyed, rows, assigned, where
-        self.learning = self.predicting = True
+        self.predicting = where == "Keyed.test_then_train"
         self.n = len(assigned.codes)
-        self.packing = keyed._packing
+        self.packing = keyed._native
         self.starts: dict[int, Any] = {}  # the models of new keys that start from a copy
         self.learners: dict[int, Any] = {}  # models after the block
-        self.packed: list[int] = []  # models that are packed, with `values`
+        self.slots = _slots(assigned.known)
+        self.packed = np.empty(0, dtype=np.intp)  # models that are packed, with `values`
         self.values = keyed.states_.read([])
         self.found: list[tuple[Array, Array]] = []  # rows and their predictions
 
     def run(self) -> None:
-        """Predict and learn all rows; models that learn no row only predict."""
-        if self.learning and self.keyed.prior_strength is not None:
+        """Learn all rows; models that learn no row only predict."""
+        pooled = self.keyed.prior_strength is not None
+        if pooled:
             self.learn_pooled()
         codes = self.assigned.codes
         rest = np.ones(len(self.assigned.names) + 1, dtype=bool)  # the last one: unknown keys
-        if self.packing is not None and self.packing.rows is not None:
+        if self.packing is not None:
             self.learn_packed(rest)
         left = np.flatnonzero(rest[codes])
         for model, at in _groups(codes[left]):
-            if model < 0:
-                self.predict_unknown(left[at])
-                continue
-            start = self.starts.get(model, self.assigned.known[model])
-            self.learn_model(model, self.keyed._learner(start), left[at])
+            if model >= 0:
+                start = self.starts.get(model, self.assigned.known[model])
+                self.learn_model(model, self.keyed._learner(start), left[at])
+            elif self.predicting and not pooled:  # otherwise predicted by learn_pooled
+                X = _chosen(self.rows.X, left[at])
+                self.found.append((left[at], self.keyed._predict_unknown(X, len(at))))
 
     def learn_model(self, model: int, learner: Any, rows: Array) -> None:
         """Learn some rows of a model, or predict them if it learns none."""
@@ -763,35 +909,24 @@ class _Block:
         keyed.pooled_ = pooled
         unknown = np.flatnonzero(assigned.codes < 0)
         if len(unknown) and self.predicting:
-            self.found.append((unknown, _joined(predictions)[unknown]))
+            self.found.append((unknown, np.concatenate(predictions)[unknown]))
 
     def learn_packed(self, rest: Array) -> None:
-        """Learn the models that are packed, or predict; others remain marked in ``rest``."""
-        packing, assigned, rows = self.packing, self.assigned, self.rows
-        learning = self.learning
+        """Learn the models that are packed; others remain marked in ``rest``."""
+        packing, assigned, rows, slots = self.packing, self.assigned, self.rows, self.slots
         off = None if rows.weights is None else rows.weights == 0.0
-        excluded = (
-            set(np.flatnonzero(assigned.first == self.n).tolist()) if learning else set[int]()
-        )
+        use = assigned.first < self.n
+        use[list(self.starts)] = False
         if off is not None and self.predicting:
-            excluded.update(assigned.codes[off].tolist())
-        known = [i for i, entry in enumerate(assigned.known) if type(entry) is int]
-        new = [i for i, entry in enumerate(assigned.known) if entry is None and learning]
-        if excluded or self.starts:
-            known = [i for i in known if i not in excluded]
-            new = [i for i in new if i not in excluded and i not in self.starts]
-            new.sort(key=assigned.first.__getitem__)
-        members, slots = known + new, [assigned.known[i] for i in known]
-        values = np.concatenate((self.keyed.states_.read(slots), packing.start(len(new))))
+            use[assigned.codes[off & (assigned.codes >= 0)]] = False
+        known, new = np.flatnonzero(use & (slots >= 0)), np.flatnonzero(use & (slots == -1))
+        members = np.concatenate((known, new))
+        values = np.concatenate((self.keyed.states_.read(slots[known]), packing.start(len(new))))
         index = np.full(len(rest), -1, dtype=np.int32)
         index[members] = np.arange(len(members))
         codes = index[assigned.codes]
         X = np.ascontiguousarray(rows.X, dtype=np.float64)
         rest[members] = False
-        if not learning:
-            at = np.flatnonzero(codes >= 0)
-            self.note(at, packing.predict(values, codes[at], X[at]))
-            return
         if rows.time is not None:
             packing.template._check_times(rows.time, self.n, self.where)  # raises an error
         if off is not None:
@@ -805,68 +940,34 @@ class _Block:
         left = np.flatnonzero(refused[codes])
         for j, at in _groups(codes[left]):
             later = left[at][counted[j] :]
-            self.learn_model(members[j], packing.unpack(values[j]), later)
+            self.learn_model(int(members[j]), packing.unpack(values[j]), later)
             codes[later] = -1
         at = np.flatnonzero(codes >= 0)
         if self.predicting:
-            self.note(at, Y - errors if len(at) == self.n else Y[at] - errors[at])
+            made = Y - errors if len(at) == self.n else Y[at] - errors[at]
+            self.found.append((at, self.keyed._shaped(made)))
         stay = np.flatnonzero(~refused[:-1])
-        self.packed, self.values = [members[j] for j in stay.tolist()], values[stay]
-
-    def note(self, rows: Array, predictions: Floats) -> None:
-        """Note predictions (k, c)."""
-        self.found.append(
-            (rows, predictions[:, 0] if self.keyed.target_ndim_ == 1 else predictions)
-        )
-
-    def predict_unknown(self, rows: Array) -> None:
-        """Predict rows of unknown keys."""
-        keyed = self.keyed
-        if not self.predicting or (self.learning and keyed.prior_strength is not None):
-            return  # predicted by the pooled model before
-        X = _chosen(self.rows.X, rows)
-        if keyed.pooled_ is not None:
-            self.found.append((rows, keyed.pooled_.predict(X)))
-            return
-        model = keyed._new()
-        initial = getattr(getattr(model, "learner", model), "initial_coef", None)
-        each = range(len(rows) if initial is not None else 1)  # equal without initial weights
-        made = np.array([model.predict_one(_one(X, i)) for i in each])
-        if made.ndim < getattr(keyed, "target_ndim_", 1):
-            made = np.repeat(made[:, None], keyed.n_outputs_, axis=1)
-        self.found.append((rows, made if initial is not None else made.repeat(len(rows), axis=0)))
-
-    def predictions(self) -> Array:
-        """The predictions in the order of the rows."""
-        if len(self.found) == 1 and len(self.found[0][0]) == self.n:
-            rows, values = self.found[0]
-        elif self.found:
-            rows = np.concatenate([rows for rows, _ in self.found])
-            values = _joined([values for _, values in self.found])
-        else:
-            return np.empty(0)
-        ordered = np.empty_like(values)
-        ordered[rows] = values
-        return ordered
+        self.packed, self.values = members[stay], values[stay]
 
     def store(self) -> None:
-        """Replace the former models."""
-        assigned, names, values = self.assigned, self.assigned.names, self.values
-        remain = [j for j, i in enumerate(self.packed) if assigned.known[i] is not None]
-        if not self.learners and not assigned.ended:
-            slots = [assigned.known[self.packed[j]] for j in remain]
-            new = dict.fromkeys(names[i] for i in self.packed[len(slots) :])
-            self.keyed.states_.update(assigned.removed, new, slots, values)
-            return
-        rows = {i: values[j] for j, i in enumerate(self.packed) if assigned.known[i] is None}
-        rows |= self.learners
-        order = [i for i in np.argsort(assigned.first, kind="stable").tolist() if i in rows]
-        stay = {names[i]: rows[i] for i in order if i not in assigned.ended}
-        changed, packed = _packed(self.packing, stay)
-        remain = [j for j in remain if self.packed[j] not in assigned.ended]
-        slots = [assigned.known[self.packed[j]] for j in remain]
-        values = np.concatenate((values[remain], packed)) if len(packed) else values[remain]
-        self.keyed.states_.update(assigned.removed, changed, slots, values)
+        """Replace the former models; new keys are in the order of their first learned rows."""
+        assigned = self.assigned
+        learners, states = _packed(self.packing, self.learners)
+        values = np.concatenate((self.values, states)) if len(states) else self.values
+        models = np.append(self.packed, [i for i in learners if learners[i] is None]).astype(int)
+        others = [i for i in learners if learners[i] is not None]
+        if assigned.ended:
+            stay = ~np.isin(models, list(assigned.ended))
+            models, values = models[stay], values[stay]
+            others = [i for i in others if i not in assigned.ended]
+        old = self.slots[models] >= 0
+        new = np.append(models[~old], others).astype(int)
+        new = new[np.argsort(assigned.first[new], kind="stable")]
+        place = np.full(len(assigned.names), -1)  # the row of `values` of each model
+        place[models] = np.arange(len(models))
+        rows = np.append(np.flatnonzero(old), place[new[place[new] >= 0]])
+        changed = {assigned.names[i]: learners.get(i) for i in new.tolist()}
+        self.keyed.states_.update(assigned.removed, changed, self.slots[models[old]], values[rows])
 
 
 def _assign_with_eviction(
@@ -895,7 +996,7 @@ def _assign_with_eviction(
 
     for i, code in enumerate(keys.codes.tolist()):
         key, learns = keys.names[code], on is None or on[i]
-        evict(None)
+        evict(max_keys)
         if learns and key not in last and max_keys is not None:
             evict(max_keys - 1)
         if key not in current and (learns or key in last):
@@ -918,35 +1019,37 @@ def _assign_with_eviction(
     )
 
 
-def _packed(packing: PackedRows | None, learners: dict[Key, Any]) -> tuple[dict[Key, Any], Floats]:
-    """The learners, None in place of those that are packed; and the packed states.
-
-    Learners may already be packed.
-    """
-    found, states = dict(learners), list[Floats]()
+def _packed(packing: PackedRows | None, learners: dict[Any, Any]) -> tuple[dict[Any, Any], Floats]:
+    """The learners, None in place of those that are packed; and the packed states."""
     if packing is None:
-        return found, np.array(states)
-    for key, learner in learners.items():
-        state = learner if isinstance(learner, np.ndarray) else packing.pack(learner)
-        if state is not None:
-            found[key] = None
-            states.append(state)
-    return found, np.array(states)
+        return learners, np.empty((0, 0))
+    states = {key: packing.pack(learner) for key, learner in learners.items()}
+    found = {key: learners[key] if state is None else None for key, state in states.items()}
+    return found, np.array([state for state in states.values() if state is not None])
 
 
 def _evict(
     last: OrderedDict[Key, int], seen: int, max_keys: int | None, max_age: int | None
-) -> list[tuple[Key, int]]:
-    """Remove the least recent keys beyond the limits; return them with their last rows."""
-    found = []
+) -> Iterator[tuple[Key, int]]:
+    """Yield the least recent keys beyond the limits with their last rows, then remove them."""
     while last:
         key, row = next(iter(last.items()))
         old = max_age is not None and seen - row >= max_age
         if not old and (max_keys is None or len(last) <= max_keys):
-            break
-        found.append((key, row))
+            return
+        yield key, row
         del last[key]
-    return found
+
+
+def _slots(entries: Sequence[Any]) -> Array:
+    """The slots of entries; −1 for unknown keys, −2 for learners that are not packed."""
+    slots = [-1 if e is None else e if type(e) is int else -2 for e in entries]
+    return np.array(slots, dtype=np.intp)
+
+
+def _each(function: Callable[[Any], Any], made: Any) -> Any:
+    """Apply a function to predictions, or to each part of a tuple of them."""
+    return tuple(map(function, made)) if isinstance(made, tuple) else function(made)
 
 
 def _groups(codes: Array) -> Iterator[tuple[int, Array]]:
@@ -963,15 +1066,34 @@ def _chosen(values: Any, rows: Array | slice) -> Any:
     return values[rows] if isinstance(rows, slice) else [values[i] for i in rows.tolist()]
 
 
-def _one(X: Any, i: int) -> Any:
-    return X.row(i) if isinstance(X, Table) else X[i]
+def _times(time: Any, n: int, where: str) -> Any:
+    """The times of n rows, as an array or a list; the models validate the times."""
+    if time is None:
+        return None
+    time = series_array(time)
+    if not hasattr(time, "dtype") and not isinstance(time, (list, tuple)):
+        time = np.asarray(time)
+    given = [time] if np.ndim(time) == 0 else time
+    if len(given) != n:
+        raise ShapeError(
+            f"{where}: `time` must have shape ({n},), one time for each row, got {np.shape(time)}. "
+            "Check that X and time come from the same rows."
+        )
+    return given
 
 
-def _joined(parts: list[Array]) -> Array:
-    """Concatenate predictions, which may be labels or None."""
-    if {part.dtype.kind for part in parts} <= {"U"} or all(p.dtype.kind != "U" for p in parts):
-        return np.concatenate(parts)
-    return np.concatenate([part.astype(object) for part in parts])
+def _ordered(found: Sequence[tuple[Array, Any]]) -> Any:
+    """Predictions in the order of the rows, from those of some rows each; tuples by element."""
+    if len(found) < 2:
+        return found[0][1] if found else np.empty(0)
+    rows, parts = zip(*found, strict=True)
+    if isinstance(parts[0], tuple):
+        columns = zip(*parts, strict=True)
+        return tuple(_ordered(list(zip(rows, made, strict=True))) for made in columns)
+    values = np.concatenate(parts)
+    ordered = np.empty_like(values)
+    ordered[np.concatenate(rows)] = values
+    return ordered
 
 
 @contextmanager
@@ -983,5 +1105,5 @@ def _naming(model: str, where: str, rows: Array | None = None) -> Iterator[None]
         text = str(error)
         if rows is not None:
             at = rows.tolist()
-            text = _ROW.sub(lambda found: f"in row {at[int(found[1])]}", text)
+            text = _ROW.sub(lambda found: f"{found[1]} row {at[int(found[2])]}", text)
         raise type(error)(f"{where}: {model}: {text}") from error

@@ -46,7 +46,6 @@ class KeyedStates:
         self.last: OrderedDict[Key, int] | None = None
         self._chunks: list[Floats] = []
         self._free: list[int] = []
-        self._size = 0
         self._shared = False
 
     @property
@@ -70,7 +69,7 @@ class KeyedStates:
         finally:
             self.last = last
 
-    def read(self, slots: Sequence[int]) -> Floats:
+    def read(self, slots: Sequence[int] | Array) -> Floats:
         """The numbers of packed learners, (k, width)."""
         values = np.empty((len(slots), self.width))
         for chunk, at, offsets in self._parts(slots):
@@ -81,7 +80,7 @@ class KeyedStates:
         self,
         removed: Sequence[Key],
         learners: Mapping[Key, Any],
-        slots: Sequence[int] = (),
+        slots: Sequence[int] | Array = (),
         values: Any = (),
     ) -> None:
         """Replace learners.
@@ -98,18 +97,18 @@ class KeyedStates:
         values : ndarray of shape (k, width)
             The numbers of ``slots``, then of the packed ``learners``, in order.
         """
-        entries = self.entries
+        entries, slots = self.entries, list(slots)
         if self._shared and (removed or learners):
             entries, self._shared = dict(entries), False
         for key in removed:
             self._release(entries.pop(key))
-        new = self._allocated(sum(learner is None for learner in learners.values()))
-        free = iter(new)
         for key, learner in learners.items():
             self._release(entries.get(key))
-            entries[key] = next(free) if learner is None else learner
+            entries[key] = self._slot() if learner is None else learner
+            if learner is None:
+                slots.append(entries[key])
         chunks = self._chunks
-        for chunk, at, offsets in self._parts([*slots, *new]):
+        for chunk, at, offsets in self._parts(slots):
             chunks[chunk] = chunks[chunk].copy()
             chunks[chunk][offsets] = values[at]
         self.entries = entries
@@ -124,19 +123,19 @@ class KeyedStates:
         if isinstance(entry, int):
             self._free.append(entry)
 
-    def _allocated(self, n: int) -> list[int]:
-        """Free slots."""
-        reused = [self._free.pop() for _ in range(min(n, len(self._free)))]
-        size, self._size = self._size, self._size + n - len(reused)
-        while self._size > len(self._chunks) * self._per_chunk:
+    def _slot(self) -> int:
+        """A free slot."""
+        if not self._free:
+            end = self._per_chunk * (len(self._chunks) + 1)
+            self._free = list(range(end - 1, end - 1 - self._per_chunk, -1))
             self._chunks.append(np.zeros((self._per_chunk, self.width)))
-        return reused + list(range(size, self._size))
+        return self._free.pop()
 
     @property
     def _per_chunk(self) -> int:
         return max(1, _CHUNK // max(1, self.width))
 
-    def _parts(self, slots: Sequence[Any]) -> Iterator[tuple[int, Array, Array]]:
+    def _parts(self, slots: Any) -> Iterator[tuple[int, Array, Array]]:
         """Each chunk with the places of its slots in ``slots``, and their rows in the chunk."""
         if len(slots) < 2:  # the case of a single row
             for slot in slots:

@@ -67,6 +67,7 @@ __all__ = [
     "is_small_table",
     "labels",
     "matrix",
+    "refuse_non_rows",
     "refuse_nonfinite",
     "row_vector",
     "targets",
@@ -317,8 +318,13 @@ def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | Non
     return array.astype(np.float64, copy=False)
 
 
-def _numbers(values: Any, where: str, what: str) -> Floats:
-    """Convert to an aligned array of float32 or float64."""
+def refuse_non_rows(values: object, where: str, what: str) -> None:
+    """Raise if values are a sparse matrix or a single dict.
+
+    Raises
+    ------
+    TypeMismatchError
+    """
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
             f"{where}: `{what}` must be a dense array, got the sparse "
@@ -329,6 +335,11 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
             f"{where}: `{what}` must contain rows, got one dict. Pass a list of dicts, one per "
             "row, or call predict_one or learn_one of a learner for a single row."
         )
+
+
+def _numbers(values: Any, where: str, what: str) -> Floats:
+    """Convert to an aligned array of float32 or float64."""
+    refuse_non_rows(values, where, what)
     shared = plain_array(values)
     try:
         array = np.asarray(values if shared is None else shared)

@@ -1,18 +1,27 @@
 """The key column of rows for many models, one per key.
 
-Keys are text and whole numbers; a boolean is the number 0 or 1, and 2.0 is the number 2.
+Keys are text and whole numbers; a boolean is the number 0 or 1, and 2.0 is the number 2. Categories
+are text, even if their names are numbers.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
-import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
 from onepass.errors import ColumnError, ShapeError, TypeMismatchError, join_names
 from onepass.types import Array
-from onepass.validation.table import Table, is_frame, is_missing_value, named_row
+from onepass.validation.arrays import refuse_non_rows
+from onepass.validation.table import (
+    Table,
+    is_frame,
+    is_missing_value,
+    named_row,
+    narwhals_frame,
+    series_values,
+)
 
 __all__ = ["Key", "Keys", "plain_key", "split_keys", "split_row"]
 
@@ -20,7 +29,6 @@ Key: TypeAlias = str | int
 """A key after validation."""
 
 _EXACT = 1 << 53  # larger whole numbers in float64 may be rounded
-_REMEDY = "Convert keys to text or whole numbers, and drop rows without a key."
 
 
 class Keys(NamedTuple):
@@ -32,8 +40,14 @@ class Keys(NamedTuple):
     """The different keys, in order of their first rows."""
 
 
-def plain_key(value: object, where: str) -> Key:
+def plain_key(value: object, where: str, what: str = "keys", row: str = "") -> Key:
     """Validate one key.
+
+    Parameters
+    ----------
+    value : object
+    where, what, row : str
+        The public call, the keys and the location of the row, for messages.
 
     Raises
     ------
@@ -45,13 +59,13 @@ def plain_key(value: object, where: str) -> Key:
     if isinstance(value, (bool, int, np.integer, np.bool_)):
         return int(value)
     if isinstance(value, (float, np.floating)):
-        number = float(value)
-        if number.is_integer() and abs(number) < _EXACT:
-            return int(number)
-    got = "a missing key" if is_missing_value(value) else f"{value!r}"
+        value = float(value)
+        if value.is_integer() and abs(value) < _EXACT:
+            return int(value)
+    got = "a missing key" if is_missing_value(value) else repr(value)
     raise TypeMismatchError(
-        f"{where}: keys must be text or whole numbers (in float64, below 2**53), got {got}. "
-        f"{_REMEDY}"
+        f"{where}: {what} must be text or whole numbers (in float64, below 2**53), got {got}{row}. "
+        "Convert keys to text or whole numbers, and drop rows without a key."
     )
 
 
@@ -78,28 +92,31 @@ def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] 
     ColumnError
         If there is no such column.
     TypeMismatchError
-        If a key is missing, or neither text nor a whole number.
+        If a key is missing, or neither text nor a whole number, or ``by`` is of another type.
     """
+    _check_by(by, where)
     if isinstance(by, str):
         if isinstance(X, Table):
             _check_named(by, X.names, where)
             return _coded(X[by], by, where), X.drop([by]), X.names
         if is_frame(X):
-            frame = nw.from_native(X, eager_only=True)
+            frame = narwhals_frame(X)
             _check_named(by, frame.columns, where)
-            rest = frame.drop(by).to_native()
-            return _coded(frame[by], by, where), rest, [str(name) for name in frame.columns]
-        if isinstance(X, (list, tuple)) and X and all(isinstance(row, Mapping) for row in X):
-            pairs = [split_row(row, by, where) for row in X]
+            names = [str(name) for name in frame.columns]
+            return _coded(frame[by], by, where), frame.drop(by).to_native(), names
+        if isinstance(X, (list, tuple)) and all(isinstance(row, Mapping) for row in X):
             names = list(dict.fromkeys(str(name) for row in X for name in row))
-            return _coded([key for key, _ in pairs], by, where), [rest for _, rest in pairs], names
+            if X:
+                _check_named(by, names, where)
+            rest = [{name: value for name, value in row.items() if name != by} for row in X]
+            return _coded([row.get(by) for row in X], by, where), rest, names
         raise ColumnError(
             f"{where}: `by` must be the index of a column if rows have no column names, got "
             f"{by!r}. Pass a data frame or dicts, or an index such as by=0."
         )
-    array = X.to_numpy() if is_frame(X) else X
-    if not isinstance(array, np.ndarray):
-        array = np.array(list(map(_listed, X)), dtype=object)
+    refuse_non_rows(X, where, "X")
+    array = narwhals_frame(X).to_numpy() if is_frame(X) else X
+    array = _unmasked(array if isinstance(array, np.ndarray) else np.array(array, dtype=object))
     if array.ndim != 2 or not -array.shape[1] <= by < array.shape[1]:
         raise ShapeError(
             f"{where}: `X` must be an array of shape (n, d) with the key column {by}, got shape "
@@ -110,24 +127,37 @@ def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] 
 
 def split_row(x: Any, by: str | int, where: str) -> tuple[Key, Any]:
     """Split one row, an array or a dict, into its key and its other values."""
+    _check_by(by, where)
     x = named_row(x)
     if isinstance(x, Mapping):
         if by not in x:
             _check_named(by, list(x), where)
         rest = {name: value for name, value in x.items() if name != by}
         return plain_key(x[by], where), rest
-    if isinstance(by, str) or isinstance(x, str) or not -len(x) <= by < len(x):
+    row = _unmasked(x) if isinstance(x, np.ndarray) else np.array(x, dtype=object)
+    if isinstance(by, str) or row.ndim != 1 or not -len(row) <= by < len(row):
         raise ColumnError(
             f"{where}: the row must have the key {by!r}, got a row without it. Pass a dict with "
-            "this name, or an array if `by` is an index."
+            "this name, or an array of shape (d,) if `by` is an index."
         )
-    key = plain_key(x[by], where)
-    row = np.asarray(x) if isinstance(x, np.ndarray) else np.array(list(x), dtype=object)
-    return key, np.delete(row, by)
+    return plain_key(row[by], where), np.delete(row, by)
 
 
-def _listed(row: Any) -> list[Any]:
-    return list(row) if isinstance(row, (Sequence, np.ndarray)) and type(row) is not str else [row]
+def _check_by(by: object, where: str) -> None:
+    """Raise if `by` is neither a name nor an index."""
+    if isinstance(by, bool) or not isinstance(by, (str, int, np.integer)):
+        raise TypeMismatchError(
+            f"{where}: `by` must be the name of the key column, or its index in arrays, got "
+            f"{by!r}. Pass text or a whole number."
+        )
+
+
+def _unmasked(array: Any) -> Array:
+    """The array with None in place of masked elements."""
+    if np.ma.isMaskedArray(array):
+        mask, array = np.ma.getmaskarray(array), array.data.astype(object)
+        array[mask] = None
+    return np.asarray(array)
 
 
 def _check_named(by: object, names: Sequence[object], where: str) -> None:
@@ -141,16 +171,24 @@ def _check_named(by: object, names: Sequence[object], where: str) -> None:
 
 def _coded(values: Any, by: str | int, where: str) -> Keys:
     """Replace keys by codes."""
-    try:
-        column = values.to_arrow() if hasattr(values, "to_arrow") else _arrow(values)
-    except (ValueError, TypeError, OverflowError):  # such as text and numbers
-        column = None
+    column: Any = None
+    if len(values) != 1:  # one value is faster without Arrow
+        with suppress(
+            ValueError, TypeError, OverflowError, NotImplementedError
+        ):  # such as text and numbers
+            column = values.to_arrow() if hasattr(values, "to_arrow") else _arrow(values)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
+        if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+            column = pa.array(series_values(values))  # names of categories are text, as in a Table
     if column is None or column.null_count or not _is_plain(column.type):
-        return _coded_one_by_one(list(values), by, where)
+        codes, found = np.empty(len(values), dtype=np.int32), dict[Key, int]()
+        for i, value in enumerate(values):  # keys of mixed types, or invalid ones
+            key = plain_key(value, where, f"keys in column {by!r}", f" in row {i}")
+            codes[i] = found.setdefault(key, len(found))
+        return Keys(codes, list(found))
     coded: Any = column.dictionary_encode()
     names = coded.dictionary.to_pylist()
     if pa.types.is_boolean(column.type):
@@ -169,12 +207,3 @@ def _arrow(values: Any) -> Any:
 def _is_plain(kind: Any) -> bool:
     known = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean)
     return any(is_kind(kind) for is_kind in known)
-
-
-def _coded_one_by_one(values: Any, by: str | int, where: str) -> Keys:
-    """Replace keys of mixed types by codes, and find keys that are invalid."""
-    codes, found = np.empty(len(values), dtype=np.int32), dict[Key, int]()
-    for i, value in enumerate(values):
-        key = plain_key(value, f"{where}: column {by!r}, row {i}")
-        codes[i] = found.setdefault(key, len(found))
-    return Keys(codes, list(found))

@@ -55,6 +55,7 @@ __all__ = [
     "is_missing_value",
     "mixed_zones",
     "named_row",
+    "narwhals_frame",
     "series_values",
     "to_column",
     "zoned",
@@ -104,10 +105,7 @@ class Table:
         slices = plain_slices(frame)
         if slices is not None and are_unique(labels := labels_of(frame)):
             return cls(*_plain_columns(labels, slices, len(frame)))  # type: ignore[arg-type]
-        try:
-            native = nw.from_native(frame, eager_only=True)
-        except DuplicateError as error:
-            raise _duplicate_name(str(error)) from error
+        native = narwhals_frame(frame)
         pairs = zip(native.columns, native.iter_columns(), strict=True)
         columns = {str(name): to_column(series_values(series), str(name)) for name, series in pairs}
         if len(columns) < len(native.columns):
@@ -211,6 +209,14 @@ def is_frame(X: object) -> bool:
     if isinstance(X, (np.ndarray, list, tuple, dict, Table)) or is_series(X):
         return False
     return bool(nw.dependencies.is_into_dataframe(X))
+
+
+def narwhals_frame(frame: Any) -> nw.DataFrame[Any]:
+    """A data frame whose column names are unique, as narwhals presents it."""
+    try:
+        return nw.from_native(frame, eager_only=True)
+    except DuplicateError as error:
+        raise _duplicate_name(str(error)) from error
 
 
 def has_names(frame: object) -> bool:
