@@ -338,7 +338,7 @@ def test_lists_of_rows_and_single_rows(by: int) -> None:
     "rows",
     [None, 5, [], "text", iter([[1, 2.0]]), {1, 2}, sparse.eye_array(2), [[[1, 2.0]]],
      [[1, 2.0], [1]], np.ma.array([[0, 1.0]], mask=[[0, 1]]), np.array([[1j, 1.0]])],
-    ids=repr,
+    ids=lambda rows: type(rows).__name__,
 )  # fmt: skip
 def test_rows_that_are_no_rows(rows: Any) -> None:
     keyed = op.Keyed(op.RLSRegressor(), by=0)
