@@ -161,6 +161,8 @@ def _feature(cls: Any) -> Any:
     """An instance of a class; one that applies a network has two columns."""
     if cls.__name__ == "TorchFeatures":
         return cls(pytest.importorskip("torch").nn.Linear(2, 3))
+    if cls.__name__ == "Lag":
+        return cls(target=False, columns=("x1",))
     return cls(doubling(2)) if cls.__name__ == "ONNXFeatures" else cls()
 
 

@@ -15,6 +15,7 @@ from cyclopts import CycloptsError
 
 from onepass.cli.arguments import (
     Count,
+    Counts,
     Files,
     Names,
     Quiet,
@@ -157,6 +158,7 @@ def run(
     metrics: Names = (),
     window: Count | None = None,
     block: Count | None = None,
+    lags: Counts = (),
     delay: Whole = 0,
     delay_until: str | None = None,
     max_waiting: Count | None = None,
@@ -213,6 +215,9 @@ def run(
     block
         Rows read and learned at a time; by default 1024 to 8192, depending on the columns. Affects
         only the speed.
+    lags
+        Lagged targets as features, such as 1,48: the targets 1 and 48 rows before (with --by, of
+        the same key). Stored with the model; predict uses the last targets learned.
     delay
         Number of rows after which a target arrives; 0 (default) means before the next row. A row is
         learned just before the Nth row after it.
@@ -273,7 +278,8 @@ def run(
             **files_as.options(),
         )  # fmt: skip
         chosen = task or _task(stream, source)
-        models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
+        fixed = {"encode.missing": policy, **values(settings)}
+        models = pipelines(model, chosen, fixed, lags=lags, delay=delay)
         if by is not None:
             models = {name: Keyed(one, by=by) for name, one in models.items()}
         found = detectors(drift, "run: --drift") if drift else None

@@ -68,6 +68,11 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     n_features_in_: int
     rows_seen_: int
 
+    @property
+    def uses_targets(self) -> bool:
+        """Whether a Pipeline must pass targets to ``_learn_with_targets``."""
+        return False
+
     # -- hooks -----------------------------------------------------------------------------------
 
     @abstractmethod
@@ -91,6 +96,17 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         existing columns; None if there are no new columns. There may be more input columns than
         before.
         """
+
+    def _learn_with_targets(
+        self, checked_rows: Any, first_rows: Array | None, y: Array | None
+    ) -> tuple[Floats, Array]:
+        """Learn the rows and their targets, as ``_learn_rows``; row k must not depend on target k.
+
+        Targets are numbers, shape (n,) or (n, c), or labels as text; None in a prediction before
+        learning, or unless ``uses_targets``.
+        """
+        del y
+        return self._learn_rows(checked_rows, first_rows)
 
     @abstractmethod
     def _transform_rows(self, checked_rows: Any) -> Floats:
