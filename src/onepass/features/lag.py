@@ -166,7 +166,7 @@ class Lag(Columnwise):
                 f"{low} row(s), got {self.rows!r}. Remove the other lags."
             )
         self.recent_, self.order_ = {}, np.empty(0, dtype=np.intp)
-        self.encode_ = Encode(categories="onehot")
+        self.encode_ = Encode(max_categories=1000)
         self.encode_.learn([])
 
     def _widen(self, d: int) -> None:
