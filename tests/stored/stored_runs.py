@@ -46,7 +46,8 @@ def resume_run(path: Path, name: str, rows: int) -> Report:
     )  # fmt: skip
     return prequential(
         op.models.pipelines(RUNS[name], task, {"encode.max_categories": 1000}), stream,
-        metrics=list(METRICS[task]), window=15, points=10, delay=4, checkpoint=path, resume=path.exists(),
+        metrics=list(METRICS[task]), window=15, points=10, delay=4, checkpoint=path,
+        resume=path.exists(),
     )  # fmt: skip
 
 

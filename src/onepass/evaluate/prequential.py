@@ -30,6 +30,7 @@ from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Checkpoint, blocks_from, run_blocks
 from onepass.evaluate.run import Model, PrequentialRun
+from onepass.logs import LOG
 from onepass.types import Array
 from onepass.validation import whole
 
@@ -264,8 +265,10 @@ def prequential(
             block = getattr(stream, "requested_block", None)
             more = {"baselines": bool(naive), "points": limit, "block": block}
             file.begin(run, setup | more | {"metrics": list(metric_classes)})
+        name, target = _names_of(stream)
+        LOG.info("%s of %s: %s", _WHERE, name or "a stream", ", ".join(everyone))
         interrupted = run_blocks(source, run, file, on_progress, on_block)
-    name, target = _names_of(stream)
+    LOG.info("%s: %d rows%s", _WHERE, run.history.rows, " (interrupted)" if interrupted else "")
     fields = setup | {
         "source": name,
         "target": target,

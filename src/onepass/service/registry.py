@@ -4,7 +4,6 @@ Predictions use the last acknowledged copy of a learner, without waiting. Rows t
 for the learner's writer; if too many rows are queued, requests fail with 429 and Retry-After.
 """
 
-import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from onepass.errors import (
 )
 from onepass.evaluate.drift import check_suited
 from onepass.integrations.detectors import detectors
+from onepass.logs import LOG
 from onepass.service.consumer import SourceConsumer
 from onepass.service.durable import Durable, durable
 from onepass.service.lock import unlocked
@@ -285,7 +285,7 @@ class ModelServer:
             self.gauges.refuse(count, str(error))
 
 
-_LOG = logging.getLogger("onepass.service")
+_LOG = LOG.getChild("service")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SUFFIX = ".db"
 _RETIRED = ".retired"
