@@ -32,7 +32,7 @@ from onepass.cli.arguments import (
 from onepass.cli.terminal import INTERRUPTED, advancing, print_message, show, terminable
 
 if TYPE_CHECKING:
-    from onepass.evaluate import Report, RunProgress
+    from onepass.evaluate import Block, Report, RunProgress
     from onepass.features.pipeline import Pipeline
     from onepass.stream import Stream
 
@@ -370,7 +370,7 @@ def _train(
                 f"{progress.source} was not read to the end: rows after {progress.position:,} "
                 "are skipped."
             )
-    rows = 0
+    rows = skipped = 0
     with advancing(lambda: stream.fraction, quiet=quiet, before=before) as advance:
 
         def on_progress(done: int) -> None:
@@ -378,10 +378,25 @@ def _train(
             rows = done
             advance(done)
 
+        def on_block(block: "Block", predictions: object) -> None:
+            nonlocal skipped
+            del predictions
+            skipped += block.skipped
+
         with usage_errors("run", settings=settings, started=lambda: rows > 0):
-            return prequential(
-                models, stream, clock=clocks.perf_counter, on_progress=on_progress, **options
-            )
+            report = prequential(
+                models, stream, clock=clocks.perf_counter, on_progress=on_progress,
+                on_block=on_block, **options,
+            )  # fmt: skip
+    bad, incomplete = stream.bad_rows, stream.incomplete_rows
+    reasons = {
+        "without a target": skipped - bad - incomplete,
+        "with a missing feature": incomplete,
+        "that cannot be read": bad,
+    }
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+    print_message(f"Rows skipped: {listed}.", quiet=quiet or not skipped)
+    return report
 
 
 def _save_results(

@@ -29,7 +29,12 @@ from sklearn.base import BaseEstimator, clone
 from onepass import native, validation
 from onepass.errors import MergeError, ParameterError
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
+from onepass.validation.arrays import (
+    ColumnPositions,
+    check_same_parameters,
+    column_positions,
+    refuse_other_than_rows,
+)
 from onepass.validation.table import Table, TableLike, has_names, is_frame
 
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "column_parts", "matrix_with_gaps"]
@@ -521,6 +526,7 @@ def matrix_with_gaps(
         order = table.names if names is None else names
         missing = np.column_stack([table[name] != table[name] for name in order])
         return np.where(missing, np.nan, array), columns if named else None
+    refuse_other_than_rows(X, where)
     raw = _floats(X)
     array, _ = validation.matrix(_filled(raw), where, d=d, names=names)
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":

@@ -373,8 +373,25 @@ class Durable:
 
     # -- predictions ----------------------------------------------------------------------------
 
-    def predict(self, X: TableLike) -> Array:
-        """Predict rows with the state after the last acknowledged block."""
+    def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
+        """Predict rows with the state after the last acknowledged block.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), frame, or sequence of dicts
+        return_std : bool, default=False
+            Whether to also return the standard deviation of a new target, as
+            ``RLSRegressor.predict``. The learner is then copied, in time proportional to its state.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n,) or (n, c)
+        std : ndarray of the same shape
+            Only with ``return_std``.
+        """
+        if return_std:
+            learner: Any = self.model()
+            return learner.predict(X, return_std=True)
         return predict_rows(self.frozen_copy, X)
 
     def predict_proba(self, X: TableLike) -> Array:

@@ -12,8 +12,9 @@ Merging two learners requires matching their columns: :func:`column_positions`.
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from os import PathLike
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
@@ -317,8 +318,45 @@ def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | Non
     return array.astype(np.float64, copy=False)
 
 
+def refuse_other_than_rows(X: object, where: str) -> None:
+    """Raise if X is of a usual kind that does not contain rows.
+
+    Raises
+    ------
+    TypeMismatchError
+        The message names the remedy for this kind.
+    """
+    if X is None:
+        remedy = "Pass the rows: an array of shape (n, d), a data frame or a Table."
+    elif type(X).__name__ == "LazyFrame":
+        remedy = (
+            "Pass X.collect(); or write it by X.sink_parquet(file), and read the file in blocks by "
+            "op.stream.read."
+        )
+    elif isinstance(X, (str, bytes, PathLike)):
+        remedy = "Read a file in blocks by op.stream.read(path, target=...)."
+    elif isinstance(X, Iterator):
+        remedy = (
+            "Pass list(X), or call partial_fit for each block; op.stream.read also accepts "
+            "iterables of rows."
+        )
+    elif isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping):
+        remedy = (
+            "Put op.features.Encode() in front of the learner with op.Pipeline, or pass a data "
+            "frame, such as pandas.DataFrame(X)."
+        )
+    else:
+        return
+    got = "a list of dicts" if isinstance(X, (list, tuple)) else f"a {type(X).__name__}"
+    raise TypeMismatchError(
+        f"{where}: `X` must contain rows of numbers, got {'None' if X is None else got}. {remedy}"
+    )
+
+
 def _numbers(values: Any, where: str, what: str) -> Floats:
     """Convert to an aligned array of float32 or float64."""
+    if what == "X" and not isinstance(values, np.ndarray):
+        refuse_other_than_rows(values, where)
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
             f"{where}: `{what}` must be a dense array, got the sparse "
