@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import onepass as op
 from features.feature_cases import CUTS, state
 from onepass.cli import main
-from onepass.errors import ColumnError, MergeError, ParameterError, TypeMismatchError
+from onepass.errors import MergeError, ParameterError, TypeMismatchError
 from onepass.features import Encode, Impute, Lag, Scale
 
 LAGS = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)
@@ -115,18 +115,6 @@ def test_labels_are_encoded_as_they_appear() -> None:
     assert "target lag 1=True" in numbers.get_feature_names_out()
 
 
-def test_columns_of_earlier_rows_may_be_missing() -> None:
-    rows = [{"a": 1.0, "b": None}, {"a": None, "b": 5.0}, {"a": 3.0, "b": 6.0}]
-    model = op.Pipeline(Encode(), Lag(target=False, rows=2, columns=["a"]), Impute(), Scale(),
-                        op.RLSRegressor())  # fmt: skip
-    model.partial_fit(rows, [1.0, 2.0, 3.0])
-    assert model.get_feature_names_out().tolist() == ["a", "b", "a lag 2"]
-    assert model.features_[1].recent_["a"].tolist()[1] == 3.0
-    assert model.target_delay is None
-    model.partial_fit(rows, [1.0, 2.0, 3.0])  # the missing value, two rows later
-    assert np.isfinite(model.predict(rows)).all()
-
-
 def test_row_of_weight_0_has_no_lag() -> None:
     X, y = stream(30)
     weights = (np.arange(30) % 3 > 0).astype(float)
@@ -160,25 +148,14 @@ def test_each_key_has_its_own_lags() -> None:
         assert_allclose(predictions[k::3], alone, atol=1e-9)
 
 
-def test_a_merge_continues_with_the_last_targets() -> None:
-    X, y = stream(400)
-    labels = np.where(y > 1, "up", np.where(y < -1, "down", "same"))
-    for learner, targets in ((op.RLSRegressor(), y), (op.RLSClassifier(), labels)):
-        first = steps([1, 3], learner).partial_fit(X[:200], targets[:200])
-        second = steps([1, 3], learner).partial_fit(X[200:], targets[200:])
-        assert first.merging == "approximate"
+def test_merges_are_rejected() -> None:
+    X, y = stream(40)
+    first, second = (steps([1], op.RLSRegressor()).partial_fit(X, y) for _ in range(2))
+    assert first.merging == "refused"
+    with pytest.raises(MergeError, match=r"Lag must have .*learn all rows with one pipeline"):
         first.merge(second)
-        whole = steps([1, 3], learner).partial_fit(X, targets)
-        scores = [
-            np.asarray(getattr(model, "decision_function", model.predict)(X))
-            for model in (first, whole)
-        ]
-        assert_allclose(*scores, atol=0.1)
-        recent = first.features_[1].recent_["target"]
-        assert_array_equal(recent, whole.features_[1].recent_["target"])
-    other = steps([1], op.RLSRegressor()).partial_fit(X, y)
-    with pytest.raises(MergeError, match="rows"):
-        steps([1, 3], op.RLSRegressor()).partial_fit(X, y).merge(other)
+    with pytest.raises(MergeError, match="got Lag"):
+        Lag().learn(X, y).merge(Lag().learn(X, y))
 
 
 @pytest.mark.parametrize("options", [
@@ -200,8 +177,6 @@ def test_errors_leave_a_pipeline_unchanged() -> None:
             model.partial_fit(X, bad)
     with pytest.raises(TypeMismatchError, match="requires y"):
         Lag().learn(X)
-    with pytest.raises(ColumnError, match="`columns` must be input columns, got 'speed'"):
-        Lag(columns=["speed"]).learn(X, y)
     assert state(model) == before
 
 
@@ -236,7 +211,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert error(run("--lags", "1,5")) < 0.9 * error(run())
     run("--lags", "5,9", "--delay", "5")
     lag = op.load(model).features_[1]
-    assert (lag.rows, lag.delay, len(lag.recent_["target"])) == ((5, 9), 5, 9)
+    assert (lag.rows, lag.delay, len(lag.recent_)) == ((5, 9), 5, 9)
     assert main(["predict", str(model), str(file)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 301
     for options, remedy in (("--lags 1 --delay 5", "whole numbers >= 5"), ("--lags 0", ">= 1")):

@@ -371,7 +371,7 @@ def pipelines() -> dict[str, Case]:
         "encode": Case(Pipeline(Encode(), Impute(), op.RLSRegressor(0.1)), rows=table),
         "lag": Case(
             Pipeline(
-                Encode(), features.Lag(rows=(1, 3), columns=("u",)), Impute(),
+                Encode(), features.Lag(rows=(1, 3)), Impute(),
                 op.RLSClassifier(),
             ),
             text, table,

@@ -156,7 +156,7 @@ def numbers() -> Iterator[list[float]]:
 
 
 OTHER: dict[str, tuple[Callable[[], Any], str]] = {
-    "None": (lambda: None, "got None. Pass the rows"),
+    "None": (lambda: None, "got None. Pass an array"),
     "LazyFrame": (lambda: pl.DataFrame({"a": [1, 2, 3]}).lazy(), r"X\.collect\(\)"),
     "str": (lambda: "rows.csv", r"op\.stream\.read\(path"),
     "Path": (lambda: Path("rows.csv"), r"op\.stream\.read\(path"),

@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMismatchError
-from onepass.features.lag import lagged_labels
+from onepass.features.lag import checked_targets
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
 from onepass.types import Array, ArrayLike, Floats, TimeLike
@@ -285,7 +285,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     @property
     def target_delay(self) -> int | None:
         """The delay of targets for which a step (``Lag``) is set, in rows; None without one."""
-        delays = [step.delay for step in self.steps[:-1] if getattr(step, "uses_targets", False)]
+        delays = [step.delay for step in self.steps[:-1] if step.uses_targets]
         return max(*delays, 1) if delays else None
 
     @property
@@ -636,16 +636,17 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def _learn_row(self, x: Any) -> tuple[Any, list[_Change]]:
         """Return one row for the learner, and the new attributes of each transformer.
 
-        The row is None if the pipeline is not fitted, or if the width of a step changes.
+        The row is None if the pipeline is not fitted, if the width of a step changes, or if a step
+        uses targets.
         """
         changes: list[_Change] = []
         learner = vars(self).get("learner_")
-        if learner is None or self.target_delay is not None:
+        if learner is None:
             return None, changes
         where: str | None = "Pipeline.learn_one"
         for feature in self.features_:
             width = getattr(feature, "n_features_in_", None)
-            if width is None or (where is None and len(x) != width):
+            if width is None or feature.uses_targets or (where is None and len(x) != width):
                 return None, changes
             x, attributes = feature._learn_row(x, where)
             changes.append((feature, attributes))
@@ -709,9 +710,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         """Return the targets for the transformers, labels as text; None if none uses them."""
         if self.target_delay is None:
             return None
-        if is_classifier(self.learner):
-            return lagged_labels(validation.labels(y, n, where))
-        return validation.targets(y, n, where)
+        return checked_targets(y, n, where, labels=is_classifier(self.learner))
 
     def _transformed(self, X: TableLike, verb: str) -> Any:
         """Return the rows as transformed for a prediction."""

@@ -64,6 +64,9 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     fills: ClassVar[bool] = False
     """Whether the transformer replaces missing values."""
 
+    uses_targets: ClassVar[bool] = False
+    """Whether a Pipeline must pass targets to ``_learn_with_targets``."""
+
     merging: ClassVar[str] = "refused"
     """Whether a learner after it can be merged; if ``exact``, unless ``_merge_conflict``."""
 
@@ -72,11 +75,6 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     n_features_in_: int
     rows_seen_: int
-
-    @property
-    def uses_targets(self) -> bool:
-        """Whether a Pipeline must pass targets to ``_learn_with_targets``."""
-        return False
 
     # -- hooks -----------------------------------------------------------------------------------
 
@@ -171,35 +169,37 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- public methods ----------------------------------------------------------------------------
 
-    def learn(self, X: TableLike) -> Self:
+    def learn(self, X: TableLike, y: ArrayLike | None = None) -> Self:
         """Learn the rows one after the other.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             n may be zero.
+        y : array-like of shape (n,) or (n, c), optional
+            The targets, for ``Lag``; ignored by other transformers.
 
         Returns
         -------
         self
         """
-        self._public(X, "learn")
+        self._public(X, "learn", y)
         return self
 
-    def learn_transform(self, X: TableLike) -> Floats:
+    def learn_transform(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
         """Learn the rows one after the other; return each row transformed with the state after it.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            n may be zero.
+        X, y
+            As in ``learn``.
 
         Returns
         -------
         ndarray of shape (n, n_features_out_)
             Row k is transformed with the state after rows 1 ... k.
         """
-        return self._public(X, "learn_transform")
+        return self._public(X, "learn_transform", y)
 
     def transform(self, X: TableLike) -> Floats:
         """Transform each row as if it were the next one; nothing is learned.
@@ -282,7 +282,8 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- private -------------------------------------------------------------------
 
-    def _public(self, X: TableLike, verb: str) -> Floats:
+    def _public(self, X: TableLike, verb: str, y: ArrayLike | None) -> Floats:
+        del y
         with all_or_nothing(self):
             checked_rows = self._check_rows(X, f"{type(self).__name__}.{verb}", learning=True)
             return self._learn_rows(checked_rows, None)[0]

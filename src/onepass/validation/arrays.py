@@ -326,31 +326,22 @@ def refuse_other_than_rows(X: object, where: str) -> None:
     TypeMismatchError
         The message names the remedy for this kind.
     """
-    if X is None:
-        remedy = "Pass the rows: an array of shape (n, d), a data frame or a Table."
-    elif type(X).__name__ == "LazyFrame":
-        remedy = (
-            "Pass X.collect(); or write it by X.sink_parquet(file), and read the file in blocks by "
-            "op.stream.read."
-        )
-    elif isinstance(X, (str, bytes, PathLike)):
-        remedy = "Read a file in blocks by op.stream.read(path, target=...)."
-    elif isinstance(X, Iterator):
-        remedy = (
-            "Pass list(X), or call partial_fit for each block; op.stream.read also accepts "
-            "iterables of rows."
-        )
-    elif isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping):
-        remedy = (
-            "Put op.features.Encode() in front of the learner with op.Pipeline, or pass a data "
-            "frame, such as pandas.DataFrame(X)."
-        )
-    else:
-        return
-    got = "a list of dicts" if isinstance(X, (list, tuple)) else f"a {type(X).__name__}"
-    raise TypeMismatchError(
-        f"{where}: `X` must contain rows of numbers, got {'None' if X is None else got}. {remedy}"
-    )
+    dicts = isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
+    got = "None" if X is None else "a list of dicts" if dicts else f"a {type(X).__name__}"
+    for matches, remedy in (
+        (X is None, "Pass an array of shape (n, d), a data frame or a Table."),
+        (dicts, "Put op.features.Encode() in front with op.Pipeline, or pass pandas.DataFrame(X)."),
+        (isinstance(X, (str, bytes, PathLike)), "Read files by op.stream.read(path, target=...)."),
+        (isinstance(X, Iterator), "Pass list(X), or call partial_fit for each block of rows."),
+        (
+            type(X).__name__ == "LazyFrame",
+            "Pass X.collect(), or write it by X.sink_parquet(file) for op.stream.read(file).",
+        ),
+    ):
+        if matches:
+            raise TypeMismatchError(
+                f"{where}: `X` must contain rows of numbers, got {got}. {remedy}"
+            )
 
 
 def _numbers(values: Any, where: str, what: str) -> Floats:
