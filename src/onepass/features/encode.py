@@ -79,7 +79,7 @@ def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats |
         return Table.from_frame(X)
     if _are_dicts(X):
         return Table.from_rows(X)
-    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # sparse matrices are refused below
+    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # sparse matrices are rejected below
         raise TypeMismatchError(
             f"{where}: `X` must be rows, got one dict. Pass a list of dicts, a frame or an array; "
             "learn_one and predict_one of a Pipeline accept one dict."
@@ -100,7 +100,7 @@ def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats |
 
 
 def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
-    """Refuse columns that changed their type, infinity, and text that UTF-8 cannot encode."""
+    """Reject columns that changed their type, infinity, and text that UTF-8 cannot encode."""
     for name, values in table.columns.items():
         column, kind = columns.get(name), values.dtype.kind
         if column is not None and kind != column.code:
@@ -126,7 +126,7 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
 def _check_no_missing(
     rows: Floats | Table, names: Sequence[str], where: str, missing: str
 ) -> Floats | Table:
-    """Return the rows; refuse a missing value, unless ``missing`` is "keep"."""
+    """Return the rows; reject a missing value, unless ``missing`` is "keep"."""
     if missing == "keep":
         return rows
     if isinstance(rows, np.ndarray):
@@ -288,7 +288,7 @@ def _check_one_kind(name: str, mine: Column | None, theirs: Column, where: str) 
 
 
 def _check_room(name: str, column: Column, where: str) -> None:
-    """Refuse more categories than ``max_categories``: their order of appearance is unknown."""
+    """Reject more categories than ``max_categories``: their order of appearance is unknown."""
     if column.exceeds_limit:
         raise MergeError(
             f"{where}: column {name!r} must have no more categories in both parts together than "
@@ -349,7 +349,7 @@ class Encode(Transformer):
     TypeMismatchError
         If a column changes its type, such as from numbers to text.
     ColumnError
-        If a column is refused, or a frame has none of the fitted columns.
+        If a column is rejected, or a frame has none of the fitted columns.
 
     Examples
     --------
@@ -438,7 +438,7 @@ class Encode(Transformer):
         return self._check_rows(rows, where, learning=learning)
 
     def _select_names(self, rows: Table, X: object, where: str, *, learning: bool) -> list[str]:
-        """Return the names of the columns to encode; ignore or refuse other columns."""
+        """Return the names of the columns to encode; ignore or reject other columns."""
         known: _Columns = getattr(self, "columns_", {})
         if not getattr(self, "rows_seen_", 0):
             if not learning or self.extra == "learn" or not _are_dicts(X):

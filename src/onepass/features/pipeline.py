@@ -3,7 +3,7 @@
 On a merge the transformers are merged first, in order. Each returns the positions of its outputs
 among the merged outputs, so that the next step can match its columns; the learner is merged last. A
 learner depends on its rows as they were transformed: if the transformers of the first pipeline
-would have transformed the rows of the second differently, the merge is refused.
+would have transformed the rows of the second differently, the merge is rejected.
 """
 
 # ruff: noqa: SLF001  the protocol of transformers is not public

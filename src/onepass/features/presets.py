@@ -141,7 +141,7 @@ _PER_FEATURE = ("initial_coef", "ridge")  # may have one value for each feature
 
 
 def _check_learnable(model: Pipeline) -> None:
-    """Refuse parameters with which no row can be learned, such as a forgetting of 2.
+    """Reject parameters with which no row can be learned, such as a forgetting of 2.
 
     A learner checks its parameters at its first row, so a copy learns one; other errors about that
     row are ignored.

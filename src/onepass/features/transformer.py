@@ -31,9 +31,9 @@ from onepass.errors import MergeError, ParameterError
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import (
     ColumnPositions,
+    check_contains_rows,
     check_same_parameters,
     column_positions,
-    refuse_other_than_rows,
 )
 from onepass.validation.table import Table, TableLike, has_names, is_frame
 
@@ -345,7 +345,7 @@ class Columnwise(Transformer):
 
     @abstractmethod
     def _start(self, d: int) -> None:
-        """Initialize the learned state; refuse hyperparameters out of range."""
+        """Initialize the learned state; reject hyperparameters out of range."""
 
     @abstractmethod
     def _widen(self, d: int) -> None:
@@ -511,7 +511,7 @@ def matrix_with_gaps(
     Raises
     ------
     ShapeError, ColumnError, TypeMismatchError, NotFiniteError
-        If X is not a matrix of real numbers with these columns; infinity is refused.
+        If X is not a matrix of real numbers with these columns; infinity is rejected.
 
     Examples
     --------
@@ -527,7 +527,7 @@ def matrix_with_gaps(
         order = table.names if names is None else names
         missing = np.column_stack([table[name] != table[name] for name in order])
         return np.where(missing, np.nan, array), columns if named else None
-    refuse_other_than_rows(X, where)
+    check_contains_rows(X, where)
     raw = _floats(X)
     array, _ = validation.matrix(_filled(raw), where, d=d, names=names)
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
@@ -550,7 +550,7 @@ def _floats(X: object) -> Any:
 
 
 def _filled(raw: object) -> Any:
-    """Return numbers with zeros in place of nan, so that only other invalid values are refused."""
+    """Return numbers with zeros in place of nan, so that only other invalid values are rejected."""
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
         known: Array = np.where(np.isnan(raw), raw.dtype.type(0), raw)
         return known

@@ -144,7 +144,7 @@ class ModelServer:
         rows : mapping
             ``X``, ``y``, and optionally ``sample_weight`` and ``time``, as for ``Durable.learn``.
         done : callable
-            Function that the writer's thread calls when the rows are on the disk or refused.
+            Function that the writer's thread calls when the rows are on the disk or rejected.
         **named
             ``key``, ``former``, ``source`` and ``position``, as for ``Durable.request``.
 
@@ -280,7 +280,7 @@ class ModelServer:
             self._metrics_file.write(self.gauges)
 
     def _count_refused(self, count: int, error: BaseException) -> None:
-        """Count refused rows, except after a StoreError, which ``error`` reports."""
+        """Count rejected rows, except after a StoreError, which ``error`` reports."""
         if not isinstance(error, StoreError):
             self.gauges.refuse(count, str(error))
 

@@ -53,6 +53,7 @@ from onepass.validation.table import (
 
 __all__ = [
     "ColumnPositions",
+    "check_contains_rows",
     "check_feature_limit",
     "check_labels",
     "check_same_parameters",
@@ -318,7 +319,7 @@ def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | Non
     return array.astype(np.float64, copy=False)
 
 
-def refuse_other_than_rows(X: object, where: str) -> None:
+def check_contains_rows(X: object, where: str) -> None:
     """Raise if X is of a usual kind that does not contain rows.
 
     Raises
@@ -347,7 +348,7 @@ def refuse_other_than_rows(X: object, where: str) -> None:
 def _numbers(values: Any, where: str, what: str) -> Floats:
     """Convert to an aligned array of float32 or float64."""
     if what == "X" and not isinstance(values, np.ndarray):
-        refuse_other_than_rows(values, where)
+        check_contains_rows(values, where)
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
             f"{where}: `{what}` must be a dense array, got the sparse "

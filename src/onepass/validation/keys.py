@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from onepass.errors import ColumnError, ShapeError, TypeMismatchError, join_names
 from onepass.types import Array
-from onepass.validation.arrays import refuse_other_than_rows
+from onepass.validation.arrays import check_contains_rows
 from onepass.validation.table import Table, is_frame, is_missing_value, named_row
 
 __all__ = ["Key", "Keys", "plain_key", "split_keys", "split_row"]
@@ -94,12 +94,12 @@ def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] 
             pairs = [split_row(row, by, where) for row in X]
             names = list(dict.fromkeys(str(name) for row in X for name in row))
             return _coded([key for key, _ in pairs], by, where), [rest for _, rest in pairs], names
-        refuse_other_than_rows(X, where)
+        check_contains_rows(X, where)
         raise ColumnError(
             f"{where}: `by` must be the index of a column if rows have no column names, got "
             f"{by!r}. Pass a data frame or dicts, or an index such as by=0."
         )
-    refuse_other_than_rows(X, where)
+    check_contains_rows(X, where)
     array = X.to_numpy() if is_frame(X) else X
     if not isinstance(array, np.ndarray):
         array = np.array(list(map(_listed, X)), dtype=object)
